@@ -74,7 +74,11 @@ def test_the_wheel_holds_every_module_and_asset_and_no_tests(wheel):
     assert modules
     assert assets
     assert modules | assets <= inside
-    assert {"specdemo/files/catalogue.json", "specdemo/py.typed"} <= inside
+    assert {
+        "specdemo/files/catalogue.json",
+        "specdemo/cli/commands.toml",
+        "specdemo/py.typed",
+    } <= inside
     outside = {name.partition("/")[0] for name in inside}
     assert {name for name in outside if not name.endswith(".dist-info")} == {"specdemo"}
     assert b"Requires-Dist: torch<2.14,>=2.8" in metadata

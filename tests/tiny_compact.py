@@ -16,7 +16,7 @@ from specdemo.models.networks.parts import CompactConfig, Injection
 
 
 def compact() -> CompactWeights:
-    """A random compact draft of two layers that says half of the words."""
+    """A random compact draft of two layers with half of the vocabulary."""
     torch.manual_seed(5)
     config = CompactConfig(128, 4, 2, 64, 1e-5, 10000.0)
 
@@ -47,12 +47,12 @@ def injecting(weights: CompactWeights) -> CompactWeights:
 
 
 def feeding(weights: CompactWeights) -> CompactWeights:
-    """The same as a drafter without a draft model: drafted tokens take over its own state before them."""
+    """The same as a drafter without a draft model: drafted tokens use its own state before them."""
     return replace(injecting(weights), extends=0, depth=1, feedback=torch.randn(128).bfloat16() / 2)
 
 
 def features_of(seed: int) -> Features:
-    """What a target knew of 60 tokens, or of two."""
+    """A target's states of 60 tokens, or of two."""
     features, generator = Features((3,)), torch.Generator().manual_seed(seed)
     features.write(0, [torch.randn(60, 128, generator=generator).bfloat16()])
     features.length = 60 if seed != 1 else 2

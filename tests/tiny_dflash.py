@@ -1,6 +1,7 @@
-"""Tiny DFlash and DSpark checkpoints in the layouts that people publish, and what they compute, written from the format alone.
+"""Tiny DFlash and DSpark checkpoints in published layouts, and their computation, written from the format alone.
 
-Nothing of the package is used here: a drafter that runs as this file says runs as its format says.
+The package is not used here: a drafter that agrees with this file runs as its format defines.
+
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class DFlash:
-    """A checkpoint by what it means, and not by how it is written.
+    """A checkpoint by its meaning, independent of its layout.
 
-    reads: the target's states, 0 = embeddings; words: how many the head speaks of `vocabulary`
+    reads: the target's states, 0 = embeddings; words: size of the head's vocabulary, of `vocabulary`
+
     """
 
     hidden: int = 32
@@ -30,28 +32,28 @@ class DFlash:
     block: int = 4
     mask: int = 63
     causal: bool = False
-    anchored: bool = False  # the anchor's row guesses too, and each mask the place after its own
+    anchored: bool = False  # the anchor's row guesses too, and each mask the position after its own
     embedding_scale: float = 1.0
     multiplier: float = 1.0
     cap: float = 0.0
     theta: float = 10_000.0
-    norms: bool = True  # of queries and keys
-    mixed_norm: bool = True  # of the target's states, once they are mixed
+    norms: bool = True  # norms of queries and keys
+    mixed_norm: bool = True  # norm of the target's mixed states
     text_norm: bool = False  # a layer's norm is for the block, and not for the text
-    begins: int = 0  # how far after the pending token the block begins
+    begins: int = 0  # distance from the pending token to the block
     head_is_embedding: bool = False
-    rank: int = 0  # of DSpark's Markov head
+    rank: int = 0  # rank of DSpark's Markov head
     confident: bool = False  # whether there is a confidence head, which reads the Markov head too
-    taps: int = 0  # of DFlash 2's convolutions, and how many numbers of a row share a kernel
+    taps: int = 0  # taps of DFlash 2's convolutions; channels that share a kernel
     group: int = 8
     chosen: int = 0  # rank of DFlash 2's selector, and of how many words it chooses one
     most: int = 5
-    window: int = 0  # that the first layers see, all but the last of several
+    window: int = 0  # window of all layers but the last
     window_causal: bool = False
-    convolves: tuple[bool, bool] = (True, True)  # what goes into a part, and what comes out
-    dynamic: bool = True  # the kernel depends on the place
-    from_input: bool = True  # also the one over what comes out depends on what goes in
-    state_gates: bool = True  # the selector heeds the place's state
+    convolves: tuple[bool, bool] = (True, True)  # convolutions of input and output
+    dynamic: bool = True  # the kernel depends on the position
+    from_input: bool = True  # the kernel of the output depends on the input
+    state_gates: bool = True  # the selector reads the position's state
     tap_first: bool = True  # kernels are written tap by tap, and not group by group
     tensors: dict[str, Tensor] = field(default_factory=dict, compare=False)
 
@@ -113,7 +115,7 @@ def added(model: DFlash, matrix: Callable[[int, int], Tensor]) -> dict[str, Tens
 
 
 def sizes(model: DFlash) -> dict[str, Any]:
-    """What both layouts say of the layers."""
+    """Return the sizes of the layers for both layouts."""
     return {
         "model_type": "qwen3",
         "hidden_size": model.hidden,
@@ -136,12 +138,12 @@ def sizes(model: DFlash) -> dict[str, Any]:
 
 
 def is_near(model: DFlash, number: int) -> bool:
-    """Whether a layer forgets what is far back."""
+    """Whether a layer has a sliding window."""
     return bool(model.window) and (number < model.layers - 1 or model.layers == 1)
 
 
 def second(model: DFlash) -> dict[str, Any]:
-    """What DFlash 2 says besides."""
+    """Return the additional entries of DFlash 2."""
     return {
         "conv_kernel_size": model.taps,
         "conv_group_size": model.group,
@@ -151,7 +153,7 @@ def second(model: DFlash) -> dict[str, Any]:
 
 
 def write_flat(folder: Path, model: DFlash, own: dict[str, Any] | None = None, **more: Any) -> Path:
-    """As z-lab and SpecForge write it. own, more: of `dflash_config` and config.json, in place of what is right"""
+    """Write it as z-lab and SpecForge do. own, more: replace entries of `dflash_config` and config.json"""
     theirs = {
         "mask_token_id": model.mask,
         "target_layer_ids": [one - 1 for one in model.reads],
@@ -173,7 +175,7 @@ def write_flat(folder: Path, model: DFlash, own: dict[str, Any] | None = None, *
 
 
 def write_speculators(folder: Path, model: DFlash, **more: Any) -> Path:
-    """As speculators writes it. more: of config.json, in place of what is right"""
+    """Write it as speculators does. more: replaces entries of config.json"""
     config = {
         "architectures": ["DFlashSpeculator"],
         "speculators_model_type": "dflash",
@@ -196,7 +198,7 @@ def write_speculators(folder: Path, model: DFlash, **more: Any) -> Path:
 
 
 def write_dspark(folder: Path, model: DFlash, **more: Any) -> Path:
-    """As DeepSpec writes it: all at the top, with an embedding and a head of its own. more: in place of what is right"""
+    """Write it as DeepSpec does: all at the top, with an embedding and a head of its own. more: replaces entries"""
     config = {
         **sizes(model),
         "architectures": ["Qwen3DSparkModel"],
@@ -214,9 +216,10 @@ def write_dspark(folder: Path, model: DFlash, **more: Any) -> Path:
 
 
 class Reference:
-    """What a checkpoint guesses after a text, row by row and without any cache.
+    """The guesses of a checkpoint after a text, row by row and without any cache.
 
     embedding, head: (V, H), the target's; states: (known, reads x H), the target's, of the first tokens
+
     """
 
     def __init__(
@@ -235,7 +238,7 @@ class Reference:
         return [row + d2t[row] for row in rows]
 
     def guess(self, text: list[int]) -> Tensor:
-        """(places, W): logits of the places after a text, whose last token is pending."""
+        """(positions, W): logits of the positions after a text, whose last token is pending."""
         model, pending = self.model, len(text) - 1
         known = [
             self.normed("hidden_norm", self.tensors["fc.weight"] @ row, wanted=model.mixed_norm)
@@ -277,12 +280,12 @@ class Reference:
         return logits if model.anchored else logits[1:]
 
     def corrected(self, logits: Tensor, token: int) -> Tensor:
-        """(W,): logits of a place, once the token before it is known."""
+        """(W,): logits of a position, once the token before it is known."""
         row = self.tensors["markov_head.markov_w1.weight"][token]
         return logits + self.tensors["markov_head.markov_w2.weight"] @ row
 
     def confidence(self, place: int, token: int) -> float:
-        """How likely the guess of a place is kept, after this token."""
+        """Probability that the guess of a position is accepted, after this token."""
         row = self.tensors["markov_head.markov_w1.weight"][token]
         both = torch.cat([self.states_out[place], row])
         weight, bias = (self.tensors[f"confidence_head.proj.{part}"] for part in ("weight", "bias"))
@@ -293,7 +296,7 @@ class Reference:
         return rms(x, self.tensors[f"{name}.weight"]) if wanted else x
 
     def turned(self, begin: str, part: str, x: Tensor, place: int) -> Tensor:
-        """(heads, HEAD): a query or a key at its place."""
+        """(heads, HEAD): a query or a key at its position."""
         heads = (self.tensors[f"{begin}self_attn.{part}_proj.weight"] @ x).view(-1, HEAD)
         heads = self.normed(f"{begin}self_attn.{part}_norm", heads, wanted=self.model.norms)
         return turned(heads, place, self.model.theta)
@@ -329,14 +332,14 @@ class Reference:
         return torch.cat(found)
 
     def gates(self, begin: str, inner: Tensor) -> Tensor:
-        """(H,): what the gates add."""
+        """(H,): output of the gates."""
         gate, up = (
             self.tensors[f"{begin}mlp.{part}_proj.weight"] @ inner for part in ("gate", "up")
         )
         return self.tensors[f"{begin}mlp.down_proj.weight"] @ (gate * torch.sigmoid(gate) * up)
 
     def into(self, begin: str, x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """What goes into a part once each row has read those before it, and kernels (taps, H) for what comes out."""
+        """Return the input of a part, convolved with the rows before it, and kernels (taps, H) of the output."""
         model = self.model
         if not model.taps:
             return x, []
@@ -360,7 +363,7 @@ class Reference:
         return into, kernels[1] if model.from_input else [base[1]] * len(x)
 
     def out_of(self, x: list[Tensor], kernels: list[Tensor]) -> list[Tensor]:
-        """What comes out of a part."""
+        """Return the convolved output of a part."""
         return self.along(x, kernels) if kernels and self.model.convolves[1] else x
 
     def along(self, x: list[Tensor], kernels: list[Tensor]) -> list[Tensor]:
@@ -371,7 +374,7 @@ class Reference:
         ]
 
     def selected(self, place: int, logits: Tensor, token: int) -> dict[int, float]:
-        """Scores of the candidates of a place, after this token."""
+        """Scores of the candidates of a position, after this token."""
         state = self.states_out[place + 1]
         names = ("predecessor_codebook", "successor_codebook", "hidden_projection.weight")
         before, after, project = (self.tensors[f"candidate_selector.{name}"] for name in names)

@@ -1,6 +1,7 @@
-"""Tiny EAGLE-3 checkpoints in the layouts that people publish, and what they compute, written from the format alone.
+"""Tiny EAGLE-3 checkpoints in published layouts, and their computation, written from the format alone.
 
-Nothing of the package is used here: a drafter that runs as this file says runs as its format says.
+The package is not used here: a drafter that agrees with this file runs as its format defines.
+
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ HEADS, KV_HEADS, HEAD, INNER, EPSILON = 4, 2, 8, 48, 1e-6
 
 @dataclass(frozen=True)
 class Eagle3:
-    """A checkpoint by what it means, and not by how it is written.
+    """A checkpoint by its meaning, independent of its layout.
 
-    reads: the target's states, 0 = embeddings; words: how many the head speaks of `vocabulary`
+    reads: the target's states, 0 = embeddings; words: size of the head's vocabulary, of `vocabulary`
+
     """
 
     hidden: int = 32
@@ -36,9 +38,9 @@ class Eagle3:
     qwen: bool = False
     theta: float = 10_000.0
     own_embedding: bool = False
-    skips_first: bool = True  # the text begins with its second token
+    skips_first: bool = True  # the text starts with its second token
     embedding_first: bool = True
-    offsets: bool = True  # d2t holds offsets
+    offsets: bool = True  # d2t contains offsets
     tensors: dict[str, Tensor] = field(default_factory=dict, compare=False)
 
 
@@ -87,7 +89,7 @@ def make(**facts: Any) -> Eagle3:
 
 
 def sizes(model: Eagle3) -> dict[str, Any]:
-    """What both layouts say of the layers."""
+    """Return the sizes of the layers for both layouts."""
     return {
         "model_type": "qwen3" if model.qwen else "llama",
         "hidden_size": model.hidden,
@@ -100,12 +102,12 @@ def sizes(model: Eagle3) -> dict[str, Any]:
         "rope_theta": model.theta,
         "vocab_size": model.vocabulary,
         "hidden_act": "silu",
-        "tie_word_embeddings": True,  # as several published ones say, whose head is their own
+        "tie_word_embeddings": True,  # as in several published configs, whose head is their own
     }
 
 
 def write_speculators(folder: Path, model: Eagle3, **more: Any) -> Path:
-    """As speculators writes it. more: of config.json, in place of what is right"""
+    """Write it as speculators does. more: replaces entries of config.json"""
     config = {
         "architectures": ["Eagle3Speculator"],
         "speculators_model_type": "eagle3",
@@ -149,9 +151,10 @@ def write_folder(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor
 
 
 class Reference:
-    """What a checkpoint computes after a text, token by token and without any cache.
+    """The computation of a checkpoint after a text, token by token and without any cache.
 
     embedding: (V, H), the target's; states: (known, reads x H), the target's, of the first tokens
+
     """
 
     def __init__(self, model: Eagle3, embedding: Tensor, states: Tensor, **wrong: Any) -> None:
@@ -197,7 +200,7 @@ class Reference:
         return outputs
 
     def logits(self, text: list[int]) -> Tensor:
-        """(tokens - 1, W): what follows each token but the first, by rows of the head."""
+        """(tokens - 1, W): logits after each token but the first, by rows of the head."""
         normed = rms(torch.stack(self.outputs(text)), self.tensors["norm.weight"])
         return normed @ self.tensors["lm_head.weight"].T
 
@@ -223,7 +226,7 @@ class Reference:
             name.removeprefix(begin): one
             for name, one in self.tensors.items()
             if name.startswith(begin)
-        }  # of this layer
+        }  # tensors of this layer
         heads = {
             part: (tensors[f"self_attn.{part}_proj.weight"] @ normed).view(-1, HEAD)
             for part in "qkv"

@@ -1,4 +1,4 @@
-"""Tiny targets that come with an MTP layer, and what that layer computes, written from the format alone.
+"""Tiny targets that come with an MTP layer, and the computation of that layer, written from the format alone.
 
 `Reference` is of GLM-4.5 (2508.06471) as DeepSeek-V3 (2412.19437) says of its layer, and uses nothing of the package
 or of transformers.
@@ -61,7 +61,7 @@ def write_target(folder: Path, kind: str, **more: Any) -> Path:
 
 
 def mtp_tensors(kind: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Of a layer like the target's last. Its embedding and head are said to be the target's, and are not read."""
+    """Tensors of a layer like the target's last. Its embedding and head repeat the target's, and are not read."""
     generator = torch.Generator().manual_seed(3)
 
     def noise(*shape: int) -> Tensor:
@@ -90,19 +90,19 @@ def mtp_tensors(kind: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Ways:
-    """What a reader may get wrong."""
+    """Errors that a reader can make."""
 
     embedding_first: bool = True
     embedding_normed: bool = True
     state_normed: bool = True
     feeds_normed: bool = True  # its own state is fed back behind the last norm
-    skips_first: bool = True  # the text begins with its second token
+    skips_first: bool = True  # the text starts with its second token
     own_head: bool = False  # the repeated embedding and head are read
     half_turned: bool = True  # half of a head by its position
 
 
 class Reference:
-    """What the layer computes after a text, token by token and without any cache. states: (known, H), the target's"""
+    """The computation of the layer after a text, token by token and without any cache. states: (known, H), the target's"""
 
     def __init__(self, folder: Path, states: Tensor, **wrong: Any) -> None:
         self.ways = replace(Ways(), **wrong)
@@ -122,7 +122,7 @@ class Reference:
         return rms(x, self.tensors[f"{name}.weight"]) if wanted else x
 
     def logits(self, text: list[int]) -> Tensor:
-        """(tokens - 1, V): what follows each token but the first."""
+        """(tokens - 1, V): logits after each token but the first."""
         outputs: list[Tensor] = []
         seen: list[tuple[Tensor, Tensor]] = []
         for place in range(1 if self.ways.skips_first else 0, len(text)):
@@ -173,7 +173,7 @@ class Reference:
         return torch.cat([turned(heads[:, :turns], place, THETA), heads[:, turns:]], dim=1)
 
     def experts(self, x: Tensor) -> Tensor:
-        """Those of the highest biased scores, by their scores without the bias."""
+        """The experts with the highest biased scores, by their scores without the bias."""
         scores = torch.sigmoid(self.tensors["mlp.gate.weight"] @ x)
         biased = scores + self.tensors["mlp.gate.e_score_correction_bias"]
         chosen = sorted(range(EXPERTS), key=lambda one: -float(biased[one]))[:CHOSEN]

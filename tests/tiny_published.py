@@ -51,7 +51,7 @@ def _write(name: str, folder: Path, words: int) -> Path:
 
 @cache
 def network(name: str, words: int) -> Any:
-    """What runs of a drafter for a target of two layers with so many words."""
+    """Return the decoder of a drafter for a target of two layers with so many tokens."""
     folder = Path(tempfile.mkdtemp(prefix="specdemo-published-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     files = drafter_files(str(_write(name, folder / "it", words)), folder / "cache")

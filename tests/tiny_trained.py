@@ -26,12 +26,12 @@ READS = (1, 2)
 
 @lru_cache
 def random_rows(words: int) -> Tensor:
-    """(words, HIDDEN): what a toy target says that it felt at each word."""
+    """(words, HIDDEN): a toy target's state at each token."""
     return torch.randn(words, HIDDEN, generator=torch.Generator().manual_seed(3))
 
 
 class TextFeatures(Features):
-    """Stands for a toy target's states: a fixed random row for each token that it has counted."""
+    """A toy target's states: a fixed random row for each token that it has counted."""
 
     def __init__(self, text: Callable[[], Sequence[int]], words: int) -> None:
         super().__init__(READS)
@@ -48,7 +48,7 @@ class TextFeatures(Features):
         assert value == 0
 
     def read(self, begin: int, end: int, layers: Sequence[int]) -> Tensor:
-        """See `Features`."""
+        """Return counted rows of some layers."""
         return self.rows[list(self.text()[begin : min(end, self.length)])].repeat(1, len(layers))
 
 
@@ -126,7 +126,7 @@ def random_medusa(words: int) -> MedusaWeights:
 def tiny_trained(
     words: int, features: Features, target: CachedModel | None, instead_of_exit: Any = None
 ) -> dict[str, Callable[[], Any]]:
-    """Openers by kind. target: for early exit, whose layers it borrows; else a model stands for it"""
+    """Return openers by kind. target: for early exit, which uses its layers; else a model replaces it"""
 
     def compact(**options: Any) -> Callable[[], FeatureReader]:
         return cache(

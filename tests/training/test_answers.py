@@ -1,4 +1,4 @@
-"""Texts that are written together are those that are written alone, and the states kept are those of a fresh reading."""
+"""Texts that share passes are the same as texts written alone, and their states are those of a fresh reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drafters are trained on a tiny target, interrupted, resumed, loaded beside it and exported."""
+"""Drafters are trained on a tiny target, interrupted, resumed, loaded next to it and exported."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ WORDS = "the cat sat on the mat and the dog sat on the log while a bird sang in 
 
 @pytest.fixture(scope="module", autouse=True)
 def _one_thread() -> Iterator[None]:
-    """Threads cost more than they bring at this size, most of all on a busy machine."""
+    """Threads cost more than they gain at this size, most of all on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -166,7 +166,7 @@ def test_every_kind_learns(options: TrainOptions, tmp_path: Path, kind: str):
         rounds = replace(rounds, init=tmp_path / "draft")
     report = train(rounds)
     assert len(report.checks) == 10
-    # On top of a draft that has learnt these few texts, held-out ones have little to gain.
+    # On top of a draft that has learnt these few texts, others have little to gain.
     curve = report.losses if kind == "feature" else report.checks
     assert curve[-1][1] < curve[0][1]
     assert 0 <= report.results["greedy_agreement"] <= 1
@@ -213,7 +213,7 @@ def test_a_feature_drafter_needs_no_draft_model(
     stages: list[str] = []
     report = train(alone, lambda progress: stages.append(progress.stage))
     assert "answer" in stages
-    assert report.checks[-1][1] < report.checks[0][1]  # it begins as a good guess
+    assert report.checks[-1][1] < report.checks[0][1]  # it starts as a good guess
     assert {"greedy_agreement_1", "overlap_3"} <= set(report.results)
     config = read_config(alone.out)
     assert (config["intermediate_size"], config["specdemo"]["reads"]) == (96, [1, 3, 4])
@@ -232,9 +232,9 @@ def test_a_feature_drafter_needs_no_draft_model(
     for method in ("feature", "auto"):
         text, sources = answer_of(caches, method)
         assert text == plain
-        assert "feature" in sources  # auto takes it where there is no draft model
+        assert "feature" in sources  # auto uses it if there is no draft model
 
-    # The shards hold the states too: what goes on from the first drafter asks nobody.
+    # The shards contain the states too: to continue the first drafter, the target is not needed.
     shards = sorted(alone.work_dir.rglob("texts/answers-*.npz"))
     more = replace(
         alone, prompts=(), answers=(shards[-1],), init=alone.out, steps=4, out=tmp_path / "b"
@@ -277,7 +277,7 @@ def test_a_drafter_of_a_published_form_runs_where_it_is_exported_and_read_back(
 
 
 def answer_of(caches: Caches, method: str) -> tuple[list[int], set[str]]:
-    """What a method says after a text, and what drafted it."""
+    """A method's tokens after a text, and the sources of its drafts."""
     settings = RunSettings(method=method, policy="constant", fallback=False, max_new_tokens=24)
     header = RunStarted("x", method, "", {}, ModelInfo("x"))
     events = list(caches.lane([5, 6, 7, 8, 9, 10], settings, header))
@@ -338,7 +338,7 @@ def test_the_head_has_the_gradient_of_its_loss(along: bool):
     divergence = F.kl_div(mine, theirs, log_target=True, reduction="none").sum(-1)
     apart = (mine.exp() - theirs.exp()).abs().sum(-1)
     weights = torch.ones(700)
-    if along:  # a place counts the more the likelier the token before it was refused
+    if along:  # a position counts the more, the more often the token before it is rejected
         weights[1:] = EVERYWHERE + (1 - EVERYWHERE) * apart.detach()[:-1] / 2
     wanted = (weights * (KL * divergence + L1 * apart)).sum() / weights.sum()
     wanted.backward()
@@ -356,7 +356,7 @@ def test_positions_line_up_with_the_cache():
 
 
 def test_prompts_are_learned_from_behind_what_all_of_them_begin_with():
-    # The template begins every prompt with 1 2; the prompts' own words follow it.
+    # The template starts every prompt with 1 2; the prompts' own tokens follow it.
     prompts = ([1, 2, 7, 8, 3], [1, 2, 9, 3])
     answers = [Answer("made", i, 0.0, np.array(p), np.array([5, 6])) for i, p in enumerate(prompts)]
     learned = from_prompts_too(to_rows(answers))

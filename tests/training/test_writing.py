@@ -1,4 +1,4 @@
-"""Drafters that `train` makes, written in published layouts: read back they are the same, and what a layout cannot say is refused."""
+"""Drafters that `train` makes, written in published layouts: they are the same when read back, and others are refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CONFIG = LlamaConfig(
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory) -> ModelFiles:
-    """Of a target no more than a drafter and its export look at."""
+    """The part of a target that a drafter and its export read."""
     folder = tmp_path_factory.mktemp("models") / "tiny"
     CONFIG.save_pretrained(folder)
     torch.manual_seed(5)
@@ -93,7 +93,7 @@ def disturbed(network: Any) -> Any:
 
 
 def read_back(folder: Path, embedding: torch.Tensor, dtype: torch.dtype):
-    """What runs, by the family that takes the config."""
+    """Load the drafter by the family of its config."""
     files = drafter_files(str(folder), folder / "cache")
     (family,) = [one for one in FAMILIES if one.takes(files.config)]
     reading = family.read(files, TargetFacts("tiny", HIDDEN, WORDS, LAYERS))
@@ -108,7 +108,7 @@ def kept(states: torch.Tensor) -> Features:
 
 
 def test_a_feature_drafter_is_written_as_speculators_has_eagle3(target, embedding, tmp_path):
-    """What is read back says what the drafter says here, and what the format says of the tensors."""
+    """The drafter has the same logits here, read back, and by the format of its tensors."""
     folder = feature(target, tmp_path)
     out = write_published(folder, target, tmp_path / "out", "speculators")
     files, reading, decoder = read_back(out, embedding, torch.bfloat16)
@@ -116,7 +116,10 @@ def test_a_feature_drafter_is_written_as_speculators_has_eagle3(target, embeddin
     states = 3 * torch.randn(len(TEXT) - 1, len(READS) * HIDDEN)
     here = load_compact(folder, TargetTensors(embedding, CPU, four_bit=False))
     own, other = CompactModel(here, kept(states)), CompactModel(decoder, kept(states))
-    for read in (TEXT, [12]):  # the second from its own state; here it says words of the text too
+    for read in (
+        TEXT,
+        [12],
+    ):  # the second from its own state; here its vocabulary contains the text too
         assert torch.equal(own.read(read)[: len(KEPT)], other.read(read))
 
     tensors = load_file(out / "model.safetensors")
@@ -177,7 +180,7 @@ def test_a_block_drafter_is_written_as_z_lab_has_dflash(target, embedding, tmp_p
     states = 3 * torch.randn(len(TEXT) - 1, len(READS) * HIDDEN)
     here = DFlashDecoder(load_dflash(folder, TargetTensors(embedding, CPU, four_bit=False)))
     own, other = (DFlashModel(one, kept(states)).guess(TEXT) for one in (here, decoder))
-    assert torch.equal(own, other[:, KEPT])  # read back, it says the other words too
+    assert torch.equal(own, other[:, KEPT])  # read back, it has the whole vocabulary
 
     tensors = {name: one.float() for name, one in load_file(out / "model.safetensors").items()}
     state, whole = load_state(folder), embedding.float()

@@ -1,4 +1,4 @@
-"""A compact draft computes what transformers' Llama computes, and exports as one."""
+"""A compact draft computes the logits of transformers' Llama, and exports as one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specdemo.models.networks.folders import export, load_compact, read_embeddin
 from specdemo.models.networks.loader import TargetTensors
 from specdemo.training.package import Card, package
 
-NOISE = 0.02  # bf16 keeps 8 bits; logits of the tiny model are of the order of one
+NOISE = 0.02  # bf16 has 8 bits; logits of the tiny model are of the order of one
 TEXT = [5, 9, 200, 33, 7, 7, 120, 64, 2, 18, 99]
 
 
@@ -54,7 +54,7 @@ def test_words_have_the_logits_of_the_exported_model(weights, reference):
     model = CompactModel(weights)
     logits = model.read(TEXT)
     want = expected(reference, TEXT)
-    assert want.abs().max() > 10 * NOISE  # else the comparison says nothing
+    assert want.abs().max() > 10 * NOISE  # else the comparison is empty
     assert (logits - want[model.words.ids]).abs().max() < NOISE
 
 
@@ -111,7 +111,9 @@ def test_a_grown_tree_has_the_logits_of_each_path_alone(weights):
     paths = [[7], [8], [7, 9], [7, 9, 10], [8, 11]]
     for row, path in zip(rows, paths, strict=True):
         alone = CompactModel(weights).read([*TEXT, *path])
-        assert (row - alone[: len(row)]).abs().max() < NOISE  # which says words of its path, too
+        assert (
+            row - alone[: len(row)]
+        ).abs().max() < NOISE  # its vocabulary contains its path, too
     assert model.length == len(TEXT)
     after = model.read([5]) - CompactModel(weights).read([*TEXT, 5])
-    assert after.abs().max() < NOISE  # what was grown left no mark
+    assert after.abs().max() < NOISE  # grown nodes left no mark

@@ -1,4 +1,4 @@
-"""A quantised self: only its matrices take memory, it is made once, and a pair says what is missing."""
+"""A quantised copy: only its matrices need memory, it is made once, and a pair describes its absence."""
 
 import gc
 import threading

@@ -1,4 +1,4 @@
-"""Published DFlash and JetSpec drafters: what runs is what the format says, in each layout, and others are refused with a sentence."""
+"""Published DFlash and JetSpec drafters run as their format defines in each layout; others are refused."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_layout_runs_as_its_format_says(tmp_path, layout):
-    """A prompt in pieces, a step that commits three tokens, and another text from the middle on: as without a cache."""
+    """A prompt in chunks, a step that commits three tokens, and another text from the middle on: as without a cache."""
     write, facts = LAYOUTS[layout]
     model, longer = make(**facts), [*TEXT, *COMMITTED]
     states = states_of(model, len(longer))
@@ -80,7 +80,7 @@ def test_a_layout_runs_as_its_format_says(tmp_path, layout):
 
 @pytest.mark.parametrize("facts", [JETSPEC, SECOND])
 def test_blocks_of_several_conversations_are_one_pass(tmp_path, facts):
-    """Of texts of other lengths, beside one that only reads. No block looks into another."""
+    """Texts of other lengths, and one that is only read. No block sees another."""
     model = make(**facts)
     states = states_of(model, 9)
     found = decoder(write_flat(tmp_path / "drafter", model))
@@ -118,13 +118,13 @@ TRAPS = {
 
 @pytest.mark.parametrize("trap", TRAPS)
 def test_a_trap_makes_a_difference(tmp_path, trap):
-    """Who ignores one of these computes something else, which the test above would find."""
+    """A reader that ignores one of these computes something else, which the test above would find."""
     write, facts, wrong, other = TRAPS[trap]
     model = make(**facts)
     states = states_of(model, len(TEXT))
     found = guessed(opened(write(tmp_path / "drafter", model)), states)
     same(found, Reference(model, EMBEDDING, HEAD, states).guess(TEXT))
-    read = -states if "shifted" in other else states  # of other layers
+    read = -states if "shifted" in other else states  # layers of another kind
     ignored = Reference(model, EMBEDDING, HEAD, read, **wrong).guess(TEXT)
     places = min(len(found), len(ignored))
     assert (found[:places] - ignored[:places]).abs().max() > 0.05
@@ -238,7 +238,7 @@ def test_states_that_a_target_has_not_are_refused(tmp_path):
     ],
 )
 def test_what_is_not_computed_here_is_refused(tmp_path, sentence, own, more):
-    """Nothing that a config says is passed over."""
+    """Each entry of a config is used or refused."""
     with pytest.raises(UserError, match=sentence):
         opened(write_flat(tmp_path / "drafter", make(), own, **more))
 

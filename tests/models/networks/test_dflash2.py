@@ -33,7 +33,7 @@ LAYOUTS_OF_SECOND = {
 
 @pytest.mark.parametrize("layout", LAYOUTS_OF_SECOND)
 def test_dflash_2_convolves_and_chooses_among_candidates(tmp_path, layout):
-    """After a text read at once, and after one that goes on: each place, and what the selector makes of it."""
+    """After a text read in one pass, and after one that continues: each position, and the choice of the selector."""
     write, facts = LAYOUTS_OF_SECOND[layout]
     model = make(**facts)
     states = states_of(model, len(TEXT))
@@ -120,7 +120,7 @@ def test_other_selectors_and_convolutions_are_refused(tmp_path, sentence, own):
 
 
 def test_dflash_2_under_the_name_of_dflash_is_dflash_2(tmp_path):
-    """One server does not know the other name."""
+    """One server has no other name for it."""
     folder = write_flat(tmp_path / "it", make(**SECOND), architectures=["DFlashDraftModel"])
     assert opened(folder).weights.convolutions
     other = drafter_files(str(folder), tmp_path)

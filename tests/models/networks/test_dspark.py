@@ -1,4 +1,4 @@
-"""Published DSpark drafters: a Markov head corrects each place by the token before it; other heads are refused."""
+"""Published DSpark drafters: a Markov head corrects each position by the token before it; other heads are refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RED_HAT = {key: one for key, one in SPECFORGE.items() if key != "projector_type"
 
 @pytest.mark.parametrize("layout", ["DeepSpec", "SpecForge", "speculators", "not confident"])
 def test_dspark_corrects_each_place_by_the_token_before_it(tmp_path, layout):
-    """The Markov head knows tokens of the target, also those that the drafter's head cannot say."""
+    """The Markov head has a row for each token of the target, also those outside the drafter's head."""
     words = 48 if layout == "speculators" else VOCABULARY
     model = make(**DSPARK, words=words, confident=layout != "not confident")
     if layout == "SpecForge":

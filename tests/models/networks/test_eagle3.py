@@ -1,4 +1,4 @@
-"""Published EAGLE-3 drafters: what runs is what the format says, in each layout, and others are refused with a sentence."""
+"""Published EAGLE-3 drafters run as their format defines in each layout; others are refused."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ LAYOUTS = {
 
 
 def states_of(model: Eagle3, tokens: int) -> torch.Tensor:
-    """(tokens, reads x H): what the target felt."""
+    """(tokens, reads x H): the target's states."""
     generator = torch.Generator().manual_seed(4)
     return 3 * torch.randn(tokens, len(model.reads) * HIDDEN, generator=generator)
 
 
 def opened(folder: Path, states: torch.Tensor | None = None) -> CompactModel:
-    """A drafter of a folder, in float32, beside a target that has these states."""
+    """Open a drafter of a folder, in float32, with a target that has these states."""
     files = drafter_files(str(folder), folder / "cache")
     reading = eagle3.read(files, TARGET)
     shared = TargetTensors(EMBEDDING, torch.device("cpu"), torch.float32, four_bit=False)
@@ -91,7 +91,7 @@ TRAPS = {
 
 @pytest.mark.parametrize("trap", TRAPS)
 def test_a_trap_makes_a_difference(tmp_path, trap):
-    """Who ignores one of these computes something else, which the test above would find."""
+    """A reader that ignores one of these computes something else, which the test above would find."""
     write, facts, wrong = TRAPS[trap]
     model = make(**facts)
     states = states_of(model, len(TEXT) - 1)
@@ -105,7 +105,7 @@ def test_a_trap_makes_a_difference(tmp_path, trap):
 
 
 def test_words_are_offsets_and_the_head_is_the_drafters_own(tmp_path):
-    """Neither an absolute d2t nor tied weights, which the config of several published ones names, are believed."""
+    """Neither an absolute d2t nor tied weights, which configs of several published drafters name, are used."""
     model = make()
     drafter = opened(write_flat(tmp_path / "drafter", model))
     assert (

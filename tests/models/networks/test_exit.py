@@ -63,7 +63,7 @@ def adapter_of(model):
 
 
 def opened(model, weights, token_ids=()):
-    """A target that keeps its states and has read a text, and early exit on it."""
+    """A target that stores its states and has read a text, and early exit on it."""
     target = CachedModel(model, reads=(LAYER,))
     target.record(wanted=True)
     if token_ids:
@@ -84,7 +84,7 @@ def logits_of(model, token_ids):
 
 @pytest.mark.parametrize("known", [0, 1, 6])
 def test_lower_layers_have_transformers_states(target_weights, known):
-    """In pieces, ahead of what the target has read."""
+    """Read in chunks, ahead of the target."""
     target = CachedModel(target_weights)
     if known:
         target.read(TEXT[:known])
@@ -131,7 +131,7 @@ def test_the_model_is_left_as_it_was(target_weights):
 def test_its_words_are_the_targets_where_its_adapter_is_the_targets_next_layer(
     target_weights, weights
 ):
-    """States kept by the target and states computed here together give the logits of the whole text."""
+    """States stored by the target and states computed here give the logits of the whole text."""
     for known in (0, 4, len(TEXT) - 1, len(TEXT)):
         _, model = opened(target_weights, weights, TEXT[:known])
         logits = model.read(TEXT)
@@ -171,7 +171,7 @@ def test_trees_grow_in_pieces(target_weights, weights):
             at = parents[at]
         want = logits_of(target_weights, [*TEXT, *path[::-1]])
         assert torch.allclose(rows[node], want, atol=1e-3)
-    # What was grown is forgotten, and the text goes on.
+    # Grown nodes are forgotten, and the text continues.
     after = model.read([13])
     assert torch.allclose(after, logits_of(target_weights, [*TEXT, 13]), atol=1e-3)
 

@@ -1,4 +1,4 @@
-"""MTP layers that come with a target: what runs is what the format says, and drafts for that target alone."""
+"""MTP layers that come with a target run as their format defines, for that target alone."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def facts(folder: Path, **other: int) -> TargetFacts:
 
 
 def felt() -> torch.Tensor:
-    """(tokens, H): what the target felt before the pending token, behind its last norm."""
+    """(tokens, H): the target's states before the pending token, after its last norm."""
     generator = torch.Generator().manual_seed(4)
     return torch.randn(len(TEXT) - 1, HIDDEN, generator=generator)
 
 
 def opened(folder: Path, states: torch.Tensor | None = None) -> CompactModel:
-    """The layer of a folder, in float32, beside a target that has these states."""
+    """Open the layer of a folder, in float32, with a target that has these states."""
     files = drafter_files(str(folder), folder / "cache")
     reading = mtp.read(files, facts(folder))
     assert reading.reads == (LAYERS,)
@@ -85,7 +85,7 @@ def test_the_layer_of_glm_computes_what_its_format_says(targets):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_layer_of_each_kind_computes_what_transformers_does(targets, kind):
-    """Also one that forgets what is far back, and one of compressed keys."""
+    """Also one with a sliding window, and one of compressed keys."""
     from transformers import AutoModelForCausalLM
     from transformers.modeling_layers import MtpModel
 
@@ -121,7 +121,7 @@ TRAPS = {
 
 @pytest.fixture(scope="module")
 def said(targets):
-    """What the layer of GLM says after the text and one drafted token."""
+    """Logits of the layer of GLM after the text and one drafted token."""
     drafter = opened(targets["glm4_moe"], felt())
     drafter.read(TEXT)
     return drafter.read(DRAFTED[:1])
@@ -129,7 +129,7 @@ def said(targets):
 
 @pytest.mark.parametrize("trap", TRAPS)
 def test_a_trap_makes_a_difference(targets, said, trap):
-    """Who ignores one of these computes something else, which the tests above would find."""
+    """A reader that ignores one of these computes something else, which the tests above would find."""
     reference = Reference(targets["glm4_moe"], felt(), **TRAPS[trap])
     ignored = reference.logits([*TEXT, DRAFTED[0]])[-1]
     assert (said - ignored).abs().max() > 0.05

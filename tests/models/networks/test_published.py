@@ -75,7 +75,7 @@ def test_one_block_drafter_serves_chains_and_trees(target, tmp_path):
 
 
 def refused(monkeypatch, asked: AppSettings) -> str:
-    """The sentence, of a target whose weights nobody may load."""
+    """Return the message for a target whose weights must not be loaded."""
     monkeypatch.setattr(pairs, "place_model", lambda *_, **__: pytest.fail("the target was loaded"))
     with pytest.raises(UserError) as error:
         load_pair(asked)
@@ -146,7 +146,7 @@ def dspark_of(folder: Path, words: int) -> Path:
 def test_the_audit_judges_a_drafter_of_a_folder(
     target, tmp_path, monkeypatch, capsys, write, method
 ):
-    """The command on real files: what it drafts changes neither greedy nor sampled answers, and the table names it."""
+    """The command on real files: drafts change neither greedy nor sampled answers, and the table names the drafter."""
     folder = write(tmp_path / "drafter", vocabulary_of(target))
     monkeypatch.setenv("SPECDEMO_CACHE", str(tmp_path))
     command = ["audit", "--methods", method, "--runs", "2", "--tokens", "3", "--precision", "fp32"]

@@ -1,4 +1,4 @@
-"""A drafter can say what its conversation's text has said, beside its reduced vocabulary."""
+"""A drafter's vocabulary contains the tokens of its conversation's text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specdemo.models.networks.four_bit import rounded
 from specdemo.models.networks.text_words import MOST, TextWords
 
 SIZE, HIDDEN = 4096, 64
-SAID = list(range(0, SIZE, 4))  # what the reduced vocabulary has
+SAID = list(range(0, SIZE, 4))  # in the reduced vocabulary
 EMBEDDING = torch.randn(SIZE, HIDDEN, generator=torch.Generator().manual_seed(3)).bfloat16()
 
 

@@ -1,4 +1,4 @@
-"""What runs is what was trained: the runtime's networks against the trainer's, and how trained folders are found."""
+"""The runtime's networks compute the same as the trainer's, and trained folders are found."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def make_student(**options) -> Student:
 
 
 def exact(embedding: torch.Tensor) -> TargetTensors:
-    """A target on the CPU whose drafters keep their matrices in 16 bits."""
+    """A target on the CPU whose drafters have their matrices in 16 bits."""
     return TargetTensors(embedding, torch.device("cpu"), four_bit=False)
 
 
@@ -93,7 +93,7 @@ def kept(states: torch.Tensor) -> Features:
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> None:
-    """Equal but for a draft model's 8 bits and for what is computed in bf16."""
+    """Assert equality up to a draft model's 8 bits and bf16 arithmetic."""
     one, other = one.float(), other.float()
     assert F.cosine_similarity(one, other, dim=-1).min() > 0.998
 
@@ -122,7 +122,7 @@ def test_a_feature_drafter_reads_as_it_was_trained(tmp_path, target_folder, know
 def test_a_feature_drafter_without_a_draft_model_goes_on_from_its_own_states(
     tmp_path, target_folder, made
 ):
-    """What runs after a text and after two drafted tokens, in a chain and in a tree, is what the training unrolls."""
+    """The runtime computes after a text and two drafted tokens, in a chain and in a tree, the same as the unrolled training."""
     torch.manual_seed(1)
     embedding = torch.randn(WORDS, HIDDEN) / 40
     config = draft_config(CONFIG, 1)
@@ -227,7 +227,7 @@ def test_what_is_stored_in_4_bits_runs_bit_by_bit(tmp_path):
     weight, bias = torch.randn(96, 64).bfloat16(), torch.randn(96).bfloat16()
     save_compact(tmp_path, {}, {"one.weight": weight, "mask": weight}, torch.arange(3), bits=4)
     state = read_state(tmp_path)
-    assert isinstance(state["mask"], torch.Tensor)  # its rows are added, so they keep 8 bits
+    assert isinstance(state["mask"], torch.Tensor)  # its rows are added, so they have 8 bits
     parts = [state["one.weight"], state["one.weight"]]
     options = {"four_bit": True, "in_pass": True}
     found = pack_linear(stacked(parts, torch.device("cpu")), torch.cat([bias, bias]), **options)
@@ -243,7 +243,7 @@ def test_what_is_stored_in_4_bits_runs_bit_by_bit(tmp_path):
 
 
 def loaded(hidden: int) -> SimpleNamespace:
-    """As much of a loaded target as is looked at."""
+    """The used part of a loaded target."""
     table = torch.nn.Embedding(WORDS, hidden)
     model = SimpleNamespace(get_input_embeddings=lambda: table, get_output_embeddings=lambda: table)
     return SimpleNamespace(
