@@ -148,8 +148,8 @@ def load_plain(folder: str, spec: PeerSpec) -> PreTrainedModel:
     """Load a model as transformers runs it, in the precision of our own."""
     from transformers import AutoModelForCausalLM, GenerationConfig
 
+    from specdemo.files.quiet import quiet_transformers
     from specdemo.models import devices, loading
-    from specdemo.models.quiet import quiet_transformers
 
     device = devices.choose_device(spec.device, spec.precision)
     options = loading.loading_options(Path(folder), spec.precision, device)

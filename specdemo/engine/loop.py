@@ -5,7 +5,7 @@ Invariant: the target has cached `committed[:-1]`; the last id is pending. The d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 
 import torch
@@ -32,7 +32,7 @@ def generate(
     alone: bool = False,
     detail: int = 0,
     verifier: Verifier = verify_sampling,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Decode after a prompt, a step at a time.
 
     started: the run's header, completed here; detail: alternatives to report for each position

@@ -12,9 +12,9 @@ from typing import Any
 from specdemo.config.errors import Phrase, UserError
 from specdemo.files.gguf_config import config_of
 from specdemo.files.progress import Progress, ProgressCallback, silent
+from specdemo.files.quiet import quiet_gguf, quiet_transformers
 from specdemo.files.store import check_space
 from specdemo.files.weights import NotReadable
-from specdemo.models.quiet import quiet_gguf, quiet_transformers
 
 RECIPE = "gguf-2"  # raise it when the conversion changes; older folders and packed copies are then made again
 TOKENIZER = "tokenizer_config.json"  # written last, so that it says that all is there

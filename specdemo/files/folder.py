@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from specdemo.config.errors import UserError
-from specdemo.models.families import check_rollback
+from specdemo.files.families import check_rollback
 
 INDEX = "model.safetensors.index.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from specdemo.config.errors import UserError
-from specdemo.models.families import check_rollback
+from specdemo.files.families import check_rollback
 
 FREQUENCIES = "rope_freqs.weight"  # divisors of rotary frequencies, as Llama 3 has them
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}

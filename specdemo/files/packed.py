@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from specdemo.config.errors import Phrase
 from specdemo.files.folder import INDEX, read_header
 from specdemo.files.progress import Pace, ProgressCallback
-from specdemo.files.store import MARKER, check_space, half, whole_files, write_marker
+from specdemo.files.quiet import import_bitsandbytes, quiet_transformers
+from specdemo.files.store import MARKER, check_space
 from specdemo.files.weights import NotReadable, Weight, Weights, parts_of
-from specdemo.models.quiet import import_bitsandbytes, quiet_transformers
 
 if TYPE_CHECKING:
     import torch
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 RECIPE = "nf4-1"  # raise it when packing changes; older copies are then made again
-SHARD_BYTES = 200_000_000  # what an interrupted packing may lose, and what it holds in memory
+SHARD_BYTES = 200_000_000  # packed weights that are in memory at a time
 DESCRIPTION = ("*.json", "*.jinja", "*.txt", "tokenizer.model", "LICENSE*")
 
 
@@ -120,30 +120,25 @@ def pack(
     plan: Plan,
     weights: Weights,
     dtype: torch.dtype,
-    recipe: str,
     progress: ProgressCallback,
 ) -> None:
-    """Write the packed weights and the config.json for them into a folder, which may hold some of them already.
+    """Write the packed weights and the config.json for them into a folder.
 
     dtype: of what is not quantised, and what matrices are rounded to before they are quantised
-    recipe: of the whole folder, see `store.resuming`
     """
     import torch
 
     total = total_bytes(plan, weights)
     shards = _shards(plan, [name for name in plan.shapes if name in weights])
-    finished = {name for name, whole in whole_files(folder, half(recipe)).items() if whole}
     pace = Pace(progress, "quantise", total, "4-bit")
-    pace.reached(sum(plan.packed_bytes(name) for file in finished for name in shards.get(file, ())))
-    check_space(folder, total - pace.count, Phrase("disk.packed_copy"))
+    pace.reached(0)
+    check_space(folder, total, Phrase("disk.packed_copy"))
     index: dict[str, str] = {}
     threads = torch.get_num_threads()
     with ThreadPoolExecutor(threads) as pool:
         work = _Work(pool, threads, pace)
         for file, names in shards.items():
-            if file not in finished:
-                _write_shard(folder / file, names, plan, weights, dtype, work)
-                write_marker(folder, half(recipe))
+            _write_shard(folder / file, names, plan, weights, dtype, work)
             stored = read_header(folder / file)
             index |= {name: file for name in stored if name != "__metadata__"}
     text = json.dumps({"metadata": {"total_size": total}, "weight_map": index}, indent=2)
@@ -164,9 +159,7 @@ def _write_shard(
     tensors: dict[str, Tensor] = {}
     for name in names:
         tensors |= _packed(name, plan, weights[name], dtype, work)
-    part = path.with_name(f"{path.name}.part")
-    save_file(tensors, part, metadata={"format": "pt"})
-    part.replace(path)
+    save_file(tensors, path, metadata={"format": "pt"})
 
 
 def _write_config(folder: Path, dtype: torch.dtype) -> None:

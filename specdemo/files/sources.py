@@ -33,9 +33,7 @@ from specdemo.files.store import (
     check_space,
     file_sha256,
     is_complete,
-    known_sha256,
     making,
-    resuming,
     scratch,
 )
 from specdemo.files.weights import NotReadable, gguf_weights, safetensors_weights
@@ -136,7 +134,7 @@ class _Work:
             file.recommend(content)
 
     def _gguf_packed(self, file: _Gguf, dtype: torch.dtype) -> Path:
-        def fill(content: Path, made_from: str) -> None:
+        def fill(content: Path) -> None:
             with file.opened() as gguf:
                 self.progress(Progress("convert", None, file.name))
                 with reporting_damage(gguf), read_once():
@@ -144,7 +142,7 @@ class _Work:
                     file.recommend(content)
                     planned = plan(content, dtype)
                     weights = gguf_weights(gguf, planned.shapes)
-                pack(content, planned, weights, dtype, made_from, self.progress)
+                pack(content, planned, weights, dtype, self.progress)
 
         return self._packed(file.stem, recipe(file.sha256), file.name, fill, dtype)
 
@@ -154,11 +152,11 @@ class _Work:
             return folder
         dtype = self.pack_as
 
-        def fill(content: Path, recipe: str) -> None:
+        def fill(content: Path) -> None:
             copy_description(folder, content)
             planned = plan(content, dtype)
             weights = safetensors_weights(folder, name)
-            pack(content, planned, weights, dtype, recipe, self.progress)
+            pack(content, planned, weights, dtype, self.progress)
 
         try:
             return self._packed(stem, made_from, name, fill, dtype)
@@ -170,7 +168,7 @@ class _Work:
         stem: str,
         made_from: str,
         name: str,
-        fill: Callable[[Path, str], None],
+        fill: Callable[[Path], None],
         dtype: torch.dtype,
     ) -> Path:
         kind = str(dtype).removeprefix("torch.")
@@ -178,10 +176,8 @@ class _Work:
         if not is_complete(folder, whole):
             with alone(folder):
                 if not is_complete(folder, whole):  # another process may have made it meanwhile
-                    with resuming(
-                        folder, whole, Phrase("disk.while_packing", name=name)
-                    ) as content:
-                        fill(content, whole)
+                    with making(folder, whole, Phrase("disk.while_packing", name=name)) as content:
+                        fill(content)
         return folder
 
 
@@ -258,7 +254,7 @@ def _from_gguf(path: Path, work: _Work) -> ModelFiles:
     if not path.is_file():
         raise UserError("files.missing", path=path)
     check_gguf(path)
-    digest = known_sha256(path, work.models.parent / "digests", work.progress, path.name)
+    digest = file_sha256(path, work.progress, path.name)
     opened = partial(nullcontext, path.resolve())
     folder = work.from_gguf(_Gguf(f"gguf-{digest[:16]}", digest, path.name, opened))
     check_folder(folder, path.name)

@@ -10,7 +10,7 @@ from specdemo.kernels.cache import compiled, loose
 from specdemo.kernels.parts import sequence_at
 
 products = runtime.products()
-QUERIES = 16  # of one key head that are computed together
+QUERIES = 16  # queries of one key head per call
 BLOCK = 64  # keys whose values are weighed line by line
 UNSEEN = np.float32(-1e30)
 
@@ -129,7 +129,7 @@ def attend(job, layer, caches, sequence, head, first, count, qkv, out, own):
 
 @compiled
 def attend_all(job, index, layer, qkv, out, own, thread, threads):
-    """This thread's share of all conversations, key heads and groups of QUERIES queries."""
+    """Attend for this thread's part of all conversations, key heads and groups of QUERIES queries."""
     group = job.heads // job.kv_heads
     units = 0
     for number in range(job.num_sequences):

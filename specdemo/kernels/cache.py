@@ -1,4 +1,4 @@
-"""How functions are compiled, and the folder for their code: it is named after sources, processor and numba."""
+"""Compilation of functions, and the folder for their code, which is named after sources, processor and numba."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from specdemo.kernels import cpu_features, team
 
 HERE = Path(__file__).resolve().parent
 NAME = "compiled-"
-KEPT = 4  # folders beside each other, those used last
+KEPT = 4  # number of folders to store, those used last
 
 
 def sources() -> list[Path]:
@@ -38,9 +38,9 @@ def digest(files: Sequence[Path]) -> str:
 
 
 def folder(bases: Sequence[Path], files: Sequence[Path]) -> Path | None:
-    """Where code compiled from some files is kept, in the first of the folders that can be written to; None if none can.
+    """Return the folder for code compiled from some files, in the first writable base folder; None if there is none.
 
-    Of the folders for other sources beside it, those used last stay.
+    Of the folders for other sources next to it, those used last stay.
     """
     name = f"{NAME}{digest(files)}"
     for base in bases:
@@ -56,8 +56,8 @@ def folder(bases: Sequence[Path], files: Sequence[Path]) -> Path | None:
 
 
 def prune(base: Path, kept: int = KEPT) -> None:
-    """Delete all but the newest folders of compiled code. A folder is moved away at once, so no process finds part of one."""
-    for removed in base.glob(f".{NAME}*"):  # what a process that ended had moved away
+    """Delete all but the newest folders of compiled code. A folder is renamed first, so no process finds part of one."""
+    for removed in base.glob(f".{NAME}*"):  # renamed by a process that ended too early
         shutil.rmtree(removed, ignore_errors=True)
     with suppress(OSError):  # another process prunes at the same time
         folders = sorted(base.glob(f"{NAME}*"), key=lambda one: one.stat().st_mtime, reverse=True)
@@ -68,7 +68,7 @@ def prune(base: Path, kept: int = KEPT) -> None:
 
 
 def bases() -> list[Path]:
-    """Folders to try: NUMBA_CACHE_DIR alone if it is set, else beside the sources, then the user's own cache."""
+    """Folders to try: NUMBA_CACHE_DIR alone if it is set, else next to the sources, then the user's own cache."""
     config = _config()
     if config.CACHE_DIR:
         return [Path(config.CACHE_DIR)]
@@ -81,7 +81,7 @@ def bases() -> list[Path]:
 
 @contextmanager
 def kept_in(place: Path | None) -> Iterator[None]:
-    """While it lasts, numba keeps what it compiles with `cache=True` in a folder."""
+    """Let numba store code compiled with `cache=True` in a folder."""
     config = _config()
     before, config.CACHE_DIR = config.CACHE_DIR, str(place or "")
     try:
@@ -113,7 +113,7 @@ def loose(function: Any) -> Any:
 
 
 def kept(compiler: Any, *kind: Any, **options: Any) -> Any:
-    """Return a decorator that stores what it compiles on disk, with all that the function calls.
+    """Return a decorator that compiles a function and stores the code on disk, with all functions that it calls.
 
     Without a folder to write to, each start compiles again, for half a minute.
     """

@@ -1,4 +1,4 @@
-"""What the compiled pass needs of a processor, and which kind of products that gives."""
+"""The processor's features that the compiled pass needs, and the kind of products that they allow."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ TILES = ("amx-bf16", "amx-tile", "avx512bw", "avx512f")
 
 @cache
 def features() -> frozenset[str]:
-    """What numba compiles for, by LLVM's names: this processor's, or those that NUMBA_CPU_FEATURES asks for.
+    """Return the features that numba compiles for, by LLVM's names: this processor's, or those of NUMBA_CPU_FEATURES.
 
-    Empty where numba is not installed.
+    Empty if numba is not installed.
     """
     if platform.machine() not in X86:
         return frozenset()
@@ -37,7 +37,7 @@ def features() -> frozenset[str]:
 
 
 def compiles() -> bool:
-    """Whether the compiled pass knows the processor's family, and numba is installed."""
+    """Whether the compiled pass supports the processor's family, and numba is installed."""
     return platform.machine() in MACHINES and importlib.util.find_spec("numba") is not None
 
 
@@ -51,7 +51,7 @@ def has_vectors() -> bool:
 
 
 def has_wide_vectors() -> bool:
-    """512-bit vectors with 16-bit lanes (AVX-512)."""
+    """Whether there are 512-bit vectors of 16-bit numbers (AVX-512)."""
     return has("avx512f", "avx512bw")
 
 

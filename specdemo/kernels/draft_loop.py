@@ -1,4 +1,4 @@
-"""What each thread of a team runs: a pass through the layers, and the drafts that go on from it.
+"""The function of each thread of a team: a pass through the layers, and the drafts after it.
 
 Softmax, the choice of a token, the policy's rule and the next token's row take microseconds here. Python would
 take longer for them than the pass, because its code has left the processor's caches after each pass.
@@ -28,7 +28,7 @@ from specdemo.kernels.parts import (
 from specdemo.kernels.plan import TENTHS
 
 DRAFT_ENDS = -1
-SMALLEST, CLOSE = 1e-12, 1 + 1e-7  # of probabilities, and of a quotient of two of them
+SMALLEST, CLOSE = 1e-12, 1 + 1e-7  # limits of a probability, and of the quotient of two
 
 
 @compiled
@@ -43,7 +43,7 @@ def softmax_in_place(row, columns, inverse_temperature):
 
 @compiled
 def keep_top_p(row, columns, top_p):
-    """row: address of `columns` probabilities, of which the likeliest up to the share top_p stay, with those as likely as the last
+    """row: address of `columns` probabilities, of which the most likely that reach top_p stay, with those as likely as the last
 
     The least that stays is found by halving the distance, which takes a few microseconds; sorting takes milliseconds.
     """
@@ -144,7 +144,7 @@ def next_pass(job, written):
     written: rows of logits before those of the last pass. Returns the rows of the next pass, 0 when all drafts ended.
     """
     rows, width = 0, job.hidden * 4
-    # This thread's normed states of the asked rows, see `llama.run_pass`.
+    # This thread's normed states of the rows with logits, see `llama.run_pass`.
     normed = job.scratch + (job.num_rows + 15) // 16 * 16 * width
     for number in range(job.num_sequences):
         sequence = sequence_at(job, number)
@@ -175,7 +175,7 @@ def next_pass(job, written):
 
 @compiled
 def run_job(address, thread, threads):
-    """One thread's part of a job: a pass, and the drafts that go on from it."""
+    """Run one thread's part of a job: a pass, and the drafts after it."""
     job = job_at(address)
     run_pass(job, thread, threads)
     written = 0
@@ -192,6 +192,6 @@ def run_job(address, thread, threads):
 
 @kept(cfunc, types.void(types.intp), nopython=True)
 def run_in_team(address):
-    """What each thread of a team runs. address: as `part_of` takes it"""
+    """Run a thread's part of a job. address: the argument of `part_of`"""
     job, thread, threads = part_of(address)
     run_job(job, thread, threads)

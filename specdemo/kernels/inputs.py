@@ -73,7 +73,7 @@ def write_matrix(record: Any, matrix: Packed) -> None:
 
 
 def address(tensor: Tensor | None) -> int:
-    """Where a tensor's values lie; 0 for none."""
+    """Return the address of a tensor's values; 0 for None."""
     return 0 if tensor is None else tensor.data_ptr()
 
 
@@ -145,12 +145,12 @@ class SequenceRows:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows that go through layers together.
+    """The rows of one pass.
 
     x: (rows, hidden) float32; it is overwritten where a sequence drafts
     cos, sin: (positions, head_dim) float32, the sines with their signs
-    sequences: whose rows they are, one after the other
-    inject_layer: before which what is injected is added
+    sequences: the conversations of the rows, one after the other
+    inject_layer: layer before which the injected states are added
     embedding: (V, hidden) bfloat16 that drafted tokens are read by
     """
 
@@ -164,9 +164,9 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What a pass gave.
+    """Results of a pass.
 
-    logits: (answers, W) float32 of each sequence; final: (rows, hidden) float32 behind the last layer, if it was wanted
+    logits: (answers, W) float32 of each sequence; final: (rows, hidden) float32 after the last layer, if requested
     chains: the draft of each sequence that drafts
     """
 

@@ -1,8 +1,8 @@
 """The job of one pass: records that Python writes and compiled code reads, and their memory.
 
 Each record is a NumPy structured dtype, and the one definition of its fields: numba reads records of these dtypes
-(`parts`), and Python writes them through C structures that are made of them, because NumPy takes a microsecond
-for each field that it sets. Every field takes 8 bytes: an address, a count or a float64. Address 0 stands for none.
+(`parts`), and Python writes them through C structures that are made of them, because NumPy needs a microsecond
+to set a field. Every field has 8 bytes: an address, a count or a float64. Address 0 means none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MATRIX = np.dtype(
         ("codes", ADDRESS),
         ("scales", ADDRESS),
         ("zeros", ADDRESS),  # 0 where codes mean values of their own
-        ("bits", COUNT),  # of a code: 4; of a head also 8 or 16
+        ("bits", COUNT),  # bits of a code: 4; a head also has 8 or 16
     ]
 )
 
@@ -52,30 +52,30 @@ SEQUENCE = np.dtype(
         ("seen", ADDRESS),  # (num_rows, num_keys) bool for the slots behind the prefix
         ("capacity", COUNT),  # slots of the cache
         ("caches", ADDRESS),  # (layers, 2) addresses of keys and values
-        ("first_asked", COUNT),  # among all rows whose logits are wanted
+        ("first_asked", COUNT),  # among all rows with logits
         ("num_asked", COUNT),
         ("injected", ADDRESS),  # (num_injected, hidden) float32, added to the rows before a layer
         ("first_injected", COUNT),  # among the rows of the conversation
         ("num_injected", COUNT),
         ("extra", MATRIX),  # rows of its own behind those of a 4-bit head
-        ("num_extra", COUNT),  # how many of them count; the rest of the last block does not
+        ("num_extra", COUNT),  # number of valid ones; the rest of the last block is not used
         ("draft", ADDRESS),  # DRAFT, of a conversation that drafts after the pass
     ]
 )
 
-# A draft that goes on from a pass, and how far it has come.
+# A draft after a pass, and its progress.
 DRAFT = np.dtype(
     [
         ("most", COUNT),  # tokens at most
         ("taken", COUNT),  # tokens so far
-        ("num_columns", COUNT),  # of its row of logits, in whole blocks
-        ("word_ids", ADDRESS),  # (words,) int64, the token that each column stands for
+        ("num_columns", COUNT),  # width of its row of logits, in whole blocks
+        ("word_ids", ADDRESS),  # (words,) int64, the token of each column
         ("rule", ADDRESS),  # `StopRule.numbers`
-        ("survival", REAL),  # chance of all tokens so far to be kept, by the rule
-        ("uniforms", ADDRESS),  # (most,) float64 that tokens are drawn by; 0 takes the likeliest
+        ("survival", REAL),  # chance that all tokens so far are accepted, by the rule
+        ("uniforms", ADDRESS),  # (most,) float64 for drawing tokens; 0 chooses the most likely
         ("inverse_temperature", REAL),
-        ("top_p", REAL),  # share of the likeliest tokens that it is drawn from; 1 takes all
-        ("position", NUMBER),  # of the next token in the text
+        ("top_p", REAL),  # probability of the most likely tokens to draw from; 1 for all
+        ("position", NUMBER),  # position of the next token in the text
         ("tokens", ADDRESS),  # (most,) TOKEN
     ]
 )
@@ -84,16 +84,16 @@ DRAFT = np.dtype(
 TOKEN = np.dtype(
     [
         ("column", NUMBER),
-        ("row", NUMBER),  # of the logits that it was taken from, among all that were written
+        ("row", NUMBER),  # its row of logits, among all that were written
         ("confidence", REAL),
-        ("seconds", COUNT),  # when it was there, as clock_gettime says it
+        ("seconds", COUNT),  # time of its choice, from clock_gettime
         ("nanoseconds", COUNT),
     ]
 )
 
 JOB = np.dtype(
     [
-        # What this pass runs.
+        # Rows and layers of this pass.
         ("num_rows", COUNT),
         ("first_layer", NUMBER),
         ("last_layer", NUMBER),  # not run
@@ -104,10 +104,10 @@ JOB = np.dtype(
         ("hidden", COUNT),
         ("inner", COUNT),  # between gate and down
         ("group", COUNT),  # inputs that share a scale
-        ("epsilon", REAL),  # of the norms
-        ("scale", REAL),  # of attention scores
+        ("epsilon", REAL),  # epsilon of the norms
+        ("scale", REAL),  # factor of attention scores
         # Weights.
-        ("table", ADDRESS),  # what the 16 codes mean, see `runtime.meanings`
+        ("table", ADDRESS),  # values of the 16 codes, see `runtime.meanings`
         ("layers", ADDRESS),  # (layers,) LAYER
         ("norm", ADDRESS),  # (hidden,) float32, before the head
         ("head", MATRIX),  # in 16 bits as `products.laid_out` gives it
@@ -122,7 +122,7 @@ JOB = np.dtype(
         ("sequences", ADDRESS),  # (num_sequences,) SEQUENCE
         ("num_sequences", COUNT),
         ("inject_layer", NUMBER),  # before which `SEQUENCE.injected` is added
-        ("asked", ADDRESS),  # (num_asked,) int64, rows whose logits are wanted
+        ("asked", ADDRESS),  # (num_asked,) int64, rows that need logits
         ("num_asked", COUNT),
         ("drafts", COUNT),  # conversations that draft after the pass
         # Results.
@@ -168,11 +168,11 @@ def check_sizes(compiled: tuple[int, ...]) -> None:
 FIELD_BYTES = 8  # bytes of each field of a record
 
 Form = tuple[tuple[int, int, int], ...]
-"""Of each conversation: rows, how many of the last need logits, and tokens that are drafted after them at most."""
+"""For each conversation: rows, number of last rows that need logits, and most tokens drafted after them."""
 
 
 class JobBuffer:
-    """A job and what it points to in the same buffer, in the order that README.md draws.
+    """A job and its arrays in the same buffer, in the order that README.md shows.
 
     template: the fields that all jobs have in common, as bytes of a job; layers: of the stack
     parts: addresses of the parts behind the job, and of their end
@@ -224,6 +224,6 @@ class JobBuffer:
         self._begun = self._numbers.copy()
 
     def begin(self) -> Any:
-        """The job as the form makes it, without what the last pass left: a draft makes the next pass of the same record."""
+        """Reset the job to its form, since a draft turns the record into the next pass. Returns the job."""
         self._numbers[:] = self._begun
         return self.job

@@ -1,10 +1,10 @@
 """All layers of a Llama-like model in one compiled function: 4-bit products, attention, norms, gates, head.
 
-The threads of a team run it side by side and wait for each other five times a layer. The order of
-every sum does not depend on how many rows are read together. So a row's logits are the same, bit for bit,
-whether it is read alone, in a draft or in a tree, and whichever conversations share the pass.
+The threads of a team run it in parallel and wait for each other five times a layer. The order of
+every sum does not depend on the number of rows. So a row's logits are the same, bit for bit,
+alone, in a draft or in a tree, and independent of other conversations in the pass.
 
-What it reads is a job, see `job`. Matrices are packed as bitsandbytes packs NF4 for its CPU kernel (`simd.decode`).
+Its input is a job, see `job`. Matrices are packed as bitsandbytes packs NF4 for its CPU kernel (`simd.decode`).
 Activations are float32; products round them, `matmul_amx` and `matmul_vectors` each in its way.
 """
 
@@ -19,7 +19,7 @@ from specdemo.kernels.cache import compiled
 from specdemo.kernels.packing import BLOCK, GROUP
 from specdemo.kernels.parts import LAYER_BYTES, layer_at, sequence_at, wait_for_threads
 
-TILES_BYTES = 64  # of the shapes of all tiles
+TILES_BYTES = 64  # bytes of the shapes of all tiles
 
 
 @compiled
@@ -43,7 +43,7 @@ def add_bias(into, bias, rows, stride, first, end):
 
 @compiled
 def add_injected(job, x):
-    """Add what each conversation has injected. x: (rows, hidden) float32"""
+    """Add the injected states of each conversation. x: (rows, hidden) float32"""
     width = job.hidden
     for number in range(job.num_sequences):
         sequence = sequence_at(job, number)
@@ -85,7 +85,7 @@ def norm_rows(job, x, weight, into):
 
 @compiled
 def hide_columns(rows, stride, count, first, end):
-    """Give columns that stand for no word a score that no softmax sees. rows: address of `count` rows of `stride` float32"""
+    """Exclude columns without a token from the softmax. rows: address of `count` rows of `stride` float32"""
     for row in range(count):
         columns = carray(simd.float32s_at(rows + row * stride * 4), end)
         for column in range(first, end):
@@ -94,7 +94,7 @@ def hide_columns(rows, stride, count, first, end):
 
 @compiled
 def extra_head(job, sequence, normed_x, first, end, buffers):
-    """Blocks `first` to `end` of the rows that a conversation has behind the head. normed_x: of all asked rows"""
+    """Multiply blocks `first` to `end` of a conversation's extra rows of the head. normed_x: of all rows with logits"""
     hidden, count, stride = job.hidden, sequence.num_asked, job.num_columns
     if count < job.num_asked:
         source = normed_x + sequence.first_asked * hidden * 4
@@ -107,7 +107,7 @@ def extra_head(job, sequence, normed_x, first, end, buffers):
 
 @compiled
 def apply_head(job, x, normed_x, thread, threads, buffers):
-    """Logits of the asked rows. x, normed_x: (rows, hidden) float32"""
+    """Compute the logits of `job.asked`. x, normed_x: (rows, hidden) float32"""
     hidden, stride, count = job.hidden, job.num_columns, job.num_asked
     asked = carray(simd.int64s_at(job.asked), count)
     epsilon = np.float32(job.epsilon)

@@ -117,7 +117,7 @@ def exponential(builder: Any, wanted: Any) -> Any:
 
 
 def prefetch_ahead(builder: Any, address: Any) -> None:
-    """Prefetch what lies AHEAD of an address."""
+    """Prefetch the line AHEAD bytes after an address."""
     later = builder.inttoptr(builder.add(address, ir.Constant(I64, AHEAD)), BYTES)
     hint = [ir.Constant(I32, value) for value in (0, 3, 1)]
     call(builder, "llvm.prefetch.p0", ir.VoidType(), (later, *hint))
@@ -141,9 +141,9 @@ TABLE = 16  # entries of a table
 
 
 def permuted(builder: Any, table: Any, codes: Any) -> Any:
-    """Entries of a table by codes of 4 bits. table: bytes, of which TABLE count; codes: as many bytes as are wanted
+    """Entries of a table by codes of 4 bits. table: bytes, of which TABLE count; codes: bytes
 
-    One extraction an entry: LLVM makes one look-up of sixteen of them where the processor has it.
+    One extraction for each entry: LLVM joins sixteen of them into one instruction if the processor has it.
     """
     kind = ir.VectorType(I8, TABLE)
     entries = builder.shuffle_vector(table, table, _lanes(0, TABLE))

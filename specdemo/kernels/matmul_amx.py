@@ -14,9 +14,9 @@ from specdemo.kernels import llvm, simd
 from specdemo.kernels.cache import compiled, loose
 from specdemo.kernels.packing import Packed
 
-COLUMNS = 32  # outputs decoded together
+COLUMNS = 32  # outputs decoded per call
 ROW_TILE = 16
-STEP = 64  # inputs decoded together
+STEP = 64  # inputs decoded per call
 CODE_BUFFER = 4096
 PART_BUFFER = 4096
 QUERY = 32  # bytes of a thread's buffer for queries, for each dimension of a head
@@ -150,10 +150,10 @@ def group_sums(x, into, width, group):
 
 @compiled
 def quantize_inputs(x, stride, into, about, rows, width, group, sums):
-    """Inputs as `product` reads them: bfloat16, which is all that the tiles need.
+    """Convert inputs for `product`: bfloat16.
 
     x: float32 rows `stride` bytes apart; into: (rows, width) bfloat16
-    about: (2, rows, width // group) float32; the second half gets the sums of each group if `sums` are wanted
+    about: (2, rows, width // group) float32; the second half gets the sums of each group if `sums`
     """
     for row in range(rows):
         simd.round_to_bfloat16(x + row * stride, into + row * width * 2, width // 16)
@@ -164,10 +164,10 @@ def quantize_inputs(x, stride, into, about, rows, width, group, sums):
 
 @compiled
 def product(x, about, rows, width, matrix, table, group, into, stride, first, end, own):
-    """Blocks `first` to `end` of 32 outputs of a 4-bit or 8-bit matrix. Tiles are shaped for `rows` rows, at most 16 at a time.
+    """Multiply rows by blocks `first` to `end` of 32 outputs of a 4-bit or 8-bit matrix. Tiles are shaped for `rows` rows, at most 16 at a time.
 
-    Two tiles' worth of inputs go together: of one group, or of two that each have accumulators of their own.
-    x, about: from `quantize_inputs`; matrix: its record; table: what 4-bit codes mean
+    Each step reads the inputs of two tiles: of one group, or of two that each have accumulators of their own.
+    x, about: from `quantize_inputs`; matrix: its record; table: values of 4-bit codes
     into: (rows, stride) float32; own: the thread's buffers
     """
     codes, scales, zeros, bits = matrix.codes, matrix.scales, matrix.zeros, matrix.bits

@@ -1,9 +1,9 @@
 """Products on vectors (AVX-512, AVX2, or any), for processors without matrix tiles. With `scores_vectors` as in `matmul_amx`.
 
 Inputs enter 4-bit products as whole numbers of 15 bits, with a step of their own for each group that shares a scale, and
-codes as whole numbers of 12: two of them are multiplied and added at once (`vpmaddwd`, or `llvm.add_pairs`), 64 of them fit 32 bits, and
-whole numbers add up to the same in any order. A bfloat16 matrix becomes such numbers when it is loaded. What is rounded
-away is less than inputs in bfloat16 would lose. Codes of 8 bits are widened as they are read.
+codes as whole numbers of 12: two of them are multiplied and added by one instruction (`vpmaddwd`, or `llvm.add_pairs`), 64 of them fit 32 bits, and
+whole numbers add up to the same in any order. A bfloat16 matrix becomes such numbers when it is loaded. The rounding
+error is less than with inputs in bfloat16. Codes of 8 bits are widened as they are read.
 """
 
 from __future__ import annotations
@@ -28,14 +28,12 @@ __all__ = [
     "QUERY", "begin", "end", "laid_out", "meanings", "product", "put_query", "quantize_inputs", "scores", "wide_product",
 ]  # fmt: skip
 
-COLUMNS = 32  # outputs decoded together
+COLUMNS = 32  # outputs decoded per call
 CODE_BUFFER = 4096
 SMALLEST = 0x0DA24260  # bits of 1e-30, which a group of zeros is divided by
 MOST_INPUT, MOST_CODE = 16383, 2047  # 64 products of both are less than 2**31
-ROWS = (
-    4 if cpu_features.has_wide_vectors() else 2
-)  # read together: their sums are kept in registers
-# How numbers lie, and what is prefetched with them: 8 * bytes of a number + lines of 64 bytes for two pairs of inputs.
+ROWS = 4 if cpu_features.has_wide_vectors() else 2  # rows per call: their sums stay in registers
+# Layouts of numbers, with the lines to prefetch: 8 * bytes of a number + lines of 64 bytes for two pairs of inputs.
 # Decoded 4-bit codes, 8-bit and 16-bit numbers for the first rows; the same without prefetching for further ones.
 OF_CODES, OF_BYTES, OF_SHORTS, MORE_BYTES, MORE_SHORTS = FORMS = (17, 10, 20, 8, 16)
 CHAINS = 8 if cpu_features.has_wide_vectors() else 2  # independent sums of one row
@@ -148,7 +146,7 @@ def add_products(
     """Add the products of one group of inputs of 1 to ROWS rows to their totals.
 
     x, codes: numbers, rows of x `x_step` bytes apart, `pairs` pairs of inputs
-    form, then: one of FORMS, how codes lie and what to prefetch; and from which address
+    form, then: one of FORMS, layout of the codes and the lines to prefetch; and from which address
     steps, sums: of the first row's group, those of other rows `groups` further; scales, zeros: as in `packing.Packed`
     total: (rows, 32) float32
     """
@@ -263,9 +261,9 @@ def _summed(
 
 @compiled
 def product(x, about, rows, width, matrix, table, group, into, stride, first, end, own):
-    """Blocks `first` to `end` of 32 outputs of a matrix.
+    """Multiply rows by blocks `first` to `end` of 32 outputs of a matrix.
 
-    x, about: from `quantize_inputs`; matrix: its record; table: what 4-bit codes mean
+    x, about: from `quantize_inputs`; matrix: its record; table: values of 4-bit codes
     into: (rows, stride) float32; own: the thread's buffers
     """
     codes, scales, zeros, bits = matrix.codes, matrix.scales, matrix.zeros, matrix.bits

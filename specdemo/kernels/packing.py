@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-BLOCK = 32  # outputs that are laid out together
+BLOCK = 32  # outputs per block
 GROUP = 64  # inputs that share a scale in matrices of whole numbers of 8 or 16 bits
-AFFINE = torch.arange(16, dtype=torch.bfloat16) - 8  # what codes mean in matrices of levels
+AFFINE = torch.arange(16, dtype=torch.bfloat16) - 8  # values of the codes in matrices of levels
 MOST_BYTE = 127
 SLICE = 2048  # outputs that are laid out at a time: the room that this takes is a slice's
 
@@ -30,12 +30,12 @@ class Packed:
 
     @property
     def bits(self) -> int:
-        """Of a code: 4, 8 or 16."""
+        """Bits of a code: 4, 8 or 16."""
         return {torch.uint8: 4, torch.int8: 8}.get(self.codes.dtype, 16)
 
 
 def whole_numbers(matrix: Tensor, most: int = MOST_BYTE, dtype: torch.dtype = torch.int8) -> Packed:
-    """A matrix as whole numbers from -most to most, and what one of them means in each group of inputs.
+    """A matrix as whole numbers from -most to most, and the value of one unit in each group of inputs.
 
     matrix: (out, in); codes: (out // 32, groups, 2 halves of the outputs, pairs of inputs, 16 outputs, 2 inputs)
     """
@@ -83,13 +83,13 @@ def lay_pairs(pairs: Tensor) -> Tensor:
     """The same for codes as bitsandbytes stores them, the first of two in the upper half of a byte. pairs: (out, in // 2)"""
     lower, upper = pairs.view(-1, 2, 16, pairs.shape[1]).unbind(1)
     both = torch.stack([(lower >> 4) | (upper & 240), (lower & 15) | (upper << 4)], dim=-1)
-    # The two inputs of a pair stay together.
+    # The two inputs of a pair stay adjacent.
     laid = both.view(torch.int16).squeeze(-1).transpose(1, 2).contiguous()
     return laid.view(torch.uint8)
 
 
 def pairs_of(codes: Tensor) -> Tensor:
-    """What `lay_pairs` was given. codes: (out // 32, in // 2, 32)"""
+    """Undo `lay_pairs`. codes: (out // 32, in // 2, 32)"""
     blocks, pairs, _ = codes.shape
     both = codes.view(torch.int16).transpose(1, 2).contiguous().view(torch.uint8)
     first, second = both.view(blocks, 16, pairs, 2).unbind(-1)

@@ -1,7 +1,7 @@
 """A job in compiled code: its records, a thread's part of it, how threads wait for each other, and the time.
 
-There are two kinds of teams, see `team`: with torch's own threads GNU's OpenMP library says it; threads of our own
-count in the job who has arrived. Code is compiled for one of them.
+There are two kinds of teams, see `team`: GNU's OpenMP library numbers torch's own threads; threads of our own
+count arrivals in the job. Code is compiled for one of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from specdemo.kernels import llvm, simd, team
 from specdemo.kernels.cache import compiled, kept
 
 ARRIVED_OFFSET = jobs.JOB.fields["arrived"][1]
-PATIENCE = 4096  # looks at a barrier before other threads of the system are let run
+PATIENCE = 4096  # polls of a barrier before other threads of the system may run
 
 gnu_barrier = types.ExternalFunction("GOMP_barrier", types.void())
 gnu_number = types.ExternalFunction("omp_get_thread_num", types.int32())
@@ -31,7 +31,7 @@ let_others_run = types.ExternalFunction(yields, types.int32())
 
 @intrinsic
 def address_of(_context, record):
-    """Where a record lies."""
+    """Return the address of a record."""
 
     def generate(_context, builder, _signature, arguments):
         return builder.ptrtoint(arguments[0], llvm.I64)
@@ -41,7 +41,7 @@ def address_of(_context, record):
 
 @intrinsic
 def add_one(_context, address):
-    """Add one to an int64 that other threads use, and return what it was."""
+    """Add one to an int64 that other threads use, and return its value before."""
 
     def generate(_context, builder, _signature, arguments):
         place = llvm.pointer(builder, arguments[0], llvm.I64)
@@ -63,7 +63,7 @@ def now_at(_context, address):
 
 @compiled
 def meet(arrived, threads):
-    """Wait until as many threads as there are have come so far as this one. arrived: address of an int64 that began as 0"""
+    """Wait until all threads have reached this barrier. arrived: address of an int64, 0 at the start"""
     all_here = (add_one(arrived) // threads + 1) * threads
     looks = 0
     while now_at(arrived) < all_here:
@@ -76,7 +76,7 @@ if team.is_borrowed():
 
     @compiled
     def part_of(address):
-        """A job's address, this thread's number and how many there are, from what the team calls its function with."""
+        """Return a job's address, this thread's number and the number of threads. address: the argument of the team's function"""
         return address, gnu_number(), gnu_count()
 
     @compiled
@@ -89,7 +89,7 @@ else:
 
     @compiled
     def part_of(address):
-        """A job's address, this thread's number and how many there are, from what the team calls its function with."""
+        """Return a job's address, this thread's number and the number of threads. address: the argument of the team's function"""
         part = carray(simd.int64s_at(address), 3)
         return part[0], part[1], part[2]
 
@@ -122,7 +122,7 @@ else:
 
     @compiled
     def write_time(address):
-        """Write seconds and nanoseconds of a clock that only goes on. address: of two int64"""
+        """Write seconds and nanoseconds of a monotonic clock. address: of two int64"""
         clock_gettime(MONOTONIC, address)
 
 

@@ -1,4 +1,4 @@
-"""How a model drafts a chain in one go, without being asked between its tokens."""
+"""The plan of a chain that a model drafts in one call."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ TENTHS = 10
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """Where a draft ends, in numbers, so that compiled code can follow it.
+    """The end of a draft, in numbers, so that compiled code can follow it.
 
-    After a token of confidence c: when c < least, or when the product of the rates of all tokens so far is not
+    A draft ends after a token of confidence c when c < least, or when the product of the rates of all tokens so far is not
     above the floor of its position in the draft.
 
     numbers: (11 + most,) float64: the rate in the middle of each tenth of confidence, straight lines between; least;
@@ -43,10 +43,10 @@ class StopRule:
 
 @dataclass(frozen=True, slots=True)
 class DraftPlan:
-    """What a draft needs to know before it begins.
+    """Parameters of a draft.
 
     most: tokens at most; rule: where it ends before that
-    uniforms: (most,) float64 on the CPU, what tokens are drawn by, see `sampling.draw_at`; None takes the likeliest
+    uniforms: (most,) float64 on the CPU, for drawing tokens, see `sampling.draw_at`; None chooses the most likely
     temperature, top_p: of the rows, when tokens are drawn
     """
 
@@ -59,10 +59,10 @@ class DraftPlan:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A draft: N tokens as columns of a model's words.
+    """A draft: N tokens as columns of a model's vocabulary.
 
-    rows: N of (W,) float32, the distributions that they were drawn or chosen from
-    step_seconds: what each token after the first took, where that is known; divided by the runs that shared it
+    rows: N of (W,) float32, the distributions from which they were drawn or chosen
+    step_seconds: duration of each token after the first, if known; divided by the runs that shared it
     runs: how many those were
     """
 

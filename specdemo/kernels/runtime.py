@@ -1,4 +1,4 @@
-"""The door to the compiled pass: layers and their head, the buffers of a pass, and the threads that run it."""
+"""The entry to the compiled pass: layers and their head, the buffers of a pass, and the threads that run it."""
 
 from __future__ import annotations
 
@@ -64,9 +64,8 @@ class CompiledLayers:
     """Layers and their head, run by the compiled pass. Shares weights between any number of conversations.
 
     table: from `meanings`; norm: (hidden,) float32, before the head
-    head: (V, hidden) bfloat16, laid out anew here, or a matrix of 4 or 8 bits
-    feedback: (hidden,) float32, what a drafted token takes over of the normed state that it was drafted from, for
-        each number of it; None for nothing
+    head: (V, hidden) bfloat16, converted here, or a matrix of 4 or 8 bits
+    feedback: (hidden,) float32, gain per channel on the normed state from which a token was drafted; None for no feedback
     inspect: called with each job before it runs; the tests check its addresses
     """
 
@@ -104,10 +103,10 @@ class CompiledLayers:
         states: Mapping[int, Tensor] | None = None,
         final: bool = False,
     ) -> Results:
-        """Rows of all sequences through the layers from `first` to before `last`, and the head; call it in inference mode.
+        """Run the rows of all sequences through the layers from `first` to before `last`, and the head; call it in inference mode.
 
-        states: (rows, hidden) bfloat16 tensors to fill, by the number of layers gone through
-        final: whether the states behind the last layer are wanted
+        states: (rows, hidden) bfloat16 tensors to fill, by the number of layers before them
+        final: whether to return the states after the last layer
         """
         sequences = rows.sequences
         form = tuple([(len(one.positions), one.answers, _most(one)) for one in sequences])
@@ -148,7 +147,7 @@ class CompiledLayers:
         states: Mapping[int, Tensor],
         behind: Tensor | None,
     ) -> tuple[Memory, Memory]:
-        """Write what differs from pass to pass. returns: scratch memory, see `_write_scratch`"""
+        """Write the fields that differ between passes. returns: scratch memory, see `_write_scratch`"""
         job, longest = buffer.job, 0
         positions: list[int] = []
         for record, draft, one, mask in zip(
@@ -169,7 +168,7 @@ class CompiledLayers:
         return self._write_scratch(job, longest)
 
     def _write_sequence(self, record: Any, one: SequenceRows, mask: Tensor | None) -> None:
-        """Fill a conversation's record, but for what follows from the job's form."""
+        """Fill the fields of a conversation's record that do not follow from the job's form."""
         start = one.cache.start
         keys = start + len(one.positions)
         record.start, record.num_keys = start, keys
@@ -186,7 +185,7 @@ class CompiledLayers:
             record.num_extra = one.extra.count
 
     def _write_draft(self, record: Any, one: SequenceRows, drafting: Drafting) -> None:
-        """Fill a draft's record, but for what follows from the job's form."""
+        """Fill the fields of a draft's record that do not follow from the job's form."""
         plan, token_ids = drafting.plan, drafting.token_ids
         record.num_columns = self._width(one)
         record.word_ids, record.rule = token_ids.data_ptr(), plan.rule.numbers.ctypes.data
@@ -197,7 +196,7 @@ class CompiledLayers:
             record.inverse_temperature, record.top_p = 1 / plan.temperature, plan.top_p
 
     def _write_scratch(self, job: Any, longest: int) -> tuple[Memory, Memory]:
-        """Say where scratch memory lies. returns: the part that threads share, and the parts of each
+        """Set the addresses of scratch memory. returns: the part that threads share, and the parts of each
 
         longest: keys of a conversation at most, those that are drafted included
         """
@@ -235,7 +234,7 @@ class CompiledLayers:
         return found
 
     def _fixed(self) -> bytes:
-        """What all jobs have in common."""
+        """Return the bytes of the fields that all jobs share."""
         job, shape = jobs.JobStructure(), self.shape
         for name in (
             "heads",
@@ -296,9 +295,9 @@ def _most(one: SequenceRows) -> int:
 
 
 def _chain(taken: np.ndarray[Any, Any], logits: Tensor, runs: int) -> Chain:
-    """A draft that compiled code has written.
+    """Convert a draft from compiled code.
 
-    taken: (tokens,) TOKEN; logits: all rows that were written; runs: how many drafted together
+    taken: (tokens,) TOKEN; logits: all rows that were written; runs: number of drafts in the pass
     """
     seconds = (taken["seconds"] + 1e-9 * taken["nanoseconds"]).tolist()
     step = (seconds[-1] - seconds[0]) / (len(taken) - 1) / runs if len(taken) > 1 else None

@@ -12,7 +12,7 @@ from numba.extending import intrinsic
 from specdemo.kernels import cpu_features, llvm, simd
 from specdemo.kernels.cache import compiled
 
-KEYS = 4  # scored together for few queries; for many, as many as registers hold sums for
+KEYS = 4  # keys per call for few queries; for many, the number of sums that fit into registers
 MANY_KEYS = 4 if cpu_features.has_wide_vectors() else 1
 QUERY = 64 + 4 * KEYS  # bytes of a thread's buffer for queries, for each dimension of a head
 

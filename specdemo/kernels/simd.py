@@ -1,6 +1,6 @@
 """Vectors of 16 float32 as functions of addresses: 4-bit decoding, softmax, gates, bfloat16.
 
-Each is an LLVM intrinsic of its own (numba.extending) that uses what `cpu_features` finds.
+Each is an LLVM intrinsic of its own (numba.extending) that uses the features in `cpu_features`.
 An address is an integer, so that one compiled function serves tensors of any shape.
 """
 
@@ -15,11 +15,13 @@ from numba.extending import intrinsic
 
 from specdemo.kernels import cpu_features, llvm
 
-LINES = 4 if cpu_features.has_wide_vectors() else 1  # of 16 columns, whose sums registers hold
+LINES = (
+    4 if cpu_features.has_wide_vectors() else 1
+)  # number of lines of 16 columns, whose sums fit into registers
 
 
 def _table(builder: Any, address: Any) -> Any:
-    """A function that looks up 32 bytes of two 4-bit codes each. It gives 16-bit numbers: of the lower codes, of the upper codes."""
+    """Return a function that decodes 32 bytes of two 4-bit codes each. It returns 16-bit numbers: of the lower codes, of the upper codes."""
     four = ir.Constant(llvm.WIDE_SHORTS, [4] * llvm.WIDE_SHORTS.count)
     if cpu_features.has_wide_vectors():
         values = llvm.load(builder, address, llvm.WIDE_SHORTS)
@@ -61,7 +63,7 @@ def decode(_context, prefetches, codes, table, into, pairs):
 
     prefetches: a literal, whether to prefetch later codes
     codes: 32 bytes a pair, the lower halves for outputs 0 to 15, the upper ones for 16 to 31
-    table: what the 16 codes mean, twice; into: the pairs of the lower 16 outputs, 64 bytes each, then those of the upper ones
+    table: values of the 16 codes, twice; into: the pairs of the lower 16 outputs, 64 bytes each, then those of the upper ones
     """
 
     def generate(context, builder, _signature, arguments):
@@ -210,7 +212,7 @@ def softmax(_context, scores, keys, scale):
 
 @intrinsic
 def exponentials(_context, values, lines, scale):
-    """e**((x - the greatest) * scale) of `lines` times 16 float32, in place."""
+    """Compute e**((x - maximum) * scale) of `lines` times 16 float32, in place."""
 
     def generate(context, builder, _signature, arguments):
         values, lines, scale = arguments

@@ -37,7 +37,7 @@ def is_borrowed() -> bool:
 
 @cache
 def runs_here() -> bool:
-    """Whether this processor and installation have what the compiled pass needs."""
+    """Whether the compiled pass runs on this processor and installation."""
     if not cpu_features.compiles():
         return False
     import llvmlite.binding as llvm
@@ -63,7 +63,7 @@ def run(compiled: Any, job: int, threads: int) -> None:
 
 @cache
 def _parallel() -> Any:
-    """How GNU's OpenMP runtime runs a function in all threads of the caller's team."""
+    """Return the function of GNU's OpenMP runtime that runs a function in all threads of a team."""
     run = ctypes.CDLL(openmp()).GOMP_parallel
     run.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
     run.restype = None
@@ -73,7 +73,7 @@ def _parallel() -> Any:
 class OwnTeam:
     """Threads of Python that run parts of one job at a time. A call through ctypes releases Python's lock.
 
-    All parts must run at once, since they wait for each other: callers take turns, and each part has a thread.
+    All parts must run in parallel, since they wait for each other: callers run in turn, and each part has a thread.
     """
 
     def __init__(self, threads: int) -> None:

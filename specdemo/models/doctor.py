@@ -14,11 +14,11 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.files.catalogue import ASSETS, DEFAULT_TARGET, find
 from specdemo.files.progress import folder_bytes, megabytes
+from specdemo.files.quiet import import_bitsandbytes
 from specdemo.files.sources import embedded_folder, packed_folder, recipe
 from specdemo.files.store import free_bytes, is_complete
 from specdemo.files.wheel import LOCAL_WHEEL, installed_gguf, pip_command
 from specdemo.models.memory import free_ram
-from specdemo.models.quiet import import_bitsandbytes
 
 PACKAGES = (
     "torch",

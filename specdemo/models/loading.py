@@ -14,19 +14,19 @@ from specdemo.config.errors import Phrase, UserError
 from specdemo.engine.attention import use_shared_heads
 from specdemo.engine.module_decoder import ModuleDecoder, finish
 from specdemo.engine.passes import Decoder
+from specdemo.files.families import opened_with
 from specdemo.files.folder import check_folder, count_parameters, read_config
 from specdemo.files.packed import is_packed, quantisation
 from specdemo.files.progress import Progress, ProgressCallback, megabytes, silent
+from specdemo.files.quiet import import_bitsandbytes, quiet_transformers
 from specdemo.files.sources import ModelFiles
 from specdemo.kernels import cpu_features
 from specdemo.models.decoders.choose import KNOWN, open_decoder, uses_compiled_pass
 from specdemo.models.decoders.compiled import COMPILED
 from specdemo.models.decoders.heads import AUTO, SAMPLE
 from specdemo.models.devices import choose_device, free_on, gpu_dtype
-from specdemo.models.families import opened_with
 from specdemo.models.measurements import Verdicts
 from specdemo.models.memory import free_ram, needed_bytes
-from specdemo.models.quiet import import_bitsandbytes, quiet_transformers
 from specdemo.models.tokenizers import load_tokenizer
 from specdemo.trace.events import ModelInfo
 

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
+from specdemo.files.quiet import quiet_transformers
 from specdemo.files.sources import ModelFiles
-from specdemo.models.quiet import quiet_transformers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

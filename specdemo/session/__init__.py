@@ -1,1 +1,1 @@
-"""The door to the engine: one studio a process, one conversation a visitor."""
+"""One engine for each process, and one conversation for each user."""

@@ -151,15 +151,17 @@ class EngineClient(Protocol):
         self, target: str, draft: str, precision: str, drafter: str | None = None
     ) -> Iterator[Progress]: ...
 
-    def methods(self) -> list[MethodInfo]: ...
+    def methods(self) -> list[MethodInfo]:
+        """Return every drafting method, with its availability for the loaded pair."""
 
-    def pairs(self) -> list[PairInfo]: ...
+    def pairs(self) -> list[PairInfo]:
+        """Return the pairs of the catalogue."""
 
     def outlooks(self, precision: str) -> Mapping[str, Outlook]:
         """Return the outlook of loading each pair now, by target; empty if none can be loaded."""
 
     def to_download(self, target: str, draft: str, precision: str) -> int | None:
-        """Return the bytes that loading these models would download; None if only the hub can tell."""
+        """Return the bytes that loading these models would download; None if the size is unknown without the hub."""
 
     def drafters(self, target: str) -> list[Offer]:
         """Return the catalogue's published drafters for a target, without network access."""
@@ -167,7 +169,8 @@ class EngineClient(Protocol):
     def drafter(self, name: str, *, ask: bool) -> Offer:
         """Return a published drafter by its hub id or folder. ask: query the hub if it is not on this disk. Raises UserError."""
 
-    def card(self, method: str) -> Mapping[str, Any] | None: ...
+    def card(self, method: str) -> Mapping[str, Any] | None:
+        """Return the training card of a method's weights; None for a method without trained weights."""
 
     def last_audit(self) -> dict[str, object] | None: ...
 

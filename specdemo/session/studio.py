@@ -87,27 +87,22 @@ class Studio(Starting):
 
     @property
     def pair(self) -> LoadedPair:
-        """The loaded pair; raises UserError while there is none."""
         return self.loaded.pair
 
     @property
     def target(self) -> ModelInfo:
-        """The loaded target, a new value after each load. Raises UserError if there is none."""
         return self.pair.target.info
 
     @property
     def chosen(self) -> str:
-        """Why `auto` chose the loaded target, see `Loaded.chosen`; "" for a target that was named."""
         return self._loaded.chosen if self._loaded else ""
 
     @property
     def recommended(self) -> Recommended:
-        """The sampling that the loaded target's authors recommend; greedy while nothing is loaded."""
         return self._loaded.pair.recommended if self._loaded else Recommended()
 
     @property
     def stop_ids(self) -> frozenset[int]:
-        """Tokens that end an answer; raises UserError while nothing is loaded."""
         return frozenset(self.pair.stop_ids())
 
     def machine(self) -> dict[str, Any] | None:
@@ -124,12 +119,10 @@ class Studio(Starting):
 
     @property
     def shipped(self) -> Shipped:
-        """The datastore and policy weights of the loaded pair; raises UserError while there is none."""
         return self.loaded.shipped
 
     @property
     def ready(self) -> bool:
-        """Whether runs are possible."""
         return self._loaded is not None
 
     @property
@@ -212,7 +205,6 @@ class Studio(Starting):
         self.known = {**self.known, method.name: method}
 
     def methods(self) -> list[MethodInfo]:
-        """Every drafting method, and whether the loaded pair can do it."""
         infos = []
         for name, method in self.known.items():
             whys = [why for need in method.needs if (why := self._missing(need))]
@@ -241,7 +233,6 @@ class Studio(Starting):
         return found if isinstance(found, dict) else None
 
     def card(self, method: str) -> Mapping[str, Any] | None:
-        """Return the training card of a method's weights; None for a method without trained weights."""
         if self._loaded is None or method not in self.known:
             return None
         cards = (self.pair.card(one) for one in self.known[method].uses)
@@ -272,7 +263,6 @@ class Studio(Starting):
         return ""
 
     def pairs(self) -> list[PairInfo]:
-        """The catalogue's pairs."""
         return [
             PairInfo(
                 pair.target.name,
@@ -286,7 +276,6 @@ class Studio(Starting):
         ]
 
     def outlooks(self, precision: str) -> dict[str, Outlook]:
-        """Return the outlook of loading each pair of the catalogue on this machine now, by target."""
         from specdemo.models.outlook import free_memory, on_gpu, outlook, way
 
         device, cache = self.settings.device, self.settings.cache_dir
@@ -300,20 +289,17 @@ class Studio(Starting):
         return {pair.name: outlook(pair, how, cache, free, known) for pair in pairs()}
 
     def to_download(self, target: str, draft: str, precision: str) -> int | None:
-        """Return the bytes that loading these models would download; None if only the hub can tell."""
         from specdemo.models.outlook import to_download
 
         settings = self.settings
         return to_download(target, draft, precision, settings.cache_dir, settings.trained)
 
     def drafters(self, target: str) -> list[Offer]:
-        """Return the catalogue's published drafters for a target, without network access."""
         from specdemo.models.offers import offers
 
         return offers(target)
 
     def drafter(self, name: str, *, ask: bool) -> Offer:
-        """Return a published drafter by its hub id or folder. ask: query the hub if it is not on this disk. Raises UserError."""
         from specdemo.models.offers import offer
 
         return offer(name, ask=ask)
@@ -326,7 +312,6 @@ class Studio(Starting):
         return conversation
 
     def leave(self, visitor: str) -> None:
-        """Free the caches of a user who left. Active runs end by themselves."""
         self.keeper.leave(visitor)
 
 

@@ -14,10 +14,10 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, LlamaModel
 
 from specdemo.config.errors import UserError
+from specdemo.files.quiet import quiet_transformers
 from specdemo.models.networks.folders import load_state, read_config, read_layer, read_tensor
 from specdemo.models.networks.four_bit import rounded
 from specdemo.models.networks.registry import NetworkKind
-from specdemo.models.quiet import quiet_transformers
 from specdemo.training.block import BlockTask
 from specdemo.training.chain import MID_UNTIL, MID_WEIGHT, ChainTask
 from specdemo.training.data import Row

@@ -130,8 +130,8 @@ def stream(
     studio: waited for until its model is ready, has failed or the task is stopped; None for no model
     kind: of the work, for the queue of the engine; None for work that queues by itself
     counts: whether it counts for the visitor's runs per minute
-    waiting: value while the model is loaded; None leaves the page unchanged
-    seconds: least time between two values; unexpected: turns an exception that is no UserError into one
+    waiting: value while the model is loaded, None for no change; seconds: least time between two values
+    unexpected: turns an exception that is no UserError into one
     yields: values of the components; the last one at the end, unless the task was replaced
 
     Closing the generator, as Gradio does when the browser disconnects, stops the task and closes the work.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+import torch
 from passes import Paused
 
 from specdemo.engine.clock import Cancelled, Stage, Stopwatch
@@ -85,3 +86,10 @@ def test_closing_a_stack_closes_the_code():
 
     Paused(measured(Stopwatch(), endless)).close()
     assert closed
+
+
+def test_stack_refuses_a_pass_in_inference_mode():
+    """The mode belongs to the thread: the next run in it would have it too."""
+    with pytest.raises(AssertionError, match="inference mode"):
+        Paused(torch.inference_mode()(work))
+    assert not torch.is_inference_mode_enabled()

@@ -1,4 +1,4 @@
-"""The clock on the wall may jump: what lasts is measured by another one."""
+"""The wall clock may jump: durations use a monotonic clock."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_nothing_is_unpickled():
             given = options(call)
             if name == "torch.load":
                 assert given.get("weights_only") == "True", path
-            if name in ("np.load", "numpy.load"):  # off where it is not asked for
+            if name in ("np.load", "numpy.load"):  # off by default
                 assert given.get("allow_pickle") in (None, "False"), path
             assert name not in ("eval", "exec", "yaml.load"), path
 

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="signals 
 
 @dataclass
 class Page:
-    """A served page. log: what it writes to stderr"""
+    """A served page. log: its stderr"""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -83,7 +83,7 @@ def page(tmp_path_factory) -> Iterator[Page]:
 
 @dataclass
 class Running:
-    """A run that has begun: what came of it, and whether it is over."""
+    """A started run: its events, and whether it has ended."""
 
     visit: Visit
     begun: threading.Event
@@ -92,7 +92,7 @@ class Running:
 
 
 def start(page: Page, tokens: int) -> Running:
-    """Begin a run, and return with its first token."""
+    """Start a run, and return at its first token."""
     outline = Outline(page.url)
     visit = Visit(outline)
     visit.set("sd-prompt", "the cat sat on the mat")

@@ -12,7 +12,7 @@ from specdemo.config.errors import UserError
 from specdemo.files import nf4, packed, weights
 from specdemo.files.folder import count_parameters
 from specdemo.files.sources import ModelFiles, resolve
-from specdemo.files.store import HALF, is_complete
+from specdemo.files.store import is_complete
 from specdemo.models.loading import load_model
 from specdemo.models.memory import needed_bytes
 
@@ -132,58 +132,17 @@ def test_a_damaged_copy_is_made_again(tiny_folder, tmp_path):
     assert shard.read_bytes() == whole
 
 
-class Interrupted(KeyboardInterrupt):
-    """The process is ended."""
+def test_an_interrupted_packing_leaves_nothing_and_starts_again(ggufs, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
 
-
-def interrupt(path, cache, monkeypatch, shards):
-    """Pack until so many shards are written, and be interrupted in the middle of the next."""
-    begun = []
-
-    def some(name, *rest):
-        if len({*begun}) == shards and name not in begun:
-            raise Interrupted
-        begun.append(name)
-        return one(name, *rest)
-
-    one = packed._packed
-    monkeypatch.setattr(packed, "SHARD_BYTES", 1)  # a tensor each
     with monkeypatch.context() as patch:
-        patch.setattr(packed, "_packed", some)
-        with pytest.raises(Interrupted):
-            resolve(path, cache, pack_as=BF16)
-    return begun
-
-
-def test_an_interrupted_packing_goes_on_where_it_stopped(ggufs, tmp_path, monkeypatch):
-    path = ggufs["qwen2"]
-    begun = interrupt(path, tmp_path, monkeypatch, 4)
-    half = next((tmp_path / "models").glob(f"{HALF}*"))
-    damaged = sorted(half.glob("*.safetensors"))[1]
-    damaged.write_bytes(damaged.read_bytes()[:-8] + b"damaged!")
-    (half / "model-00005.part").write_bytes(b"half a shard")
-    again = []
-    one = packed._packed
-    monkeypatch.setattr(
-        packed, "_packed", lambda name, *rest: (again.append(name), one(name, *rest))[1]
-    )
-    files = resolve(path, tmp_path, pack_as=BF16)
-    assert set(again) & set(begun) == {begun[1]}
-    assert not list((tmp_path / "models").glob(f"{HALF}*"))
-    assert not list(files.folder.glob("*.part"))
-    assert_same(raw(files), raw(resolve(path, tmp_path)))
-
-
-def test_what_was_begun_of_another_recipe_is_thrown_away(ggufs, tmp_path, monkeypatch):
-    interrupt(ggufs["qwen2"], tmp_path, monkeypatch, 4)
-    monkeypatch.setattr("specdemo.files.sources.PACKED", "nf4-next")
-    again = []
-    one = packed._packed
-    monkeypatch.setattr(
-        packed, "_packed", lambda name, *rest: (again.append(name), one(name, *rest))[1]
-    )
-    resolve(ggufs["qwen2"], tmp_path, pack_as=BF16)
-    assert len(again) > 4
+        patch.setattr(packed, "_packed", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            resolve(ggufs["qwen2"], tmp_path, pack_as=BF16)
+    assert not [path for path in (tmp_path / "models").iterdir() if path.suffix != ".lock"]
+    files = resolve(ggufs["qwen2"], tmp_path, pack_as=BF16)
+    assert_same(raw(files), raw(resolve(ggufs["qwen2"], tmp_path)))
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ OTHERS: list[Any] = [
 
 
 def value(rng: random.Random) -> Any:
-    """Anything that JSON may hold."""
+    """Return any JSON value."""
     kind = rng.random()
     if kind < 0.4:
         return rng.choice(NUMBERS)
@@ -43,7 +43,7 @@ def value(rng: random.Random) -> Any:
 
 
 def text(rng: random.Random) -> str:
-    """A few odd pieces, with any characters between them."""
+    """Return some odd strings with any characters between them."""
     pieces = [rng.choice(TEXTS) for _ in range(rng.randint(1, 3))]
     pieces += [chr(rng.randrange(0x110000)) for _ in range(rng.randrange(3))]
     rng.shuffle(pieces)

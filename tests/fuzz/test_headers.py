@@ -1,4 +1,4 @@
-"""Damaged model files: safetensors and GGUF are read or told in a sentence."""
+"""Damaged model files: safetensors and GGUF are read, or refused with an error for the user."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_any_description_of_a_model_is_read_or_told(tiny, tmp_path, name):
 
 
 def test_any_gguf_file_is_read_or_told(tmp_path):
-    """The header of a small model, damaged: nothing is converted, and a sentence says why."""
+    """A damaged header of a small model: nothing is converted, and the error names the cause."""
     gguf = pytest.importorskip("gguf")
     path = tmp_path / "whole.gguf"
     writer = gguf.GGUFWriter(path, "llama")

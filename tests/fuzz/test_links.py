@@ -1,4 +1,4 @@
-"""Links that this page did not make: each value is taken or told in a sentence."""
+"""Links from elsewhere: each value is used, or refused with an error for the user."""
 
 from __future__ import annotations
 

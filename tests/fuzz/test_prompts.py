@@ -1,4 +1,4 @@
-"""Prompts that nobody types: they stay text, for the tokenizer, in the trace and on the page."""
+"""Unusual prompts: they stay text, for the tokenizer, in the trace and on the page."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_any_prompt_is_text_or_told(tokenizer):
         except UserError as error:
             told.append(error)
             continue
-        # The template's own: two messages begin, one ends.
+        # The template's own: two starts of messages, one end.
         assert sum(token in special for token in ids) == 3, ascii(prompt)
         shown = TokenText(tokenizer, ids[:1])
         for token in ids[1:40]:

@@ -17,9 +17,9 @@ from specdemo.config.errors import UserError
 from specdemo.engine.attention import windowed
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
+from specdemo.files.families import check_rollback
 from specdemo.files.sources import resolve
 from specdemo.models.decoders.choose import is_supported
-from specdemo.models.families import check_rollback
 from specdemo.models.loading import load_model
 from specdemo.trace.events import Verified
 from specdemo.trace.metrics import output_ids

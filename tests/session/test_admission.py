@@ -1,4 +1,4 @@
-"""The line in front of the engine: fair by visitor, left at once, and honest about places and seconds."""
+"""The queue in front of the engine: fairness between users, immediate leaving, exact positions and estimates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Line:
         turn.__exit__(None, None, None)
 
     def run(self, visitor, seconds, kind="run"):
-        """A run that was admitted at once and took so long."""
+        """Run once without waiting, for this many seconds."""
         turn = self.join(visitor, kind)
         assert turn.admitted
         self.clock.now += seconds
@@ -78,7 +78,7 @@ def test_nobody_has_more_than_his_share_while_others_wait():
     line = Line(capacity=3)
     many = [line.join("a") for _ in range(4)]
     other = line.join("b")
-    assert other.admitted  # one place stays free for who comes next
+    assert other.admitted  # one slot stays free for the next arrival
     assert sum(turn.admitted for turn in many) == 2
     third, fourth = line.join("c"), line.join("d")
     line.leave(many[0])
@@ -111,12 +111,14 @@ def test_place_and_seconds_follow_from_recent_runs():
     line.run("z", 20)
     going = [line.join("a"), line.join("b")]
     line.clock.now += 5
-    # Of runs as old as five seconds, 15 were expected: 10 more. The third waits for a run of 15 after that.
+    # Runs aged five seconds lasted 15 on average, so 10 remain. The third also waits for a run of 15.
     waiting = [line.join(visitor) for visitor in "cde"]
     assert [place(turn) for turn in waiting] == [
         Waiting(1, 3, 10.0), Waiting(2, 3, 10.0), Waiting(3, 3, 25.0),
     ]  # fmt: skip
-    line.clock.now += 7  # those of ten seconds have ended by now: those of twenty have eight left
+    line.clock.now += (
+        7  # at this age the runs of ten seconds have ended, and those of twenty have eight left
+    )
     assert place(waiting[0]) == Waiting(1, 3, 8.0)
     line.leave(going[0])
     assert waiting[0].admitted
@@ -140,7 +142,7 @@ def test_capacity_may_change():
     line = Line(capacity=1)
     first, second, third = (line.join(visitor) for visitor in "abc")
     line.capacity = 2
-    assert list(second) == []  # noticed by who looks
+    assert list(second) == []  # found by the next poll
     line.capacity = 3
     line.admission.look()
     assert third.admitted
@@ -154,7 +156,7 @@ def test_capacity_may_change():
 def test_a_full_line_says_so_and_keeps_nothing():
     line = Line(most_waiting=2)
     going, waiting, _ = (line.join(visitor) for visitor in "abc")
-    line.join("b")  # who waits already may ask for more
+    line.join("b")  # a waiting user may add requests
     with pytest.raises(Full, match="class is full") as error:
         line.join("d")
     assert isinstance(error.value, UserError)
@@ -188,7 +190,7 @@ def test_a_cancelled_wish_leaves_the_line_at_once():
         left.set()
 
     thread = threading.Thread(target=wait)
-    # The thread sleeps a second between two looks; cancelling wakes it.
+    # The polling interval is one second; cancelling wakes the thread.
     thread.start()
     while not seen:
         pass

@@ -1,4 +1,4 @@
-"""While others wait, a recent plain run of the same kind stands in; it is labelled, and nobody else ever gets one."""
+"""While other users wait, a recent plain run of the same kind replaces the baseline; it is labelled, and only then used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RUN = RunSettings(method="ngram", max_new_tokens=20)
 
 
 class Class:
-    """A studio with one place; a second visitor waits when told to."""
+    """A studio with one slot; a second user waits on demand."""
 
     def __init__(self):
         self.studio = Studio(AppSettings(target="tiny", runs_at_once=1))
@@ -30,7 +30,7 @@ class Class:
         self.studio.baselines = Baselines(self.clock)
 
     def run(self, prompt="abcabc", settings=RUN, *, crowd=True):
-        """The events of a visitor's run, while somebody waits behind them in a crowd."""
+        """Return the events of a user's run while another user waits."""
         line = self.studio.admission
         conversation = self.studio.open("me")
         with line.turn("me") as mine:
@@ -98,7 +98,7 @@ def test_an_old_or_a_stopped_run_does_not_stand_in(crowd):
     crowd.run(crowd=False)
     crowd.clock.now += RECENT_SECONDS + 1
     assert lanes(crowd.run(settings=replace(RUN, max_new_tokens=8))) == [PLAIN, SPECULATIVE]
-    # That one was too short to say something.
+    # That run was too short for a rate.
     assert lanes(crowd.run()) == [PLAIN, SPECULATIVE]
     assert lanes(crowd.run()) == [SPECULATIVE]
 

@@ -1,4 +1,4 @@
-"""What crosses the door to an engine is plain: settings, events as lines, work by its name."""
+"""The interface to an engine carries only plain values: settings, events as lines, work by its name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from specdemo.session.work import lab, proposals
 
 
 class PlainConversation(Conversation):
-    """A conversation that lets only plain values through, and knows work by its name."""
+    """A conversation that passes only JSON values, and accepts work only by its name."""
 
     def perform(self, work, arguments, cancel=None):
         module, name = work.__module__, work.__qualname__

@@ -1,4 +1,4 @@
-"""What visitors leave is bounded: a thousand visits leave no more caches than there may be, and nothing of who left."""
+"""Memory between runs is bounded: a thousand users leave no more caches than the limit, and nothing remains of a user who left."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IDLE = 600.0
 
 
 class Visitor:
-    """Holds so many bytes, unless he was asked for them between two runs."""
+    """Occupies this many bytes until they are freed between two runs."""
 
     def __init__(self, visitor="", held=10, running=False):
         self.visitor, self.running, self.held_bytes = visitor, running, held

@@ -1,4 +1,4 @@
-"""Figures of runs in Prometheus' format: what is counted, under which names, and that nothing of a visitor is in them."""
+"""Metrics of runs in Prometheus' format: the counted values, their names, and the absence of user data."""
 
 from __future__ import annotations
 

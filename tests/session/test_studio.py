@@ -1,4 +1,4 @@
-"""Switching the pair: in the compute thread, as one value, and whoever goes on ends with the old one."""
+"""Switching the pair: in the compute thread, as one value, and active runs end with the old pair."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SEEDS = {"old": 0, "new": 3}
 
 
 class Loader:
-    """Stands for fetching and loading. Knows where it was called; waits when `held`, and fails when told to."""
+    """A replacement of fetching and loading that records the calling thread, waits on demand and fails on demand."""
 
     def __init__(self):
         self.threads = []
@@ -88,7 +88,7 @@ def test_a_switch_replaces_everything_at_once_and_computes_where_runs_do(studio,
     assert reports[-1] == Progress("warm up", 1.0, "new")
     names = dict(loader.threads)
     assert names["load"] == "specdemo-engine"
-    assert names["fetch"] != "specdemo-engine"  # a download holds no run up
+    assert names["fetch"] != "specdemo-engine"  # a download stops no run
     assert studio.loaded is not old
     assert (studio.settings.target, studio.settings.precision) == ("new", "bf16")
     assert studio.pair is studio.loaded.pair
@@ -156,7 +156,7 @@ def test_a_run_that_goes_on_adds_nothing_to_a_conversation_that_started_over(stu
 
 
 def test_both_lanes_of_a_run_are_of_one_pair(studio):
-    """The switch comes while the plain lane goes on; the drafting one after it is of the same model."""
+    """The switch arrives during the plain variant; the drafted one after it uses the same model."""
     settings = RunSettings(method="ngram", max_new_tokens=60, baseline=True)
     view = studio.open().run("abcabc", settings)
     events = [next(view)]
@@ -228,7 +228,7 @@ def test_closing_the_switch_gives_it_up(studio, loader):
     assert loader.reached.wait(WAIT)
     switch.close()
     loader.free.set()
-    assert said(studio)  # the compute thread goes on
+    assert said(studio)  # the compute thread continues
     assert studio.loaded is old
     assert studio.settings.target == "old"
 
@@ -269,4 +269,4 @@ def test_retrieval_is_offered_where_a_datastore_ships(studio):
     assert not offered()["retrieval"]
     studio._loaded = Loaded(studio.settings, pair, Shipped(store=nonsense_store(300)))
     assert offered()["retrieval"]
-    assert not offered()["medusa"]  # what is trained is missed as before
+    assert not offered()["medusa"]  # trained drafters are reported missing as before

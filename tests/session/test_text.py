@@ -1,4 +1,4 @@
-"""Text at the edge: control tokens stay text, split characters come whole, limits are told."""
+"""Text of prompts and tokens: control tokens stay text, split characters appear whole, limits are reported."""
 
 from __future__ import annotations
 

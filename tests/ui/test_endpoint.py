@@ -209,6 +209,6 @@ def test_the_server_for_agents_needs_its_package(monkeypatch):
     monkeypatch.setattr(serving, "find_spec", lambda _: None)
     with pytest.raises(UserError, match=r"requirements-mcp\.txt"):
         launch_options(studio)
-    monkeypatch.setattr(serving, "installed", lambda _: True)
+    monkeypatch.setattr(serving, "find_spec", lambda _: object())
     assert launch_options(studio)["mcp_server"]
     assert not launch_options()["mcp_server"]

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from specdemo.config.errors import UserError
 from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.files.quiet import import_bitsandbytes
 from specdemo.models.networks.chain import CompactWeights
 from specdemo.models.networks.dflash import DFlashWeights
 from specdemo.models.networks.four_bit import PARTS, FourBit, dense, fits, pack_linear
@@ -32,7 +33,6 @@ from specdemo.models.networks.parts import (
     MarkovHead,
     MixedEmbedding,
 )
-from specdemo.models.quiet import import_bitsandbytes
 
 FORMAT = "compact-1"
 PART_BYTES = 8_000_000

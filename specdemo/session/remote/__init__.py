@@ -1,1 +1,1 @@
-"""Engines in other processes and on other machines: what runs there, and the door that talks to them."""
+"""Engines in other processes and on other machines, and the client that calls them."""

@@ -188,7 +188,6 @@ class RemoteConversation:
         self._has_caches = False
 
     def forget(self) -> None:
-        """Clear the drafters' memory of earlier runs."""
         self._lesson += 1
 
     def reset(self) -> None:
@@ -228,7 +227,7 @@ class RemoteConversation:
         cancel: threading.Event | None = None,
         every: float = 0.0,
     ) -> Iterator[Event]:
-        """Answer a prompt, see `Conversation.run`. If the engine is lost, the text so far is kept."""
+        """Answer a prompt, see `Conversation.run`. If the engine is lost, the text so far stays."""
         request = {
             "messages": self.messages,
             "prompt": prompt,

@@ -93,7 +93,6 @@ class ZeroLink:
         return self
 
     def about(self) -> Plain:
-        """Return the result of `Engine.about`; the first worker adds the measurements."""
         return self._about
 
     def stream(self, method: str, visitor: str, request: Plain) -> ZeroStream:

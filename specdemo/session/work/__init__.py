@@ -1,1 +1,1 @@
-"""Several runs with one question: races, experiments, batches, drafts side by side."""
+"""Work of several runs: races, experiments, batches, drafts of all methods."""

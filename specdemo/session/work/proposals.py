@@ -157,7 +157,7 @@ def steps_of_all(
     settings: Mapping[str, object],
     methods: Sequence[str],
 ) -> Iterator[Plain]:
-    """Run one step of each method after the first tokens of an answer, where the models are.
+    """Run one step of each method after the first tokens of an answer, in the process of the models.
 
     yields: {"method": name, "line": an event}, or "why_not" in place of "line"
     """

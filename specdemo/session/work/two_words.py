@@ -171,7 +171,7 @@ class Draws(Drafter):
 
 
 class FixedTarget:
-    """A target with two fixed probabilities for every text, in place of a cached model."""
+    """A replacement of a cached model: two fixed probabilities for every text."""
 
     def __init__(self) -> None:
         self.length = 0

@@ -1,4 +1,4 @@
-"""The door to engines elsewhere, over a link of threads: what it says is what an engine here would say."""
+"""The engine client for other processes, over a link of threads: the same results as a local studio."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WAIT = 30.0
 
 
 class ThreadStream:
-    """An answer of an engine in this process; it is lost after some lines when told so."""
+    """The answer of an engine in this process. lost_after: number of lines after which it ends with Lost"""
 
     def __init__(self, lines, cancel, lost_after):
         self.lines, self.ended, self.lost_after = lines, cancel, lost_after
@@ -54,7 +54,7 @@ class ThreadStream:
 
 
 class ThreadLink:
-    """Engines in this process, asked as over a wire. lost_after: lines after which the next streams are lost"""
+    """Engines in this process, called with JSON values. lost_after: `lost_after` of the next streams"""
 
     whole = False
 

@@ -85,7 +85,7 @@ def until(true, what, seconds=WAIT):
 
 
 def threads_of_ray_are_silent():
-    """What Ray leaves behind in this process neither complains nor starts another Ray."""
+    """The parts of Ray that remain in this process neither warn nor start another Ray."""
     import ray
 
     said = []
@@ -99,7 +99,7 @@ def threads_of_ray_are_silent():
     own = os.getpid()
     mine = {
         one.info["name"]
-        for one in psutil.process_iter(["name", "ppid"])  # leaves out what ends meanwhile
+        for one in psutil.process_iter(["name", "ppid"])  # omits processes that end meanwhile
         if one.info["ppid"] == own
     }
     assert not mine & {"gcs_server", "raylet"}
@@ -111,7 +111,7 @@ def engines():
 
 
 def replica(process):
-    """Whether it runs, and is one; a process may end while it is looked at."""
+    """Return whether it is a running replica; a process may end during the check."""
     try:
         running = process.status() != psutil.STATUS_ZOMBIE
         return running and "ServeReplica" in " ".join(process.cmdline())
@@ -120,7 +120,7 @@ def replica(process):
 
 
 class Crowd:
-    """Visitors whose runs go on until they are stopped. said: the events of each"""
+    """Visitors with runs that continue until they are stopped. said: the events of each"""
 
     def __init__(self, remote, count):
         self.cancel = threading.Event()
@@ -143,7 +143,7 @@ class Crowd:
             self.said[visitor].append(event)
 
     def go_on(self):
-        """Every run that has not ended says something more."""
+        """Return when each active run has yielded another event."""
         before = {visitor: len(events) for visitor, events in self.said.items()}
         until(
             lambda: all(
@@ -187,14 +187,14 @@ def test_an_engine_elsewhere_says_what_one_here_says(remote, settings):
 
 
 def test_thirty_clients_are_answered_and_bring_a_second_engine(remote):
-    """Seven times as many as an engine takes at once: the others wait, and nobody is turned away."""
+    """Seven times the slots of an engine: excess requests wait, none is refused."""
     short = replace(PLAIN, max_new_tokens=40)
     with ThreadPoolExecutor(30) as pool:
         runs = [pool.submit(lambda: list(remote.open().run("the cat", short))) for _ in range(30)]
         said = [run.result(WAIT) for run in runs]
     assert len({tuple(output_ids(events)) for events in said}) == 1
     assert all(isinstance(events[-1], RunFinished) for events in said)
-    with Crowd(remote, SLOTS):  # as long as they go on, one engine is too few
+    with Crowd(remote, SLOTS):  # one engine is too few for these runs
         until(lambda: running_replicas() == 2, "there is no second engine")
 
 
@@ -241,12 +241,12 @@ def test_an_engine_that_dies_ends_its_runs_with_a_sentence_and_others_take_over(
             assert "gone" in events[-1].message
         else:
             assert events[-1].reason is FinishReason.CANCELLED
-    for visitor in lost[:2]:  # at once, while there is one engine
+    for visitor in lost[:2]:  # immediately, while there is one engine
         started, *_, last = visitor.run("the dog", PLAIN)
         assert isinstance(last, RunFinished)
         assert started.prompt_tokens > len(
             output_ids(crowd.said[visitor])
-        )  # what was said is known
+        )  # the earlier messages are in the context
 
 
 @pytest.mark.usefixtures("remote")

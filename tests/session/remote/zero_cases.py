@@ -35,7 +35,7 @@ LONG = RunSettings(method="nothing", max_new_tokens=4096, memory=False)
 CONTEXT = 8192  # so that a run lasts for seconds
 PROMPT = "the cat sat on"
 WAIT = 30.0
-TOKEN = "e30.e30.e30"  # of a visitor that Hugging Face knows: empty, but with a right form
+TOKEN = "e30.e30.e30"  # a signed-in visitor's token: empty content in a valid form
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def gpu(index, **changed):
 
 
 def counted(door):
-    """New tokens, runs that reached their length, and runs that go on, as /metrics says."""
+    """Return the new tokens, the runs that reached their length and the active runs from /metrics."""
     names = ("generation_tokens_total", 'finished_reason="length"', "num_requests_running ")
     lines = [line for line in door.meter.text().decode().splitlines() if line[0] != "#"]
     return tuple(
@@ -157,7 +157,7 @@ def test_a_visitor_goes_on_in_another_worker_and_another_visitor_begins_anew(doo
     one, other = door.open("a"), door.open("b")
     first = list(one.run(PROMPT, SHORT))
     again = list(one.run(PROMPT, SHORT))  # on another GPU
-    apart = list(other.run(PROMPT, SHORT))  # where the first one was
+    apart = list(other.run(PROMPT, SHORT))  # the same fork as the first one
     assert not service.allowed
     assert again[0].prompt_tokens > first[0].prompt_tokens == apart[0].prompt_tokens
     assert output_ids(apart) == output_ids(first)
@@ -167,7 +167,7 @@ def test_two_visitors_at_once_have_two_workers(door):
     service.answers += [gpu(1), gpu(2)]
     runs = [door.open().run(PROMPT, LONG) for _ in range(2)]
     said = [[next(run)] for run in runs]
-    for _ in range(8):  # in turn, while both go on
+    for _ in range(8):  # alternating, while both are active
         for events, run in zip(said, runs, strict=True):
             events.append(next(run))
     for run in runs:
@@ -208,7 +208,7 @@ def test_a_killed_worker_is_a_sentence_and_what_was_said_is_kept(door):
 
 
 def as_visitor(run, token=TOKEN, blocks=None):
-    """What a run says to who has this token."""
+    """Return the events of a run for the user with this token."""
 
     def work():
         headers = {"x-ip-token": token} if token else {}
@@ -262,7 +262,7 @@ def test_a_visitor_whom_nobody_knows_and_a_service_that_is_down_are_sentences(do
 
 
 class Queue:
-    """Of a page: who waits, and what is reported to them."""
+    """Stand-in of a page: its users, and the reports to them."""
 
     def __init__(self):
         self.active_jobs, self.said = [], []
@@ -309,9 +309,7 @@ def test_a_race_several_prompts_and_drafts_side_by_side_are_one_task_each(door, 
     few = [
         one for one in door._about["methods"] if one["name"] in ("nothing", "ngram", "draft_model")
     ]
-    monkeypatch.setitem(
-        door._about, "methods", few
-    )  # the others want more of a GPU than stands in for it
+    monkeypatch.setitem(door._about, "methods", few)  # the others need a real GPU
     comparison = Comparison(door)
     *_, text = comparison.write(PROMPT, most=8)
     guesses = {guess.method: guess for guess in comparison.guesses(text, 3, RunSettings())}

@@ -1,7 +1,6 @@
-"""A ZeroGPU Space without Hugging Face: the real `spaces` package, a stand-in of the service it asks, and no GPU.
+"""A ZeroGPU Space without Hugging Face: the real `spaces` package, a stand-in of its service, and no GPU.
 
-A plugin of pytest, so that it comes first, for a process of its own: `spaces` changes torch for good. Its emulation of CUDA is the real one;
-a fork's "GPU" is the processor, so what would be moved to a GPU stays where it is.
+A pytest plugin, so that it is loaded first, in a separate process: `spaces` changes torch permanently.
 """
 
 from __future__ import annotations
@@ -19,9 +18,10 @@ GPU = {"idle": True, "nvidiaIndex": 0, "nvidiaUUID": "0", "allowToken": "token"}
 
 
 class Service:
-    """Its four routes. answers: of the next requests for a GPU; each is a status, a body and headers
+    """The four routes of the service.
 
-    asked, allowed, released: what came, by parameters
+    answers: of the next requests for a GPU; each is a status, a body and headers
+    asked, allowed, released: received requests, by parameters
     """
 
     def __init__(self):
@@ -65,7 +65,7 @@ class Service:
 
 
 def enter() -> Service:
-    """Make this process a ZeroGPU Space. returns: the service that it asks"""
+    """Make this process a ZeroGPU Space. returns: the service that it calls"""
     folder, service = Path(tempfile.mkdtemp(prefix="specdemo-zero-")), Service()
     (folder / "cgroup").write_text("0::/space\n")
     os.environ |= {
@@ -78,7 +78,7 @@ def enter() -> Service:
     }
     import torch
 
-    torch.version.cuda = torch.version.cuda or "12.8"  # as a build says that knows CUDA
+    torch.version.cuda = torch.version.cuda or "12.8"  # the same as a CUDA build
     torch.cuda._is_in_bad_fork = bool  # which can be pickled
     torch._C._cuda_init = getattr(torch._C, "_cuda_init", lambda: None)
     import spaces.zero.torch as device

@@ -1,4 +1,4 @@
-"""Several prompts at once: each answered as alone, failures kept apart, everything stopped and joined when asked."""
+"""Several prompts: each is answered as if it ran alone, failures stay separate, and stopping ends every thread."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WAIT = 30.0
 
 
 class ScriptedStudio:
-    """Conversations whose prompts say what happens to them; counts how many go on, and at most did."""
+    """Conversations scripted by their prompts; counts the active ones and their maximum."""
 
     ready, whole = True, False
 
@@ -128,7 +128,7 @@ def test_cancelling_stops_those_that_run_and_those_that_wait():
     answers, totals = finish([*seen, *batch])
     assert {answer.state for answer in answers} == {State.STOPPED}
     assert totals.failed == 0
-    assert studio.closed == 2  # the third was never begun
+    assert studio.closed == 2  # the third did not start
     assert totals.new_tokens == sum(answer.new_tokens for answer in answers) > 0
     assert alive() == []
 
@@ -182,7 +182,7 @@ def test_prompts_share_passes(tiny_studio):
     shared = []
 
     class Watching:
-        """The studio's conversations; keeps how many runs shared each step."""
+        """The studio's conversations; records the number of runs that shared each step."""
 
         ready, whole, target = True, False, tiny_studio.target
 
@@ -201,7 +201,7 @@ def test_prompts_share_passes(tiny_studio):
 
 
 def test_prompts_that_begin_after_another_model_was_loaded_end_with_a_sentence():
-    """Nobody asked that model. What had begun goes on with the pair it began with."""
+    """A run with an unexpected model is refused; active runs end with their own pair."""
     studio = Studio(AppSettings(target="tiny", draft="none"))
     studio.use(loaded(tiny_pair()))
     settings = replace(SETTINGS, max_new_tokens=200)

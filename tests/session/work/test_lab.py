@@ -1,4 +1,4 @@
-"""The lab's experiments on tiny models: what must be kept is kept, and taking tokens back moves what it should."""
+"""The lab's experiments on tiny models: lossless variants equal plain decoding, and dropping tokens shifts probabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each would have drafted at a position: every method asked alone, judged as the target would, nothing kept."""
+"""Drafts of every method at one position: each runs alone, is verified by the target, and leaves no state."""
 
 from __future__ import annotations
 

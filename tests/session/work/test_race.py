@@ -1,4 +1,4 @@
-"""A race: each lane warmed up and run alone, stopped within a step, refused before it begins; races of recorded runs."""
+"""Races: each variant is warmed up and runs alone, stops within a step, or is refused at the start; races of recorded runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LANES = [RunSettings(method="nothing"), RunSettings(method="tree")]
 
 
 class ScriptedStudio:
-    """Conversations that take as many steps as they may; keeps what was run, and how many at once."""
+    """Conversations that use all of their steps; records the runs and the maximum of concurrent ones."""
 
     ready, error, replay_only, whole = True, None, None, False
     settings = AppSettings()
@@ -186,7 +186,7 @@ def test_lanes_are_read_from_the_page_and_called_by_what_they_do():
 
 @pytest.fixture
 def recordings(tmp_path):
-    """A folder of recorded runs: an index, and files that nobody reads."""
+    """A folder of recorded runs: an index, and empty files."""
     runs = [
         ("a", "p", {"method": "draft_model"}, "nf4"),
         ("b", "p", {"method": "tree"}, "nf4"),

@@ -78,7 +78,7 @@ def test_dropping_chosen_tokens_changes_nothing(target_weights, oracle):
 
 
 class Unsure(Drafter):
-    """The same chain, whose third and later tokens it holds unlikely."""
+    """The same chain, with low probabilities for the third and later tokens."""
 
     def __init__(self, drafter):
         self.drafter = drafter

@@ -28,6 +28,7 @@ from specdemo.engine.attention import use_shared_heads
 from specdemo.engine.module_decoder import additive, finish
 from specdemo.engine.passes import ForwardOutput
 from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.files.quiet import quiet_transformers
 from specdemo.models.networks.chain import CompactDecoder, CompactWeights, DraftInput
 from specdemo.models.networks.layouts.family import (
     Family,
@@ -40,7 +41,6 @@ from specdemo.models.networks.layouts.family import (
 from specdemo.models.networks.layouts.source import DrafterFiles
 from specdemo.models.networks.loader import TargetTensors
 from specdemo.models.networks.parts import CompactConfig, Injection
-from specdemo.models.quiet import quiet_transformers
 
 COUNTS = ("num_nextn_predict_layers", "num_mtp_layers")
 KINDS = ("deepseek_v3", "glm4_moe", "mellum")  # targets whose MTP layers transformers computes
