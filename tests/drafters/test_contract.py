@@ -127,7 +127,7 @@ def test_a_method_honours_exactly_the_options_and_policies_that_it_declares(
     if entry.tokens not in ("copied", "mixed"):  # this text has too few copies to tell them apart
         drafted = [tuple(lengths[policy]) for policy in entry.policies]
         assert len(set(drafted)) == len(drafted)
-    if entry.policies:
+    if entry.policies and method != "parallel":  # its thread decides what drafting took
         assert lengths["unknown"] == lengths[entry.policies[-1]]
 
 
