@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,8 +18,6 @@ from specdemo.trace.events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from prometheus_client import CollectorRegistry
 
 REASONS = {
@@ -79,7 +76,8 @@ class Meter:
             raise
         finally:
             run.end()
-            _close(events)
+            if isinstance(events, Generator):  # other iterators need no closing
+                events.close()
 
     def begin(self, waited: float = 0.0) -> MeteredRun:
         """Count a run whose events arrive mixed with those of others. waited: seconds since the request"""
@@ -90,14 +88,6 @@ class Meter:
     def waited(self, seconds: float) -> None:
         """Count the seconds that an admitted request waited."""
         self._made().queue_time.observe(seconds)
-
-
-def _close(events: Iterator[Event]) -> None:
-    """A generator ends its run when it is closed; any other iterator has nothing to close."""
-    if hasattr(events, "close"):
-        generator: Generator[Event] = events  # type: ignore[assignment]
-        with closing(generator):
-            pass
 
 
 class _Figures:

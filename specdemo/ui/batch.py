@@ -12,7 +12,7 @@ import gradio as gr
 
 from specdemo.config.errors import UserError
 from specdemo.session.door import Changed, EngineClient
-from specdemo.session.work.batch import Answer, State, Totals, answer_all
+from specdemo.session.work.batch import Answer, BatchTotals, State, answer_all
 from specdemo.ui import present, words
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.run_tab import VISITOR_SECONDS, RunTab, Task, leave
@@ -28,7 +28,7 @@ class Table:
     """The prompts, their answers so far, the totals and the error of a batch."""
 
     rows: list[Answer] = field(default_factory=list)
-    totals: Totals | None = None
+    totals: BatchTotals | None = None
     error: UserError | None = None
 
     def value(self) -> str:
@@ -90,7 +90,7 @@ class BatchHandlers(RunTab[Task]):
         )
         with closing(batch):
             for item in batch:
-                if isinstance(item, Totals):
+                if isinstance(item, BatchTotals):
                     table.totals = item
                 else:
                     table.rows[item.number] = item

@@ -49,7 +49,7 @@ def test_experiments_are_the_same_values_on_the_other_side(door):
     for experiment in (lab.perfect, lab.at_random):
         lanes = list(experiment(door, threading.Event()))
         assert [lane.tokens for lane in lanes] == [8] * 4
-        assert all(isinstance(lane, lab.Lane) for lane in lanes)
+        assert all(isinstance(lane, lab.MeasuredRun) for lane in lanes)
     found = lab.taken_back(door, threading.Event())
     assert found.positions == 4
     assert isinstance(found.tokens[0], lab.Moved)

@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 import { fold } from "../../assets/view/core/reducer.js";
 import { recordedState } from "../../assets/view/lessons/pack/figures.js";
-import { qti12 } from "../../assets/view/lessons/pack/qti12.js";
 import { qti21 } from "../../assets/view/lessons/pack/qti21.js";
 import { quizTable, readQuizzes } from "../../assets/view/lessons/pack/quiz.js";
 import { sheets } from "../../assets/view/lessons/pack/sheets.js";
@@ -28,6 +27,6 @@ const files = {
   "answers.html": sheets(quizzes, words, shown, { answers: true, language }),
   "questions.csv": quizTable(quizzes),
 };
-const packages = { "qti-1.2": qti12(quizzes, "Title & <more>"), "qti-2.1": qti21(quizzes, "Title", language) };
+const packages = { "qti-2.1": qti21(quizzes, "Title & <more>", language) };
 const archive = Buffer.from(zipped([...packages["qti-2.1"], ["ü.bin", Uint8Array.from([0, 255, 10])]])).toString("base64");
 console.log(JSON.stringify({ quizzes, files, packages, archive }));

@@ -10,7 +10,7 @@ from errors import reported
 from specdemo.config.settings import AppSettings
 from specdemo.engine.cost import CostProfile
 from specdemo.session.studio import Studio
-from specdemo.session.work.lab import Lane
+from specdemo.session.work.lab import MeasuredRun
 from specdemo.trace.events import ModelInfo
 from specdemo.ui.app import create_app, launch_options
 from specdemo.ui.tabs import lab
@@ -41,7 +41,7 @@ def a_perfect_draft(_studio, cancel):
     """Three results, then endless until it is stopped."""
     for lookahead in (0, 1, 2):
         drafted, seconds = 32 * lookahead, 2.0 / (1 + lookahead)
-        yield Lane(
+        yield MeasuredRun(
             lookahead, 64, 64 + drafted, drafted, drafted, seconds, seconds, 64, lookahead == 2, 1
         )
     cancel.wait(60)

@@ -29,7 +29,7 @@ from specdemo.ui.tabs.lessons import lessons_words
 needs_node = pytest.mark.skipif(not shutil.which("node"), reason="no node")
 LANGUAGES = pytest.mark.parametrize("language", ["en", "de"])
 # Of each element its content as a regular expression over the names of its children, "#" for text; its attributes,
-# those that must be there first. From the information models of QTI 1.2.1 (ASI XML binding) and QTI 2.1 (assessment
+# those that must be there first. From the information models of QTI 2.1 (assessment
 # test, section and item), and of IMS content packaging.
 MANIFEST = {
     "manifest": ("metadata organizations resources", "identifier", ""),
@@ -41,40 +41,6 @@ MANIFEST = {
     "resource": ("file( file)*( dependency)*", "identifier type", "href"),
     "file": ("", "href", ""),
     "dependency": ("", "identifierref", ""),
-}
-QTI12 = {
-    "questestinterop": ("assessment", "", ""),
-    "assessment": ("section( section)*", "ident", "title"),
-    "section": ("item( item)*", "ident", "title"),
-    "item": ("itemmetadata presentation resprocessing itemfeedback", "ident", "title"),
-    "itemmetadata": ("qtimetadata", "", ""),
-    "qtimetadata": ("qtimetadatafield", "", ""),
-    "qtimetadatafield": ("fieldlabel fieldentry", "", ""),
-    "fieldlabel": ("#", "", ""),
-    "fieldentry": ("#", "", ""),
-    "presentation": ("material (response_lid|response_str)", "", ""),
-    "material": ("mattext", "", ""),
-    "mattext": ("#", "", "texttype"),
-    "response_lid": ("render_choice", "ident", "rcardinality"),
-    "response_str": ("render_fib", "ident", "rcardinality"),
-    "render_choice": ("response_label( response_label)+", "", ""),
-    "render_fib": ("response_label", "", "fibtype"),
-    "response_label": ("(material)?", "ident", ""),
-    "resprocessing": ("outcomes respcondition( respcondition)*", "", ""),
-    "outcomes": ("decvar", "", ""),
-    "decvar": ("", "", "varname vartype minvalue maxvalue"),
-    "respcondition": ("conditionvar( setvar)*( displayfeedback)*", "", "continue"),
-    "conditionvar": ("(other|varequal|or)", "", ""),
-    "other": ("", "", ""),
-    "or": ("varequal and", "", ""),
-    "and": ("vargte varlte", "", ""),
-    "varequal": ("#", "respident", ""),
-    "vargte": ("#", "respident", ""),
-    "varlte": ("#", "respident", ""),
-    "setvar": ("#", "", "varname action"),
-    "displayfeedback": ("", "linkrefid", "feedbacktype"),
-    "itemfeedback": ("flow_mat", "ident", ""),
-    "flow_mat": ("material", "", ""),
 }
 QTI21 = {
     "assessmentTest": ("testPart", "identifier title", ""),
@@ -206,34 +172,6 @@ def test_the_table_has_a_line_for_each(language: str) -> None:
     assert [row["id"] for row in table] == [question["id"] for question in asked(language)]
     assert {row["lesson"] for row in table} == set("12345678")
     assert all(row["answer"] and row["evidence"] for row in table)
-
-
-@needs_node
-@LANGUAGES
-def test_qti_1_2_is_as_its_binding_has_it_and_scores_the_answer(language: str) -> None:
-    files = dict(pack(language)["packages"]["qti-1.2"])
-    manifest = checked(
-        files["imsmanifest.xml"], "http://www.imsglobal.org/xsd/imscp_v1p1", MANIFEST
-    )
-    assert {file.get("href") for file in manifest.iter() if local(file) == "file"} == {*files} - {
-        "imsmanifest.xml"
-    }
-    root = checked(
-        files["specdemo/questions.xml"], "http://www.imsglobal.org/xsd/ims_qtiasiv1p2", QTI12
-    )
-    assert root[0].get("title") == "Title & <more>"
-    items = [element for element in root.iter() if local(element) == "item"]
-    for item, question in zip(items, asked(language), strict=True):
-        assert item.get("ident") == question["id"]
-        found = {local(element): element.text for element in item.iter() if element.text}
-        assert found["varequal"] == question["answer"]
-        labels = [each.get("ident") for each in item.iter() if local(each) == "response_label"]
-        if question["range"]:
-            assert float(found["vargte"]) == question["range"]["low"]
-            assert float(found["varlte"]) == question["range"]["high"]
-        else:
-            assert labels == [option["id"] for option in question["options"]]
-            assert question["answer"] in labels
 
 
 @needs_node
@@ -387,7 +325,7 @@ def test_the_command_prints_what_the_page_shows(tmp_path: Path) -> None:
     assert len(files) == count
     assert {
         *("worksheets.pdf", "answers.pdf", "questions.csv", "lessons-scorm-1.2.zip"),
-        *("questions-qti-1.2.zip", "questions-qti-2.1.zip", "speculative_decoding.ipynb"),
+        *("questions-qti-2.1.zip", "speculative_decoding.ipynb"),
     } <= files
     for name in ("worksheets.pdf", "answers.pdf"):
         pdf = (folder / name).read_bytes()

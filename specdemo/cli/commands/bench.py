@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from specdemo.bench.lanes import LaneResult
     from specdemo.bench.results import Table
     from specdemo.session.studio import Studio
-    from specdemo.session.work.two_words import Row
+    from specdemo.session.work.two_words import SchedulerRow
 
 
 def run(options: argparse.Namespace) -> int:
@@ -228,7 +228,7 @@ def run_counterexample(options: argparse.Namespace) -> int:
     return 0
 
 
-def counterexample_table(rows: Sequence[Row]) -> Table:
+def counterexample_table(rows: Sequence[SchedulerRow]) -> Table:
     """Return a row for each scheduler."""
     from specdemo.bench.results import Table
 

@@ -25,7 +25,7 @@ from specdemo.trace.replay import read
 
 if TYPE_CHECKING:
     from specdemo.session.studio import Studio
-    from specdemo.session.work.batch import Answer, Totals
+    from specdemo.session.work.batch import Answer, BatchTotals
 
 
 def run(options: argparse.Namespace) -> int:
@@ -70,7 +70,7 @@ def answer_prompts(
     studio: Studio, prompts: Sequence[str], settings: RunSettings, options: argparse.Namespace
 ) -> int:
     """Answer prompts with shared passes. returns: 1 if one of them failed"""
-    from specdemo.session.work.batch import Answer, Totals, answer_all
+    from specdemo.session.work.batch import Answer, BatchTotals, answer_all
 
     batch: Any = answer_all(
         studio, prompts, settings, at_once=options.at_once, system=options.system
@@ -84,7 +84,7 @@ def answer_prompts(
                 continue
             with report.paused():  # the bar and standard output may be one terminal
                 show(item)
-            if isinstance(item, Totals):
+            if isinstance(item, BatchTotals):
                 failed = item.failed
             else:
                 done += 1
@@ -112,18 +112,18 @@ def read_prompts(path: Path) -> list[str]:
     return prompts
 
 
-def _show_json(item: Answer | Totals) -> None:
+def _show_json(item: Answer | BatchTotals) -> None:
     values = asdict(item) | {"tokens_per_second": item.tokens_per_second}
     if values.get("error"):
         values["error"] = str(values["error"])
     console.write(json.dumps(values))
 
 
-def _show(item: Answer | Totals) -> None:
-    from specdemo.session.work.batch import Totals
+def _show(item: Answer | BatchTotals) -> None:
+    from specdemo.session.work.batch import BatchTotals
 
     out, rate = console.out, f"{item.tokens_per_second or 0:.0f} tokens/s"
-    if isinstance(item, Totals):
+    if isinstance(item, BatchTotals):
         sums = f"{item.prompts} prompts, {item.new_tokens} tokens in {item.seconds:.1f} s"
         out.print(f"{sums}, {rate} together", soft_wrap=True, markup=False)
         return

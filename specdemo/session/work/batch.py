@@ -77,7 +77,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class BatchTotals:
     """Sums over all prompts. seconds: wall clock, with prefill, without waiting in the queue"""
 
     prompts: int
@@ -100,10 +100,10 @@ def answer_all(
     system: str = "",
     cancel: threading.Event | None = None,
     turn: Callable[[], Turn] | None = None,
-) -> Generator[Answer | Totals, None, None]:
+) -> Generator[Answer | BatchTotals, None, None]:
     """Answer prompts, at most `at_once` at the same time, without baselines.
 
-    yields: an Answer whenever one has grown, the last one of each prompt `ended`; then Totals
+    yields: an Answer whenever one has grown, the last one of each prompt `ended`; then BatchTotals
     cancel: stops all runs; also set when the generator is closed, which waits for its threads
     turn: creates a request for a slot, if other users compete
 
@@ -130,7 +130,7 @@ def _answer_here(
     system: str,
     cancel: threading.Event,
     turn: Callable[[], Turn] | None,
-) -> Generator[Answer | Totals, None, None]:
+) -> Generator[Answer | BatchTotals, None, None]:
     reported: SimpleQueue[Answer] = SimpleQueue()
     latest = [Answer(number, prompt) for number, prompt in enumerate(prompts)]
 
@@ -162,8 +162,8 @@ def _answer_here(
     yield _totals(latest, clock.seconds)
 
 
-def _totals(answers: Sequence[Answer], seconds: float) -> Totals:
-    return Totals(
+def _totals(answers: Sequence[Answer], seconds: float) -> BatchTotals:
+    return BatchTotals(
         len(answers),
         sum(answer.state is State.FAILED for answer in answers),
         sum(answer.new_tokens for answer in answers),
@@ -179,7 +179,7 @@ def _answer_there(
     system: str,
     cancel: threading.Event,
     turn: Callable[[], Turn] | None,
-) -> Generator[Answer | Totals, None, None]:
+) -> Generator[Answer | BatchTotals, None, None]:
     """The same as one request and one turn, so that all prompts have the same engine."""
     latest = [Answer(number, prompt) for number, prompt in enumerate(prompts)]
     with turn() if turn else nullcontext() as mine, closing(_Counted(studio.meter)) as counted:
@@ -190,7 +190,7 @@ def _answer_there(
         with closing(parts):
             for part in parts:
                 if "prompts" in part:
-                    yield Totals(**part)
+                    yield BatchTotals(**part)
                     return
                 counted.add(part["number"], [decode(line) for line in part.pop("events")])
                 error, state = part.pop("error"), State(part.pop("state"))
@@ -213,14 +213,14 @@ def answers(
     at_once: int,
     system: str,
 ) -> Iterator[Plain]:
-    """Answer prompts where the models are. yields: the fields of an Answer with its events as lines, or those of Totals"""
+    """Answer prompts where the models are. yields: the fields of an Answer with its events as lines, or those of BatchTotals"""
     run = RunSettings.from_values(settings)
     host = conversation.host
     asked = host.loaded.pair.target.info
     batch = _answer_here(host, asked, prompts, run, at_once, system, cancel, None)
     with closing(batch):
         for item in batch:
-            if isinstance(item, Totals):
+            if isinstance(item, BatchTotals):
                 yield asdict(item)
                 continue
             told = item.error and encode_error(item.error)

@@ -33,7 +33,7 @@ SHOWN = 3  # tokens of the position where most is moved
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class MeasuredRun:
     """One measured run of TOKENS tokens.
 
     lookahead: 0 for plain decoding; drafted, accepted: tokens
@@ -91,18 +91,18 @@ class TakenBack:
     tokens: tuple[Moved, ...]
 
 
-def perfect(door: EngineClient, cancel: threading.Event) -> Iterator[Lane]:
+def perfect(door: EngineClient, cancel: threading.Event) -> Iterator[MeasuredRun]:
     """Run drafts that contain the greedy answer, at each lookahead; plain decoding first and last.
 
     A pass of several rows rounds differently from a pass of one row, so a near tie may refuse a draft. The draft is then
     corrected to the choice at this width, and the run is repeated.
     """
-    return (Lane(**lane) for lane in perform(door, perfect_lanes, cancel))
+    return (MeasuredRun(**lane) for lane in perform(door, perfect_lanes, cancel))
 
 
-def at_random(door: EngineClient, cancel: threading.Event) -> Iterator[Lane]:
+def at_random(door: EngineClient, cancel: threading.Event) -> Iterator[MeasuredRun]:
     """Drafts drawn evenly from all words, at each lookahead; plain decoding first and last."""
-    return (Lane(**lane) for lane in perform(door, random_lanes, cancel))
+    return (MeasuredRun(**lane) for lane in perform(door, random_lanes, cancel))
 
 
 def two_words() -> dict[str, Scheduler]:
@@ -206,11 +206,13 @@ class _Bench:
                 raise failure(event)
         return events
 
-    def lane(self, lookahead: int, drafter: Drafter | None = None) -> Lane:
+    def lane(self, lookahead: int, drafter: Drafter | None = None) -> MeasuredRun:
         """Run and sum up."""
         return self.summed(lookahead, self.run(drafter))
 
-    def summed(self, lookahead: int, events: Sequence[Event], *, retold: bool = False) -> Lane:
+    def summed(
+        self, lookahead: int, events: Sequence[Event], *, retold: bool = False
+    ) -> MeasuredRun:
         """A run in numbers."""
         metrics = measure(events)
         ids = output_ids(events)
@@ -218,7 +220,7 @@ class _Bench:
         differ = next(
             (position for position, (mine, plain) in enumerate(pairs) if mine != plain), len(ids)
         )
-        return Lane(
+        return MeasuredRun(
             lookahead,
             metrics.steps,
             metrics.new_tokens,

@@ -46,7 +46,7 @@ THRESHOLD = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SchedulerRow:
     """Effect of one scheduler on the first word.
 
     exact: probability of each word, by enumeration of every draft; measured: its frequency in `runs` runs of the loop
@@ -66,7 +66,7 @@ class Row:
         return self.exact == TARGET
 
 
-def demonstrate(runs: int = 4_000) -> list[Row]:
+def demonstrate(runs: int = 4_000) -> list[SchedulerRow]:
     """Run the three schedulers through the real loop, next to their exact results."""
     return [
         _row("stop after an unlikely word", after_unlikely, runs),
@@ -118,7 +118,7 @@ def _drafts(
         yield from _drafts(go_on, (*drawn, word), chance * share)
 
 
-def _row(name: str, go_on: GoOn, runs: int, *, looks_back: bool = False) -> Row:
+def _row(name: str, go_on: GoOn, runs: int, *, looks_back: bool = False) -> SchedulerRow:
     exact = first_word(go_on, looks_back=looks_back)
     counts = [0, 0]
     for seed in range(runs):
@@ -126,7 +126,7 @@ def _row(name: str, go_on: GoOn, runs: int, *, looks_back: bool = False) -> Row:
         if looks_back:
             drafter = LookBack(drafter, THRESHOLD)
         counts[_first_word_of_a_run(drafter, seed)] += 1
-    return Row(
+    return SchedulerRow(
         name,
         exact,
         (counts[0] / runs, counts[1] / runs),

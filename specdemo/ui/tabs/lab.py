@@ -140,7 +140,7 @@ class _Found:
 
 
 def _lanes(
-    measure: Callable[[EngineClient, threading.Event], Iterator[lab.Lane]],
+    measure: Callable[[EngineClient, threading.Event], Iterator[lab.MeasuredRun]],
 ) -> Callable[[EngineClient, threading.Event], Measured]:
     """An experiment with a draft, lookahead by lookahead."""
 

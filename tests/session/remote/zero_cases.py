@@ -24,7 +24,7 @@ from specdemo.engine import cost
 from specdemo.session.remote import zero
 from specdemo.session.remote.zero import zero_client
 from specdemo.session.work import lab
-from specdemo.session.work.batch import Answer, Totals, answer_all
+from specdemo.session.work.batch import Answer, BatchTotals, answer_all
 from specdemo.session.work.proposals import Comparison
 from specdemo.session.work.race import run_race
 from specdemo.trace.events import FinishReason, RunFailed, RunFinished, RunStarted, Verified
@@ -328,7 +328,7 @@ def test_experiments_work_there_and_a_batch_can_be_stopped(door):
         if isinstance(part, Answer) and part.new_tokens:
             cancel.set()
     *_, totals = parts
-    assert isinstance(totals, Totals)
+    assert isinstance(totals, BatchTotals)
     ends = {part.number: part.state for part in parts if isinstance(part, Answer)}
     assert set(ends.values()) == {"stopped"}
     assert counted(door)[2] == 0

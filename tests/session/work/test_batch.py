@@ -17,7 +17,7 @@ from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.session.studio import Studio
-from specdemo.session.work.batch import Answer, State, Totals, answer_all
+from specdemo.session.work.batch import Answer, BatchTotals, State, answer_all
 from specdemo.trace.events import (
     FinishReason,
     ModelInfo,
@@ -80,7 +80,7 @@ class ScriptedStudio:
 def finish(batch):
     """The last answer to each prompt, in order, and the totals."""
     *answers, totals = batch
-    assert isinstance(totals, Totals)
+    assert isinstance(totals, BatchTotals)
     ended = {answer.number: answer for answer in answers if answer.ended}
     assert sum(answer.ended for answer in answers) == len(ended) == totals.prompts
     return [ended[place] for place in sorted(ended)], totals

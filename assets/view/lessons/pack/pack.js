@@ -3,7 +3,6 @@
 import { fill } from "../../core/sentence.js";
 import { Runs } from "../runs.js";
 import { pictures, recordedState } from "./figures.js";
-import { qti12 } from "./qti12.js";
 import { qti21 } from "./qti21.js";
 import { quizTable, readQuizzes } from "./quiz.js";
 import { sheets } from "./sheets.js";
@@ -42,7 +41,6 @@ export async function packFiles(words, { runs: known, language, png = true }) {
     ["worksheets.html", sheets(quizzes, words, shown, { answers: false, language })],
     ["answers.html", sheets(quizzes, words, shown, { answers: true, language })],
     ["questions.csv", `\ufeff${quizTable(quizzes)}`],
-    ["questions-qti-1.2.zip", zipped(qti12(quizzes, title))],
     ["questions-qti-2.1.zip", zipped(qti21(quizzes, title, language))],
     ...drawn,
   ];
