@@ -21,7 +21,6 @@ from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.memory.datastore import Datastore
 from specdemo.drafters.memory.visit import Memory
 from specdemo.drafters.methods import METHODS, make_drafter
-from specdemo.drafters.policies.learned import FEATURES, LookaheadWeights
 from specdemo.drafters.shipped import Shipped
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.limits import Limits
@@ -208,7 +207,6 @@ def drafter_for(
     settings = RunSettings(
         method=method, sampling=sampling or Sampling(), **{"fallback": False, **changes}
     )
-    count = len(FEATURES)
     context = DraftingContext(
         settings,
         Shaper(settings.sampling),
@@ -220,9 +218,6 @@ def drafter_for(
         trained=trained,
         features=features,
         store=store or nonsense_store(vocabulary),
-        lookahead_weights=LookaheadWeights(
-            (0.0,) * count, (1.0,) * count, (0.1,) * count, 0.5, 0.3
-        ),
     )
     drafter = make_drafter(context)
     if METHODS[method].states:

@@ -8,7 +8,7 @@ import time
 from conftest import header
 
 from specdemo.config.settings import Sampling
-from specdemo.drafters.nothing import Nothing
+from specdemo.drafters.plain import Plain
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
@@ -62,7 +62,7 @@ def together(runner, lanes):
     return found
 
 
-class Slow(Nothing):
+class Slow(Plain):
     """A drafter that proposes nothing after a delay, and records its outcomes."""
 
     def __init__(self, seconds=0.0):

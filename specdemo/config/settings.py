@@ -16,7 +16,14 @@ from specdemo.config.errors import Phrase, UserError
 PRECISIONS = ("nf4", "int8", "bf16", "fp32")
 HEADS = ("auto", "16")
 SWITCHES = ("off", "catalogue", "any")
-POLICIES = ("constant", "heuristic", "confidence", "learned", "cost")
+POLICIES = ("constant", "heuristic", "confidence", "cost")
+# Names of earlier versions, in links, saved settings and command lines, and the settings that replace them.
+REPLACED: Mapping[tuple[str, object], Mapping[str, str]] = {
+    ("method", "plain"): {"method": "nothing"},
+    ("method", "composite"): {"method": "auto"},
+    ("method", "medusa_static"): {"method": "medusa", "policy": "constant"},
+    ("policy", "learned"): {"policy": "cost"},
+}
 OWN, RECOMMENDED, GREEDY = "own", "recommended", "greedy"
 PRESETS = (RECOMMENDED, GREEDY, OWN)
 AUTHORS, PROJECT = "authors", "project"  # origin of recommended sampling
@@ -326,7 +333,8 @@ class RunSettings:
         if not isinstance(nested, Mapping):
             raise UserError("setting.not_a_group", value=_shown(nested), names=_known_names())
         flat |= nested
-        for name in flat:
+        for name in list(flat):
+            flat |= replacement(name, flat[name])
             if name not in _names(RunSettings):
                 raise UserError("setting.unknown", name=_shown(name), names=_known_names())
         taken = {name: field(name).taken(value) for name, value in flat.items()}
@@ -336,6 +344,11 @@ class RunSettings:
     def to_dict(self) -> dict[str, object]:
         """Return plain values, as in a trace header."""
         return dataclasses.asdict(self)
+
+
+def replacement(name: str, value: object) -> Mapping[str, str]:
+    """Return the settings that replace a value of an earlier version; empty for every other value."""
+    return REPLACED.get((name, value), {}) if isinstance(value, str) else {}
 
 
 def _known_names() -> str:

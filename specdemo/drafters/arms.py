@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from specdemo.drafters.base import DraftingContext, Method
-from specdemo.drafters.draft_model import DRAFT_MODEL, DraftModel
-from specdemo.drafters.feature import FEATURE
+from specdemo.drafters.draft_model import DRAFT_MODEL, FEATURE, DraftModel
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.ngram import NGRAM, Ngram
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.policies.forecast import foreseen
+from specdemo.drafters.policies.guard import with_forecast
 from specdemo.drafters.policies.lookahead import CostAware, Lookahead
 from specdemo.drafters.retrieval import RETRIEVAL, Retrieval
 from specdemo.engine.cost import FOLLOW, Costs
@@ -80,7 +79,7 @@ class Arm:
         """The drafter's proposal, with what it is expected to give by this arm's own calibration."""
         proposal = self.drafter.propose(committed, budget)
         named = replace(proposal, source=self.name)
-        return foreseen(named, costs, self.calibration, self.token_seconds)
+        return with_forecast(named, costs, self.calibration, self.token_seconds)
 
     def observe(self, outcome: Outcome, costs: Costs) -> None:
         """Learn from a step of its own."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from specdemo.drafters.base import DraftingContext, Method, TrainedDrafter
-from specdemo.drafters.depths import CHOSEN_GUESS, depth_tree
+from specdemo.drafters.base import (
+    TREE_OPTIONS,
+    TREE_POLICIES,
+    DraftingContext,
+    Method,
+    TrainedDrafter,
+)
 from specdemo.drafters.policies.calibration import Calibration, stated
 from specdemo.drafters.policies.rule import StoppingRule
+from specdemo.drafters.tree import CHOSEN_GUESS, Branches, GrownTree, Tree, depth_tree, grow
 from specdemo.engine.clock import Stopwatch
 from specdemo.engine.cost import FOLLOW, Costs
 from specdemo.engine.types import Drafter, Outcome, Proposal
@@ -18,7 +25,7 @@ from specdemo.trace.events import Reason
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specdemo.drafters.draft_reader import DraftReader
+    from specdemo.drafters.reader import DraftReader
     from specdemo.models.networks.chain import CompactModel
     from specdemo.models.networks.dflash import DFlashModel
     from specdemo.models.networks.parts import Corrector
@@ -179,6 +186,80 @@ class JetSpec(Block, Drafter):
         )
 
 
+class BlockTree(Tree):
+    """Grows a tree, the most probable prefix first, over the positions that one pass of a DSpark drafter has guessed.
+
+    The pass knows no drafted token, so its guesses for a position are the same below every node. The Markov head, which
+    corrects DSpark's chain, corrects them for each node by the token above it: siblings have children of their own.
+    Nothing is trained for it, and reading a node takes the head, not a pass.
+
+    `reading_seconds` is what the head has taken for a node in this run.
+    """
+
+    def __init__(
+        self,
+        draft: DraftReader,
+        calibration: Calibration,
+        *,
+        nodes: int,
+        depth: int,
+        costly: bool,
+    ) -> None:
+        self.block = Block(draft)
+        depth = min(depth, self.block.depth)
+        super().__init__(draft, calibration, nodes=nodes, depth=depth, costly=costly)
+        self._head_seconds = 0.0
+
+    def branches(self, committed: Sequence[int]) -> Branches:
+        """The guesses of one pass."""
+        logits = self.block.guess(committed)
+        return _Guesses(self, committed, logits)
+
+    @property
+    def reading_seconds(self) -> float:
+        """See above."""
+        return self._head_seconds
+
+    def observe_reading(self, seconds: float, nodes: int) -> None:
+        """The head has read so many nodes together."""
+        self._head_seconds += FOLLOW * (seconds / nodes - self._head_seconds)
+
+
+class _Guesses:
+    """The block's guesses, (depth, W), as branches.
+
+    Below "of" and "no", both guessed for the first position, the second position's guesses are "course" and "problem":
+
+        node                 0 of      1 no
+        depth                   1         1
+        below it        course .9    problem .8     the same row of the block, corrected by "of" and by "no"
+    """
+
+    def __init__(self, tree: BlockTree, committed: Sequence[int], logits: Tensor) -> None:
+        self.tree, self.committed, self.logits = tree, committed, logits
+        self.states = tree.block.model.states
+
+    def below(self, tree: GrownTree, nodes: Sequence[int]) -> Tensor:
+        """See `Branches`."""
+        import torch
+
+        begun = time.perf_counter()
+        rows = torch.cat([self._corrected(tree, node) for node in nodes])
+        paths = [tree.path(node) for node in nodes]
+        probs = self.tree.draft.shaped(rows, self.committed, paths)
+        self.tree.observe_reading(time.perf_counter() - begun, len(nodes))
+        return probs
+
+    def _corrected(self, tree: GrownTree, node: int) -> Tensor:
+        """(1, W): the guesses for the position below a node; those of a drafter without the head as they are."""
+        block, depth = self.tree.block, tree.depths[node] if node >= 0 else 0
+        above = tree.token_ids[node] if node >= 0 else self.committed[-1]
+        guesses = self.logits[depth : depth + 1]
+        if block.markov is None:
+            return guesses
+        return block.markov.corrected(guesses, block.row(above), self.states[depth])
+
+
 def _dspark(context: DraftingContext) -> DSpark:
     settings = context.settings
     scheduled = settings.policy != "constant"
@@ -205,6 +286,7 @@ BLOCK = Method(
     paper="DeepSeek-AI and Peking University, 2026",
     needs=("block",),
     options=("policy", "lookahead", "fallback"),
+    policies=TREE_POLICIES,
     trained=TrainedDrafter(
         "block",
         "a DSpark drafter",
@@ -222,7 +304,8 @@ JET = Method(
     label="JetSpec",
     paper="2606.18394",
     needs=("jet",),
-    options=("policy", "lookahead", "nodes", "fallback"),
+    options=TREE_OPTIONS,
+    policies=TREE_POLICIES,
     prior=CHOSEN_GUESS,
     tokens="chosen",
     trained=TrainedDrafter(
@@ -232,4 +315,15 @@ JET = Method(
         "A JetSpec drafter for `{target}`: {layers} that guess a whole block in one pass from the target's "
         "hidden states, each position seeing those before it, to grow trees from; {words:,} output words.",
     ),
+)
+BLOCK_TREE = Method(
+    name="block_tree",
+    title="DSpark, tree",
+    summary="The same pass, grown into a tree: below each branch the guesses heed that branch's last word.",
+    make=lambda context: grow(context, context.trained_drafter("block"), BlockTree),
+    label="DSpark tree",
+    paper="2608.13524",
+    needs=("block",),
+    options=TREE_OPTIONS,
+    policies=TREE_POLICIES,
 )

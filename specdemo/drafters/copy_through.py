@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from specdemo.drafters.arms import COPY_MOST, Arm, model_arm
-from specdemo.drafters.base import POLICY, DraftingContext, Method
+from specdemo.drafters.base import CHAIN_OPTIONS, CHAIN_POLICIES, DraftingContext, Method
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.ngram import NGRAM, confidence, known_texts, match_reason
-from specdemo.drafters.nothing import NOTHING, Nothing
+from specdemo.drafters.plain import PLAIN, Plain
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
@@ -177,7 +177,7 @@ class CopyThrough(Drafter):
 def _make(context: DraftingContext) -> CopyThrough:
     settings = context.settings
     if context.draft is None and not context.has("feature"):
-        model = Arm(NOTHING.name, Nothing())
+        model = Arm(PLAIN.name, Plain())
     else:
         model = model_arm(context, lambda calibration: context.lookahead(calibration=calibration))
     most = settings.lookahead if settings.policy == "constant" else None
@@ -191,6 +191,7 @@ COPY_THROUGH = Method(
     summary="The draft model begins, and where its words stood in the text before, what followed them is copied after them.",
     make=_make,
     takes=("draft",),
-    options=(*POLICY, "memory", "fallback"),
+    options=(*CHAIN_OPTIONS, "memory", "fallback"),
+    policies=CHAIN_POLICIES,
     tokens="mixed",
 )

@@ -10,10 +10,23 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from specdemo.drafters.base import DraftingContext, Method, TrainedDrafter
-from specdemo.drafters.depths import CHOSEN_GUESS, WIDEST, best_paths, depth_tree, hang, likeliest
+from specdemo.drafters.base import (
+    TREE_OPTIONS,
+    TREE_POLICIES,
+    DraftingContext,
+    Method,
+    TrainedDrafter,
+)
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.tree import GrownTree
+from specdemo.drafters.tree import (
+    CHOSEN_GUESS,
+    WIDEST,
+    GrownTree,
+    best_paths,
+    depth_tree,
+    hang,
+    likeliest,
+)
 from specdemo.engine.cost import Costs
 from specdemo.engine.types import Drafter, Proposal
 from specdemo.trace.events import Reason
@@ -113,7 +126,7 @@ def static_shape(nodes: int, depth: int) -> list[tuple[int, int, float]]:
     return best_paths(chances, nodes, lambda *_: True)
 
 
-def _heads(context: DraftingContext, *, static: bool) -> Medusa:
+def _medusa(context: DraftingContext) -> Medusa:
     assert (
         context.features is not None
     )  # whoever opens trained drafters keeps the states that they read
@@ -126,7 +139,7 @@ def _heads(context: DraftingContext, *, static: bool) -> Medusa:
         context.costs,
         nodes=settings.nodes,
         depth=settings.lookahead,
-        static=static,
+        static=settings.policy == "constant",
     )
 
 
@@ -134,11 +147,12 @@ MEDUSA = Method(
     name="medusa",
     title="Medusa",
     summary="Heads on the target's last state guess several tokens ahead at once; the best combinations form a tree.",
-    make=lambda context: _heads(context, static=False),
+    make=_medusa,
     label="Medusa",
     paper="Cai 2401.10774",
     needs=("medusa",),
-    options=("policy", "lookahead", "nodes", "fallback"),
+    options=TREE_OPTIONS,
+    policies=TREE_POLICIES,
     prior=CHOSEN_GUESS,
     tokens="chosen",
     trained=TrainedDrafter(
@@ -148,16 +162,4 @@ MEDUSA = Method(
         "Medusa heads for `{target}`: each guesses the token one further ahead from the target's last "
         "hidden state, by the target's output matrix over the {words:,} words that it says most.",
     ),
-)
-MEDUSA_STATIC = Method(
-    name="medusa_static",
-    title="Medusa, static tree",
-    summary="The same heads with one fixed tree for every text, as first published.",
-    make=lambda context: _heads(context, static=True),
-    label="Medusa, static tree",
-    paper="Cai 2401.10774",
-    needs=("medusa",),
-    options=("lookahead", "nodes", "fallback"),
-    prior=CHOSEN_GUESS,
-    tokens="chosen",
 )

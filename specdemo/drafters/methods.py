@@ -9,25 +9,17 @@ from specdemo.config.errors import UserError
 from specdemo.drafters import (
     auto,
     block,
-    block_tree,
-    composite,
     copy_through,
     draft_model,
-    early_exit,
-    feature,
-    look_back,
     medusa,
     ngram,
-    nothing,
-    online,
     parallel,
-    quantised_self,
+    plain,
     retrieval,
     tree,
 )
 from specdemo.drafters.base import NEEDS, DraftingContext, Method
-from specdemo.drafters.policies.fallback import Fallback
-from specdemo.drafters.policies.forecast import Forecast
+from specdemo.drafters.policies.guard import Fallback, Forecast
 from specdemo.engine.cost import ANY_ROWS
 from specdemo.engine.types import Drafter
 
@@ -35,23 +27,21 @@ _LIST: tuple[Method, ...] = (
     auto.AUTO,
     draft_model.DRAFT_MODEL,
     tree.TREE,
-    feature.FEATURE,
-    feature.FEATURE_TREE,
-    early_exit.EXIT,
+    draft_model.FEATURE,
+    tree.FEATURE_TREE,
+    draft_model.EXIT,
     medusa.MEDUSA,
-    medusa.MEDUSA_STATIC,
     block.BLOCK,
-    block_tree.BLOCK_TREE,
+    block.BLOCK_TREE,
     block.JET,
     ngram.NGRAM,
     retrieval.RETRIEVAL,
-    composite.COMPOSITE,
     copy_through.COPY_THROUGH,
-    online.ONLINE,
+    draft_model.ONLINE,
     parallel.PARALLEL,
-    quantised_self.QUANTISED_SELF,
-    look_back.LOOK_BACK,
-    nothing.NOTHING,
+    draft_model.QUANTISED_SELF,
+    draft_model.LOOK_BACK,
+    plain.PLAIN,
 )
 METHODS = {method.name: method for method in _LIST}
 TRAINED = {method.trained.kind: method.trained for method in _LIST if method.trained}
@@ -67,7 +57,8 @@ def make_drafter(context: DraftingContext, known: Mapping[str, Method] = METHODS
     for need in method.needs:
         if not context.has(need):
             raise UserError("method.needs", method=method.title, need=NEEDED[need])
-    context = replace(context, prior=method.prior)
+    settings = method.honoured(settings)
+    context = replace(context, settings=settings, prior=method.prior)
     drafter = method.make(context)
     if settings.fallback and "fallback" in method.options:
         drafter = Fallback(drafter, context.costs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specdemo.config.settings import MAX_LOOKAHEAD
-from specdemo.drafters.base import POLICY, DraftingContext, Method
+from specdemo.drafters.base import CHAIN_OPTIONS, CHAIN_POLICIES, DraftingContext, Method
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.policies.calibration import Priors
 from specdemo.drafters.policies.lookahead import Lookahead
@@ -105,7 +105,8 @@ NGRAM = Method(
     make=lambda context: Ngram(known_texts(context), context.lookahead(0.0)),
     label="n-gram",
     paper="Saxena 2023",
-    options=(*POLICY, "memory", "fallback"),
+    options=(*CHAIN_OPTIONS, "memory", "fallback"),
+    policies=CHAIN_POLICIES,
     prior=Priors(copied, copied_sampled),
     tokens="copied",
 )

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from specdemo.drafters.base import POLICY, Method
+from specdemo.drafters.base import CHAIN_OPTIONS, CHAIN_POLICIES, Method
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.types import Drafter, Outcome, Proposal
@@ -17,7 +17,7 @@ from specdemo.engine.types import Drafter, Outcome, Proposal
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specdemo.drafters.draft_reader import DraftReader
+    from specdemo.drafters.reader import DraftReader
 
 GUESSES = 3  # outcomes of a verification that are prepared for, likeliest first
 
@@ -186,5 +186,6 @@ PARALLEL = Method(
     label="parallel drafting",
     paper="Liu 2408.11850",
     needs=("draft",),
-    options=(*POLICY, "fallback"),
+    options=(*CHAIN_OPTIONS, "fallback"),
+    policies=CHAIN_POLICIES,
 )

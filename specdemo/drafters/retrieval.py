@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from specdemo.config.settings import MAX_LOOKAHEAD
-from specdemo.drafters.base import POLICY, DraftingContext, Method
+from specdemo.drafters.base import CHAIN_OPTIONS, CHAIN_POLICIES, DraftingContext, Method
 from specdemo.drafters.policies.calibration import Priors
 from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.types import Drafter, Outcome, Proposal
@@ -128,7 +128,8 @@ RETRIEVAL = Method(
     make=_make,
     paper="He 2311.08252",
     needs=("store",),
-    options=(*POLICY, "fallback"),
+    options=(*CHAIN_OPTIONS, "fallback"),
+    policies=CHAIN_POLICIES,
     prior=Priors(copied, copied_sampled),
     tokens="copied",
 )

@@ -1,4 +1,4 @@
-"""What lies in assets/ for a target beside its draft: a datastore of texts, and a trained lookahead policy."""
+"""The datastore of texts that assets/ contains for a target."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from pathlib import Path
 
 from specdemo.config.paths import ASSETS
 from specdemo.drafters.memory.datastore import Datastore
-from specdemo.drafters.policies.learned import LookaheadWeights
 
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """Each is None where there is none for the target."""
+    """store: None if there is none for the target"""
 
     store: Datastore | None = None
-    lookahead: LookaheadWeights | None = None
 
 
 def find_shipped(target: str, tokenizer: str, store: str = "auto") -> Shipped:
@@ -25,8 +23,4 @@ def find_shipped(target: str, tokenizer: str, store: str = "auto") -> Shipped:
     """
     folder = ASSETS / "datastore" / target if store == "auto" else Path(store).expanduser()
     wanted = store != "none" and (store != "auto" or folder.is_dir())
-    weights = ASSETS / "lookahead" / f"{target}.json"
-    return Shipped(
-        Datastore.open(folder, tokenizer) if wanted else None,
-        LookaheadWeights.read(weights) if weights.is_file() else None,
-    )
+    return Shipped(Datastore.open(folder, tokenizer) if wanted else None)

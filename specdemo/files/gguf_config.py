@@ -1,4 +1,4 @@
-"""The configuration of a GGUF file's model: what transformers reads, what it leaves out, and what is refused."""
+"""Read the configuration of a GGUF file's model, complete the values that transformers ignores, and refuse unsupported files."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from specdemo.files.families import check_rollback
 
 FREQUENCIES = "rope_freqs.weight"  # divisors of rotary frequencies, as Llama 3 has them
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
-STRETCHED = ("linear", "yarn")  # other ways to stretch positions that a file may name
+STRETCHED = ("linear", "yarn")  # other methods of position scaling that a file may name
 LARGEST = {"gemma2": 46, "gemma3": 62}  # layers of the 27B, which scales queries by width
-# What the configuration calls otherwise, and transformers leaves at its default, by family; "" for all.
+# Names of values that transformers leaves at their default, by family; "" for all families.
 NAMES = {
     "": {
         "attn_logit_softcapping": "attn_logit_softcapping",
@@ -28,20 +28,20 @@ NAMES = {
     "qwen3": {"attention.key_length": "head_dim"},
     "qwen3moe": {"expert_feed_forward_length": "moe_intermediate_size"},
 }
-# Families that transformers has no reader for, and one whose files look the same. SmolLM3's do not say that each fourth
-# layer has no positions; llama.cpp takes that for granted, and it is the configuration's default.
+# Families without a reader in transformers, and a family whose files have the same form. SmolLM3's do not contain that every
+# fourth layer has no positions; llama.cpp assumes it, and it is the configuration's default.
 READ_AS = {"smollm3": "llama"}
 
 
 class Unread(Exception):
-    """What a file says of its model and no reader here understands."""
+    """A file describes its model by a value that no reader here supports."""
 
 
 def config_of(gguf: Path) -> Any:
-    """The transformers configuration of a GGUF file's model.
+    """Return the transformers configuration of a GGUF file's model.
 
-    Raises UserError for what cannot be rolled back or is not a causal language model, and for a file of which something would be
-    left unread: it would load, and say something else than its model.
+    Raises UserError for a model without rollback, one that is not a causal language model, and a file with a part that would
+    stay unread: its model would load and compute other logits.
     """
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.integrations.gguf.reader import read_gguf_metadata
@@ -67,7 +67,7 @@ def config_of(gguf: Path) -> Any:
 
 
 def _tell_transformers() -> None:
-    """Give transformers a reader of each family that it has none for."""
+    """Register a reader for each family that transformers has none for."""
     from transformers import modeling_gguf_pytorch_utils as reading
 
     tables: dict[str, Any] = reading.GGUF_TO_TRANSFORMERS_MAPPING
@@ -79,7 +79,7 @@ def _tell_transformers() -> None:
 
 
 def _complete(config: Any, kind: str, own: Mapping[str, Any]) -> None:
-    """Set what transformers does not read. own: the file's values, without their family's name"""
+    """Set the values that transformers does not read. own: the file's values, without the prefix of their family"""
     for key, name in (NAMES[""] | NAMES.get(kind, {})).items():
         if key in own and hasattr(config, name):
             setattr(config, name, own[key] or None)
@@ -100,14 +100,14 @@ def _complete(config: Any, kind: str, own: Mapping[str, Any]) -> None:
 
 
 def _rope(config: Any) -> dict[str, Any]:
-    """What says where a token stands, in layers that see the whole text."""
+    """Return the position parameters of layers that attend over the whole text."""
     rope: dict[str, Any] = config.rope_parameters
     everywhere: dict[str, Any] = rope.get("full_attention", rope)
     return everywhere
 
 
 def _stretch_as_llama3(config: Any, divisors: np.ndarray[Any, Any]) -> None:
-    """Set Llama 3's way, which a file holds only by what comes of it. divisors: (head_dim / 2,) float32"""
+    """Set Llama 3's position scaling, which a file stores only as the resulting divisors. divisors: (head_dim / 2,) float32"""
     rope = _rope(config)
     factor = float(divisors.max())
     waves = 2 * math.pi * rope["rope_theta"] ** (np.arange(len(divisors)) / len(divisors))
@@ -127,7 +127,7 @@ def _vector(gguf: Path, name: str) -> np.ndarray[Any, Any]:
 
 
 def _check_tensors(config: Any, kind: str, names: tuple[str, ...]) -> None:
-    """Raise Unread unless each tensor of the file has a place in the model, and each of the model's is in the file."""
+    """Raise Unread unless the tensors of the file and of the model correspond one to one."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -144,13 +144,13 @@ def _check_tensors(config: Any, kind: str, names: tuple[str, ...]) -> None:
 
 
 def _places(own: Iterable[str], kind: str, layers: int) -> dict[str, str]:
-    """The model's names of tensors, by the file's."""
+    """Map the file's names of tensors to the model's."""
     from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
     from transformers import modeling_gguf_pytorch_utils as reading
 
     architecture = next(key for key, value in MODEL_ARCH_NAMES.items() if value == kind)
     known = get_tensor_name_map(architecture, layers)
-    # Experts have names of their own, several of which may be one tensor of the model.
+    # Experts have their own names, several of which may be one tensor of the model.
     processors: dict[str, Any] = reading.TENSOR_PROCESSORS
     processor = processors.get(kind, reading.TensorProcessor)(config={})
     places: dict[str, str] = {}

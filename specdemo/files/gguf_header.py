@@ -12,7 +12,7 @@ import numpy as np
 
 @contextmanager
 def read_once() -> Iterator[None]:
-    """Within it, readers of the same file share one header, which takes hundreds of megabytes: leave it soon."""
+    """Share one header among all readers of the same file. It uses hundreds of megabytes: leave the context soon."""
     import gguf
     from transformers import modeling_gguf_pytorch_utils as in_transformers
 
@@ -21,7 +21,7 @@ def read_once() -> Iterator[None]:
     described: dict[str, Any] = {}
 
     class Reader(reader):  # type: ignore[misc, valid-type]
-        """Reads from an array: slices of a NumPy memory map take several times as long."""
+        """Read from an array: slices of a NumPy memory map are several times slower."""
 
         @property
         def data(self) -> Any:

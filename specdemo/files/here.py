@@ -1,4 +1,4 @@
-"""What of a catalogue entry is on this disk already, and how much a download would bring."""
+"""Which bytes of a catalogue entry are still to be downloaded."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from specdemo.files.sources import packed_folder, recipe
 from specdemo.files.store import is_complete
 from specdemo.files.wheel import installed_gguf
 
-PUBLISHED_BYTES = 2  # of a weight: hubs keep 16 bits
+PUBLISHED_BYTES = 2  # per weight: hubs store 16 bits
 PACKED_PRECISION, PACKED_KINDS = "nf4", ("bfloat16", "float16")
 
 
 def download_bytes(entry: Entry) -> int:
-    """What a download of the whole model brings, without asking the network."""
+    """Return the download size of the whole model, without network access."""
     if file := entry.wheel or entry.gguf:
         return file.size
     return PUBLISHED_BYTES * entry.parameters if entry.repo else 0
 
 
 def missing_bytes(entry: Entry, cache_dir: Path, precision: str) -> int:
-    """What is still to be downloaded before the model can be loaded in a precision; 0 where nothing is."""
+    """Return the bytes still to be downloaded before the model can be loaded in a precision."""
     return 0 if _is_here(entry, cache_dir, precision) else download_bytes(entry)
 
 
@@ -39,7 +39,7 @@ def _is_here(entry: Entry, cache_dir: Path, precision: str) -> bool:
 
 
 def _was_made(name: str, sha256: str, cache_dir: Path, precision: str) -> bool:
-    """Whether what is made of a GGUF file is there. sha256: of the file"""
+    """Check whether a conversion of a GGUF file is in the cache. sha256: of the GGUF file"""
     models, stem = cache_dir / "models", f"{name}-{sha256[:12]}"
     copies = [(models / stem, recipe(sha256))]
     if precision == PACKED_PRECISION:

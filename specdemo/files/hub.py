@@ -1,4 +1,4 @@
-"""Models on the Hugging Face hub: pinned revisions, safe files, a sentence for each failure."""
+"""Fetch models from the Hugging Face hub: pinned revisions, safe files, one UserError for each failure."""
 
 from __future__ import annotations
 
@@ -40,13 +40,15 @@ NOT_FILES = ["*/*", "consolidated*"]  # other formats and precisions of the same
 CARD = "README.md"
 PICKLES = ("pytorch_model.bin",)  # drafter weights that are read as tensors alone
 HTTP_CLIENTS = ("http", "requests", "urllib3")
-ASKED_SECONDS = 10.0  # for what the hub says of a drafter before anybody has decided to load it
-ATTEMPTS = 2  # a file that arrives damaged is tried once more
+ASKED_SECONDS = (
+    10.0  # timeout for the facts about a drafter, before the user has decided to load it
+)
+ATTEMPTS = 2  # a file that arrives damaged is fetched a second time
 GENERATION = "generation_config.json"
 
 
 def cached_folder(repo: str, revision: str | None) -> Path | None:
-    """The folder of a repository that is whole on this disk, without asking the network."""
+    """Return the folder of a repository that is complete on this disk, without network access."""
     from huggingface_hub import snapshot_download
 
     try:
@@ -62,15 +64,14 @@ def cached_folder(repo: str, revision: str | None) -> Path | None:
 
 
 def is_cached(repo: str, revision: str | None) -> bool:
-    """Whether a model can be loaded without the network."""
+    """Check whether a model can be loaded without the network."""
     return cached_folder(repo, revision) is not None
 
 
 def fetch(repo: str, revision: str | None, progress: ProgressCallback = silent) -> tuple[Path, str]:
-    """The folder of a repository and the commit it is at; downloads what is missing or damaged.
+    """Return the folder of a repository and its commit; download missing and damaged files.
 
-    A pinned revision that is whole on disk never touches the network. A broken transfer
-    continues where it stopped.
+    A pinned revision that is complete on disk needs no network. A broken transfer continues at its last byte.
     """
     if revision and (folder := cached_folder(repo, revision)):
         return folder, revision
@@ -84,17 +85,17 @@ def fetch(repo: str, revision: str | None, progress: ProgressCallback = silent) 
 
 
 class Unreachable(UserError):
-    """The hub did not answer; what is on this disk may still do."""
+    """The hub did not answer; files on this disk may suffice."""
 
 
 def fetch_gguf(
     file: HubGguf, cache_dir: Path, progress: ProgressCallback = silent, repo: str = ""
 ) -> Path:
-    """A GGUF file of the hub, with the content that the catalogue says.
+    """Return a GGUF file of the hub whose content has the catalogue's digest.
 
-    It is kept in our own cache, where a transfer continues that an ended process has begun.
+    It is stored in specdemo's own cache, where a later process continues an interrupted transfer.
 
-    repo: of the model itself, whose `generation_config` comes along
+    repo: of the model itself, whose `generation_config` is fetched too
     """
     found = _cached_file(file.repo, file.file)
     if found and _is_right(found, file, progress):
@@ -116,7 +117,7 @@ def fetch_gguf(
 
 
 def has_gguf(file: HubGguf, cache_dir: Path) -> bool:
-    """Whether a GGUF file is on this disk, by its size alone."""
+    """Check by size alone whether a GGUF file is on this disk."""
     found = (_cached_file(file.repo, file.file), cache_dir / "gguf" / file.sha256[:12] / file.file)
     return any(path and path.is_file() and path.stat().st_size == file.size for path in found)
 
@@ -124,9 +125,9 @@ def has_gguf(file: HubGguf, cache_dir: Path) -> bool:
 def fetch_drafter(
     repo: str, revision: str | None, progress: ProgressCallback = silent
 ) -> tuple[Path, str]:
-    """The folder of a published drafter and the commit it is at: config, weights, and the card that names its licence.
+    """Return the folder of a published drafter and its commit: config, weights, and the card that names its licence.
 
-    A pickle is fetched only where there are no safetensors.
+    A pickle is fetched only if there are no safetensors.
     """
     if revision and (folder := cached_drafter(repo, revision)):
         return folder, revision
@@ -140,7 +141,7 @@ def fetch_drafter(
 
 
 def cached_drafter(repo: str, revision: str | None) -> Path | None:
-    """The folder of a drafter that is whole on this disk, without asking the network."""
+    """Return the folder of a drafter that is complete on this disk, without network access."""
     from huggingface_hub import snapshot_download
 
     try:
@@ -180,9 +181,9 @@ def _download_drafter(
 
 
 def drafter_facts(repo: str, revision: str | None) -> tuple[int, str]:
-    """Bytes that a published drafter would download, and the licence that its card names, "" for none; from the hub.
+    """Return the download size of a published drafter in bytes, and its licence according to its card ("" for none).
 
-    Raises UserError for one that the hub does not know, and where it cannot be reached.
+    Raises UserError if the hub is unreachable or does not have the drafter.
     """
     from huggingface_hub import HfApi
 
@@ -196,7 +197,7 @@ def drafter_facts(repo: str, revision: str | None) -> tuple[int, str]:
 
 
 def _of_a_drafter(listing: Any) -> dict[str, int]:
-    """Bytes of each file of a drafter that is fetched, by name. listing: what the hub says of it"""
+    """Return the bytes of each file to fetch, by name. listing: the hub's description of the drafter"""
     there = {file.rfilename: file.size or 0 for file in listing.siblings or []}
     wanted = [name for name in there if _wanted(name) or name == CARD]
     if not any(name.endswith(".safetensors") for name in wanted):
@@ -205,7 +206,7 @@ def _of_a_drafter(listing: Any) -> dict[str, int]:
 
 
 def generation_config(repo: str) -> Path | None:
-    """How a model's authors recommend to sample it; None where that was not to be had."""
+    """Return the file with the authors' recommended sampling; None if it is not in the cache."""
     return _cached_file(repo, GENERATION)
 
 
@@ -253,7 +254,7 @@ def _is_right(path: Path, file: HubGguf, progress: ProgressCallback) -> bool:
 
 
 def _blobs(repo: str) -> Path:
-    """Where the hub's cache keeps the files of a repository."""
+    """Return the folder of a repository's files in the hub's cache."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}" / "blobs"
@@ -271,7 +272,7 @@ def _download(repo: str, revision: str | None, progress: ProgressCallback) -> tu
     }
     if not any(name.endswith(".safetensors") for name in sizes):
         raise UserError("hub.no_weights", repo=repo)
-    if "config.json" in sizes:  # a few hundred bytes tell whether gigabytes are worth fetching
+    if "config.json" in sizes:  # a few hundred bytes decide whether to fetch gigabytes
         small = hf_hub_download(repo, "config.json", revision=commit, endpoint=endpoint)
         check_causal_lm(read_config(Path(small).parent, repo), repo)
     blobs = _blobs(repo)
@@ -304,7 +305,7 @@ def _wanted(name: str) -> bool:
 
 
 def _no_bar() -> type:
-    """A tqdm that draws nothing: progress goes through the callback."""
+    """Return a tqdm class that draws nothing: progress is reported by the callback."""
     from tqdm.auto import tqdm
 
     class Silent(tqdm):
@@ -317,7 +318,7 @@ def _no_bar() -> type:
 
 @contextmanager
 def _reporting(repo: str, revision: str | None) -> Iterator[None]:
-    """Turn the hub's errors into sentences; the specific ones inherit from the general ones."""
+    """Turn the hub's errors into UserErrors; the specific errors inherit from the general ones."""
     from huggingface_hub import errors
 
     try:
@@ -343,7 +344,7 @@ def _reporting(repo: str, revision: str | None) -> Iterator[None]:
 
 
 def is_connection_error(error: BaseException | None) -> bool:
-    """Whether the network is to blame, in the terms of any HTTP library below the hub's client."""
+    """Check whether the network is the cause, with any HTTP library below the hub's client."""
     while error is not None:
         client = type(error).__module__.split(".")[0]
         if isinstance(error, ConnectionError | TimeoutError) or client.startswith(HTTP_CLIENTS):

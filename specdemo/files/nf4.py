@@ -1,4 +1,4 @@
-"""NF4 (QLoRA, Dettmers 2305.14314) as bitsandbytes quantises to it on a CPU, bit by bit, several times faster."""
+"""Quantise to NF4 (QLoRA, Dettmers 2305.14314) with the same bits as bitsandbytes on a CPU, several times faster."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Numbers = np.ndarray[Any, Any]
 
 
 def quantise(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Codes two in a byte, and the scale of each block of 64 weights. It runs in the thread that calls it alone.
+    """Return codes, two in a byte, and the scale of each block of 64 weights. Runs in the calling thread alone.
 
-    weight: any shape; returns: ((n + 1) // 2, 1) uint8, and (blocks,) float32, as `quantize_4bit` gives them
+    weight: any shape; returns: ((n + 1) // 2, 1) uint8, and (blocks,) float32, as `quantize_4bit` does
     """
     from bitsandbytes.functional import quantize_4bit
 
@@ -38,7 +38,7 @@ def quantise(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def state_of(scales: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Any:
-    """What bitsandbytes keeps beside the codes. scales: (blocks,) float32; dtype: that the weights had"""
+    """Return bitsandbytes' description of quantised weights. scales: (blocks,) float32; dtype: of the weights before"""
     from bitsandbytes.functional import QuantState, get_4bit_type
 
     return QuantState(
@@ -49,7 +49,7 @@ def state_of(scales: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Any:
 
 @cache
 def _bounds() -> Numbers:
-    """Between which code is which: halfway between the values that two codes mean. (15,) float32"""
+    """Return the bounds between codes: the means of neighbouring code values. (15,) float32"""
     from bitsandbytes.functional import get_4bit_type
 
     code = get_4bit_type("nf4", "cpu")
@@ -58,7 +58,7 @@ def _bounds() -> Numbers:
 
 
 def _blocks(blocks: Numbers, codes: Numbers, scales: Numbers) -> None:
-    """Fill in codes and scales. A code is the number of bounds below its weight: counting them is faster than searching."""
+    """Fill in codes and scales. A code is the number of bounds below its weight; counting is faster than searching."""
     np.abs(blocks).max(axis=1, out=scales)
     scaled = blocks * (np.float32(1) / np.maximum(scales, np.float32(1e-38)))[:, None]
     counted = np.zeros(scaled.shape, dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Packed copies: a model in bitsandbytes' own 4-bit form, made one tensor at a time and never unquantised as a whole.
+"""Pack a model into bitsandbytes' own 4-bit form, one tensor at a time, never unquantised as a whole.
 
 The copy is a folder in Hugging Face layout that `from_pretrained` reads as it is. Its numbers are those that
 `from_pretrained` computes when it quantises the unquantised model itself.
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 
-RECIPE = "nf4-1"  # raise it when packing changes; older copies are then made again
+RECIPE = "nf4-1"  # increased when packing changes; older copies are then made again
 SHARD_BYTES = 200_000_000  # packed weights that are in memory at a time
 DESCRIPTION = ("*.json", "*.jinja", "*.txt", "tokenizer.model", "LICENSE*")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a model's tensors are and what becomes of them.
+    """The tensors of a model, and the form in which each is stored.
 
-    shapes: of all tensors by name; tied: those that another one stands for when they are not stored
-    quantised: matrices that are kept in 4-bit
+    shapes: of all tensors by name; tied: tensors that share another one's data when they are not stored
+    quantised: matrices that are stored in 4-bit
     """
 
     shapes: Mapping[str, tuple[int, ...]]
@@ -47,13 +47,13 @@ class Plan:
     quantised: frozenset[str]
 
     def packed_bytes(self, name: str) -> int:
-        """What a tensor takes in the copy."""
+        """Return the size of a tensor in the copy."""
         count = math.prod(self.shapes[name])
         return count * 9 // 16 if name in self.quantised else 2 * count
 
 
 def quantisation(precision: str, dtype: torch.dtype) -> Any:
-    """How transformers quantises the big matrices. dtype: that it computes in"""
+    """Return transformers' quantisation of large matrices. dtype: of its computations"""
     from transformers import BitsAndBytesConfig
 
     if precision == "int8":
@@ -64,7 +64,7 @@ def quantisation(precision: str, dtype: torch.dtype) -> Any:
 
 
 def plan(folder: Path, dtype: torch.dtype) -> Plan:
-    """The tensors of the model that a folder's config.json describes. Raises NotReadable for what is not quantised so simply."""
+    """Plan the tensors of the model in a folder's config.json. Raises NotReadable if its quantisation is not so simple."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.quantizers.auto import AutoHfQuantizer
@@ -97,7 +97,7 @@ def plan(folder: Path, dtype: torch.dtype) -> Plan:
 
 
 def copy_description(source: Path, folder: Path) -> None:
-    """Copy what a model folder holds beside its weights: configuration and tokenizer."""
+    """Copy the configuration and the tokenizer of a model folder."""
     for pattern in DESCRIPTION:
         for path in source.glob(pattern):
             if path.name not in (INDEX, MARKER):
@@ -105,7 +105,7 @@ def copy_description(source: Path, folder: Path) -> None:
 
 
 def total_bytes(plan: Plan, weights: Weights) -> int:
-    """What the copy of stored weights takes. Raises NotReadable where they are not all that the model has."""
+    """Return the size of the copy. Raises NotReadable if a tensor of the model is not stored."""
     missing = plan.shapes.keys() - weights.keys() - plan.tied
     wrong = [
         name for name in plan.shapes.keys() & weights if plan.shapes[name] != weights[name].shape
@@ -122,9 +122,9 @@ def pack(
     dtype: torch.dtype,
     progress: ProgressCallback,
 ) -> None:
-    """Write the packed weights and the config.json for them into a folder.
+    """Write the packed weights and their config.json into a folder.
 
-    dtype: of what is not quantised, and what matrices are rounded to before they are quantised
+    dtype: of unquantised tensors, and of matrices before quantisation
     """
     import torch
 
@@ -170,13 +170,13 @@ def _write_config(folder: Path, dtype: torch.dtype) -> None:
 
 
 def is_packed(folder: Path) -> bool:
-    """Whether the config.json of a folder says that its weights are quantised already."""
+    """Check whether the weights of a folder are quantised already, according to its config.json."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     return bool(config.get("quantization_config"))
 
 
 def _shards(plan: Plan, names: Sequence[str]) -> dict[str, list[str]]:
-    """Tensors that are written together, by file."""
+    """Assign tensors to files."""
     shards: list[list[str]] = [[]]
     size = 0
     for name in names:
@@ -194,7 +194,7 @@ def _shards(plan: Plan, names: Sequence[str]) -> dict[str, list[str]]:
 def _packed(
     name: str, plan: Plan, weight: Weight, dtype: torch.dtype, work: _Work
 ) -> dict[str, Tensor]:
-    """A tensor as it is stored, under the names that bitsandbytes reads."""
+    """Return the stored form of a tensor, under the names that bitsandbytes reads."""
     import torch
 
     from specdemo.files import nf4
@@ -221,7 +221,7 @@ def _packed(
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Does work on parts of tensors in several threads, and reports it."""
+    """Process parts of tensors in several threads, and report progress."""
 
     pool: ThreadPoolExecutor
     threads: int
@@ -230,7 +230,7 @@ class _Work:
     def on_parts(
         self, shape: tuple[int, ...], total: int, do: Callable[[slice], Found]
     ) -> Iterator[tuple[slice, Found]]:
-        """Each part with what was made of it, in order; a few are worked on ahead. total: bytes of the whole"""
+        """Yield each part with its result, in order; a few are computed ahead. total: bytes of the whole"""
         before, waiting, coming = self.pace.count, parts_of(shape), deque[Future[Found]]()
         for number, part in enumerate(waiting):
             while len(coming) <= self.threads and number + len(coming) < len(waiting):

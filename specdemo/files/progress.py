@@ -1,4 +1,4 @@
-"""Progress of anything long, as values that any view can show."""
+"""Progress of long work, as values that any view can show."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def silent(progress: Progress) -> None:
 
 
 def megabytes(count: float) -> str:
-    """A number of bytes as people say it: 98 MB, 5.9 GB."""
+    """Format a number of bytes: 98 MB, 5.9 GB."""
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it: 12 s, 3 min."""
+    """Format a time: 12 s, 3 min."""
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
@@ -71,14 +71,14 @@ class ProgressLines:
 def bytes_progress(
     stage: str, count: int, total: int, what: str = "", left: float | None = None
 ) -> Progress:
-    """The report that `count` of `total` bytes are done. left: seconds"""
+    """Report that `count` of `total` bytes are done. left: seconds"""
     done = min(1.0, count / total) if total else None
     detail = f"{what} {megabytes(min(count, total))} of {megabytes(total)}".strip()
     return Progress(stage, done, detail, left)
 
 
 class Pace:
-    """Reports bytes as they are done, and the time that the rest takes at the same speed."""
+    """Reports finished bytes, and the time for the rest at the same speed."""
 
     def __init__(self, progress: ProgressCallback, stage: str, total: int, what: str = "") -> None:
         self._progress, self._stage, self._total, self._what = progress, stage, total, what
@@ -86,7 +86,7 @@ class Pace:
         self.count = 0
 
     def reached(self, count: int) -> None:
-        """So many bytes are done. Those of the first report were there before and say nothing of the speed."""
+        """Report that `count` bytes are done. The bytes of the first report existed before and do not affect the speed."""
         now = time.monotonic()
         began, since = self._first = self._first or (count, now)
         left = None
@@ -114,7 +114,7 @@ def watched(
 ) -> Iterator[None]:
     """Report how a folder grows while another library fills it.
 
-    already: bytes in the folder before this work began
+    already: bytes in the folder before this work started
     """
     finished, pace = threading.Event(), Pace(progress, "download", total, what)
 

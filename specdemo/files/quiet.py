@@ -1,4 +1,4 @@
-"""Keeps the libraries' own bars and warnings out of the program's output, for as long as needed."""
+"""Hide progress bars and warnings of libraries from the program's output, for as long as needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_COMPILER = "TORCHDYNAMO_DISABLE"  # makes `torch.compile` give functions back
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Hide transformers' bars and remarks below errors, then restore what was set."""
+    """Hide transformers' bars and its messages below errors, then restore the settings."""
     from transformers.utils import logging as chatter
 
     bars, level = chatter.is_progress_bar_enabled(), chatter.get_verbosity()
@@ -43,10 +43,10 @@ def quiet_gguf() -> Iterator[None]:
 
 @cache
 def import_bitsandbytes() -> None:
-    """Import bitsandbytes without its remarks, without letting it download native code, and without torch's compiler.
+    """Import bitsandbytes without its messages, without letting it download native code, and without torch's compiler.
 
     With the package `kernels` installed, importing bitsandbytes fetches a library from the hub.
-    Hiding that package for the moment of the import makes it take its own compiled kernels. Four functions that it
+    Hiding that package during the import makes it use its own compiled kernels. Four functions that it
     marks for `torch.compile`, and that run as well without, would load the compiler: a second and 46 MB.
     """
     for name in ("bitsandbytes.backends.cpu.ops", "bitsandbytes.autograd._functions"):

@@ -15,9 +15,9 @@ FILE = "generation_config.json"
 
 
 def recommended(folder: Path, name: str) -> Recommended:
-    """The sampling recommended for a model; greedy where there is no recommendation.
+    """Return the sampling recommended for a model; greedy if there is no recommendation.
 
-    name: of the catalogue, or that of a file or a folder that begins with one
+    name: in the catalogue, or of a file or a folder that starts with such a name
     """
     published = _published(folder)
     if published is not None:
@@ -32,7 +32,7 @@ def recommended(folder: Path, name: str) -> Recommended:
 
 
 def _published(folder: Path) -> Sampling | None:
-    """Sampling from a model's own file; None where the file is missing or damaged, or has no sampling values."""
+    """Return the sampling in a model's own file; None if the file is missing, damaged or without sampling values."""
     try:
         found = json.loads((folder / FILE).read_text(encoding="utf-8"))
         if not isinstance(found, dict) or not any(name in found for name in ("do_sample", *DRAWN)):
@@ -45,6 +45,6 @@ def _published(folder: Path) -> Sampling | None:
 
 
 def _taken(found: Mapping[str, Any]) -> Sampling:
-    """Sampling from named values; the temperature is 1 unless one is named. Raises UserError."""
+    """Return the sampling with these values; the default temperature is 1. Raises UserError."""
     values = {name: found[name] for name in DRAWN if found.get(name) is not None}
     return RunSettings.from_values({"temperature": 1, **values}).sampling

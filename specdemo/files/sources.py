@@ -1,4 +1,4 @@
-"""Resolves a name or a path to model files on this disk, whatever their source."""
+"""Resolve a name or a path to model files on this disk."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """A folder in Hugging Face layout, and where it came from.
+    """A folder in Hugging Face layout, and its source.
 
     revision: commit of the hub, or a hash of the file it was made from; "" for a local folder
     origin: embedded, hub, folder, gguf or shipped
@@ -65,9 +65,9 @@ def resolve(
     progress: ProgressCallback = silent,
     pack_as: torch.dtype | None = None,
 ) -> ModelFiles:
-    """Find, fetch and convert as needed, a catalogue name, hub id, folder or GGUF file.
+    """Find a catalogue name, hub id, folder or GGUF file; fetch and convert it as needed.
 
-    pack_as: of a model whose big matrices shall be in 4-bit, what the rest is kept in; None for a model as it comes
+    pack_as: to store large matrices in 4-bit, the type of the other tensors; None for unchanged weights
     """
     text = str(name_or_path).strip()
     if not text:
@@ -90,8 +90,8 @@ def resolve(
 class _Gguf:
     """A GGUF file that may still have to be fetched.
 
-    stem: begins the name of what is made of it; opened: gives the file
-    repo: of the hub, which says how to sample the model; "" for none
+    stem: start of the names of its conversions; opened: context with the file
+    repo: repository of the hub with the recommended sampling; "" for none
     """
 
     stem: str
@@ -101,7 +101,7 @@ class _Gguf:
     repo: str = ""
 
     def recommend(self, folder: Path) -> None:
-        """Write what the model's authors recommend in place of what the file says, where that can be had."""
+        """Replace the file's recommended sampling by that of the model's authors, if it is in the cache."""
         found = hub.generation_config(self.repo) if self.repo else None
         if found:
             shutil.copyfile(found, folder / found.name)
@@ -109,14 +109,14 @@ class _Gguf:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What is made where. models: the folder of converted models"""
+    """Converts and packs models. models: the folder of converted models"""
 
     models: Path
     progress: ProgressCallback
     pack_as: torch.dtype | None
 
     def from_gguf(self, file: _Gguf) -> Path:
-        """The folder of a GGUF file, made if need be."""
+        """Return the folder of a GGUF file; make it if necessary."""
         if self.pack_as is not None:
             with suppress(NotReadable):
                 return self._gguf_packed(file, self.pack_as)
@@ -147,7 +147,7 @@ class _Work:
         return self._packed(file.stem, recipe(file.sha256), file.name, fill, dtype)
 
     def from_folder(self, folder: Path, stem: str, made_from: str, name: str) -> Path:
-        """The packed copy of a model folder; the folder itself where that is not wanted or not possible."""
+        """Return the packed copy of a model folder, or the folder itself if a copy is unwanted or impossible."""
         if self.pack_as is None:
             return folder
         dtype = self.pack_as
@@ -160,7 +160,7 @@ class _Work:
 
         try:
             return self._packed(stem, made_from, name, fill, dtype)
-        except (NotReadable, UserError):  # a copy only spares time
+        except (NotReadable, UserError):  # a copy only saves time
             return folder
 
     def _packed(
@@ -182,7 +182,7 @@ class _Work:
 
 
 def packed_folder(models: Path, stem: str, made_from: str, kind: str) -> tuple[Path, str]:
-    """Where the packed copy of a model lies, and its recipe. kind: bfloat16 or float16, what is not in 4-bit"""
+    """Return the folder of a model's packed copy, and its recipe. kind: bfloat16 or float16, type of unquantised tensors"""
     return models / f"{stem}-nf4-{kind}", f"{PACKED} {kind} {made_from}"
 
 
@@ -219,12 +219,12 @@ def _shipped(entry: Entry) -> ModelFiles:
 
 
 def embedded_folder(entry_name: str, wheel: Wheel, cache_dir: Path) -> Path:
-    """Where the converted embedded model lies; the content's hash is in the name."""
+    """Return the folder of the converted embedded model; its name contains the content's hash."""
     return cache_dir / "models" / f"{entry_name}-{wheel.member_sha256[:12]}"
 
 
 def recipe(gguf_sha256: str) -> str:
-    """What a converted folder was made from, and how."""
+    """Return the recipe of a converted folder: source and version of the conversion."""
     return f"{RECIPE} {gguf_sha256}"
 
 

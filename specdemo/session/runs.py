@@ -178,7 +178,6 @@ class Caches:
             trained={kind: partial(self._open_trained, kind) for kind in pair.trained},
             features=self._target.features,
             store=shipped.store,
-            lookahead_weights=shipped.lookahead,
             together=together,
         )
 

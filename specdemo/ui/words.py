@@ -47,7 +47,13 @@ def english(part: str) -> dict[str, Any]:
         view = known["VIEW"]
         own = {
             "runs": english("runs")["RUNS"],
-            "methods": {**method_labels(), "plain": "plain decoding"},
+            "methods": {
+                **method_labels(),
+                "plain": "plain decoding",
+                # Methods of earlier versions, in recorded runs.
+                "composite": "composite",
+                "medusa_static": "Medusa, static tree",
+            },
             "card": {**view["card"], "kinds": drafter_kinds()},
         }
         return {**known, "VIEW": {**view, **own}}

@@ -14,9 +14,8 @@ from specdemo.bench.audit import CONDITIONS, FILE, AuditResult, MethodAudit, run
 from specdemo.bench.report import text
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Sampling
-from specdemo.drafters.look_back import LookBack
-from specdemo.drafters.nothing import Nothing
-from specdemo.drafters.oracle import Scripted
+from specdemo.drafters.draft_model import LookBack
+from specdemo.drafters.plain import Plain, Scripted
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.prefix import PrefixReader
@@ -95,7 +94,7 @@ def draft():
 def makers(target_weights, draft):
     """Drafters by name, each made for one run. Looking back is worst with a good draft, so it has the target's copy."""
     return {
-        "nothing": lambda _shaper: Nothing(),
+        "nothing": lambda _shaper: Plain(),
         "sampler": lambda shaper: Sampler(draft, shaper),
         "guesses": lambda _shaper: Scripted(guesses),
         "look back": lambda shaper: LookBack(Sampler(target_weights, shaper), UNLIKELY),
@@ -188,7 +187,7 @@ def test_reading_again_gives_each_token_the_row_before_it(target_weights):
 def test_greedy_outputs_are_compared_token_by_token(target_weights):
     reader = PrefixReader(open_target(target_weights))
     plain = [
-        output_ids(run_lane(target_weights, Nothing(), prompt, max_new_tokens=8))
+        output_ids(run_lane(target_weights, Plain(), prompt, max_new_tokens=8))
         for prompt in PROMPTS
     ]
     same = judge_greedy(reader, PROMPTS, plain, plain, required=True)

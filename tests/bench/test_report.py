@@ -166,5 +166,5 @@ def test_the_summary_names_the_minutes_of_training():
 def test_trained_stands_for_methods_with_weights_of_their_own():
     here = [SimpleNamespace(name=name, available=name != "medusa") for name in METHODS]
     studio = SimpleNamespace(methods=lambda: here)
-    own = ["feature", "feature_tree", "exit", "medusa_static", "block", "block_tree", "jet"]
+    own = ["feature", "feature_tree", "exit", "block", "block_tree", "jet"]
     assert expand("trained,draft", studio) == [*own, "draft"]

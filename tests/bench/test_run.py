@@ -25,8 +25,7 @@ from specdemo.cli import console
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended, RunSettings
-from specdemo.drafters.nothing import Nothing
-from specdemo.drafters.oracle import Scripted
+from specdemo.drafters.plain import Plain, Scripted
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
@@ -73,7 +72,7 @@ class Studio:
         ids = [ord(letter) % 60 for letter in prompt]
         yield from generate(
             CachedModel(self.weights),
-            Nothing() if settings.method == "nothing" else Scripted(two_zeros),
+            Plain() if settings.method == "nothing" else Scripted(two_zeros),
             ids,
             shaper=Shaper(settings.sampling),
             limits=Limits(settings.max_new_tokens),

@@ -5,6 +5,7 @@ A method that is lossy by design must fail the test of its distribution: that pr
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
@@ -24,9 +25,9 @@ from conftest import (
 )
 from tiny_published import published
 
-from specdemo.config.settings import POLICIES, Sampling
+from specdemo.config.settings import RunSettings, Sampling
 from specdemo.drafters.methods import METHODS
-from specdemo.drafters.oracle import Scripted
+from specdemo.drafters.plain import Scripted
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.prefix import PrefixReader
@@ -53,7 +54,7 @@ OF_PARTS = {"copy_through", "block_tree"}
 def policies_of(method):
     if method in OF_PARTS:
         return ("constant", "cost")
-    return POLICIES if "policy" in METHODS[method].options else ("cost",)
+    return METHODS[method].policies or ("cost",)
 
 
 @pytest.mark.parametrize("lookahead", [1, 3, 9])
@@ -84,6 +85,50 @@ def test_greedy_output_with_a_repetition_penalty_is_that_of_transformers(
     events = run_lane(target_weights, drafter, PROMPT, sampling=sampling)
     expected = reference_greedy(target_weights, PROMPT, 40, repetition_penalty=1.3)
     assert output_ids(events) == expected
+
+
+def draft_lengths(draft_weights, target, method, monkeypatch, **changes):
+    """Run a method on a text that copies itself; returns the drafted tokens of each step, and the settings it read."""
+    read = set()
+
+    def recording(settings, name):
+        if name in RunSettings.__dataclass_fields__:
+            read.add(name)
+        return object.__getattribute__(settings, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunSettings, "__getattribute__", recording)
+        drafter = drafter_for(method, open_draft(draft_weights), target=target, **changes)
+    with monkeypatch.context() as patch:  # costs stay those of the profile
+        patch.setattr(time, "perf_counter", lambda: 0.0)
+        events = run_lane(draft_weights, drafter, PROMPT, max_new_tokens=64, target=target)
+    return [len(event.nodes) for event in events if isinstance(event, Verified)], read
+
+
+@pytest.mark.parametrize("method", [name for name in ALL_METHODS if name != "copy_through"])
+def test_a_method_honours_exactly_the_options_and_policies_that_it_declares(
+    target_weights, draft_weights, method, monkeypatch
+):
+    """Options: all that its policies read together. Policies: no two of its menu draft alike; others count as cost."""
+    entry, read, lengths = METHODS[method], set(), {}
+    for policy in (*entry.policies, "unknown"):
+        changes = {"policy": policy, "lookahead": 6, "threshold": 0.5, "fallback": True}
+        target = open_target(target_weights)
+        lengths[policy], found = draft_lengths(
+            draft_weights, target, method, monkeypatch, **changes
+        )
+        # Replacing an unknown policy copies every setting.
+        if policy != "unknown" or not entry.policies:
+            read |= found - {"method", "sampling"}
+    # Conversations pass memory on only if the setting allows it; `make_drafter` itself reads exact and fallback.
+    by_others = {"memory", "exact", "fallback"}
+    assert read - by_others == set(entry.options) - by_others
+    assert ("policy" in entry.options) == bool(entry.policies)
+    if entry.tokens not in ("copied", "mixed"):  # this text has too few copies to tell them apart
+        drafted = [tuple(lengths[policy]) for policy in entry.policies]
+        assert len(set(drafted)) == len(drafted)
+    if entry.policies and method != "parallel":  # its thread decides what drafting took
+        assert lengths["unknown"] == lengths[entry.policies[-1]]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

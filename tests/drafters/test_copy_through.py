@@ -20,7 +20,7 @@ from specdemo.drafters.auto import Auto
 from specdemo.drafters.copy_through import CopyThrough, Through
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.ngram import NGRAM
-from specdemo.drafters.oracle import Scripted
+from specdemo.drafters.plain import Scripted
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.types import Outcome, Proposal, Verdict

@@ -12,8 +12,7 @@ from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.methods import make_drafter
 from specdemo.drafters.ngram import Ngram
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.policies.fallback import WINDOW, Fallback
-from specdemo.drafters.policies.forecast import survivals
+from specdemo.drafters.policies.guard import WINDOW, Fallback, survivals
 from specdemo.drafters.policies.lookahead import Confidence, Constant, CostAware, Heuristic
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.passes import Sharing

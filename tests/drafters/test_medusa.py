@@ -8,9 +8,9 @@ from conftest import PROFILE, VOCABULARY, reference_greedy, run_lane
 from torch.nn import functional as F
 
 from specdemo.config.settings import Sampling
-from specdemo.drafters.depths import best_paths, depth_tree
 from specdemo.drafters.medusa import Medusa, static_shape
 from specdemo.drafters.policies.calibration import Calibration
+from specdemo.drafters.tree import best_paths, depth_tree
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.features import Features
 from specdemo.engine.sampling import ReducedVocabulary, Shaper

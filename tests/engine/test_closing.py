@@ -10,12 +10,10 @@ from lanes import PROMPTS, WAIT, Slow, lane
 
 from specdemo.drafters.arms import Arm
 from specdemo.drafters.auto import Auto
-from specdemo.drafters.composite import Composite
-from specdemo.drafters.look_back import LookBack
-from specdemo.drafters.nothing import Nothing
+from specdemo.drafters.draft_model import LookBack
+from specdemo.drafters.plain import Plain
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.policies.fallback import Fallback
-from specdemo.drafters.policies.forecast import Forecast
+from specdemo.drafters.policies.guard import Fallback, Forecast
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.runner import Runner
 from specdemo.engine.target import CachedModel
@@ -28,7 +26,7 @@ def test_closing_a_run_ends_it_where_it_computes(target_weights):
 
     def endless():
         try:
-            yield from lane(decoder, Nothing(), PROMPTS[0], new_tokens=10_000)
+            yield from lane(decoder, Plain(), PROMPTS[0], new_tokens=10_000)
         finally:
             ended.append(threading.current_thread().name)
 
@@ -84,7 +82,7 @@ class Closing(Slow):
         self.closed += 1
 
 
-@pytest.mark.parametrize("method", ["Forecast", "Fallback", "LookBack", "Composite", "Auto"])
+@pytest.mark.parametrize("method", ["Forecast", "Fallback", "LookBack", "Auto"])
 def test_what_wraps_a_drafter_closes_it(method):
     drafter, costs = Closing(), Costs(CostProfile())
     arm = Arm("model", drafter)
@@ -92,7 +90,6 @@ def test_what_wraps_a_drafter_closes_it(method):
         "Forecast": lambda: Forecast(drafter, costs, Calibration(), 0.0),
         "Fallback": lambda: Fallback(drafter),
         "LookBack": lambda: LookBack(drafter, 0.5),
-        "Composite": lambda: Composite([], arm, costs),
         "Auto": lambda: Auto([], arm, costs),
     }[method]()
     wrapped.close()

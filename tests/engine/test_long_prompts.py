@@ -6,7 +6,7 @@ import pytest
 from conftest import drafter_for, reference_greedy
 from lanes import PROMPTS, lane, together
 
-from specdemo.drafters.nothing import Nothing
+from specdemo.drafters.plain import Plain
 from specdemo.engine.runner import Runner
 from specdemo.engine.target import CachedModel
 from specdemo.models.decoders.lean import LeanDecoder
@@ -37,7 +37,7 @@ def test_long_prompts_are_read_in_turn_between_the_steps_of_others(target_weight
     """Two long prompts of five pieces and a run that decodes: it takes a step with each piece, and none waits for another."""
     decoder, passes = noted(LeanDecoder(target_weights))
     prompts = [long_prompt(3, 5), long_prompt(5, 5), PROMPTS[0]]
-    found = together(Runner(), [lane(decoder, Nothing(), one, new_tokens=12) for one in prompts])
+    found = together(Runner(), [lane(decoder, Plain(), one, new_tokens=12) for one in prompts])
     reading = [rows for rows in passes if PIECE in rows]
     assert all(rows.count(PIECE) == 1 for rows in reading)
     assert len(reading) == 10
@@ -55,10 +55,10 @@ def test_a_fresh_visitor_waits_for_one_chunk_of_each_reader_at_most(target_weigh
 
     def fresh():
         begun.append(len(passes))
-        yield from lane(decoder, Nothing(), long_prompt(9, 1), new_tokens=1)
+        yield from lane(decoder, Plain(), long_prompt(9, 1), new_tokens=1)
         begun.append(len(passes))
 
-    lanes = [lane(decoder, Nothing(), long_prompt(n, 8), new_tokens=2) for n in range(longs)]
+    lanes = [lane(decoder, Plain(), long_prompt(n, 8), new_tokens=2) for n in range(longs)]
     together(runner, [*lanes, fresh()])
     first, last = begun
     assert last - first <= longs + 2  # a piece of each, its own, and its step
@@ -81,7 +81,7 @@ def test_a_long_prompt_that_a_draft_reads_holds_nobody_up(target_weights, draft_
 
     drafter = drafter_for("draft_model", CachedModel(Noting()), policy="constant", lookahead=2)
     lanes = [lane(target, drafter, long_prompt(4, 6), new_tokens=4)]
-    lanes += [lane(target, Nothing(), PROMPTS[0], new_tokens=24)]
+    lanes += [lane(target, Plain(), PROMPTS[0], new_tokens=24)]
     found = together(Runner(), lanes)
     pieces = [n for n, rows in zip(steps_before, drafts, strict=True) if rows == [PIECE]]
     assert len(pieces) == 6
@@ -95,5 +95,5 @@ def test_short_prompts_are_read_together_as_far_as_they_fill_a_piece(target_weig
     decoder, passes = noted(LeanDecoder(target_weights))
     decoder.chunk = 4 * length
     prompts = [[n, *range(1, length + 1)] for n in range(6)]
-    together(Runner(), [lane(decoder, Nothing(), prompt, new_tokens=2) for prompt in prompts])
+    together(Runner(), [lane(decoder, Plain(), prompt, new_tokens=2) for prompt in prompts])
     assert [rows.count(length) for rows in passes if length in rows] == [4, 2]

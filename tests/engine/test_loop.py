@@ -6,8 +6,7 @@ import pytest
 from conftest import VOCABULARY, drafter_for, header, reference_greedy, run_lane
 
 from specdemo.config.settings import Sampling
-from specdemo.drafters.nothing import Nothing
-from specdemo.drafters.oracle import Scripted, always_right, always_wrong
+from specdemo.drafters.plain import Plain, Scripted, always_right, always_wrong
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
@@ -79,7 +78,7 @@ def test_cancel_stops_within_one_step_and_keeps_what_there_is(target_weights):
     events = []
     for event in generate(
         CachedModel(target_weights),
-        Nothing(),
+        Plain(),
         PROMPT,
         shaper=Shaper(Sampling()),
         limits=Limits(40),

@@ -83,7 +83,7 @@ def test_a_chain_that_was_judged_as_a_block_says_so(target_weights, draft_weight
 
 
 def test_the_origin_changes_with_the_source(target_weights, draft_weights):
-    found = drafts(target_weights, draft_weights, "composite", 0.5, [5, 6, 7, 8] * 12)
+    found = drafts(target_weights, draft_weights, "auto", 0.5, [5, 6, 7, 8] * 12)
     origins = {(drafted.source, drafted.nodes[0].origin) for drafted, _ in found}
     assert {source for source, _ in origins} > {"draft_model"}
     for source, origin in origins:

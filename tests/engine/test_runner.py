@@ -12,7 +12,7 @@ from lanes import PROMPTS, Slow, lane, together
 from transformers import LlamaForCausalLM
 
 from specdemo.config.settings import Sampling
-from specdemo.drafters.nothing import Nothing
+from specdemo.drafters.plain import Plain
 from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.passes import run_together
 from specdemo.engine.runner import Runner
@@ -63,7 +63,7 @@ def test_a_step_is_not_charged_for_the_drafts_of_others_but_for_its_own_by_all(t
 def test_a_run_that_wants_its_passes_for_itself_shares_none(target_weights):
     decoder = LeanDecoder(target_weights)
     lanes = [
-        lane(decoder, Nothing(), prompt, new_tokens=8, alone=number == 0)
+        lane(decoder, Plain(), prompt, new_tokens=8, alone=number == 0)
         for number, prompt in enumerate(PROMPTS[:3])
     ]
     found = together(Runner(), lanes)
@@ -93,24 +93,24 @@ def test_a_runner_says_how_many_go_on(target_weights):
 
 def test_sampled_runs_are_repeatable_whoever_else_is_there(target_weights):
     decoder, sampling = LeanDecoder(target_weights), Sampling(temperature=1.0, seed=4)
-    alone = list(lane(decoder, Nothing(), PROMPTS[0], sampling=sampling))
+    alone = list(lane(decoder, Plain(), PROMPTS[0], sampling=sampling))
     assert all(event.runs is None for event in alone if isinstance(event, Verified))
-    lanes = [lane(decoder, Nothing(), PROMPTS[0], sampling=sampling)]
-    lanes += [lane(decoder, Nothing(), prompt) for prompt in PROMPTS[1:]]
+    lanes = [lane(decoder, Plain(), PROMPTS[0], sampling=sampling)]
+    lanes += [lane(decoder, Plain(), prompt) for prompt in PROMPTS[1:]]
     assert output_ids(together(Runner(), lanes)[0]) == output_ids(alone)
 
 
 def test_a_viewer_that_does_not_look_holds_nobody_up(target_weights):
     runner, decoder = Runner(), LeanDecoder(target_weights)
-    asleep = runner.run(lane(decoder, Nothing(), PROMPTS[0]))
+    asleep = runner.run(lane(decoder, Plain(), PROMPTS[0]))
     assert isinstance(next(asleep), RunStarted)
-    (events,) = together(runner, [lane(decoder, Nothing(), PROMPTS[1])])
+    (events,) = together(runner, [lane(decoder, Plain(), PROMPTS[1])])
     assert output_ids(events) == reference_greedy(target_weights, PROMPTS[1], 24)
     assert output_ids(list(asleep)) == reference_greedy(target_weights, PROMPTS[0], 24)
 
 
 def test_a_viewer_may_look_now_and_then(target_weights):
-    lanes = lane(LeanDecoder(target_weights), Nothing(), PROMPTS[0], new_tokens=200)
+    lanes = lane(LeanDecoder(target_weights), Plain(), PROMPTS[0], new_tokens=200)
     begun, last, looks, events = time.monotonic(), 0.0, 0, []
     for event in Runner().run(lanes, every=0.05):
         events.append(event)
@@ -151,9 +151,9 @@ def test_a_pass_that_breaks_breaks_those_who_asked_and_nobody_later(target_weigh
             return lean.run(passes)
 
     runner, decoder = Runner(), Breaking()
-    lanes = [lane(decoder, Nothing(), prompt) for prompt in PROMPTS[:2]]
+    lanes = [lane(decoder, Plain(), prompt) for prompt in PROMPTS[:2]]
     assert all(isinstance(error, RuntimeError) for error in together(runner, lanes))
-    lanes = [lane(decoder, Nothing(), prompt) for prompt in PROMPTS[:2]]
+    lanes = [lane(decoder, Plain(), prompt) for prompt in PROMPTS[:2]]
     for events, prompt in zip(together(runner, lanes), PROMPTS, strict=False):
         assert output_ids(events) == reference_greedy(target_weights, prompt, 24)
 
@@ -163,7 +163,7 @@ def test_what_breaks_the_thread_ends_the_runs_and_the_next_ones_work(
     target_weights, monkeypatch, error
 ):
     runner, decoder = Runner(), LeanDecoder(target_weights)
-    lanes = [lane(decoder, Nothing(), prompt) for prompt in PROMPTS[:2]]
+    lanes = [lane(decoder, Plain(), prompt) for prompt in PROMPTS[:2]]
     passes = []
 
     def broken():
@@ -179,7 +179,7 @@ def test_what_breaks_the_thread_ends_the_runs_and_the_next_ones_work(
     found = together(runner, lanes)
     assert all(isinstance(one, RuntimeError) for one in found)
     assert all(type(error).__name__ in str(one) for one in found)
-    lanes = [lane(decoder, Nothing(), prompt) for prompt in PROMPTS[:2]]
+    lanes = [lane(decoder, Plain(), prompt) for prompt in PROMPTS[:2]]
     for events, prompt in zip(together(runner, lanes), PROMPTS, strict=False):
         assert output_ids(events) == reference_greedy(target_weights, prompt, 24)
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from conftest import PROFILE, run_lane
 
 from specdemo import __file__ as package
-from specdemo.drafters.nothing import Nothing
+from specdemo.drafters.plain import Plain
 from specdemo.trace.events import RunFinished, Verified
 
 
 def test_a_run_does_not_notice_that_the_clock_jumps(monkeypatch, target_weights):
     jumps = itertools.cycle((0.0, 4e9, -1.0, 1e9))
     monkeypatch.setattr(time, "time", lambda: next(jumps))
-    events = run_lane(target_weights, Nothing(), [1, 2, 3], max_new_tokens=12)
+    events = run_lane(target_weights, Plain(), [1, 2, 3], max_new_tokens=12)
     steps = [event for event in events if isinstance(event, Verified)]
     elapsed = [step.elapsed_seconds for step in steps]
     assert elapsed == sorted(elapsed)

@@ -63,7 +63,7 @@ def test_the_menu_begins_with_the_embedded_model_and_two_that_grow():
 
 @pytest.fixture
 def shipped(monkeypatch, tmp_path):
-    """Assets with a drafter of its own for the larger Qwen2.5-Coder, in its card what `train` writes."""
+    """Make assets with a trained drafter for the larger Qwen2.5-Coder, whose card is as `train` writes it."""
     folder = tmp_path / "drafts" / "qwen2.5-coder-1.5b-instruct-trained" / "feature"
     folder.mkdir(parents=True)
     about = {"feedback": True, "card": {"target": "qwen2.5-coder-1.5b-instruct"}}
@@ -83,7 +83,7 @@ def test_a_drafter_of_its_own_stands_in_for_the_draft_model(shipped):
     partner_of = "qwen2.5-coder-0.5b-instruct"
     assert draft_of(name, "auto", "none") == partner_of  # trained drafters are switched off
     assert draft_of(name, "auto", "/elsewhere") == partner_of
-    assert draft_of(partner_of, "auto", str(shipped.parent)) is None  # somebody's own
+    assert draft_of(partner_of, "auto", str(shipped.parent)) is None  # a folder of the user
     assert draft_of(name, partner_of, "auto") == partner_of  # named
     assert draft_of("qwen3-8b", "none", "auto") is None
     (shipped / "config.json").write_text("damaged")

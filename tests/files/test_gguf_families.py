@@ -27,7 +27,7 @@ LLAMA3 = {
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
 GEMMA = {"head_dim": 8, "sliding_window": WINDOW, "tie_word_embeddings": True}
 EXPERTS = {"head_dim": 8, "moe_intermediate_size": 16}
-# What llama.cpp's converter writes for each family beside what it writes for all.
+# Keys of llama.cpp's converter for each family, in addition to those for all.
 FAMILIES = {
     "llama": ("llama", {}, {}),
     "llama 3": ("llama", {"rope_parameters": {**LLAMA3, "rope_theta": 5e5}}, {}),
@@ -108,7 +108,7 @@ def made(folder, family):
 
 
 def write(path, model, tokenizer, keys):
-    """What llama.cpp's converter writes. keys: of the family, tensors among them"""
+    """Write the same keys as llama.cpp's converter. keys: of the family, tensors among them"""
     config = model.config
     kind = ARCHITECTURES.get(config.model_type, config.model_type)
     writer = GGUFWriter(path, kind)

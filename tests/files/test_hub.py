@@ -199,7 +199,7 @@ def test_no_disk_space_is_told_before_the_download(server, monkeypatch, tmp_path
 
 @pytest.fixture
 def unreachable(server, monkeypatch):  # noqa: ARG001
-    """The hub is gone; what it delivered before is still in the cache."""
+    """The hub is unreachable; files that it delivered before are still in the cache."""
 
     def cut():
         monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")

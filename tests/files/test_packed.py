@@ -29,7 +29,7 @@ def ggufs(tmp_path_factory):
 
 
 def tensors_of(model):
-    """All numbers of a 4-bit model, as they are kept."""
+    """Return all numbers of a 4-bit model in their stored form."""
     found = {}
     for name, tensor in model.named_parameters():
         found[name] = tensor.data
@@ -214,7 +214,7 @@ def test_nf4_is_what_bitsandbytes_makes_of_the_same_weights():
     torch.manual_seed(0)
     weights = torch.randn(300, 640)
     weights[0] = 0
-    weights[1, :15], weights[1, 15] = between, 1  # where one code ends and the next begins
+    weights[1, :15], weights[1, 15] = between, 1  # bounds between neighbouring codes
     weights[2, :15], weights[2, 15] = between.nextafter(torch.tensor(1.0)), 1
     weights[3] *= 1e-39
     weights[4] *= 1e30

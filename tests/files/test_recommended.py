@@ -1,4 +1,4 @@
-"""How a model's authors let it draw: what its file says, else the catalogue, else greedy."""
+"""Recommended sampling: from the model's file, else from the catalogue, else greedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names, folders and GGUF files become model files; whatever is wrong with them is a sentence."""
+"""Names, folders and GGUF files are resolved to model files; each fault is a UserError."""
 
 import json
 import shutil

@@ -69,7 +69,7 @@ def test_an_index_that_cannot_be_reached(only_wheelhouse, monkeypatch, tmp_path)
 
 
 class Index(BaseHTTPRequestHandler):
-    """A package index with one answer to everything. status: None hangs up without one"""
+    """A package index with one answer to all requests. status: None closes the connection without an answer"""
 
     status: int | None = None
 

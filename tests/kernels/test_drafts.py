@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from specdemo.config.settings import RunSettings, Sampling
 from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.draft_model import DraftModel
-from specdemo.drafters.draft_reader import DraftReader
 from specdemo.drafters.policies.lookahead import make_lookahead
+from specdemo.drafters.reader import DraftReader
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.features import Features
 from specdemo.engine.prefix import FeatureReader, PrefixReader

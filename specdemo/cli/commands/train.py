@@ -5,20 +5,8 @@ from __future__ import annotations
 import argparse
 
 from specdemo.cli import console
-from specdemo.cli.options import app_settings, check_folders
+from specdemo.cli.options import app_settings
 from specdemo.config.errors import UserError
-
-
-def run_lookahead(options: argparse.Namespace) -> int:
-    """Train the `learned` policy."""
-    check_folders(options.out)
-    from specdemo.training.lookahead import run_training
-
-    with console.reporting() as report:
-        numbers = run_training(options.traces, None, options.out, report)
-    for name, value in numbers.items():
-        console.note(f"{name}: {value}")
-    return 0
 
 
 def run(options: argparse.Namespace) -> int:

@@ -13,7 +13,6 @@ from typing import Protocol
 from specdemo.config.errors import UserError
 from specdemo.config.settings import MAX_LOOKAHEAD, RunSettings
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.policies.learned import Learned, LookaheadWeights
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
 from specdemo.engine.types import Outcome
@@ -221,7 +220,6 @@ def make_lookahead(
     settings: RunSettings,
     costs: Costs,
     calibration: Calibration,
-    weights: LookaheadWeights | None = None,
     token_seconds: float | None = None,
 ) -> Lookahead:
     """The policy that the settings name; see `CostAware` for `token_seconds`."""
@@ -234,8 +232,4 @@ def make_lookahead(
             return Confidence(settings.threshold, settings.lookahead)
         case "cost":
             return CostAware(settings.lookahead, costs, calibration, token_seconds)
-        case "learned":
-            if weights is None:
-                raise UserError("policy.not_trained")
-            return Learned(weights, settings.lookahead, greedy=settings.sampling.greedy)
     raise UserError("policy.unknown", policy=settings.policy)

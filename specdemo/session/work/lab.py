@@ -126,7 +126,7 @@ def taken_back(door: EngineClient, cancel: threading.Event) -> TakenBack | None:
 
 def perfect_lanes(conversation: Conversation, cancel: threading.Event) -> Iterator[Plain]:
     """Run the variants of `perfect` where the models are."""
-    from specdemo.drafters.oracle import always_right
+    from specdemo.drafters.plain import always_right
 
     bench = _Bench(conversation.host, cancel, TOKENS, Sampling())
     yield asdict(bench.lane(0))
@@ -235,7 +235,7 @@ class _Bench:
 
 
 def _evenly(lookahead: int, vocabulary_size: int) -> Drafter:
-    from specdemo.drafters.oracle import Scripted
+    from specdemo.drafters.plain import Scripted
     from specdemo.engine.types import Proposal
 
     words = random.Random(lookahead)

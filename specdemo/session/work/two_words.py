@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from specdemo.config.settings import Sampling
-from specdemo.drafters.look_back import LookBack
+from specdemo.drafters.draft_model import LookBack
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper, draw

@@ -13,8 +13,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
 from specdemo.drafters.draft_model import DraftModel
-from specdemo.drafters.draft_reader import DraftReader
 from specdemo.drafters.policies.lookahead import Constant
+from specdemo.drafters.reader import DraftReader
 from specdemo.engine.cost import Costs
 from specdemo.engine.module_decoder import first_layers
 from specdemo.engine.prefix import FeatureReader

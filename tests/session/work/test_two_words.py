@@ -10,8 +10,8 @@ from conftest import run_lane
 
 from specdemo.bench.report import markdown
 from specdemo.cli.commands.bench import counterexample_table
-from specdemo.drafters.look_back import LookBack
-from specdemo.drafters.oracle import always_right, always_wrong
+from specdemo.drafters.draft_model import LookBack
+from specdemo.drafters.plain import always_right, always_wrong
 from specdemo.engine.types import Drafter
 from specdemo.session.work.two_words import (
     TARGET,

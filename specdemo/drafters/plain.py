@@ -1,26 +1,35 @@
-"""Drafters that know or follow a script: they prove the plumbing and bound what a policy can reach."""
+"""Drafters without a model: plain decoding, and scripts that test the loop and bound what a policy can reach."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from specdemo.drafters.base import Method
 from specdemo.engine.types import Drafter, Proposal
 from specdemo.trace.events import Reason
 
 
+class Plain(Drafter):
+    """Proposes nothing: plain decoding, the baseline of every other method."""
+
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+        """Return an empty proposal."""
+        return Proposal(reasons=(Reason("plain"),))
+
+
 class Scripted(Drafter):
-    """Proposes whatever a function of the committed text says: the common part of all oracles."""
+    """Proposes what a function of the committed text and the budget returns."""
 
     def __init__(self, script: Callable[[Sequence[int], int], Proposal]) -> None:
         self.script = script
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """What the script says."""
+        """Return the result of the script."""
         return self.script(committed, budget)
 
 
 def always_right(answer_ids: Sequence[int], lookahead: int) -> Scripted:
-    """Drafts the true continuation. answer_ids: prompt and answer, as plain decoding gave them."""
+    """Return a drafter of the true continuation. answer_ids: prompt and answer of plain decoding"""
 
     def script(committed: Sequence[int], budget: int) -> Proposal:
         ids = answer_ids[len(committed) : len(committed) + min(budget, lookahead)]
@@ -30,7 +39,7 @@ def always_right(answer_ids: Sequence[int], lookahead: int) -> Scripted:
 
 
 def always_wrong(answer_ids: Sequence[int], lookahead: int, vocabulary_size: int) -> Scripted:
-    """Drafts tokens that are never the true continuation."""
+    """Return a drafter of tokens that are never the true continuation."""
 
     def script(committed: Sequence[int], budget: int) -> Proposal:
         right = list(answer_ids[len(committed) : len(committed) + min(budget, lookahead)])
@@ -38,3 +47,12 @@ def always_wrong(answer_ids: Sequence[int], lookahead: int, vocabulary_size: int
         return Proposal.chain(ids, lookahead=lookahead, reasons=(Reason("oracle_wrong"),))
 
     return Scripted(script)
+
+
+PLAIN = Method(
+    name="nothing",  # in traces, links and recordings; `plain` is accepted wherever it is given
+    title="Plain decoding",
+    summary="No drafts: one target pass for each token, the baseline.",
+    make=lambda _context: Plain(),
+    tokens="none",
+)

@@ -1,4 +1,4 @@
-"""Composite and auto: copy where a copy is likely right, draft where it pays, decode plainly where nothing does."""
+"""Auto: copy where a copy is likely right, draft where it pays, decode plainly where nothing does."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from conftest import PROFILE
 
 from specdemo.drafters.arms import Arm
 from specdemo.drafters.auto import Auto
-from specdemo.drafters.composite import Composite
-from specdemo.drafters.oracle import Scripted
+from specdemo.drafters.plain import Scripted
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.policies.forecast import Forecast
+from specdemo.drafters.policies.guard import Forecast
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.passes import ALONE, Sharing
 from specdemo.engine.types import Outcome, Proposal, Verdict
@@ -51,16 +50,6 @@ def live(drafter, costs, steps, kept, step_seconds, sharing=ALONE):
         drafter.observe(outcome)
         costs.observe(outcome)
     return sources
-
-
-def test_composite_copies_while_copies_are_right_and_asks_the_model_when_not():
-    costs = Costs(PROFILE)
-    both = Composite([Arm("ngram", guesses(4))], Arm("draft_model", guesses(3)), costs)
-    good = live(both, costs, 40, {"ngram": 4, "draft_model": 2}, {"draft_model": 0.002})
-    assert set(good) == {"ngram"}
-    both = Composite([Arm("ngram", guesses(4))], Arm("draft_model", guesses(3)), costs)
-    bad = live(both, costs, 60, {"ngram": 0, "draft_model": 3}, {"draft_model": 0.002})
-    assert Counter(bad[30:])["draft_model"] > 25
 
 
 def auto(costs, **arms):
