@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -12,6 +13,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.drafters.base import Method
 from specdemo.engine.runner import LOOK_SECONDS
+from specdemo.files.progress import ProgressLines
 from specdemo.session.door import MethodInfo
 from specdemo.session.runs import failure
 from specdemo.session.studio import Studio
@@ -51,8 +53,6 @@ def load(
     Missing arguments come from the environment, then from the defaults; docs/reference.md lists both.
     Raises UserError if the pair cannot be loaded.
     """
-    from specdemo.cli.console import load_studio
-
     settings = AppSettings.from_environment(
         target=target,
         draft=draft,
@@ -64,7 +64,11 @@ def load(
         drafter=drafter,
         cache_dir=None if cache_dir is None else Path(cache_dir),
     )
-    return Model(load_studio(settings))
+    studio = Studio(settings)
+    studio.load(ProgressLines(lambda line: sys.stderr.write(f"{line}\n")))
+    if studio.error:
+        raise studio.error
+    return Model(studio)
 
 
 class Run:

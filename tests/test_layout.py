@@ -36,10 +36,6 @@ ALLOWED = {
     "ui": {"config", "trace", "files", "session"},
     "api": UP_TO_SESSION,
 }
-# Imports that the rules do not allow yet; a row goes when its import is gone.
-PENDING = {
-    "specdemo/api.py": {"cli"},
-}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -89,9 +85,7 @@ def name_of(path: Path) -> str:
 def test_imports_point_one_way(path: Path) -> None:
     layer = layer_of(path)
     inner = {room_of(name) for name in imports_of(path) if name.startswith("specdemo.")}
-    allowed = ALLOWED[layer] | PENDING.get(name_of(path), set()) | {layer}
-    assert inner <= allowed
-    assert PENDING.get(name_of(path), set()) <= inner, "its row in PENDING can go"
+    assert inner <= ALLOWED[layer] | {layer}
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "ui").rglob("*.py")), ids=name_of)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
@@ -15,15 +15,13 @@ from rich.progress import Progress as Bars
 
 from specdemo.cli.options import app_settings
 from specdemo.config.settings import AppSettings
-from specdemo.files.progress import Progress, duration
+from specdemo.files.progress import Progress, ProgressLines
 
 if TYPE_CHECKING:
     from specdemo.session.studio import Studio
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
-QUIET_SECONDS = 10.0  # between two lines of a stage that changes continuously
-MOVING = ("download", "check", "convert", "quantise", "train")
 
 
 class Reporter(Protocol):
@@ -43,11 +41,18 @@ def reporting() -> Iterator[Reporter]:
     A terminal shows bars, which disappear at the end. Files get lines.
     """
     if not err.is_terminal:
-        yield _Lines()
+        yield _Lines(partial(err.print, markup=False, soft_wrap=True))
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Bars(*columns, console=err, transient=True) as bars:
         yield _Bars(bars)
+
+
+class _Lines(ProgressLines):
+    """Lines on standard error."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 class _Bars:
@@ -63,7 +68,7 @@ class _Bars:
             self._tasks[stage] = self._bars.add_task(stage, total=None)
         self._bars.update(
             self._tasks[stage],  # type: ignore[arg-type]  # rich's TaskID is an int
-            description=f"{stage} {_detail(progress)}",
+            description=f"{stage} {progress.about}",
             total=None if progress.done is None else 1.0,
             completed=progress.done or 0,
         )
@@ -75,31 +80,6 @@ class _Bars:
             yield
         finally:
             self._bars.live.start()
-
-
-class _Lines:
-    """A line for each new stage or detail; a stage of MOVING has one every QUIET_SECONDS."""
-
-    def __init__(self) -> None:
-        self._last = Progress("")
-        self._written = -QUIET_SECONDS
-
-    def __call__(self, progress: Progress) -> None:
-        last, late = self._last, time.monotonic() - self._written >= QUIET_SECONDS
-        detail = progress.detail if progress.stage not in MOVING else ""
-        if late or (progress.stage, detail) != (last.stage, last.detail):
-            done = "" if progress.done is None else f"{progress.done:.0%}"
-            words = filter(None, (progress.stage, done, _detail(progress)))
-            err.print(" ".join(words), markup=False, soft_wrap=True)
-            self._last, self._written = Progress(progress.stage, None, detail), time.monotonic()
-
-    def paused(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-
-def _detail(progress: Progress) -> str:
-    left = "" if progress.seconds_left is None else f"{duration(progress.seconds_left)} left"
-    return ", ".join(filter(None, (progress.detail, left)))
 
 
 def open_studio(options: argparse.Namespace) -> Studio:

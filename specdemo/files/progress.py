@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 POLL_SECONDS = 0.3
+QUIET_SECONDS = 10.0  # between two lines of a stage that changes continuously
+CONTINUOUS = ("download", "check", "convert", "quantise", "train")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,12 @@ class Progress:
     done: float | None = None
     detail: str = ""
     seconds_left: float | None = None
+
+    @property
+    def about(self) -> str:
+        """The detail and the remaining time."""
+        left = "" if self.seconds_left is None else f"{duration(self.seconds_left)} left"
+        return ", ".join(filter(None, (self.detail, left)))
 
 
 ProgressCallback = Callable[[Progress], None]
@@ -41,6 +49,23 @@ def megabytes(count: float) -> str:
 def duration(seconds: float) -> str:
     """Format a time: 12 s, 3 min."""
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+class ProgressLines:
+    """Writes a line for each new stage or detail; a stage of CONTINUOUS has one every QUIET_SECONDS."""
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
+        self._last = Progress("")
+        self._written = -QUIET_SECONDS
+
+    def __call__(self, progress: Progress) -> None:
+        late = time.monotonic() - self._written >= QUIET_SECONDS
+        detail = progress.detail if progress.stage not in CONTINUOUS else ""
+        if late or (progress.stage, detail) != (self._last.stage, self._last.detail):
+            done = "" if progress.done is None else f"{progress.done:.0%}"
+            self._write(" ".join(filter(None, (progress.stage, done, progress.about))))
+            self._last, self._written = Progress(progress.stage, None, detail), time.monotonic()
 
 
 def bytes_progress(

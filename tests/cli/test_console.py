@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 from rich.console import Console
@@ -33,7 +34,7 @@ def test_a_file_gets_a_line_a_prompt(written):
 
 def test_what_moves_all_the_time_gets_a_line_now_and_then(written, monkeypatch):
     clock = iter(range(0, 1000, 1))
-    monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     with console.reporting() as report:
         for index in range(100):
             report(Progress("download", index / 100, f"{index} MB of 100 MB"))
