@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from specdemo.session.conversation import Conversation
 
 NOTHING = "nothing"  # plain decoding, as a method
-WARM_UP = 8  # tokens of the warm-up before a measured run
+WARM_UP_TOKENS = 8  # tokens of the warm-up before a measured run
 
 
 def load(
@@ -213,7 +213,7 @@ class Model:
         lanes = {one.method: one for one in chosen}
         for _ in range(max(1, repeat)):
             for name, lane in lanes.items():
-                short = replace(lane, max_new_tokens=min(WARM_UP, lane.max_new_tokens))
+                short = replace(lane, max_new_tokens=min(WARM_UP_TOKENS, lane.max_new_tokens))
                 _ = Run(self._alone(prompt, short, system)).text
                 taken[name].append(list(self._alone(prompt, lane, system)))
         kept = {name: sorted(takes, key=_rate)[len(takes) // 2] for name, takes in taken.items()}

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from specdemo.kernels import job as jobs
 from specdemo.kernels.inputs import Rows, SequenceRows
-from specdemo.kernels.packing import BLOCK, GROUP, Packed
+from specdemo.kernels.packing import BLOCK_OUTPUTS, GROUP_INPUTS, Packed
 from specdemo.kernels.plan import TENTHS
 from specdemo.kernels.runtime import CompiledLayers
 
@@ -234,7 +234,7 @@ def _matrix(
     bits = record.bits
     sizes = {**sizes, "bits": bits}
     yield Range(f"{name}.codes", record.codes, outputs * inputs * bits // 8, sizes=sizes)
-    scales = outputs * (inputs // (group if bits == 4 else GROUP))
+    scales = outputs * (inputs // (group if bits == 4 else GROUP_INPUTS))
     if record.scales or bits < 16:
         yield Range(
             f"{name}.scales", record.scales, scales * (2 if record.zeros else 4), sizes=sizes
@@ -306,7 +306,7 @@ def _sequence(job: Any, one: Any, name: str) -> Iterator[Range]:
         first = job.input + (one.first_row + one.first_injected) * job.hidden * 4
         yield Range(f"{name}.first_injected", first, _product(injected) * 4, "input", injected)
     if one.num_extra:
-        blocks = -(-one.num_extra // BLOCK) * BLOCK
+        blocks = -(-one.num_extra // BLOCK_OUTPUTS) * BLOCK_OUTPUTS
         extra = {"num_extra": one.num_extra, "hidden": job.hidden}
         yield from _matrix(f"{name}.extra", one.extra, blocks, job.hidden, job.group, extra)
 

@@ -17,7 +17,7 @@ from specdemo.config.errors import UserError
 from specdemo.trace.events import RunFailed, RunFinished, RunStarted
 from specdemo.trace.metrics import output_ids
 from specdemo.trace.replay import read
-from specdemo.trace.tables import COLUMNS
+from specdemo.trace.tables import NODE_FIELDS
 
 ROOT = Path(__file__).resolve().parents[1]
 SHORT = {"max_new_tokens": 12}
@@ -80,7 +80,7 @@ def test_a_run_sums_up_to_what_its_trace_says(model, tmp_path):
     assert run.baseline.new_tokens == run.metrics.new_tokens
     assert run.speedup == run.metrics.tokens_per_second / run.baseline.tokens_per_second
     rows = run.rows()
-    assert tuple(rows[0]) == COLUMNS
+    assert tuple(rows[0]) == NODE_FIELDS
     spoken = [row for row in rows if row["lane"] == "plain"]
     assert run.text.startswith("".join(row["text"] for row in spoken)[:4])
     run.save(tmp_path / "run.jsonl")

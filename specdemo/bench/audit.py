@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from specdemo.bench.lanes import PLAIN, run_once
+from specdemo.bench.lanes import PLAIN_METHOD, run_once
 from specdemo.bench.results import Result, Table, as_percent
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
@@ -163,7 +163,7 @@ def run_audit(
     unknown = set(methods or ()) - set(infos)
     if unknown:
         raise UserError("method.unknown", method=min(unknown), names=", ".join(infos))
-    names = [PLAIN, *(name for name in methods or infos if name != PLAIN)]
+    names = [PLAIN_METHOD, *(name for name in methods or infos if name != PLAIN_METHOD)]
     runnable = [name for name in names if infos[name].available]
     limit = LEVEL / (TESTS * len(CONDITIONS) * len(runnable))
     started = time.perf_counter()
@@ -230,7 +230,7 @@ class _Auditor:
         self.prompt_ids = [
             encode_prompt(pair.tokenizer, prompt, pair.context) for prompt in PROMPTS
         ]
-        self.plain = list(self._greedy(PLAIN))
+        self.plain = list(self._greedy(PLAIN_METHOD))
 
     def audited(self, row: MethodAudit, report: ProgressCallback) -> MethodAudit:
         """Return the row with the findings."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING
 
-from specdemo.bench.lanes import FLOOR, PLAIN, LaneResult
+from specdemo.bench.lanes import FLOOR, PLAIN_METHOD, LaneResult
 from specdemo.bench.results import Row, Table, as_factor, means
 from specdemo.engine.cost import CostProfile
 from specdemo.files.folder import read_config, tensors
@@ -43,7 +43,7 @@ class Oracle:
         """Count one prompt. It has no effect without plain decoding and a variant of constant lookahead."""
         # A name with more after the number has another verification, and therefore another text.
         constants = [one for one in results if one.name.partition(CONSTANT)[2].isdigit()]
-        plain = next((result for result in results if result.name == PLAIN), None)
+        plain = next((result for result in results if result.name == PLAIN_METHOD), None)
         if not constants or plain is None or not plain.metrics.steps:
             return
         longest = max(constants, key=lambda result: int(result.name.rpartition(":")[2]))

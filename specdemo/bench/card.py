@@ -15,11 +15,11 @@ from itertools import pairwise, takewhile
 from platform import platform, python_version
 from typing import TYPE_CHECKING, Any
 
-from specdemo.bench.lanes import PLAIN, Lane, OwnLane, run_lanes
+from specdemo.bench.lanes import PLAIN_METHOD, Lane, OwnLane, run_lanes
 from specdemo.bench.peer import versions
 from specdemo.bench.report import pass_costs
 from specdemo.bench.results import COLUMNS, LaneTotals, Result, Row, Table, cell, means
-from specdemo.bench.run import WARM_UP
+from specdemo.bench.run import WARM_UP_PROMPT
 from specdemo.bench.suite import Item
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
@@ -40,23 +40,23 @@ if TYPE_CHECKING:
     from specdemo.models.pair import LoadedPair
     from specdemo.session.studio import Studio
 
-ROWS = tuple(range(1, 18))  # row counts of the timed passes
+TIMED_ROWS = tuple(range(1, 18))  # row counts of the timed passes
 ROUNDS = 15  # timed passes, at most, after a warm-up
 FEWEST = 3  # rounds that must fit, else a backend is left out
 DRAFT_STEPS = 40
-GROUPS = (2, 3, 4, 5, 8, 16)  # rows of the passes in which a greedy text is read again
+REREAD_ROWS = (2, 3, 4, 5, 8, 16)  # rows of the passes in which a greedy text is read again
 TEXTS, TOKENS = 4, 64  # greedy texts, and new tokens of each, at most
-PASSES_A_TOKEN = 4.0  # of a text: it is written once and read again in each of GROUPS
-SHORTEST = 16  # tokens, below which a text is too short to compare
-LANES = ("ngram", "draft_model", "auto")
+PASSES_A_TOKEN = 4.0  # of a text: it is written once and read again in each of REREAD_ROWS
+SHORTEST_TEXT = 16  # tokens, below which a text is too short to compare
+TIMED_METHODS = ("ngram", "draft_model", "auto")
 EXACT = "exact mode"  # one more variant, if the pair has an exact mode
-ANSWER = 128  # new tokens of an answer
+ANSWER_TOKENS = 128  # new tokens of an answer
 FIRST = ("code", "question", "edit", "story")  # tasks that are measured first
 
 
 @dataclass(frozen=True, slots=True)
 class PassTimes:
-    """Medians of the seconds of a target pass by rows (ROWS) on one backend. rounds: number of timed rounds"""
+    """Medians of the seconds of a target pass by rows (TIMED_ROWS) on one backend. rounds: number of timed rounds"""
 
     way: str
     seconds: tuple[float, ...]
@@ -168,27 +168,27 @@ def ways(pair: LoadedPair) -> dict[str, Decoder]:
 
 
 def _ladders(pair: LoadedPair, found: PairFindings, until: float) -> None:
-    """Time passes over each of ROWS, the backends in turn, up and down; the first round of each warms up."""
+    """Time passes over each of TIMED_ROWS, the backends in turn, up and down; the first round of each warms up."""
     targets = dict[str, CachedModel]()
     for way, decoder in ways(pair).items():
         target = CachedModel(decoder)
         target.read([0] * CONTEXT)
         spent = min(_pass_seconds(target, 1) for _ in range(2))
-        if targets and (1 + FEWEST) * len(ROWS) * spent > until - time.monotonic():
+        if targets and (1 + FEWEST) * len(TIMED_ROWS) * spent > until - time.monotonic():
             found.left_out[way] = f"There was no time for it: a pass takes {1e3 * spent:.0f} ms."
             continue
-        for rows in ROWS:
+        for rows in TIMED_ROWS:
             _pass_seconds(target, rows)
         targets[way] = target
     spent_by: dict[tuple[str, int], list[float]] = {}
     rounds = 0
     while rounds < ROUNDS and (not rounds or time.monotonic() < until):
-        for rows in ROWS if rounds % 2 == 0 else reversed(ROWS):
+        for rows in TIMED_ROWS if rounds % 2 == 0 else reversed(TIMED_ROWS):
             for way, target in targets.items():
                 spent_by.setdefault((way, rows), []).append(_pass_seconds(target, rows))
         rounds += 1
     found.ladders = [
-        PassTimes(way, tuple(statistics.median(spent_by[way, rows]) for rows in ROWS), rounds)
+        PassTimes(way, tuple(statistics.median(spent_by[way, rows]) for rows in TIMED_ROWS), rounds)
         for way in targets
     ]
     if pair.target.device.type != "cuda":
@@ -239,10 +239,10 @@ def _same_words(items: Sequence[Item], pair: LoadedPair, found: PairFindings, un
 def tokens_within(most: int, until: float, each: float) -> int:
     """Return the number of tokens that fit into the time, at most `most`. each: seconds
 
-    Raises UserError if there is no time for SHORTEST tokens.
+    Raises UserError if there is no time for SHORTEST_TEXT tokens.
     """
     tokens = min(most, int((until - time.monotonic()) / each))
-    if tokens < SHORTEST:
+    if tokens < SHORTEST_TEXT:
         raise UserError("bench.too_slow", milliseconds=f"{1000.0 * each:.0f}")
     return tokens
 
@@ -250,7 +250,7 @@ def tokens_within(most: int, until: float, each: float) -> int:
 def same_words(
     target: CachedModel, prompt: Sequence[int], stop_ids: frozenset[int], tokens: int = TOKENS
 ) -> list[Sameness]:
-    """Read a greedy text again in passes of each of GROUPS, each with the cache that such passes have written."""
+    """Read a greedy text again in passes of each of REREAD_ROWS, each with the cache that such passes have written."""
     import torch
 
     text, wanted = [prompt[-1]], list[Any]()
@@ -261,7 +261,7 @@ def same_words(
         target.keep([])
         text.append(int(wanted[-1].argmax()))  # sync: one a pass
     alone, found = torch.stack(wanted), []
-    for rows in GROUPS:
+    for rows in REREAD_ROWS:
         if rows <= len(wanted):
             together = read_in_passes(target, prompt[:-1], text[: len(wanted)], rows)
             found.append(compare(rows, alone[: len(together)], together))
@@ -286,14 +286,14 @@ def compare(rows: int, alone: Tensor, together: Tensor) -> Sameness:
 
 
 def _rates(studio: Studio, items: Sequence[Item], found: PairFindings, until: float) -> None:
-    """Run plain decoding and the methods of LANES greedily on first turns until the time is over."""
+    """Run plain decoding and the methods of TIMED_METHODS greedily on first turns until the time is over."""
     methods = {method.name: method for method in studio.methods()}
-    missing = {name: methods[name].why_not for name in LANES if not methods[name].available}
+    missing = {name: methods[name].why_not for name in TIMED_METHODS if not methods[name].available}
     found.left_out |= missing
-    names = [PLAIN, *(name for name in LANES if name not in missing)]
+    names = [PLAIN_METHOD, *(name for name in TIMED_METHODS if name not in missing)]
     # One warm-up and the first prompt; plain decoding bounds the time of each variant.
     each = 2 * len(names) * studio.pair.costs.verify_seconds(1)
-    usual = RunSettings(max_new_tokens=tokens_within(ANSWER, until, each), memory=False)
+    usual = RunSettings(max_new_tokens=tokens_within(ANSWER_TOKENS, until, each), memory=False)
     lanes: dict[str, Lane] = {
         name: OwnLane(studio, name, replace(usual, method=name)) for name in names
     }
@@ -301,9 +301,9 @@ def _rates(studio: Studio, items: Sequence[Item], found: PairFindings, until: fl
         first = "draft_model" if "draft_model" in lanes else "ngram"
         exact = replace(usual, method=first, exact=True)
         lanes[f"{first}, {EXACT}"] = OwnLane(studio, f"{first}, {EXACT}", exact)
-    totals, longest = LaneTotals(PLAIN), 0.0
+    totals, longest = LaneTotals(PLAIN_METHOD), 0.0
     lost = found.left_out.__setitem__
-    list(run_lanes(lanes, [WARM_UP], lost=lost))  # not counted
+    list(run_lanes(lanes, [WARM_UP_PROMPT], lost=lost))  # not counted
     for number, item in enumerate(items):
         begun = time.monotonic()
         if number and begun + longest > until:
@@ -335,13 +335,13 @@ LANE = (
     "same_output_rate", "same_prefix_rate", "flip_margin",
 )  # fmt: skip
 COMPARED = LANE[-3:]  # with plain decoding's text
-PACKAGES = ("torch", "transformers", "bitsandbytes", "triton", "numba")
+CARD_PACKAGES = ("torch", "transformers", "bitsandbytes", "triton", "numba")
 PASSES = (
     "Passes by rows",
     "Milliseconds of a pass of the target by its rows, medians of passes in turn, and what each further row adds. "
     "Drafting k tokens takes a pass of k + 1 rows.",
 )
-DRAFT = (
+DRAFT_TITLE = (
     "A step of the draft",
     "One more token of the draft model, median, next to a pass of one row.",
 )
@@ -376,7 +376,9 @@ def card_result(
         tables=[table for table in _tables(named) if table.rows],
         facts={
             **device,
-            "versions": ", ".join(f"{name} {one}" for name, one in versions(*PACKAGES).items()),
+            "versions": ", ".join(
+                f"{name} {one}" for name, one in versions(*CARD_PACKAGES).items()
+            ),
             "time": f"{seconds:.0f} s of {minutes:g} minutes",
             **{name: f"{one.target['precision']}: {one.target['kernel']}" for name, one in named},
         },
@@ -416,7 +418,7 @@ def _tables(named: Sequence[tuple[str, PairFindings]]) -> list[Table]:
             [name, (pair.draft or {}).get("name", "-"), f"{1e3 * pair.draft_step:.2f}",
              f"1/{pair.ladders[0].seconds[0] / pair.draft_step:.1f}" if pair.ladders else "-"]
             for name, pair in named if pair.draft_step
-        ], *DRAFT),
+        ], *DRAFT_TITLE),
         Table(same_columns, [_same_row(name, one) for name, pair in named for one in pair.sameness], *SAME),
         Table(["target", "lane", *(COLUMNS[key][0] for key in shown)], [
             [name, row["lane"], *(_lane_cell(row, key) for key in shown)] for name, row in rates
@@ -432,7 +434,7 @@ def _tables(named: Sequence[tuple[str, PairFindings]]) -> list[Table]:
 
 def _passes_table(name: str, ladders: Sequence[PassTimes]) -> Table:
     """Return a line for each number of rows: for each backend, the milliseconds of the pass and of its last row."""
-    columns, rows = ["target", "rows"], [[name, str(count)] for count in ROWS]
+    columns, rows = ["target", "rows"], [[name, str(count)] for count in TIMED_ROWS]
     for ladder in ladders:
         columns += [f"{ladder.way}, ms", "more"]
         times = [1e3 * seconds for seconds in ladder.seconds]
@@ -450,7 +452,7 @@ def _same_row(name: str, one: Sameness) -> list[str]:
 
 
 def _lane_cell(row: Row, key: str) -> str:
-    return "-" if key in COMPARED and row["lane"] == PLAIN else cell(row, key)
+    return "-" if key in COMPARED and row["lane"] == PLAIN_METHOD else cell(row, key)
 
 
 def findings(pair: PairFindings) -> list[str]:
@@ -475,7 +477,7 @@ def findings(pair: PairFindings) -> list[str]:
         rate, lane = fastest["tokens_per_second"], fastest["lane"]
         said.append(
             "No lane is faster than plain decoding."
-            if lane == PLAIN
+            if lane == PLAIN_METHOD
             else f"Fastest: {lane} with {rate:.0f} tokens per second, {fastest['speedup']:.2f} times plain decoding."
         )
     return said
@@ -485,7 +487,7 @@ def charts(pairs: Sequence[PairFindings]) -> list[Figure]:
     """Return a chart of the passes for each pair."""
     return [
         pass_costs(
-            {one.way: list(zip(ROWS, one.seconds, strict=True)) for one in pair.ladders},
+            {one.way: list(zip(TIMED_ROWS, one.seconds, strict=True)) for one in pair.ladders},
             f"A pass of {pair.target['name']} by its rows",
         )
         for pair in pairs

@@ -15,7 +15,7 @@ from specdemo.session.studio import Studio
 from specdemo.trace.events import Event, RunFailed
 from specdemo.trace.metrics import Metrics, measure, output_ids, output_probs
 
-PLAIN = "nothing"  # the variant that all others are compared with
+PLAIN_METHOD = "nothing"  # the variant that all others are compared with
 CONSTANTS = (1, 2, 3, 4, 6, 10)  # lookaheads, of which the fastest is the best constant
 FLOOR = "floor"
 PEERS = (
@@ -160,7 +160,7 @@ def expand(lanes: str, studio: Studio) -> list[str]:
             names += [f"draft_model:constant:{count}" for count in CONSTANTS]
             names += [f"draft_model:{policy}" for policy in POLICIES if policy != "constant"]
         elif name == "methods":
-            names += [m.name for m in studio.methods() if m.available and m.name != PLAIN]
+            names += [m.name for m in studio.methods() if m.available and m.name != PLAIN_METHOD]
         elif name == "trained":
             here = {m.name for m in studio.methods() if m.available}
             names += [n for n, method in METHODS.items() if n in here and method.states]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from specdemo.bench.lanes import PLAIN
+from specdemo.bench.lanes import PLAIN_METHOD
 from specdemo.bench.results import MEAN, Result, Row, Table, as_factor, as_percent, cell, means
 from specdemo.bench.run import BenchOptions, run_bench
 from specdemo.bench.suite import Item
@@ -13,7 +13,7 @@ from specdemo.config.settings import GREEDY, RunSettings
 from specdemo.files.progress import ProgressCallback, silent
 from specdemo.session.studio import Studio
 
-AUTO = "auto"
+AUTO_LANE = "auto"
 SINGLES = ("ngram", "draft_model", "feature")
 CHAIN_TOKENS = 4  # draft tokens per step of the variants with constant lookahead
 
@@ -33,28 +33,30 @@ class PairResult:
     @property
     def lanes(self) -> list[str]:
         """All variants but plain decoding."""
-        return [row["lane"] for row in means(self.rows) if row["lane"] != PLAIN]
+        return [row["lane"] for row in means(self.rows) if row["lane"] != PLAIN_METHOD]
 
     @property
     def tasks(self) -> list[str]:
         """Tasks in order."""
-        return [row["task"] for row in self.rows if row["lane"] == PLAIN and row["task"] != MEAN]
+        return [
+            row["task"] for row in self.rows if row["lane"] == PLAIN_METHOD and row["task"] != MEAN
+        ]
 
     def choice_row(self) -> list[str]:
         """Compare `auto` with the best single method."""
-        auto = self.row(AUTO)
+        auto = self.row(AUTO_LANE)
         single = max((self.row(lane) for lane in SINGLES if lane in self.lanes), key=_speedup)
-        worst = min((self.row(AUTO, task) for task in self.tasks), key=_speedup)
+        worst = min((self.row(AUTO_LANE, task) for task in self.tasks), key=_speedup)
         same = as_percent(auto["same_output_rate"]) if self.preset == GREEDY else "-"
         return [
-            self.target, self.preset, f"{self.row(PLAIN)['tokens_per_second']:.1f}", _factor(auto),
+            self.target, self.preset, f"{self.row(PLAIN_METHOD)['tokens_per_second']:.1f}", _factor(auto),
             f"{worst['task'].replace('_', ' ')} {_factor(worst)}",
             f"{single['lane']} {_factor(single)}", f"{_speedup(auto) / _speedup(single):.2f}", same,
         ]  # fmt: skip
 
     def draft_rows(self) -> list[list[str]]:
         """Return the acceptance and the cost of drafting of each variant."""
-        one_pass = self.row(PLAIN)["verify_ms_per_step"]
+        one_pass = self.row(PLAIN_METHOD)["verify_ms_per_step"]
         lines = []
         for row in map(self.row, self.lanes):
             draft = row["draft_ms_per_token"]
@@ -107,7 +109,7 @@ def compare_methods(
             settings = replace(settings, policy="constant", lookahead=CHAIN_TOKENS, fallback=False)
         return settings.drawn(recommended)
 
-    options = BenchOptions(",".join([AUTO, *singles, *chains]), first_turns=True)
+    options = BenchOptions(",".join([AUTO_LANE, *singles, *chains]), first_turns=True)
     bench = run_bench(studio, items, options, settings_of, listen=listen, progress=progress)
     return PairResult(studio.pair.target.info.name, preset, bench.totals.rows())
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "specdemo.bench.peer")
 LLAMA_CONTEXT = 4096  # tokens; llama-cpp-python's prompt lookup stores a row of logits for each
-PATIENCE = 2.0  # seconds until a process that does not end is killed
-PROBE = "It's 3.14 <b>€</b>,\n\n  def f(x):\treturn x  # naïve, 東京 🙂"
+KILL_SECONDS = 2.0  # seconds until a process that does not end is killed
+PROBE_TEXT = "It's 3.14 <b>€</b>,\n\n  def f(x):\treturn x  # naïve, 東京 🙂"
 
 
 class PeerProcess:
@@ -84,11 +84,11 @@ class PeerProcess:
         return f"its process ended with status {code}" + (f": {lines[-1]}" if lines else "")
 
     def close(self) -> None:
-        """End the process, by force after PATIENCE seconds."""
+        """End the process, by force after KILL_SECONDS seconds."""
         with suppress(OSError):
             self._requests.close()
         try:
-            self._child.wait(PATIENCE)
+            self._child.wait(KILL_SECONDS)
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()
@@ -180,7 +180,7 @@ def open_peer(
     else:
         folder = str(target_folder(studio))
         draft = str(draft_folder(studio, work)) if name.endswith(":assisted") else ""
-    probe_ids = encode_prompt(pair.tokenizer, PROBE, pair.context)
+    probe_ids = encode_prompt(pair.tokenizer, PROBE_TEXT, pair.context)
     spec = PeerSpec(
         lane=name,
         folder=folder,

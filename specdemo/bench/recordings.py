@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from specdemo.session.studio import Studio
 
 RUNS = ASSETS / "runs"
-INDEX = "index.json"
+INDEX_FILE = "index.json"
 DETAIL = 5
 UNDISTURBED = 1.05  # times the seconds of the fastest plain run
 
@@ -52,7 +52,7 @@ class RecordingEntry:
 
 def read_index(folder: Path) -> list[RecordingEntry]:
     """Return the recordings of a folder, in the order of the menu."""
-    found = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    found = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
     return [RecordingEntry(**entry) for entry in found["runs"]]
 
 

@@ -18,7 +18,7 @@ INK, GRID = (
 LONG_CELL = 60  # characters, from which a cell may break
 NUMBERS = ("", *"0123456789+-")  # first characters of cells that are aligned to the right
 LOG_FACTOR = 5.0  # between the slowest and the fastest line, from which the axis is logarithmic
-PARTS = {"draft": "drafting", "verify": "target's passes", "overhead": "everything else"}
+PART_TITLES = {"draft": "drafting", "verify": "target's passes", "overhead": "everything else"}
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{ result.title }}</title>
@@ -180,7 +180,7 @@ def time_split(rows: Sequence[Row]) -> Figure:
     shown = [row for row in means(rows) if row["verify_share"]]
     layout = _layout("Time by lane", "", "fraction of the time") | {"barmode": "stack"}
     figure = Figure(layout=layout)
-    for part, title in PARTS.items():
+    for part, title in PART_TITLES.items():
         lanes = [escape(row["lane"]) for row in shown]
         figure.add_trace(Bar(name=title, x=lanes, y=[row[f"{part}_share"] for row in shown]))
     figure.update_yaxes(tickformat=".0%")

@@ -19,7 +19,7 @@ from specdemo.session.work.judges import same_prefix
 from specdemo.trace.metrics import Metrics, calibration_error, together
 
 Row = dict[str, Any]  # values of one variant on one task, see `LaneTotals.rows`
-POSITIONS = (1, 2, 3, 4, 5)  # positions in a draft that are reported
+REPORTED_POSITIONS = (1, 2, 3, 4, 5)  # positions in a draft that are reported
 MEAN = "mean"  # in the column of tasks: the mean over all of them
 
 
@@ -117,13 +117,13 @@ class Totals:
     def values(self) -> Row:
         """Return the rates and means of a row."""
         sums = self.metrics
-        positions = [*sums.accept_by_position, *[None] * len(POSITIONS)]
+        positions = [*sums.accept_by_position, *[None] * len(REPORTED_POSITIONS)]
         seconds = {"draft": sums.draft_seconds, "verify": sums.verify_seconds}
         seconds["overhead"] = sums.overhead_seconds
         return {
             "tokens_per_second": median(self.rates.values()) if self.rates else 0.0,
             "first_accept_rate": sums.first_accept_rate,
-            **{f"accept_{position}": positions[position - 1] for position in POSITIONS},
+            **{f"accept_{position}": positions[position - 1] for position in REPORTED_POSITIONS},
             "survival_error": calibration_error(sums.survivals),
             "drafted_accept_rate": sums.drafted_accept_rate,
             "tokens_per_step": sums.tokens_per_step,
@@ -304,14 +304,14 @@ def positions_table(rows: Sequence[Row]) -> Table:
     The table has a row for each variant that drafted; the probability to reach a position is the product up to it.
     The last column is the calibration error of the predicted probabilities.
     """
-    keys = [f"accept_{position}" for position in POSITIONS]
+    keys = [f"accept_{position}" for position in REPORTED_POSITIONS]
     body = []
     for row in means(rows):
         if any(row[key] is not None for key in keys):
             rates = ["-" if row[key] is None else as_percent(row[key]) for key in keys]
             error = row["survival_error"]
             body.append([row["lane"], *rates, "-" if error is None else f"{100 * error:.1f} %"])
-    heads = ["lane", *(f"token {position}" for position in POSITIONS), "calibration error"]
+    heads = ["lane", *(f"token {position}" for position in REPORTED_POSITIONS), "calibration error"]
     return Table(heads, body, title="Acceptance by position")
 
 

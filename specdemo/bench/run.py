@@ -17,7 +17,7 @@ from specdemo.bench.bounds import BUFFER_BYTES, FloorLane, Oracle, pass_bytes, p
 from specdemo.bench.lanes import (
     FLOOR,
     PEERS,
-    PLAIN,
+    PLAIN_METHOD,
     Lane,
     LaneLost,
     LaneResult,
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
     from specdemo.config.settings import RunSettings
     from specdemo.session.studio import Studio
 
-WARM_UP = "Count from one to ten."
+WARM_UP_PROMPT = "Count from one to ten."
 PACKAGES = ("torch", "transformers", "bitsandbytes")
 Listen = Callable[[str], None]
 
 
 COPYING = [name for name, method in METHODS.items() if "store" in method.uses]
-KNOWN = (
+KNOWN_PROMPTS_NOTE = (
     "The shipped datastore holds answers to these very prompts: {} know them. "
     "`--store none`, or another --suite, shows what they give on new ones."
 )
@@ -117,7 +117,7 @@ class Bench:
         tables = [
             lanes_table(rows),
             summary_table(rows, values["memory_mb"], values["training_minutes"]),
-            tasks_table(rows, PLAIN),
+            tasks_table(rows, PLAIN_METHOD),
             against_table(self.totals, [*PEERS, FLOOR]),
             positions_table(rows),
             policies_table(own, self.oracle.speedup()),
@@ -152,12 +152,12 @@ class Bench:
     def readme_result(self) -> Result:
         """Return the README's table, with the sentence above it."""
         about = f"{self._about()} {machine_name()}."
-        table = replace(tasks_table(self.totals.rows(), PLAIN), about=about)
+        table = replace(tasks_table(self.totals.rows(), PLAIN_METHOD), about=about)
         return Result("", about, [table])
 
     def _about(self) -> str:
         repeat, values, rows = self.options.repeat, self.values, self.totals.rows()
-        plain = next(row for row in rows if row["lane"] == PLAIN and row["task"] == MEAN)
+        plain = next(row for row in rows if row["lane"] == PLAIN_METHOD and row["task"] == MEAN)
         target, limits = values["target"], values["limits"]
         return (
             f"Speedup over plain decoding of the same prompts: {target['name']}, {target['precision']}; "
@@ -186,15 +186,15 @@ def run_bench(
     """
     if options.repeat < 1 or min(options.concurrent, default=1) < 1:
         raise UserError("bench.no_repetition")
-    bench = Bench(options, LaneTotals(PLAIN), Oracle(studio.pair.costs), listen)
-    names = list(dict.fromkeys([PLAIN, *expand(options.lanes, studio)]))
-    settings = {name: settings_of(name if is_own(name) else PLAIN) for name in names}
+    bench = Bench(options, LaneTotals(PLAIN_METHOD), Oracle(studio.pair.costs), listen)
+    names = list(dict.fromkeys([PLAIN_METHOD, *expand(options.lanes, studio)]))
+    settings = {name: settings_of(name if is_own(name) else PLAIN_METHOD) for name in names}
     with _opened(studio, settings, bench, progress) as lanes:
         bench.values = _values(studio, items, options, settings, lanes)
         if options.suite == EXAMPLES and _copy_from_store(studio, settings):
-            bench.note(KNOWN.format(", ".join(COPYING)))
+            bench.note(KNOWN_PROMPTS_NOTE.format(", ".join(COPYING)))
         progress(Progress("bench", 0.0, "warming up"))
-        list(run_lanes(lanes, [WARM_UP], lost=bench.lose))  # not counted
+        list(run_lanes(lanes, [WARM_UP_PROMPT], lost=bench.lose))  # not counted
         runs = [(number, item) for number in range(options.repeat) for item in items]
         for number, (repetition, item) in enumerate(runs):
             which = f"prompt {number + 1} of {len(runs)}, {item.task}"
@@ -280,9 +280,9 @@ def _values(
     lanes: dict[str, Lane],
 ) -> dict[str, Any]:
     """Return the models, the suite and the settings as plain values."""
-    pair, plain = studio.pair, settings[PLAIN]
+    pair, plain = studio.pair, settings[PLAIN_METHOD]
     methods = studio.methods()
-    ours = [wanted for name, wanted in settings.items() if is_own(name) and name != PLAIN]
+    ours = [wanted for name, wanted in settings.items() if is_own(name) and name != PLAIN_METHOD]
     return {
         "versions": {
             "specdemo": specdemo.__version__,

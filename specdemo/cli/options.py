@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from specdemo.config.errors import UserError
-from specdemo.config.settings import DRAWN, OWN, AppSettings, RunSettings, Setting, field, fields
+from specdemo.config.settings import (
+    OWN,
+    PRESET_NAMES,
+    AppSettings,
+    RunSettings,
+    Setting,
+    field,
+    fields,
+)
 
 TITLES = {
     "drafting": "drafting",
@@ -161,7 +169,7 @@ def run_settings(options: argparse.Namespace, method: str | None = None) -> RunS
     given = _given(options, RunSettings)
     if method is not None:
         given["method"] = method
-    named = [field(name).flag for name in DRAWN if name in given]
+    named = [field(name).flag for name in PRESET_NAMES if name in given]
     if not named:
         given.setdefault("preset", getattr(options, "usual_preset", OWN))
     if named and given.get("preset", OWN) != OWN:

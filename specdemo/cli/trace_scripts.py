@@ -90,7 +90,7 @@ def _rule(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _interface(name: str, part: dict[str, Any]) -> str:
     cls = getattr(events, name)
-    lines = [f'  type: "{codec.NAMES[cls]}";'] if cls in codec.NAMES else []
+    lines = [f'  type: "{codec.EVENT_NAMES[cls]}";'] if cls in codec.EVENT_NAMES else []
     for field, schema in part["properties"].items():
         sign = "" if _optional(part, field).get("required") else "?"
         lines.append(f"  {field}{sign}: {_type(schema)};")

@@ -226,7 +226,8 @@ class Recommended:
     origin: str = ""
 
 
-DRAWN = ("temperature", "top_k", "top_p", "repetition_penalty")  # settings that a preset sets
+# settings that a preset sets
+PRESET_NAMES = ("temperature", "top_k", "top_p", "repetition_penalty")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from specdemo.trace.events import Reason
 FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
 USUAL = 4  # drafted tokens of which one length must pay before a model is tried
 AGAIN = 8  # steps after which that is asked again
-SURE = 0.95  # chance of each token of a good copy
-COPIED = (2, 4, 8, 16)  # tokens of such copies
+SURE_CHANCE = 0.95  # chance of each token of a good copy
+COPIED_TOKENS = (2, 4, 8, 16)  # tokens of such copies
 BEHIND = 3  # tokens of a match after which copies go on behind a draft: of two, hardly more than a third are kept
 CHEAP = 4.0  # times plain decoding that such copies must give there: where rows are dear, a step of its own is better
 WORTH = 1.6  # times plain decoding that they must give before runs in company look for any
@@ -158,7 +158,7 @@ class Auto(OneOfArms):
     def _join(self) -> None:
         """Runs have come or gone: what pays is another question."""
         self._together, self._pays = self.costs.together, None
-        best = self.stopping.speedup(COPIED, SURE, 0.0)
+        best = self.stopping.speedup(COPIED_TOKENS, SURE_CHANCE, 0.0)
         self._looks, self._behind = self._together == 1 or best >= WORTH, best >= CHEAP
         for arm in self.arms:
             arm.join(self.costs)

@@ -16,7 +16,7 @@ from specdemo.engine.cost import Costs
 from specdemo.engine.types import Drafter, Outcome, Proposal
 from specdemo.trace.events import Reason
 
-SHORTEST = 2  # tokens of a match: drafted ones count
+SHORTEST_COPY = 2  # tokens of a match: drafted ones count
 
 
 class Through:
@@ -40,7 +40,7 @@ class Through:
         costs: Costs,
         most: int | None = None,
         *,
-        shortest: int = SHORTEST,
+        shortest: int = SHORTEST_COPY,
     ) -> None:
         self.automaton = automaton
         self.calibration = calibration

@@ -18,7 +18,7 @@ from specdemo.trace.events import Reason
 if TYPE_CHECKING:
     from specdemo.drafters.memory.datastore import Datastore
 
-LONGEST = 16  # tokens that are looked up at most
+LONGEST_MATCH = 16  # tokens that are looked up at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,11 @@ class Retrieval(Drafter):
 
     def _find(self, committed: Sequence[int]) -> Found:
         """Look up the end of the text, once for however many ask."""
-        end = tuple(committed[-LONGEST:])
+        end = tuple(committed[-LONGEST_MATCH:])
         if self._seen[0] != end:
-            length, positions = self.store.lookup(end, longest=LONGEST, shortest=self.shortest)
+            length, positions = self.store.lookup(
+                end, longest=LONGEST_MATCH, shortest=self.shortest
+            )
             continuations = self.store.following(positions, MAX_LOOKAHEAD) if length else []
             self._seen = end, Found(length, continuations)
         return self._seen[1]

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-BLOCK = 256
+BLOCK_SLOTS = 256
 SPARE = 4  # times the needed slots: a cache that is larger is shrunk when a shorter text starts
 
 
 def slots_for(end: int, capacity: int) -> int:
     """Slots to have when there must be `end` and there are `capacity`: a fifth at most is spare, but for a block."""
-    return -(-max(end, capacity + capacity // 4) // BLOCK) * BLOCK
+    return -(-max(end, capacity + capacity // 4) // BLOCK_SLOTS) * BLOCK_SLOTS
 
 
 @dataclass(slots=True)
@@ -43,7 +43,10 @@ class RollbackLayer(CacheLayerMixin):
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Allocate the first block."""
-        self.keys, self.values = self._grown(key_states, BLOCK), self._grown(value_states, BLOCK)
+        self.keys, self.values = (
+            self._grown(key_states, BLOCK_SLOTS),
+            self._grown(value_states, BLOCK_SLOTS),
+        )
         self.is_initialized = True
 
     def update(
@@ -165,7 +168,7 @@ class RollbackCache(Cache):
         # On a GPU, recordings contain the addresses of a cache, which the next conversation reuses.
         if (
             first.is_initialized
-            and self.capacity > SPARE * max(BLOCK, length)
+            and self.capacity > SPARE * max(BLOCK_SLOTS, length)
             and first.keys.device.type == "cpu"
         ):
             for layer in self.layers:

@@ -16,22 +16,10 @@ if TYPE_CHECKING:
 
     from specdemo.engine.target import CachedModel
 
-ROWS = (
-    1,
-    2,
-    4,
-    5,
-    8,
-    9,
-    12,
-    13,
-    16,
-    32,
-)  # 4-bit kernels work by blocks of four rows: both sides of the steps
-LADDER = (
-    *range(1, 18),
-    32,
-)  # on a GPU: its kernels and recordings have their limits at different rows
+# 4-bit kernels work by blocks of four rows: both sides of the steps
+ROWS = (1, 2, 4, 5, 8, 9, 12, 13, 16, 32)
+# on a GPU: its kernels and recordings have their limits at different rows
+LADDER = (*range(1, 18), 32)
 CONTEXT, FAR_CONTEXT = (
     128,
     640,
@@ -39,7 +27,7 @@ CONTEXT, FAR_CONTEXT = (
 FEW_ROWS, MANY_ROWS = 1, 8  # rows between which the slope by context is measured
 DRAFTING = (4, 8, 16, 32)  # rows of a draft's pass, each of a conversation
 REPEATS = 3
-PATIENCE = 4.0  # seconds of measuring; a big model on a slow machine is measured fewer times
+MEASURE_SECONDS = 4.0  # seconds of measuring; a big model on a slow machine is measured fewer times
 ANY_ROWS = 1 << 30
 FOLLOW = 0.1  # weight of the newest step in the running corrections
 
@@ -135,14 +123,14 @@ def measure_costs(
     for _ in range(repeats):
         for rows in steps:
             near[rows].append(_pass(target, rows))
-        if time.perf_counter() - begun > PATIENCE:
+        if time.perf_counter() - begun > MEASURE_SECONDS:
             break
     verify, slowest = [], 0.0
     for rows, times in near.items():
         slowest = max(slowest, min(times))
         verify.append((rows, slowest))
     per_cached = per_cached_row = 0.0
-    if time.perf_counter() - begun < PATIENCE:
+    if time.perf_counter() - begun < MEASURE_SECONDS:
         # Compare the same passes, one after the other, over both lengths.
         short = [
             min(_pass(target, rows) for _ in range(repeats + 1)) for rows in (FEW_ROWS, MANY_ROWS)
@@ -158,7 +146,7 @@ def measure_costs(
         draft.read([0] * CONTEXT)
         spent = [_timed(lambda: draft.read([0])) for _ in range(6 * repeats)]
         step = median(spent[repeats:])
-        if time.perf_counter() - begun < 2 * PATIENCE:
+        if time.perf_counter() - begun < 2 * MEASURE_SECONDS:
             drafting = _drafting(draft, step, repeats)
         draft.rollback(0)
     return CostProfile(tuple(verify), step, per_cached, per_cached_row, drafting)

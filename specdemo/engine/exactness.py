@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from specdemo.engine.target import CachedModel
 
-MOST = 8  # rows to check
-TOKENS = 24  # tokens after a text: whole passes of 2, 3, 4, 6 and 8 rows
+MOST_ROWS = 8  # rows to check
+CHECKED_TOKENS = 24  # tokens after a text: whole passes of 2, 3, 4, 6 and 8 rows
 
 
-def exact_rows(target: CachedModel, most: int = MOST) -> int:
+def exact_rows(target: CachedModel, most: int = MOST_ROWS) -> int:
     """Return the rows up to which a pass gives the bits of passes of one row, over a short and a longer text; 1 for none.
 
     A sample, no proof. Rows of a tree are not among it, nor passes that runs share. The cache is given back empty.
@@ -27,7 +27,8 @@ def exact_rows(target: CachedModel, most: int = MOST) -> int:
     found = most
     for context in (CONTEXT, FAR_CONTEXT):
         text = [
-            7919 * place % target.decoder.config.vocab_size for place in range(context + TOKENS)
+            7919 * place % target.decoder.config.vocab_size
+            for place in range(context + CHECKED_TOKENS)
         ]
         prompt, token_ids = text[:context], text[context:]
         alone = read_in_passes(target, prompt, token_ids, 1)

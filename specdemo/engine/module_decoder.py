@@ -13,7 +13,7 @@ from specdemo.config.errors import UserError
 from specdemo.engine.attention import use_shared_heads, windowed
 from specdemo.engine.passes import ForwardInput, ForwardOutput, chunk_rows
 
-PARTS = ("embed_tokens", "layers", "rotary_emb", "norm")
+BASE_PARTS = ("embed_tokens", "layers", "rotary_emb", "norm")
 
 
 class ModuleDecoder:
@@ -90,7 +90,7 @@ def first_layers(model: Any, count: int) -> Any:
     Raises UserError for a model of another build.
     """
     base: Any = getattr(model, "model", None)
-    if not all(hasattr(base, part) for part in PARTS):
+    if not all(hasattr(base, part) for part in BASE_PARTS):
         raise UserError("exit.unsupported", kind=model.config.model_type)
     part = copy.copy(base)
     # A copy of the table of modules, not of the modules: the model itself stays as it is.

@@ -7,11 +7,11 @@ from math import log2
 
 from specdemo.engine.passes import ForwardRequest
 
-RECENT = 6  # passes over which the strain is averaged
+RECENT_PASSES = 6  # passes over which the strain is averaged
 CROWDED = (
     2.0  # assumed time of one thread, until it is measured: times the fastest pass of all threads
 )
-MOST = 2 * CROWDED  # limit for a single pass that was interrupted for long
+MOST_STRAIN = 2 * CROWDED  # limit for a single pass that was interrupted for long
 RETRY = 32  # passes alone before all threads are tried again
 SOME, NEAR = 8, 256  # rows, and tokens of context, from which on passes differ
 FINE = 3  # kinds for each further doubling: thirty concurrent runs must not create a kind for each pass
@@ -42,12 +42,14 @@ class ThreadGovernor:
             return
         kind = _kind(requests)
         fastest = self._fastest[kind] = min(seconds, self._fastest.get(kind, seconds))
-        self._strain[alone] += (min(seconds / fastest, MOST) - self._strain[alone]) / RECENT
+        self._strain[alone] += (
+            min(seconds / fastest, MOST_STRAIN) - self._strain[alone]
+        ) / RECENT_PASSES
         self._passes += 1
         worse = self._strain[alone] > self._strain[not alone]
         if not alone and worse:
             self._change(1)
-        elif alone and (self._passes >= RETRY or (worse and self._passes >= RECENT)):
+        elif alone and (self._passes >= RETRY or (worse and self._passes >= RECENT_PASSES)):
             # The measurement of all threads is old. Two slow passes end the trial.
             self._strain[False] = (1 + self._strain[True]) / 2
             self._change(self._all)

@@ -11,7 +11,7 @@ from typing import Any
 
 from specdemo.config.errors import UserError
 from specdemo.config.paths import ASSETS
-from specdemo.config.settings import AUTHORS, DRAWN, Recommended, RunSettings, Sampling
+from specdemo.config.settings import AUTHORS, PRESET_NAMES, Recommended, RunSettings, Sampling
 
 GENERATION_CONFIG = "generation_config.json"
 CATALOGUE_FILE = Path(__file__).with_name("catalogue.json")
@@ -234,7 +234,9 @@ def _published_sampling(folder: Path) -> Sampling | None:
     """Return the sampling in a model's own file; None if the file is missing, damaged or without sampling values."""
     try:
         found = json.loads((folder / GENERATION_CONFIG).read_text(encoding="utf-8"))
-        if not isinstance(found, dict) or not any(name in found for name in ("do_sample", *DRAWN)):
+        if not isinstance(found, dict) or not any(
+            name in found for name in ("do_sample", *PRESET_NAMES)
+        ):
             return None
         if not found.get("do_sample", "temperature" in found):
             found |= {"temperature": 0, "top_k": 0, "top_p": 1}
@@ -245,5 +247,5 @@ def _published_sampling(folder: Path) -> Sampling | None:
 
 def _sampling_from(found: Mapping[str, Any]) -> Sampling:
     """Return the sampling with these values; the default temperature is 1. Raises UserError."""
-    values = {name: found[name] for name in DRAWN if found.get(name) is not None}
+    values = {name: found[name] for name in PRESET_NAMES if found.get(name) is not None}
     return RunSettings.from_values({"temperature": 1, **values}).sampling

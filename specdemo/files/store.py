@@ -17,7 +17,7 @@ from specdemo.config.errors import Phrase, UserError
 from specdemo.files.progress import ProgressCallback, bytes_progress, megabytes, silent
 
 MARKER = "complete.json"
-BLOCK = 1 << 22
+BLOCK_BYTES = 1 << 22
 FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 STALE_SECONDS = 24 * 3600
@@ -73,7 +73,7 @@ def make_folder(folder: Path) -> None:
 def file_sha256(path: Path, progress: ProgressCallback = silent, what: str = "") -> str:
     digest, done, total = hashlib.sha256(), 0, path.stat().st_size
     with path.open("rb") as stream:
-        while block := stream.read(BLOCK):
+        while block := stream.read(BLOCK_BYTES):
             digest.update(block)
             done += len(block)
             if what:

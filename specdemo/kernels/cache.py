@@ -15,8 +15,8 @@ from typing import Any
 from specdemo.kernels import cpu_features, team
 
 HERE = Path(__file__).resolve().parent
-NAME = "compiled-"
-KEPT = 4  # number of folders to store, those used last
+FOLDER_PREFIX = "compiled-"
+KEPT_FOLDERS = 4  # number of folders to store, those used last
 
 
 def sources() -> list[Path]:
@@ -42,7 +42,7 @@ def folder(bases: Sequence[Path], files: Sequence[Path]) -> Path | None:
 
     Of the folders for other sources next to it, those used last stay.
     """
-    name = f"{NAME}{digest(files)}"
+    name = f"{FOLDER_PREFIX}{digest(files)}"
     for base in bases:
         try:
             (base / name).mkdir(parents=True, exist_ok=True)
@@ -55,12 +55,14 @@ def folder(bases: Sequence[Path], files: Sequence[Path]) -> Path | None:
     return None
 
 
-def prune(base: Path, kept: int = KEPT) -> None:
+def prune(base: Path, kept: int = KEPT_FOLDERS) -> None:
     """Delete all but the newest folders of compiled code. A folder is renamed first, so no process finds part of one."""
-    for removed in base.glob(f".{NAME}*"):  # renamed by a process that ended too early
+    for removed in base.glob(f".{FOLDER_PREFIX}*"):  # renamed by a process that ended too early
         shutil.rmtree(removed, ignore_errors=True)
     with suppress(OSError):  # another process prunes at the same time
-        folders = sorted(base.glob(f"{NAME}*"), key=lambda one: one.stat().st_mtime, reverse=True)
+        folders = sorted(
+            base.glob(f"{FOLDER_PREFIX}*"), key=lambda one: one.stat().st_mtime, reverse=True
+        )
         for number, old in enumerate(folders[kept:]):
             moved = base / f".{old.name}.{os.getpid()}.{number}"
             old.rename(moved)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from torch import Tensor
 
-from specdemo.kernels.packing import BLOCK, Packed
+from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
 from specdemo.kernels.plan import Chain, DraftPlan
 
 
@@ -52,7 +52,7 @@ class Shape:
     scale: float
 
 
-def fits(shape: Shape, columns: int = BLOCK) -> bool:
+def fits(shape: Shape, columns: int = BLOCK_OUTPUTS) -> bool:
     """Whether the compiled pass takes layers of these sizes, and a head of so many columns."""
     attended = shape.heads * shape.head_dim
     inputs = (shape.hidden, shape.inner, attended)
@@ -61,7 +61,7 @@ def fits(shape: Shape, columns: int = BLOCK) -> bool:
         shape.head_dim in (64, 128)
         and shape.group in (32, 64)
         and all(size % 64 == 0 for size in inputs)
-        and all(size % BLOCK == 0 for size in outputs)
+        and all(size % BLOCK_OUTPUTS == 0 for size in outputs)
     )
 
 

@@ -16,7 +16,7 @@ from numba import carray
 from specdemo.kernels import simd
 from specdemo.kernels.attention import UNSEEN, attend_all, norm, products
 from specdemo.kernels.cache import compiled
-from specdemo.kernels.packing import BLOCK, GROUP
+from specdemo.kernels.packing import BLOCK_OUTPUTS, GROUP_INPUTS
 from specdemo.kernels.parts import LAYER_BYTES, layer_at, sequence_at, wait_for_threads
 
 TILES_BYTES = 64  # bytes of the shapes of all tiles
@@ -56,7 +56,7 @@ def add_injected(job, x):
 @compiled
 def group_of(job, matrix):
     """Inputs of a matrix that share a scale."""
-    return job.group if matrix.bits == 4 else GROUP
+    return job.group if matrix.bits == 4 else GROUP_INPUTS
 
 
 @compiled
@@ -101,8 +101,8 @@ def extra_head(job, sequence, normed_x, first, end, buffers):
         quantize_inputs(job, source, hidden * 4, hidden, count, sequence.extra, buffers)
     into = job.logits + (sequence.first_asked * stride + job.head_columns) * 4
     multiply(job, hidden, count, sequence.extra, into, stride, first, end, buffers)
-    if end * BLOCK >= sequence.num_extra:
-        hide_columns(into, stride, count, sequence.num_extra, end * BLOCK)
+    if end * BLOCK_OUTPUTS >= sequence.num_extra:
+        hide_columns(into, stride, count, sequence.num_extra, end * BLOCK_OUTPUTS)
 
 
 @compiled
@@ -113,7 +113,7 @@ def apply_head(job, x, normed_x, thread, threads, buffers):
     epsilon = np.float32(job.epsilon)
     for i in range(count):
         norm(x + asked[i] * hidden * 4, job.norm, normed_x + i * hidden * 4, hidden, epsilon)
-    blocks = job.head_columns // BLOCK
+    blocks = job.head_columns // BLOCK_OUTPUTS
     if job.head.bits == 16:
         products.begin(tiles_for(job, 16))
         first, end = share(blocks, thread, threads)
@@ -125,7 +125,7 @@ def apply_head(job, x, normed_x, thread, threads, buffers):
     for number in range(job.num_sequences):
         sequence = sequence_at(job, number)
         if sequence.num_asked:
-            every += (sequence.num_extra + BLOCK - 1) // BLOCK
+            every += (sequence.num_extra + BLOCK_OUTPUTS - 1) // BLOCK_OUTPUTS
     first, end = share(every, thread, threads)
     products.begin(tiles_for(job, count))
     quantize_inputs(job, normed_x, hidden * 4, hidden, count, job.head, buffers)
@@ -135,7 +135,7 @@ def apply_head(job, x, normed_x, thread, threads, buffers):
     for number in range(job.num_sequences):
         sequence = sequence_at(job, number)
         if sequence.num_asked:
-            extra = (sequence.num_extra + BLOCK - 1) // BLOCK
+            extra = (sequence.num_extra + BLOCK_OUTPUTS - 1) // BLOCK_OUTPUTS
             low, high = max(first, begin) - begin, min(end, begin + extra) - begin
             if low < high:
                 extra_head(job, sequence, normed_x, low, high, buffers)
@@ -169,30 +169,32 @@ def run_pass(job, thread, threads):
         norm_rows(job, x, layer.input_norm, normed_x)
         products.begin(tiles)
         quantize_inputs(job, normed_x, hidden * 4, hidden, rows, layer.qkv, buffers)
-        first, end = share(all_heads // BLOCK, thread, threads)
+        first, end = share(all_heads // BLOCK_OUTPUTS, thread, threads)
         multiply(job, hidden, rows, layer.qkv, qkv, all_heads, first, end, buffers)
         if layer.qkv_bias:
-            add_bias(qkv, layer.qkv_bias, rows, all_heads, first * BLOCK, end * BLOCK)
+            add_bias(
+                qkv, layer.qkv_bias, rows, all_heads, first * BLOCK_OUTPUTS, end * BLOCK_OUTPUTS
+            )
         wait_for_threads(job, threads)
         products.begin(tiles_for(job, 16))
         attend_all(job, index, layer, qkv, heads_out, own, thread, threads)
         wait_for_threads(job, threads)
         products.begin(tiles)
         quantize_inputs(job, heads_out, attended * 4, attended, rows, layer.output, buffers)
-        first, end = share(hidden // BLOCK, thread, threads)
+        first, end = share(hidden // BLOCK_OUTPUTS, thread, threads)
         multiply(job, attended, rows, layer.output, out, hidden, first, end, buffers)
         wait_for_threads(job, threads)
         simd.add_to(x, out, rows * hidden // 16)
         norm_rows(job, x, layer.post_norm, normed_x)
         quantize_inputs(job, normed_x, hidden * 4, hidden, rows, layer.gate_up, buffers)
-        both, stride = inner // BLOCK, 2 * inner
+        both, stride = inner // BLOCK_OUTPUTS, 2 * inner
         low, high = share(both, thread, threads)
         for at in (low, both + low):
             last = at + high - low
             multiply(job, hidden, rows, layer.gate_up, gates, stride, at, last, buffers)
         for row in range(rows):
-            gate = gates + (row * stride + low * BLOCK) * 4
-            simd.gate(gate, gate + inner * 4, gate, (high - low) * BLOCK // 16)
+            gate = gates + (row * stride + low * BLOCK_OUTPUTS) * 4
+            simd.gate(gate, gate + inner * 4, gate, (high - low) * BLOCK_OUTPUTS // 16)
         wait_for_threads(job, threads)
         quantize_inputs(job, gates, stride * 4, inner, rows, layer.down, buffers)
         multiply(job, inner, rows, layer.down, out, hidden, first, end, buffers)

@@ -16,14 +16,14 @@ from specdemo.kernels import cpu_features
 
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 BYTES = I8.as_pointer()
-LANES = 16
-FLOATS = ir.VectorType(ir.FloatType(), LANES)
-INTS = ir.VectorType(I32, LANES)
-SHORTS = ir.VectorType(I16, LANES)
-WIDE_SHORTS = ir.VectorType(I16, 2 * LANES)
+WIDTH = 16
+FLOATS = ir.VectorType(ir.FloatType(), WIDTH)
+INTS = ir.VectorType(I32, WIDTH)
+SHORTS = ir.VectorType(I16, WIDTH)
+WIDE_SHORTS = ir.VectorType(I16, 2 * WIDTH)
 AHEAD = 4096  # bytes that are prefetched ahead: the processor's own prefetching stops at each page
 
-ADDRESS = types.intp
+POINTER = types.intp
 
 
 def call(builder: Any, name: str, result: Any, arguments: Sequence[Any]) -> Any:
@@ -63,21 +63,21 @@ def fma(builder: Any, one: Any, other: Any, third: Any) -> Any:
 
 def to_floats(builder: Any, shorts: Any) -> Any:
     """bfloat16 is the upper half of float32."""
-    wide = builder.shl(builder.zext(shorts, INTS), ir.Constant(INTS, [16] * LANES))
+    wide = builder.shl(builder.zext(shorts, INTS), ir.Constant(INTS, [16] * WIDTH))
     return builder.bitcast(wide, FLOATS)
 
 
 def to_bfloat16(builder: Any, floats: Any) -> Any:
     """Rounded to nearest, ties to even."""
     bits = builder.bitcast(floats, INTS)
-    sixteen, one = (ir.Constant(INTS, [value] * LANES) for value in (16, 1))
+    sixteen, one = (ir.Constant(INTS, [value] * WIDTH) for value in (16, 1))
     odd = builder.and_(builder.lshr(bits, sixteen), one)
-    rounded = builder.add(builder.add(bits, ir.Constant(INTS, [0x7FFF] * LANES)), odd)
+    rounded = builder.add(builder.add(bits, ir.Constant(INTS, [0x7FFF] * WIDTH)), odd)
     return builder.trunc(builder.lshr(rounded, sixteen), SHORTS)
 
 
 def constant(value: float) -> Any:
-    return ir.Constant(FLOATS, [value] * LANES)
+    return ir.Constant(FLOATS, [value] * WIDTH)
 
 
 def choose(builder: Any, test: str, one: Any, other: Any, right: Any, wrong: Any) -> Any:
@@ -87,7 +87,7 @@ def choose(builder: Any, test: str, one: Any, other: Any, right: Any, wrong: Any
 def sum_of_lanes(builder: Any, values: Any) -> Any:
     """Of FLOATS, one after the other."""
     total = ir.Constant(ir.FloatType(), 0.0)
-    for lane in range(LANES):
+    for lane in range(WIDTH):
         total = builder.fadd(total, builder.extract_element(values, ir.Constant(I32, lane)))
     return total
 
@@ -111,8 +111,8 @@ def exponential(builder: Any, wanted: Any) -> Any:
     ):
         found = fma(builder, found, x, constant(value))
     found = fma(builder, builder.fmul(found, x), x, builder.fadd(x, constant(1.0)))
-    power = builder.add(builder.fptosi(whole, INTS), ir.Constant(INTS, [127] * LANES))
-    power = builder.bitcast(builder.shl(power, ir.Constant(INTS, [23] * LANES)), FLOATS)
+    power = builder.add(builder.fptosi(whole, INTS), ir.Constant(INTS, [127] * WIDTH))
+    power = builder.bitcast(builder.shl(power, ir.Constant(INTS, [23] * WIDTH)), FLOATS)
     return choose(builder, ">", wanted, low, builder.fmul(found, power), constant(0.0))
 
 
@@ -169,7 +169,7 @@ def add_pairs(builder: Any, total: Any, codes: Any, inputs: Any) -> Any:
 
     Both of a pair lie in 32 bits: the first is below the second.
     """
-    sixteen = ir.Constant(INTS, [16] * LANES)
+    sixteen = ir.Constant(INTS, [16] * WIDTH)
     pairs = [builder.bitcast(one, INTS) for one in (codes, inputs)]
     first = [builder.ashr(builder.shl(one, sixteen), sixteen) for one in pairs]
     second = [builder.ashr(one, sixteen) for one in pairs]

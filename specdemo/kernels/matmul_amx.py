@@ -47,7 +47,7 @@ def begin(_context, settings):
         llvm.call(builder, "llvm.x86.ldtilecfg", ir.VoidType(), (address,))
         return context.get_dummy_value()
 
-    return types.void(llvm.ADDRESS), generate
+    return types.void(llvm.POINTER), generate
 
 
 @intrinsic
@@ -72,7 +72,7 @@ def _tile_mover(instruction: str) -> Any:
             llvm.call(builder, instruction, ir.VoidType(), values)
             return context.get_dummy_value()
 
-        return types.void(tile, llvm.ADDRESS, llvm.ADDRESS), generate
+        return types.void(tile, llvm.POINTER, llvm.POINTER), generate
 
     return move
 
@@ -113,7 +113,7 @@ def add_scaled(_context, total, part, scale):
         llvm.store(builder, llvm.fma(builder, part, scale, total), arguments[0])
         return context.get_dummy_value()
 
-    return types.void(llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS), generate
+    return types.void(llvm.POINTER, llvm.POINTER, llvm.POINTER), generate
 
 
 @intrinsic
@@ -132,7 +132,7 @@ def add_shifted(_context, total, part, scale, zero, weight):
         return context.get_dummy_value()
 
     return types.void(
-        llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS, types.float32
+        llvm.POINTER, llvm.POINTER, llvm.POINTER, llvm.POINTER, types.float32
     ), generate
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from specdemo.kernels import cpu_features, llvm, simd
 from specdemo.kernels.cache import compiled
-from specdemo.kernels.packing import GROUP, Packed, whole_numbers
+from specdemo.kernels.packing import GROUP_INPUTS, Packed, whole_numbers
 from specdemo.kernels.scores_vectors import QUERY, put_query, scores
 
 __all__ = [
@@ -32,7 +32,8 @@ COLUMNS = 32  # outputs decoded per call
 CODE_BUFFER = 4096
 SMALLEST = 0x0DA24260  # bits of 1e-30, which a group of zeros is divided by
 MOST_INPUT, MOST_CODE = 16383, 2047  # 64 products of both are less than 2**31
-ROWS = 4 if cpu_features.has_wide_vectors() else 2  # rows per call: their sums stay in registers
+# rows per call: their sums stay in registers
+CALL_ROWS = 4 if cpu_features.has_wide_vectors() else 2
 # Layouts of numbers, with the lines to prefetch: 8 * bytes of a number + lines of 64 bytes for two pairs of inputs.
 # Decoded 4-bit codes, 8-bit and 16-bit numbers for the first rows; the same without prefetching for further ones.
 OF_CODES, OF_BYTES, OF_SHORTS, MORE_BYTES, MORE_SHORTS = FORMS = (17, 10, 20, 8, 16)
@@ -75,7 +76,7 @@ def round_to_int16(_context, lines, source, into, step, total):
         one = ir.FloatType()
         rows = [llvm.load(builder, llvm.at(builder, source, at), llvm.FLOATS) for at in offsets]
         # Without their signs, float32 are in the order of their bits.
-        unsigned = ir.Constant(llvm.INTS, [0x7FFFFFFF] * llvm.LANES)
+        unsigned = ir.Constant(llvm.INTS, [0x7FFFFFFF] * llvm.WIDTH)
         sizes = [builder.and_(builder.bitcast(row, llvm.INTS), unsigned) for row in rows]
         most = reduce(lambda x, y: builder.select(builder.icmp_signed(">", x, y), x, y), sizes)
         greatest = llvm.call(builder, "llvm.vector.reduce.smax.v16i32", llvm.I32, (most,))
@@ -98,7 +99,7 @@ def round_to_int16(_context, lines, source, into, step, total):
         llvm.store(builder, builder.fmul(builder.sitofp(summed, one), meant), total)
         return context.get_dummy_value()
 
-    return types.void(lines, *[llvm.ADDRESS] * 4), generate
+    return types.void(lines, *[llvm.POINTER] * 4), generate
 
 
 @compiled
@@ -126,16 +127,16 @@ def _paired(builder: Any, total: Any, codes: Any, inputs: Any) -> Any:
         return builder.add(total, found)
     if not cpu_features.has_vectors():
         return llvm.add_pairs(builder, total, codes, inputs)
-    half, kind = llvm.LANES // 2, ir.VectorType(llvm.I32, llvm.LANES)
+    half, kind = llvm.WIDTH // 2, ir.VectorType(llvm.I32, llvm.WIDTH)
     parts = []
-    for first in (0, llvm.LANES):
-        picked = ir.Constant(kind, list(range(first, first + llvm.LANES)))
+    for first in (0, llvm.WIDTH):
+        picked = ir.Constant(kind, list(range(first, first + llvm.WIDTH)))
         both = [builder.shuffle_vector(one, one, picked) for one in (codes, inputs)]
         parts.append(
             llvm.call(builder, "llvm.x86.avx2.pmadd.wd", ir.VectorType(llvm.I32, half), both)
         )
     return builder.add(
-        total, builder.shuffle_vector(*parts, ir.Constant(kind, list(range(llvm.LANES))))
+        total, builder.shuffle_vector(*parts, ir.Constant(kind, list(range(llvm.WIDTH))))
     )
 
 
@@ -143,7 +144,7 @@ def _paired(builder: Any, total: Any, codes: Any, inputs: Any) -> Any:
 def add_products(
     _context, rows, x, x_step, codes, pairs, form, then, steps, groups, sums, scales, zeros, total
 ):
-    """Add the products of one group of inputs of 1 to ROWS rows to their totals.
+    """Add the products of one group of inputs of 1 to CALL_ROWS rows to their totals.
 
     x, codes: numbers, rows of x `x_step` bytes apart, `pairs` pairs of inputs
     form, then: one of FORMS, layout of the codes and the lines to prefetch; and from which address
@@ -155,14 +156,14 @@ def add_products(
         rows, x, x_step, codes, pairs, form, then, *about = arguments
         done = builder.append_basic_block()
         for one in _ways(builder, form, FORMS):
-            for count in _ways(builder, rows, range(1, ROWS + 1)):
+            for count in _ways(builder, rows, range(1, CALL_ROWS + 1)):
                 found = _summed(builder, count, x, x_step, codes, pairs, one, then)
                 _add_scaled(builder, found, *about)
                 builder.branch(done)
         builder.position_at_end(done)
         return context.get_dummy_value()
 
-    return types.void(*[llvm.ADDRESS] * 13), generate
+    return types.void(*[llvm.POINTER] * 13), generate
 
 
 def _ways(builder: Any, value: Any, cases: Sequence[int]) -> Iterator[int]:
@@ -227,13 +228,13 @@ def _summed(
 ) -> list[Any]:
     """Sums of products, 16 int32 each: lower and upper outputs of each row. form: one of FORMS"""
     size, lines = divmod(form, 8)
-    kind = ir.VectorType(ir.IntType(8 * size), 2 * llvm.LANES)
+    kind = ir.VectorType(ir.IntType(8 * size), 2 * llvm.WIDTH)
     step = 4 + size  # log2 of the bytes of 16 outputs' pair
     upper = llvm.offset(builder, codes, pairs, step)
     first = [builder.add(x, builder.mul(x_step, ir.Constant(llvm.I64, row))) for row in range(rows)]
     # As many sums as hide the latency of an addition, each added to once a turn: more than once is slower.
     chains = 1 << (CHAINS // rows).bit_length() - 1
-    sums = llvm.variables(builder, 2 * rows * chains, ir.Constant(llvm.INTS, [0] * llvm.LANES))
+    sums = llvm.variables(builder, 2 * rows * chains, ir.Constant(llvm.INTS, [0] * llvm.WIDTH))
     shift = chains.bit_length() - 1
     with cgutils.for_range(builder, builder.lshr(pairs, ir.Constant(llvm.I64, shift))) as loop:
         addresses = [
@@ -280,9 +281,9 @@ def product(x, about, rows, width, matrix, table, group, into, stride, first, en
                 simd.decode(0, then, table, own, pairs)
                 numbers = own
             scale, zero = scales + number * line, (zeros + number * line if zeros else 0)
-            for row in range(0, rows, ROWS):
+            for row in range(0, rows, CALL_ROWS):
                 address, at = x + row * step + g * group * 2, total + row * 128
-                steps, here = about + (row * groups + g) * 4, min(ROWS, rows - row)
+                steps, here = about + (row * groups + g) * 4, min(CALL_ROWS, rows - row)
                 sums = steps + rows * groups * 4
                 add_products(
                     here,
@@ -310,5 +311,5 @@ def wide_product(x, count, width, matrix, into, stride, first, end, buffers):
     x: (count, width) float32; matrix: as for `product`; into: (count, stride) float32
     """
     y, about, own = buffers
-    quantize_inputs(x, width * 4, y, about, count, width, GROUP, False)
-    product(y, about, count, width, matrix, 0, GROUP, into, stride, first, end, own)
+    quantize_inputs(x, width * 4, y, about, count, width, GROUP_INPUTS, False)
+    product(y, about, count, width, matrix, 0, GROUP_INPUTS, into, stride, first, end, own)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-BLOCK = 32  # outputs per block
-GROUP = 64  # inputs that share a scale in matrices of whole numbers of 8 or 16 bits
+BLOCK_OUTPUTS = 32  # outputs per block
+GROUP_INPUTS = 64  # inputs that share a scale in matrices of whole numbers of 8 or 16 bits
 AFFINE = torch.arange(16, dtype=torch.bfloat16) - 8  # values of the codes in matrices of levels
 MOST_BYTE = 127
-SLICE = 2048  # outputs that are laid out at a time: the room that this takes is a slice's
+SLICE_OUTPUTS = 2048  # outputs that are laid out at a time: the room that this takes is a slice's
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +40,17 @@ def whole_numbers(matrix: Tensor, most: int = MOST_BYTE, dtype: torch.dtype = to
     matrix: (out, in); codes: (out // 32, groups, 2 halves of the outputs, pairs of inputs, 16 outputs, 2 inputs)
     """
     rows, columns = matrix.shape
-    blocks, groups = rows // BLOCK, columns // GROUP
-    codes = torch.empty(blocks, groups, 2, GROUP // 2, 16, 2, dtype=dtype)
-    scales = torch.empty(blocks, groups, BLOCK)
+    blocks, groups = rows // BLOCK_OUTPUTS, columns // GROUP_INPUTS
+    codes = torch.empty(blocks, groups, 2, GROUP_INPUTS // 2, 16, 2, dtype=dtype)
+    scales = torch.empty(blocks, groups, BLOCK_OUTPUTS)
     first = 0
-    for part in matrix.detach().split(SLICE):
-        grouped = part.float().view(-1, BLOCK, groups, GROUP)
+    for part in matrix.detach().split(SLICE_OUTPUTS):
+        grouped = part.float().view(-1, BLOCK_OUTPUTS, groups, GROUP_INPUTS)
         last = first + len(grouped)
         step = grouped.abs().amax(-1).clamp(min=1e-30) / most
         scales[first:last] = step.transpose(1, 2)
         whole = (grouped / step[..., None]).round().to(dtype)
-        whole = whole.view(-1, 2, 16, groups, GROUP // 2, 2)
+        whole = whole.view(-1, 2, 16, groups, GROUP_INPUTS // 2, 2)
         codes[first:last] = whole.permute(0, 3, 1, 4, 2, 5)
         first = last
     return Packed(codes, scales)
@@ -58,9 +58,9 @@ def whole_numbers(matrix: Tensor, most: int = MOST_BYTE, dtype: torch.dtype = to
 
 def from_whole_numbers(matrix: Packed, first: int, last: int) -> Tensor:
     """Rows of a matrix of `whole_numbers`, both in whole blocks. returns: (rows, in) float32"""
-    blocks = slice(first // BLOCK, last // BLOCK)
+    blocks = slice(first // BLOCK_OUTPUTS, last // BLOCK_OUTPUTS)
     assert matrix.scales is not None
-    codes = matrix.codes[blocks].permute(0, 2, 4, 1, 3, 5).reshape(last - first, -1, GROUP)
+    codes = matrix.codes[blocks].permute(0, 2, 4, 1, 3, 5).reshape(last - first, -1, GROUP_INPUTS)
     scales = matrix.scales[blocks].transpose(1, 2).reshape(last - first, -1, 1)
     return (codes * scales).flatten(1)
 

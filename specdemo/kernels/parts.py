@@ -20,7 +20,7 @@ from specdemo.kernels import llvm, simd, team
 from specdemo.kernels.cache import compiled, kept
 
 ARRIVED_OFFSET = jobs.JOB.fields["arrived"][1]
-PATIENCE = 4096  # polls of a barrier before other threads of the system may run
+BARRIER_POLLS = 4096  # polls of a barrier before other threads of the system may run
 
 gnu_barrier = types.ExternalFunction("GOMP_barrier", types.void())
 gnu_number = types.ExternalFunction("omp_get_thread_num", types.int32())
@@ -47,7 +47,7 @@ def add_one(_context, address):
         place = llvm.pointer(builder, arguments[0], llvm.I64)
         return builder.atomic_rmw("add", place, ir.Constant(llvm.I64, 1), "seq_cst")
 
-    return types.int64(llvm.ADDRESS), generate
+    return types.int64(llvm.POINTER), generate
 
 
 @intrinsic
@@ -58,7 +58,7 @@ def now_at(_context, address):
         place = llvm.pointer(builder, arguments[0], llvm.I64)
         return builder.load_atomic(place, "seq_cst", 8)
 
-    return types.int64(llvm.ADDRESS), generate
+    return types.int64(llvm.POINTER), generate
 
 
 @compiled
@@ -68,7 +68,7 @@ def meet(arrived, threads):
     looks = 0
     while now_at(arrived) < all_here:
         looks += 1
-        if looks > PATIENCE:
+        if looks > BARRIER_POLLS:
             let_others_run()
 
 

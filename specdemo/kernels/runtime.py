@@ -31,7 +31,7 @@ from specdemo.kernels.inputs import (
     write_matrix,
 )
 from specdemo.kernels.job import Form, JobBuffer
-from specdemo.kernels.packing import BLOCK, Packed
+from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
 from specdemo.kernels.plan import Chain
 from specdemo.kernels.team import is_borrowed, runs_here
 
@@ -84,7 +84,7 @@ class CompiledLayers:
         self.shape, self.layers, self.norm, self.table = shape, tuple(layers), norm, table
         self.feedback = feedback
         self.head = head if isinstance(head, Packed) else products().laid_out(head)
-        self.columns = BLOCK * len(self.head.codes)
+        self.columns = BLOCK_OUTPUTS * len(self.head.codes)
         self.described = (jobs.LayerStructure * len(layers))()
         for record, layer in zip(self.described, layers, strict=True):
             layer.write(record)
@@ -136,7 +136,9 @@ class CompiledLayers:
 
     def _width(self, one: SequenceRows) -> int:
         """Columns that are written for a sequence: those of the head, and whole blocks of its own."""
-        return self.columns + (-(-one.extra.count // BLOCK) * BLOCK if one.extra else 0)
+        return self.columns + (
+            -(-one.extra.count // BLOCK_OUTPUTS) * BLOCK_OUTPUTS if one.extra else 0
+        )
 
     def _write(
         self,

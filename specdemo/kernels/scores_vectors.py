@@ -63,7 +63,7 @@ def _score_many(_context, queries, keys, width, into):
             llvm.store(builder, score, llvm.at(builder, into, 64 * key))
         return context.get_dummy_value()
 
-    return types.void(*[llvm.ADDRESS] * 4), generate
+    return types.void(*[llvm.POINTER] * 4), generate
 
 
 @intrinsic
@@ -72,7 +72,7 @@ def _score_few(_context, queries, keys, width, into):
 
     into: rows of 16, of which four count
     """
-    spread = ir.Constant(llvm.INTS, [lane // 4 for lane in range(llvm.LANES)])
+    spread = ir.Constant(llvm.INTS, [lane // 4 for lane in range(llvm.WIDTH)])
     turns = [ir.Constant(llvm.INTS, [(lane + by) % 16 for lane in range(16)]) for by in (8, 4)]
 
     def generate(context, builder, _signature, arguments):
@@ -93,7 +93,7 @@ def _score_few(_context, queries, keys, width, into):
             llvm.store(builder, score, llvm.at(builder, into, 64 * key))
         return context.get_dummy_value()
 
-    return types.void(*[llvm.ADDRESS] * 4), generate
+    return types.void(*[llvm.POINTER] * 4), generate
 
 
 @compiled

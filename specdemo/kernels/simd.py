@@ -78,7 +78,7 @@ def decode(_context, prefetches, codes, table, into, pairs):
                 llvm.store(builder, values, llvm.offset(builder, out, loop.index, 6))
         return context.get_dummy_value()
 
-    return types.void(prefetches, *[llvm.ADDRESS] * 4), generate
+    return types.void(prefetches, *[llvm.POINTER] * 4), generate
 
 
 @intrinsic
@@ -92,7 +92,7 @@ def fetch(_context, address, lines):
             llvm.call(builder, "llvm.prefetch.p0", ir.VoidType(), (where, *hint))
         return context.get_dummy_value()
 
-    return types.void(llvm.ADDRESS, llvm.ADDRESS), generate
+    return types.void(llvm.POINTER, llvm.POINTER), generate
 
 
 @intrinsic
@@ -102,10 +102,10 @@ def clear(_context, address, lines):
     def generate(context, builder, _signature, arguments):
         with cgutils.for_range(builder, arguments[1]) as loop:
             where = llvm.offset(builder, arguments[0], loop.index, 6)
-            llvm.store(builder, ir.Constant(llvm.FLOATS, [0.0] * llvm.LANES), where)
+            llvm.store(builder, ir.Constant(llvm.FLOATS, [0.0] * llvm.WIDTH), where)
         return context.get_dummy_value()
 
-    return types.void(llvm.ADDRESS, llvm.ADDRESS), generate
+    return types.void(llvm.POINTER, llvm.POINTER), generate
 
 
 @intrinsic
@@ -120,7 +120,7 @@ def copy_lines(_context, source, into, lines):
             llvm.store(builder, line, llvm.offset(builder, arguments[1], loop.index, 6))
         return context.get_dummy_value()
 
-    return types.void(llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS), generate
+    return types.void(llvm.POINTER, llvm.POINTER, llvm.POINTER), generate
 
 
 @intrinsic
@@ -138,7 +138,7 @@ def add_to(_context, total, part, lines):
             llvm.store(builder, summed, where)
         return context.get_dummy_value()
 
-    return types.void(llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS), generate
+    return types.void(llvm.POINTER, llvm.POINTER, llvm.POINTER), generate
 
 
 def _conversion(convert: Any, kind: Any, sizes: tuple[int, int]) -> Any:
@@ -155,7 +155,7 @@ def _conversion(convert: Any, kind: Any, sizes: tuple[int, int]) -> Any:
                 llvm.store(builder, convert(builder, llvm.load(builder, source, kind)), into)
             return context.get_dummy_value()
 
-        return types.void(llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS), generate
+        return types.void(llvm.POINTER, llvm.POINTER, llvm.POINTER), generate
 
     return each
 
@@ -170,12 +170,12 @@ def _bytes_to_bfloat16(builder: Any, values: Any) -> Any:
     """8 bits fit into a bfloat16, whose lower half as a float32 is empty then."""
     floats = builder.sitofp(values, llvm.FLOATS)
     bits = builder.lshr(
-        builder.bitcast(floats, llvm.INTS), ir.Constant(llvm.INTS, [16] * llvm.LANES)
+        builder.bitcast(floats, llvm.INTS), ir.Constant(llvm.INTS, [16] * llvm.WIDTH)
     )
     return builder.trunc(bits, llvm.SHORTS)
 
 
-bytes_to_bfloat16 = _conversion(_bytes_to_bfloat16, ir.VectorType(llvm.I8, llvm.LANES), (4, 5))
+bytes_to_bfloat16 = _conversion(_bytes_to_bfloat16, ir.VectorType(llvm.I8, llvm.WIDTH), (4, 5))
 
 
 @intrinsic
@@ -207,7 +207,7 @@ def softmax(_context, scores, keys, scale):
         llvm.store(builder, builder.load(total), llvm.offset(builder, scores, keys, 6))
         return context.get_dummy_value()
 
-    return types.void(llvm.ADDRESS, llvm.ADDRESS, types.float32), generate
+    return types.void(llvm.POINTER, llvm.POINTER, types.float32), generate
 
 
 @intrinsic
@@ -237,7 +237,7 @@ def exponentials(_context, values, lines, scale):
             llvm.store(builder, llvm.exponential(builder, builder.fmul(above, times)), address)
         return context.get_dummy_value()
 
-    return types.void(llvm.ADDRESS, llvm.ADDRESS, types.float32), generate
+    return types.void(llvm.POINTER, llvm.POINTER, types.float32), generate
 
 
 @intrinsic
@@ -253,7 +253,7 @@ def sum_of(_context, values, lines):
             builder.store(builder.fadd(builder.load(total), row), total)
         return llvm.sum_of_lanes(builder, builder.load(total))
 
-    return types.float32(llvm.ADDRESS, llvm.ADDRESS), generate
+    return types.float32(llvm.POINTER, llvm.POINTER), generate
 
 
 @intrinsic
@@ -272,7 +272,7 @@ def sum_from(_context, values, lines, least):
             builder.store(builder.fadd(builder.load(total), row), total)
         return llvm.sum_of_lanes(builder, builder.load(total))
 
-    return types.float32(llvm.ADDRESS, llvm.ADDRESS, types.float32), generate
+    return types.float32(llvm.POINTER, llvm.POINTER, types.float32), generate
 
 
 @intrinsic
@@ -290,7 +290,7 @@ def gate(_context, gates, up, into, lines):
             llvm.store(builder, found, llvm.offset(builder, into, loop.index, 6))
         return context.get_dummy_value()
 
-    return types.void(llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS), generate
+    return types.void(llvm.POINTER, llvm.POINTER, llvm.POINTER, llvm.POINTER), generate
 
 
 @intrinsic
@@ -337,7 +337,7 @@ def add_values(_context, weights, keys, values, stride, into):
         return context.get_dummy_value()
 
     return types.void(
-        llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS, llvm.ADDRESS
+        llvm.POINTER, llvm.POINTER, llvm.POINTER, llvm.POINTER, llvm.POINTER
     ), generate
 
 
@@ -360,7 +360,7 @@ def pointers_to(element: Any) -> Any:
         def generate(context, builder, _signature, arguments):
             return builder.inttoptr(arguments[0], context.get_value_type(kind))
 
-        return kind(llvm.ADDRESS), generate
+        return kind(llvm.POINTER), generate
 
     return at
 

@@ -18,14 +18,14 @@ from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import resolve
-from specdemo.models.devices import AUTO, best_device, candidates
+from specdemo.models.devices import AUTO_DEVICE, best_device, candidates
 from specdemo.models.loading import load_model, pack_as
 from specdemo.models.measurements import BACKENDS, LIBRARIES, Measurement, machine, measurement
 from specdemo.models.tokenizers import load_tokenizer
 
 TOKENS, WARM_UP = 16, 4  # of a greedy text, and the first of them that are not timed
 MAX_SECONDS = 60.0  # including loading, after which no further device is tried
-PROMPT = "Three things that a lighthouse keeper does before sunset:"
+TIMED_PROMPT = "Three things that a lighthouse keeper does before sunset:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def choose_by_measure(settings: AppSettings, progress: ProgressCallback = silent
         progress(Progress("warm up", None, f"measuring {settings.target} on {', '.join(names)}"))
         loads = {name: _loader(settings, name, progress) for name in names}
         files = resolve(settings.target, settings.cache_dir)
-        known = fastest(loads, load_tokenizer(files)(PROMPT)["input_ids"])
+        known = fastest(loads, load_tokenizer(files)(TIMED_PROMPT)["input_ids"])
         cached.write(known)
         gc.collect()
     return known.chosen
@@ -126,7 +126,7 @@ def describe_choice(settings: AppSettings) -> str:
 
 
 def _devices(settings: AppSettings) -> tuple[str, ...]:
-    return candidates(settings.precision) if settings.device.strip().lower() == AUTO else ()
+    return candidates(settings.precision) if settings.device.strip().lower() == AUTO_DEVICE else ()
 
 
 def _loader(

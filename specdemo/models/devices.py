@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 DEVICES = ("cpu", "cuda", "mps")
 FOUR_BIT = "nf4"
-AUTO = "auto"
+AUTO_DEVICE = "auto"
 
 
 @dataclass(frozen=True, slots=True)

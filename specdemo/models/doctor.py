@@ -20,7 +20,7 @@ from specdemo.files.store import free_bytes, is_complete
 from specdemo.files.wheel import LOCAL_WHEEL, installed_gguf, pip_command
 from specdemo.models.memory import free_ram
 
-PACKAGES = (
+CHECKED_PACKAGES = (
     "torch",
     "transformers",
     "bitsandbytes",
@@ -56,7 +56,7 @@ def facts() -> list[Fact]:
     settings, complaint = _settings()
     return [
         _python(),
-        *(_package(name) for name in PACKAGES),
+        *(_package(name) for name in CHECKED_PACKAGES),
         *_processor(),
         _four_bit(settings),
         _cuda(),

@@ -20,9 +20,9 @@ from specdemo.files.progress import Progress, ProgressCallback, megabytes, silen
 from specdemo.files.quiet import import_bitsandbytes, quiet_transformers
 from specdemo.files.sources import ModelFiles
 from specdemo.kernels import cpu_features
-from specdemo.models.decoders.choose import KNOWN, open_decoder, uses_compiled_pass
+from specdemo.models.decoders.choose import COMPILED_ARCHITECTURES, open_decoder, uses_compiled_pass
 from specdemo.models.decoders.compiled import COMPILED
-from specdemo.models.decoders.heads import AUTO, SAMPLE
+from specdemo.models.decoders.heads import AUTO_HEAD, SAMPLE
 from specdemo.models.devices import choose_device, free_on, gpu_dtype
 from specdemo.models.measurements import Verdicts
 from specdemo.models.memory import free_ram, needed_bytes
@@ -66,7 +66,7 @@ def load_model(
     device: str = "auto",
     progress: ProgressCallback = silent,
     *,
-    head: str = AUTO,
+    head: str = AUTO_HEAD,
     cache_dir: Path | None = None,
 ) -> LoadedModel:
     """Load, quantise and warm up a model. Raises UserError when it cannot fit or cannot be read.
@@ -83,7 +83,7 @@ def place_model(
     device: str = "auto",
     progress: ProgressCallback = silent,
     *,
-    head: str = AUTO,
+    head: str = AUTO_HEAD,
 ) -> LoadedModel:
     """Load and quantise a model where it is to run, without a pass: `warm` makes it ready. Raises UserError.
 
@@ -93,7 +93,9 @@ def place_model(
     check_folder(files.folder, files.name)
     _check_precision(precision)
     kinds = read_config(files.folder, files.name).get("architectures") or ()
-    compiled = where.type == "cpu" and cpu_features.compiles() and {*kinds} <= {*KNOWN}
+    compiled = (
+        where.type == "cpu" and cpu_features.compiles() and {*kinds} <= {*COMPILED_ARCHITECTURES}
+    )
     needed = needed_bytes(files.folder, files.name, precision, head, compiled=compiled)
     check_room(files.name, precision, needed, where)
     with one_at_a_time, reporting_out_of_memory(files.name, precision):
@@ -110,7 +112,7 @@ def warm(
     placed: LoadedModel,
     progress: ProgressCallback = silent,
     *,
-    head: str = AUTO,
+    head: str = AUTO_HEAD,
     cache_dir: Path | None = None,
 ) -> LoadedModel:
     """A placed model after its first passes, with the decoder that suits the device. Options as of `load_model`.
@@ -201,7 +203,7 @@ def ready(
     model: PreTrainedModel,
     precision: str,
     device: torch.device,
-    head: str = AUTO,
+    head: str = AUTO_HEAD,
     sample: Callable[[], Sequence[int]] | None = None,
     verdicts: Verdicts | None = None,
 ) -> tuple[Decoder, str]:

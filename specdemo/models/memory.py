@@ -30,7 +30,7 @@ LIMITS = (  # container limit and use: cgroup 2, cgroup 1
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
 PAGE, DONT_NEED = 4096, 4  # Linux
-MARGIN = 1.15  # buffers while loading, activations of a short run
+LOADING_FACTOR = 1.15  # buffers while loading, activations of a short run
 
 
 def needed_bytes(
@@ -55,7 +55,7 @@ def loaded_bytes(layers: float, head: int, plain: float, matrices: int, bits: in
     matrices: 2 where the embedding is another matrix than the head
     """
     ends = plain * head * matrices if bits == 16 else HEAD_BYTES[bits] * head
-    return int(MARGIN * (layers + ends))
+    return int(LOADING_FACTOR * (layers + ends))
 
 
 def head_bits(parameters: int, precision: str, head: str, *, compiled: bool) -> int:

@@ -18,8 +18,8 @@ from specdemo.kernels import cpu_features
 from specdemo.models.memory import BYTES_PER_WEIGHT, HEAD_BYTES, free_ram, head_bits, loaded_bytes
 
 SPARE_BYTES = 2_000_000_000  # left for the KV caches, activations and whatever else runs
-KEPT = 0.65  # of drafted tokens, assumed for a draft of the target's own family
-LONGEST = 8  # drafted tokens a step
+ACCEPTED_FRACTION = 0.65  # of drafted tokens, assumed for a draft of the target's own family
+LONGEST_DRAFT = 8  # drafted tokens a step
 MEASURE = "greedy_agreement"  # of a card: how often the drafter's likeliest word is the target's; also by place in the draft
 
 
@@ -49,7 +49,7 @@ class Outlook:
     plain: float | None = None
     drafted: float | None = None
     measured: bool = False
-    kept: float = KEPT
+    kept: float = ACCEPTED_FRACTION
     recorded: bool = False
 
     @property
@@ -92,7 +92,7 @@ def outlook(
     if profile is None:
         return found
     recorded = acceptance(pair)
-    kept = recorded or (KEPT,)
+    kept = recorded or (ACCEPTED_FRACTION,)
     plain, drafted = rates(profile, kept)
     return replace(
         found,
@@ -126,16 +126,18 @@ def acceptance(pair: Pair) -> tuple[float, ...]:
     if card.get("target") != pair.name:
         return ()
     results: Mapping[str, float] = card.get("results", {})
-    names = (f"{MEASURE}_{place}" for place in range(1, LONGEST + 1))
+    names = (f"{MEASURE}_{place}" for place in range(1, LONGEST_DRAFT + 1))
     by_place = tuple(results[name] for name in itertools.takewhile(results.__contains__, names))
     return by_place or tuple(filter(None, (results.get(MEASURE),)))
 
 
-def rates(profile: CostProfile, kept: Sequence[float] = (KEPT,)) -> tuple[float, float]:
+def rates(
+    profile: CostProfile, kept: Sequence[float] = (ACCEPTED_FRACTION,)
+) -> tuple[float, float]:
     """Tokens a second without drafts, and with those of the best length. kept: see `acceptance`"""
     step = profile.draft_step
-    lengths = range(LONGEST + 1 if step else 1)
-    chances = [kept[min(position, len(kept) - 1)] for position in range(LONGEST)]
+    lengths = range(LONGEST_DRAFT + 1 if step else 1)
+    chances = [kept[min(position, len(kept) - 1)] for position in range(LONGEST_DRAFT)]
 
     def seconds(drafted: int) -> float:
         return profile.verify_seconds(1 + drafted) + drafted * (step or 0.0)

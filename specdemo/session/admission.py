@@ -18,7 +18,7 @@ from specdemo.session.meter import Meter
 
 TIMED = "timed"  # work that runs alone, because other runs would disturb its measurement
 MOST_WAITING = 128  # users in the queue
-RECENT = 32  # recent durations per kind of work, from which the next one is estimated
+RECENT_DURATIONS = 32  # recent durations per kind of work, from which the next one is estimated
 UPDATE_SECONDS = 1.0  # polling interval of waiting requests
 
 
@@ -232,7 +232,7 @@ class Admission:
         with self._lock:
             if turn in self._running:
                 self._running.remove(turn)
-                recent = self._durations.setdefault(turn.kind, deque(maxlen=RECENT))
+                recent = self._durations.setdefault(turn.kind, deque(maxlen=RECENT_DURATIONS))
                 recent.append(self._clock() - (turn.begun or 0.0))
                 _put_last(self._line, turn.visitor)
             elif turn in (turns := self._line.get(turn.visitor, [])):

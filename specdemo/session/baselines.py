@@ -12,7 +12,7 @@ from specdemo.config.settings import RunSettings
 from specdemo.trace.events import Event, FinishReason, ModelInfo, RunFinished, RunStarted, StandIn
 from specdemo.trace.metrics import measure
 
-MOST_RUNS = 64  # newest runs that are stored
+STORED_RUNS = 64  # newest runs that are stored
 FEWEST_TOKENS = 16  # minimum length of a run whose rate is meaningful
 RECENT_SECONDS = 900.0
 ALIKE = 2.0  # lengths and companies differ by this factor at most
@@ -42,7 +42,7 @@ class Baselines:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._runs: deque[tuple[_Kind, float, StandIn]] = deque(maxlen=MOST_RUNS)
+        self._runs: deque[tuple[_Kind, float, StandIn]] = deque(maxlen=STORED_RUNS)
 
     def find(
         self, target: ModelInfo, settings: RunSettings, prompt_tokens: int, together: int

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from specdemo.models.pair import LoadedPair
     from specdemo.trace.events import ModelInfo
 
-LIBRARIES = ("torch", "transformers")  # required for live runs
+REQUIRED_LIBRARIES = ("torch", "transformers")  # required for live runs
 
 
 class ReplayOnly(UserError):
@@ -319,7 +319,7 @@ def _why_replay_only(settings: AppSettings) -> ReplayOnly | None:
     """Return the reason why live runs are impossible: the settings or a missing library; None if they are possible."""
     if settings.replay:
         return ReplayOnly("engine.replay_only")
-    missing = [name for name in LIBRARIES if not installed(name)]
+    missing = [name for name in REQUIRED_LIBRARIES if not installed(name)]
     if not missing:
         return None
     return ReplayOnly("engine.no_library", names=" and ".join(missing))

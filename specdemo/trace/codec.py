@@ -27,7 +27,7 @@ from specdemo.trace.events import (
     Verified,
 )
 
-NAMES = {cls: name for name, cls in EVENTS.items()}
+EVENT_NAMES = {cls: name for name, cls in EVENTS.items()}
 READERS: dict[str, TypeAdapter[Event]] = {name: TypeAdapter(cls) for name, cls in EVENTS.items()}
 NUMBER: TypeAdapter[int] = TypeAdapter(Count)
 
@@ -42,7 +42,9 @@ class TraceError(ValueError):
 def encode(event: Event) -> str:
     """Return an event as one JSON line without its newline; fields that are None are left out."""
     return json.dumps(
-        {"type": NAMES[type(event)], **_json(event)}, ensure_ascii=False, separators=(",", ":")
+        {"type": EVENT_NAMES[type(event)], **_json(event)},
+        ensure_ascii=False,
+        separators=(",", ":"),
     )
 
 

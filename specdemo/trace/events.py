@@ -21,8 +21,8 @@ PLAIN, SPECULATIVE = "plain", "speculative"
 LANES = (PLAIN, SPECULATIVE)
 LARGEST_FILE = 16 * 2**20  # bytes of a saved trace: about five thousand steps with every detail
 MOST_ITEMS = 1024  # of each list in a line: nodes of a step, a path, alternatives at a position
-LARGEST = 2**53 - 1  # JavaScript represents whole numbers up to here exactly
-LONGEST = 10**9  # seconds
+LARGEST_NUMBER = 2**53 - 1  # JavaScript represents whole numbers up to here exactly
+LONGEST_SECONDS = 10**9  # seconds
 DEEPEST = 32  # levels of lists and objects in `settings`
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character, which UTF-8 cannot encode
 T = TypeVar("T")
@@ -72,14 +72,14 @@ Text = Annotated[
 Lane = Annotated[str, GetPydanticSchema(lambda *_: core_schema.literal_schema([*LANES]))]
 Flag = Annotated[bool, Field(strict=True)]
 Free = Annotated[dict[str, object], AfterValidator(_plain)]
-Count = Annotated[int, _number(0, LARGEST), BeforeValidator(_whole)]
+Count = Annotated[int, _number(0, LARGEST_NUMBER), BeforeValidator(_whole)]
 # Index of a node of the step; -1 is the pending token.
 Index = Annotated[int, _number(-1, MOST_ITEMS - 1), BeforeValidator(_whole)]
 Probability = Annotated[float, _number(0, 1 + 1e-6)]  # a sum of float32 may be slightly above 1
-Amount = Annotated[float, _number(0, LARGEST)]
-Seconds = Annotated[float, _number(0, LONGEST)]
-SecondsDifference = Annotated[float, _number(-LONGEST, LONGEST)]
-Finite = Annotated[float, _number(-LARGEST, LARGEST)]
+Amount = Annotated[float, _number(0, LARGEST_NUMBER)]
+Seconds = Annotated[float, _number(0, LONGEST_SECONDS)]
+SecondsDifference = Annotated[float, _number(-LONGEST_SECONDS, LONGEST_SECONDS)]
+Finite = Annotated[float, _number(-LARGEST_NUMBER, LARGEST_NUMBER)]
 
 
 class Status(StrEnum):

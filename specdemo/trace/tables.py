@@ -20,7 +20,7 @@ from specdemo.trace.events import Event, Node, Verified
 from specdemo.trace.replay import parse
 
 SCRIPTS = ASSETS / "view"
-COLUMNS = (
+NODE_FIELDS = (
     *("lane", "step", "node", "parent", "token_id", "text", "status"),
     *("target_prob", "draft_prob", "accept_prob", "draw", "survival"),
     *("confidence", "origin"),
@@ -29,7 +29,7 @@ COLUMNS = (
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 IMPORT = re.compile(r"""(\bfrom\s+|\bimport\s+|\bimport\()(["'])(\.{1,2}/[\w./-]+\.js)\2""")
 # What the browser may load for a replay: nothing that is not in the file.
-POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:"
+REPLAY_POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:"
 
 
 def csv_table(trace_text: str) -> str:
@@ -38,7 +38,7 @@ def csv_table(trace_text: str) -> str:
     A text that a spreadsheet would take for a formula gets an apostrophe before it: a model may say anything.
     """
     out = io.StringIO()
-    table = csv.DictWriter(out, COLUMNS)
+    table = csv.DictWriter(out, NODE_FIELDS)
     table.writeheader()
     for row in token_rows(parse(trace_text).trace.events):
         table.writerow({**row, "text": _harmless(row["text"])})
@@ -46,7 +46,7 @@ def csv_table(trace_text: str) -> str:
 
 
 def token_rows(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
-    """The rows of that table as plain values by `COLUMNS`."""
+    """The rows of that table as plain values by `NODE_FIELDS`."""
     for event in events:
         if not isinstance(event, Verified):
             continue
@@ -62,7 +62,7 @@ def token_rows(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
                 *(event.draft_seconds, event.verify_seconds),
                 *(event.overhead_seconds, event.elapsed_seconds),
             )
-            yield dict(zip(COLUMNS, values, strict=True))
+            yield dict(zip(NODE_FIELDS, values, strict=True))
 
 
 def html_replay(trace_text: str, title: str, words: Mapping[str, object]) -> str:
@@ -83,7 +83,7 @@ def player_page(words: Mapping[str, object]) -> str:
     return "\n".join(
         (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+            f'<meta http-equiv="Content-Security-Policy" content="{REPLAY_POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             "<title>specdemo</title>",
             f"<style>{_inside('style', style_sheets())}</style>",

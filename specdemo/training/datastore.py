@@ -11,8 +11,8 @@ import numpy as np
 
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.settings import Sampling
-from specdemo.drafters.memory.datastore import CARD, FORMAT, SUFFIXES, TOKENS, fingerprint
-from specdemo.drafters.retrieval import LONGEST
+from specdemo.drafters.memory.datastore import CARD, DATASTORE_FORMAT, SUFFIXES, TOKENS, fingerprint
+from specdemo.drafters.retrieval import LONGEST_MATCH
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import scratch
 from specdemo.trace.events import ModelInfo, RunStarted
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAX_TOKENS = 1 << 30  # limit of int32 positions and of an hour of sorting
 WARMTH = 0.2  # temperature of the answers that are drawn
-DRAWN = 8  # answers drawn to each example
+DRAWN_ANSWERS = 8  # answers drawn to each example
 
 
 def build(
@@ -68,12 +68,12 @@ def build_from_prompts(
     """A datastore of a target's own greedy answers. prompts: a text file, one a line. returns: `out`
 
     info: the target's, for the card
-    examples: prompts that are answered `DRAWN` times more, drawn at the temperature `WARMTH`. In low precision
+    examples: prompts that are answered `DRAWN_ANSWERS` times more, drawn at the temperature `WARMTH`. In low precision
         near-ties fall one way or the other with the rows of a pass: one answer alone is soon left behind.
     """
     lines = [line for line in _read_text(prompts).splitlines() if line.strip()]
     texts = answer_texts(decoder, stop_ids, tokenizer, lines, max_new_tokens, report)
-    again = [prompt for prompt in examples for _ in range(DRAWN)]
+    again = [prompt for prompt in examples for _ in range(DRAWN_ANSWERS)]
     texts += answer_texts(
         decoder, stop_ids, tokenizer, again, max_new_tokens, report, temperature=WARMTH
     )
@@ -82,7 +82,8 @@ def build_from_prompts(
         "revision": info.revision,
         "precision": info.precision,
         "sources": [f"greedy answers of {info.name} to the {len(lines)} prompts of {prompts.name}"]
-        + [f"{DRAWN} answers to each of {len(examples)} examples, drawn at {WARMTH}"] * bool(again),
+        + [f"{DRAWN_ANSWERS} answers to each of {len(examples)} examples, drawn at {WARMTH}"]
+        * bool(again),
         "licence": licence,
         "how": f"python -m specdemo train datastore --prompts {prompts.name} --out FOLDER",
         "max_new_tokens": max_new_tokens,
@@ -109,7 +110,7 @@ def build_datastore(texts: Iterable[Sequence[int]], out: Path, card: dict[str, A
     tokens = np.concatenate([np.array([*text, separator], dtype) for text in texts])
     if len(tokens) > MAX_TOKENS:
         raise UserError("training.datastore_full", most=f"{MAX_TOKENS:,}")
-    facts = {"format": FORMAT, **card, "texts": len(texts), "tokens": len(tokens)}
+    facts = {"format": DATASTORE_FORMAT, **card, "texts": len(texts), "tokens": len(tokens)}
     with scratch(out.absolute().parent, Phrase("disk.while_writing", name=out.name)) as temporary:
         content = temporary / "content"
         content.mkdir()
@@ -170,7 +171,7 @@ def answer_texts(
     started = new_texts(numbered, tokenizer, decoder, 0, 0, [Sampling(temperature)])
     texts: dict[int, list[int]] = {}
     for one in AnswerWriter(decoder, (), stop_ids, max_new_tokens).write(started):
-        texts[one.row_id] = [*one.prompt_ids[-LONGEST:], *one.answer_ids]
+        texts[one.row_id] = [*one.prompt_ids[-LONGEST_MATCH:], *one.answer_ids]
         report(
             Progress("answer", len(texts) / len(prompts), f"{len(texts)} of {len(prompts)} prompts")
         )

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-ROWS = 256
+SCORED_ROWS = 256
 Told = tuple[Tensor, Tensor]
 """The target's most likely tokens, (n,) int64, and their probabilities, (n,); with them the full head is not needed."""
-NAMES = ("loss", "overlap", "coverage", "agree", "tokens")
+MEASURES = ("loss", "overlap", "coverage", "agree", "tokens")
 
 
 class Tally:
@@ -34,15 +34,15 @@ class Tally:
     ) -> None:
         """Count rows. states, wanted: (n, H), the drafter's and the target's; places: (n,) from 1; greedy: (n,) bool"""
         found = []
-        for begin in range(0, len(states), ROWS):
-            rows = slice(begin, begin + ROWS)
+        for begin in range(0, len(states), SCORED_ROWS):
+            rows = slice(begin, begin + SCORED_ROWS)
             logits = F.linear(states[rows].to(self.head.dtype), self.head).float()
             some = (told[0][rows], told[1][rows]) if told else None
             found.append(self.compare(logits, wanted[rows], some))
         self.count(torch.cat(found).cpu().numpy(), places, greedy)
 
     def compare(self, draft_logits: Tensor, wanted: Tensor, told: Told | None = None) -> Tensor:
-        """(n, 5) measures of NAMES. draft_logits: (n, W) float32; wanted: (n, H)"""
+        """(n, 5) measures of MEASURES. draft_logits: (n, W) float32; wanted: (n, H)"""
         draft_logs = draft_logits.log_softmax(-1)
         if told is None:
             target_logits = F.linear(wanted, self.embedding).float()
@@ -75,11 +75,11 @@ class Tally:
             for kind in (True, False):
                 chosen = (places == place) & (greedy == kind)
                 key = int(place), kind
-                self.sums[key] = self.sums.get(key, np.zeros(len(NAMES))) + found[chosen].sum(0)
+                self.sums[key] = self.sums.get(key, np.zeros(len(MEASURES))) + found[chosen].sum(0)
 
     def results(self) -> dict[str, float]:
         """Means by name (see card.title)."""
-        total = sum(self.sums.values(), np.zeros(len(NAMES)))
+        total = sum(self.sums.values(), np.zeros(len(MEASURES)))
         tokens = max(total[4], 1)
         results = {"loss": total[0] / tokens}
         results |= self._means("greedy_agreement", 3, greedy=True)
@@ -102,6 +102,6 @@ class Tally:
                 for (at, kind), sums in self.sums.items()
                 if kind == greedy and place in (None, at)
             ),
-            np.zeros(len(NAMES)),
+            np.zeros(len(MEASURES)),
         )
         return {name: sums[measure] / sums[4]} if sums[4] else {}

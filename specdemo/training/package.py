@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
 from specdemo.drafters.methods import TRAINED
-from specdemo.models.networks.folders import FORMAT, save_compact
+from specdemo.models.networks.folders import COMPACT_FORMAT, save_compact
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import LlamaConfig
 
 
-TITLES = {
+MEASURE_TITLES = {
     "loss": "KL divergence from the target, nats a token",
     "greedy_agreement": "same likeliest word as the target, after greedy text",
     "greedy_agreement_all": "same likeliest word as the target, after any text",
@@ -97,7 +97,7 @@ def title(name: str) -> str:
     measure, _, place = name.rpartition("_")
     if place.isdigit() and measure in PLACED:
         return PLACED[measure].format(place=place)
-    return TITLES.get(name, name.replace("_", " "))
+    return MEASURE_TITLES.get(name, name.replace("_", " "))
 
 
 def render(card: Card, parameters: int) -> str:
@@ -254,7 +254,7 @@ def package(
     ):  # fmt: skip
         plain[key] = getattr(config, key)
     plain["specdemo"] = {
-        "format": FORMAT,
+        "format": COMPACT_FORMAT,
         "kind": card.kind,
         "embedding_from": card.target,
         "parameters": parameters,

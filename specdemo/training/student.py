@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaModel
 
-HEAD_ROWS = 512  # positions whose logits exist at the same time
+HEAD_POSITIONS = 512  # positions whose logits exist at the same time
 EPSILON = 1e-5
 
 
@@ -227,8 +227,8 @@ class DistilledHead(torch.autograd.Function):
         weights = weights.float()[:, None].clone()
         gradient, total = torch.empty_like(states), states.new_zeros((), dtype=torch.float32)
         before = weights.new_ones(1, 1)
-        for begin_row in range(0, len(states), HEAD_ROWS):
-            rows = slice(begin_row, begin_row + HEAD_ROWS)
+        for begin_row in range(0, len(states), HEAD_POSITIONS):
+            rows = slice(begin_row, begin_row + HEAD_POSITIONS)
             said = F.linear(states[rows], own).log_softmax(-1, dtype=torch.float32)
             wanted = F.linear(teacher[rows], head).log_softmax(-1, dtype=torch.float32)
             probs, share = wanted.exp(), weights[rows]

@@ -28,7 +28,7 @@ SPACES = "\t\n\r"
 PUBLIC = frozenset({"answer"})
 
 
-PROMPT = Phrase("page.prompt")
+PROMPT_NAME = Phrase("page.prompt")
 SYSTEM_PROMPT = Phrase("page.system_prompt")
 
 
@@ -142,7 +142,7 @@ def asked_settings(values: Mapping[str, object], limits: AppSettings) -> RunSett
     return settings
 
 
-def asked_text(text: object, name: Phrase = PROMPT) -> str:
+def asked_text(text: object, name: Phrase = PROMPT_NAME) -> str:
     """Return a checked text for a model, "" for None. Raises UserError.
 
     name: of the text in an error

@@ -26,8 +26,8 @@ from specdemo.ui.visits import tell
 
 words = strings("limits")
 
-NAME = "answer"
-KINDS = {bool: "boolean", int: "integer", float: "number", str: "string"}
+ENDPOINT_NAME = "answer"
+JSON_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 Reply: TypeAlias = tuple[str, dict[str, Any], list[dict[str, Any]]]
 
 
@@ -58,7 +58,7 @@ def create_endpoint(page: gr.Blocks, studio: EngineClient) -> None:
 
     # Gradio reads the yielded type from the return annotation.
     answer.__annotations__["return"] = tuple[str, dict[str, Any], list[dict[str, Any]]]
-    api(answer, api_name=NAME, concurrency_limit=None)
+    api(answer, api_name=ENDPOINT_NAME, concurrency_limit=None)
     event: Any = page.fns[max(page.fns)]
     event.inputs[1]._api_info = schema(field("method"))
     event.inputs[2]._api_info = settings_schema()
@@ -165,7 +165,7 @@ def settings_schema() -> dict[str, Any]:
 def schema(row: Setting) -> dict[str, Any]:
     known = {"minimum": row.low, "maximum": row.high, "enum": list(row.choices) or None}
     return {
-        "type": KINDS[row.kind],
+        "type": JSON_TYPES[row.kind],
         "description": row.help,
         "default": row.default,
         **{name: value for name, value in known.items() if value is not None},

@@ -18,7 +18,7 @@ from specdemo.config.paths import ASSETS
 FOLDERS = {name: ASSETS / name for name in ("view", "runs", "icons")}
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 PLOTLY_NAME = "plotly/plotly.min.js"
-KEPT = b"public, max-age=31536000, immutable"
+CACHED_FOREVER = b"public, max-age=31536000, immutable"
 ASKED_ANEW = b"no-cache"
 
 
@@ -57,7 +57,7 @@ class _Kept:
 
         async def kept(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] in (200, 206, 304):
-                value = KEPT if same else ASKED_ANEW
+                value = CACHED_FOREVER if same else ASKED_ANEW
                 message["headers"] = [*message["headers"], (b"cache-control", value)]
             await send(message)
 

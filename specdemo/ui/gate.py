@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 
 API = "/gradio_api/"
 # Features of Gradio that this page does not use: files of the server, uploads, other servers, editors, tokens.
-CLOSED = (
+CLOSED_ROUTES = (
     *("/monitoring", "/login", "/logout", "/svelte/", "/custom_component/"),
     *(f"{API}{name}" for name in ("upload", "file", "proxy", "stream", "process_recording")),
     *(f"{API}{name}" for name in ("vibe", "undo-vibe", "deep_link", "dev/", "custom_component")),
@@ -96,7 +96,7 @@ class Gate:
             if not (same or _matches(whence[1], self.named)):
                 return _refusal(403, words.FOREIGN_ORIGIN)
         path = scope["path"].replace("//", "/")
-        if path.startswith(CLOSED):
+        if path.startswith(CLOSED_ROUTES):
             return _refusal(404, words.CLOSED)
         return None
 

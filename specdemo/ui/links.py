@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 import gradio as gr
 import segno
 
-from specdemo.config.settings import DRAWN, OWN, field, loopback
+from specdemo.config.settings import OWN, PRESET_NAMES, field, loopback
 from specdemo.config.strings import strings
 from specdemo.ui.checks import MOST_NUMBER
 from specdemo.ui.view import recorded_runs
@@ -50,7 +50,10 @@ def read_link(
 
 def _own_values(values: Mapping[str, object]) -> dict[str, object]:
     """Return the implied values of a link with own values of sampling: the others are off."""
-    preset, drawn = field("preset").link, {row.link: row.default for row in map(field, DRAWN)}
+    preset, drawn = (
+        field("preset").link,
+        {row.link: row.default for row in map(field, PRESET_NAMES)},
+    )
     if values.get(preset) == OWN or (preset not in values and drawn.keys() & values.keys()):
         return {preset: OWN, **drawn}
     return {}
@@ -74,7 +77,7 @@ def accepted(control: Any, text: str) -> object:
     return text[:LONGEST_TEXT]
 
 
-QUIET = 4  # light modules around a QR code
+QUIET_MODULES = 4  # light modules around a QR code
 OTHERS = "python app.py --host 0.0.0.0"
 
 
@@ -84,7 +87,7 @@ def qr(address: str) -> dict[str, object]:
         code = segno.make_qr(address, error="l")
     except segno.DataOverflowError:
         return {"size": 0, "path": ""}
-    rows = list(code.matrix_iter(border=QUIET))
+    rows = list(code.matrix_iter(border=QUIET_MODULES))
     dark = [(x, y) for y, row in enumerate(rows) for x, module in enumerate(row) if module]
     return {"size": len(rows), "path": "".join(f"M{x} {y}h1v1h-1z" for x, y in dark)}
 

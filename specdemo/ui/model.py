@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import gradio as gr
 
 from specdemo.config.errors import UserError
-from specdemo.config.settings import DRAWN, OWN, PRECISIONS, RECOMMENDED, RunSettings
+from specdemo.config.settings import OWN, PRECISIONS, PRESET_NAMES, RECOMMENDED, RunSettings
 from specdemo.config.strings import strings
 from specdemo.files.progress import Progress
 from specdemo.session.door import EngineClient, MethodInfo
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 limits = strings("limits")
 
-AUTO = "auto"  # the target that the program chooses
+AUTO_TARGET = "auto"  # the target that the program chooses
 Sent: TypeAlias = str | None  # value of a menu
 Updates: TypeAlias = tuple[object, ...]
 NONE = "none"  # for no published drafter
@@ -66,7 +66,7 @@ def create_model_menu(studio: EngineClient) -> ModelMenu | None:
         return None
     with gr.Accordion(words.MODEL, open=False, elem_id="sd-models") as box:
         target, pairs = studio.settings.target, studio.pairs()
-        named = _any_model(studio) and target != AUTO
+        named = _any_model(studio) and target != AUTO_TARGET
         known = named or any(pair.target == target for pair in pairs)
         pair = gr.Dropdown(
             present.pair_choices(pairs, {}, target, named=named),
@@ -160,9 +160,9 @@ class ModelHandlers:
         recommended, known = self.studio.recommended, self.studio.ready or preset != RECOMMENDED
         told = gr.update(info=present.drawing(preset, recommended) if known else "")
         if preset == OWN or not known:
-            return told, *(gr.skip() for _ in DRAWN)
+            return told, *(gr.skip() for _ in PRESET_NAMES)
         sampling = RunSettings(preset=preset).drawn(recommended.sampling).sampling
-        return told, *(gr.update(value=getattr(sampling, name)) for name in DRAWN)
+        return told, *(gr.update(value=getattr(sampling, name)) for name in PRESET_NAMES)
 
     def tick(self, name: str, preset: str = OWN) -> Updates:
         """Poll the status. returns: status, timer, drawing and menu; all but the first change only after loading"""
@@ -188,7 +188,7 @@ class ModelHandlers:
         pairs, current = self.studio.pairs(), self.studio.settings
         precision = precision if precision in PRECISIONS else current.precision
         outlooks = self.studio.outlooks(precision)
-        target = current.target if target in (None, "", AUTO) else target
+        target = current.target if target in (None, "", AUTO_TARGET) else target
         drafter, offers = _named(drafter), self.studio.drafters(target or "")
         pair = next((pair for pair in pairs if pair.target == target), None)
         same = (current.target, current.precision, current.drafter or NONE)

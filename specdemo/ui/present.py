@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
 from specdemo.config.errors import UserError
-from specdemo.config.settings import DRAWN, GREEDY, OWN, PROJECT, Recommended, Sampling
+from specdemo.config.settings import GREEDY, OWN, PRESET_NAMES, PROJECT, Recommended, Sampling
 from specdemo.files.progress import duration, megabytes
 from specdemo.ui import words
 
@@ -233,8 +233,8 @@ def drawing(preset: str, recommended: Recommended) -> str:
         return str(words.DRAWN_GREEDY)
     if not recommended.origin:
         return str(words.DRAWN_NOTHING)
-    shown = {name: f"{getattr(sampling, name):g}" for name in DRAWN}
-    off = {name for name in DRAWN[1:] if getattr(sampling, name) == getattr(neutral, name)}
+    shown = {name: f"{getattr(sampling, name):g}" for name in PRESET_NAMES}
+    off = {name for name in PRESET_NAMES[1:] if getattr(sampling, name) == getattr(neutral, name)}
     values = words.DRAWN.format(**{**shown, **dict.fromkeys(off, words.OFF)})
     return str(
         words.DRAWN_PROJECT.format(values=values) if recommended.origin == PROJECT else values

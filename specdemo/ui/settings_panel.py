@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from specdemo.config.settings import DRAWN, OWN, Widget, field, widget_order
+from specdemo.config.settings import OWN, PRESET_NAMES, Widget, field, widget_order
 from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.ui import present, words
 from specdemo.ui.view import note_view
@@ -36,8 +36,8 @@ class SettingsPanel:
 
     @property
     def drawing(self) -> list[Any]:
-        """The preset of sampling, and its values in the order of `DRAWN`."""
-        return [self.fields["preset"], *(self.fields[name] for name in DRAWN)]
+        """The preset of sampling, and its values in the order of `PRESET_NAMES`."""
+        return [self.fields["preset"], *(self.fields[name] for name in PRESET_NAMES)]
 
     @property
     def method(self) -> Any:
@@ -87,7 +87,7 @@ def create_settings(studio: EngineClient, method: Any = None) -> SettingsPanel:
     with gr.Accordion(words.MORE, open=False):
         fields |= {name: widget(name) for name in folded}
         system = gr.Textbox(label=words.SYSTEM, lines=2)
-    for name in DRAWN:  # a value that is chosen is the visitor's own from then on
+    for name in PRESET_NAMES:  # a value that is chosen is the visitor's own from then on
         fields[name].input(None, None, fields["preset"], js=f"() => {json.dumps(OWN)}")
     shown = {**fields, "memory": learning}
     menu = [fields["method"], note, *(shown[name] for name in OPTIONS), fields["exact"]]

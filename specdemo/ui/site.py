@@ -14,6 +14,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from specdemo.config.errors import UserError
+from specdemo.config.paths import ASSETS
 from specdemo.config.settings import AppSettings
 from specdemo.session.studio import Studio
 from specdemo.trace.tables import (
@@ -25,12 +26,11 @@ from specdemo.trace.tables import (
     style_files,
 )
 
-ASSETS = SCRIPTS.parent
 RUNS = ASSETS / "runs"
 NOTEBOOK = ASSETS.parent / "notebooks" / "speculative_decoding.ipynb"
 MARK = "specdemo-site"
 # No trace can load anything from another server; Plotly sets styles of its own.
-POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
+SITE_POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
 README = """---
 title: {title}
 emoji: ⚡
@@ -109,7 +109,7 @@ def index(page: Mapping[str, str], data: Mapping[str, Any]) -> str:
     styles = [path.relative_to(SCRIPTS).as_posix() for path in style_files()]
     head = [
         '<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{SITE_POLICY}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f'<meta name="generator" content="{MARK}">',
         f"<title>{escape(page['title'])}</title>",

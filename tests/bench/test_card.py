@@ -13,7 +13,7 @@ from errors import reported
 
 from specdemo.bench import card
 from specdemo.bench.card import (
-    ROWS,
+    TIMED_ROWS,
     PairFindings,
     PassTimes,
     Sameness,
@@ -85,7 +85,7 @@ def _ids(text):
 
 @pytest.fixture
 def studio(monkeypatch, target_weights, draft_weights):
-    for name, less in {"ROUNDS": 2, "DRAFT_STEPS": 4, "TOKENS": 16, "ANSWER": 16}.items():
+    for name, less in {"ROUNDS": 2, "DRAFT_STEPS": 4, "TOKENS": 16, "ANSWER_TOKENS": 16}.items():
         monkeypatch.setattr(card, name, less)
     monkeypatch.setattr(card, "encode_prompt", lambda _, prompt, __: _ids(prompt))
     return Studio(target_weights, draft_weights)
@@ -95,10 +95,10 @@ def test_every_part_is_measured_or_says_why_not(studio):
     found = measure_pair(studio, ITEMS, 60.0)
     assert [ladder.way for ladder in found.ladders] == ["lean pass", "transformers' own pass"]
     for ladder in found.ladders:
-        assert (len(ladder.seconds), ladder.rounds) == (len(ROWS), 2)
+        assert (len(ladder.seconds), ladder.rounds) == (len(TIMED_ROWS), 2)
         assert min(ladder.seconds) > 0
     assert found.draft_step > 0
-    assert [one.rows for one in found.sameness] == list(card.GROUPS)
+    assert [one.rows for one in found.sameness] == list(card.REREAD_ROWS)
     for one in found.sameness:
         assert one.same_word == one.tokens > 0
         assert one.difference < one.lead
@@ -121,7 +121,7 @@ def test_every_part_is_measured_or_says_why_not(studio):
 
 def pair_of(same_bits, speedups, card_seconds=0.002):
     """Return findings with two backends, passes of 2, 3 and 4 rows, and rows by speedup."""
-    seconds = [card_seconds * (1 + row / 10) for row in range(len(ROWS))]
+    seconds = [card_seconds * (1 + row / 10) for row in range(len(TIMED_ROWS))]
     usual = {
         "first_accept_rate": None, "tokens_per_step": 1.0, "draft_ms_per_token": None,
         "same_output_rate": 1.0, "same_prefix_rate": 1.0, "flip_margin": None,

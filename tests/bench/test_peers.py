@@ -82,7 +82,7 @@ def test_a_peer_that_dies_is_told_with_its_last_words():
 
 
 def test_a_busy_peer_is_ended_by_force(start, monkeypatch):
-    monkeypatch.setattr(peers, "PATIENCE", 0.05)
+    monkeypatch.setattr(peers, "KILL_SECONDS", 0.05)
     process, begun = start(SULKS), time.perf_counter()
     process.close()
     assert time.perf_counter() - begun < 5

@@ -11,8 +11,8 @@ import pytest
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.paths import ASSETS
 from specdemo.config.settings import (
-    DRAWN,
     GROUPS,
+    PRESET_NAMES,
     PRESETS,
     AppSettings,
     RunSettings,
@@ -100,7 +100,7 @@ def test_a_preset_stands_for_values_of_sampling_and_leaves_the_seed():
     assert all(settings.drawn(recommended) == settings for settings in drawn.values())
     assert RunSettings().drawn(recommended) == RunSettings()
     assert set(words.PRESETS) == set(PRESETS)
-    assert {setting.name for setting in fields(Sampling)} == {*DRAWN, "seed"}
+    assert {setting.name for setting in fields(Sampling)} == {*PRESET_NAMES, "seed"}
 
 
 def test_plain_values_take_the_type_of_their_setting():

@@ -20,7 +20,7 @@ from specdemo.trace.codec import encode
 from specdemo.trace.events import ModelInfo, Reason
 from specdemo.trace.metrics import measure, output_ids
 from specdemo.training.datastore import (
-    DRAWN,
+    DRAWN_ANSWERS,
     build,
     build_datastore,
     build_from_prompts,
@@ -264,7 +264,7 @@ def test_a_store_of_a_targets_own_answers(tmp_path, target_weights):
     for prompt, text in zip(prompts, greedy, strict=True):
         ids = Letters()(prompt)["input_ids"]
         assert text == ids[-16:] + reference_greedy(target_weights, ids, 12)
-    assert len(drawn) == DRAWN
+    assert len(drawn) == DRAWN_ANSWERS
     assert all(text[:6] == greedy[0][:6] for text in drawn)  # its prompt
     assert any(text != greedy[0] for text in drawn)
     assert texts_of(built("again")) == greedy + drawn
@@ -281,7 +281,7 @@ def test_the_shipped_store_is_whole_small_and_knows_the_examples():
     examples = {row["prompt"] for row in rows["examples"]}
     assert examples <= set(prompts)
     assert len(prompts) == len(set(prompts))
-    assert store.card["texts"] == len(prompts) + DRAWN * len(examples)
+    assert store.card["texts"] == len(prompts) + DRAWN_ANSWERS * len(examples)
     suffixes = np.sort(store.suffixes)
     assert np.array_equal(suffixes, np.arange(len(store)))
     assert (store.tokens[store.suffixes][1:] >= store.tokens[store.suffixes][:-1]).all()

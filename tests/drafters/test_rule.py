@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import PROFILE
 
-from specdemo.drafters.policies.rule import GROUP, StoppingRule
+from specdemo.drafters.policies.rule import GROUP_TOKENS, StoppingRule
 from specdemo.engine.cost import Costs
 from specdemo.engine.stopping import best_count, best_rate, pays, survival_floors
 
@@ -43,7 +43,7 @@ def test_stopping_rule_decides_by_the_costs_of_the_run():
     """A node, a position of a block, a chain and copies agree on where one row is not worth its time."""
     costs = Costs(PROFILE)
     rule = StoppingRule(costs)
-    row = min(costs.row_seconds(1, more) / more for more in range(1, GROUP + 1))
+    row = min(costs.row_seconds(1, more) / more for more in range(1, GROUP_TOKENS + 1))
     worth = costs.rate() * row
     assert rule.node_pays(0.0, nodes=0)
     assert rule.node_pays(1.01 * worth, nodes=1)

@@ -58,7 +58,7 @@ def test_a_pass_that_is_recorded_or_compiled_at_first_is_counted_warm(monkeypatc
         seen.add(rows)
 
     monkeypatch.setattr(cost.time, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(cost, "PATIENCE", patience)
+    monkeypatch.setattr(cost, "MEASURE_SECONDS", patience)
     target = SimpleNamespace(read=lambda _ids: None, rollback=lambda _length: None, forward=forward)
     profile = measure_costs(target, None, 1, (1, 2, 8))
     assert profile.verify == tuple((rows, pytest.approx(0.001 * rows)) for rows in (1, 2, 8))

@@ -8,7 +8,7 @@ from conftest import open_target, tiny_llama
 from transformers import JambaConfig, MistralConfig
 
 from specdemo.config.errors import UserError
-from specdemo.engine.cache import BLOCK
+from specdemo.engine.cache import BLOCK_SLOTS
 from specdemo.engine.target import CachedModel
 from specdemo.engine.tree import ancestor_mask, depths
 from specdemo.engine.types import Proposal
@@ -86,7 +86,7 @@ def test_a_cache_has_little_to_spare_and_gives_it_back_to_a_shorter_text(target_
     ids = [place % 60 for place in range(3000)]
     for start in range(0, 3000, 100):
         target.read(ids[start : start + 100])
-        slots = 1.25 * target.length + BLOCK
+        slots = 1.25 * target.length + BLOCK_SLOTS
         keys_and_values, states = 2 * 2 * 2 * 8 * 4, len(target.features.layers) * 32 * 4
         assert target._cache.memory_bytes <= keys_and_values * slots
         assert target.features.memory_bytes <= states * slots
@@ -94,7 +94,7 @@ def test_a_cache_has_little_to_spare_and_gives_it_back_to_a_shorter_text(target_
     assert target._cache.capacity >= 3000  # a draft that is taken back moves nothing
     kept = CachedModel(target_weights)
     target.rollback(150)
-    assert target._cache.capacity == BLOCK
+    assert target._cache.capacity == BLOCK_SLOTS
     kept.read(ids[:150])
     torch.testing.assert_close(target.read([7]), kept.read([7]), atol=1e-4, rtol=1e-4)
 
@@ -146,7 +146,7 @@ def test_reading_on_forgets_what_was_grown(target_weights):
 
 
 def test_growing_past_a_block_of_the_cache_keeps_what_was_grown(target_weights):
-    text = [3 + place % 40 for place in range(BLOCK - 2)]
+    text = [3 + place % 40 for place in range(BLOCK_SLOTS - 2)]
     target = CachedModel(target_weights)
     target.read(text)
     target.grow([7, 8], [-1, 0])

@@ -56,11 +56,11 @@ def test_the_folders_used_last_stay(tmp_path, sources):
     (kept / "other").mkdir()
     (kept / ".compiled-left.1.0").mkdir()
     own = cache.folder([kept], sources)
-    newest = [f"compiled-{number}" for number in range(cache.KEPT - 1)]
+    newest = [f"compiled-{number}" for number in range(cache.KEPT_FOLDERS - 1)]
     assert {one.name for one in kept.iterdir()} == {own.name, "other", *newest}
     os.utime(own, (1, 1))
     assert cache.folder([kept], sources) == own  # used again, so the newest
-    assert len(list(kept.iterdir())) == cache.KEPT + 1
+    assert len(list(kept.iterdir())) == cache.KEPT_FOLDERS + 1
 
 
 def test_folders_are_pruned_by_several_processes_at_once(tmp_path, sources):
@@ -75,7 +75,7 @@ def test_folders_are_pruned_by_several_processes_at_once(tmp_path, sources):
     assert len(set(found)) == 1
     assert found[0].is_dir()
     cache.prune(kept)
-    assert len(list(kept.iterdir())) == cache.KEPT
+    assert len(list(kept.iterdir())) == cache.KEPT_FOLDERS
 
 
 def test_another_processor_and_what_the_system_grants_have_another_folder(sources, monkeypatch):

@@ -45,9 +45,9 @@ def of_levels(outputs: int, width: int, group: int) -> tuple[packing.Packed, tor
 
 def of_bytes(outputs: int, width: int) -> tuple[packing.Packed, torch.Tensor]:
     """A random 8-bit matrix with very different scales, and its values."""
-    codes = torch.randint(-127, 128, (outputs, width // packing.GROUP, packing.GROUP))
+    codes = torch.randint(-127, 128, (outputs, width // packing.GROUP_INPUTS, packing.GROUP_INPUTS))
     codes[..., 5] = 127
-    scales = 2.0 ** torch.randint(-9, 9, (outputs, width // packing.GROUP, 1))
+    scales = 2.0 ** torch.randint(-9, 9, (outputs, width // packing.GROUP_INPUTS, 1))
     weight = (codes * scales).flatten(1)
     matrix = packing.whole_numbers(weight)
     assert torch.equal(packing.from_whole_numbers(matrix, 32, outputs), weight[32:])

@@ -9,7 +9,7 @@ from specdemo.engine.cost import CostProfile
 from specdemo.files.catalogue import find, pairs
 from specdemo.models import outlook
 from specdemo.models.outlook import (
-    KEPT,
+    ACCEPTED_FRACTION,
     SPARE_BYTES,
     Measured,
     Way,
@@ -100,10 +100,12 @@ def test_rates_of_a_profile_by_hand():
     free_drafts = CostProfile(((1, 0.1), (9, 0.1)), 1e-9)
     plain, drafted = rates(free_drafts)
     assert plain == pytest.approx(10)
-    assert drafted == pytest.approx(10 * (1 - KEPT**9) / (1 - KEPT), rel=1e-3)
+    assert drafted == pytest.approx(
+        10 * (1 - ACCEPTED_FRACTION**9) / (1 - ACCEPTED_FRACTION), rel=1e-3
+    )
     assert rates(CostProfile(((1, 0.1), (2, 0.2)), 0.1)) == pytest.approx((10, 10))  # never below
     one = CostProfile(((1, 0.1), (2, 0.1), (3, 9.0)), 0.01)
-    assert rates(one)[1] == pytest.approx((1 + KEPT) / 0.11)
+    assert rates(one)[1] == pytest.approx((1 + ACCEPTED_FRACTION) / 0.11)
     assert rates(CostProfile(((1, 0.1),))) == pytest.approx((10, 10))
 
 
@@ -117,7 +119,7 @@ def test_a_card_says_how_much_of_a_draft_is_kept():
     assert found.drafted == rates(profile, acceptance(USUAL))[1]
     assert acceptance(PAIRS["smollm2-360m-instruct"]) == ()  # the card is of another target
     assumed = looked(known)
-    assert (assumed.recorded, assumed.kept) == (False, KEPT)
+    assert (assumed.recorded, assumed.kept) == (False, ACCEPTED_FRACTION)
 
 
 def test_each_place_of_a_draft_has_its_own_share():

@@ -40,8 +40,8 @@ def door(monkeypatch, draft_weights) -> EngineClient:
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    monkeypatch.setattr(lab, "TOKENS", 8)
-    monkeypatch.setattr(lab, "POSITIONS", 4)
+    monkeypatch.setattr(lab, "RUN_TOKENS", 8)
+    monkeypatch.setattr(lab, "TEXT_TOKENS", 4)
     monkeypatch.setattr(lab, "LOOKAHEADS", range(1, 3))
 
 

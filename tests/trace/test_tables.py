@@ -110,7 +110,7 @@ def test_the_script_writes_the_same_table(path, tmp_path):
     theirs = rows(done.stdout.decode())
     numbers = [
         name
-        for name in export.COLUMNS
+        for name in export.NODE_FIELDS
         if name.endswith(("_prob", "_seconds", "draw", "survival", "confidence"))
     ]
     for row in (*ours, *theirs):
@@ -132,9 +132,9 @@ def test_a_replay_holds_the_trace_and_nothing_of_it_is_markup():
 def test_a_replay_asks_the_network_for_nothing():
     page = Blocks(export.player_page(VIEW))
     policies = [a["content"] for _, a in page.tags if a.get("http-equiv")]
-    assert policies == [export.POLICY]
-    assert export.POLICY.startswith("default-src 'none';")
-    assert not re.search(r"https?:", export.POLICY)
+    assert policies == [export.REPLAY_POLICY]
+    assert export.REPLAY_POLICY.startswith("default-src 'none';")
+    assert not re.search(r"https?:", export.REPLAY_POLICY)
     assert not [a for _, a in page.tags if "src" in a or "href" in a]
     assert not re.search(r"@import|url\((?!#|[\"']?data:)", export.style_sheets())
 

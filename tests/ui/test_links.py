@@ -11,7 +11,7 @@ import pytest
 from ui.scripted import ScriptedStudio, lines
 
 from specdemo.config.settings import AppSettings
-from specdemo.ui.links import QUIET, follow, others_reach, qr, read_link
+from specdemo.ui.links import QUIET_MODULES, follow, others_reach, qr, read_link
 from specdemo.ui.tabs.play import create_play
 from specdemo.ui.view import RecordedRun, opening_line, recorded_runs
 
@@ -104,7 +104,7 @@ def test_a_qr_code_is_the_address_in_dark_squares():
     squares = re.findall(r"M(\d+) (\d+)h1v1h-1z", code["path"])
     assert "".join(f"M{x} {y}h1v1h-1z" for x, y in squares) == code["path"]
     places = [int(place) for square in squares for place in square]
-    assert (min(places), max(places)) == (QUIET, code["size"] - QUIET - 1)
+    assert (min(places), max(places)) == (QUIET_MODULES, code["size"] - QUIET_MODULES - 1)
     assert code != qr("http://127.0.0.1:7860/?prompt=hallo")
     assert qr("x" * 5000) == {"size": 0, "path": ""}
 

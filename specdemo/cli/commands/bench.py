@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from specdemo.bench.lanes import PLAIN
+from specdemo.bench.lanes import PLAIN_METHOD
 from specdemo.cli import console
 from specdemo.cli.options import app_settings, check_folders, lane_settings, run_settings
 from specdemo.cli.show import percent
@@ -80,7 +80,7 @@ def run_compare(options: argparse.Namespace) -> int:
             counted = results.setdefault(result.name, [])
             if attempt:  # the first round warms up
                 counted.append(result)
-    plain, rows = _rate(results[PLAIN]), []
+    plain, rows = _rate(results[PLAIN_METHOD]), []
     for name, runs in results.items():
         metrics, rate = runs[-1].metrics, _rate(runs)
         rows.append([
@@ -90,7 +90,7 @@ def run_compare(options: argparse.Namespace) -> int:
             percent(metrics.first_accept_rate),
             percent(metrics.drafted_accept_rate),
             f"{metrics.tokens_per_step or 0:.2f}",
-            "yes" if runs[-1].ids == results[PLAIN][-1].ids else "no",
+            "yes" if runs[-1].ids == results[PLAIN_METHOD][-1].ids else "no",
         ])  # fmt: skip
     columns = ["method", "tokens/s", "speedup", "first accepted", "drafts accepted", "tokens/step", "same output"]  # fmt: skip
     console.write(report.markdown(Table(columns, rows)))
@@ -107,7 +107,8 @@ def _compared(
     named = [name.strip() for name in options.methods.split(",") if name.strip()]
     available = [method.name for method in studio.methods() if method.available]
     lanes = {
-        name: run_settings(options, name) for name in dict.fromkeys([PLAIN, *(named or available)])
+        name: run_settings(options, name)
+        for name in dict.fromkeys([PLAIN_METHOD, *(named or available)])
     }
     for attempt in range(repeat + 1):
         for index, (name, settings) in enumerate(lanes.items()):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 KIND = "space"
 NOTHING_CHANGED = "Nothing on the hub was changed."
 WAIT_SECONDS = 30 * 60.0  # the hub stops starting a Space after 30 minutes
-POLL_SECONDS = 3.0
+BUILD_POLL_SECONDS = 3.0
 AT_WORK = {"BUILDING", "RUNNING_BUILDING", "APP_STARTING", "RUNNING_APP_STARTING"}
 REACHABLE = {"RUNNING", "SLEEPING"}  # a visit wakes a sleeping one
 REFUSED = (401, 402, 403, 409, 413, 429)  # statuses of the hub with an error of their own
@@ -141,7 +141,7 @@ def _set_up(plan: SpacePlan, api: HfApi, report: Report) -> None:
 
 
 def follow(
-    published: PublishedSpace, api: HfApi, report: Report, poll: float = POLL_SECONDS
+    published: PublishedSpace, api: HfApi, report: Report, poll: float = BUILD_POLL_SECONDS
 ) -> SpaceInfo:
     """Wait until the Space runs the uploaded commit. Raises UserError.
 
@@ -226,7 +226,7 @@ def _line(words: object) -> str:
     return " ".join(str(words).split()).rstrip(".")
 
 
-def visit(space: SpaceInfo, report: Report, poll: float = POLL_SECONDS) -> None:
+def visit(space: SpaceInfo, report: Report, poll: float = BUILD_POLL_SECONDS) -> None:
     """Open the page and, if it has a model, run a prompt. Raises UserError.
 
     The token of this machine is sent to a private Space only. poll: seconds between requests

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from huggingface_hub import SpaceCard
     from packaging.requirements import Requirement
 
-ROOT = ASSETS.parent
+PROJECT = ASSETS.parent
 STATIC = "static"
 ZERO = "zero-a10g"  # the hub's name for ZeroGPU
 HARDWARE = {"zero": ZERO, "cpu": "cpu-basic", STATIC: STATIC}
@@ -166,13 +166,13 @@ def _check_target(target: str) -> None:
 
 def _copy_program(folder: Path, hardware: str) -> None:
     """Copy the files that `python app.py` reads, with a requirements.txt for the hardware."""
-    if not (ROOT / "app.py").is_file():
+    if not (PROJECT / "app.py").is_file():
         raise UserError("space.not_a_checkout")
     for name in ("specdemo", "assets"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns(*LEFT_OUT))
+        shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns(*LEFT_OUT))
     for name in ("app.py", "LICENSE"):
-        shutil.copyfile(ROOT / name, folder / name)
-    wanted = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+        shutil.copyfile(PROJECT / name, folder / name)
+    wanted = (PROJECT / "requirements.txt").read_text(encoding="utf-8")
     (folder / "requirements.txt").write_text(space_requirements(wanted, hardware), encoding="utf-8")
 
 
@@ -209,7 +209,7 @@ def space_card(folder: Path, hardware: str) -> SpaceCard:
     """README.md of the Space: the front matter that the hub reads, and a few sentences."""
     from huggingface_hub import SpaceCard
 
-    readme = (folder if hardware == STATIC else ROOT) / "README.md"
+    readme = (folder if hardware == STATIC else PROJECT) / "README.md"
     card = SpaceCard(readme.read_text(encoding="utf-8"))
     matter: Any = card.data
     matter.tags = [TAG]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-MAX_TOKENS = 65_536  # then it starts again from the current text
+AUTOMATON_TOKENS = 65_536  # then it starts again from the current text
 STATE_BYTES = 360  # of a state with its share of the text, measured
 WALK = 256  # suffix links followed for one token at most: keeps "aaaa..." linear
 
@@ -26,7 +26,7 @@ class SuffixAutomaton:
     at once: there a note beyond `WALK` links stays behind, which names an earlier occurrence than the latest.
     """
 
-    def __init__(self, max_tokens: int = MAX_TOKENS) -> None:
+    def __init__(self, max_tokens: int = AUTOMATON_TOKENS) -> None:
         self.max_tokens = max_tokens
         self._num_texts = 0
         self._reset()

@@ -14,7 +14,7 @@ import numpy as np
 
 from specdemo.config.errors import Phrase, UserError
 
-FORMAT = 1
+DATASTORE_FORMAT = 1
 CARD, TOKENS, SUFFIXES = "card.json", "tokens.npy", "suffixes.npy"
 CHECKED = 4096  # entries of each array that are looked at when a store is opened
 
@@ -129,8 +129,8 @@ def _read_card(folder: Path) -> dict[str, Any]:
         ) from error
     except ValueError as error:
         raise _damaged(folder, Phrase("datastore.card_unreadable")) from error
-    if not isinstance(card, dict) or card.get("format") != FORMAT:
-        raise _damaged(folder, Phrase("datastore.card_format", format=FORMAT))
+    if not isinstance(card, dict) or card.get("format") != DATASTORE_FORMAT:
+        raise _damaged(folder, Phrase("datastore.card_format", format=DATASTORE_FORMAT))
     return card
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 ORDER = 3  # longest context, in tokens
 MOST_CONTEXTS = 200_000  # then it starts over: a visitor's memory is bounded
 CONTEXT_BYTES = 390  # of a context with what followed it, measured
-LEARNING_RATE = 0.05  # of the mixture weights
+MIXTURE_LEARNING_RATE = 0.05  # of the mixture weights
 EVIDENCE = 3  # contexts seen this often or more share a weight
 
 Key = tuple[int, ...]
@@ -119,5 +119,5 @@ class MarkovBias:
         ours = weight * shares.get(token_id, 0.0)
         theirs = (1 - weight) * float(row[token_id]) if token_id < len(row) else 0.0
         if ours + theirs > 0:
-            moved = weight + LEARNING_RATE * (ours / (ours + theirs) - weight)
+            moved = weight + MIXTURE_LEARNING_RATE * (ours / (ours + theirs) - weight)
             self.counts.weights[kind] = min(0.95, max(0.01, moved))

@@ -19,7 +19,9 @@ MOST_PAIRS = 4096  # verdicts that are remembered, the newest
 FEWEST_PAIRS = 16  # of each part: fewer say too little to learn from or to judge by
 HEARD = 128  # steps of a run between two entries in bulk
 STEPS, BATCH = 16, 256  # of one `learn`: about a tenth of a second
-SURE = 2.0  # standard errors by which a step must help: chance alone would pass a smaller gain
+SURE_ERRORS = (
+    2.0  # standard errors by which a step must help: chance alone would pass a smaller gain
+)
 JUDGED = 256  # held-out verdicts that a step is judged by
 LEARNING_RATE = 1e-3
 PULL = 1.0  # towards the draft as it was trained: times how far its states are moved, relative to their size
@@ -223,7 +225,7 @@ def _surprises(verdicts: Verdicts, down: Tensor, up: Tensor, matrix: Tensor) -> 
 def _surely_less(one: Tensor, other: Tensor) -> bool:
     """Whether one is less than the other in the mean by more than chance would have it, pair by pair."""
     gain = other - one
-    return bool(gain.mean() > SURE * gain.std() / len(gain) ** 0.5)
+    return bool(gain.mean() > SURE_ERRORS * gain.std() / len(gain) ** 0.5)
 
 
 def _moved(states: Tensor, down: Tensor, up: Tensor) -> Tensor:

@@ -12,9 +12,9 @@ from specdemo.engine.types import Drafter, Outcome, Proposal
 from specdemo.trace.events import Reason
 
 WINDOW = 12  # drafting steps that a judgement compares
-PROBE = 4  # drafting steps after a pause before the next judgement
+PROBE_STEPS = 4  # drafting steps after a pause before the next judgement
 FIRST_PAUSE, LONGEST_PAUSE = 8, 64  # plain steps
-MARGIN = 1.03  # drafting must be this much slower before it is stopped: timings are noisy
+SLOWER_FACTOR = 1.03  # drafting must be this much slower before it is stopped: timings are noisy
 
 
 class Wrapper(Drafter):
@@ -167,7 +167,7 @@ class Fallback(Wrapper):
         self.drafter.observe(outcome)
         if outcome.sharing.runs != self._runs:
             self._reset()
-            self._runs, self._judge_after = outcome.sharing.runs, PROBE
+            self._runs, self._judge_after = outcome.sharing.runs, PROBE_STEPS
         seconds = outcome.draft_seconds + self._verify_seconds(outcome)
         if len(outcome.proposal):
             self._drafting.append((seconds, len(outcome.new_ids)))
@@ -178,7 +178,7 @@ class Fallback(Wrapper):
             self._pause -= 1
             if not self._pause:
                 self._drafting.clear()
-                self._judge_after = PROBE
+                self._judge_after = PROBE_STEPS
         elif self._judge_after <= 0:
             self._judge()
 
@@ -194,7 +194,7 @@ class Fallback(Wrapper):
             return
         seconds, tokens = (sum(column) for column in zip(*self._drafting, strict=True))
         drafting, plain = seconds / tokens, sorted(self._plain)[len(self._plain) // 2]
-        if drafting <= plain * MARGIN:
+        if drafting <= plain * SLOWER_FACTOR:
             self._next_pause, self._judge_after = FIRST_PAUSE, 1
             return
         self._pause, self._next_pause = (

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from specdemo.engine.cost import Costs
 from specdemo.engine.stopping import best_count, best_rate, pays, survival_floors
 
-GROUP = 4  # tokens: a pass costs more by groups of rows, so up to this many are charged together
+GROUP_TOKENS = (
+    4  # tokens: a pass costs more by groups of rows, so up to this many are charged together
+)
 
 
 class StoppingRule:
@@ -29,7 +31,7 @@ class StoppingRule:
         """
         if not nodes:
             return True
-        row = min(self.costs.row_seconds(nodes, more) / more for more in range(1, GROUP + 1))
+        row = min(self.costs.row_seconds(nodes, more) / more for more in range(1, GROUP_TOKENS + 1))
         return pays(gain, row + reading_seconds, self.costs.rate())
 
     def position_pays(self, survival: float, position: int, expected: float) -> bool:
@@ -51,9 +53,9 @@ class StoppingRule:
         """
         import numpy as np
 
-        drafting = token_seconds * np.arange(1, GROUP + 1)
+        drafting = token_seconds * np.arange(1, GROUP_TOKENS + 1)
         return survival_floors(
-            drafting + self.costs.rows_seconds(most, GROUP), chance, self.costs.rate()
+            drafting + self.costs.rows_seconds(most, GROUP_TOKENS), chance, self.costs.rate()
         )
 
     def copies(self, survivals: Sequence[float], drafted: int) -> int:

@@ -18,7 +18,7 @@ from specdemo.engine.types import Proposal
 from specdemo.kernels import cpu_features, packing, runtime
 from specdemo.models.decoders import graphs, heads, packed
 from specdemo.models.decoders.compiled import COMPILED, CompiledDecoder
-from specdemo.models.decoders.heads import AUTO
+from specdemo.models.decoders.heads import AUTO_HEAD
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import Nf4Stack, rms_norm
 from specdemo.models.decoders.rotary import RotaryTables, module_tables
@@ -26,9 +26,9 @@ from specdemo.models.devices import DEVICES
 from specdemo.models.measurements import PassCheck, Verdicts
 from specdemo.models.memory import LARGE_HEAD, free_ram, leave_to_file
 
-KNOWN = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+COMPILED_ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 STATIC_ROPE = ("default", "linear", "llama3", "yarn")  # whose tables do not depend on the text
-PROBE = 24  # tokens on which both passes are compared
+PROBED = 24  # tokens on which both passes are compared
 WIDE_ROWS = (4, 5, 6, 7, 8, 10, 12, 16)  # at which the two kinds of product are compared
 WIDE_SHARE = 0.25  # of the free memory that the wide copy may take
 TRIES = 4
@@ -38,7 +38,7 @@ TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.04, torch.float16: 0.01}
 
 def open_decoder(
     model: Any,
-    head: str = AUTO,
+    head: str = AUTO_HEAD,
     sample: Callable[[], Sequence[int]] | None = None,
     verdicts: Verdicts | None = None,
 ) -> tuple[Decoder, str]:
@@ -184,7 +184,7 @@ def _choose_head(
 ) -> tuple[CompiledDecoder, PassCheck]:
     """Compile the pass; `auto` uses 8 bits for a large head if their distributions are nearly the same."""
     weight = model.lm_head.weight
-    if head != AUTO or weight.nbytes < LARGE_HEAD or sample is None:
+    if head != AUTO_HEAD or weight.nbytes < LARGE_HEAD or sample is None:
         return _compile(model, layers, 16), PassCheck(True)
     decoder = _compile(model, layers, 8)
     states = heads.states_of(decoder, sample()[: heads.SAMPLE_ROWS])
@@ -246,7 +246,7 @@ def is_supported(model: Any) -> bool:
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
     return (
-        type(model).__name__ in KNOWN
+        type(model).__name__ in COMPILED_ARCHITECTURES
         and model.device.type in DEVICES
         and model.dtype in TOLERANCE
         and config.hidden_act == "silu"
@@ -272,14 +272,14 @@ def _is_near(found: Tensor, wanted: Tensor, tolerance: float) -> bool:
 
 def _probe_text(vocabulary: int, number: int = 0) -> list[int]:
     """Token ids on which passes are compared."""
-    return (torch.arange(number * PROBE, (number + 1) * PROBE) * 7919 % vocabulary).tolist()
+    return (torch.arange(number * PROBED, (number + 1) * PROBED) * 7919 % vocabulary).tolist()
 
 
 def _probe(decoder: Decoder, token_ids: list[int]) -> Tensor:
     """Logits behind two pieces of a text, behind a pending token, and behind two siblings that follow it."""
     conversation = CachedModel(decoder)
-    last = conversation.read(token_ids[: PROBE // 2])
-    more = conversation.read(token_ids[PROBE // 2 : -3])
+    last = conversation.read(token_ids[: PROBED // 2])
+    more = conversation.read(token_ids[PROBED // 2 : -3])
     tree = Proposal(tuple(token_ids[-2:]), (-1, -1))
     return torch.cat([last[None], more[None], conversation.forward(token_ids[-3], tree).logits])
 
@@ -288,13 +288,13 @@ def _probe(decoder: Decoder, token_ids: list[int]) -> Tensor:
 def _module_states(model: Any, token_ids: list[int]) -> Tensor:
     """What the head reads of the rows that `_probe` gives, from one pass of the module: (5, hidden)"""
     module = ModuleDecoder(model)
-    seen = torch.ones(PROBE, PROBE, dtype=torch.bool).tril_()
+    seen = torch.ones(PROBED, PROBED, dtype=torch.bool).tril_()
     seen[-1, -2] = False  # siblings
     layers = module.config.num_hidden_layers
-    positions = [*range(PROBE - 1), PROBE - 2]
+    positions = [*range(PROBED - 1), PROBED - 2]
     rows = ForwardInput(token_ids, positions, seen, RollbackCache(layers), 0, depth=layers)
     (states,) = module.run([rows])[0].states
     normed: Tensor = model.model.norm(states)[
-        [PROBE // 2 - 1, PROBE - 4, PROBE - 3, PROBE - 2, PROBE - 1]
+        [PROBED // 2 - 1, PROBED - 4, PROBED - 3, PROBED - 2, PROBED - 1]
     ]
     return normed

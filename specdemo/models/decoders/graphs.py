@@ -25,9 +25,9 @@ from specdemo.models.decoders.layer import CacheRows
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import Look
 
-ROWS = (1, 2, 3, 4, 5, 6, 8, 12, 16)  # of recordings; a pass takes the next larger one
+GRAPH_ROWS = (1, 2, 3, 4, 5, 6, 8, 12, 16)  # of recordings; a pass takes the next larger one
 SLOTS = 1024  # of the smallest static cache; each larger one has twice as many
-KEPT = 64  # recordings
+KEPT_GRAPHS = 64  # recordings
 
 Work = Callable[[], tuple[Tensor, ...]]
 Record = Callable[[Work], Work]  # of what does the same work again, into the same tensors
@@ -173,7 +173,7 @@ class GraphDecoder:
 
     def _answers(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
         caches = [self._static_cache(one) for one in passes]
-        if len(passes) == 1 and len(passes[0].token_ids) <= ROWS[-1] and self.records:
+        if len(passes) == 1 and len(passes[0].token_ids) <= GRAPH_ROWS[-1] and self.records:
             recording = self._recording(passes[0], caches[0])
             if recording is not None:
                 return [recording.run(passes[0])]
@@ -185,7 +185,7 @@ class GraphDecoder:
         if table is not self._table:
             self._recordings.clear()
             self._table = table
-        rows = ROWS[bisect_left(ROWS, len(one.token_ids))]
+        rows = GRAPH_ROWS[bisect_left(GRAPH_ROWS, len(one.token_ids))]
         key = (static, rows, tuple(one.reads), one.depth)
         if key not in self._recordings:
             try:
@@ -195,7 +195,7 @@ class GraphDecoder:
                 self.records = False
                 self._recordings.clear()
                 return None
-            if len(self._recordings) > KEPT:
+            if len(self._recordings) > KEPT_GRAPHS:
                 self._recordings.popitem(last=False)
         self._recordings.move_to_end(key)
         return self._recordings[key]

@@ -14,7 +14,7 @@ from specdemo.kernels import packing
 from specdemo.kernels.packing import Packed
 from specdemo.models.memory import leave_to_file
 
-AUTO = "auto"
+AUTO_HEAD = "auto"
 MAX_VARIATION = 0.01  # mean total variation up to which `auto` uses an 8-bit head
 MAX_KL = 0.001  # nats, mean KL divergence up to which it does
 SAMPLE_ROWS = 96  # tokens of the sample on which the heads are compared

@@ -11,13 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from specdemo.kernels import packing, runtime
-from specdemo.kernels.packing import BLOCK, Packed
+from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
 from specdemo.models.decoders.operators import Nf4Stack, biases, in_4_bits, laid_out, scales_of
 from specdemo.models.memory import leave_to_file, return_freed
 
 Result = TypeVar("Result")
-SLICE = 512  # rows that are laid out at a time: the room that this takes is a slice's
-GROUPS = (
+LAYOUT_ROWS = 512  # rows that are laid out at a time: the room that this takes is a slice's
+MATRIX_GROUPS = (
     ("self_attn", ("q_proj", "k_proj", "v_proj")), ("self_attn", ("o_proj",)),
     ("mlp", ("gate_proj", "up_proj")), ("mlp", ("down_proj",)),
 )  # fmt: skip
@@ -47,7 +47,7 @@ class PackedStack:
         """Rows of the matrix, both in whole blocks. returns: (rows, in)"""
         from bitsandbytes.functional import QuantState, dequantize_4bit
 
-        blocks = slice(first // BLOCK, last // BLOCK)
+        blocks = slice(first // BLOCK_OUTPUTS, last // BLOCK_OUTPUTS)
         pairs = packing.pairs_of(self.matrix.codes[blocks])
         assert self.matrix.scales is not None
         scales = self.matrix.scales[blocks].transpose(1, 2) / self.coding.unit
@@ -83,7 +83,9 @@ def compiles(model: Any) -> bool:
     if not all(in_4_bits(parts) or _shared(parts) for parts in stacks):
         return False
     # Of biases the compiled pass knows those of queries, keys and values.
-    beyond = [part for number, parts in enumerate(stacks) if number % len(GROUPS) for part in parts]
+    beyond = [
+        part for number, parts in enumerate(stacks) if number % len(MATRIX_GROUPS) for part in parts
+    ]
     columns = len(model.lm_head.weight)
     return all(part.bias is None for part in beyond) and runtime.fits(shape_of(model), columns)
 
@@ -132,7 +134,7 @@ def pack_behind(model: Any, run: Callable[[], Result]) -> tuple[list[runtime.Lay
 
 def _parts(layer: Any) -> Iterator[list[Any]]:
     """The linear layers that are stacked: those that read the same input."""
-    for parent, names in GROUPS:
+    for parent, names in MATRIX_GROUPS:
         yield [getattr(getattr(layer, parent), name) for name in names]
 
 
@@ -157,7 +159,7 @@ def _pack_layer(layer: Any) -> runtime.LayerWeights:
     stored_in = [part.weight.data for parts in groups for part in parts if hasattr(part, "weight")]
     matrices = [
         _pack(getattr(layer, parent), names, parts)
-        for (parent, names), parts in zip(GROUPS, groups, strict=True)
+        for (parent, names), parts in zip(MATRIX_GROUPS, groups, strict=True)
     ]
     leave_to_file(*stored_in)
     del stored_in
@@ -194,17 +196,17 @@ def _pack(parent: nn.Module, names: Sequence[str], parts: Sequence[Any]) -> Pack
 def _stack(parts: Sequence[Any], bias: Tensor | None) -> PackedStack:
     """Matrices as bitsandbytes stores them, laid out on top of each other."""
     coding, inputs = _coding(parts[0]), int(parts[0].in_features)
-    blocks = sum(part.out_features for part in parts) // BLOCK
-    codes = torch.empty(blocks, inputs // 2, BLOCK, dtype=torch.uint8)
-    scales = torch.empty(blocks, inputs // coding.block, BLOCK)
+    blocks = sum(part.out_features for part in parts) // BLOCK_OUTPUTS
+    codes = torch.empty(blocks, inputs // 2, BLOCK_OUTPUTS, dtype=torch.uint8)
+    scales = torch.empty(blocks, inputs // coding.block, BLOCK_OUTPUTS)
     at = 0
     for part in parts:
-        number = part.out_features // BLOCK
+        number = part.out_features // BLOCK_OUTPUTS
         steps = scales_of(part.weight.quant_state).view(part.out_features, -1)
         scales[at : at + number] = packing.in_blocks(steps.t() * coding.unit)
         pairs = part.weight.data.view(torch.uint8).view(part.out_features, -1)
-        for rows in pairs.split(SLICE):
-            number = len(rows) // BLOCK
+        for rows in pairs.split(LAYOUT_ROWS):
+            number = len(rows) // BLOCK_OUTPUTS
             codes[at : at + number] = packing.lay_pairs(rows)
             at += number
     return PackedStack(Packed(codes, scales, None, bias), coding)
@@ -212,4 +214,4 @@ def _stack(parts: Sequence[Any], bias: Tensor | None) -> PackedStack:
 
 def _in_blocks(codes: Tensor) -> Tensor:
     """Codes of (out, in / 2) bytes, whatever their order, as (out / 32, in / 2, 32)."""
-    return codes.view(-1, codes.shape[1], BLOCK)
+    return codes.view(-1, codes.shape[1], BLOCK_OUTPUTS)

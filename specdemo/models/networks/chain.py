@@ -36,7 +36,7 @@ from specdemo.kernels.runtime import (
 from specdemo.models.decoders import layer as layers
 from specdemo.models.decoders.layer import CacheRows, LlamaLayer
 from specdemo.models.decoders.operators import look, rms_norm
-from specdemo.models.networks.four_bit import GROUP, FourBitLinear, Linear, pack, rounded
+from specdemo.models.networks.four_bit import GROUP_WEIGHTS, FourBitLinear, Linear, pack, rounded
 from specdemo.models.networks.parts import (
     Adjust,
     CompactConfig,
@@ -46,7 +46,7 @@ from specdemo.models.networks.parts import (
     MixedEmbedding,
     StateRows,
 )
-from specdemo.models.networks.text_words import MOST, TextWords
+from specdemo.models.networks.text_words import MOST_ADDED, TextWords
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class CompactWeights:
         four_bit = isinstance(self.head, FourBitLinear)
         rows = self.embedding if self.output is None else self.output
         rounding = rounded if four_bit else lambda weight: weight
-        most = 0 if self.own_head else MOST
+        most = 0 if self.own_head else MOST_ADDED
         return TextWords(self.words, rows, rounding, pack if packed else None, most)
 
 
@@ -526,9 +526,9 @@ def compiled_layers(weights: CompactWeights) -> CompiledLayers | None:
     packed = [one.packed for one in linear if isinstance(one, FourBitLinear) and one.packed]
     if not weights.compiles or len(packed) < len(linear):
         return None
-    inner = len(packed[2].codes) * packing.BLOCK // 2
+    inner = len(packed[2].codes) * packing.BLOCK_OUTPUTS // 2
     shape = Shape(
-        config.num_heads, config.num_key_value_heads, config.head_dim, config.hidden_size, inner, GROUP,
+        config.num_heads, config.num_key_value_heads, config.head_dim, config.hidden_size, inner, GROUP_WEIGHTS,
         config.rms_norm_eps, config.head_dim**-0.5,
     )  # fmt: skip
     if not runtime.fits(shape, len(weights.words.ids)):

@@ -11,20 +11,20 @@ from specdemo.engine.target import CachedModel
 from specdemo.files.quiet import import_bitsandbytes
 from specdemo.models import loading
 from specdemo.models.loading import LoadedModel
-from specdemo.models.memory import BYTES_PER_WEIGHT, MARGIN
+from specdemo.models.memory import BYTES_PER_WEIGHT, LOADING_FACTOR
 from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
     from torch import nn
     from transformers import PreTrainedModel
 
-COPIED = ("bf16", "fp32")
+COPIED_PRECISIONS = ("bf16", "fp32")
 PRECISION = "nf4"
 
 
 def no_copy_why(precision: str) -> str:
     """Why a target of this precision cannot draft for itself; empty when it can."""
-    if precision in COPIED:
+    if precision in COPIED_PRECISIONS:
         return ""
     return (
         f"The target itself already runs in {precision}; "
@@ -123,4 +123,4 @@ def needed_bytes(target: LoadedModel) -> int:
     model = target.model
     linear: list[Any] = [model.get_submodule(path) for path in matrices(model)]
     weights = sum(layer.weight.numel() for layer in linear)
-    return int(weights * BYTES_PER_WEIGHT[PRECISION] * MARGIN)
+    return int(weights * BYTES_PER_WEIGHT[PRECISION] * LOADING_FACTOR)

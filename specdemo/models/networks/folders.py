@@ -23,7 +23,7 @@ from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.files.quiet import import_bitsandbytes
 from specdemo.models.networks.chain import CompactWeights
 from specdemo.models.networks.dflash import DFlashWeights
-from specdemo.models.networks.four_bit import PARTS, FourBit, dense, fits, pack_linear
+from specdemo.models.networks.four_bit import STORED_PARTS, FourBit, dense, fits, pack_linear
 from specdemo.models.networks.loader import TargetTensors, TensorLoader
 from specdemo.models.networks.medusa import MedusaWeights
 from specdemo.models.networks.parts import (
@@ -34,10 +34,10 @@ from specdemo.models.networks.parts import (
     MixedEmbedding,
 )
 
-FORMAT = "compact-1"
+COMPACT_FORMAT = "compact-1"
 PART_BYTES = 8_000_000
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
-ROWS = ("mask", "markov.token.weight")  # tables whose rows are read one at a time
+ROW_TABLES = ("mask", "markov.token.weight")  # tables whose rows are read one at a time
 
 
 def is_compact(folder: Path) -> bool:
@@ -49,12 +49,12 @@ def is_compact(folder: Path) -> bool:
 def read_config(folder: Path) -> dict[str, Any]:
     """config.json; raises UserError for a format of another version."""
     config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    if config["specdemo"].get("format") != FORMAT:
+    if config["specdemo"].get("format") != COMPACT_FORMAT:
         raise UserError(
             "draft.format",
             folder=folder.name,
             format=config["specdemo"].get("format"),
-            known=FORMAT,
+            known=COMPACT_FORMAT,
         )
     return config
 
@@ -77,7 +77,7 @@ def save_compact(
         if tensor.ndim < 2:
             tensors[name] = tensor.to(torch.bfloat16)
             continue
-        if bits == 4 and fits(tensor) and name not in ROWS:
+        if bits == 4 and fits(tensor) and name not in ROW_TABLES:
             tensors |= {f"{name}{part}": one for part, one in FourBit.of(tensor).parts().items()}
             continue
         scale = tensor.float().abs().amax(dim=1).clamp(min=1e-8) / 127
@@ -105,11 +105,13 @@ def read_state(folder: Path) -> dict[str, Tensor | FourBit]:
             raw |= load_file(path)
         state: dict[str, Tensor | FourBit] = {}
         for name, tensor in raw.items():
-            if name.endswith(PARTS):
+            if name.endswith(STORED_PARTS):
                 continue
             state[name] = tensor
             if tensor.dtype == torch.uint8:
-                state[name] = FourBit.stored({part: raw[f"{name}{part}"] for part in ("", *PARTS)})
+                state[name] = FourBit.stored(
+                    {part: raw[f"{name}{part}"] for part in ("", *STORED_PARTS)}
+                )
             if tensor.dtype == torch.int8:
                 state[name] = tensor.float() * raw[f"{name}.scale"][:, None]
         state["word_ids"] = raw["word_ids"].long()

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from specdemo.kernels import packing, runtime
 from specdemo.kernels.packing import Packed
 
-GROUP = 32  # weights that share a scale
-PARTS = (".scale", ".zero")  # tensors of a matrix on disk in addition to its levels
+GROUP_WEIGHTS = 32  # weights that share a scale
+STORED_PARTS = (".scale", ".zero")  # tensors of a matrix on disk in addition to its levels
 Linear = Callable[[Tensor], Tensor]
 
 
@@ -31,7 +31,7 @@ class FourBit:
     @classmethod
     def of(cls, weight: Tensor) -> FourBit:
         """The nearest to a matrix (out, in)."""
-        groups = weight.float().reshape(len(weight), -1, GROUP)
+        groups = weight.float().reshape(len(weight), -1, GROUP_WEIGHTS)
         low, high = groups.amin(-1), groups.amax(-1)
         scale = ((high - low) / 15).clamp(min=1e-8)
         levels = ((groups - low[..., None]) / scale[..., None]).round_().clamp_(0, 15)
@@ -42,17 +42,17 @@ class FourBit:
     def stored(cls, parts: Mapping[str, Tensor]) -> FourBit:
         """Read the tensors of `parts`."""
         levels = torch.stack([parts[""] & 15, parts[""] >> 4], dim=-1).flatten(1)
-        return cls(levels, *(parts[part] for part in PARTS))
+        return cls(levels, *(parts[part] for part in STORED_PARTS))
 
     def parts(self) -> dict[str, Tensor]:
-        """Return the tensors for the disk: two levels per byte, and PARTS."""
+        """Return the tensors for the disk: two levels per byte, and STORED_PARTS."""
         even, odd = self.levels.view(len(self.levels), -1, 2).unbind(-1)
         return {"": even | odd << 4, ".scale": self.scale, ".zero": self.zero}
 
     def dense(self) -> Tensor:
         """(out, in) float32"""
         scale, zero = (part.float()[..., None] for part in (self.scale, self.zero))
-        levels = self.levels.view(len(self.levels), -1, GROUP).float()
+        levels = self.levels.view(len(self.levels), -1, GROUP_WEIGHTS).float()
         return ((levels - 8) * scale + zero).flatten(1)
 
 
@@ -76,7 +76,7 @@ class FourBitLinear:
     def __call__(self, x: Tensor) -> Tensor:
         """x: (rows, in). returns: (rows, out)"""
         product: Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(
-            x, self._levels, GROUP, self._scales_and_zeros
+            x, self._levels, GROUP_WEIGHTS, self._scales_and_zeros
         )
         return product if self._bias is None else product + self._bias.to(product.dtype)
 
@@ -122,7 +122,7 @@ def dense(weight: Tensor | FourBit) -> Tensor:
 
 def fits(weight: Tensor) -> bool:
     """Whether the 4-bit format supports the shape of a matrix (out, in)."""
-    return not (weight.shape[1] % GROUP or weight.shape[0] % 32)
+    return not (weight.shape[1] % GROUP_WEIGHTS or weight.shape[0] % 32)
 
 
 def pack(weight: Tensor) -> Packed:

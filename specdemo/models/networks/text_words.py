@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.kernels.packing import BLOCK, Packed
+from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
 from specdemo.kernels.runtime import ExtraHead
 
-MOST = 512  # added tokens of a text; later ones are left out
+MOST_ADDED = 512  # added tokens of a text; later ones are left out
 
 
 class TextWords:
@@ -33,7 +33,7 @@ class TextWords:
         embedding: Tensor,
         rounded: Callable[[Tensor], Tensor],
         pack: Callable[[Tensor], Packed] | None,
-        most: int = MOST,
+        most: int = MOST_ADDED,
     ) -> None:
         self._most = most
         self.words = self._reduced = words
@@ -65,11 +65,13 @@ class TextWords:
                 new.setdefault(token, position)
         if not new:
             return
-        begin = len(self._met) // BLOCK * BLOCK
+        begin = len(self._met) // BLOCK_OUTPUTS * BLOCK_OUTPUTS
         self._met += new.values()
         self.words = self.words.extended(list(new))
         tokens = self.words.tokens[len(self._reduced.tokens) + begin :]
-        rows = self._embedding.new_zeros(-(-len(tokens) // BLOCK) * BLOCK, self._embedding.shape[1])
+        rows = self._embedding.new_zeros(
+            -(-len(tokens) // BLOCK_OUTPUTS) * BLOCK_OUTPUTS, self._embedding.shape[1]
+        )
         rows[: len(tokens)] = self._embedding[list(tokens)]
         self._enter(begin, rows)
 
@@ -85,11 +87,14 @@ class TextWords:
     def _enter(self, begin: int, rows: Tensor) -> None:
         """Write rows from number `begin` on, in whole blocks."""
         if not len(self._rows):
-            empty = rows.new_zeros(MOST, rows.shape[1])
+            empty = rows.new_zeros(MOST_ADDED, rows.shape[1])
             self._rows, self._packed = empty, self._pack(empty) if self._pack else None
         self._rows[begin : begin + len(rows)] = self._rounded(rows)
         if self._pack and self._packed:
-            packed, blocks = self._pack(rows), slice(begin // BLOCK, (begin + len(rows)) // BLOCK)
+            packed, blocks = (
+                self._pack(rows),
+                slice(begin // BLOCK_OUTPUTS, (begin + len(rows)) // BLOCK_OUTPUTS),
+            )
             self._packed.codes[blocks] = packed.codes
             for kept, new in (
                 (self._packed.scales, packed.scales),

@@ -30,7 +30,7 @@ from specdemo.session.remote.server import Engine
 from specdemo.session.studio import Studio
 
 LOCAL = "local"
-NAME = "specdemo"  # name of the application
+APPLICATION_NAME = "specdemo"  # name of the application
 REPLICA = "Replica"  # name of its deployment
 ROUTER = "ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
 STORE_BYTES = 80_000_000  # size of Ray's local object store, close to the minimum, because only small objects are sent
@@ -38,18 +38,18 @@ DRAIN_SECONDS = 600.0  # time for the runs of a replica that is being removed
 HEALTH_SECONDS = 5.0  # interval of Serve's health checks
 STATUS_SECONDS = 1.0  # polling interval of the number of replicas
 END_SECONDS = 20.0  # maximum duration of disconnecting from Ray on a busy machine
-START_SECONDS = 600.0  # maximum loading time of the first engine
+ENGINE_START_SECONDS = 600.0  # maximum loading time of the first engine
 BUSY = 0.75  # fraction of a replica's slots above which Serve adds replicas
 UPSCALE_SECONDS, DOWNSCALE_SECONDS = 5.0, 300.0
 # Set before Ray is imported: no usage statistics, normal priority of the workers, and no automatic new Ray after
 # this process has disconnected.
-QUIET = {
+QUIET_VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",
     "RAY_ENABLE_AUTO_CONNECT": "0",
 }
 # A Ray started by this process listens only on the loopback address, in spite of the variable's name.
-ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+LOOPBACK_ONLY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 class Replica:
@@ -169,7 +169,7 @@ class ServeLink:
         self._thread.join(END_SECONDS)
 
     def about(self) -> Plain:
-        found: Plain = self._handle.about.remote().result(timeout_s=START_SECONDS)
+        found: Plain = self._handle.about.remote().result(timeout_s=ENGINE_START_SECONDS)
         return found
 
     def stream(self, method: str, visitor: str, request: Plain) -> ServeStream:
@@ -217,7 +217,7 @@ def running_replicas() -> int:
     from ray.serve.exceptions import RayServeException
 
     try:
-        application = serve.status().applications.get(NAME)
+        application = serve.status().applications.get(APPLICATION_NAME)
     except (RayError, RayServeException):
         return 0
     if application is None or REPLICA not in application.deployments:
@@ -268,7 +268,7 @@ def _deploy(settings: AppSettings, report: Callable[[Progress], None]) -> Any:
     serve.start(proxy_location="Disabled", logging_config={"log_level": "WARNING"})
     report(Progress("load", None, f"{settings.replicas} engines"))
     try:
-        return serve.run(_application(settings), name=NAME, route_prefix=None)
+        return serve.run(_application(settings), name=APPLICATION_NAME, route_prefix=None)
     except RuntimeError as error:
         raise UserError("cluster.engines_failed", error=error) from error
 
@@ -285,7 +285,7 @@ def processors(settings: AppSettings) -> int:
 def _join(settings: AppSettings) -> bool:
     """Connect to Ray. returns: whether it was not connected before. Raises UserError if there is none."""
     local = settings.cluster == LOCAL
-    for name, value in {**QUIET, **(ALONE if local else {})}.items():
+    for name, value in {**QUIET_VARIABLES, **(LOOPBACK_ONLY if local else {})}.items():
         os.environ.setdefault(name, value)
     if local:  # requires a secret token
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))

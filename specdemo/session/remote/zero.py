@@ -31,16 +31,16 @@ from specdemo.session.remote.server import Engine, line, name_of, reporting
 from specdemo.session.studio import Studio
 from specdemo.session.work import batch, lab, proposals, race
 
-ABOUT = "about"  # kind of the line with the measurements of a new worker
+ABOUT_KIND = "about"  # kind of the line with the measurements of a new worker
 LEFT = "left"  # kind of the line with the state that a run leaves for the user's next one
-OWN = (f'{{"type":"{ABOUT}"', f'{{"type":"{LEFT}"')
-MARGIN = 1.4  # factor on the expected seconds of a run
-START_SECONDS = 10.0  # start of a worker, before a measurement
+OWN_LINES = (f'{{"type":"{ABOUT_KIND}"', f'{{"type":"{LEFT}"')
+SECONDS_FACTOR = 1.4  # factor on the expected seconds of a run
+WORKER_START_SECONDS = 10.0  # start of a worker, before a measurement
 MOVE_SECONDS = 4.0  # part of the start: moving the weights to the GPU
 TOKEN_SECONDS = 1 / 40  # plain decoding, before a measurement
 STEPS = 8  # duration of one method at one position, in tokens
 CROWD = 2  # factor on the duration of a token when several prompts share a pass
-TOKENS = 1024  # assumed tokens of work of unknown length
+ASSUMED_TOKENS = 1024  # assumed tokens of work of unknown length
 
 
 def zero_client(settings: AppSettings) -> RemoteStudio:
@@ -57,12 +57,12 @@ def zero_client(settings: AppSettings) -> RemoteStudio:
 class Speed:
     """Durations of runs. start: seconds from a new worker's start to its answer; token: seconds per token of plain decoding"""
 
-    start: float = START_SECONDS
+    start: float = WORKER_START_SECONDS
     token: float = TOKEN_SECONDS
 
     def seconds(self, tokens: int) -> int:
         """Return the duration to request: a run is aborted if it is too short, and a user's quota may not allow a long one."""
-        return round(self.start + MARGIN * self.token * tokens)
+        return round(self.start + SECONDS_FACTOR * self.token * tokens)
 
 
 class ZeroLink:
@@ -118,7 +118,8 @@ class ZeroLink:
             return
         self._about |= said["about"]
         self._speed = Speed(
-            MOVE_SECONDS + MARGIN * said["seconds"], said["about"]["machine"]["verify"][0][1]
+            MOVE_SECONDS + SECONDS_FACTOR * said["seconds"],
+            said["about"]["machine"]["verify"][0][1],
         )
 
     def _work(self, method: str, request: Plain) -> Iterator[str]:
@@ -141,7 +142,7 @@ class ZeroLink:
             studio.runner.call(lambda: studio.use(warm(placed, silent)))
             self._engine = Engine(studio)
             seconds = time.perf_counter() - begun
-            yield line(ABOUT, about=self._engine.about(), seconds=seconds)
+            yield line(ABOUT_KIND, about=self._engine.about(), seconds=seconds)
         if method != "run":
             yield from self._engine.perform(request, cancel)
             return
@@ -179,7 +180,7 @@ class ZeroStream:
                 for piece in pieces:
                     if self._ended.is_set():
                         return
-                    if piece.startswith(OWN):
+                    if piece.startswith(OWN_LINES):
                         self._learn(json.loads(piece))
                     else:
                         yield piece
@@ -198,12 +199,12 @@ def tokens_of(method: str, request: Plain) -> int:
         lanes = 2 if settings.baseline and settings.method != "nothing" else 1
         return lanes * settings.max_new_tokens
     known = _LENGTHS.get(request["work"])
-    return known(request["arguments"]) if known else TOKENS
+    return known(request["arguments"]) if known else ASSUMED_TOKENS
 
 
 _LENGTHS: dict[str, Callable[[Plain], int]] = {
     name_of(race.race_lanes): lambda asked: sum(
-        race.WARM_UP + lane["max_new_tokens"] for lane in asked["lanes"]
+        race.WARM_UP_TOKENS + lane["max_new_tokens"] for lane in asked["lanes"]
     ),
     name_of(batch.answers): lambda asked: (
         asked["settings"]["max_new_tokens"]
@@ -211,9 +212,11 @@ _LENGTHS: dict[str, Callable[[Plain], int]] = {
         * CROWD
     ),
     name_of(proposals.steps_of_all): lambda asked: STEPS * len(asked["methods"]),
-    name_of(lab.perfect_lanes): lambda _: lab.TOKENS * (3 + lab.ATTEMPTS * len(lab.LOOKAHEADS)),
-    name_of(lab.random_lanes): lambda _: lab.TOKENS * (3 + 2 * len(lab.LOOKAHEADS)),
-    name_of(lab.places_taken_back): lambda _: 4 * lab.POSITIONS,
+    name_of(lab.perfect_lanes): lambda _: (
+        lab.RUN_TOKENS * (3 + lab.CORRECTIONS * len(lab.LOOKAHEADS))
+    ),
+    name_of(lab.random_lanes): lambda _: lab.RUN_TOKENS * (3 + 2 * len(lab.LOOKAHEADS)),
+    name_of(lab.places_taken_back): lambda _: 4 * lab.TEXT_TOKENS,
 }
 
 

@@ -32,7 +32,7 @@ from specdemo.trace.events import (
 )
 from specdemo.trace.metrics import output_ids
 
-AT_ONCE = 8  # runs that share a pass; more rows cost more without filling it better
+CONCURRENT_RUNS = 8  # runs that share a pass; more rows cost more without filling it better
 
 
 class State(StrEnum):
@@ -96,7 +96,7 @@ def answer_all(
     prompts: Sequence[str],
     settings: RunSettings,
     *,
-    at_once: int = AT_ONCE,
+    at_once: int = CONCURRENT_RUNS,
     system: str = "",
     cancel: threading.Event | None = None,
     turn: Callable[[], Turn] | None = None,

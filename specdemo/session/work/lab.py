@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from specdemo.session.studio import Studio
 
 LOOKAHEADS = range(1, 9)
-TOKENS = 64  # new tokens of each run
+RUN_TOKENS = 64  # new tokens of each run
 PROMPT = "Explain photosynthesis to a ten-year-old."
-ATTEMPTS = 3  # corrections of a perfect draft to the target's choices in passes of its width
+CORRECTIONS = 3  # corrections of a perfect draft to the target's choices in passes of its width
 TOY_RUNS = 2_000
-POSITIONS = 48  # tokens of the real model's text
+TEXT_TOKENS = 48  # tokens of the real model's text
 SHOWN = 3  # tokens of the position where most is moved
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
-    """One measured run of TOKENS tokens.
+    """One measured run of RUN_TOKENS tokens.
 
     lookahead: 0 for plain decoding; drafted, accepted: tokens
     seconds, verify_seconds: total decoding time, and the part in the target's passes
@@ -128,11 +128,11 @@ def perfect_lanes(conversation: Conversation, cancel: threading.Event) -> Iterat
     """Run the variants of `perfect` where the models are."""
     from specdemo.drafters.plain import always_right
 
-    bench = _Bench(conversation.host, cancel, TOKENS, Sampling())
+    bench = _Bench(conversation.host, cancel, RUN_TOKENS, Sampling())
     yield asdict(bench.lane(0))
     for lookahead in LOOKAHEADS:
         answer = bench.plain
-        for attempt in range(ATTEMPTS):
+        for attempt in range(CORRECTIONS):
             events = bench.run(always_right([*bench.prompt_ids, *answer], lookahead))
             lane = bench.summed(lookahead, events, retold=attempt > 0)
             if lane.accepted == lane.drafted or cancel.is_set():
@@ -146,7 +146,7 @@ def perfect_lanes(conversation: Conversation, cancel: threading.Event) -> Iterat
 
 def random_lanes(conversation: Conversation, cancel: threading.Event) -> Iterator[Plain]:
     """Run the variants of `at_random` where the models are."""
-    bench = _Bench(conversation.host, cancel, TOKENS, Sampling())
+    bench = _Bench(conversation.host, cancel, RUN_TOKENS, Sampling())
     yield asdict(bench.lane(0))
     for lookahead in LOOKAHEADS:
         lane = bench.lane(lookahead, _evenly(lookahead, bench.pair.vocabulary_size))
@@ -162,7 +162,7 @@ def places_taken_back(conversation: Conversation, cancel: threading.Event) -> It
     pair = host.loaded.pair
     if pair.open_draft is None:
         return
-    bench = _Bench(host, cancel, POSITIONS, Sampling(temperature=1.0))
+    bench = _Bench(host, cancel, TEXT_TOKENS, Sampling(temperature=1.0))
     ids = bench.plain
     if ids and not cancel.is_set():
         yield asdict(host.runner.call(lambda: _moved(pair, bench.prompt_ids, ids)))

@@ -27,7 +27,7 @@ from specdemo.trace.events import (
     Verified,
 )
 
-ANSWER = "nothing"  # the method that writes the text: the target's own
+ANSWER_METHOD = "nothing"  # the method that writes the text: the target's own
 TAKES = 2  # tokens of each step; the first step is a warm-up, the last is reported
 
 
@@ -77,7 +77,7 @@ class Comparison:
         """
         self._conversation.reset()
         settings = RunSettings(
-            method=ANSWER, max_new_tokens=most, memory=False, sampling=sampling or Sampling()
+            method=ANSWER_METHOD, max_new_tokens=most, memory=False, sampling=sampling or Sampling()
         )
         self._written_with, stops = self._studio.target, self._studio.stop_ids
         text = Text(prompt, (), system)
@@ -108,7 +108,7 @@ class Comparison:
         cancel = cancel or threading.Event()
         settings = replace(settings, memory=False, fallback=False, detail=0, baseline=False)
         settings = settings.checked()
-        methods = [method for method in self._studio.methods() if method.name != ANSWER]
+        methods = [method for method in self._studio.methods() if method.name != ANSWER_METHOD]
         judged = self._judged(
             [method.name for method in methods if method.available],
             {

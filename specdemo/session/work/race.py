@@ -21,7 +21,7 @@ from specdemo.trace.events import PLAIN, SPECULATIVE, Event
 
 NOTHING = "nothing"  # plain decoding, as a method
 LEAST, MOST = 2, 4  # number of variants
-WARM_UP = 8  # tokens of the warm-up before a variant, which is not timed
+WARM_UP_TOKENS = 8  # tokens of the warm-up before a variant, which is not timed
 
 
 def run_race(
@@ -61,7 +61,7 @@ def _race(
         if cancel.is_set():
             return
         yield number, None
-        short = replace(settings, max_new_tokens=min(WARM_UP, settings.max_new_tokens))
+        short = replace(settings, max_new_tokens=min(WARM_UP_TOKENS, settings.max_new_tokens))
         for part, shown in ((short, False), (settings, True)):
             conversation = open_chat()
             try:

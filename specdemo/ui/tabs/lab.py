@@ -22,7 +22,7 @@ from specdemo.ui.view import Tab, mounted
 
 WORDS = strings("lab").WORDS
 
-LANES = 2 + len(lab.LOOKAHEADS)  # with a draft: plain decoding comes first and last
+RUN_COUNT = 2 + len(lab.LOOKAHEADS)  # with a draft: plain decoding comes first and last
 RUNNING = {"state": "running", "done": 0.0}
 Tried = dict[str, dict[str, Any]]
 Measured = Generator[dict[str, Any], None, None]  # parts of a result, fuller each time
@@ -153,7 +153,7 @@ def _lanes(
             said = {"name": "lookahead", "lookahead": len(lanes), "most": len(lab.LOOKAHEADS)}
             if len(lanes) > len(lab.LOOKAHEADS):
                 said = {"name": "plain"}
-            yield {"lanes": lanes, "done": len(lanes) / LANES, "said": said}
+            yield {"lanes": lanes, "done": len(lanes) / RUN_COUNT, "said": said}
 
     return run
 

@@ -20,7 +20,7 @@ from specdemo.ui.view import RUNS, Tab, audit_view, card_view, mounted
 
 WORDS = strings("methods").WORDS
 
-MOST = 4  # recorded runs of a method that are shown
+SHOWN_RUNS = 4  # recorded runs of a method that are shown
 RECORDED_AUDITS = ASSETS.parent / "docs" / "measured"  # in a checkout only
 
 
@@ -81,7 +81,7 @@ def methods_value(studio: EngineClient, folder: Path) -> str:
             "needs": method.needs,
             "why": "" if method.available else method.why_not,
             "lossy": method.lossy,
-            "runs": runs.get(method.name, [])[:MOST],
+            "runs": runs.get(method.name, [])[:SHOWN_RUNS],
         }
         for method in studio.methods()
     ]

@@ -16,7 +16,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
 from specdemo.session.door import EngineClient
-from specdemo.session.work.proposals import ANSWER, Comparison, Guess, Text
+from specdemo.session.work.proposals import ANSWER_METHOD, Comparison, Guess, Text
 from specdemo.session.work.race import recorded_together
 from specdemo.trace.codec import encode
 from specdemo.ui import words as page
@@ -152,7 +152,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
     ) -> Generator[None, None, None]:
         """Let each drafter guess; its guess is one more row."""
         titles = {method.name: method.title for method in self.studio.methods()}
-        left = [name for name in titles if name != ANSWER]
+        left = [name for name in titles if name != ANSWER_METHOD]
         settings = asked_settings(values, self.studio.settings)
         shown.asking = titles[left[0]]
         yield

@@ -39,7 +39,7 @@ from specdemo.ui.visits import go_on
 words = strings("race")
 
 TOKENS = 96
-OWN = ("method", "policy", "lookahead")  # settings of each single run
+LANE_SETTINGS = ("method", "policy", "lookahead")  # settings of each single run
 
 
 class RaceLines(Lines):
@@ -128,7 +128,11 @@ def read_lanes(values: Mapping[str, Any], limits: AppSettings) -> list[RunSettin
     numbers = sorted({name.split()[1] for name in values if " " in name})
     return [
         asked_settings(
-            {**shared, **{name: values[f"{name} {number}"] for name in OWN}, "fallback": False},
+            {
+                **shared,
+                **{name: values[f"{name} {number}"] for name in LANE_SETTINGS},
+                "fallback": False,
+            },
             limits,
         )
         for number in numbers

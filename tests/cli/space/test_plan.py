@@ -160,7 +160,7 @@ def test_a_front_matter_that_makes_no_space_is_told(name, value, said, laid_out)
 
 
 def test_an_installed_package_says_that_it_takes_a_checkout(monkeypatch, tmp_path):
-    monkeypatch.setattr(plan_module, "ROOT", tmp_path)
+    monkeypatch.setattr(plan_module, "PROJECT", tmp_path)
     with pytest.raises(UserError) as caught:
         make_plan(NAME, "cpu", tmp_path / "out", target="smollm2-135m-instruct")
     assert "checkout" in sentences(caught.value)

@@ -192,9 +192,9 @@ def test_on_a_gpu_the_fastest_way_that_agrees_is_taken(monkeypatch):
 
 
 def test_recordings_and_homes_are_bounded(monkeypatch):
-    monkeypatch.setattr(graphs, "KEPT", 3)
+    monkeypatch.setattr(graphs, "KEPT_GRAPHS", 3)
     graphed = GraphDecoder(LeanDecoder(tiny_llama(0)), Tracing())
-    for rows in graphs.ROWS[:5]:
+    for rows in graphs.GRAPH_ROWS[:5]:
         target = CachedModel(graphed)
         target.read(TEXT)
         target.forward(3, Proposal.chain([4] * (rows - 1)))

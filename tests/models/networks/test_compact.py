@@ -9,7 +9,7 @@ import torch
 from transformers import AutoTokenizer, LlamaForCausalLM
 
 from specdemo.config.errors import UserError
-from specdemo.engine.cache import BLOCK
+from specdemo.engine.cache import BLOCK_SLOTS
 from specdemo.models.networks.chain import CompactModel, CompactWeights
 from specdemo.models.networks.folders import export, load_compact, read_embedding
 from specdemo.models.networks.loader import TargetTensors
@@ -77,10 +77,10 @@ def test_chunks_and_rollbacks_read_as_one_text_does(weights, reference):
 
 def test_cache_grows_past_its_first_block(weights):
     long, short = CompactModel(weights), CompactModel(weights)
-    text = [3 + i % 200 for i in range(BLOCK + 20)]
+    text = [3 + i % 200 for i in range(BLOCK_SLOTS + 20)]
     whole = long.read(text)
-    short.read(text[: BLOCK - 1])
-    pieces = [short.read([token]) for token in text[BLOCK - 1 :]]
+    short.read(text[: BLOCK_SLOTS - 1])
+    pieces = [short.read([token]) for token in text[BLOCK_SLOTS - 1 :]]
     assert (pieces[-1] - whole).abs().max() < NOISE
 
 

@@ -12,7 +12,7 @@ from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.kernels import packing
 from specdemo.models.networks import four_bit
 from specdemo.models.networks.four_bit import rounded
-from specdemo.models.networks.text_words import MOST, TextWords
+from specdemo.models.networks.text_words import MOST_ADDED, TextWords
 
 SIZE, HIDDEN = 4096, 64
 SAID = list(range(0, SIZE, 4))  # in the reduced vocabulary
@@ -69,7 +69,7 @@ def test_words_depend_on_the_text_and_not_on_how_it_was_read(pack):
 def test_there_is_an_end_to_them():
     found = text_words()
     found.read(0, range(SIZE))
-    assert len(found.words.tokens) == len(SAID) + MOST
+    assert len(found.words.tokens) == len(SAID) + MOST_ADDED
     assert same(found, found)
 
 

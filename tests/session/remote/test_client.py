@@ -269,7 +269,7 @@ def test_races_batches_and_experiments_work_there(remote, monkeypatch):
         part for part in answer_all(remote, ["abc", "def"], PLAIN) if isinstance(part, BatchAnswer)
     ]
     assert {answer.new_tokens for answer in answers if answer.ended} == {20}
-    monkeypatch.setattr(lab, "TOKENS", 8)
+    monkeypatch.setattr(lab, "RUN_TOKENS", 8)
     monkeypatch.setattr(lab, "LOOKAHEADS", range(1, 3))
     assert [lane.tokens for lane in lab.perfect(remote, threading.Event())] == [8] * 4
     comparison = Comparison(remote)

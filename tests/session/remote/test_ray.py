@@ -58,7 +58,9 @@ def remote(settings):
     patch.setattr(deployment, "UPSCALE_SECONDS", 0.5)
     studio = cluster_client(settings)
     studio.start()  # in a thread that ends, as the page does it
-    until(lambda: studio.ready or studio.error, "no engine answers", deployment.START_SECONDS)
+    until(
+        lambda: studio.ready or studio.error, "no engine answers", deployment.ENGINE_START_SECONDS
+    )
     assert studio.error is None, studio.error
     yield studio
     begun = time.monotonic()
@@ -268,7 +270,7 @@ def test_engines_that_are_no_longer_needed_go_on_with_their_runs_and_then_end(re
     from ray import serve
 
     until(lambda: running_replicas() > 0, "there is no engine")
-    end = threading.Thread(target=serve.delete, args=[deployment.NAME])
+    end = threading.Thread(target=serve.delete, args=[deployment.APPLICATION_NAME])
     with Crowd(remote, SLOTS) as crowd:
         end.start()
         until(lambda: running_replicas() == 0, "no engine drains")

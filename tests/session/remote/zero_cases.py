@@ -120,7 +120,9 @@ def test_a_run_is_a_task_in_a_fork_and_lossless(door):
     assert isinstance(drafted[-1], RunFinished)
     (worker,) = service.allowed
     assert worker != os.getpid()
-    assert seconds_asked() == [round(zero.START_SECONDS + zero.MARGIN * 24 * zero.TOKEN_SECONDS)]
+    assert seconds_asked() == [
+        round(zero.WORKER_START_SECONDS + zero.SECONDS_FACTOR * 24 * zero.TOKEN_SECONDS)
+    ]
     until(lambda: service.released, "the GPU is not given back")
     assert service.released == ["false"]
 
@@ -129,7 +131,7 @@ def test_the_first_worker_tells_what_passes_cost_and_the_next_run_asks_for_that(
     list(door.open().run(PROMPT, SHORT))
     speed = door.link._speed
     assert speed.token == door.machine()["verify"][0][1]
-    assert speed.start != zero.START_SECONDS
+    assert speed.start != zero.WORKER_START_SECONDS
     assert seconds_asked() == [speed.seconds(24)]
     assert not service.allowed  # the worker of the run before
     longer = door.open().run(PROMPT, RunSettings(max_new_tokens=4096))

@@ -30,8 +30,8 @@ def studio():
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    monkeypatch.setattr(lab, "TOKENS", 16)
-    monkeypatch.setattr(lab, "POSITIONS", 8)
+    monkeypatch.setattr(lab, "RUN_TOKENS", 16)
+    monkeypatch.setattr(lab, "TEXT_TOKENS", 8)
     monkeypatch.setattr(lab, "TOY_RUNS", 200)
 
 

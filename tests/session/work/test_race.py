@@ -13,7 +13,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.session.admission import Admission
 from specdemo.session.door import MethodInfo
-from specdemo.session.work.race import WARM_UP, recorded_races, recorded_together, run_race
+from specdemo.session.work.race import WARM_UP_TOKENS, recorded_races, recorded_together, run_race
 from specdemo.trace.events import FinishReason, ModelInfo, Node, RunFinished, RunStarted, Verified
 from specdemo.ui.run_tab import LatestRun
 from specdemo.ui.tabs.race import RaceHandlers, lane_title, read_lanes
@@ -66,7 +66,7 @@ class ScriptedStudio:
 def test_lanes_run_one_after_the_other_each_after_a_warm_up_that_is_not_told():
     studio = ScriptedStudio()
     told = list(run_race(studio, "a", LANES))
-    assert studio.ran == [(name, n) for name in ("nothing", "tree") for n in (WARM_UP, 128)]
+    assert studio.ran == [(name, n) for name in ("nothing", "tree") for n in (WARM_UP_TOKENS, 128)]
     assert (studio.most_open, studio.open_now) == (1, 0)
     assert [place for place, event in told if event is None] == [0, 1]
     assert [place for place, event in told if isinstance(event, RunStarted)] == [0, 1]

@@ -47,7 +47,7 @@ from specdemo.models.networks.layouts.source import DrafterFiles
 from specdemo.models.networks.loader import TargetTensors
 from specdemo.models.networks.parts import CompactConfig, MarkovHead, Selector
 
-ARCHITECTURES = (
+DFLASH_ARCHITECTURES = (
     "dflashdraftmodel", "dflashspeculator", "dflash2draftmodel", "dflash2speculator", "qwen3dsparkmodel",
     "dsparkdraftmodel",
 )  # fmt: skip
@@ -63,7 +63,7 @@ SECOND_KNOWN = KNOWN | {
 DSPARK_KNOWN = KNOWN | {
     "confidence_head_alpha", "confidence_head_with_markov", "enable_confidence_head", "markov_head_type", "markov_rank",
 }  # fmt: skip
-PARTS = ("attention_conv", "mlp_conv")
+CONVOLUTIONS = ("attention_conv", "mlp_conv")
 CODEBOOKS = ("predecessor_codebook", "successor_codebook")
 
 
@@ -265,7 +265,7 @@ def _check_variant(
     if kind != corrector:
         raise files.wrong(f"it corrects its guesses by {kind}, which is not read yet")
     named = kind_of(said)
-    if named not in ("", *ARCHITECTURES) or said.get("rope_is_neox_style") is False:
+    if named not in ("", *DFLASH_ARCHITECTURES) or said.get("rope_is_neox_style") is False:
         raise files.wrong(
             f"its layers are those of {said['architectures'][0]}, which are not computed here"
         )
@@ -349,7 +349,7 @@ def read_second(files: DrafterFiles, target: TargetFacts) -> Reading:
     needed, optional = shapes(files, config)
     hidden = config.layers.hidden_size
     for layer in range(config.count):
-        for part in PARTS:
+        for part in CONVOLUTIONS:
             begin = f"layers.{layer}.{part}."
             needed[f"{begin}base_kernel"] = (2, added.taps, hidden)
             rows = 2 * added.taps * hidden // added.group

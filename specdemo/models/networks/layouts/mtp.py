@@ -43,7 +43,8 @@ from specdemo.models.networks.loader import TargetTensors
 from specdemo.models.networks.parts import CompactConfig, Injection
 
 COUNTS = ("num_nextn_predict_layers", "num_mtp_layers")
-KINDS = ("deepseek_v3", "glm4_moe", "mellum")  # targets whose MTP layers transformers computes
+# targets whose MTP layers transformers computes
+MTP_MODEL_TYPES = ("deepseek_v3", "glm4_moe", "mellum")
 WHOLE = (".weight", ".bias", "_bias", "_proj")  # ends of names of tensors as they were trained
 SHARED = ("embed_tokens.weight", "shared_head.head.weight")  # the target's, repeated
 
@@ -116,7 +117,7 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
     """Check a target's own layer against the target. Raises UserError."""
     config = files.config
     kind, count = config.get("model_type"), _count(config)
-    if kind not in KINDS:
+    if kind not in MTP_MODEL_TYPES:
         raise files.wrong(f"the MTP layers of {kind} are not computed here")
     if count > 1:
         raise files.wrong(f"it has {count} MTP layers, one for each place, and only one is read")
