@@ -297,7 +297,10 @@ class RunFinished:
 
 @part
 class RunFailed:
-    """Last event of a run that failed. message: the failure; unharmed: unaffected parts; advice: a remedy; a sentence each"""
+    """Last event of a run that failed.
+
+    message, unharmed, advice: one sentence each about the failure, the parts that are unaffected, and a remedy
+    """
 
     lane: Lane
     message: Text
