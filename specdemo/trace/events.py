@@ -320,7 +320,7 @@ EVENTS: dict[str, type[Event]] = {
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Events of a recorded run, in order. Equal by content."""
+    """Events of a recording, in order. Equal by content."""
 
     events: tuple[Event, ...] = ()
 
