@@ -13,9 +13,8 @@ from specdemo.config.settings import AppSettings, Recommended
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import LanguageModel
-from specdemo.files.catalogue import DEFAULT_TARGET, draft_of
+from specdemo.files.catalogue import DEFAULT_TARGET, draft_of, recommended
 from specdemo.files.progress import Progress, ProgressCallback, silent
-from specdemo.files.recommended import recommended
 from specdemo.files.sources import ModelFiles, resolve
 from specdemo.models.backends import choose_by_measure
 from specdemo.models.loading import LoadedModel, pack_as, place_model, warm
