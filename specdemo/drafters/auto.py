@@ -48,9 +48,8 @@ class Auto(OneOfArms):
         self.through = through
         self._chosen: Arm | None = None
         self._reads = False  # whether the model has read the text
-        self._trials = TRY  # steps in which the model drafts at any rate
-Steps since it drafted, and until it is tried again.
-        # Steps since it was asked, and until it is tried again.
+        self._trials = TRY  # steps of trial, in which the model drafts at any rate
+        # Steps since it drafted, and until it is tried again.
         self._idle, self._rest = 0, FIRST_REST
         # Whether copies are searched for, and after drafts too, and whether the model would pay; None if not calculated.
         self._looks = self._behind = True

@@ -24,13 +24,8 @@ if TYPE_CHECKING:
 Tokens = Literal["drawn", "chosen", "copied", "mixed", "none"]
 CHAIN_POLICIES = ("constant", "heuristic", "confidence", "cost")
 TREE_POLICIES = ("constant", "cost")
-CHAIN_OPTIONS = (
-    "policy",
-    "lookahead",
-    "threshold",
-    "exact",
-)  # options of a method with CHAIN_POLICIES
-TREE_OPTIONS = ("policy", "lookahead", "nodes", "fallback")  # options of a method that drafts trees
+CHAIN_OPTIONS = ("policy", "lookahead", "threshold", "exact")  # options with CHAIN_POLICIES
+TREE_OPTIONS = ("policy", "lookahead", "nodes", "fallback")  # options of tree methods
 NEEDS = {
     "draft": "a draft model",
     "copy": "a target in bf16 or fp32, whose 4-bit copy drafts",
