@@ -20,7 +20,7 @@ SHORTEST = 2  # tokens of a match: drafted ones count
 
 
 class Through:
-    """Continues a draft by copies: finds the end of text and draft in the earlier text, and copies its continuation there.
+    """Appends copies to a draft: finds the end of text and draft in the earlier text, and copies its continuation there.
 
         text     the cat sat on the mat . the      the model drafts "cat", then "the cat" is looked up:
                                                    "sat on the mat" is copied after it
