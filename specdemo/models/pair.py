@@ -114,7 +114,8 @@ class LoadedPair:
     def card(self, need: str) -> Mapping[str, Any] | None:
         """How a draft model or a trained drafter was made; None where that is not recorded."""
         if need == "draft" and isinstance(self.open_draft, CompactDraft):
-            return self.open_draft.config["specdemo"].get("card")
+            card: Mapping[str, Any] | None = self.open_draft.config["specdemo"].get("card")
+            return card
         return self.trained[need].card or None if need in self.trained else None
 
     def open_target(self) -> CachedModel:
