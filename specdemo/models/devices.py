@@ -17,14 +17,14 @@ AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class DeviceChoice:
     """A device by name, and why it is taken."""
 
     device: str
     why: str
 
 
-def best_device(precision: str) -> Choice:
+def best_device(precision: str) -> DeviceChoice:
     """What `auto` takes for weights in a precision.
 
     A step of decoding is bound by the bytes of weights that it reads. The compiled pass reads 4-bit weights as they
@@ -33,16 +33,18 @@ def best_device(precision: str) -> Choice:
     import torch
 
     if torch.cuda.is_available():
-        return Choice("cuda", "there is a CUDA device")
+        return DeviceChoice("cuda", "there is a CUDA device")
     if not has_mps():
-        return Choice("cpu", "there is no GPU that torch can use")
+        return DeviceChoice("cpu", "there is no GPU that torch can use")
     if precision == FOUR_BIT and cpu_features.compiles():
-        return Choice("cpu", "the compiled pass reads 4-bit weights; on MPS each pass unpacks them")
+        return DeviceChoice(
+            "cpu", "the compiled pass reads 4-bit weights; on MPS each pass unpacks them"
+        )
     if precision == "int8":
-        return Choice("cpu", "bitsandbytes has no LLM.int8 for MPS")
+        return DeviceChoice("cpu", "bitsandbytes has no LLM.int8 for MPS")
     if precision == FOUR_BIT:
-        return Choice("mps", "without numba there is no compiled pass")
-    return Choice("mps", "Apple's GPU reads these weights as they are")
+        return DeviceChoice("mps", "without numba there is no compiled pass")
+    return DeviceChoice("mps", "Apple's GPU reads these weights as they are")
 
 
 def candidates(precision: str) -> tuple[str, ...]:

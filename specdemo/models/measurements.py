@@ -100,7 +100,7 @@ def card_name(device: torch.device | str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PassCheck:
     """Result of checking the compiled pass of some weights.
 
     agrees: with transformers' module; bits: of the head; divergence: measured if there was a choice of heads
@@ -128,24 +128,26 @@ class Verdicts:
     cache_dir: Path
     weights: str
 
-    def read(self, head: str) -> Verdict | None:
+    def read(self, head: str) -> PassCheck | None:
         """Return the verdict for a head; None if there is none yet."""
         return self._measurement(head).read()
 
-    def write(self, head: str, verdict: Verdict) -> None:
+    def write(self, head: str, verdict: PassCheck) -> None:
         """Store a verdict."""
         self._measurement(head).write(verdict, self.weights)
 
-    def _measurement(self, head: str) -> Measurement[Verdict]:
+    def _measurement(self, head: str) -> Measurement[PassCheck]:
         code = runtime.digest(sorted(DECODERS.glob("*.py")))
         versions = map(version, ("torch", *LIBRARIES))
-        return measurement(self.cache_dir, VERDICTS, Verdict, (self.weights, head, code, *versions))
+        return measurement(
+            self.cache_dir, VERDICTS, PassCheck, (self.weights, head, code, *versions)
+        )
 
 
 def timed_passes(cache_dir: Path, name: str) -> tuple[float, float] | None:
-    """Return the seconds of the newest verdict on a model of this name, see `Verdict`; None if it has none."""
+    """Return the seconds of the newest verdict on a model of this name, see `PassCheck`; None if it has none."""
     found = None
-    for weights, verdict in stored(cache_dir, VERDICTS, Verdict):
+    for weights, verdict in stored(cache_dir, VERDICTS, PassCheck):
         if str(weights).partition(" ")[0] == name and verdict.seconds:
             found = verdict.seconds
     return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specdemo.files import hub
-from specdemo.files.catalogue import Drafter, drafters, find, find_drafter
+from specdemo.files.catalogue import CatalogueDrafter, drafters, find, find_drafter
 from specdemo.files.hub import CARD, PICKLES
 
 LICENCE = re.compile(r"^license:\s*[\"']?([\w.\-]+)", re.MULTILINE)
@@ -48,7 +48,7 @@ def offer(name: str, *, ask: bool) -> Offer:
     repo, _, revision = name.partition("@")
     known = find_drafter(repo)
     if revision or not known:
-        known = Drafter(repo, known.family if known else "", "", revision or None)
+        known = CatalogueDrafter(repo, known.family if known else "", "", revision or None)
     found = _on_disk(known, name)
     if found.here or not ask:
         return found
@@ -66,7 +66,7 @@ def licence_of(folder: Path) -> str:
     return found[1] if found else ""
 
 
-def _on_disk(one: Drafter, name: str = "") -> Offer:
+def _on_disk(one: CatalogueDrafter, name: str = "") -> Offer:
     folder = hub.cached_drafter(one.repo, one.revision)
     return (
         _from(folder, name or one.repo, one.family)

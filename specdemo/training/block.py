@@ -22,7 +22,7 @@ TEMPERATURES = tuple(0.4 * 1.06**step for step in range(40))
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BlockPlan:
     """Positions of blocks in a batch of texts. L = longest text, M = most guessed positions, Q = L + M; n guesses in all.
 
     token_ids: (B, L); where: (B, Q) — positions of the texts, then of their guesses
@@ -45,7 +45,9 @@ class Plan:
     greedy: np.ndarray
 
 
-def plan_blocks(batch: Sequence[Row], depth: int, offsets: Sequence[int], *, causal: bool) -> Plan:
+def plan_blocks(
+    batch: Sequence[Row], depth: int, offsets: Sequence[int], *, causal: bool
+) -> BlockPlan:
     """Lay out blocks of `depth` guesses one after another through each answer, from an offset on.
 
     The last known token itself makes the first guess of a block, masks after it make the others.
@@ -83,7 +85,7 @@ def plan_blocks(batch: Sequence[Row], depth: int, offsets: Sequence[int], *, cau
                 int(row.token_ids[anchor + place]), number, row.temperature == 0,
             ))  # fmt: skip
     columns = [np.array(column) for column in zip(*rows, strict=True)]
-    return Plan(texts, where, seen[:, None], anchors, ahead, *columns)
+    return BlockPlan(texts, where, seen[:, None], anchors, ahead, *columns)
 
 
 class BlockTask(Task):
@@ -190,7 +192,7 @@ class BlockTask(Task):
         }
         return {name: error for name, error in found.items() if error is not None}
 
-    def _states(self, plan: Plan, batch: Sequence[Row]) -> tuple[Tensor, Tensor]:
+    def _states(self, plan: BlockPlan, batch: Sequence[Row]) -> tuple[Tensor, Tensor]:
         """The student's states at all guesses, and the target's: (n, H) bf16 each."""
         device, hidden = self.shared.device, self.shared.hidden
         features = hidden.texts(batch, hidden.layers, device, shift=1)
@@ -206,7 +208,7 @@ class BlockTask(Task):
         here = torch.from_numpy(plan.here).to(device)
         return final.flatten(0, 1)[here].to(torch.bfloat16), hidden.final(plan.there, device)
 
-    def _guess(self, states: Tensor, plan: Plan, *, coarse: bool) -> tuple[Tensor, Tensor]:
+    def _guess(self, states: Tensor, plan: BlockPlan, *, coarse: bool) -> tuple[Tensor, Tensor]:
         """DSpark's logits (n, W) given the token before, and confidence logits (n,), both float32."""
         previous = self.word_of[torch.from_numpy(plan.previous).to(states.device)]
         head = self.coarse_head if coarse else self.head

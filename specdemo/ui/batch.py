@@ -12,10 +12,10 @@ import gradio as gr
 
 from specdemo.config.errors import UserError
 from specdemo.session.door import Changed, EngineClient
-from specdemo.session.work.batch import Answer, BatchTotals, State, answer_all
+from specdemo.session.work.batch import BatchAnswer, BatchTotals, State, answer_all
 from specdemo.ui import present, words
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
-from specdemo.ui.run_tab import VISITOR_SECONDS, RunTab, Task, leave
+from specdemo.ui.run_tab import VISITOR_SECONDS, LatestRun, RunTab, leave
 from specdemo.ui.settings_panel import SettingsPanel
 from specdemo.ui.view import batch_view
 from specdemo.ui.visits import tell
@@ -24,10 +24,10 @@ BATCH_SECONDS = 1 / 10  # seconds between two values of a batch
 
 
 @dataclass(slots=True)
-class Table:
+class BatchTable:
     """The prompts, their answers so far, the totals and the error of a batch."""
 
-    rows: list[Answer] = field(default_factory=list)
+    rows: list[BatchAnswer] = field(default_factory=list)
     totals: BatchTotals | None = None
     error: UserError | None = None
 
@@ -48,20 +48,20 @@ class Table:
         self.error = error
 
 
-class BatchHandlers(RunTab[Task]):
-    """Handlers of several prompts; a visitor's batch is a `Task`."""
+class BatchHandlers(RunTab[LatestRun]):
+    """Handlers of several prompts; a visitor's batch is a `LatestRun`."""
 
-    def renewed(self, visitor: Task | None) -> Task:
-        return Task() if visitor is None else visitor.replace()
+    def renewed(self, visitor: LatestRun | None) -> LatestRun:
+        return LatestRun() if visitor is None else visitor.replace()
 
-    def opening(self, visitor: Task, waiting: str, *asked: Any) -> str:
+    def opening(self, visitor: LatestRun, waiting: str, *asked: Any) -> str:
         return present.batch(_rows(prompt_lines(*asked)), waiting=waiting)
 
     def run(
-        self, task: Task, text: str | None, system: str | None, values: Mapping[str, object]
+        self, task: LatestRun, text: str | None, system: str | None, values: Mapping[str, object]
     ) -> Iterator[object]:
         """Answer all prompts concurrently. yields: value of the batch view, at most ten per second"""
-        prompts, table = prompt_lines(text), Table()
+        prompts, table = prompt_lines(text), BatchTable()
         yield from self.stream(
             task,
             self._answers(task, table, prompts, system or "", values),
@@ -73,8 +73,8 @@ class BatchHandlers(RunTab[Task]):
 
     def _answers(
         self,
-        task: Task,
-        table: Table,
+        task: LatestRun,
+        table: BatchTable,
         prompts: list[str],
         system: str,
         values: Mapping[str, object],
@@ -139,5 +139,5 @@ def _checked(prompts: list[str], most: int) -> list[str]:
     return prompts
 
 
-def _rows(prompts: Sequence[str]) -> list[Answer]:
-    return [Answer(number, prompt) for number, prompt in enumerate(prompts)]
+def _rows(prompts: Sequence[str]) -> list[BatchAnswer]:
+    return [BatchAnswer(number, prompt) for number, prompt in enumerate(prompts)]

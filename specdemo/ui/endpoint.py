@@ -21,7 +21,7 @@ from specdemo.trace.codec import encode
 from specdemo.trace.events import Event, RunFailed, Trace
 from specdemo.trace.metrics import answering, baseline, measure, output_text, speedup
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
-from specdemo.ui.run_tab import YIELD_SECONDS, Task, stream
+from specdemo.ui.run_tab import YIELD_SECONDS, LatestRun, stream
 from specdemo.ui.visits import tell
 
 words = strings("limits")
@@ -83,7 +83,7 @@ def reply(
     studio.start()
     asked = _asked(studio, method, settings)
     text, system_text = asked_text(prompt), asked_system(system)
-    shown, task = _Reply(with_trace=with_trace is not False), Task(_caller())
+    shown, task = _Reply(with_trace=with_trace is not False), LatestRun(_caller())
     tell(studio, task.visitor)  # a call names no model, so any model is right
 
     def work() -> Generator[None, None, None]:

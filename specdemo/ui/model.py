@@ -15,7 +15,7 @@ from specdemo.config.strings import strings
 from specdemo.files.progress import Progress
 from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.ui import present, words
-from specdemo.ui.run_tab import QUICK, Task, stream
+from specdemo.ui.run_tab import QUICK, LatestRun, stream
 from specdemo.ui.settings_panel import OPTIONS
 from specdemo.ui.view import note_view
 from specdemo.ui.visits import switch_allowed, tell
@@ -257,7 +257,7 @@ class ModelHandlers:
         work = self._switch(
             (target or "").strip(), precision or "", _named(drafter), loading, agreed=agreed
         )
-        yield from stream(None, Task(), work, loading, seconds=0)
+        yield from stream(None, LatestRun(), work, loading, seconds=0)
 
     def _switch(
         self, target: str, precision: str, drafter: str, loading: _Loading, *, agreed: bool

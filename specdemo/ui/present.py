@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from specdemo.files.progress import Progress
     from specdemo.session.admission import Waiting
     from specdemo.session.door import MethodInfo, Offer, Outlook, PairInfo
-    from specdemo.session.work.batch import Answer, BatchTotals
+    from specdemo.session.work.batch import BatchAnswer, BatchTotals
     from specdemo.trace.events import ModelInfo
 
 
@@ -277,7 +277,7 @@ def training_card(method: MethodInfo, card: Mapping[str, object] | None) -> str:
 
 
 def batch(
-    answers: Sequence[Answer],
+    answers: Sequence[BatchAnswer],
     *,
     totals: BatchTotals | None = None,
     waiting: str = "",

@@ -35,7 +35,7 @@ def current_session_id() -> str:
 
 
 @dataclass(slots=True)
-class Task:
+class LatestRun:
     """Latest run of a visitor in one tab. It ends, is stopped, or is replaced by the next.
 
     visitor: id for the queue
@@ -59,19 +59,19 @@ class Task:
         """End the work within a step. Results so far remain."""
         self.cancel.set()
 
-    def replace(self) -> Task:
+    def replace(self) -> LatestRun:
         """Stop this task and show nothing more of it. returns: the next task"""
         self.replaced = True
         self.cancel.set()
-        return Task(self.visitor)
+        return LatestRun(self.visitor)
 
     @property
-    def task(self) -> Task:
+    def task(self) -> LatestRun:
         """The task itself, for tabs that store nothing else of a visitor."""
         return self
 
 
-def leave(task: Task | None) -> None:
+def leave(task: LatestRun | None) -> None:
     """The visitor has gone: a callback of `gr.State`."""
     if task is not None:
         task.replace()
@@ -115,7 +115,7 @@ class Lines:
 
 def stream(
     studio: EngineClient | None,
-    task: Task,
+    task: LatestRun,
     work: Generator[object, None, None],
     shown: Shown,
     *,
@@ -166,13 +166,13 @@ def stream(
         yield shown.value()
 
 
-def _load(studio: EngineClient | None, task: Task, waiting: object) -> Iterator[object]:
+def _load(studio: EngineClient | None, task: LatestRun, waiting: object) -> Iterator[object]:
     """Wait for the model. waiting: shown meanwhile; None leaves the page as it is"""
     while not (studio is None or studio.ready or studio.error or task.cancel.wait(LOADING_SECONDS)):
         yield gr.skip() if waiting is None else waiting  # a closed browser is noticed here
 
 
-def _stand(studio: EngineClient, turn: Turn, task: Task, shown: Shown) -> Iterator[object]:
+def _stand(studio: EngineClient, turn: Turn, task: LatestRun, shown: Shown) -> Iterator[object]:
     """Wait in the queue for a turn, or until the task is over. Raises UserError if the model has changed."""
     told = ""
     for waiting in turn:
@@ -194,14 +194,14 @@ def unexpected_error(error: Exception) -> UserError:
     return UserError("page.unexpected", error=error)
 
 
-class Visitor(Protocol):
+class TabState(Protocol):
     """State of a visitor in one tab, stored in `gr.State`: a task, or an object that has one."""
 
     @property
-    def task(self) -> Task: ...
+    def task(self) -> LatestRun: ...
 
 
-V = TypeVar("V", bound=Visitor)
+V = TypeVar("V", bound=TabState)
 
 
 class RunTab(Generic[V]):

@@ -16,7 +16,7 @@ from tiny_gguf import tiny_gguf
 
 from specdemo.config.errors import UserError
 from specdemo.files import hub, sources, store
-from specdemo.files.catalogue import Drafter, Entry, HubGguf
+from specdemo.files.catalogue import CatalogueDrafter, Entry, HubGguf
 from specdemo.files.sources import resolve
 from specdemo.models import offers
 from specdemo.models.loading import load_model
@@ -328,7 +328,7 @@ def test_what_a_drafter_weighs_and_its_licence_are_known_before_it_is_here(serve
     assert offers.offer("owner/drafter", ask=False) == Offer("owner/drafter")
     asked = len(server.requests)
     folder, _ = hub.fetch_drafter("owner/drafter", COMMIT)
-    known = Drafter("owner/drafter", "DFlash", "qwen3-8b", COMMIT)
+    known = CatalogueDrafter("owner/drafter", "DFlash", "qwen3-8b", COMMIT)
     monkeypatch.setattr(offers, "drafters", lambda: (known,))
     assert offers.offers("Qwen/Qwen3-8B") == offers.offers("qwen3-8b")
     (here,) = offers.offers("qwen3-8b")

@@ -13,7 +13,7 @@ from ui.scripted import VALUES, ScriptedConversation, ScriptedStudio, lines
 
 from specdemo.config.errors import Phrase
 from specdemo.trace.events import FinishReason, RunFinished
-from specdemo.ui.tabs.play import PlayHandlers, Visitor
+from specdemo.ui.tabs.play import PlayHandlers, PlayState
 from specdemo.ui.view import recorded_runs
 
 
@@ -44,7 +44,7 @@ def test_the_stream_only_grows_and_keeps_earlier_turns(handlers):
     "error", [reported("Happened.", unaffected="Unharmed.", advice="Do."), RuntimeError("boom")]
 )
 def test_an_error_is_a_sentence_and_the_next_run_works(handlers, error):
-    visitor = Visitor(ScriptedConversation(error))
+    visitor = PlayState(ScriptedConversation(error))
     handlers.begin(visitor)
     notice = lines(list(handlers.run(visitor, "a", "", VALUES))[-1])[-1]
     assert notice["type"] == "notice"
@@ -62,7 +62,7 @@ def test_stop_before_its_turn_and_a_closed_browser_cancel(handlers):
     assert [line["type"] for line in lines(list(handlers.run(visitor, "a", "", VALUES))[-1])] == [
         "open"
     ]
-    visitor = Visitor(ScriptedConversation(steps=10_000_000))
+    visitor = PlayState(ScriptedConversation(steps=10_000_000))
     handlers.begin(visitor)
     running = handlers.run(visitor, "a", "", VALUES)
     next(running)
@@ -74,7 +74,7 @@ def test_stop_before_its_turn_and_a_closed_browser_cancel(handlers):
 
 
 def test_a_run_gives_way_to_a_recorded_one_and_shows_nothing_more(handlers):
-    visitor = Visitor(ScriptedConversation(steps=10_000_000))
+    visitor = PlayState(ScriptedConversation(steps=10_000_000))
     handlers.begin(visitor)
     running = handlers.run(visitor, "a", "", VALUES)
     next(running)
@@ -120,7 +120,7 @@ def test_the_token_that_ends_an_answer_is_no_part_of_the_turn(handlers):
             *events, _ = super().run(prompt, settings, cancel=cancel)
             yield from [*events, RunFinished("speculative", FinishReason.STOP, 3, 0.3)]
 
-    visitor = Visitor(Ending())
+    visitor = PlayState(Ending())
     handlers.begin(visitor)
     list(handlers.run(visitor, "a", "", VALUES))
     assert visitor.turns == [("a", " a0 a1")]
@@ -143,7 +143,7 @@ def test_the_box_of_the_exact_mode_is_a_setting_of_the_run(handlers):
             return super().run(prompt, settings, **options)
 
     asked: list[bool] = []
-    visitor = Visitor(Asked())
+    visitor = PlayState(Asked())
     for ticked in (False, True):
         handlers.begin(visitor)
         list(handlers.run(visitor, "a", "", {**VALUES, "exact": ticked}))
@@ -151,7 +151,7 @@ def test_the_box_of_the_exact_mode_is_a_setting_of_the_run(handlers):
 
 
 def test_what_was_cleared_does_not_come_back(handlers):
-    visitor = Visitor(ScriptedConversation(steps=10_000_000))
+    visitor = PlayState(ScriptedConversation(steps=10_000_000))
     handlers.begin(visitor)
     running = handlers.run(visitor, "a", "", VALUES)
     next(running)
@@ -163,7 +163,7 @@ def test_what_was_cleared_does_not_come_back(handlers):
 
 
 def test_what_was_learned_can_be_forgotten(handlers):
-    visitor = Visitor(ScriptedConversation())
+    visitor = PlayState(ScriptedConversation())
     handlers.forget(visitor)
     assert visitor.conversation.forgotten
     handlers.forget(None)

@@ -12,7 +12,7 @@ from errors import reported
 from specdemo.session.admission import Admission, Waiting
 from specdemo.trace.events import ModelInfo
 from specdemo.ui import present, run_tab
-from specdemo.ui.run_tab import Lines, Task, stream
+from specdemo.ui.run_tab import LatestRun, Lines, stream
 
 READY = SimpleNamespace(ready=True, error=None, admission=Admission(lambda: 8, 8))
 
@@ -38,7 +38,7 @@ class Work:
 
 
 def streamed(studio=READY, seconds=0.0, **options):
-    task, shown = Task(), Lines("open\n")
+    task, shown = LatestRun(), Lines("open\n")
     work = Work(task, shown, **options)
     return task, work, stream(studio, task, work.run(), shown, waiting="wait", seconds=seconds)
 
@@ -79,7 +79,7 @@ def test_an_error_is_a_notice_after_what_was_there(error, message):
 
 
 def test_a_caller_may_say_what_is_unexpected_in_its_own_words():
-    task, shown = Task(), Lines()
+    task, shown = LatestRun(), Lines()
     work = Work(task, shown, error=ValueError("oh")).run()
     own = stream(READY, task, work, shown, unexpected=lambda error: reported(f"Own: {error}"))
     *_, last = own
@@ -113,7 +113,7 @@ def test_what_was_replaced_shows_nothing_more():
 
 
 def test_an_error_of_what_was_replaced_is_not_shown():
-    task, shown = Task(), Lines()
+    task, shown = LatestRun(), Lines()
 
     def work():
         task.replace()
@@ -187,7 +187,7 @@ def test_the_place_is_given_back_once_the_work_is_closed():
                 held.append(READY.admission.running)
 
     for leave in (lambda values: values.close(), list):
-        task, shown = Task(), Lines()
+        task, shown = LatestRun(), Lines()
         values = stream(READY, task, Slow(task, shown).run(), shown, seconds=0)
         next(values)
         leave(values)
@@ -195,7 +195,7 @@ def test_the_place_is_given_back_once_the_work_is_closed():
     assert READY.admission.running == 0
 
 
-@pytest.mark.parametrize("leave", [Task.stop, Task.replace])
+@pytest.mark.parametrize("leave", [LatestRun.stop, LatestRun.replace])
 def test_who_stops_or_goes_on_to_something_else_leaves_the_line(leave):
     studio = Crowd()
     task, work, values = streamed(studio)

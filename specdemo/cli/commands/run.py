@@ -25,7 +25,7 @@ from specdemo.trace.replay import read
 
 if TYPE_CHECKING:
     from specdemo.session.studio import Studio
-    from specdemo.session.work.batch import Answer, BatchTotals
+    from specdemo.session.work.batch import BatchAnswer, BatchTotals
 
 
 def run(options: argparse.Namespace) -> int:
@@ -70,7 +70,7 @@ def answer_prompts(
     studio: Studio, prompts: Sequence[str], settings: RunSettings, options: argparse.Namespace
 ) -> int:
     """Answer prompts with shared passes. returns: 1 if one of them failed"""
-    from specdemo.session.work.batch import Answer, BatchTotals, answer_all
+    from specdemo.session.work.batch import BatchAnswer, BatchTotals, answer_all
 
     batch: Any = answer_all(
         studio, prompts, settings, at_once=options.at_once, system=options.system
@@ -80,7 +80,7 @@ def answer_prompts(
     with console.reporting() as report, closing(batch):
         report(Progress("answer", 0.0, f"{len(prompts)} prompts"))
         for item in batch:
-            if isinstance(item, Answer) and not item.ended:
+            if isinstance(item, BatchAnswer) and not item.ended:
                 continue
             with report.paused():  # the bar and standard output may be one terminal
                 show(item)
@@ -112,14 +112,14 @@ def read_prompts(path: Path) -> list[str]:
     return prompts
 
 
-def _show_json(item: Answer | BatchTotals) -> None:
+def _show_json(item: BatchAnswer | BatchTotals) -> None:
     values = asdict(item) | {"tokens_per_second": item.tokens_per_second}
     if values.get("error"):
         values["error"] = str(values["error"])
     console.write(json.dumps(values))
 
 
-def _show(item: Answer | BatchTotals) -> None:
+def _show(item: BatchAnswer | BatchTotals) -> None:
     from specdemo.session.work.batch import BatchTotals
 
     out, rate = console.out, f"{item.tokens_per_second or 0:.0f} tokens/s"

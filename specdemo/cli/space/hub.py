@@ -31,7 +31,7 @@ Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedSpace:
     """A Space with the files of a plan. address: its page on the hub; commit: the uploaded commit"""
 
     repo: str
@@ -48,7 +48,7 @@ def connect() -> HfApi:
     return HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
 
 
-def publish(plan: SpacePlan, api: HfApi, report: Report) -> Published:
+def publish(plan: SpacePlan, api: HfApi, report: Report) -> PublishedSpace:
     """Create or update the Space; parts that agree with the plan stay unchanged. Raises UserError."""
     with told(NOTHING_CHANGED):
         user = _who(api)
@@ -77,7 +77,7 @@ def publish(plan: SpacePlan, api: HfApi, report: Report) -> Published:
     if space:
         with told("The files are uploaded; variables or hardware may be as before."):
             _set_up(plan, api, report)
-    return Published(plan.repo, f"{api.endpoint}/spaces/{plan.repo}", commit)
+    return PublishedSpace(plan.repo, f"{api.endpoint}/spaces/{plan.repo}", commit)
 
 
 def _who(api: HfApi) -> str:
@@ -141,7 +141,7 @@ def _set_up(plan: SpacePlan, api: HfApi, report: Report) -> None:
 
 
 def follow(
-    published: Published, api: HfApi, report: Report, poll: float = POLL_SECONDS
+    published: PublishedSpace, api: HfApi, report: Report, poll: float = POLL_SECONDS
 ) -> SpaceInfo:
     """Wait until the Space runs the uploaded commit. Raises UserError.
 

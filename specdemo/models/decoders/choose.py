@@ -23,7 +23,7 @@ from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import Nf4Stack, rms_norm
 from specdemo.models.decoders.rotary import RotaryTables, module_tables
 from specdemo.models.devices import DEVICES
-from specdemo.models.measurements import Verdict, Verdicts
+from specdemo.models.measurements import PassCheck, Verdicts
 from specdemo.models.memory import LARGE_HEAD, free_ram, leave_to_file
 
 KNOWN = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
@@ -181,18 +181,18 @@ def _choose_head(
     layers: Sequence[runtime.LayerWeights],
     head: str,
     sample: Callable[[], Sequence[int]] | None,
-) -> tuple[CompiledDecoder, Verdict]:
+) -> tuple[CompiledDecoder, PassCheck]:
     """Compile the pass; `auto` uses 8 bits for a large head if their distributions are nearly the same."""
     weight = model.lm_head.weight
     if head != AUTO or weight.nbytes < LARGE_HEAD or sample is None:
-        return _compile(model, layers, 16), Verdict(True)
+        return _compile(model, layers, 16), PassCheck(True)
     decoder = _compile(model, layers, 8)
     states = heads.states_of(decoder, sample()[: heads.SAMPLE_ROWS])
     measured = heads.measure_head(states, weight, decoder.head)
     if measured.is_small:
-        return decoder, Verdict(True, 8, measured)
+        return decoder, PassCheck(True, 8, measured)
     del decoder
-    return _compile(model, layers, 16), Verdict(True, 16, measured)
+    return _compile(model, layers, 16), PassCheck(True, 16, measured)
 
 
 def widen(lean: LeanDecoder) -> int:

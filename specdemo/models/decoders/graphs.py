@@ -63,7 +63,7 @@ class StaticCache:
 
 
 @dataclass(frozen=True, slots=True)
-class Slots:
+class StaticLayer:
     """One layer of a static cache as a recording sees it. slots: (rows,) where its rows are written"""
 
     keys: Tensor
@@ -81,10 +81,10 @@ class Slots:
 class CacheView:
     """The layers of a static cache, as `LeanDecoder` finds them in a cache."""
 
-    layers: Sequence[Slots]
+    layers: Sequence[StaticLayer]
 
 
-class Recording:
+class PassGraph:
     """A pass of so many rows over one static cache.
 
     reads, depth: as in `ForwardInput`
@@ -106,7 +106,7 @@ class Recording:
         self._numbers[2] = self._last
         self._seen = torch.zeros(rows, static.slots, dtype=torch.bool, device=device)
         self._seen[:, self._last] = True
-        view = CacheView([Slots(*parts, self._numbers[2]) for parts in static.parts])
+        view = CacheView([StaticLayer(*parts, self._numbers[2]) for parts in static.parts])
         group = lean.sizes.heads // lean.sizes.kv_heads
 
         def work() -> tuple[Tensor, ...]:
@@ -160,7 +160,7 @@ class GraphDecoder:
             weakref.WeakKeyDictionary()
         )
         self._empty: list[StaticCache] = []
-        self._recordings: OrderedDict[tuple[Any, ...], Recording] = OrderedDict()
+        self._recordings: OrderedDict[tuple[Any, ...], PassGraph] = OrderedDict()
         self._table: Tensor | None = None  # that the recordings know
 
     @torch.inference_mode()
@@ -179,7 +179,7 @@ class GraphDecoder:
                 return [recording.run(passes[0])]
         return self.lean.run(passes)
 
-    def _recording(self, one: ForwardInput, static: StaticCache) -> Recording | None:
+    def _recording(self, one: ForwardInput, static: StaticCache) -> PassGraph | None:
         """The one that answers a pass; None where this device, or this build of a model, cannot be recorded."""
         table = self.lean.rotary.tables(max(one.positions) + 1)[0]
         if table is not self._table:
@@ -189,7 +189,7 @@ class GraphDecoder:
         key = (static, rows, tuple(one.reads), one.depth)
         if key not in self._recordings:
             try:
-                self._recordings[key] = Recording(self.lean, self._record, *key)
+                self._recordings[key] = PassGraph(self.lean, self._record, *key)
             except RuntimeError:
                 # Of a step that waits for the GPU, as LLM.int8's, or of full memory.
                 self.records = False

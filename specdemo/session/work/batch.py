@@ -46,7 +46,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class BatchAnswer:
     """The state of one prompt.
 
     number: index among the prompts; waiting: position in the queue, if any
@@ -100,10 +100,10 @@ def answer_all(
     system: str = "",
     cancel: threading.Event | None = None,
     turn: Callable[[], Turn] | None = None,
-) -> Generator[Answer | BatchTotals, None, None]:
+) -> Generator[BatchAnswer | BatchTotals, None, None]:
     """Answer prompts, at most `at_once` at the same time, without baselines.
 
-    yields: an Answer whenever one has grown, the last one of each prompt `ended`; then BatchTotals
+    yields: a BatchAnswer whenever one has grown, the last one of each prompt `ended`; then BatchTotals
     cancel: stops all runs; also set when the generator is closed, which waits for its threads
     turn: creates a request for a slot, if other users compete
 
@@ -130,11 +130,11 @@ def _answer_here(
     system: str,
     cancel: threading.Event,
     turn: Callable[[], Turn] | None,
-) -> Generator[Answer | BatchTotals, None, None]:
-    reported: SimpleQueue[Answer] = SimpleQueue()
-    latest = [Answer(number, prompt) for number, prompt in enumerate(prompts)]
+) -> Generator[BatchAnswer | BatchTotals, None, None]:
+    reported: SimpleQueue[BatchAnswer] = SimpleQueue()
+    latest = [BatchAnswer(number, prompt) for number, prompt in enumerate(prompts)]
 
-    def work(answer: Answer) -> None:
+    def work(answer: BatchAnswer) -> None:
         try:
             with turn() if turn else nullcontext() as mine:
                 for waiting in mine or ():
@@ -162,7 +162,7 @@ def _answer_here(
     yield _totals(latest, clock.seconds)
 
 
-def _totals(answers: Sequence[Answer], seconds: float) -> BatchTotals:
+def _totals(answers: Sequence[BatchAnswer], seconds: float) -> BatchTotals:
     return BatchTotals(
         len(answers),
         sum(answer.state is State.FAILED for answer in answers),
@@ -179,9 +179,9 @@ def _answer_there(
     system: str,
     cancel: threading.Event,
     turn: Callable[[], Turn] | None,
-) -> Generator[Answer | BatchTotals, None, None]:
+) -> Generator[BatchAnswer | BatchTotals, None, None]:
     """The same as one request and one turn, so that all prompts have the same engine."""
-    latest = [Answer(number, prompt) for number, prompt in enumerate(prompts)]
+    latest = [BatchAnswer(number, prompt) for number, prompt in enumerate(prompts)]
     with turn() if turn else nullcontext() as mine, closing(_Counted(studio.meter)) as counted:
         for waiting in mine or ():
             yield replace(latest[0], waiting=waiting)
@@ -194,7 +194,9 @@ def _answer_there(
                     return
                 counted.add(part["number"], [decode(line) for line in part.pop("events")])
                 error, state = part.pop("error"), State(part.pop("state"))
-                answer = Answer(**part, state=state, error=decode_error(error) if error else None)
+                answer = BatchAnswer(
+                    **part, state=state, error=decode_error(error) if error else None
+                )
                 latest[answer.number] = answer
                 yield answer
     for answer in latest:  # it was cancelled
@@ -213,7 +215,7 @@ def answers(
     at_once: int,
     system: str,
 ) -> Iterator[Plain]:
-    """Answer prompts where the models are. yields: the fields of an Answer with its events as lines, or those of BatchTotals"""
+    """Answer prompts where the models are. yields: the fields of a BatchAnswer with its events as lines, or those of BatchTotals"""
     run = RunSettings.from_values(settings)
     host = conversation.host
     asked = host.loaded.pair.target.info
@@ -285,11 +287,11 @@ def new_texts(step: Verified) -> list[str]:
 def _answer(
     studio: EngineClient,
     asked: ModelInfo | None,
-    answer: Answer,
+    answer: BatchAnswer,
     settings: RunSettings,
     system: str,
     cancel: threading.Event,
-) -> Iterator[Answer]:
+) -> Iterator[BatchAnswer]:
     """Yield a prompt's answer whenever it has grown; the last one has ended, also after an error. asked: the expected target"""
     if cancel.is_set():
         yield replace(answer, state=State.STOPPED)
@@ -324,7 +326,7 @@ def _answer(
         conversation.close()
 
 
-def _after(answer: Answer, event: Event, last: str) -> Answer:
+def _after(answer: BatchAnswer, event: Event, last: str) -> BatchAnswer:
     """The answer after one more event; the same one when the event adds nothing to it.
 
     last: text of the last token, which is no part of the answer when it is the one that ends it

@@ -17,7 +17,7 @@ from specdemo.session.admission import TIMED
 from specdemo.session.door import EngineClient
 from specdemo.session.work import lab
 from specdemo.ui import words as page
-from specdemo.ui.run_tab import IN_LINE, QUICK, VISITOR_SECONDS, RunTab, Task
+from specdemo.ui.run_tab import IN_LINE, QUICK, VISITOR_SECONDS, LatestRun, RunTab
 from specdemo.ui.view import Tab, mounted
 
 WORDS = strings("lab").WORDS
@@ -37,7 +37,7 @@ class LabVisitor:
     """
 
     tried: Tried = field(default_factory=dict)
-    task: Task = field(default_factory=Task)
+    task: LatestRun = field(default_factory=LatestRun)
 
 
 def create_lab(studio: EngineClient) -> None:

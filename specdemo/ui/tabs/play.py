@@ -27,9 +27,9 @@ from specdemo.ui.run_tab import (
     QUICK,
     VISITOR_SECONDS,
     YIELD_SECONDS,
+    LatestRun,
     Lines,
     RunTab,
-    Task,
     current_session_id,
 )
 from specdemo.ui.settings_panel import SettingsPanel, by_name, create_method, create_settings
@@ -50,7 +50,7 @@ class Play:
 
 
 @dataclass(slots=True)
-class Visitor:
+class PlayState:
     """Conversation of one visitor, its earlier turns as (prompt, answer), and the latest run.
 
     opening: the first lines of that run's stream
@@ -58,7 +58,7 @@ class Visitor:
 
     conversation: ConversationClient
     turns: list[tuple[str, str]] = field(default_factory=list)
-    task: Task = field(default_factory=Task)
+    task: LatestRun = field(default_factory=LatestRun)
     opening: str = ""
 
     def close(self) -> None:
@@ -67,14 +67,14 @@ class Visitor:
         self.conversation.close()
 
 
-class PlayHandlers(RunTab[Visitor]):
+class PlayHandlers(RunTab[PlayState]):
     """Handlers of the first tab."""
 
-    def arrive(self) -> Visitor:
+    def arrive(self) -> PlayState:
         self.studio.start()
-        return Visitor(self.studio.open(current_session_id()))
+        return PlayState(self.studio.open(current_session_id()))
 
-    def play(self, visitor: Visitor | None, name: str) -> str:
+    def play(self, visitor: PlayState | None, name: str) -> str:
         """Handle the choice of a recorded run, which replaces a live one. returns: stream"""
         if visitor is not None:
             visitor.task.replace()
@@ -83,19 +83,19 @@ class PlayHandlers(RunTab[Visitor]):
             raise UserError("run.not_recorded")
         return present.recorded_line(run.name, run.title, uuid.uuid4().hex)
 
-    def renewed(self, visitor: Visitor | None) -> Visitor:
+    def renewed(self, visitor: PlayState | None) -> PlayState:
         """Return the visitor with a new task; one who has just come gets a conversation."""
-        visitor = visitor or Visitor(self.studio.open(current_session_id()))
+        visitor = visitor or PlayState(self.studio.open(current_session_id()))
         visitor.task = visitor.task.replace()
         return visitor
 
-    def opening(self, visitor: Visitor, waiting: str, *asked: Any) -> str:
+    def opening(self, visitor: PlayState, waiting: str, *asked: Any) -> str:
         visitor.opening = _opening(visitor, waiting)
         return visitor.opening
 
     def run(
         self,
-        visitor: Visitor,
+        visitor: PlayState,
         prompt: str | None,
         system: str | None,
         values: Mapping[str, object],
@@ -110,8 +110,8 @@ class PlayHandlers(RunTab[Visitor]):
 
     def _answer(
         self,
-        visitor: Visitor,
-        task: Task,
+        visitor: PlayState,
+        task: LatestRun,
         lines: Lines,
         prompt: str,
         system: str,
@@ -135,15 +135,15 @@ class PlayHandlers(RunTab[Visitor]):
             yield
         turns.append((prompt, output_text(answer)))
 
-    def new(self, visitor: Visitor | None) -> tuple[Visitor, str, str]:
+    def new(self, visitor: PlayState | None) -> tuple[PlayState, str, str]:
         """Clear was pressed. returns: visitor, empty stream, empty prompt"""
-        visitor = visitor or Visitor(self.studio.open(current_session_id()))
+        visitor = visitor or PlayState(self.studio.open(current_session_id()))
         visitor.task.replace()
         visitor.conversation.reset()
         visitor.turns = []
         return visitor, _opening(visitor), ""
 
-    def forget(self, visitor: Visitor | None) -> None:
+    def forget(self, visitor: PlayState | None) -> None:
         """Drop everything that earlier runs of this visit taught."""
         if visitor is not None:
             visitor.conversation.forget()
@@ -240,13 +240,13 @@ def read_examples(path: Path) -> list[dict[str, str]]:
     return examples
 
 
-def _opening(visitor: Visitor, waiting: str = "") -> str:
+def _opening(visitor: PlayState, waiting: str = "") -> str:
     """Return the first lines of a new stream: the reason why it waits, and the earlier turns."""
     first = present.open_line("live", uuid.uuid4().hex, waiting=waiting)
     return first + present.earlier_lines(visitor.turns)
 
 
-def _leave(visitor: Visitor | None) -> None:
+def _leave(visitor: PlayState | None) -> None:
     if visitor is not None:
         visitor.close()
 

@@ -25,8 +25,8 @@ from specdemo.ui.run_tab import (
     IN_LINE,
     QUICK,
     VISITOR_SECONDS,
+    LatestRun,
     RunTab,
-    Task,
     create_ask,
     create_recorded,
     current_session_id,
@@ -46,7 +46,7 @@ class ProposalVisitor:
     comparison: Comparison
     text: Text | None = None
     position: int = 0
-    task: Task = field(default_factory=Task)
+    task: LatestRun = field(default_factory=LatestRun)
 
     def leave(self) -> None:
         """Free the caches after the visitor has left."""
@@ -127,7 +127,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
             raise UserError("proposals.empty")
         shown.end()
         if not shown.task.cancel.is_set():
-            visitor.task = Task(shown.task.visitor)  # next task: the drafters
+            visitor.task = LatestRun(shown.task.visitor)  # next task: the drafters
 
     def choose(self, visitor: ProposalVisitor | None, sent: str) -> tuple[ProposalVisitor, object]:
         """Handle the choice of a position immediately. sent: {"position": n}. returns: visitor, value of the view"""

@@ -25,9 +25,9 @@ from specdemo.ui.run_tab import (
     QUICK,
     VISITOR_SECONDS,
     YIELD_SECONDS,
+    LatestRun,
     Lines,
     RunTab,
-    Task,
     create_ask,
     create_recorded,
     leave,
@@ -50,8 +50,8 @@ class RaceLines(Lines):
         self.add(RACED)
 
 
-class RaceHandlers(RunTab[Task]):
-    """Handlers of the race; a visitor's race is a `Task`."""
+class RaceHandlers(RunTab[LatestRun]):
+    """Handlers of the race; a visitor's race is a `LatestRun`."""
 
     words = words
 
@@ -85,14 +85,14 @@ class RaceHandlers(RunTab[Task]):
             gr.update(visible=present.visible(chosen, option)) for option in ("policy", "lookahead")
         )
 
-    def renewed(self, visitor: Task | None) -> Task:
-        return Task() if visitor is None else visitor.replace()
+    def renewed(self, visitor: LatestRun | None) -> LatestRun:
+        return LatestRun() if visitor is None else visitor.replace()
 
-    def opening(self, visitor: Task, waiting: str, *asked: Any) -> str:
+    def opening(self, visitor: LatestRun, waiting: str, *asked: Any) -> str:
         return present.open_line("live", uuid.uuid4().hex, waiting=waiting)
 
     def run(
-        self, task: Task, prompt: str | None, count: int, values: Mapping[str, object]
+        self, task: LatestRun, prompt: str | None, count: int, values: Mapping[str, object]
     ) -> Iterator[object]:
         """Run the race. count: of runs; values: see `read_lanes`. yields: the stream, longer each time"""
         lines = RaceLines(present.open_line("live", uuid.uuid4().hex, waiting=words.WAIT_TURN))
@@ -100,7 +100,7 @@ class RaceHandlers(RunTab[Task]):
         yield from self.stream(task, work, lines, kind=TIMED)
 
     def _race(
-        self, task: Task, lines: Lines, prompt: str, count: int, values: Mapping[str, object]
+        self, task: LatestRun, lines: Lines, prompt: str, count: int, values: Mapping[str, object]
     ) -> Generator[None, None, None]:
         lines.restart(present.open_line("live", uuid.uuid4().hex, title=prompt))
         lanes, prompt = read_lanes(values, self.studio.settings)[:count], asked_text(prompt)

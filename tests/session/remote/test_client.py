@@ -22,7 +22,7 @@ from specdemo.session.remote.link import Lost
 from specdemo.session.remote.server import Engine, find_work, name_of
 from specdemo.session.studio import Studio
 from specdemo.session.work import lab
-from specdemo.session.work.batch import Answer, answer_all, new_texts
+from specdemo.session.work.batch import BatchAnswer, answer_all, new_texts
 from specdemo.session.work.proposals import Comparison
 from specdemo.session.work.race import run_race
 from specdemo.trace.events import FinishReason, RunFailed, RunFinished, RunStarted, Verified
@@ -266,7 +266,7 @@ def test_races_batches_and_experiments_work_there(remote, monkeypatch):
     lanes = [place for place, event in run_race(remote, "abc", settings) if event is None]
     assert lanes == [0, 1]
     answers = [
-        part for part in answer_all(remote, ["abc", "def"], PLAIN) if isinstance(part, Answer)
+        part for part in answer_all(remote, ["abc", "def"], PLAIN) if isinstance(part, BatchAnswer)
     ]
     assert {answer.new_tokens for answer in answers if answer.ended} == {20}
     monkeypatch.setattr(lab, "TOKENS", 8)

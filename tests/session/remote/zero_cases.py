@@ -24,7 +24,7 @@ from specdemo.engine import cost
 from specdemo.session.remote import zero
 from specdemo.session.remote.zero import zero_client
 from specdemo.session.work import lab
-from specdemo.session.work.batch import Answer, BatchTotals, answer_all
+from specdemo.session.work.batch import BatchAnswer, BatchTotals, answer_all
 from specdemo.session.work.proposals import Comparison
 from specdemo.session.work.race import run_race
 from specdemo.trace.events import FinishReason, RunFailed, RunFinished, RunStarted, Verified
@@ -300,7 +300,7 @@ def test_a_race_several_prompts_and_drafts_side_by_side_are_one_task_each(door, 
     before = counted(door)
     batch = list(answer_all(door, [PROMPT, "a bird", " "], SHORT))
     assert counted(door) == (before[0] + 24, before[1] + 2, 0)
-    last = {part.number: part for part in batch if isinstance(part, Answer)}
+    last = {part.number: part for part in batch if isinstance(part, BatchAnswer)}
     assert [last[number].state for number in range(3)] == ["done", "done", "failed"]
     assert "empty" in str(last[2].error)
     assert batch[-1].new_tokens == sum(answer.new_tokens for answer in last.values()) == 24
@@ -325,11 +325,11 @@ def test_experiments_work_there_and_a_batch_can_be_stopped(door):
     parts = []
     for part in answer_all(door, [PROMPT] * 2, LONG, cancel=cancel):
         parts.append(part)
-        if isinstance(part, Answer) and part.new_tokens:
+        if isinstance(part, BatchAnswer) and part.new_tokens:
             cancel.set()
     *_, totals = parts
     assert isinstance(totals, BatchTotals)
-    ends = {part.number: part.state for part in parts if isinstance(part, Answer)}
+    ends = {part.number: part.state for part in parts if isinstance(part, BatchAnswer)}
     assert set(ends.values()) == {"stopped"}
     assert counted(door)[2] == 0
     until(lambda: len(service.released) == 2, "a GPU is not given back")

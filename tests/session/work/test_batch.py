@@ -17,7 +17,7 @@ from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.session.studio import Studio
-from specdemo.session.work.batch import Answer, BatchTotals, State, answer_all
+from specdemo.session.work.batch import BatchAnswer, BatchTotals, State, answer_all
 from specdemo.trace.events import (
     FinishReason,
     ModelInfo,
@@ -282,5 +282,5 @@ def test_run_refuses_what_does_not_go_together(terminal, tmp_path, capsys, argum
 
 
 def test_an_answer_begins_as_one_that_waits():
-    assert Answer(0, "a").state is State.WAITING
-    assert not Answer(0, "a").ended
+    assert BatchAnswer(0, "a").state is State.WAITING
+    assert not BatchAnswer(0, "a").ended

@@ -15,7 +15,7 @@ from specdemo.session.admission import Admission
 from specdemo.session.door import MethodInfo
 from specdemo.session.work.race import WARM_UP, recorded_races, recorded_together, run_race
 from specdemo.trace.events import FinishReason, ModelInfo, Node, RunFinished, RunStarted, Verified
-from specdemo.ui.run_tab import Task
+from specdemo.ui.run_tab import LatestRun
 from specdemo.ui.tabs.race import RaceHandlers, lane_title, read_lanes
 from specdemo.ui.view import RUNS
 
@@ -155,7 +155,7 @@ def test_what_cannot_be_raced_is_a_sentence(prompt, method, said):
 
 
 def test_what_is_dropped_shows_nothing_more():
-    races, task = RaceHandlers(ScriptedStudio(), RUNS), Task()
+    races, task = RaceHandlers(ScriptedStudio(), RUNS), LatestRun()
     races.replay(task, None)
     shown = list(races.run(task, "a", 2, controls("nothing", "tree")))
     assert not any(isinstance(value, str) for value in shown)

@@ -37,7 +37,7 @@ FAMILIES: tuple[Family, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedDrafter:
     """A published drafter that suits a target, its weights unread."""
 
     files: DrafterFiles
@@ -85,7 +85,7 @@ def find_published(
     tokenizer: PreTrainedTokenizerBase,
     cache_dir: Path,
     progress: ProgressCallback = silent,
-) -> Published | None:
+) -> PublishedDrafter | None:
     """The drafter that is named, checked against a target whose weights need not be there. None for "none".
 
     name: a folder, or a hub id, with `@` and a revision where it is not the catalogue's
@@ -103,7 +103,7 @@ def find_published(
             kind=kind,
             families=", ".join(one.title for one in FAMILIES),
         )
-    found = Published(files, family, family.read(files, target_facts(target)))
+    found = PublishedDrafter(files, family, family.read(files, target_facts(target)))
     _check_tokenizer(files, target, tokenizer)
     progress(Progress("load", None, f"drafter {found.title}"))
     return found
