@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from specdemo.config.errors import Phrase, UserError
-from specdemo.files.catalogue import HubGguf
+from specdemo.files.catalogue import GENERATION_CONFIG, HubGguf
 from specdemo.files.folder import (
     broken_files,
     check_causal_lm,
@@ -40,11 +40,8 @@ NOT_FILES = ["*/*", "consolidated*"]  # other formats and precisions of the same
 CARD = "README.md"
 PICKLES = ("pytorch_model.bin",)  # drafter weights that are read as tensors alone
 HTTP_CLIENTS = ("http", "requests", "urllib3")
-ASKED_SECONDS = (
-    10.0  # timeout for the facts about a drafter, before the user has decided to load it
-)
+FACTS_TIMEOUT_SECONDS = 10.0  # for facts about a drafter that is not loaded yet
 ATTEMPTS = 2  # a file that arrives damaged is fetched a second time
-GENERATION = "generation_config.json"
 
 
 def cached_folder(repo: str, revision: str | None) -> Path | None:
@@ -190,7 +187,7 @@ def drafter_facts(repo: str, revision: str | None) -> tuple[int, str]:
     with _reporting(repo, revision):
         api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
         listing = api.model_info(
-            repo, revision=revision, files_metadata=True, timeout=ASKED_SECONDS
+            repo, revision=revision, files_metadata=True, timeout=FACTS_TIMEOUT_SECONDS
         )
     card = listing.card_data
     return sum(_of_a_drafter(listing).values()), str(card.get("license") or "") if card else ""
@@ -207,14 +204,14 @@ def _of_a_drafter(listing: Any) -> dict[str, int]:
 
 def generation_config(repo: str) -> Path | None:
     """Return the file with the authors' recommended sampling; None if it is not in the cache."""
-    return _cached_file(repo, GENERATION)
+    return _cached_file(repo, GENERATION_CONFIG)
 
 
 def _fetch_generation_config(repo: str) -> None:
     from huggingface_hub import hf_hub_download
 
     with suppress(UserError), _reporting(repo, None):
-        hf_hub_download(repo, GENERATION, endpoint=os.environ.get("HF_ENDPOINT"))
+        hf_hub_download(repo, GENERATION_CONFIG, endpoint=os.environ.get("HF_ENDPOINT"))
 
 
 def _download_file(file: HubGguf, part: Path, progress: ProgressCallback) -> None:

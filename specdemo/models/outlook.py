@@ -13,8 +13,7 @@ from specdemo.engine.cost import CostProfile
 from specdemo.engine.stopping import best_rate
 from specdemo.files import hub
 from specdemo.files.catalogue import DEFAULT_TARGET, Entry, Pair, draft_of, find, pairs
-from specdemo.files.here import missing_bytes
-from specdemo.files.sources import HUB_ID
+from specdemo.files.sources import HUB_ID, missing_bytes
 from specdemo.kernels import cpu_features
 from specdemo.models.memory import BYTES_PER_WEIGHT, HEAD_BYTES, free_ram, head_bits, loaded_bytes
 

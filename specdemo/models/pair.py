@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended
+from specdemo.config.strings import JsonView
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import LanguageModel
-from specdemo.files.catalogue import DEFAULT_TARGET, draft_of
+from specdemo.files.catalogue import DEFAULT_TARGET, draft_of, recommended
 from specdemo.files.progress import Progress, ProgressCallback, silent
-from specdemo.files.recommended import recommended
 from specdemo.files.sources import ModelFiles, resolve
 from specdemo.models.backends import choose_by_measure
 from specdemo.models.loading import LoadedModel, pack_as, place_model, warm
@@ -111,10 +111,10 @@ class LoadedPair:
         """The target's hidden states that its trained drafters read, by layer."""
         return tuple(sorted({layer for one in self.trained.values() for layer in one.reads}))
 
-    def card(self, need: str) -> Mapping[str, Any] | None:
+    def card(self, need: str) -> JsonView | None:
         """How a draft model or a trained drafter was made; None where that is not recorded."""
         if need == "draft" and isinstance(self.open_draft, CompactDraft):
-            card: Mapping[str, Any] | None = self.open_draft.config["specdemo"].get("card")
+            card: JsonView | None = self.open_draft.config["specdemo"].get("card")
             return card
         return self.trained[need].card or None if need in self.trained else None
 
@@ -145,7 +145,7 @@ class LoadedPair:
 class CompactDraft:
     """Makes a compact draft with an empty cache."""
 
-    config: Mapping[str, Any]
+    config: JsonView
     decoder: CompactDecoder
 
     def __call__(self) -> CompactModel:

@@ -12,7 +12,7 @@ from specdemo.engine.cache import BLOCK
 from specdemo.engine.target import CachedModel
 from specdemo.engine.tree import ancestor_mask, depths
 from specdemo.engine.types import Proposal
-from specdemo.files.families import check_rollback
+from specdemo.files.folder import check_rollback
 
 PROMPT = [3, 14, 15, 9, 26, 5]
 #            0   1   2   3   4   5

@@ -7,8 +7,7 @@ import json
 import pytest
 
 from specdemo.config.settings import AUTHORS, PROJECT, Sampling
-from specdemo.files.catalogue import entries
-from specdemo.files.recommended import FILE, recommended
+from specdemo.files.catalogue import GENERATION_CONFIG, entries, recommended
 
 QWEN = {
     "bos_token_id": 1,
@@ -31,7 +30,7 @@ QWEN = {
     ],
 )
 def test_the_file_of_a_model_comes_first(tmp_path, said, sampling):
-    (tmp_path / FILE).write_text(json.dumps(said))
+    (tmp_path / GENERATION_CONFIG).write_text(json.dumps(said))
     found = recommended(tmp_path, "qwen2.5-coder-1.5b-instruct")
     assert (found.sampling, found.origin) == (sampling, AUTHORS)
 
@@ -49,7 +48,7 @@ def test_the_file_of_a_model_comes_first(tmp_path, said, sampling):
 )
 def test_a_file_that_says_nothing_of_drawing_leaves_it_to_the_catalogue(tmp_path, text):
     if text is not None:
-        (tmp_path / FILE).write_text(text)
+        (tmp_path / GENERATION_CONFIG).write_text(text)
     found = recommended(tmp_path, "someone/else")
     assert (found.sampling, found.origin) == (Sampling(), "")
     entry = next(entry for entry in entries() if entry.sampling)

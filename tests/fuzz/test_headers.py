@@ -10,8 +10,8 @@ from fuzz.odd import COUNT, SEED, damaged
 from tiny_files import make_tiny_model
 
 from specdemo.config.errors import UserError
-from specdemo.files.convert import convert_gguf
 from specdemo.files.folder import broken_files, check_folder, count_parameters
+from specdemo.files.gguf import convert_gguf
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from specdemo.config.errors import UserError
 from specdemo.engine.attention import windowed
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.files.families import check_rollback
+from specdemo.files.folder import check_rollback
 from specdemo.files.sources import resolve
 from specdemo.models.decoders.choose import is_supported
 from specdemo.models.loading import load_model

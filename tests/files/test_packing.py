@@ -9,7 +9,7 @@ from errors import reported
 from tiny_gguf import KINDS, tiny_gguf
 
 from specdemo.config.errors import UserError
-from specdemo.files import nf4, packed, weights
+from specdemo.files import packing
 from specdemo.files.folder import count_parameters
 from specdemo.files.sources import ModelFiles, resolve
 from specdemo.files.store import is_complete
@@ -86,7 +86,7 @@ def test_safetensors_give_the_same_numbers_and_the_same_answers(tiny_folder, tmp
 
 
 def test_matrices_of_odd_sizes_are_packed_too(make_model, tmp_path, monkeypatch):
-    monkeypatch.setattr(weights, "AT_ONCE", 64 * 40)
+    monkeypatch.setattr(packing, "READ_STEP", 64 * 40)
     folder = make_model(tmp_path / "odd", hidden=40, intermediate=88)
     plain = resolve(folder, tmp_path)
     assert_same(raw(resolve(folder, tmp_path, pack_as=BF16)), raw(plain))
@@ -137,7 +137,7 @@ def test_an_interrupted_packing_leaves_nothing_and_starts_again(ggufs, tmp_path,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(packed, "_packed", interrupt)
+        patch.setattr(packing, "_packed", interrupt)
         with pytest.raises(KeyboardInterrupt):
             resolve(ggufs["qwen2"], tmp_path, pack_as=BF16)
     assert not [path for path in (tmp_path / "models").iterdir() if path.suffix != ".lock"]
@@ -170,7 +170,7 @@ def test_a_truncated_gguf_file_is_told(ggufs, tmp_path, keep):
 
 
 def test_another_architecture_is_converted_as_a_whole(ggufs, tmp_path, monkeypatch):
-    monkeypatch.setattr(weights, "ARCHITECTURES", ())
+    monkeypatch.setattr(packing, "ARCHITECTURES", ())
     plain = resolve(ggufs["qwen2"], tmp_path)
     assert resolve(ggufs["qwen2"], tmp_path, pack_as=BF16) == plain
 
@@ -181,24 +181,24 @@ def test_a_folder_is_used_as_it_is_where_no_copy_can_be_made(tiny_folder, tmp_pa
     assert made.folder == tiny_folder.resolve()
     already = shutil.copytree(resolve(tiny_folder, tmp_path, pack_as=BF16).folder, tmp_path / "nf4")
     assert resolve(already, tmp_path, pack_as=BF16).folder == already.resolve()
-    monkeypatch.setattr(packed, "check_space", lambda *_: (_ for _ in ()).throw(reported("full")))
+    monkeypatch.setattr(packing, "check_space", lambda *_: (_ for _ in ()).throw(reported("full")))
     shutil.rmtree(tmp_path / "models")
     assert resolve(tiny_folder, tmp_path, pack_as=BF16).folder == tiny_folder.resolve()
 
 
 def test_no_more_than_a_piece_is_unpacked_at_once(ggufs, tmp_path, monkeypatch):
-    monkeypatch.setattr(weights, "AT_ONCE", 1)
+    monkeypatch.setattr(packing, "READ_STEP", 1)
     longest = []
-    one = packed._packed
+    one = packing._packed
 
     def watched(name, plan, weight, *rest):
-        parts = weights.parts_of(weight.shape)
+        parts = packing.parts_of(weight.shape)
         longest.append(max(len(weight.read(part)) for part in parts))
         return one(name, plan, weight, *rest)
 
-    monkeypatch.setattr(packed, "_packed", watched)
+    monkeypatch.setattr(packing, "_packed", watched)
     made = resolve(ggufs["llama"], tmp_path, pack_as=BF16)
-    assert max(longest) == weights.ROWS
+    assert max(longest) == packing.ROWS
     assert_same(raw(made), raw(resolve(ggufs["llama"], tmp_path)))
     assert is_complete(
         made.folder, json.loads((made.folder / "complete.json").read_text())["recipe"]
@@ -219,7 +219,7 @@ def test_nf4_is_what_bitsandbytes_makes_of_the_same_weights():
     weights[3] *= 1e-39
     weights[4] *= 1e30
     for one in (weights, weights.bfloat16(), weights.half()[5:], weights[5:, :33]):
-        codes, scales = nf4.quantise(one)
+        codes, scales = packing.quantise_nf4(one)
         wanted, state = quantize_4bit(one.contiguous(), blocksize=64, quant_type="nf4")
         assert torch.equal(codes, wanted)
         assert torch.equal(scales, state.absmax)

@@ -1,17 +1,32 @@
-"""Read the configuration of a GGUF file's model, complete the values that transformers ignores, and refuse unsupported files."""
+"""Convert a GGUF file once and exactly to a folder in Hugging Face layout, with transformers alone.
+
+Values of the header that transformers ignores are completed, and files that stay partly unread are refused.
+"""
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Iterable, Mapping
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from specdemo.config.errors import UserError
-from specdemo.files.families import check_rollback
+from specdemo.config.errors import Phrase, UserError
+from specdemo.files.folder import check_rollback
+from specdemo.files.packing import NotReadable
+from specdemo.files.progress import Progress, ProgressCallback, silent
+from specdemo.files.quiet import quiet_gguf, quiet_transformers
+from specdemo.files.store import check_space
 
+RECIPE = "gguf-2"  # increased when the conversion changes; older folders and packed copies are then made again
+TOKENIZER = "tokenizer_config.json"  # written last, so it marks a complete description
+EXACT_BELOW = 1_000_000_000  # bytes of GGUF; a larger file is stored as float16 to save disk space
+ESTIMATED_SECONDS_PER_GB = 100.0  # measured on two cores; only moves the progress bar
 FREQUENCIES = "rope_freqs.weight"  # divisors of rotary frequencies, as Llama 3 has them
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 STRETCHED = ("linear", "yarn")  # other methods of position scaling that a file may name
@@ -31,6 +46,119 @@ NAMES = {
 # Families without a reader in transformers, and a family whose files have the same form. SmolLM3's do not contain that every
 # fourth layer has no positions; llama.cpp assumes it, and it is the configuration's default.
 READ_AS = {"smollm3": "llama"}
+
+
+def expanded_bytes(gguf_bytes: int) -> int:
+    """Upper estimate of the converted folder's size: 4-bit weights become 32-bit or 16-bit ones."""
+    return gguf_bytes * (7 if gguf_bytes < EXACT_BELOW else 4)
+
+
+def check_gguf(path: Path) -> None:
+    """Raise UserError unless the file starts with GGUF's signature."""
+    with path.open("rb") as stream:
+        if stream.read(4) != b"GGUF":
+            raise UserError("model.not_gguf", name=path.name)
+
+
+def convert_gguf(gguf: Path, folder: Path, progress: ProgressCallback = silent) -> None:
+    """Dequantise a GGUF file into safetensors, config and tokenizer.
+
+    Dequantised 4-bit weights need more bits than float16 has; float32 represents them exactly.
+    """
+    check_gguf(gguf)
+    check_space(
+        folder, expanded_bytes(gguf.stat().st_size), Phrase("disk.converting", name=gguf.name)
+    )
+    with _estimated(gguf.stat().st_size, progress), reporting_damage(gguf):
+        _convert(gguf, folder)
+
+
+@contextmanager
+def reporting_damage(gguf: Path) -> Iterator[None]:
+    """Turn any error of reading a damaged GGUF file into a UserError."""
+    with quiet_transformers(), quiet_gguf():
+        try:
+            yield
+        except (UserError, MemoryError, NotReadable):
+            raise
+        except Exception as error:  # the reader uses damaged values as lengths and offsets
+            if getattr(error, "errno", None) is not None:  # the system's own, as for a full disk
+                raise
+            raise UserError(
+                "model.gguf_unreadable", name=gguf.name, error=_first_line(error)
+            ) from error
+
+
+def _convert(gguf: Path, folder: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, GgufConfig
+
+    dtype = torch.float32 if gguf.stat().st_size < EXACT_BELOW else torch.float16
+    model = AutoModelForCausalLM.from_pretrained(
+        str(gguf.parent),
+        config=config_of(gguf),
+        dtype=dtype,
+        quantization_config=GgufConfig(dequantize=True),
+        **_source(gguf),
+    )
+    model.save_pretrained(str(folder), safe_serialization=True)
+    _save_tokenizer(gguf, folder)
+
+
+def describe_gguf(gguf: Path, folder: Path) -> None:
+    """Write the files that describe a GGUF file's model: config.json, generation_config.json and the tokenizer."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    config = config_of(gguf)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    model.config.architectures = [type(model).__name__]
+    model.config.save_pretrained(str(folder))
+    model.generation_config.save_pretrained(str(folder))
+    if not (folder / TOKENIZER).is_file():
+        _save_tokenizer(gguf, folder)
+
+
+def _save_tokenizer(gguf: Path, folder: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), **_source(gguf))
+    tokenizer.save_pretrained(str(folder))
+
+
+def _source(gguf: Path) -> dict[str, Any]:
+    """Return the arguments that make transformers read this file and nothing else."""
+    return {"gguf_file": gguf.name, "trust_remote_code": False, "local_files_only": True}
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+@contextmanager
+def _estimated(gguf_bytes: int, progress: ProgressCallback) -> Iterator[None]:
+    """Report a conversion by its expected time, since transformers reports nothing itself."""
+    finished, began = threading.Event(), time.monotonic()
+    expected = max(5.0, gguf_bytes / 1e9 * ESTIMATED_SECONDS_PER_GB)
+
+    def tell() -> None:
+        while not finished.wait(0.3):
+            passed = time.monotonic() - began
+            progress(
+                Progress(
+                    "convert", passed / (passed + expected / 2), "once; later starts skip this"
+                )
+            )
+
+    progress(Progress("convert", 0.0, "once; later starts skip this"))
+    teller = threading.Thread(target=tell, name="specdemo-progress", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        finished.set()
+        teller.join()
 
 
 class Unread(Exception):
@@ -167,3 +295,43 @@ def _places(own: Iterable[str], kind: str, layers: int) -> dict[str, str]:
 
 def _few(names: list[str]) -> str:
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
+@contextmanager
+def read_once() -> Iterator[None]:
+    """Share one header among all readers of the same file. It uses hundreds of megabytes: leave the context soon."""
+    import gguf
+    from transformers import modeling_gguf_pytorch_utils as in_transformers
+
+    reader, load = gguf.GGUFReader, in_transformers.load_gguf_checkpoint
+    readers: dict[str, Any] = {}
+    described: dict[str, Any] = {}
+
+    class Reader(reader):  # type: ignore[misc, valid-type]
+        """Read from an array: slices of a NumPy memory map are several times slower."""
+
+        @property
+        def data(self) -> Any:
+            return self._data
+
+        @data.setter
+        def data(self, mapped: Any) -> None:
+            self._data = mapped.view(np.ndarray)
+
+    def read(path: Any, mode: str = "r") -> Any:
+        if str(path) not in readers:
+            readers[str(path)] = Reader(path, mode)
+        return readers[str(path)]
+
+    def describe(path: Any, **options: Any) -> Any:
+        if options.get("return_tensors"):
+            return load(path, **options)
+        if str(path) not in described:
+            described[str(path)] = load(path)
+        return copy.deepcopy(described[str(path)])
+
+    gguf.GGUFReader, in_transformers.load_gguf_checkpoint = read, describe
+    try:
+        yield
+    finally:
+        gguf.GGUFReader, in_transformers.load_gguf_checkpoint = reader, load

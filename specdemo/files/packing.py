@@ -13,15 +13,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from specdemo.config.errors import Phrase
-from specdemo.files.folder import INDEX, read_header
+from specdemo.files.folder import INDEX, read_header, weight_files
 from specdemo.files.progress import Pace, ProgressCallback
 from specdemo.files.quiet import import_bitsandbytes, quiet_transformers
 from specdemo.files.store import MARKER, check_space
-from specdemo.files.weights import NotReadable, Weight, Weights, parts_of
 
 if TYPE_CHECKING:
     import torch
@@ -29,9 +31,203 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 
-RECIPE = "nf4-1"  # increased when packing changes; older copies are then made again
+PACKING_RECIPE = "nf4-1"  # increased when packing changes; older copies are then made again
 SHARD_BYTES = 200_000_000  # packed weights that are in memory at a time
 DESCRIPTION = ("*.json", "*.jinja", "*.txt", "tokenizer.model", "LICENSE*")
+READ_STEP = 1 << 21  # weights that are unpacked in one step
+ROWS = 64  # the rows of one read are a multiple of it, so that blocks of 64 weights stay whole
+# GGUF architectures whose tensors differ from transformers' only by name and order
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "smollm3")
+PERMUTED = ("llama", "smollm3")  # architectures whose rows of queries and keys llama.cpp reorders
+NF4_BLOCK = 64  # weights that share a scale
+NF4_STEP = 1 << 17  # weights that fit in the processor's cache with their intermediate values
+Numbers = np.ndarray[Any, Any]
+
+
+class NotReadable(Exception):
+    """The weights need more than reading: another architecture, or other tensors than the model's."""
+
+
+@dataclass(frozen=True, slots=True)
+class GgufWeight:
+    """A tensor of a GGUF file.
+
+    shape: as in torch; rows: layout of its bytes, (rows, bytes of a row) for a matrix
+    heads: number of heads by which llama.cpp has permuted the rows; 0 for rows in transformers' order
+    """
+
+    file: Path
+    shape: tuple[int, ...]
+    kind: Any
+    offset: int
+    rows: tuple[int, int]
+    heads: int = 0
+
+    def read(self, part: slice) -> Tensor:
+        """Some of its rows, float32."""
+        import torch
+        from gguf.quants import dequantize
+
+        # A new map for each read: otherwise the pages that were read would count as this process's memory.
+        stored = np.memmap(self.file, np.uint8, "r", self.offset, self.rows)
+        if self.heads:
+            raw = stored[_order(self.shape[0], self.heads)[part]]
+        else:
+            raw = np.array(stored[part])
+        values = dequantize(raw, self.kind)
+        return torch.from_numpy(values.reshape(-1, *self.shape[1:]))
+
+
+@dataclass(frozen=True, slots=True)
+class SafetensorsWeight:
+    """A tensor of a safetensors file."""
+
+    file: Path
+    name: str
+    shape: tuple[int, ...]
+
+    def read(self, part: slice) -> Tensor:
+        """Some of its rows, in the type that they are stored in."""
+        from safetensors import safe_open
+
+        with safe_open(self.file, framework="pt") as file:
+            found: Tensor = file.get_slice(self.name)[part]
+        return found
+
+
+Weight = GgufWeight | SafetensorsWeight
+Weights = Mapping[str, Weight]
+
+
+def safetensors_weights(folder: Path, name: str) -> Weights:
+    """The weights of a model folder, by transformers' names. Raises UserError for damaged files."""
+    return {
+        key: SafetensorsWeight(path, key, tuple(row["shape"]))
+        for path in weight_files(folder, name)
+        for key, row in read_header(path).items()
+        if key != "__metadata__"
+    }
+
+
+def gguf_weights(path: Path, names: Mapping[str, tuple[int, ...]]) -> Weights:
+    """The weights of a GGUF file, by transformers' names. Raises NotReadable, and anything for a damaged file.
+
+    names: the tensors of the model and their shapes
+    """
+    from gguf import MODEL_ARCH_NAMES, GGUFReader, get_tensor_name_map
+
+    reader = GGUFReader(path)
+    if reader.byte_order != "I":
+        raise NotReadable("the order of bytes")
+    kind = str(_field(reader, "general.architecture"))
+    if kind not in ARCHITECTURES:
+        raise NotReadable(kind)
+    blocks = int(_field(reader, f"{kind}.block_count"))
+    heads = int(_field(reader, f"{kind}.attention.head_count"))
+    kv_heads = int(_field(reader, f"{kind}.attention.head_count_kv"))
+    permuted = {"attn_q": heads, "attn_k": kv_heads} if kind in PERMUTED else {}
+    architecture = next(key for key, value in MODEL_ARCH_NAMES.items() if value == kind)
+    known = get_tensor_name_map(architecture, blocks)
+    stored = {tensor.name: tensor for tensor in reader.tensors}
+    found = {}
+    for name, shape in names.items():
+        stem, _, suffix = name.rpartition(".")
+        gguf_name = known.get_name(stem) or ""
+        tensor = stored.get(f"{gguf_name}.{suffix}")
+        if tensor is None:
+            continue
+        found[name] = GgufWeight(
+            path, shape, tensor.tensor_type, int(tensor.data_offset), _byte_shape(tensor, shape),
+            permuted.get(gguf_name.rpartition(".")[2], 0),
+        )  # fmt: skip
+    return found
+
+
+def _field(reader: Any, name: str) -> Any:
+    field = reader.fields.get(name)
+    if field is None:
+        raise NotReadable(name)
+    return field.contents()
+
+
+def _byte_shape(tensor: Any, shape: tuple[int, ...]) -> tuple[int, int]:
+    """(rows, bytes of a row); a vector has a row for each number."""
+    if tuple(int(size) for size in reversed(tensor.shape)) != shape:
+        raise NotReadable(tensor.name)
+    return shape[0], int(tensor.n_bytes) // shape[0]
+
+
+def parts_of(shape: tuple[int, ...]) -> list[slice]:
+    """Return the ranges of rows that are read in one step, from the first to the last."""
+    width = int(np.prod(shape[1:], dtype=np.int64))
+    step = max(ROWS, READ_STEP // max(width, 1) // ROWS * ROWS)
+    return [slice(begin, min(begin + step, shape[0])) for begin in range(0, shape[0], step)]
+
+
+def _order(rows: int, heads: int) -> np.ndarray[Any, Any]:
+    """Return llama.cpp's position of each row: it stores the two halves of a head's rotary pairs alternately.
+
+    rows 4, one head: 0 2 1 3 (rows 0 and 1 are the first half of their pairs)
+    """
+    return np.arange(rows).reshape(heads, rows // heads // 2, 2).swapaxes(1, 2).reshape(rows)
+
+
+def quantise_nf4(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return codes, two in a byte, and the scale of each block of 64 weights. Runs in the calling thread alone.
+
+    weight: any shape; returns: ((n + 1) // 2, 1) uint8, and (blocks,) float32, as `quantize_4bit` does
+    """
+    import torch
+    from bitsandbytes.functional import quantize_4bit
+
+    flat = weight.reshape(-1)
+    whole = len(flat) // NF4_BLOCK * NF4_BLOCK
+    codes = np.empty(whole // 2, dtype=np.uint8)
+    scales = np.empty(whole // NF4_BLOCK, dtype=np.float32)
+    for first in range(0, whole, NF4_STEP):
+        part = slice(first, min(first + NF4_STEP, whole))
+        blocks = flat[part].float().numpy().reshape(-1, NF4_BLOCK)
+        found = codes[part.start // 2 : part.stop // 2]
+        _quantise_blocks(blocks, found, scales[part.start // NF4_BLOCK : part.stop // NF4_BLOCK])
+    parts = [(torch.from_numpy(codes)[:, None], torch.from_numpy(scales))]
+    if whole < len(flat):
+        code, state = quantize_4bit(flat[whole:], blocksize=NF4_BLOCK, quant_type="nf4")
+        parts.append((code, state.absmax))
+    return torch.cat([code for code, _ in parts]), torch.cat([scale for _, scale in parts])
+
+
+def nf4_state(scales: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Any:
+    """Return bitsandbytes' description of quantised weights. scales: (blocks,) float32; dtype: of the weights before"""
+    import torch
+    from bitsandbytes.functional import QuantState, get_4bit_type
+
+    return QuantState(
+        scales, shape=torch.Size(shape), code=get_4bit_type("nf4", "cpu"),
+        blocksize=NF4_BLOCK, quant_type="nf4", dtype=dtype,
+    )  # fmt: skip
+
+
+@cache
+def _code_bounds() -> Numbers:
+    """Return the bounds between codes: the means of neighbouring code values. (15,) float32"""
+    from bitsandbytes.functional import get_4bit_type
+
+    code = get_4bit_type("nf4", "cpu")
+    found: Numbers = ((code[:-1] + code[1:]) / 2).numpy()
+    return found
+
+
+def _quantise_blocks(blocks: Numbers, codes: Numbers, scales: Numbers) -> None:
+    """Fill in codes and scales. A code is the number of bounds below its weight; counting is faster than searching."""
+    np.abs(blocks).max(axis=1, out=scales)
+    scaled = blocks * (np.float32(1) / np.maximum(scales, np.float32(1e-38)))[:, None]
+    counted = np.zeros(scaled.shape, dtype=np.uint8)
+    above = np.empty(scaled.shape, dtype=np.bool_)
+    for bound in _code_bounds():
+        np.greater(scaled, bound, out=above)
+        counted += above.view(np.uint8)
+    pairs = counted.reshape(-1).view("<u2")  # the first of two in the lower byte
+    np.bitwise_or(pairs << 4, pairs >> 8, out=codes, casting="unsafe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +332,7 @@ def pack(
     index: dict[str, str] = {}
     threads = torch.get_num_threads()
     with ThreadPoolExecutor(threads) as pool:
-        work = _Work(pool, threads, pace)
+        work = _PartWorkers(pool, threads, pace)
         for file, names in shards.items():
             _write_shard(folder / file, names, plan, weights, dtype, work)
             stored = read_header(folder / file)
@@ -152,7 +348,7 @@ def _write_shard(
     plan: Plan,
     weights: Weights,
     dtype: torch.dtype,
-    work: _Work,
+    work: _PartWorkers,
 ) -> None:
     from safetensors.torch import save_file
 
@@ -192,12 +388,10 @@ def _shards(plan: Plan, names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _packed(
-    name: str, plan: Plan, weight: Weight, dtype: torch.dtype, work: _Work
+    name: str, plan: Plan, weight: Weight, dtype: torch.dtype, work: _PartWorkers
 ) -> dict[str, Tensor]:
     """Return the stored form of a tensor, under the names that bitsandbytes reads."""
     import torch
-
-    from specdemo.files import nf4
 
     shape = plan.shapes[name]
 
@@ -205,7 +399,7 @@ def _packed(
         return weight.read(part).to(dtype)
 
     def quantise(part: slice) -> tuple[Tensor, Tensor]:
-        return nf4.quantise(read(part))
+        return quantise_nf4(read(part))
 
     total = plan.packed_bytes(name)
     if name not in plan.quantised:
@@ -214,13 +408,13 @@ def _packed(
             kept[part] = piece
         return {name: kept}
     codes, scales = zip(*(found for _, found in work.on_parts(shape, total, quantise)), strict=True)
-    state = nf4.state_of(torch.cat(scales), shape, dtype)
+    state = nf4_state(torch.cat(scales), shape, dtype)
     stored = {f"{name}.{key}": value for key, value in state.as_dict(packed=True).items()}
     return {name: torch.cat(codes)} | stored
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _PartWorkers:
     """Process parts of tensors in several threads, and report progress."""
 
     pool: ThreadPoolExecutor
