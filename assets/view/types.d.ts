@@ -6,7 +6,7 @@ export type FinishReason = "stop" | "length" | "cancelled";
 /** Fate of a token. One enumeration for colours, tables and tests. */
 export type Status = "drafted" | "accepted" | "rejected" | "unreached" | "correction" | "bonus" | "plain";
 
-/** How a drafter selected a token. */
+/** Method by which a drafter selected a token. */
 export type Origin = "drawn" | "chosen";
 
 /** A token that is possible at a position, and its probability there. */
@@ -66,13 +66,13 @@ export interface Place {
   residual?: Choice[];
 }
 
-/** One reason why a step drafted what it did: a key of the strings in `reasons`, and the numbers that it contains. */
+/** One reason for a step's draft: a key of the strings in `reasons`, and the numbers that it contains. */
 export interface Reason {
   code: string;
   values?: Record<string, number>;
 }
 
-/** Last event of a lane that failed: one sentence each about what failed, what is unaffected and what to do. */
+/** Last event of a run that failed. */
 export interface RunFailed {
   type: "failed";
   lane: string;
@@ -81,7 +81,7 @@ export interface RunFailed {
   advice?: string;
 }
 
-/** Last event of a lane that ended normally or was cancelled. */
+/** Last event of a run that ended normally or was cancelled. */
 export interface RunFinished {
   type: "finished";
   lane: string;
@@ -90,7 +90,7 @@ export interface RunFinished {
   elapsed_seconds: number;
 }
 
-/** First event of a lane. */
+/** First event of a run. */
 export interface RunStarted {
   type: "started";
   lane: string;
@@ -112,7 +112,7 @@ export interface RunStarted {
   schema?: number;
 }
 
-/** Plain run of another prompt, used as the baseline if other users waited and none was run with this lane. */
+/** Plain run of another prompt, the baseline of a run that has none of its own because other users waited. */
 export interface StandIn {
   tokens_per_second: number;
   new_tokens: number;

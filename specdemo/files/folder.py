@@ -107,7 +107,7 @@ def read_header(path: Path) -> dict[str, Any]:
         length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
         if not 0 < length <= size - 8:
             raise ValueError(f"{path.name}: no header")
-        header = json.loads(stream.read(length))
+        header: dict[str, Any] = json.loads(stream.read(length))
     for key, row in header.items():
         sizes = [] if key == "__metadata__" else row["shape"]
         if not all(type(size) is int and size >= 0 for size in sizes):

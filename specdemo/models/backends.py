@@ -23,7 +23,10 @@ from specdemo.models.loading import load_model, pack_as
 from specdemo.models.measurements import BACKENDS, LIBRARIES, Measurement, machine, measurement
 from specdemo.models.tokenizers import load_tokenizer
 
-TOKENS, WARM_UP = 16, 4  # of a greedy text, and the first of them that are not timed
+TOKENS, WARM_UP = (
+    16,
+    4,
+)  # new tokens of a greedy text, and the number of first ones that are not timed
 MAX_SECONDS = 60.0  # including loading, after which no further device is tried
 PROMPT = "Three things that a lighthouse keeper does before sunset:"
 

@@ -1,4 +1,4 @@
-"""Which device a model runs on, and why. torch is imported when it is asked."""
+"""Chooses the device of a model, with the reason. torch is imported at first use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DeviceChoice:
 
 
 def best_device(precision: str) -> DeviceChoice:
-    """What `auto` takes for weights in a precision.
+    """Return the device that `auto` uses for weights in a precision.
 
     A step of decoding is bound by the bytes of weights that it reads. The compiled pass reads 4-bit weights as they
     are stored, on the processor; MPS, which shares its memory with the processor, would have them unpacked for each pass.
@@ -48,9 +48,10 @@ def best_device(precision: str) -> DeviceChoice:
 
 
 def candidates(precision: str) -> tuple[str, ...]:
-    """What `auto` may take for weights in a precision, what `best_device` says first. One where nothing is to be measured.
+    """Return the devices that `auto` may use for weights in a precision, the choice of `best_device` first.
 
-    A CUDA device is not measured against the processor. Apple's GPU is: both read the same memory.
+    A single one needs no measurement: a CUDA device is not measured against the processor. Apple's GPU is: both read the
+    same memory.
     """
     best = best_device(precision).device
     if best == "cuda" or precision == "int8" or not has_mps():
@@ -78,7 +79,7 @@ def computes(device: torch.device) -> bool:
 
 
 def choose_device(wanted: str = "auto", precision: str = FOUR_BIT) -> torch.device:
-    """The device by name; `auto` as `best_device` says. UserError when it is not there."""
+    """Return the device by name; `auto` is that of `best_device`. Raises UserError if it is missing."""
     import torch
 
     name = wanted.strip().lower()
@@ -100,7 +101,7 @@ def choose_device(wanted: str = "auto", precision: str = FOUR_BIT) -> torch.devi
 
 
 def gpu_dtype(device: torch.device) -> torch.dtype:
-    """What a GPU keeps 16-bit weights in: bfloat16, or float16 where it has none (T4, MPS before macOS 14)."""
+    """Return the type in which a GPU stores 16-bit weights: bfloat16, or float16 if it has none (T4, MPS before macOS 14)."""
     import torch
 
     if device.type == "mps":
@@ -111,7 +112,7 @@ def gpu_dtype(device: torch.device) -> torch.dtype:
 
 
 def free_on(device: torch.device) -> int:
-    """Bytes that a GPU has free, those included that torch keeps for later."""
+    """Return the free bytes of a GPU, including those that torch has reserved and does not use."""
     import torch
 
     if device.type == "mps":

@@ -1,4 +1,4 @@
-"""What this machine and installation offer: one fact a line, with advice where it is amiss."""
+"""Lists facts about this machine and installation: one fact a line, with advice if something is wrong."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ def _python() -> Fact:
 
 
 def _required(package: str) -> str:
-    """What is asked of a package, such as '>=2.8,<3'; empty when nothing is.
+    """Return the required version of a package, such as '>=2.8,<3'; empty if any version is allowed.
 
-    A checkout asks in requirements.txt, an installed package in its metadata.
+    A checkout lists it in requirements.txt, an installed package in its metadata.
     """
     from packaging.requirements import InvalidRequirement, Requirement
     from packaging.utils import canonicalize_name

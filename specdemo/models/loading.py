@@ -1,4 +1,4 @@
-"""Loads weights in a precision on a device, and says which arithmetic path they will take."""
+"""Loads weights in a precision on a device, and describes the arithmetic path that they will use."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LoadedModel:
 
     decoder: runs it, see `specdemo.models.decoders.choose`; before the first pass the module as it comes
     vocabulary_size: rows of the output head
-    files: what it was loaded from
+    files: the files from which it was loaded
     """
 
     model: PreTrainedModel
@@ -71,7 +71,7 @@ def load_model(
 ) -> LoadedModel:
     """Load, quantise and warm up a model. Raises UserError when it cannot fit or cannot be read.
 
-    head: bits of the output head, see `AppSettings`; cache_dir: where it is kept what was found out about these weights
+    head: bits of the output head, see `AppSettings`; cache_dir: folder that caches the checks of these weights
     """
     placed = place_model(files, precision, device, progress, head=head)
     return warm(placed, progress, head=head, cache_dir=cache_dir)
@@ -85,9 +85,9 @@ def place_model(
     *,
     head: str = AUTO,
 ) -> LoadedModel:
-    """Load and quantise a model where it is to run, without a pass: `warm` makes it ready. Raises UserError.
+    """Load and quantise a model on its device, without a pass: `warm` makes it ready. Raises UserError.
 
-    head: that `warm` will make, which says how much memory is needed
+    head: bits of the head that `warm` will make, for the estimate of memory
     """
     where = choose_device(device, precision)
     check_folder(files.folder, files.name)
@@ -161,14 +161,14 @@ def _ids(files: ModelFiles, text: str) -> list[int]:
 
 
 def _verdicts(files: ModelFiles, cache_dir: Path | None) -> Verdicts | None:
-    """Of weights whose content is known by its hash."""
+    """Return the cached verdicts on weights whose content is identified by its hash."""
     if cache_dir is None or not files.revision:
         return None
     return Verdicts(cache_dir, f"{files.name} {files.revision}")
 
 
 def loading_options(folder: Path, precision: str, device: torch.device) -> dict[str, Any]:
-    """How transformers loads a folder's weights in a precision. A packed copy says itself how it is quantised."""
+    """Return transformers' options for a folder's weights in a precision. A packed copy contains its own quantisation."""
     dtype = torch_dtype(precision, device)
     options: dict[str, Any] = {
         "dtype": dtype,
@@ -185,7 +185,7 @@ def loading_options(folder: Path, precision: str, device: torch.device) -> dict[
 
 
 def torch_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """What all but the quantised matrices are kept in, see `gpu_dtype`."""
+    """Return the type of all weights except the quantised matrices, see `gpu_dtype`."""
     import torch
 
     if precision == "fp32":
@@ -194,7 +194,7 @@ def torch_dtype(precision: str, device: torch.device) -> torch.dtype:
 
 
 def pack_as(precision: str, device: str) -> torch.dtype | None:
-    """What `resolve` shall keep the unquantised part of a model in; None where big matrices are not in 4-bit."""
+    """Return the type in which `resolve` stores the unquantised part of a model; None if big matrices are not in 4-bit."""
     return torch_dtype(precision, choose_device(device, precision)) if precision == "nf4" else None
 
 
@@ -283,7 +283,7 @@ def _too_large(name: str, precision: str, reason: Phrase) -> UserError:
 
 @contextmanager
 def reporting_out_of_memory(name: str, precision: str) -> Iterator[None]:
-    """Turn running out of memory into a sentence, and give back what was taken."""
+    """Replace an out-of-memory error by a UserError, and free the allocated memory."""
     import torch
 
     try:

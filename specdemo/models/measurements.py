@@ -1,4 +1,4 @@
-"""The one cache of what is measured once on this machine: costs of passes, checks of compiled passes, timed backends.
+"""The one cache of this machine's measurements: costs of passes, checks of compiled passes, timed backends.
 
 Each value is a JSON file in a folder of its kind, named by a hash of all that it depends on.
 """
@@ -85,7 +85,7 @@ def stored(cache_dir: Path, folder: str, kind: type[Value]) -> Iterator[tuple[An
 
 
 def machine() -> list[object]:
-    """Return what cached measurements of this machine depend on."""
+    """Return the facts about this machine on which cached measurements depend."""
     threads = torch.get_num_threads()
     return [platform.node(), platform.processor(), str(torch.__version__), threads]
 
@@ -174,10 +174,10 @@ class PairPasses:
         return replace(costs, exact_rows=ANY_ROWS) if compiled else costs
 
     def _costs(self, cached: Measurement[CostProfile]) -> CostProfile:
-        """Read or measure the costs. A file holds the fastest of all measurements, since noise only adds.
+        """Read or measure the costs. A file contains the fastest of all measurements, since noise only adds.
 
-        Later starts measure one round if the file is older than DAYS, or if a few passes are faster than FASTER of what
-        it says, for example after a measurement on a busy machine. On a GPU they always do: the passes are recorded
+        Later starts measure one round if the file is older than DAYS, or if a few passes are faster than FASTER of its
+        values, for example after a measurement on a busy machine. On a GPU they always do: the passes are recorded
         meanwhile. There the number of exact rows is measured too, again if the file is older than DAYS.
         """
         gpu, known = "CUDA" in self.target_info.kernel, cached.read()

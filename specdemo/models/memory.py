@@ -1,4 +1,4 @@
-"""How much memory there is, how much a model needs before it is loaded, and what was freed back to the system."""
+"""Measures the memory of this machine, estimates a model's before it is loaded, and returns freed memory to the system."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ BYTES_PER_WEIGHT = {
     "fp32": 4.0,
     "int4": 0.625,  # a compact draft: groups of 32 with a scale and a zero each
 }  # quantised matrices; scales included
-HEAD_BYTES = {8: 1.0625}  # of a weight of the output head; scales included
-LARGE_HEAD = 100_000_000  # bytes of a bfloat16 head from which `auto` looks for a smaller one
+HEAD_BYTES = {8: 1.0625}  # bytes per weight of the output head; scales included
+LARGE_HEAD = 100_000_000  # bytes of a bfloat16 head from which `auto` tries a smaller one
 MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \d+ *(/.*)?$")
 LIMITS = (  # container limit and use: cgroup 2, cgroup 1
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -40,7 +40,7 @@ def needed_bytes(
     plain = BYTES_PER_WEIGHT["fp32" if precision == "fp32" else "bf16"]
     stored = list(tensors(folder, name))
     whole = [count for _, count, quantised in stored if not quantised]
-    largest = max(whole, default=0)  # the head, which an embedding of the same size may stand by
+    largest = max(whole, default=0)  # the head; an embedding of the same size may exist too
     layers = BYTES_PER_WEIGHT[precision] * sum(
         count for _, count, quantised in stored if quantised
     ) + plain * sum(count for count in whole if count < largest)
@@ -71,24 +71,24 @@ def head_bits(parameters: int, precision: str, head: str, *, compiled: bool) -> 
 
 
 def return_freed() -> None:
-    """Give what was freed back to the system. glibc keeps it otherwise, as it lies between pieces that are in use."""
+    """Return freed memory to the system. Without this call glibc retains it, because it lies between blocks in use."""
     if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "malloc_trim"):
         library.malloc_trim(0)
 
 
 def leave_to_file(*tensors: Tensor) -> None:
-    """Let only those pages of tensors stay in memory that are read from now on, where a file maps them and nobody wrote to it."""
+    """Drop the pages of tensors from memory until they are read again, if a file maps them and they are unchanged."""
     places = [(one.data_ptr(), one.data_ptr() + one.nbytes) for one in tensors]
     mapped = _unchanged_files()
     for begin, end in places:
         if any(first <= begin and end <= last for first, last in mapped):
-            first = -(-begin // PAGE) * PAGE  # what else lies on the pages around it stays
+            first = -(-begin // PAGE) * PAGE  # other data on the pages around it stays
             size = ctypes.c_size_t(max(end // PAGE * PAGE - first, 0))
             ctypes.CDLL(None).madvise(ctypes.c_void_p(first), size, DONT_NEED)
 
 
 def _unchanged_files() -> list[tuple[int, int]]:
-    """Where files are mapped of which no page has been written to, begins and ends; nothing where the system does not tell."""
+    """Return (start, end) of each mapped file whose pages are all unchanged; empty if the system does not report them."""
     found: list[tuple[int, int]] = []
     place: tuple[int, int] | None = None
     with suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What is known of published drafters before one is loaded: size, licence, and whether it is on this disk. No torch."""
+"""Facts about published drafters before one is loaded: size, licence, and whether it is on this disk. No torch."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LICENCE = re.compile(r"^license:\s*[\"']?([\w.\-]+)", re.MULTILINE)
 class Offer:
     """A published drafter that can be loaded.
 
-    name: hub id or folder; family: "" where only its files tell
-    here: on this disk; size: bytes, None where only the hub knows; licence: "" where its card names none, or is not here
+    name: hub id or folder; family: "" if only its files determine it
+    here: on this disk; size: bytes, None if only the hub has them; licence: "" if its card names none, or is not here
     """
 
     name: str
@@ -29,7 +29,7 @@ class Offer:
 
 
 def offers(target: str) -> list[Offer]:
-    """Those that the catalogue knows for a target. Nothing is asked of the network."""
+    """Return the catalogue's drafters for a target. Uses no network."""
     entry = find(target)
     names = {target.strip().lower()}
     if entry:
@@ -38,9 +38,9 @@ def offers(target: str) -> list[Offer]:
 
 
 def offer(name: str, *, ask: bool) -> Offer:
-    """A drafter by its hub id, with `@` and a revision if need be, or folder.
+    """Return a drafter by its hub id, with `@` and a revision if need be, or folder.
 
-    ask: the hub, where it is not here. Raises UserError where the hub does not know it, or cannot be reached
+    ask: query the hub if it is not here. Raises UserError if the hub does not have it, or cannot be reached
     """
     path = Path(name).expanduser()
     if path.is_dir():
@@ -57,7 +57,7 @@ def offer(name: str, *, ask: bool) -> Offer:
 
 
 def licence_of(folder: Path) -> str:
-    """What the first lines of a card name; "" for nothing."""
+    """Return the licence that the first lines of a card name; "" for none."""
     card = folder / CARD
     text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
     if not text.startswith("---"):

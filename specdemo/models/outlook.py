@@ -1,4 +1,4 @@
-"""What loading a pair would mean on this machine: whether it fits, what it would download and how fast it would be."""
+"""Predicts the loading of a pair on this machine: whether it fits, how much it would download and how fast it would be."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from specdemo.files.sources import HUB_ID, missing_bytes
 from specdemo.kernels import cpu_features
 from specdemo.models.memory import BYTES_PER_WEIGHT, HEAD_BYTES, free_ram, head_bits, loaded_bytes
 
-SPARE_BYTES = 2_000_000_000  # left for the KV caches, activations and whatever else runs
-KEPT = 0.65  # of drafted tokens, assumed for a draft of the target's own family
+SPARE_BYTES = 2_000_000_000  # reserved for the KV caches, activations and other programs
+KEPT = 0.65  # fraction of drafted tokens that is accepted, assumed for a draft of the target's own family
 LONGEST = 8  # drafted tokens a step
-MEASURE = "greedy_agreement"  # of a card: how often the drafter's likeliest word is the target's; also by place in the draft
+MEASURE = "greedy_agreement"  # name in a card: how often the drafter's most likely token is the target's; also by draft position
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,14 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What to expect of a pair.
+    """Prediction for a pair.
 
-    needed, free: bytes of memory; free is None where it is unknown
+    needed, free: bytes of memory; free is None if it is unknown
     download: bytes that are not on this disk
-    plain, drafted: tokens a second, None where nothing is known of this machine; drafted also where nothing drafts
+    plain, drafted: tokens a second, None if nothing was timed on this machine; drafted also if the pair has no drafter
     measured: whether passes of this target were timed here; else times of another are scaled by the bytes of a pass
-    kept: share of first drafted tokens that the drafted speed is made from, and whether the drafter's card has it
+    kept: fraction of first drafted tokens that is accepted, from which the drafted speed is calculated, and whether the
+        drafter's card has it
     """
 
     needed: int
@@ -60,7 +61,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How models are loaded. head: as of settings; compiled: whether the compiled pass runs on the device"""
+    """Options with which models are loaded. head: as in settings; compiled: whether the compiled pass runs on the device"""
 
     precision: str
     head: str = "auto"
@@ -72,7 +73,7 @@ class Way:
 
 
 def way(settings: AppSettings, precision: str = "") -> Way:
-    """How the settings load models. precision: in place of theirs"""
+    """Return the options with which the settings load models. precision: replaces theirs"""
     on_cpu = not on_gpu(settings.device) and settings.device != "mps"
     compiled = on_cpu and cpu_features.compiles()
     return Way(precision or settings.precision, settings.head, compiled)
@@ -81,7 +82,7 @@ def way(settings: AppSettings, precision: str = "") -> Way:
 def outlook(
     pair: Pair, way: Way, cache_dir: Path, free: int | None, known: Sequence[Measured]
 ) -> Outlook:
-    """What a pair of the catalogue means here. free: bytes of memory; known: what was timed with the same device, the newest last"""
+    """Predict a pair of the catalogue. free: bytes of memory; known: passes timed on the same device, the newest last"""
     found = Outlook(
         _together(pair, way),
         free,
@@ -107,7 +108,7 @@ def outlook(
 def to_download(
     target: str, draft: str, precision: str, cache_dir: Path, trained: str = "auto"
 ) -> int | None:
-    """Bytes that loading these models would download, named as settings name them; None where only the hub knows."""
+    """Bytes that loading these models would download, named as settings name them; None if only the hub has the sizes."""
     total = 0
     for name in (target, draft_of(target, draft, trained) or "none"):
         if entry := find(name):
@@ -118,9 +119,10 @@ def to_download(
 
 
 def acceptance(pair: Pair) -> tuple[float, ...]:
-    """How often a drafted token is the target's own, greedy, if those before it are: by place in the draft.
+    """Return the probability that a drafted token is the target's own, greedy, if those before it are: by draft position.
 
-    From the card that `train` wrote; past the last place it holds on. Empty for pairs without a card of their own.
+    From the card that `train` wrote; the last value applies to later positions too. Empty for pairs without a card of
+    their own.
     """
     card = pair.draft.recorded.get("card", {}) if pair.draft else {}
     if card.get("target") != pair.name:
@@ -162,7 +164,7 @@ def _scaled(pair: Pair, way: Way, known: Sequence[Measured]) -> CostProfile | No
 
 
 def pass_bytes(entry: Entry, way: Way) -> float:
-    """What a pass of one token reads of a model's weights; those of a drafter that ships with specdemo are 8-bit."""
+    """Return the bytes of weights that a pass of one token reads; those of a drafter that ships with specdemo are 8-bit."""
     if entry.folder:
         return float(sum(file.stat().st_size for file in entry.folder.glob("*.safetensors")))
     bits = way.head_bits(entry)
@@ -171,7 +173,7 @@ def pass_bytes(entry: Entry, way: Way) -> float:
 
 
 def memory_bytes(entry: Entry, way: Way) -> int:
-    """What a model takes when it is loaded."""
+    """Return the bytes of a model after it is loaded."""
     if entry.folder:
         return int(pass_bytes(entry, way))
     matrices = 2 if entry.own_head else 1
@@ -213,9 +215,9 @@ def on_gpu(device: str) -> bool:
 
 
 def choose(settings: AppSettings) -> tuple[Pair, bool]:
-    """The pair for the target "auto": the largest that is on this disk and fits; it never begins a download.
+    """Return the pair for the target "auto": the largest that is on this disk and fits; it never starts a download.
 
-    returns: the pair, and whether it is another than the one that is there for any machine
+    returns: the pair, and whether it differs from the default pair
     """
     free, loaded = free_memory(settings.device), way(settings)
     here = [

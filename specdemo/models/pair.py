@@ -53,10 +53,10 @@ class LoadedPair:
 
     open_draft: makes a draft with an empty cache; None when the target has no draft
     copy: the target's quantised self, made at first use; None when the target is quantised already
-    no_draft_why, no_copy_why: a sentence each on what is not there
-    costs: what passes of these models take on this machine
+    no_draft_why, no_copy_why: the reason why each is missing, a sentence each
+    costs: measured costs of these models' passes on this machine
     trained: drafters that were trained for this target, by kind
-    recommended: how the target's authors let it draw
+    recommended: sampling settings that the target's authors recommend
     """
 
     target: LoadedModel
@@ -81,7 +81,7 @@ class LoadedPair:
         return self.copy.info() if self.copy else None
 
     def memory_bytes(self, need: str) -> int:
-        """Memory that a `draft` or a `copy` takes beside the target, by its count of weights; 0 for what it has not."""
+        """Bytes that a `draft` or a `copy` needs besides the target, by its number of weights; 0 if it does not exist."""
         info = self.trained[need].info if need in self.trained else None
         if need == "draft":
             info = self.draft_info
@@ -90,7 +90,7 @@ class LoadedPair:
         return self.copy.memory_bytes() if need == "copy" and self.copy else 0
 
     def missing(self, need: str, what: str) -> str:
-        """Why a method cannot run that needs a `draft`, a `copy` or a kind of trained drafter; empty when it can.
+        """Return the reason why a method that needs a `draft`, a `copy` or a kind of trained drafter cannot run, or "" if it can.
 
         what: the need in words, with its article
         """
@@ -112,14 +112,14 @@ class LoadedPair:
         return tuple(sorted({layer for one in self.trained.values() for layer in one.reads}))
 
     def card(self, need: str) -> JsonView | None:
-        """How a draft model or a trained drafter was made; None where that is not recorded."""
+        """Return the record of a draft model's or a trained drafter's training; None if there is none."""
         if need == "draft" and isinstance(self.open_draft, CompactDraft):
             card: JsonView | None = self.open_draft.config["specdemo"].get("card")
             return card
         return self.trained[need].card or None if need in self.trained else None
 
     def open_target(self) -> CachedModel:
-        """The target with an empty cache, ready to keep what its drafters read."""
+        """Open the target with an empty cache, which stores the states that its drafters read."""
         return CachedModel(self.target.decoder, self.reads)
 
     def open_trained(self, kind: str, target: CachedModel) -> OpenedNetwork:
@@ -183,7 +183,7 @@ def place_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Lo
 def warm_pair(
     placed: LoadedPair, settings: AppSettings, progress: ProgressCallback = silent
 ) -> LoadedPair:
-    """A placed pair after its first passes: with the decoders that suit the device, and what they cost. Raises UserError."""
+    """Return a placed pair after its first passes: with the decoders that suit the device, and their costs. Raises UserError."""
     target, open_draft, info = placed.target, placed.open_draft, placed.draft_info
     target = _warm(settings, progress, target)
     if isinstance(open_draft, ModuleDraft):
@@ -195,7 +195,7 @@ def warm_pair(
 
 
 Ready = Callable[[LoadedModel], LoadedModel]
-"""What is done with a model once its weights are where they are to run."""
+"""Prepares a model once its weights are on their device."""
 
 
 def _warm(settings: AppSettings, progress: ProgressCallback, placed: LoadedModel) -> LoadedModel:
@@ -203,7 +203,7 @@ def _warm(settings: AppSettings, progress: ProgressCallback, placed: LoadedModel
 
 
 def _measured(pair: LoadedPair, settings: AppSettings, progress: ProgressCallback) -> LoadedPair:
-    """The same pair with what its passes cost."""
+    """Return the same pair with the costs of its passes."""
     progress(Progress("warm up", None, "measuring what a pass costs"))
     target, open_draft, info = pair.target, pair.open_draft, pair.draft_info
     draft, drafts = (
@@ -258,7 +258,7 @@ def model_files(
 
 
 def _timed_instead(alone: Trained | None) -> tuple[LanguageModel | None, ModelInfo | None]:
-    """What is timed where there is no draft model: a drafter that works without one. Damaged ones are told of when used."""
+    """Return the model to time if there is no draft model: a drafter that works without one. Damaged files are reported at use."""
     try:
         network = alone.network() if alone else None
     except UserError:
@@ -269,9 +269,9 @@ def _timed_instead(alone: Trained | None) -> tuple[LanguageModel | None, ModelIn
 
 
 def fetch_pair(settings: AppSettings, progress: ProgressCallback = silent) -> None:
-    """Bring the files of a pair to this machine, so that loading it needs no network. Raises UserError.
+    """Download the files of a pair to this machine, so that loading it needs no network. Raises UserError.
 
-    A draft "auto" that cannot be had is left to `load_pair`, which goes on without it.
+    If a draft "auto" cannot be downloaded, `load_pair` handles that and continues without it.
     """
     model_files(settings.target, settings, progress)
     if settings.drafter not in ("", "none"):

@@ -49,7 +49,7 @@ def same_tokenizer(one: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase)
 
 
 def _merges(tokenizer: PreTrainedTokenizerBase) -> list[tuple[str, ...]] | None:
-    """Merge rules in order, whichever way they are written; None for a tokenizer without any."""
+    """Return merge rules in order, in either of their formats; None for a tokenizer without any."""
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         return None

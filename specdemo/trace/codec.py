@@ -95,7 +95,7 @@ def json_schema() -> dict[str, Json]:
 
 
 def expected(schema: Json) -> str:
-    """Return what a JSON Schema of one value allows, in words."""
+    """Return a description of the values that a JSON Schema of one value allows."""
     match schema:
         case {"enum": texts}:
             return f"one of {', '.join(texts)}"
@@ -120,8 +120,8 @@ def value_schema(schema: Json) -> Json:
 
 
 def _trace_error(name: str, kind: str, place: tuple[int | str, ...]) -> TraceError:
-    """Return the error for a violation that pydantic found: its type, and its place inside the class `name`."""
-    if kind == "missing" and isinstance(place[-1], int):  # of a list of fixed length
+    """Return the error for a violation that pydantic found: its type, and its path inside the class `name`."""
+    if kind == "missing" and isinstance(place[-1], int):  # an item of a list of fixed length
         kind, place = "too_short", place[:-1]
     schema, at = json_schema()[name], ""
     for index, step in enumerate(place):

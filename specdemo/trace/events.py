@@ -20,7 +20,7 @@ SCHEMA_VERSION = 2
 PLAIN, SPECULATIVE = "plain", "speculative"
 LANES = (PLAIN, SPECULATIVE)
 LARGEST_FILE = 16 * 2**20  # bytes of a saved trace: about five thousand steps with every detail
-MOST_ITEMS = 1024  # of each list in a line: nodes of a step, a path, alternatives at a position
+MOST_ITEMS = 1024  # items of each list in a line: nodes of a step, a path, alternatives
 LARGEST = 2**53 - 1  # JavaScript represents whole numbers up to here exactly
 LONGEST = 10**9  # seconds
 DEEPEST = 32  # levels of lists and objects in `settings`
@@ -91,7 +91,7 @@ class Status(StrEnum):
     UNREACHED = (
         "unreached"  # proposed, never tested: an ancestor was rejected or a sibling was accepted
     )
-    CORRECTION = "correction"  # the target's own token in place of a rejected one
+    CORRECTION = "correction"  # the target's own token instead of a rejected one
     BONUS = "bonus"  # the target's own token after a draft that was accepted completely
     PLAIN = "plain"  # the target's own token in a step without a draft
 
@@ -105,7 +105,7 @@ class FinishReason(StrEnum):
 
 
 class Origin(StrEnum):
-    """How a drafter selected a token."""
+    """Method by which a drafter selected a token."""
 
     DRAWN = "drawn"  # sampled from the drafter's distribution
     CHOSEN = "chosen"  # without chance: the most likely token, or a copy of earlier text
@@ -169,7 +169,7 @@ class Place:
 
 @part
 class Reason:
-    """One reason why a step drafted what it did: a key of the strings in `reasons`, and the numbers that it contains."""
+    """One reason for a step's draft: a key of the strings in `reasons`, and the numbers that it contains."""
 
     code: Text
     values: dict[Text, Finite] = field(default_factory=dict)
@@ -191,9 +191,9 @@ class ModelInfo:
 
 @part
 class StandIn:
-    """Plain run of another prompt, used as the baseline if other users waited and none was run with this lane.
+    """Plain run of another prompt, the baseline of a run that has none of its own because other users waited.
 
-    age_seconds: time from its end to the start of this lane
+    age_seconds: time from its end to the start of this run
     """
 
     tokens_per_second: Amount
@@ -204,14 +204,14 @@ class StandIn:
 
 @part
 class RunStarted:
-    """First event of a lane.
+    """First event of a run.
 
     prompt_tokens: length of the whole context; cached_tokens: how many of them were reused
     started_at: ISO 8601, UTC
     lossy: whether the method changes the target's answer, by design
     verify_costs: (rows, seconds) of a target pass, measured; draft_cost: seconds of one draft step, measured
     history: fraction of drafted tokens that was accepted in this user's earlier runs of the method
-    stand_in: the baseline if no plain lane was run
+    stand_in: the baseline if no plain decoding was run
     """
 
     lane: Lane
@@ -287,7 +287,7 @@ class Verified:
 
 @part
 class RunFinished:
-    """Last event of a lane that ended normally or was cancelled."""
+    """Last event of a run that ended normally or was cancelled."""
 
     lane: Lane
     reason: FinishReason
@@ -297,7 +297,10 @@ class RunFinished:
 
 @part
 class RunFailed:
-    """Last event of a lane that failed: one sentence each about what failed, what is unaffected and what to do."""
+    """Last event of a run that failed.
+
+    message, unharmed, advice: one sentence each about the failure, the parts that are unaffected, and a remedy
+    """
 
     lane: Lane
     message: Text
@@ -317,15 +320,15 @@ EVENTS: dict[str, type[Event]] = {
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Events of a recorded run, in order. Equal by content."""
+    """Events of a recording, in order. Equal by content."""
 
     events: tuple[Event, ...] = ()
 
     def lane(self, name: str) -> Trace:
-        """Return the events of one lane."""
+        """Return the events of one run, by the name in `lane`."""
         return Trace(tuple(event for event in self.events if event.lane == name))
 
     @property
     def lanes(self) -> tuple[str, ...]:
-        """Lane names in order of appearance."""
+        """Names of the runs in order of appearance."""
         return tuple(dict.fromkeys(event.lane for event in self.events))

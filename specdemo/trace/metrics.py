@@ -23,22 +23,23 @@ from specdemo.trace.events import (
 
 TENTHS = 10
 DERIVED = ("tokens_per_second", "tokens_per_step", "drafted_accept_rate", "first_accept_rate")
-# How many, the sum of their chances, and how many came true.
+# Number of tokens, the sum of their predicted probabilities, and the number that was accepted.
 Foreseen: TypeAlias = tuple[int, float, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Totals and rates of one lane; times in seconds, decoding only (the prompt is read before the clock starts).
+    """Totals and rates of one run; times in seconds, decoding only (the prompt is read before the clock starts).
 
     drafted_accept_rate: accepted drafted tokens / drafted tokens (vLLM's draft acceptance rate)
     first_accept_rate: steps whose first drafted token was accepted / steps that drafted
     tokens_per_step: new tokens / steps, the target's own included
     hit_rate: steps whose draft had been prepared while the target was busy / steps that could have had one
     saved_seconds: drafting time that the target's passes hid
-    survivals: for each tenth of the chance to be kept that was foreseen: drafted tokens, the sum of their chances, those kept
-    positions: (tested, kept) for each position in the draft, its depth in a tree: drafts with a token there
-        that was tested, and those of them that kept one
+    survivals: for each tenth of the predicted probability of acceptance: drafted tokens, the sum of their
+        probabilities, accepted tokens
+    positions: (tested, accepted) for each position in the draft, its depth in a tree: drafts with a token there
+        that was tested, and those of them in which one was accepted
     """
 
     steps: int
@@ -60,27 +61,27 @@ class Metrics:
 
     @property
     def hit_rate(self) -> float | None:
-        """Share of the prepared drafts that were used."""
+        """Fraction of the steps with a possible prepared draft that used one."""
         return _ratio(self.hits, self.chances)
 
     @property
     def drafted_accept_rate(self) -> float | None:
-        """Share of the drafted tokens that was kept."""
+        """Fraction of the drafted tokens that was accepted."""
         return _ratio(self.accepted, self.drafted)
 
     @property
     def first_accept_rate(self) -> float | None:
-        """Share of the drafting steps whose first drafted token was kept."""
+        """Fraction of the drafting steps whose first drafted token was accepted."""
         return _ratio(self.first_accepted, self.drafting_steps)
 
     @property
     def accept_by_position(self) -> tuple[float | None, ...]:
-        """Share of the drafts tested at each position whose token there was kept; the first position first."""
+        """Fraction of the drafts tested at each position whose token there was accepted; the first position first."""
         return tuple(_ratio(kept, tested) for tested, kept in self.positions)
 
     @property
     def tokens_per_step(self) -> float | None:
-        """New tokens per step: kept drafts and the target's own."""
+        """New tokens per step: accepted drafted tokens and the target's own."""
         return _ratio(self.new_tokens, self.steps)
 
     @property
@@ -94,7 +95,7 @@ class Metrics:
 
 
 def measure(events: Trace | Iterable[Event]) -> Metrics:
-    """Metrics of one lane's events."""
+    """Compute the metrics of one run's events."""
     items = list(events.events if isinstance(events, Trace) else events)
     steps = [event for event in items if isinstance(event, Verified)]
     drafting = [step for step in steps if step.nodes]
@@ -122,14 +123,14 @@ def measure(events: Trace | Iterable[Event]) -> Metrics:
 
 
 def speedup(plain: Metrics | StandIn, speculative: Metrics) -> float | None:
-    """Speculative tokens per second over plain tokens per second. A stand-in was measured on another prompt."""
+    """Speculative tokens per second over plain tokens per second. A `StandIn` was measured on another prompt."""
     if not plain.tokens_per_second or not speculative.tokens_per_second:
         return None
     return speculative.tokens_per_second / plain.tokens_per_second
 
 
 def answering(trace: Trace) -> Trace:
-    """The lane whose answer counts: the last one. The one before it, if any, is plain decoding."""
+    """Return the run whose answer counts: the last one. The one before it, if any, is plain decoding."""
     return trace.lane(trace.lanes[-1]) if trace.lanes else trace
 
 
@@ -142,7 +143,7 @@ def baseline(trace: Trace) -> Metrics | StandIn | None:
 
 
 def timeline(events: Trace | Iterable[Event]) -> list[tuple[int, float]]:
-    """(new tokens so far, elapsed seconds) after each step of one lane."""
+    """Return (new tokens so far, elapsed seconds) after each step of one run."""
     items = events.events if isinstance(events, Trace) else events
     steps = [event for event in items if isinstance(event, Verified)]
     counts = accumulate(_new_tokens(step) for step in steps)
@@ -150,7 +151,7 @@ def timeline(events: Trace | Iterable[Event]) -> list[tuple[int, float]]:
 
 
 def output_ids(events: Trace | Iterable[Event]) -> list[int]:
-    """The new token ids of one lane, in order."""
+    """Return the new token ids of one run, in order."""
     items = events.events if isinstance(events, Trace) else events
     ids: list[int] = []
     for event in items:
@@ -161,7 +162,7 @@ def output_ids(events: Trace | Iterable[Event]) -> list[int]:
 
 
 def output_text(events: Trace | Iterable[Event]) -> str:
-    """The answer of one lane so far. The token that ends an answer is no part of it."""
+    """Return the answer of one run so far, without the token that ends an answer."""
     texts: list[str] = []
     for event in events.events if isinstance(events, Trace) else events:
         if isinstance(event, Verified):
@@ -173,7 +174,7 @@ def output_text(events: Trace | Iterable[Event]) -> str:
 
 
 def output_probs(events: Trace | Iterable[Event]) -> list[float]:
-    """The target's probability of each new token of one lane, in the order of `output_ids`."""
+    """Return the target's probability of each new token of one run, in the order of `output_ids`."""
     items = events.events if isinstance(events, Trace) else events
     nodes: list[Node] = []
     for event in items:
@@ -192,11 +193,11 @@ def _first_kept(step: Verified) -> bool:
 
 
 def _positions(drafting: Sequence[Verified]) -> tuple[tuple[int, int], ...]:
-    """(tested, kept) drafts for each position, see `Metrics`.
+    """Count (tested, accepted) drafts for each position, see `Metrics`.
 
-    status   accepted  rejected  unreached     one draft of three tokens
-    tested      1         1          0
-    kept        1         0          0
+    status    accepted  rejected  unreached     one draft of three tokens
+    tested       1         1          0
+    accepted     1         0          0
     """
     tested: list[int] = []
     kept: list[int] = []
@@ -215,7 +216,7 @@ def _positions(drafting: Sequence[Verified]) -> tuple[tuple[int, int], ...]:
 
 
 def _survivals(drafting: Sequence[Verified]) -> tuple[Foreseen, ...]:
-    """See `Metrics`."""
+    """Count the survivals of `Metrics`."""
     found = [(0, 0.0, 0)] * TENTHS
     for node in (node for step in drafting for node in step.nodes):
         if node.survival is not None:
@@ -234,7 +235,7 @@ def together(one: Sequence[Foreseen], other: Sequence[Foreseen]) -> tuple[Forese
 
 
 def calibration_error(foreseen: Iterable[Foreseen]) -> float | None:
-    """Expected calibration error (Naeini 2015): mean distance of what was foreseen and what came, over bins of what was foreseen."""
+    """Expected calibration error (Naeini 2015): mean distance of predicted and observed acceptance, over bins of the prediction."""
     bins = list(foreseen)
     return _ratio(sum(abs(said - came) for _, said, came in bins), sum(count for count, *_ in bins))
 

@@ -1,4 +1,4 @@
-"""Reading a saved trace: everything that is whole is returned, and a sentence says what is not."""
+"""Reads a saved trace: returns every complete event, and a message about the part that cannot be read."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from specdemo.trace.events import LARGEST_FILE, Event, RunStarted, Trace
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A trace that was read, and `problem`: empty, or a sentence on what could not be read."""
+    """A trace that was read, and `problem`: empty, or a message about the part that could not be read."""
 
     trace: Trace
     problem: str = ""
 
 
 def read(path: str | Path) -> Replay:
-    """Read a trace file. Raises UserError when it cannot be opened, is too large or holds no event at all."""
+    """Read a trace file. Raises UserError when it cannot be opened, is too large or contains no event at all."""
     try:
         with Path(path).open("rb") as file:
             text = file.read(LARGEST_FILE + 1).decode("utf-8-sig", "replace")
@@ -31,7 +31,7 @@ def read(path: str | Path) -> Replay:
 def parse(text: str, name: str = "the trace") -> Replay:
     """Read JSON lines up to the first that is not an event. Raises UserError when that is the first of all.
 
-    Nothing else is raised, whatever the text is. The sentence names the line, the field and what must stand there.
+    Raises no other error for any text. The message names the line, the field and its valid values.
     """
     if len(text) > LARGEST_FILE or len(text.encode("utf-8", "replace")) > LARGEST_FILE:
         raise UserError("trace.too_large", name=name, most=LARGEST_FILE >> 20)

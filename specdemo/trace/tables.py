@@ -28,14 +28,14 @@ COLUMNS = (
 )
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 IMPORT = re.compile(r"""(\bfrom\s+|\bimport\s+|\bimport\()(["'])(\.{1,2}/[\w./-]+\.js)\2""")
-# What the browser may load for a replay: nothing that is not in the file.
+# The browser loads nothing for a replay that is not in the file.
 POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:"
 
 
 def csv_table(trace_text: str) -> str:
-    """One row for each token of a trace, refused ones included; the target's own has no node (RFC 4180).
+    """Return one row for each token of a trace, rejected ones included; the target's own has no node (RFC 4180).
 
-    A text that a spreadsheet would take for a formula gets an apostrophe before it: a model may say anything.
+    A text that a spreadsheet would read as a formula gets an apostrophe before it: a model may write anything.
     """
     out = io.StringIO()
     table = csv.DictWriter(out, COLUMNS)
@@ -73,9 +73,9 @@ def html_replay(trace_text: str, title: str, words: Mapping[str, object]) -> str
 
 
 def player_page(words: Mapping[str, object]) -> str:
-    """The player without a run, everything inside: opens from a disk, and asks the network for nothing.
+    """Return the player without a run, with everything inside: it opens from a disk and uses no network.
 
-    A page cannot import modules from a disk, so they stand in its import map as data.
+    A page cannot import modules from a disk, so its import map contains them as data.
     """
     scripts = modules("site/replay.js")
     imports = {bare(name): _as_data(source) for name, source in scripts.items()}
@@ -123,7 +123,7 @@ def bare_imports(source: str, name: str) -> str:
 
 
 def bare(name: str) -> str:
-    """What an import map calls a script."""
+    """Return the name of a script in an import map."""
     return f"specdemo/{name}"
 
 
@@ -164,10 +164,10 @@ def data_block(name: str, value: object) -> str:
 
 
 def _json(value: object) -> str:
-    """JSON in which no text can end the element that it stands in; ASCII alone, U+2028 included."""
+    """Return JSON in which no text can end the element that contains it; ASCII only, U+2028 included."""
     return json.dumps(value).replace("<", "\\u003c")
 
 
 def _inside(tag: str, text: str) -> str:
-    """Script or style in which nothing ends the element, or begins a comment that hides its end."""
+    """Return script or style in which nothing ends the element, or starts a comment that hides its end."""
     return text.replace(f"</{tag}", f"<\\/{tag}").replace("<!--", "<\\!--")

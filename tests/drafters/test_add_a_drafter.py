@@ -1,4 +1,4 @@
-"""The example of docs/add-a-drafter.md, added as it says to a copy of the project, and all that the document promises."""
+"""The example of docs/add-a-drafter.md, added to a copy of the project, and everything that the document promises."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def blocks(language: str) -> list[str]:
 
 
 def patched(text: str, diff: str) -> str:
-    """The text with each line of the diff that begins with + put after the line that stands before it in the diff."""
+    """Insert each line of a diff that starts with + after the line that precedes it in the diff."""
     for part in diff.split("...\n"):
         before = ""
         for line in part.splitlines():
@@ -61,7 +61,7 @@ def project(tmp_path_factory) -> Path:
 
 
 def python(folder: Path, *arguments: str) -> str:
-    """Run Python in the project; what it printed."""
+    """Run Python in the project and return its output."""
     environment = {**os.environ, "SPECDEMO_CACHE": str(folder.parent / "cache"), "COLUMNS": "200"}
     done = subprocess.run(
         [sys.executable, *arguments],

@@ -101,7 +101,7 @@ def test_auto_does_not_begin_a_model_that_company_makes_too_dear():
     chooser = auto(costs, draft_model=model)
     assert set(live(chooser, costs, 5, {}, {}, Sharing(runs=8))) == {"plain"}
     assert not begun
-    costs.together = 1  # the others have gone
+    costs.together = 1  # the others have ended
     assert chooser.propose([1, 2], 30).source == "draft_model"
     assert chooser.propose([1, 2], 30).source == "draft_model"
     assert begun == [[1, 2]]
@@ -114,7 +114,7 @@ def test_auto_in_company_reads_a_long_text_only_for_an_answer_that_repays_it(lef
     chooser = auto(costs, draft_model=model)
     text = list(range(300))
     chooser.start(text)
-    costs.together = 2  # the others have gone
+    costs.together = 2  # the others have ended
     for _ in range(5):
         chooser.propose(text, left)
     assert bool(begun) == reads
@@ -125,7 +125,7 @@ ARITHMETIC = CostProfile(  # vectors of 256 bits: each further row takes its tim
     0.0012,
     draft_rows=((4, 0.0020), (8, 0.0034), (16, 0.0060), (32, 0.0110)),
 )
-NEARLY_FREE = CostProfile(  # tiles, or a GPU: a pass takes what its weights take to be read
+NEARLY_FREE = CostProfile(  # tiles, or a GPU: reading the weights determines the time of a pass
     ((1, 0.0060), (8, 0.0063), (32, 0.0075), (64, 0.0090)),
     0.0008,
     draft_rows=((8, 0.0009), (32, 0.0012)),
@@ -133,7 +133,7 @@ NEARLY_FREE = CostProfile(  # tiles, or a GPU: a pass takes what its weights tak
 
 
 class Costly(Scripted):
-    """Always drafts so many tokens, and knows how often it was asked."""
+    """Always drafts a fixed number of tokens, and counts its calls."""
 
     def __init__(self, count):
         self.asked = 0
@@ -175,7 +175,7 @@ def in_company(profile, runs, *, kept, steps=120):
 def test_auto_in_company_decodes_plainly_where_rows_cost_arithmetic(runs):
     gain, drafts, looks = in_company(ARITHMETIC, runs, kept=2)
     assert gain >= 0.98
-    assert not drafts  # no draft, and nobody even looks for copies
+    assert not drafts  # no draft, and no search for copies
     assert not looks
 
 
@@ -188,7 +188,7 @@ def test_auto_in_company_drafts_where_rows_are_nearly_free(runs):
 
 
 def test_auto_follows_the_company_as_runs_come_and_go():
-    """It has drafted alone; beside seven others it decodes plainly from the first step on, and drafts again after them."""
+    """A run that drafts alone decodes plainly as soon as seven others share its passes, and drafts again after them."""
     costs, model = Costs(ARITHMETIC), guesses(3)
     chooser = auto(costs, draft_model=model)
     rates = {"draft_model": 2}
@@ -205,7 +205,7 @@ def test_auto_follows_the_company_as_runs_come_and_go():
 
 
 def test_who_came_while_the_target_read_a_prompt_is_reckoned_with():
-    """A run begins alone; seven others have come by the time at which the draft model would read the prompt."""
+    """A run starts alone; seven others have started before the draft model would read the prompt."""
     costs, model, begun = Costs(ARITHMETIC), guesses(3), []
     model.start = begun.append
     drafter = Forecast(auto(costs, draft_model=model), costs, Calibration(), 0.0, lambda: 8)

@@ -15,7 +15,7 @@ from specdemo.trace.metrics import measure, output_ids
 
 
 def by_brute_force(text, longest):
-    """Length of the longest suffix that stands earlier, and where its latest earlier occurrence ends."""
+    """Length of the longest suffix that occurs earlier, and the end of its latest earlier occurrence."""
     for length in range(min(longest, len(text) - 1), 0, -1):
         for end in range(len(text) - 1, length - 1, -1):
             if text[end - length : end] == text[-length:]:
@@ -38,7 +38,7 @@ def test_the_match_is_the_longest_and_among_those_the_latest(alphabet, longest):
 
 @pytest.mark.parametrize("alphabet", [1, 2, 3, 5])
 def test_a_draft_is_matched_as_if_it_stood_at_the_end_of_the_text(alphabet):
-    """Only what was entered is looked through, and only where something follows; what was entered stays as it is."""
+    """Only entered texts are searched, and only positions with a continuation; entered texts stay unchanged."""
     draw = random.Random(alphabet)
     matched = 0
     for _ in range(60):
@@ -60,7 +60,7 @@ def test_a_draft_is_matched_as_if_it_stood_at_the_end_of_the_text(alphabet):
             assert (length, position) == max(ends, default=(0, 0))
             matched += length > len(drafted) > 0
             following = automaton.following(position, 6, drafted)
-            if length:  # the copy goes on through the draft, and then through itself
+            if length:  # the copy continues through the draft, and then through itself
                 for token_id in following:
                     assert token_id == whole[position]
                     whole.append(token_id)
@@ -86,7 +86,7 @@ def test_no_match_and_no_copy_crosses_two_texts():
     length, position = automaton.match()
     assert (length, position) == (2, 2)
     assert automaton.following(position, 8) == [3]  # not 9, the next text
-    automaton.begin([3, 9])  # "3 9" stands across the seam of the first two texts only
+    automaton.begin([3, 9])  # "3 9" occurs only across the seam of the first two texts
     assert automaton.match() == (1, 5)
     separators = [token for token in automaton.text if token < 0]
     assert len(separators) == len(set(separators)) == 2

@@ -1,4 +1,4 @@
-"""A tree over one block of guesses: DSpark's chain is in it, and what stands below a branch heeds its last word."""
+"""A tree over one block of proposals: it contains DSpark's chain, and the tokens below a branch depend on its last token."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_chain_of_the_same_block_is_a_path_of_the_tree(opened):
     assert len(tree) == 40
     node = -1
     for place, token_id in enumerate(chain.token_ids):
-        node = tree.children(node)[0]  # the likeliest below the likeliest
+        node = tree.children(node)[0]  # the most likely token below the most likely token
         assert tree.token_ids[node] == token_id
         torch.testing.assert_close(
             tree.draft_probs[node], chain.draft_probs[place], atol=1e-5, rtol=1e-4
@@ -91,5 +91,5 @@ def test_its_budget_is_what_the_ladder_gives_for_nothing(opened, free):
     inner = innermost(opened("block_tree", policy="cost"))
     ladder = ((1, 0.02), (1 + free, 0.02), (2 + free, 2.0), (64, 100.0))
     inner.costs.profile = CostProfile(ladder, 0.002)
-    inner.observe_reading = lambda *_: None  # what reading took on this machine
+    inner.observe_reading = lambda *_: None  # measured time of reading on this machine
     assert len(inner.propose(TEXT, 30)) == free

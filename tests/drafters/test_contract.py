@@ -1,6 +1,6 @@
-"""One suite over every registered method: lossless, within its budget, clean after a restart, alone beside others.
+"""One suite over every registered method: lossless, within its budget, clean after a restart, alone and in shared passes.
 
-A method that is lossy by design must fail the test of its distribution: that proves the test can fail.
+A method that is lossy by design must fail the test of its distribution, which proves that the test can fail.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SAMPLINGS = [
 ]
 
 
-# They put together what is tested with every policy and sampling on its own.
+# compositions of methods that are tested with every policy and sampling on their own
 OF_PARTS = {"copy_through", "block_tree"}
 
 
@@ -109,7 +109,7 @@ def draft_lengths(draft_weights, target, method, monkeypatch, **changes):
 def test_a_method_honours_exactly_the_options_and_policies_that_it_declares(
     target_weights, draft_weights, method, monkeypatch
 ):
-    """Options: all that its policies read together. Policies: no two of its menu draft alike; others count as cost."""
+    """Options: every value that its policies read. Policies: no two of its menu draft alike; others count as cost."""
     entry, read, lengths = METHODS[method], set(), {}
     for policy in (*entry.policies, "unknown"):
         changes = {"policy": policy, "lookahead": 6, "threshold": 0.5, "fallback": True}
@@ -124,10 +124,10 @@ def test_a_method_honours_exactly_the_options_and_policies_that_it_declares(
     by_others = {"memory", "exact", "fallback"}
     assert read - by_others == set(entry.options) - by_others
     assert ("policy" in entry.options) == bool(entry.policies)
-    if entry.tokens not in ("copied", "mixed"):  # this text has too few copies to tell them apart
+    if entry.tokens not in ("copied", "mixed"):  # this text has too few copies to distinguish them
         drafted = [tuple(lengths[policy]) for policy in entry.policies]
         assert len(set(drafted)) == len(drafted)
-    if entry.policies and method != "parallel":  # its thread decides what drafting took
+    if entry.policies and method != "parallel":  # its thread determines the drafting time
         assert lengths["unknown"] == lengths[entry.policies[-1]]
 
 
@@ -153,7 +153,7 @@ def test_a_proposal_keeps_the_contract(draft_weights, method, temperature):
         assert max(levels, default=0) <= min(budget, 24)
         assert len(proposal) <= 24
         assert all(parent < node for node, parent in enumerate(proposal.parents))
-        if proposal.chained:  # a tree may be a chain by chance, and says nothing of it
+        if proposal.chained:  # a tree may be a chain by chance
             assert proposal.parents == tuple(range(-1, len(proposal) - 1))
             assert "nodes" not in METHODS[method].options
         pairs = list(zip(proposal.parents, proposal.token_ids, strict=True))
@@ -168,7 +168,7 @@ def test_a_proposal_keeps_the_contract(draft_weights, method, temperature):
         if proposal.drawn_from is not None:
             for node, token in enumerate(proposal.token_ids):
                 row = proposal.all_probs(node)
-                if row is None:  # copied beside drawn ones
+                if row is None:  # copied next to drawn ones
                     assert METHODS[method].tokens == "mixed"
                     continue
                 assert row.sum() == pytest.approx(1, abs=1e-5)
@@ -196,7 +196,7 @@ def test_invariants_hold_after_each_step(target_weights, draft_weights, method):
             committed += output_ids([event])
             assert target.length == len(committed) - 1
             reader = reader_of(drafter)
-            if reader is not None and method != "parallel":  # that one reads guesses ahead, too
+            if reader is not None and method != "parallel":  # this one also drafts ahead
                 drafted = [node.token_id for node in event.nodes]
                 chain = [*before, *drafted]
                 text = reader.cached_ids
@@ -386,7 +386,7 @@ def test_three_sampled_tokens_have_the_exact_joint_distribution(method, sampling
 
 
 def test_tokens_judged_as_blocks_have_the_exact_joint_distribution():
-    """Chains whose length depends on what was drawn, in the real loop."""
+    """Chains whose length depends on the drawn tokens, in the real loop."""
     statistic, limit, impossible = chi_square("draft_model", SAMPLINGS[0], verifier=verify_block)
     assert statistic < limit
     assert not impossible
@@ -439,7 +439,7 @@ def test_a_lossy_method_is_found_out():
 
 
 def chi_square(method, sampling, *, words=4, runs=1_000, published=None, verifier=verify_sampling):
-    """The statistic, its limit at p = 1e-4 (Wilson-Hilferty), and how often something impossible was said.
+    """Return the statistic, its limit at p = 1e-4 (Wilson-Hilferty), and the number of impossible outputs.
 
     Four words and 1,000 runs find as small an error as five words and 1,500 runs: 64 cells instead of 125.
     """

@@ -1,4 +1,4 @@
-"""Copy-through: copies behind what another drafter drafts, as many as pay, and each learns from its own part."""
+"""Copy-through: copies after the tokens of another drafter, as many as pay; each part learns from its own outcomes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STEP = CostProfile(((1, 0.01), (3, 0.0101), (64, 0.64)), 0.001)  # free up to tw
 
 
 class Says(Scripted):
-    """Always drafts these tokens, and keeps what it is told."""
+    """Always drafts these tokens, and records the outcomes."""
 
     def __init__(self, *token_ids, **fields):
         sure = (0.95,) * len(token_ids)
@@ -50,7 +50,6 @@ class Says(Scripted):
         )
 
     def observe(self, outcome):
-        """Keep it."""
         self.heard.append(outcome)
 
 
@@ -106,7 +105,7 @@ def test_copies_alone_where_nothing_was_drafted_are_those_of_the_text():
 def test_as_many_are_copied_as_pay_for_their_rows():
     free, dear = (len(behind(Says(2, 3), profile).propose(TEXT, 30)) for profile in (FREE, DEAR))
     assert free > dear == 2
-    # What is unlikely to be reached is not worth a row, however good the copy.
+    # A position that is unlikely to be reached is not worth a row, however good the copy.
     unsure = Says(2, 3)
     drafter = behind(unsure, PROFILE)
     sure = len(drafter.propose(TEXT, 30))
@@ -118,7 +117,7 @@ def test_as_many_are_copied_as_pay_for_their_rows():
 
 
 def judged(proposal, kept):
-    """The outcome of a chain of which so many tokens were kept."""
+    """The outcome of a chain of which a given number of tokens was accepted."""
     path = tuple(range(kept))
     chances = [1.0] * kept + [0.0] * (kept < len(proposal))
     chances += [None] * (len(proposal) - len(chances))
@@ -173,7 +172,7 @@ def test_other_drafters_are_copied_after_without_a_change_of_the_text(
         drafter_for(kind, open_draft(draft_weights), target=target, policy="constant", lookahead=2)
     )
     prompt = [*range(VOCABULARY), 5, 6, 7, 8]
-    # Each word stands in the prompt.
+    # Each token occurs in the prompt.
     through = Through(SuffixAutomaton(), Calibration(), Costs(PROFILE), most=5, shortest=1)
     drafter = CopyThrough(Arm(kind, inside), through)
     events = run_lane(target_weights, drafter, prompt, target=target, max_new_tokens=30)
@@ -212,7 +211,7 @@ def test_auto_s_model_learns_from_its_own_share_of_a_step(kept):
     before = chooser.model.tokens, chooser.model.drafted
     chooser.observe(judged(proposal, kept))
     assert model.heard[0].proposal.token_ids == (2, 3)
-    assert model.heard[0].verify_seconds < 0.01  # of a pass without the copies
+    assert model.heard[0].verify_seconds < 0.01  # cost of a pass without the copies
     gained = chooser.model.tokens - 0.98 * before[0], chooser.model.drafted - 0.98 * before[1]
     assert gained == pytest.approx((1 + min(2, kept), 2))
 

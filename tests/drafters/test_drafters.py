@@ -1,4 +1,4 @@
-"""Policies, prompt lookup and fallback: what they decide, and that they never decide the text."""
+"""Policies, prompt lookup and fallback: their decisions, and that they never change the text."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def test_confidence_stops_below_its_threshold_and_the_threshold_adapts():
     policy = Confidence(0.4)
     assert policy.go_on(0.4)
     assert not policy.go_on(0.39)
-    for _ in range(40):  # everything above .2 is kept, everything below refused
+    for _ in range(40):  # everything above .2 is accepted, everything below rejected
         policy.observe(outcome([0.9, 0.25, 0.15], 2))
     assert not policy.go_on(0.15)
     assert policy.go_on(0.25)
-    for _ in range(200):  # now only the very sure ones are kept
+    for _ in range(200):  # now only very confident ones are accepted
         policy.observe(outcome([0.95, 0.8], 1))
     assert not policy.go_on(0.8)
     assert policy.go_on(0.95)
@@ -72,7 +72,7 @@ def test_ngram_takes_the_longest_and_latest_match():
         5,
         6,
         2,
-    )  # (2, 3) stood at 1 and, later, at 5
+    )  # (2, 3) occurred at 1 and, later, at 5
     longer = [*text[:9], 1, 2, 3]
     drafter = Ngram(SuffixAutomaton(), Constant(3))
     drafter.start(longer)
@@ -109,7 +109,7 @@ def test_cost_aware_drafts_on_only_while_it_pays():
     assert policy.go_on(0.95)
     assert policy.go_on(0.95)
     policy.allowed([1])
-    for _ in range(200):  # nothing is ever kept
+    for _ in range(200):  # no token is ever accepted
         calibration.observe(outcome([0.3], 0))
     assert not policy.go_on(0.3)
     assert policy.reason.code == "cost_stop"
@@ -131,7 +131,7 @@ def test_cost_aware_asks_more_of_a_draft_when_the_run_is_fast():
 
 
 def test_cost_aware_fills_a_step_of_the_ladder_before_it_takes_the_next():
-    """A pass over 1 to 4 rows takes 10 ms, one over 5 to 8 rows 20 ms: the fourth token begins a step, the fifth is nearly free."""
+    """A pass over 1 to 4 rows costs 10 ms, one over 5 to 8 rows 20 ms: the fourth token starts a stage, the fifth is nearly free."""
     stairs = tuple((rows, 0.01 * (1 + (rows - 1) // 4)) for rows in range(1, 18))
     policy = CostAware(12, Costs(CostProfile(stairs, 0.0005)), Calibration())
     policy.allowed([1])

@@ -21,7 +21,7 @@ def accepted(target, draft, memory, method="online"):
 
 
 def test_acceptance_on_a_repeated_topic_rises(target_weights):
-    """A draft that knows nothing of the target learns, run by run, what it says."""
+    """A draft without knowledge of the target learns the target's continuations, run by run."""
     stranger, memory = tiny_llama(77), Memory()
     rates = [accepted(target_weights, stranger, memory) for _ in range(8)]
     without = accepted(target_weights, stranger, Memory(), method="draft_model")
@@ -73,7 +73,7 @@ def test_two_visitors_learn_apart():
 
 
 def test_following_a_text_twice_counts_it_once():
-    """Two drafters of one run may share what is learned."""
+    """Two drafters of one run may share the counts."""
     counts = MarkovCounts()
     bias = MarkovBias(counts)
     bias.start([1, 2])

@@ -1,4 +1,4 @@
-"""Medusa: trees of chosen tokens from guesses by depth; what the target says stays the same."""
+"""Medusa: trees of chosen tokens from predictions per depth; the target's text stays the same."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_sampling_drafts_only_what_may_be_said(target_weights, weights):
 
 
 def test_depth_trees_are_the_likeliest_paths():
-    """Against all paths, with chances that are known: 0.6 and 0.4 of the first place and so on."""
+    """Comparison with all paths, with known probabilities: 0.6 and 0.4 at the first position and so on."""
     rows = [[0.6, 0.3], [0.5, 0.4], [0.9, 0.05]]
     shape = best_paths(rows, 5, lambda *_: True)
     survivals = {}

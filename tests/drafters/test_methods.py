@@ -1,4 +1,4 @@
-"""Every entry is listed once, and says only what there is."""
+"""Every entry is listed once, and names only existing options and needs."""
 
 from __future__ import annotations
 

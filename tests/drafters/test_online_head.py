@@ -28,7 +28,7 @@ PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
 
 @pytest.fixture(scope="module")
 def weights() -> CompactWeights:
-    """A random one-layer draft that says 48 of 64 words."""
+    """A random one-layer draft with 48 of 64 tokens in its vocabulary."""
     generator = torch.Generator().manual_seed(3)
 
     def matrix(out: int, into: int) -> torch.Tensor:
@@ -50,7 +50,7 @@ def weights() -> CompactWeights:
 
 
 def verdicts(weights: CompactWeights, seed: int, count: int = 300):
-    """Random states, and the words that a biased target says there: the draft's own after a fixed low-rank turn."""
+    """Random states, and the tokens of a biased target: the draft's own after a fixed low-rank rotation."""
     fixed = torch.Generator().manual_seed(99)
     turn = torch.randn(HIDDEN, 4, generator=fixed) @ torch.randn(4, HIDDEN, generator=fixed) / 8
     states = torch.randn(count, HIDDEN, generator=torch.Generator().manual_seed(seed))
@@ -83,7 +83,7 @@ def test_it_comes_to_agree_with_a_biased_target(weights):
 
 
 def test_it_never_gets_worse_on_the_newest_run(weights):
-    """Old runs teach one thing, the newest ones say the opposite or nothing: what would hurt is not kept."""
+    """Old runs teach one pattern, the newest ones the opposite or none: an update that raises the loss is discarded."""
     head, states = OnlineHead(weights), verdicts(weights, 0)[0]
     head.remember(states, (-weights.head(states)).argmax(dim=-1))
     head.begin_run()
@@ -153,7 +153,7 @@ def test_two_visitors_do_not_share(weights):
     assert other.head_of(CompactModel(weights)).num_verdicts == 0
     assert (
         one.head_of(CompactModel(weights)) is head
-    )  # but a visitor's conversations go on with theirs
+    )  # but the user's conversations continue with theirs
 
 
 def test_a_model_of_another_kind_has_no_head(target_weights):
@@ -167,7 +167,7 @@ def test_saved_and_loaded_it_adjusts_alike(weights, tmp_path):
     states = verdicts(weights, 7)[0]
     assert head.up.any()
     assert torch.equal(again.adjust(states), head.adjust(states))
-    assert again.num_verdicts == 0  # what was said is not in the file
+    assert again.num_verdicts == 0  # the file does not contain the text
     memory = Memory()
     with pytest.raises(UserError, match="nothing was saved"):
         memory.save_head(tmp_path / "none")
@@ -192,7 +192,7 @@ def drafter(method: str, model: CompactModel, memory: Memory, sampling: Sampling
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.5, seed=4)])
 def test_what_one_run_showed_makes_the_next_draft_better(weights, sampling):
-    """The counts are emptied before each run: what is gained is the head's."""
+    """The counts are cleared before each run, so the gain is the head's."""
     target, model, memory, rates = tiny_llama(0), CompactModel(weights), Memory(), []
     for _ in range(10):
         memory.counts = MarkovCounts()

@@ -1,4 +1,4 @@
-"""Parallel drafting: really beside the target, the same text as without, and nothing left running."""
+"""Parallel drafting: concurrent with the target, the same text as without it, and no thread left running."""
 
 from __future__ import annotations
 

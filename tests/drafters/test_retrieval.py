@@ -1,4 +1,4 @@
-"""The datastore against brute force, what it refuses, how it is built, and the drafter that reads it."""
+"""The datastore against brute force, the files that it refuses, how it is built, and the drafter that reads it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def store_of(folder, texts, size=VOCABULARY):
 
 
 def by_brute_force(texts, ids, longest, shortest):
-    """Length of the longest suffix of `ids` in any text, and what follows each place, in order."""
+    """Length of the longest suffix of `ids` in any text, and the continuations at each position, in order."""
     for length in range(min(longest, len(ids)), shortest - 1, -1):
         wanted = list(ids[-length:])
         found = [
@@ -230,7 +230,7 @@ def test_a_store_from_text_files_and_saved_runs(tmp_path, target_weights):
         build(files[:1], Letters(), "tiny", tmp_path / "out")
     with pytest.raises(UserError, match="cannot be read"):
         build([tmp_path / "missing.txt"], Letters(), "tiny", tmp_path / "out")
-    assert len(Datastore.open(tmp_path / "out")) == len(store)  # what failed changed nothing
+    assert len(Datastore.open(tmp_path / "out")) == len(store)  # the failure changed nothing
 
 
 def texts_of(store):

@@ -1,4 +1,4 @@
-"""The stopping rule, against the rate that it promises to raise."""
+"""The stopping rule, compared with the rate that it maximises."""
 
 from __future__ import annotations
 

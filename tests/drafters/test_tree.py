@@ -23,7 +23,7 @@ class Certain(Calibration):
 
 
 class ByText:
-    """A distribution for each text, made from a seed: what a draft model gives."""
+    """A distribution for each text, generated from a seed, as a draft model returns it."""
 
     def __init__(self, seed):
         self.seed = seed
@@ -39,7 +39,7 @@ class ByText:
 
 
 class ByDepth:
-    """A distribution for each depth, whatever the node: what parallel heads give."""
+    """A distribution for each depth, independent of the node, as parallel heads return it."""
 
     def __init__(self, rows):
         self.rows = rows

@@ -38,7 +38,7 @@ def test_closing_a_run_ends_it_where_it_computes(target_weights):
 
 
 def test_a_run_that_is_closed_while_it_waits_closes_its_drafter(target_weights, draft_weights):
-    """Parallel drafts in a thread beside the target's pass: it ends with the run."""
+    """A thread that drafts next to the target's pass ends with the run."""
     runner, waiting, free = Runner(), threading.Event(), threading.Event()
     lean = LeanDecoder(target_weights)
 
@@ -68,7 +68,7 @@ def test_a_run_that_is_closed_while_it_waits_closes_its_drafter(target_weights, 
 
 
 class Closing(Slow):
-    """Knows how often it was closed, and breaks when it is asked to."""
+    """Counts how often it was closed, and raises on request."""
 
     def __init__(self, error=None):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The cost profile: interpolated, measured for real, and corrected by what a run's own passes take."""
+"""The cost profile: interpolated, measured, and corrected by the run's own passes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_of_two_measurements_each_point_is_the_faster_one():
     best = PROFILE.at_best(noisy)
     assert best.verify == ((1, 0.020), (5, 0.023), (9, 0.040))
     assert (best.draft_step, best.per_cached) == (0.001, 0.0)
-    # A slow pass over a short text makes a flat slope; a fast one over a long text is what counts.
+    # A slow pass over a short text hides the slope; the time over a long text decides.
     steep = CostProfile(((1, 0.020), (8, 0.024)), None, 1e-5, 1e-6)
     flat = CostProfile(((1, 0.024), (8, 0.028)), None, 1e-6, 0.0)
     best = steep.at_best(flat)
@@ -110,7 +110,7 @@ def test_who_shares_a_pass_pays_for_all():
     costs = Costs(PROFILE)
     alone = costs.rows_seconds(4, 2)
     costs.observe(step(1, PROFILE.verify_seconds(9), sharing=Sharing(runs=3, rows=9)))
-    assert costs.scale == pytest.approx(1.0)  # nine rows took what nine rows take
+    assert costs.scale == pytest.approx(1.0)  # as expensive as nine rows
     assert costs.draft_step == pytest.approx(3 * PROFILE.draft_step)
     assert costs.verify_seconds(2) == pytest.approx(PROFILE.verify_seconds(9))
     assert costs.plain_rate() == pytest.approx(1 / PROFILE.verify_seconds(3))
@@ -160,7 +160,7 @@ def test_a_shared_draft_pass_costs_what_its_rows_take():
     assert costs.growth(2) == pytest.approx(1.1)
     assert Costs(PROFILE, together=8).draft_step == pytest.approx(8 * 0.002)  # nothing was measured
     for _ in range(400):
-        costs.observe_draft(0.006 / 8, runs=8)  # a run's share of a pass that takes twice as long
+        costs.observe_draft(0.006 / 8, runs=8)  # the run's part of a pass that needs twice the time
     assert costs.draft_step == pytest.approx(0.006, rel=0.01)
     for _ in range(400):
         costs.observe_draft(0.0026 / 4, runs=4)  # only four of the eight draft

@@ -1,4 +1,4 @@
-"""The detail of a step says what was really compared, and changes nothing."""
+"""The detail of a step reports the compared values and changes nothing."""
 
 from __future__ import annotations
 

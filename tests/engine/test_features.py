@@ -1,4 +1,4 @@
-"""What a target keeps of its states: one row for each cached token, through trees, rollbacks and pauses."""
+"""Stored hidden states of a target: one row per cached token, through trees, rollbacks and pauses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def reference(weights, token_ids):
 
 def test_rows_follow_the_cache_through_a_tree(target, target_weights):
     target.read(TEXT)
-    # Two branches below the pending token; the second is kept with its child.
+    # Two branches below the pending token; the second is accepted with its child.
     target.forward(17, Proposal((3, 4, 8), (-1, -1, 1)))
     target.keep([1, 2])
     assert target.features.length == target.length == len(TEXT) + 3

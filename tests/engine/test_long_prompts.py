@@ -1,4 +1,4 @@
-"""Long prompts are read in pieces between the steps of other runs."""
+"""Long prompts are read in chunks between the steps of other runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PIECE = 40  # rows: more than a step has
 
 
 def noted(decoder):
-    """The decoder, liking pieces of PIECE rows, and the rows of each run in each of its passes."""
+    """Create the decoder with chunks of PIECE rows, and record the rows of each run in each of its passes."""
     passes = []
 
     class Noting:
@@ -34,7 +34,7 @@ def long_prompt(start, pieces):
 
 
 def test_long_prompts_are_read_in_turn_between_the_steps_of_others(target_weights):
-    """Two long prompts of five pieces and a run that decodes: it takes a step with each piece, and none waits for another."""
+    """Two long prompts of five chunks and a run that decodes: it advances one step per chunk, and none waits for another."""
     decoder, passes = noted(LeanDecoder(target_weights))
     prompts = [long_prompt(3, 5), long_prompt(5, 5), PROMPTS[0]]
     found = together(Runner(), [lane(decoder, Plain(), one, new_tokens=12) for one in prompts])
@@ -61,7 +61,7 @@ def test_a_fresh_visitor_waits_for_one_chunk_of_each_reader_at_most(target_weigh
     lanes = [lane(decoder, Plain(), long_prompt(n, 8), new_tokens=2) for n in range(longs)]
     together(runner, [*lanes, fresh()])
     first, last = begun
-    assert last - first <= longs + 2  # a piece of each, its own, and its step
+    assert last - first <= longs + 2  # one chunk of each, its own, and its step
     assert len(passes) > 3 * longs
 
 

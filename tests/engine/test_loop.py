@@ -1,4 +1,4 @@
-"""The loop: lossless for every drafter, cut at the limits, cancelled within a step, cache invariant kept."""
+"""The loop: lossless for every drafter, cut at the limits, cancelled within a step, with its cache invariant."""
 
 from __future__ import annotations
 

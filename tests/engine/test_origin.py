@@ -1,4 +1,4 @@
-"""Each drafted token says whether it was drawn or chosen, and with which probability it was drawn."""
+"""Each drafted token has its origin, and the probability with which it was drawn."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_token_is_kept_by_the_rule_of_its_origin(
 
 @pytest.mark.parametrize("method", ["draft_model", "tree", "ngram"])
 def test_a_chain_that_was_judged_as_a_block_says_so(target_weights, draft_weights, method):
-    """Each token's chance is its share of the block's; a trace keeps all that the inspector explains it with."""
+    """Each token's probability is its part of the block's; a trace contains every value that the inspector explains."""
     found = drafts(target_weights, draft_weights, method, 1.0, verifier=verify_block)
     blocks = [judged for _, judged in found if judged.nodes[0].block_prob is not None]
     assert bool(blocks) == (method == "draft_model")

@@ -1,4 +1,4 @@
-"""Long prompts are read in pieces: a run ends between two of them, others take their steps, and what was read stays."""
+"""Long prompts are read in chunks: a run ends between two of them, others advance, and read tokens stay cached."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ READERS = ["nothing", "draft_model", "auto", "online", "feature", "exit", "medus
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
-    """Pieces of eight rows for every decoder that is made from now on."""
+    """Give chunks of eight rows to every decoder that is created from now on."""
     monkeypatch.setattr(passes, "CHUNK_ROWS", (MOST, MOST))
 
 
@@ -41,7 +41,7 @@ def made(target_weights, draft_weights):
     """A method's drafter and the target that it reads with."""
 
     def make(method):
-        read = open_target(tiny_llama(0))  # a decoder of its own, whose pieces are small
+        read = open_target(tiny_llama(0))  # a separate decoder with small chunks
         drafter = drafter_for(method, CachedModel(LeanDecoder(draft_weights)), target=read)
         return drafter, bound_target(drafter) or CachedModel(LeanDecoder(target_weights))
 

@@ -1,4 +1,4 @@
-"""Runs that share a thread and passes write what they would write alone, and nobody waits for a slow viewer."""
+"""Runs that share a thread and passes have the same output as alone, and a slow consumer delays no run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_step_is_not_charged_for_the_drafts_of_others_but_for_its_own_by_all(t
     for drafter, events in zip((slow, quick), found, strict=True):
         judged = [event for event in events if isinstance(event, Verified)]
         learned = list(zip(judged, drafter.outcomes, strict=True))
-        for event, outcome in learned[:-1]:  # after the last one nobody drafts
+        for event, outcome in learned[:-1]:  # no run drafts after the last one
             if outcome.sharing.runs != 2:
                 continue
             assert outcome.sharing.rows == 2
@@ -139,7 +139,7 @@ def test_a_pass_that_breaks_breaks_those_who_asked_and_nobody_later(target_weigh
     lean = LeanDecoder(target_weights)
 
     class Breaking:
-        """Fails once when two runs ask."""
+        """Fails once when two runs request a pass."""
 
         config, chunk = lean.config, lean.chunk
         broken = False
@@ -235,7 +235,7 @@ def test_runs_with_the_same_draft_model_share_its_passes(
     found = together(Runner(), made(target, draft))
     assert drafts.count(2) > 5
     shared_steps = [event for event in found[0] if isinstance(event, Verified) and event.runs == 2]
-    assert len(shared_steps) == targets.count(2) - 1  # of which one read both prompts
+    assert len(shared_steps) == targets.count(2) - 1  # one of them read both prompts
     assert targets == sorted(targets, reverse=True)  # alone only after the other one has ended
     lanes = made(LeanDecoder(target_weights), LeanDecoder(draft_weights))
     for events, alone in zip(found, lanes, strict=True):

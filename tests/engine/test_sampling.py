@@ -1,4 +1,4 @@
-"""Top-p keeps the tokens that transformers keeps, without sorting the whole vocabulary."""
+"""Top-p selects the same tokens as transformers, without sorting the vocabulary."""
 
 from __future__ import annotations
 

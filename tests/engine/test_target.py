@@ -81,7 +81,7 @@ def test_the_cache_grows_beyond_its_first_block(target_weights):
 
 
 def test_a_cache_has_little_to_spare_and_gives_it_back_to_a_shorter_text(target_weights):
-    """Of both kinds of rows: keys and values, and the states that drafters read."""
+    """Bytes of both kinds of rows: keys and values, and the states that drafters read."""
     target = open_target(target_weights)
     ids = [place % 60 for place in range(3000)]
     for start in range(0, 3000, 100):

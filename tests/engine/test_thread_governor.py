@@ -1,4 +1,4 @@
-"""One thread computes while others want the cores, and all do again when those have gone."""
+"""One thread computes while other processes use the cores, and all threads afterwards."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_it_goes_alone_while_passes_are_slow_and_tries_again():
     for _ in range(RETRY):
         assert torch.get_num_threads() == 1
         governor.observe(requests(), 2 * QUIET)
-    for _ in range(2):  # still crowded: two passes are enough to know
+    for _ in range(2):  # still busy: two passes suffice to decide
         assert torch.get_num_threads() == 2
         governor.observe(requests(), SLOW)
     for _ in range(RETRY):
@@ -50,7 +50,7 @@ def test_it_goes_alone_while_passes_are_slow_and_tries_again():
 
 
 def test_where_one_alone_takes_longer_all_go_on_together():
-    """Others keep the memory busy: passes are slow whoever computes, and slower with one thread."""
+    """Other processes use the memory bandwidth: passes are slow with any number of threads, and slower with one."""
     governor, alone = ThreadGovernor(), 0
     for _ in range(20):
         governor.observe(requests(), QUIET)

@@ -139,8 +139,8 @@ def test_greedy_walks_a_tree_and_reports_why_it_stopped():
 class Models:
     """A target and a draft over a few words, with a row for every text so far.
 
-    stops: whether a draft ends after a text, beside its length; words: what the draft's rows are over
-    copies: the token that is copied after a text, None where it is drawn
+    stops: whether a draft ends after a text, in addition to its length; words: vocabulary of the draft's rows
+    copies: the token that is copied after a text, None if it is drawn
     """
 
     def __init__(self, target, draft, stops=lambda _: False, words=None, copies=lambda _: None):
@@ -274,7 +274,7 @@ def test_block_accepts_as_many_tokens_as_the_paper_says(outcomes):
 
 
 def test_block_checks_all_but_drawn_chains_token_by_token():
-    """Also a tree that happens to be a chain: what was drawn may have decided whether it became one."""
+    """Also a tree that happens to be a chain: the drawn tokens may have decided whether it became one."""
     rows = torch.softmax(torch.randn(3, 4, generator=torch.Generator().manual_seed(2)), dim=-1)
     drawn = torch.stack([DRAFT, DRAFT])
     for proposal in (

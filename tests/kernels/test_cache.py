@@ -1,4 +1,4 @@
-"""What is compiled is kept in a folder that is named by its sources and the processor: nothing old is ever used."""
+"""Compiled code is stored in a folder that is named by its sources and the processor, so that outdated code is never used."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_folders_used_last_stay(tmp_path, sources):
 
 
 def test_folders_are_pruned_by_several_processes_at_once(tmp_path, sources):
-    """Each finds its own folder whole, whoever deletes the others."""
+    """Each process finds its own folder complete, even if another one deletes the rest."""
     kept = tmp_path / "kept"
     for number in range(40):
         (kept / f"compiled-{number}").mkdir(parents=True)
@@ -90,11 +90,11 @@ def test_another_processor_and_what_the_system_grants_have_another_folder(source
 def test_all_that_is_compiled_counts():
     names = {path.name for path in cache.sources()}
     assert {"llama.py", "attention.py", "matmul_amx.py", "draft_loop.py", "job.py"} <= names
-    assert "plan.py" in names  # compiled code knows the layout of its rule
+    assert "plan.py" in names  # compiled code depends on the layout of its rule
 
 
 def test_old_code_is_not_used_and_unchanged_code_is(tmp_path):
-    """numba looks at the file of a function alone; the folder tells what the function calls."""
+    """numba checks the file of a function only; the folder name covers the functions that it calls."""
     program = tmp_path / "program.py"
 
     def run(text: str) -> str:

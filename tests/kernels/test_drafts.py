@@ -1,4 +1,4 @@
-"""The compiled pass of compact drafts says what torch says, in one go or token by token, alone and in company."""
+"""The compiled pass of compact drafts equals torch's, in one call or token by token, alone and in shared passes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_compact_draft_is_what_torch_makes_of_it(reads):
 
 
 def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool | str) -> list[Proposal]:
-    """Drafts of a model, in one go or token by token, along a text that keeps some of each."""
+    """Draft with a model, in one call or token by token, along a text that accepts a part of each draft."""
     weights, features = replace(compact(), depth=1), Features((3,))
     if reads:
         matrix = torch.randn(128, 128).bfloat16() / 11
@@ -204,4 +204,4 @@ def test_drafts_that_go_on_together_are_those_made_alone(drawn, feeds):
         assert chain.confidences == expected.confidences
         assert all(map(torch.equal, chain.rows, expected.rows))
         assert model.length == same.length
-        assert torch.equal(model.read([4]), same.read([4]))  # the cache holds what was drafted
+        assert torch.equal(model.read([4]), same.read([4]))  # the cache contains the drafted tokens

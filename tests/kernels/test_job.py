@@ -36,7 +36,7 @@ def test_numpy_c_and_compiled_code_have_the_same_records():
 
 @pytest.mark.parametrize("record", jobs.RECORDS)
 def test_what_python_writes_by_name_is_there_by_name(record):
-    """C structures and dtypes agree on the place of every field, and all fields take 8 bytes."""
+    """C structures and dtypes agree on the offset of every field, and all fields have 8 bytes."""
     structure = jobs.structure(record)()
     array = np.frombuffer(structure, dtype=record)
     for number, name in enumerate(record.names):

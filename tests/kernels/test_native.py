@@ -1,4 +1,4 @@
-"""The compiled pass computes what transformers computes, and every row alike however rows are read together."""
+"""The compiled pass equals transformers', and the bits of a row do not depend on the other rows of its pass."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_it_is_transformers_pass(model, decoder):
 
 @pytest.mark.parametrize("name", ["llama", "qwen2"])
 def test_it_reads_what_bitsandbytes_stores_for_any_processor(name):
-    """Without a fused kernel bitsandbytes keeps NF4 as on a GPU, and writes it out as bfloat16 in every pass."""
+    """Without a fused kernel bitsandbytes stores NF4 as on a GPU, and expands it to bfloat16 in every pass."""
     model = tiny_nf4(name, fused=False)
     assert isinstance(LeanDecoder(model).layers[0].qkv, Nf4Joined)
     exact = ModuleDecoder(in_float32(model))
@@ -67,7 +67,7 @@ def test_it_reads_what_bitsandbytes_stores_for_any_processor(name):
 
 
 def in_float32(model):
-    """What 4-bit matrices mean, without any rounding on the way."""
+    """Expand 4-bit matrices without intermediate rounding."""
     from bitsandbytes.functional import dequantize_4bit
 
     exact = copy.deepcopy(model).float()
@@ -142,7 +142,7 @@ def test_a_long_text_fills_more_than_one_block_of_the_cache(model, decoder):
     not cpu_features.has_wide_vectors(), reason="this processor has no more than AVX2"
 )
 def test_processors_with_less_compute_the_same():
-    """numba compiles for AVX2 alone when asked to, as on most laptops."""
+    """numba compiles for AVX2 alone on request, as on most laptops."""
     features = "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+sse3,+ssse3,+sse4.1,+sse4.2"
     asked = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": features}
     picked = "transformers_pass and qwen or same_alone and llama or decoded or one_go and cost"

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def compiled():
-    """A product and a softmax, compiled as for a processor that has nothing that `cpu_features` asks for."""
+    """A product and a softmax, compiled for a processor without the features of `cpu_features`."""
     patch = pytest.MonkeyPatch()
     patch.setattr(cpu_features, "features", frozenset)
     # Compiled anew: these functions may have been compiled for this processor before.
@@ -57,7 +57,7 @@ def compiled():
 
 
 def products(run) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Found and wanted: products of random rows and levels, and the softmax of what the rows begin with."""
+    """Computed and expected: products of random rows and levels, and the softmax of the first values of each row."""
     torch.manual_seed(0)
     levels = torch.randint(0, 16, (OUTPUTS, WIDTH))
     scale, zero = (torch.randn(OUTPUTS, WIDTH // GROUP).bfloat16() for _ in range(2))
@@ -102,13 +102,13 @@ def for_target(run, triple: str, processor: str = "generic"):
 
 
 def is_neon(run, triple: str) -> None:
-    """A compiled function becomes ARM64's instructions for vectors, and asks nothing of x86."""
+    """A compiled function becomes vector instructions of ARM64, without any of x86."""
     module, machine = for_target(run, triple)
     code = machine.emit_assembly(module)
     assert not any(name in str(module) + code for name in INTEL)
     lines = [line.split() for line in code.splitlines()]
     found = {words[0].split(".")[0] for words in lines if words}
-    # 16 table look-ups, products of 4 whole numbers, and fused ones of 4 float32 at once.
+    # 16 table look-ups, products of 4 integers, and fused products of 4 float32 per instruction.
     assert {"tbl", "mla", "fmla"} <= found
 
 
@@ -123,7 +123,7 @@ def test_on_arm_they_are_neons_instructions(compiled, triple):
 def test_the_whole_pass_is_neons_instructions():
     from specdemo.kernels.draft_loop import run_in_team
 
-    # Compiled anew: of what is kept on disk there is machine code alone.
+    # Compile again: the cache on disk contains machine code only.
     anew = cfunc(types.void(types.intp), nopython=True)(run_in_team.__wrapped__)
     is_neon(anew, "aarch64-apple-darwin")
 
@@ -157,7 +157,7 @@ def count_rounds(address):
 
 
 def test_threads_of_our_own_wait_for_each_other():
-    """Three threads, with two callers that want them at once."""
+    """Three threads, with two concurrent callers."""
     own, places = team.OwnTeam(3), np.zeros((2, 5), dtype=np.int64)
     callers = [
         threading.Thread(target=own.run, args=(count_rounds.ctypes, place.ctypes.data))

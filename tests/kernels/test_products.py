@@ -28,7 +28,7 @@ def test_products_are_those_of_the_decoded_matrix(bits, group, rows):
     assert matrix.bits == bits
     x = torch.randn(rows, width)
     found = product(x, matrix, outputs, group)
-    # What inputs are rounded to: bfloat16, or whole numbers of fifteen bits in each group.
+    # Round the inputs: to bfloat16, or to integers of fifteen bits in each group.
     assert error(found, x @ weight.T) < (0.003 if cpu_features.has_tiles() else 2e-4)
     alone = torch.cat([product(one[None], matrix, outputs, group) for one in x])
     assert torch.equal(found, alone)

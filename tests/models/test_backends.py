@@ -1,4 +1,4 @@
-"""Of several devices the fastest that says the same is taken, measured once. Devices here are names: this machine has one."""
+"""The fastest of several devices with equal output is chosen, measured once. Devices are only names here: this machine has one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAYS = {"cpu": ([1, 2, 3], 0.004), "mps": ([1, 2, 3], 0.002)}
 
 @pytest.fixture
 def mac(monkeypatch):
-    """A Mac, and what its devices say of a model. returns: (says, loads) — what a test may change, and what was loaded"""
+    """A Mac, and the output of a model on its devices. returns: (outputs, loads) — a test may change the first, the second is recorded"""
     says, loads = dict(SAYS), []
 
     def load(_files, _precision, device, _progress, **_options):

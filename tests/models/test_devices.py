@@ -1,4 +1,4 @@
-"""What `auto` takes on which machine, and why. Of a Mac only torch's answer is there: its GPU never ran here."""
+"""The device that `auto` chooses on each machine, and the reason. For a Mac only torch's answer is simulated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model families, loaded from a folder: with any drafter, each writes what transformers writes."""
+"""Model families, loaded from a folder: with any drafter, the output equals transformers'."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_greedy_text_is_that_of_transformers(family, draft, method):
 
 
 def test_what_was_read_is_taken_back(family):
-    """Reading in pieces, judging a tree, keeping a path, rolling back, growing nodes and running the first layers alone."""
+    """Reading in chunks, verifying a tree, keeping a path, rolling back, growing nodes and running the first layers alone."""
 
     def alone(*token_ids):
         output = family.reference(torch.tensor([token_ids]), output_hidden_states=True)
@@ -150,7 +150,7 @@ def test_what_was_read_is_taken_back(family):
 
 
 def test_windows_are_short_of_the_texts(family):
-    """Else nothing above would say anything of them: an early token changes nothing, where all layers have a window."""
+    """Otherwise the tests above would prove nothing: an early token has no effect if all layers have a window."""
     last = [
         family.reference(torch.tensor([[first, *PROMPT * 2]])).logits[0, -1] for first in (3, 4)
     ]

@@ -1,4 +1,4 @@
-"""Every precision runs on the CPU; what cannot be loaded is a sentence."""
+"""Every precision runs on the CPU; a model that cannot be loaded gives a message."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""What was freed goes back to the system, also from between pieces that are in use."""
+"""Freed memory returns to the system, also from between parts that are in use."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_freed_memory_goes_back_to_the_system():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_what_a_file_maps_leaves_memory_and_comes_back(tmp_path):
-    """What was written to, and what is no file's, stays."""
+    """Written pages, and pages of no file, stay."""
     found = {}
     for name in ("read", "written"):
         file = tmp_path / name
@@ -48,7 +48,7 @@ def test_what_a_file_maps_leaves_memory_and_comes_back(tmp_path):
     sums = [int(one.sum()) for one in found.values()]
     own = torch.ones(10_000_000, dtype=torch.uint8)
     assert min(resident(tmp_path / name) for name in found) > 10_000_000
-    part = found["read"][5000:]  # what else lies on its first page stays
+    part = found["read"][5000:]  # other data on its first page stays
     leave_to_file(part, found["written"], own)
     assert resident(tmp_path / "read") < 100_000
     assert resident(tmp_path / "written") > 10_000_000

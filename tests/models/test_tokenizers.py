@@ -1,4 +1,4 @@
-"""Pairs with one tokenizer are accepted, whatever their padding; others are refused."""
+"""Pairs with one tokenizer are accepted with any padding; others are refused."""
 
 import pytest
 

@@ -33,7 +33,7 @@ ROOT = HERE.parents[1]
 BAD = json.loads((HERE / "bad_traces.json").read_text(encoding="utf-8"))
 RUNS = sorted((ASSETS / "runs").glob("*.jsonl"))
 MUTATIONS = int(os.environ.get("SPECDEMO_MUTATIONS", "600"))
-LINES = 8  # of a recorded run, for one mutated trace
+LINES = 8  # number of lines of a recorded run in one mutated trace
 ODD = [
     *(None, True, False, 0, -1, 1, 2, 0.5, -0.5, 1.5, 1e308, 10**9, 2**53, 10**400, "", "0", "x"),
     *("\ud800", "plain", "constructor", [], {}, [[]], {"a": 1}, [None], "drawn", "\x00"),
@@ -95,7 +95,7 @@ def swapped(rng: random.Random, line: str) -> str:
 
 
 def changed(rng: random.Random, line: str) -> str:
-    """A value somewhere in the line is another, gone, moved, or many."""
+    """Replace, remove, move or repeat a value somewhere in the line."""
     try:
         data = json.loads(line)
     except (ValueError, RecursionError):
@@ -172,7 +172,7 @@ def test_the_script_says_the_same_of_every_bad_and_every_mutated_trace(mutations
 
 
 def is_text(text: str) -> bool:
-    """A file cannot hold half a character."""
+    """A file cannot contain half a character."""
     return text.encode("utf-8", "replace").decode() == text
 
 
@@ -215,7 +215,7 @@ def test_the_script_refuses_a_file_that_is_too_large_before_it_is_read():
 
 
 def test_checking_costs_little_more_than_making_the_events():
-    """Each field is looked at once: what is read is made in a small multiple of the time that its JSON takes."""
+    """Each field is read once: reading costs a small multiple of parsing the JSON."""
     text = next(path for path in RUNS if "06" in path.stem).read_text(encoding="utf-8")
 
     def seconds(work: Callable[[str], object]) -> float:

@@ -1,4 +1,4 @@
-"""Events survive their wire form; replay shows what is whole; metrics are what their names say."""
+"""Events survive their wire form; replay returns every complete event; metrics follow their definitions."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What runs a target's layers: transformers' own pass, the lean pass, CUDA graphs, the compiled pass."""
+"""Decoders run a target's layers: transformers' own pass, the lean pass, CUDA graphs, the compiled pass."""

@@ -27,10 +27,11 @@ from specdemo.models.measurements import PassCheck, Verdicts
 from specdemo.models.memory import LARGE_HEAD, free_ram, leave_to_file
 
 KNOWN = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
-STATIC_ROPE = ("default", "linear", "llama3", "yarn")  # whose tables do not depend on the text
+# types of rotary embedding whose tables do not depend on the text
+STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 PROBE = 24  # tokens on which both passes are compared
 WIDE_ROWS = (4, 5, 6, 7, 8, 10, 12, 16)  # at which the two kinds of product are compared
-WIDE_SHARE = 0.25  # of the free memory that the wide copy may take
+WIDE_SHARE = 0.25  # fraction of the free memory that the wide copy may use
 TRIES = 4
 MODULE = "transformers' own pass"
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.04, torch.float16: 0.01}
@@ -257,7 +258,7 @@ def is_supported(model: Any) -> bool:
 
 
 def agrees(one: Decoder, other: Decoder, texts: int = 1) -> bool:
-    """Whether two decoders give the same logits to texts read in two pieces and then a small tree, up to rounding."""
+    """Return True if two decoders return the same logits up to rounding, for texts read in two chunks and a small tree."""
     for number in range(texts):
         text = _probe_text(one.config.vocab_size, number)
         first, second = (_probe(decoder, text) for decoder in (one, other))
@@ -276,7 +277,7 @@ def _probe_text(vocabulary: int, number: int = 0) -> list[int]:
 
 
 def _probe(decoder: Decoder, token_ids: list[int]) -> Tensor:
-    """Logits behind two pieces of a text, behind a pending token, and behind two siblings that follow it."""
+    """Return the logits after two chunks of a text, after a pending token, and after two siblings that follow it."""
     conversation = CachedModel(decoder)
     last = conversation.read(token_ids[: PROBE // 2])
     more = conversation.read(token_ids[PROBE // 2 : -3])
@@ -286,7 +287,7 @@ def _probe(decoder: Decoder, token_ids: list[int]) -> Tensor:
 
 @torch.inference_mode()
 def _module_states(model: Any, token_ids: list[int]) -> Tensor:
-    """What the head reads of the rows that `_probe` gives, from one pass of the module: (5, hidden)"""
+    """Return the input of the head at the rows that `_probe` returns, from one pass of the module, (5, hidden)."""
     module = ModuleDecoder(model)
     seen = torch.ones(PROBE, PROBE, dtype=torch.bool).tril_()
     seen[-1, -2] = False  # siblings

@@ -1,4 +1,4 @@
-"""The compiled pass as a decoder: rows of several conversations go through one compiled function together."""
+"""The compiled pass as a decoder: one compiled function computes the rows of several conversations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMPILED = "compiled pass"  # in descriptions of how a model is computed
 
 
 class CompiledDecoder:
-    """Implements `Decoder`. A row's answer is the same, bit for bit, in whatever passes and company it is read.
+    """Implements `Decoder`. A row's result is the same, bit for bit, in any pass and next to any other rows.
 
     tables: cosines and signed sines of at least so many positions, (positions, head_dim) float32 each
     """
@@ -40,7 +40,7 @@ class CompiledDecoder:
 
     @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
-        """Answer passes of different conversations together; their `depth` must be the same."""
+        """Compute passes of different conversations in one call; their `depth` must be the same."""
         depth = passes[0].depth
         last = self.config.num_hidden_layers
         embedded = self._embedding[[token for one in passes for token in one.token_ids]]

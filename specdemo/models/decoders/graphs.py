@@ -1,8 +1,8 @@
 """CUDA graphs: a lean pass of few rows is recorded once and replayed.
 
 A GPU runs the hundreds of small steps of such a pass faster than a processor can start them one by one. A
-recording knows addresses, so what it reads and writes stays where it is: its inputs, its answers, and the keys
-and values, which lie in a static cache. When a conversation ends, the next one takes its static cache over.
+recording contains addresses, so its inputs, its results, and the keys and values must stay at theirs; keys and
+values are in a static cache. When a conversation ends, the next one reuses its static cache.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from specdemo.models.decoders.layer import CacheRows
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import Look
 
-ROWS = (1, 2, 3, 4, 5, 6, 8, 12, 16)  # of recordings; a pass takes the next larger one
-SLOTS = 1024  # of the smallest static cache; each larger one has twice as many
+ROWS = (1, 2, 3, 4, 5, 6, 8, 12, 16)  # rows of recordings; a pass uses the next larger one
+SLOTS = 1024  # slots of the smallest static cache; each larger one has twice as many
 KEPT = 64  # recordings
 
 Work = Callable[[], tuple[Tensor, ...]]
-Record = Callable[[Work], Work]  # of what does the same work again, into the same tensors
+Record = Callable[[Work], Work]  # returns a function that repeats the work, into the same tensors
 
 
 class StaticCache:
@@ -53,7 +53,7 @@ class StaticCache:
         return cache.layers[0].keys is self.parts[0][0]
 
     def adopt(self, cache: RollbackCache) -> None:
-        """Keep a conversation here from now on."""
+        """Move a conversation's keys and values here; its later rows are written here too."""
         for layer, parts in zip(cache.layers, self.parts, strict=True):
             if layer.is_initialized:
                 for part, old in zip(parts, (layer.keys, layer.values), strict=True):
@@ -71,7 +71,7 @@ class StaticLayer:
     slots: Tensor
 
     def update(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Write rows, (1, kv_heads, rows, head_dim) each. returns: all slots; the mask says which count"""
+        """Write rows, (1, kv_heads, rows, head_dim) each. returns: all slots; the mask selects those in use"""
         self.keys.index_copy_(2, self.slots, keys)
         self.values.index_copy_(2, self.slots, values)
         return self.keys, self.values
@@ -145,9 +145,9 @@ class PassGraph:
 
 
 class GraphDecoder:
-    """Implements `Decoder`: passes of few rows of one conversation are replayed, others go the lean way.
+    """Implements `Decoder`: passes of few rows of one conversation are replayed, others use the lean pass.
 
-    lean: answers what is not recorded; record: `cuda_graph` of the model's device
+    lean: computes passes that are not recorded; record: `cuda_graph` of the model's device
     records: whether recording has worked so far
     """
 
@@ -161,7 +161,7 @@ class GraphDecoder:
         )
         self._empty: list[StaticCache] = []
         self._recordings: OrderedDict[tuple[Any, ...], PassGraph] = OrderedDict()
-        self._table: Tensor | None = None  # that the recordings know
+        self._table: Tensor | None = None  # rotary table whose address the recordings contain
 
     @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
@@ -191,7 +191,7 @@ class GraphDecoder:
             try:
                 self._recordings[key] = PassGraph(self.lean, self._record, *key)
             except RuntimeError:
-                # Of a step that waits for the GPU, as LLM.int8's, or of full memory.
+                # A step waits for the GPU (as LLM.int8's does), or memory is full.
                 self.records = False
                 self._recordings.clear()
                 return None
@@ -231,7 +231,7 @@ class GraphDecoder:
         return StaticCache(len(lean.layers), like, slots)
 
     def _free(self) -> None:
-        """Give static caches back that no conversation lies in, with the recordings that know them."""
+        """Free the static caches that no conversation uses, with the recordings that contain their addresses."""
         for key in [key for key in self._recordings if key[0] in self._empty]:
             del self._recordings[key]
         self._empty.clear()
@@ -240,12 +240,12 @@ class GraphDecoder:
 
 
 def cuda_graph(device: torch.device) -> Record:
-    """How work on a GPU is recorded. Recording raises RuntimeError for work that waits for the GPU."""
+    """Return a function that records work on a GPU. Recording raises RuntimeError for work that waits for the GPU."""
     pool = torch.cuda.graph_pool_handle()
 
     def record(work: Work) -> Work:
         with torch.cuda.device(device):
-            # Once aside: libraries choose kernels and get their memory before the recording begins.
+            # Run once on another stream: libraries choose kernels and allocate memory before the recording starts.
             before, aside = torch.cuda.current_stream(), torch.cuda.Stream()
             aside.wait_stream(before)
             with torch.cuda.stream(aside):
@@ -256,7 +256,7 @@ def cuda_graph(device: torch.device) -> Record:
                 with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
                     answers = work()
             finally:
-                torch.cuda.set_stream(before)  # a recording that fails leaves its own in place
+                torch.cuda.set_stream(before)  # a recording that fails leaves its own stream set
 
         def again() -> tuple[Tensor, ...]:
             with torch.cuda.device(device):

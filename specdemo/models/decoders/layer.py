@@ -34,9 +34,10 @@ class LlamaLayer:
         *,
         normed: bool = False,
     ) -> LlamaLayer:
-        """A layer by the names of transformers' tensors, which begin with `at`.
+        """Read a layer by the names of transformers' tensors, with the prefix `at`.
 
-        matrix: matrices, by their names without `.weight`, as one; normed: queries and keys have norms of their own
+        matrix: returns matrices, by their names without `.weight`, as one
+        normed: queries and keys have norms of their own
         """
         norms = ("q_norm", "k_norm") if normed else ()
         queries_keys = [vector(f"{at}self_attn.{norm}.weight") for norm in norms]
@@ -67,7 +68,7 @@ class HeadSizes:
 
 
 class Stored(Protocol):
-    """What writes keys and values of each layer and gives them back, as `RollbackCache` does."""
+    """Writes keys and values of each layer and returns all of them, as `RollbackCache` does."""
 
     @property
     def layers(self) -> Sequence[Any]: ...
@@ -75,9 +76,9 @@ class Stored(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CacheRows:
-    """Which of all rows are a conversation's, where their keys go, and what they look at.
+    """Rows of one conversation among all rows, the cache for their keys, and the keys that they attend to.
 
-    silent: how many of the first are looked at, and ask nothing themselves
+    silent: number of first rows that only write keys and values and do not attend
     """
 
     begin: int
@@ -96,10 +97,10 @@ def after(
     angles: tuple[Tensor, Tensor],
     rows: Sequence[CacheRows],
 ) -> Tensor:
-    """Rows of all conversations through layer number `index`, after its first norm. returns: as `x`
+    """Compute layer number `index`, after its first norm, for the rows of all conversations. returns: as `x`
 
     angles: cosines and signed sines of each row, (rows, 1, head_dim)
-    x: (rows, H), what goes past attention, without silent rows; normed: (rows, in), what goes into it, with them
+    x: (rows, H), the residual stream, without silent rows; normed: (rows, in), the input of attention, with them
     """
     x = x + attention(layer, index, sizes, normed, angles, rows)
     return x + gated(layer, rms_norm(x, layer.post_norm, sizes.eps))
@@ -113,12 +114,12 @@ def attention(
     angles: tuple[Tensor, Tensor],
     rows: Sequence[CacheRows],
 ) -> Tensor:
-    """What attention adds to rows: (rows, H), without silent ones. normed: as of `after`"""
+    """Return the output of attention, (rows, H), without silent rows. normed: as in `after`"""
     return layer.output(_attend(layer, index, sizes, normed, angles, rows))
 
 
 def gated(layer: LlamaLayer, normed: Tensor) -> Tensor:
-    """What the gates add to rows. normed: (rows, H), what goes into them. returns: the same shape"""
+    """Return the output of the gated MLP. normed: (rows, H), its input. returns: the same shape"""
     gate, up = layer.gate_up(normed).chunk(2, dim=-1)
     return layer.down(F.silu(gate).mul_(up))
 
@@ -149,7 +150,7 @@ def keep(
     angles: tuple[Tensor, Tensor],
     rows: Sequence[CacheRows],
 ) -> None:
-    """Write the keys and values of rows that are all silent. x: (rows, in), what goes into attention"""
+    """Write the keys and values of rows that are all silent. x: (rows, in), the input of attention"""
     rotated, values = _projected(layer, sizes, x, angles)
     for one in rows:
         _written(one, index, sizes, rotated, values)

@@ -1,9 +1,9 @@
 """A lean pass for decoders of the Llama and Qwen family: the weights of a loaded transformers model, fewer and larger steps.
 
-Matrices that read the same input are one; key/value heads are read where they lie; rotary tables are
-computed once; rows of several conversations go through the matrices together. What it computes is what the
-module computes, up to the rounding of the number format; `decoders.agrees` looks, and `decoders.open_decoder`
-goes back to the module where it does not.
+Matrices that read the same input are one; key/value heads are read from the cache without copies; rotary tables are
+computed once; rows of several conversations are multiplied by the matrices in one product. The result is that of the
+module, up to the rounding of the number format; `choose.agrees` checks this, and `choose.open_decoder` returns to
+the module if it fails.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LeanDecoder:
 
     @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
-        """Answer passes of different conversations together; their `depth` must be the same."""
+        """Compute passes of different conversations in one call; their `depth` must be the same."""
         depth = passes[0].depth
         positions = self._numbers(position for one in passes for position in one.positions)
         token_ids = self._numbers(number for one in passes for number in one.token_ids)
@@ -76,10 +76,10 @@ class LeanDecoder:
         wanted: Collection[int],
         depth: int | None,
     ) -> tuple[Tensor, dict[int, Tensor]]:
-        """Bring rows through the layers. Asks nothing of the numbers in a tensor, so that a GPU need not be waited for.
+        """Compute rows through the layers. Reads no value of a tensor on the processor, which would wait for the GPU.
 
         token_ids, positions: (rows,) int64, within the tables
-        returns: (rows, H) before the last norm, and states of the wanted layers as `ForwardInput.reads` counts them
+        returns: (rows, H) before the last norm, and states of the layers `wanted` as `ForwardInput.reads` counts them
         """
         cos, sin = self.rotary.tables(0)
         angles = cos[positions], sin[positions]

@@ -21,7 +21,7 @@ Stacked = Callable[[Tensor], Tensor]  # (rows, in) -> (rows, out of all parts)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """RMS norm (Zhang 1910.07467) as the layer norm of x beside -x, whose mean is zero. x: (..., H)
+    """RMS norm (Zhang 1910.07467) as the layer norm of x concatenated with -x, whose mean is zero. x: (..., H)
 
     torch's own is five kernels on a CPU.
     """
@@ -32,7 +32,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the rows of a pass look at.
+    """The keys that the rows of a pass attend to.
 
     mask: (1, 1, rows or folded rows, keys) additive; None for all keys, or, when `causal`, all up to the row itself
     folded: heads that share keys are rows of one head
@@ -44,9 +44,9 @@ class Look:
 
 
 def look(seen: Tensor | None, rows: int, group: int, like: Tensor) -> Look:
-    """How `rows` rows attend.
+    """Return the mask of a pass of `rows` rows.
 
-    seen: (rows, keys) bool; None where each row sees all before it and, unless it is alone, nothing was cached
+    seen: (rows, keys) bool; None if each row attends to all before it and, unless it is alone, nothing was cached
     group: heads that share keys; like: a tensor of the dtype and device
     """
     folded = rows <= FOLDED_ROWS
@@ -112,10 +112,11 @@ def _stack_plain(parts: Sequence[nn.Linear]) -> Stacked:
 
 
 def product(x: Tensor, weight: Tensor) -> Tensor:
-    """Rows times a matrix, in whichever order the CPU reads the matrix as it lies. x: (rows, in); weight: (out, in)
+    """Multiply rows by a matrix, in the order in which the CPU reads the matrix without a copy.
 
-    With matrix tiles oneDNN lays a bfloat16 matrix on the right out anew in every call, which takes as long as
-    reading it twice; on the left it is taken as it is. For one row a matrix-vector product does without either.
+    x: (rows, in); weight: (out, in)
+    With matrix tiles oneDNN reorders a bfloat16 matrix on the right in every call, which costs as much as reading it
+    twice; on the left it is used as stored. For one row a matrix-vector product needs neither.
     """
     if (
         weight.dtype != torch.bfloat16
@@ -129,7 +130,7 @@ def product(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def pack(weight: Tensor, bias: Tensor | None = None) -> Stacked:
-    """A product with a bfloat16 matrix of its own, laid out once as oneDNN wants it for a few rows. weight: (out, in)"""
+    """Return a product with a bfloat16 matrix of its own, reordered once for oneDNN and few rows. weight: (out, in)"""
     if weight.dtype != torch.bfloat16 or weight.device.type != "cpu" or not _packs():
         return lambda x: F.linear(x, weight, bias)
     ops = torch.ops.mkldnn
@@ -149,7 +150,7 @@ def _packs() -> bool:
 
 
 def biases(parts: Sequence[Any]) -> Tensor | None:
-    """Of layers on top of each other; None where none has one."""
+    """Return the biases of stacked layers as one; None if no layer has one."""
     if all(part.bias is None for part in parts):
         return None
     like = next(part.bias for part in parts if part.bias is not None)
@@ -216,7 +217,7 @@ class Nf4Joined:
 
 
 def scales_of(state: Any) -> Tensor:
-    """Of all blocks, (blocks,) float32; those of a doubly quantised matrix are in 8-bit."""
+    """Return the scales of all blocks, (blocks,) float32; those of a doubly quantised matrix are stored in 8 bits."""
     scales: Tensor = state.absmax
     if not state.nested:
         return scales.float()
@@ -246,7 +247,7 @@ class Nf4Stack:
         states = [part.weight.quant_state for part in parts]
         self.in_features = int(states[0].shape[1])
         self.out_features = sum(int(state.shape[0]) for state in states)
-        # Blocks of 32 rows lie one behind the other, scales by columns: stacking keeps both layouts.
+        # Blocks of 32 rows are stored in sequence, scales by columns: stacking preserves both layouts.
         self.packed = torch.cat([part.weight.data for part in parts])
         self.scales = torch.cat([state.absmax for state in states], dim=1).contiguous()
         self.code, self.block = states[0].code, int(states[0].blocksize)
@@ -280,7 +281,7 @@ class Nf4Stack:
         return out if self.bias is None else out.add_(self.bias)
 
     def widen(self) -> None:
-        """Keep the weights as bfloat16 too, for passes of many rows."""
+        """Store the weights as bfloat16 too, for passes of many rows."""
         self.wide = pack(self.dequantised(), self.bias)
 
     def dequantised(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""A module's NF4 matrices in the layout of the compiled pass. The module's layers read the same memory, so nothing is kept twice."""
+"""A module's NF4 matrices in the layout of the compiled pass. The module's layers read the same memory, so nothing is stored twice."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ GROUPS = (
 
 @dataclass(frozen=True, slots=True)
 class Coding:
-    """What codes mean, (16,), and how many inputs share a scale."""
+    """Values of the codes, (16,), and the number of inputs that share a scale."""
 
     code: Tensor
     block: int
 
     @property
     def unit(self) -> float:
-        """The factor that the compiled pass wants in scales, see `runtime.meanings`."""
+        """Factor that the compiled pass expects in scales, see `runtime.meanings`."""
         return runtime.meanings(self.code)[1]
 
 
@@ -74,7 +74,7 @@ class PackedLinear(nn.Module):
 
 
 def compiles(model: Any) -> bool:
-    """Whether the compiled pass takes a model: its sizes, its number format, and what this processor has."""
+    """Return True if the compiled pass supports a model's sizes and number format, and this processor."""
     if model.device.type != "cpu" or not runtime.runs_here():
         return False
     if model.lm_head.weight.dtype != torch.bfloat16:
@@ -82,7 +82,7 @@ def compiles(model: Any) -> bool:
     stacks = [parts for layer in model.model.layers for parts in _parts(layer)]
     if not all(in_4_bits(parts) or _shared(parts) for parts in stacks):
         return False
-    # Of biases the compiled pass knows those of queries, keys and values.
+    # The compiled pass supports biases of queries, keys and values only.
     beyond = [part for number, parts in enumerate(stacks) if number % len(GROUPS) for part in parts]
     columns = len(model.lm_head.weight)
     return all(part.bias is None for part in beyond) and runtime.fits(shape_of(model), columns)
@@ -104,18 +104,18 @@ def shape_of(model: Any) -> runtime.Shape:
 
 
 def coding_of(model: Any) -> Coding:
-    """What the codes of a model's matrices mean."""
+    """Return the coding of a model's matrices."""
     part = model.model.layers[0].self_attn.o_proj
     return part.stack.coding if isinstance(part, PackedLinear) else _coding(part)
 
 
 def pack_layers(model: Any) -> list[runtime.LayerWeights]:
-    """Lay all layers out, one after the other: the room that this takes beside them is a layer's."""
+    """Pack all layers, one after the other: this needs extra memory for one layer only."""
     return [_pack_layer(layer) for layer in model.model.layers]
 
 
 def pack_behind(model: Any, run: Callable[[], Result]) -> tuple[list[runtime.LayerWeights], Result]:
-    """Lay each layer out as soon as one pass of the module has gone through it. run: that pass"""
+    """Pack each layer as soon as one pass of the module has computed it. run: that pass"""
     found: list[runtime.LayerWeights] = []
 
     def take(layer: nn.Module, *_: object) -> None:
@@ -161,7 +161,7 @@ def _pack_layer(layer: Any) -> runtime.LayerWeights:
     ]
     leave_to_file(*stored_in)
     del stored_in
-    return_freed()  # what the layer took before, and what was decoded of it
+    return_freed()  # the layer's former memory, and its decoded copies
     qkv, output, gate_up, down = matrices
     query_norm, key_norm = norms or (None, None)
     return runtime.LayerWeights(
@@ -177,7 +177,7 @@ def _pack(parent: nn.Module, names: Sequence[str], parts: Sequence[Any]) -> Pack
         return shared.matrix
     bias = biases(parts)
     bias = None if bias is None else bias.float()
-    if all(laid_out(part) for part in parts):  # as bitsandbytes keeps it for its own kernel
+    if all(laid_out(part) for part in parts):  # as bitsandbytes stores it for its own kernel
         stacked = Nf4Stack(parts)
         scales = packing.in_blocks(stacked.scales.float() * _coding(parts[0]).unit)
         return Packed(_in_blocks(stacked.packed), scales, None, bias)
@@ -186,7 +186,7 @@ def _pack(parent: nn.Module, names: Sequence[str], parts: Sequence[Any]) -> Pack
     for name, part in zip(names, parts, strict=True):
         setattr(parent, name, PackedLinear(stack, first, part))
         first += part.out_features
-        # Layer and weight know each other, so they would stay until somebody collects.
+        # Layer and weight refer to each other, so they would stay in memory until the next garbage collection.
         part.weight.data, part.weight.module = part.weight.data.new_empty(0), None
     return stack.matrix
 
@@ -211,5 +211,5 @@ def _stack(parts: Sequence[Any], bias: Tensor | None) -> PackedStack:
 
 
 def _in_blocks(codes: Tensor) -> Tensor:
-    """Codes of (out, in / 2) bytes, whatever their order, as (out / 32, in / 2, 32)."""
+    """Return codes of (out, in / 2) bytes, in any order, as (out / 32, in / 2, 32)."""
     return codes.view(-1, codes.shape[1], BLOCK)

@@ -39,7 +39,7 @@ def signed(sin: Tensor) -> Tensor:
 
 
 def frequency_tables(frequencies: Tensor, like: Tensor, scale: float = 1.0) -> ComputeTables:
-    """Return what `RotaryTables` computes from. like: a tensor of the dtype and device; scale: of cosines and sines"""
+    """Return a function for `RotaryTables`. like: a tensor of the dtype and device; scale: of cosines and sines"""
 
     def compute(length: int) -> tuple[Tensor, Tensor]:
         cos, sin = rotary_angles(torch.arange(length), frequencies)
@@ -49,7 +49,7 @@ def frequency_tables(frequencies: Tensor, like: Tensor, scale: float = 1.0) -> C
 
 
 def module_tables(model: Any) -> ComputeTables:
-    """Return what `RotaryTables` computes from the rotary embedding of a transformers model."""
+    """Return a function for `RotaryTables` that uses the rotary embedding of a transformers model."""
 
     def compute(length: int) -> tuple[Tensor, Tensor]:
         embedding = model.embed_tokens.weight

@@ -1,7 +1,7 @@
-"""Recorded passes give what passes give. No GPU is needed: what a recording may know, a traced function may know.
+"""Recorded passes equal ordinary passes. No GPU is needed: a traced function has the same limits as a recording.
 
-Like a CUDA graph, a traced function is a list of operations on tensors that are where they were: it sees no
-number that Python knows later. `Unwaiting` refuses what a GPU that is being recorded refuses.
+Like a CUDA graph, a traced function is a list of operations on tensors at fixed addresses: it sees no value that Python computes
+later. `Unwaiting` refuses every operation that a GPU refuses while it records.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Unwaiting(TorchDispatchMode):
 
 
 class Tracing:
-    """Records as a GPU would, and counts what was replayed."""
+    """Records as a GPU does, and counts the replays."""
 
     def __init__(self):
         self.recorded = self.replayed = 0
@@ -130,7 +130,7 @@ def test_conversations_do_not_see_each_other():
     for _ in range(2):
         for target, wanted in zip(targets, want, strict=True):
             close(target.forward(1, TREE).logits, wanted)
-    # Asked together they go the lean way, over the same keys.
+    # Shared passes use the lean decoder, over the same keys.
     passes = []
 
     class Collecting:
@@ -228,5 +228,5 @@ def test_where_memory_ends_empty_homes_are_given_back(monkeypatch):
     close(target.read(text), plain.read(text))
     assert refused == [2 * graphs.SLOTS]
     gc.collect()
-    # The text began in one of them, and was copied from there.
+    # The text started in one of them, and was copied from there.
     assert sum(home() is None for home in homes) == 1

@@ -1,4 +1,4 @@
-"""The lean pass computes what transformers computes, for every build that it knows, and leaves the rest alone."""
+"""The lean pass equals transformers' for every supported model, and does not change other models."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def test_it_is_transformers_pass(model):
     lean = LeanDecoder(model)
     for got, wanted in zip(passes_of(lean), want, strict=True):
         torch.testing.assert_close(got, wanted, atol=2e-4, rtol=1e-4)
-    # The module, whose weights now lie in the stacks, is what it was.
+    # The module, whose weights are now in the stacks, is unchanged.
     for got, wanted in zip(passes_of(ModuleDecoder(model)), want, strict=True):
         torch.testing.assert_close(got, wanted, atol=2e-4, rtol=1e-4)
 
 
 def test_long_prompts_and_long_texts_too(model):
-    """Past the folded rows, past the first rotary table, and with a cache before the piece."""
+    """Beyond the folded rows, beyond the first rotary table, and with a cache before the chunk."""
     torch.manual_seed(0)
     text = torch.randint(0, VOCABULARY, (TABLE_POSITIONS + 2 * FOLDED_ROWS,)).tolist()
     got, want = (
@@ -70,7 +70,7 @@ def test_conversations_answered_together_are_as_alone(model):
         alone.append(target.forward(TEXT[-1], TREE).logits)
 
     class Recording:
-        """Collects what is asked, to ask it together."""
+        """Collects requests, to run them in one pass."""
 
         config, chunk = lean.config, lean.chunk
         passes: list[ForwardInput] = []
@@ -122,7 +122,7 @@ def test_joined_4_bit_layers_are_the_layers(rows, nested):
     joined = stack(layers)
     assert isinstance(joined, Nf4Joined)
     torch.testing.assert_close(joined(x), want)
-    # The layers lie in the stack now, and are what they were.
+    # The layers are now in the stack, and are unchanged.
     torch.testing.assert_close(torch.cat([layer(x) for layer in layers], dim=-1), want)
 
 
@@ -143,7 +143,7 @@ def test_stacked_4_bit_layers_are_the_layers(rows):
     stacked.wide_from = 1
     wide = stacked(x)
     assert (wide - want).float().norm() < 0.01 * want.float().norm()
-    # A model whose other parts are in float32 gets what it gave: the layers round such rows themselves.
+    # A model whose other parts are in float32 is unchanged: the layers round such rows themselves.
     full = stacked(x.float())
     assert full.dtype == torch.float32
     assert (full - want.float()).norm() < 0.01 * want.float().norm()

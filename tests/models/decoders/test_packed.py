@@ -1,4 +1,4 @@
-"""A module and its compiled pass share one memory, the check is as it was, and what was found out is not found out again."""
+"""A module and its compiled pass share one memory, the check is unchanged, and stored measurements are not repeated."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fresh(name: str = "qwen2"):
 
 
 def weight_bytes(model) -> int:
-    """Of all 4-bit codes that a model holds, each memory counted once."""
+    """Bytes of all 4-bit codes of a model, each memory counted once."""
     found = {}
     for one in model.modules():
         codes = one.stack.matrix.codes if isinstance(one, packed.PackedLinear) else None
@@ -157,7 +157,7 @@ def test_what_was_found_out_is_not_found_out_again(monkeypatch, tmp_path):
 def test_where_bitsandbytes_has_a_fused_kernel_the_faster_pass_is_taken(
     monkeypatch, tmp_path, faster
 ):
-    """The kernel is another processor's: here the lean pass unpacks weights in its place."""
+    """The kernel is for another processor: here the lean pass unpacks weights instead."""
     took = {"compiled": {CompiledDecoder: 0.001}, "fused": {CompiledDecoder: 0.003}}[faster]
     asked = []
 
