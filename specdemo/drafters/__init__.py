@@ -1,1 +1,1 @@
-"""Guessing what the target will say next: one method, one file, one protocol."""
+"""Drafters, which predict the target's next tokens: one method, one file, one protocol."""

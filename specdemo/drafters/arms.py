@@ -1,4 +1,4 @@
-"""Drafters of which one drafts each step: what each has shown in the run, and those that both methods choose among."""
+"""Arms: drafters of which one drafts each step, with their statistics in the run, and the arms of both methods that choose."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from specdemo.drafters.retrieval import RETRIEVAL, Retrieval
 from specdemo.engine.cost import FOLLOW, Costs
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
-TRY = 3  # steps of a trial before an arm is judged
-REMEMBER = 0.98  # what is left of an arm's earlier steps after each of its own: single steps differ by as much as they give
-PRIOR_STEPS = 30  # that the forecasts of the model's first proposals count for: they are less noisy than steps
-HELD_UP = 2.0  # times what was foreseen is the most that a step counts for
+TRY = 3  # steps of a trial before an arm is compared
+REMEMBER = 0.98  # decay per step of an arm's statistics: single steps are noisy
+PRIOR_STEPS = 30  # weight, in steps, of the forecasts of the model's first proposals: they are less noisy than steps
+HELD_UP = 2.0  # a step counts for at most this many times its forecast
 COPY_MOST = 24  # a good copy may be long: the policy stops it earlier
 
 
 @dataclass(slots=True)
 class Arm:
-    """One drafter of several, and what it has shown in this run.
+    """One drafter of several, and its statistics in this run.
 
-    token_seconds: what drafting one token takes a run that is alone
-    tokens, seconds: of its own steps, fading; a model begins with what it promises
-    steps, drafted: that these are of
-    together: runs that share passes, for which the seconds hold
-    foreseen, kept: drafted tokens that were expected to be kept, and those that were, fading
-    believed: promises that were taken for steps
+    token_seconds: drafting time of one token in a run that is alone
+    tokens, seconds: of its own steps, decaying; a model starts with its forecasts
+    steps, drafted: numbers of steps and drafted tokens in these
+    together: runs that share passes, for which the seconds are valid
+    foreseen, kept: drafted tokens that were expected to be accepted, and those that were, decaying
+    believed: number of forecasts that were counted as steps
     """
 
     name: str
@@ -54,7 +54,7 @@ class Arm:
         return self.tokens / self.seconds if self.seconds else None
 
     def believe(self, proposal: Proposal) -> None:
-        """Take the first promises for some steps, so that a few unlucky ones do not end it."""
+        """Count the first forecasts as some steps, so that a few unlucky ones do not end it."""
         if self.believed < TRY:
             self.believed += 1
             self.steps += PRIOR_STEPS / TRY
@@ -63,20 +63,20 @@ class Arm:
             self.seconds += PRIOR_STEPS / TRY * (proposal.expected_seconds or 0.0)
 
     def join(self, costs: Costs) -> None:
-        """Tell what it has shown anew for the runs that now share passes: in company drafted rows are dearer, or free."""
+        """Convert its statistics to the runs that now share passes: then drafted rows cost more, or nothing."""
         if self.seconds and costs.together != self.together:
             self.seconds *= costs.change(self.drafted / self.steps, self.together, costs.together)
         self.together = costs.together
 
     def promise(self, proposal: Proposal) -> float:
-        """Tokens a second of a proposal's step, taking into account what this arm's forecasts were worth."""
+        """Return tokens a second of a proposal's step, corrected by the accuracy of this arm's earlier forecasts."""
         assert proposal.expected_tokens is not None
         assert proposal.expected_seconds is not None
         gain = (proposal.expected_tokens - 1) * min(1.2, self.kept / self.foreseen)
         return (1 + gain) / proposal.expected_seconds
 
     def propose(self, committed: Sequence[int], budget: int, costs: Costs) -> Proposal:
-        """The drafter's proposal, with what it is expected to give by this arm's own calibration."""
+        """Return the drafter's proposal, with a forecast by this arm's own calibration."""
         proposal = self.drafter.propose(committed, budget)
         named = replace(proposal, source=self.name)
         return with_forecast(named, costs, self.calibration, self.token_seconds)
@@ -91,9 +91,9 @@ class Arm:
             self.token_seconds += FOLLOW * (seconds - self.token_seconds)
         measured = outcome.draft_seconds + outcome.verify_seconds
         promised = outcome.proposal.expected_seconds or measured
-        # In company a step takes what all runs do in it; what it would take if all did the same is foreseen.
+        # A shared step lasts as long as the work of all runs; the forecast is the time if all did the same.
         seconds = min(measured, HELD_UP * promised) if outcome.sharing.runs == 1 else promised
-        # The chances of what was tested add up to what is kept on average, with less luck in it.
+        # The probabilities of the tested tokens sum to the mean accepted number, with less variance.
         kept = sum(chance for chance in outcome.verdict.accept_probs if chance is not None)
         self.tokens = REMEMBER * self.tokens + 1 + kept
         self.seconds = REMEMBER * self.seconds + seconds
@@ -128,7 +128,7 @@ class OneOfArms(Drafter):
                 arm.drafter.observe(silent)
 
     def verifying(self, proposal: Proposal) -> None:
-        """The arm that drafted may work beside the target."""
+        """Let the arm that drafted work in parallel with the target."""
         if self._chosen:
             self._chosen.drafter.verifying(proposal)
 

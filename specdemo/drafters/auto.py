@@ -1,4 +1,4 @@
-"""Copies, asks a model or decodes plainly, whichever gives most tokens a second at this step."""
+"""Copies, drafts with a model or decodes plainly: the fastest in tokens a second at this step."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from specdemo.trace.events import Reason
 
 FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
 USUAL = 4  # drafted tokens of which one length must pay before a model is tried
-AGAIN = 8  # steps after which that is asked again
+AGAIN = 8  # steps after which that is checked again
 SURE = 0.95  # chance of each token of a good copy
 COPIED = (2, 4, 8, 16)  # tokens of such copies
-BEHIND = 3  # tokens of a match after which copies go on behind a draft: of two, hardly more than a third are kept
-CHEAP = 4.0  # times plain decoding that such copies must give there: where rows are dear, a step of its own is better
-WORTH = 1.6  # times plain decoding that they must give before runs in company look for any
+BEHIND = 3  # tokens of a match from which copies follow a draft: with two, hardly more than a third are accepted
+CHEAP = 4.0  # speedup that such copies must give there: if rows are expensive, a step of its own is better
+WORTH = 1.6  # speedup that copies must give before runs that share passes search for any
 
 
 class Auto(OneOfArms):
     """Chooses among copying, the draft model and plain decoding by expected tokens a second, step by step.
 
-    A copy's rate is foreseen from its match and the measured costs; the model's is what its last steps gave.
-    A model that loses rests, and is tried again now and then; where its usual drafts would lose, as for many runs
-    at once, it does not even read the prompt; and where the best copies would give little, nobody looks for any.
-    Nothing of this touches the distribution.
+    A copy's rate is predicted from its match and the measured costs; the model's is that of its last steps.
+    A model that loses pauses, and is tried again now and then; if its usual drafts are predicted to lose, for example
+    with many concurrent runs, it does not even read the prompt; and if the best copies would gain little, none are
+    searched for. None of this changes the distribution.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class Auto(OneOfArms):
         self.stopping = StoppingRule(costs)
         self.through = through
         self._chosen: Arm | None = None
-        self._reads = False  # whether the model knows the text
-        self._trials = TRY  # steps in which the model is asked whatever it gave
-        # Steps since it was asked, and until it is tried again.
+        self._reads = False  # whether the model has read the text
+        self._trials = TRY  # steps of trial, in which the model drafts at any rate
+        # Steps since it drafted, and until it is tried again.
         self._idle, self._rest = 0, FIRST_REST
-        # Whether copies are looked for, and behind drafts too, and whether the model would pay; None where that was not asked.
+        # Whether copies are searched for, and after drafts too, and whether the model would pay; None if not calculated.
         self._looks = self._behind = True
         self._pays: bool | None = None
         self._together = 1
@@ -71,7 +71,7 @@ class Auto(OneOfArms):
             self._begin(self.model, prompt_ids)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """The draft of whichever promises most tokens a second; empty when plain decoding does."""
+        """Return the draft with the most expected tokens a second; empty if plain decoding has more."""
         if self.costs.together != self._together:
             self._join()
         plain = self.costs.plain_rate()
@@ -94,7 +94,7 @@ class Auto(OneOfArms):
     def _copied(
         self, committed: Sequence[int], budget: int, rates: dict[str, float], to_beat: float
     ) -> tuple[Arm | None, Proposal]:
-        """The copy that promises most, if that is more than `to_beat`, and whose it is. rates: those of copies are added"""
+        """Return the best copy, if its rate exceeds `to_beat`, with its arm. rates: those of copies are added"""
         best, draft = None, Proposal(source="plain")
         for arm in self.copiers if self._looks else ():
             proposal = arm.propose(committed, budget, self.costs)
@@ -117,7 +117,7 @@ class Auto(OneOfArms):
         return self.through.continued(draft, committed, budget)
 
     def observe(self, outcome: Outcome) -> None:
-        """A model's arm learns from what it drafted, not from the copies after it."""
+        """Update the arms; a model's arm learns from its own draft, not from the copies after it."""
         if self.through and outcome.proposal.source == COPY_THROUGH.name:
             outcome = self.through.drafted(outcome)
         super().observe(outcome)
@@ -138,25 +138,25 @@ class Auto(OneOfArms):
         return model, True
 
     def _usually_pays(self, model: Arm) -> bool:
-        """Whether a few tokens of a model that is not asked would be faster than plain decoding."""
+        """Return True if a few tokens of a model that is not in use would be faster than plain decoding."""
         if self._pays is None or not self._idle % AGAIN:
             self._pays = self._usual_speedup(model) > 1
         return self._pays
 
     def _repays(self, model: Arm, committed: Sequence[int], budget: int) -> bool:
-        """Whether what is left to say gains as much as reading the text costs. Asked in company: alone, trials decide."""
+        """Return True if the rest of the answer gains as much as reading the text costs. A run that is alone uses trials instead."""
         if self._together == 1:
             return True
         gain = budget * self.costs.verify_seconds(0) * (1 - 1 / self._usual_speedup(model))
         return gain > self.costs.profile.draft_reading(len(committed))
 
     def _usual_speedup(self, model: Arm) -> float:
-        """Return what the best of a few lengths gives, divided by plain decoding."""
+        """Return the rate of the best of a few lengths, divided by that of plain decoding."""
         lengths = range(1, USUAL + 1)
         return self.stopping.speedup(lengths, model.calibration.mean, self.costs.draft_step)
 
     def _join(self) -> None:
-        """Runs have come or gone: what pays is another question."""
+        """Update the decisions that depend on the number of runs that share passes."""
         self._together, self._pays = self.costs.together, None
         best = self.stopping.speedup(COPIED, SURE, 0.0)
         self._looks, self._behind = self._together == 1 or best >= WORTH, best >= CHEAP

@@ -1,4 +1,4 @@
-"""Entry of a method in the table, and what a method may use in a run. Imports no torch."""
+"""Entry of a method in the table, and the resources of a method in a run. Imports no torch."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 Tokens = Literal["drawn", "chosen", "copied", "mixed", "none"]
 CHAIN_POLICIES = ("constant", "heuristic", "confidence", "cost")
 TREE_POLICIES = ("constant", "cost")
-CHAIN_OPTIONS = ("policy", "lookahead", "threshold", "exact")  # of a method with CHAIN_POLICIES
-TREE_OPTIONS = ("policy", "lookahead", "nodes", "fallback")  # of a method that drafts trees
+CHAIN_OPTIONS = ("policy", "lookahead", "threshold", "exact")  # options with CHAIN_POLICIES
+TREE_OPTIONS = ("policy", "lookahead", "nodes", "fallback")  # options of tree methods
 NEEDS = {
     "draft": "a draft model",
     "copy": "a target in bf16 or fp32, whose 4-bit copy drafts",
@@ -56,9 +56,9 @@ class Method:
     title, summary: in menus and tables; the summary is one sentence
     make: makes the drafter of a run
     label: its name within a sentence; by default the title in lower case
-    paper: where it was published
-    needs: what it requires: one of NEEDS, or the kind of a trained drafter
-    takes: what else it uses if it is available
+    paper: publication
+    needs: required resources: one of NEEDS, or the kind of a trained drafter
+    takes: optional resources, used if they are available
     options: the run settings that it reads; with "fallback" it pauses while drafting loses
     policies: the lookahead policies that it implements, if it reads "policy"
     prior: how often tokens of a confidence are accepted, before the run has shown it
@@ -96,7 +96,7 @@ class Method:
         return any(need not in NEEDS for need in self.needs)
 
     def honoured(self, settings: RunSettings) -> RunSettings:
-        """Return the settings with a policy that the method implements: `cost` in place of any other."""
+        """Return the settings with a policy that the method implements: `cost` instead of any other."""
         if not self.policies or settings.policy in self.policies:
             return settings
         return replace(settings, policy=self.policies[-1])
@@ -104,7 +104,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class DraftingContext:
-    """What a method may use to make the drafter of one run.
+    """Resources with which a method makes the drafter of one run.
 
     profile: measured when the pair was loaded
     memory: results of this session's earlier runs; None if they must not be used

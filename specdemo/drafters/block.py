@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 class Block:
-    """What DSpark and JetSpec share: one pass that guesses every position of the block.
+    """Common part of DSpark and JetSpec: one pass that predicts every position of the block.
 
-    draft: reads with a compact drafter that guesses `depth` places; shapes and draws as the target does
+    draft: reads with a compact drafter that predicts `depth` positions; shapes and draws as the target does
     """
 
     def __init__(self, draft: DraftReader) -> None:
@@ -57,7 +57,7 @@ class Block:
         return self.draft.start(prompt_ids)
 
     def guess(self, committed: Sequence[int]) -> Tensor:
-        """(depth, W) float32 logits of the places after a text; what the pass took is one draft step."""
+        """Return (depth, W) float32 logits of the positions after a text; the time of the pass counts as one draft step."""
         self.draft.follow(committed)
         with Stopwatch() as watch:
             logits = self.reader.block_after(committed)
@@ -65,27 +65,27 @@ class Block:
         return logits
 
     def row(self, token_id: int) -> int:
-        """The Markov head's row of a token; the one after its words stands for all others."""
+        """Return the Markov head's row of a token; the row after its vocabulary is used for all others."""
         if self.markov is None or self.markov.by_token:
             return token_id
         return self._reduced.get(token_id, len(self._reduced))
 
 
 class DSpark(Block, Drafter):
-    """A chain: each position's guess is corrected by the token drawn before it, and says how sure it is.
+    """Drafts a chain: each position's logits are corrected by the token drawn before it, and have an estimated confidence.
 
-    A drafter without such heads (DFlash 2602.06036) corrects nothing, and is as sure as its likeliest guess.
+    A drafter without such heads (DFlash 2602.06036) corrects nothing; its confidence is its highest probability.
 
-    scheduled: draft on only while that raises the tokens expected for a second, and stop at the first position where
+    scheduled: continue only while that raises the expected tokens a second, and stop at the first position where
     it does not. Whether a position is drawn depends on the tokens before it alone, so sampling stays exact;
-    looking at later places and going back would not be (see `bench.counterexample`).
+    a decision that uses later positions would not be (see `bench.counterexample`).
     """
 
     def __init__(self, draft: DraftReader, *, most: int, scheduled: bool) -> None:
         super().__init__(draft)
         self.most, self.scheduled = most, scheduled
         self.stopping = StoppingRule(draft.costs)
-        # What the confidence head says, corrected by what comes of it in this run.
+        # The confidence head's estimates, corrected by the acceptances of this run.
         self.calibration = Calibration(stated)
         self._sure: list[float] = []
 
@@ -138,16 +138,16 @@ class DSpark(Block, Drafter):
         )
 
     def observe(self, outcome: Outcome) -> None:
-        """Learn what confidences were worth."""
+        """Calibrate the confidences."""
         reported = replace(outcome.proposal, confidences=tuple(self._sure))
         if len(reported) == len(self._sure):
             self.calibration.observe(replace(outcome, proposal=reported))
 
 
 class JetSpec(Block, Drafter):
-    """A tree over the places: the likeliest words of each, best paths first.
+    """Drafts a tree over the positions: the most likely tokens of each, best paths first.
 
-    Its nodes are chosen, not drawn: the target draws at each node and goes where that token leads.
+    Its nodes are chosen, not drawn: the target draws at each node and follows the child with that token.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class JetSpec(Block, Drafter):
         self.calibration, self.nodes, self.most, self.costly = calibration, nodes, most, costly
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Grow a tree over the places of one block."""
+        """Grow a tree over the positions of one block."""
         allowed = min(budget, self.most, self.depth)
         if not allowed:
             return Proposal(reasons=(Reason("block_no_token"),))
@@ -187,13 +187,13 @@ class JetSpec(Block, Drafter):
 
 
 class BlockTree(Tree):
-    """Grows a tree, the most probable prefix first, over the positions that one pass of a DSpark drafter has guessed.
+    """Grows a tree, the most probable prefix first, over the positions that one pass of a DSpark drafter has predicted.
 
-    The pass knows no drafted token, so its guesses for a position are the same below every node. The Markov head, which
-    corrects DSpark's chain, corrects them for each node by the token above it: siblings have children of their own.
-    Nothing is trained for it, and reading a node takes the head, not a pass.
+    The pass has no drafted token as input, so its logits for a position are the same below every node. The Markov head,
+    which corrects DSpark's chain, corrects them for each node by the token above it: siblings have children of their own.
+    Nothing is trained for it, and reading a node needs the head, not a pass.
 
-    `reading_seconds` is what the head has taken for a node in this run.
+    `reading_seconds` is the measured time of the head for a node in this run.
     """
 
     def __init__(
@@ -217,11 +217,11 @@ class BlockTree(Tree):
 
     @property
     def reading_seconds(self) -> float:
-        """See above."""
+        """Measured seconds of the head for one node."""
         return self._head_seconds
 
     def observe_reading(self, seconds: float, nodes: int) -> None:
-        """The head has read so many nodes together."""
+        """Update the time per node after the head has read so many nodes in one call."""
         self._head_seconds += FOLLOW * (seconds / nodes - self._head_seconds)
 
 
@@ -240,7 +240,7 @@ class _Guesses:
         self.states = tree.block.model.states
 
     def below(self, tree: GrownTree, nodes: Sequence[int]) -> Tensor:
-        """See `Branches`."""
+        """Return the corrected distributions below nodes, see `Branches`."""
         import torch
 
         begun = time.perf_counter()

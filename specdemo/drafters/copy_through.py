@@ -1,4 +1,4 @@
-"""Copies on after what a model drafts: the end of a draft may stand in the text already, and there it was followed by more."""
+"""Appends copies to a model's draft: if the end of a draft occurs earlier in the text, its continuation there is copied."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ SHORTEST = 2  # tokens of a match: drafted ones count
 
 
 class Through:
-    """Continues a draft by copies: looks the end of text and draft up, and copies what followed it there.
+    """Appends copies to a draft: finds the end of text and draft in the earlier text, and copies its continuation there.
 
         text     the cat sat on the mat . the      the model drafts "cat", then "the cat" is looked up:
                                                    "sat on the mat" is copied after it
 
     The target checks drafted and copied tokens in one pass; copied rows cost no step of the model. A copied token
-    was not drawn, whatever was drawn before it, so sampling stays exact.
+    was not drawn, whether or not those before it were, so sampling stays exact.
 
-    calibration: how often copied tokens are kept, once all before them are
-    most: copied tokens; None takes as many as are expected to give more than their rows cost
+    calibration: how often copied tokens are accepted, once all before them are
+    most: copied tokens; None for as many as are expected to give more than their rows cost
     shortest: tokens of a match
     """
 
@@ -48,10 +48,10 @@ class Through:
         self.stopping = StoppingRule(costs)
         self.most = most
         self.shortest = shortest
-        self.draft = Proposal()  # what was continued last, without the copies
+        self.draft = Proposal()  # the draft that was continued last, without the copies
 
     def continued(self, draft: Proposal, committed: Sequence[int], budget: int) -> Proposal:
-        """A draft that an arm has foreseen, and copies after it where some are worth their rows."""
+        """Return a draft with a forecast by an arm, and copies after it if some are worth their rows."""
         self.draft = draft
         room = min(budget, COPY_MOST) - len(draft)
         if room <= 0 or (len(draft) and not draft.chained):
@@ -72,7 +72,7 @@ class Through:
         )
 
     def drafted(self, outcome: Outcome) -> Outcome:
-        """The outcome of the draft alone, in the time of a pass without the copies. What became of those is learned from."""
+        """Return the outcome of the draft alone, with the time of a pass without the copies. Learns from the copies' outcome."""
         drafted, verdict = len(self.draft), outcome.verdict
         copied = len(outcome.proposal) - drafted
         if not copied:
@@ -116,10 +116,10 @@ class Through:
         kept: Sequence[float],
         reason: Reason,
     ) -> Proposal:
-        """One chain. kept: chance of each copy to be kept with all before it; reason: of the copy"""
+        """Join both to one chain. kept: chance of each copy to be accepted with all before it; reason: of the copy"""
         if not copied:
             return draft
-        assert draft.expected_tokens is not None  # the arm has foreseen it
+        assert draft.expected_tokens is not None  # with the arm's forecast
         assert draft.expected_seconds is not None
         length, count = len(draft), len(copied)
         more = self.costs.verify_seconds(length + count) - self.costs.verify_seconds(length)
@@ -162,11 +162,11 @@ class CopyThrough(Drafter):
         return self.through.continued(draft, committed, budget)
 
     def verifying(self, proposal: Proposal) -> None:
-        """The model may work beside the target."""
+        """Let the model work in parallel with the target."""
         self.model.drafter.verifying(self.through.draft)
 
     def observe(self, outcome: Outcome) -> None:
-        """The model learns what became of its chain, the copies' calibration what became of the rest."""
+        """Let the model learn from the outcome of its chain, and the copies' calibration from the rest."""
         self.model.observe(self.through.drafted(outcome), self.through.costs)
 
     def close(self) -> None:

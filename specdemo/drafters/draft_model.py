@@ -39,7 +39,7 @@ class DraftModel(Drafter):
         return self.draft.start(prompt_ids)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Draft a chain until the policy or the budget says stop."""
+        """Draft a chain until the policy or the budget stops it."""
         self.draft.follow(committed)
         allowed = min(budget, self.lookahead.allowed(committed))
         chain = self.draft.chain(committed, allowed, self.lookahead)
@@ -54,16 +54,16 @@ class DraftModel(Drafter):
         )
 
     def observe(self, outcome: Outcome) -> None:
-        """Tell the policy; the cache catches up at the next proposal."""
+        """Update the policy; the cache catches up at the next proposal."""
         self.lookahead.observe(outcome)
 
 
 class LookBack(Wrapper):
-    """Wraps a drafter of chains and drops its trailing tokens below a threshold, where `Confidence` stops after one.
+    """Wraps a drafter of chains and drops its trailing tokens below a threshold, while `Confidence` stops after one.
 
-    A scheduler that looks back like this (DSpark's counter-example) chooses by what was drawn which draws
-    the target gets to see, so the tokens that are kept come too often: `specdemo.session.work.two_words`.
-    Chosen tokens are judged one by one whatever else was proposed, so greedy decoding stays what it is.
+    A scheduler that looks back like this (DSpark's counter-example) uses the drawn tokens to decide which draws
+    the target tests, so the tokens that remain occur too often: `specdemo.session.work.two_words`.
+    Chosen tokens are tested one by one, independent of the other proposals, so greedy decoding is unchanged.
     """
 
     def __init__(self, drafter: Drafter, threshold: float) -> None:

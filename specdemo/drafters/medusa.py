@@ -1,6 +1,6 @@
-"""Heads on the target's last state guess several places at once; the guesses are combined into a tree (Medusa 2401.10774).
+"""Heads on the target's last state predict several positions in one step; the results form a tree (Medusa 2401.10774).
 
-The verifier is exact, as for every drafter: the paper's typical acceptance, which changes what is said, is not used.
+The verifier is exact, as for every drafter: the paper's typical acceptance, which changes the output, is not used.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from specdemo.engine.sampling import Shaper
     from specdemo.models.networks.medusa import MedusaWeights
 
-# The static tree holds the likeliest paths if the choice of rank r, d places further on, were right with chance
+# The static tree contains the most likely paths if the choice of rank r, d positions further, is right with chance
 # FIRST * FADE ** d * (1 + r) ** -(STEEP * EASE ** d). The numbers are a fit to the published tree for a 7B Vicuna
-# (`mc_sim_7b_63`), which was made from what its heads got right: of trees of 4 to 63 nodes, 96 % are the same.
+# (`mc_sim_7b_63`), which was made from its heads' correct predictions: of trees of 4 to 63 nodes, 96 % are the same.
 FIRST, FADE, STEEP, EASE = 0.5, 0.8, 1.5, 0.6
 
 
 class Medusa(Drafter):
-    """Drafts a tree of the heads' likeliest tokens, chosen, not drawn.
+    """Drafts a tree of the heads' most likely tokens, chosen, not drawn.
 
     features: the target's, with the layer that the heads read
     static: the same tree in every step; else best first, as far as it pays
@@ -94,14 +94,14 @@ class Medusa(Drafter):
         )
 
     def _guess(self, committed: Sequence[int]) -> Tensor | None:
-        """(depth, W): what stands at each place after the pending token; None where the state before it is not there."""
+        """Return (depth, W): the distribution at each position after the pending token; None if the state before it is missing."""
         begun = time.perf_counter()
         before = len(committed) - 2
         if not 0 <= before < self.features.length:
             return None
         state = self.features.read(before, before + 1, self.weights.reads)
         logits = self.weights.guess(state.to(self.weights.dtype))
-        # The tokens between are not known: a repetition penalty looks at the committed text alone.
+        # The tokens between are unknown: a repetition penalty uses the committed text alone.
         probs = self.shaper.probs(logits, committed, [()] * len(logits), self.weights.words)
         self.costs.observe_draft(time.perf_counter() - begun)
         return probs
@@ -118,7 +118,7 @@ class Medusa(Drafter):
 
 @lru_cache
 def static_shape(nodes: int, depth: int) -> list[tuple[int, int, float]]:
-    """The likeliest paths by rank and depth alone, see `best_paths`."""
+    """Return the most likely paths by rank and depth alone, see `best_paths`."""
     chances = [
         [FIRST * FADE**place * (1 + rank) ** -(STEEP * EASE**place) for rank in range(WIDEST)]
         for place in range(depth)
@@ -129,7 +129,7 @@ def static_shape(nodes: int, depth: int) -> list[tuple[int, int, float]]:
 def _medusa(context: DraftingContext) -> Medusa:
     assert (
         context.features is not None
-    )  # whoever opens trained drafters keeps the states that they read
+    )  # the caller that opens trained drafters stores the states that they read
     settings = context.settings
     return Medusa(
         context.trained["medusa"](),

@@ -49,7 +49,7 @@ NEEDED = NEEDS | {kind: trained.title for kind, trained in TRAINED.items()}
 
 
 def make_drafter(context: DraftingContext, known: Mapping[str, Method] = METHODS) -> Drafter:
-    """The drafter that the settings name: with a forecast, and with fallback to plain decoding if they ask for it."""
+    """Make the drafter that the settings name: with a forecast, and with fallback to plain decoding if they require it."""
     settings = context.settings
     method = known.get(settings.method)
     if method is None:

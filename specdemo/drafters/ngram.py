@@ -1,4 +1,4 @@
-"""Copies what followed the same words earlier in the text (prompt lookup decoding, Saxena 2023)."""
+"""Copies the continuation of the same tokens earlier in the text (prompt lookup decoding, Saxena 2023)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from specdemo.trace.events import Reason
 class Ngram(Drafter):
     """Drafts the continuation of the longest, and among those the latest, earlier match of the text's end.
 
-    The automaton may hold earlier texts of the same visitor; only committed tokens are entered.
+    The automaton may contain earlier texts of the same session; only committed tokens are entered.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class Ngram(Drafter):
         self.shortest = shortest
 
     def start(self, prompt_ids: Sequence[int]) -> None:
-        """Enter the prompt: as a new text, or what is new of it when it continues the last one."""
+        """Enter the prompt: as a new text, or only its new tokens if it continues the last one."""
         self.automaton.begin(prompt_ids)
 
     def match(self, committed: Sequence[int]) -> tuple[int, list[int]]:
@@ -36,7 +36,7 @@ class Ngram(Drafter):
         return length, self.automaton.following(position, MAX_LOOKAHEAD) if length else []
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Copy what followed the match until the policy or the budget says stop."""
+        """Copy the match's continuation until the policy or the budget stops it."""
         allowed = min(budget, self.lookahead.allowed(committed))
         reason = self.lookahead.reason
         length, position = self._find(committed)
@@ -58,7 +58,7 @@ class Ngram(Drafter):
         )
 
     def observe(self, outcome: Outcome) -> None:
-        """Tell the policy; the text is entered at the next proposal."""
+        """Update the policy; the text is entered at the next proposal."""
         self.lookahead.observe(outcome)
 
     def _find(self, committed: Sequence[int]) -> tuple[int, int]:

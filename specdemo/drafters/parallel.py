@@ -1,4 +1,4 @@
-"""Drafting goes on while the target verifies (PEARL 2408.11850, SSD 2603.03251)."""
+"""Drafts in parallel with the target's verification (PEARL 2408.11850, SSD 2603.03251)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from specdemo.drafters.reader import DraftReader
 
-GUESSES = 3  # outcomes of a verification that are prepared for, likeliest first
+GUESSES = 3  # outcomes of a verification that are prepared for, most likely first
 
 
 @dataclass(slots=True)
 class PreparedChain:
-    """A draft on a text, perhaps not finished. seconds: what it took beside the target's pass."""
+    """A draft on a text, possibly unfinished. seconds: drafting time in parallel with the target's pass."""
 
     token_ids: list[int] = field(default_factory=list)
     columns: list[int] = field(default_factory=list)
@@ -34,11 +34,11 @@ class PreparedChain:
 
 
 class Parallel(Drafter):
-    """Drafts a chain; while the target verifies it, a thread drafts what would follow the likely outcomes.
+    """Drafts a chain; while the target verifies it, a thread drafts continuations of the likely outcomes.
 
-    An outcome is how many tokens are kept and which token the target adds. When it was guessed, its draft is
-    ready (a hit); otherwise it is dropped and drafting begins as usual: a miss costs nothing but the share of
-    the machine that the thread took. Draws go by position and never depend on the verdict: the text stays
+    An outcome is the number of accepted tokens and the token that the target adds. If it was predicted, its draft is
+    ready (a hit); otherwise it is dropped and drafting starts as usual: a miss costs nothing but the part of
+    the machine that the thread used. Draws depend on the position and never on the verdict: the text stays
     exact, and is the same whether a draft was prepared or not.
     """
 
@@ -59,7 +59,7 @@ class Parallel(Drafter):
         return self.draft.start(prompt_ids)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """The prepared draft if the outcome was guessed, else a new one; longer if the policy wants it longer."""
+        """Return the prepared draft if the outcome was predicted, else a new one; extended if the policy allows more tokens."""
         self.draft.follow(committed)
         tried, text = bool(self._prepared), list(committed)
         ready = self._prepared.get(tuple(text), PreparedChain())
@@ -72,7 +72,7 @@ class Parallel(Drafter):
                 self._append(chain, ready.columns[place], ready.rows[place])
             else:
                 self._draft_one(chain, text)
-            # The policy decides after each token: what was prepared beyond is dropped unseen.
+            # The policy decides after each token: prepared tokens after its stop are dropped unseen.
             if not self.lookahead.go_on(chain.confidences[-1]):
                 break
         self._drafted = text, chain, allowed
@@ -102,16 +102,16 @@ class Parallel(Drafter):
             self._worker = None
 
     def verifying(self, proposal: Proposal) -> None:
-        """Begin to draft what would follow."""
+        """Start to draft the continuations."""
         text, chain, length = self._drafted
         assert self._worker is not None, "verifying before start"
         self._stop.clear()
-        # No longer than this draft and one more: what the policy would not use only takes the target's cores.
+        # At most this draft and one token more: tokens that the policy would not use only occupy the target's cores.
         length = min(length, len(chain.token_ids) + 1)
         self._task = self._worker.submit(self._prepare, text, chain, length)
 
     def _finish(self) -> None:
-        """Wait for the thread; what it could not finish is used as far as it got."""
+        """Wait for the thread; an unfinished draft is used as far as it got."""
         self._stop.set()
         if self._task is not None:
             self._task.result()
@@ -131,7 +131,7 @@ class Parallel(Drafter):
                 break
 
     def _outcomes(self, text: list[int], chain: PreparedChain) -> list[list[int]]:
-        """What the step may commit, likeliest first: all kept and one more, or refused somewhere and replaced."""
+        """Return possible commits of the step, most likely first: all accepted and one more, or one rejected and replaced."""
         from specdemo.engine.sampling import likeliest
 
         found: list[tuple[float, list[int]]] = []
@@ -165,9 +165,9 @@ class Parallel(Drafter):
 
 
 def _one_thread_worker() -> ThreadPoolExecutor:
-    """A worker whose own torch operators use one core: the target's pass keeps the others.
+    """Return a worker whose own torch operators use one core, so that the target's pass has the others.
 
-    torch keeps the number for each thread and, for threads to come, the number last set: so it is set back.
+    torch stores the number for each thread and, for later threads, the number last set: so it is restored.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Drafters without a model: plain decoding, and scripts that test the loop and bound what a policy can reach."""
+"""Drafters without a model: plain decoding, and scripts that test the loop and bound the gain of any policy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Plain(Drafter):
 
 
 class Scripted(Drafter):
-    """Proposes what a function of the committed text and the budget returns."""
+    """Proposes the result of a function of the committed text and the budget."""
 
     def __init__(self, script: Callable[[Sequence[int], int], Proposal]) -> None:
         self.script = script

@@ -1,7 +1,7 @@
-"""A draft model as a source of distributions: shaped exactly as the target's, and mixed with what memory knows.
+"""A draft model as a source of distributions: shaped exactly as the target's, and mixed with the counts in memory.
 
-A row of W columns is a distribution over the model's own words; what memory knows is of all tokens, and
-then a row has V columns. `token` says what a column stands for.
+A row of W columns is a distribution over the model's own vocabulary; the counts cover all tokens, and
+then a row has V columns. `token` returns the token of a column.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from specdemo.kernels.plan import Chain, DraftPlan
 
 
 class DraftReader:
-    """What the draft model would say, as probabilities over the target's vocabulary.
+    """The draft model's predictions, as probabilities over the target's vocabulary.
 
-    costs: learn what a step of the model takes
-    bias: learns from the target's verdicts what it says after which words; None leaves the model alone
-    head: learns from them what to make of the model's final states; None leaves those alone
+    costs: learn the seconds of the model's steps
+    bias: learns from the target's verdicts its tokens after each context; None for the model alone
+    head: learns from them a correction of the model's final states; None for no correction
     """
 
     def __init__(
@@ -44,13 +44,13 @@ class DraftReader:
         self.costs = costs
         self.bias = bias
         self.head = head
-        self._warm = False  # whether this step has asked the model already
+        self._warm = False  # whether the model has been read in this step
         self._seed = shaper.sampling.seed + 1_000_003
         self._generator = torch.Generator()
 
     @property
     def words(self) -> ReducedVocabulary | None:
-        """What columns stand for; None for all tokens."""
+        """Vocabulary of the columns; None for all tokens."""
         return None if self.bias else self.reader.model.words
 
     @property
@@ -73,7 +73,7 @@ class DraftReader:
         self.reader.prepare(prompt_ids[:-1])
 
     def follow(self, committed: Sequence[int]) -> None:
-        """A step begins: learn from what the target has said since the last one."""
+        """Start a step: learn from the target's tokens since the last one."""
         self._warm = False
         self.reader.follow(committed)
         for learner in self._learners:
@@ -97,9 +97,9 @@ class DraftReader:
         parents: Sequence[int],
         paths: Sequence[Sequence[int]],
     ) -> Tensor:
-        """The distributions that follow new nodes of a tree on the text that was asked about last: (N, W) float32.
+        """Return the distributions after new nodes of a tree on the text of the last `probs_after`: (N, W) float32.
 
-        parents: index among all nodes asked about in this step, -1 = follows the text
+        parents: index among all nodes read in this step, -1 = follows the text
         paths: drafted tokens down to each node, itself included
         """
 
@@ -112,10 +112,10 @@ class DraftReader:
         return self._timed(work)
 
     def chain(self, committed: Sequence[int], most: int, lookahead: Lookahead) -> Chain:
-        """Draft tokens one after another until the policy says stop.
+        """Draft tokens one after another until the policy stops.
 
-        In one go where the model can and nothing has to be asked in between: the code between two of its steps
-        takes as long as the step itself.
+        In one call if the model supports it and nothing must be decided in between: the code between two of its steps
+        needs as much time as the step itself.
         """
         uniforms = None
         if not self.greedy:
@@ -150,7 +150,7 @@ class DraftReader:
         return Chain(columns, rows, confidences)
 
     def _timed(self, step: Callable[[], Tensor]) -> Tensor:
-        """A step of the model, for what one more costs; the first of each draft also reads what was committed."""
+        """Run a step of the model and measure the cost of one more; the first of each draft also reads the committed text."""
         with Stopwatch() as watch:
             probs = step()
         if self._warm:
@@ -159,7 +159,7 @@ class DraftReader:
         return probs
 
     def pick(self, probs: Tensor, position: int | None = None) -> int:
-        """The likeliest column of a distribution when greedy, else one drawn.
+        """Return the most likely column of a distribution when greedy, else one drawn.
 
         position: draw by position in the text, so that a draft prepared ahead is the one that would be drawn later
         """
@@ -170,7 +170,7 @@ class DraftReader:
         return draw(probs, self._generator)
 
     def token(self, column: int) -> int:
-        """Which token a column stands for."""
+        """Return the token of a column."""
         return self.words.token(column) if self.words else column
 
     def shaped(

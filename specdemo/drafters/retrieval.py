@@ -1,4 +1,4 @@
-"""Looks the last tokens up in a datastore and drafts what followed them most often (REST, He 2311.08252)."""
+"""Finds the last tokens in a datastore and drafts their most frequent continuation (REST, He 2311.08252)."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from specdemo.trace.events import Reason
 if TYPE_CHECKING:
     from specdemo.drafters.memory.datastore import Datastore
 
-LONGEST = 16  # tokens that are looked up at most
+LONGEST = 16  # most tokens of a search
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A match: its length, and what followed at each place where it stands."""
+    """A match: its length, and the continuation of each of its occurrences."""
 
     length: int = 0
     continuations: Sequence[Sequence[int]] = ()
 
 
 class Retrieval(Drafter):
-    """Drafts a chain: at each place the most frequent continuation among the matches that are left.
+    """Drafts a chain: at each position the most frequent continuation among the remaining matches.
 
-    A token's confidence is the share of the matches that go on with it, damped where there are few:
+    A token's confidence is the fraction of the matches that continue with it, reduced if there are few:
     count / (matches + 1). One match alone gives 1/2.
     """
 
@@ -48,7 +48,7 @@ class Retrieval(Drafter):
         return found.length, [token_id for token_id, _ in most_frequent(found.continuations)]
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Follow the matches until the policy or the budget says stop."""
+        """Follow the matches until the policy or the budget stops it."""
         allowed = min(budget, self.lookahead.allowed(committed))
         reason = self.lookahead.reason
         found = self._find(committed)
@@ -74,11 +74,11 @@ class Retrieval(Drafter):
         )
 
     def observe(self, outcome: Outcome) -> None:
-        """Tell the policy."""
+        """Update the policy."""
         self.lookahead.observe(outcome)
 
     def _find(self, committed: Sequence[int]) -> Found:
-        """Look up the end of the text, once for however many ask."""
+        """Find the end of the text in the store, once for any number of callers."""
         end = tuple(committed[-LONGEST:])
         if self._seen[0] != end:
             length, positions = self.store.lookup(end, longest=LONGEST, shortest=self.shortest)
@@ -88,13 +88,13 @@ class Retrieval(Drafter):
 
 
 def most_frequent(continuations: Sequence[Sequence[int]]) -> Iterator[tuple[int, float]]:
-    """Follow the most frequent token from place to place: (token, confidence) pairs.
+    """Follow the most frequent token from position to position: (token, confidence) pairs.
 
-        continuations   a b c      a b c has 2 of 3 at the first place, then 1 of 2, then 1 of 1:
+        continuations   a b c      a b c has 2 of 3 at the first position, then 1 of 2, then 1 of 1:
                         a d        a 2/4, b 1/3, c 1/2
                         e
 
-    A text that ended takes part in the counting until then.
+    A text that ended is included in the counting until then.
     """
     left = continuations
     for place in itertools.count():
@@ -107,7 +107,7 @@ def most_frequent(continuations: Sequence[Sequence[int]]) -> Iterator[tuple[int,
 
 
 def copied(confidence: float) -> float:
-    """A copy of another text: shares among few matches promise more than they hold."""
+    """A copy of another text: with few matches the fraction overestimates the acceptance."""
     return 0.05 + 0.8 * confidence**2
 
 
@@ -117,7 +117,7 @@ def copied_sampled(confidence: float) -> float:
 
 
 def _make(context: DraftingContext) -> Retrieval:
-    assert context.store is not None  # make_drafter has looked
+    assert context.store is not None  # make_drafter has checked it
     return Retrieval(context.store, context.lookahead(0.0))
 
 

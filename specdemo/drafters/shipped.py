@@ -17,7 +17,7 @@ class Shipped:
 
 
 def find_shipped(target: str, tokenizer: str, store: str = "auto") -> Shipped:
-    """What is there for a target. Raises UserError when it is damaged or another tokenizer's.
+    """Return the datastore of a target. Raises UserError when it is damaged or another tokenizer's.
 
     tokenizer: fingerprint of the target's vocabulary; store: a folder, "auto" or "none"
     """

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from specdemo.drafters.reader import DraftReader
 
 WIDEST = 10  # children of one parent, as in Medusa's own trees
-WIDTH = 4  # nodes that are read together when one of them must be: further rows of a pass are nearly free
+WIDTH = 4  # nodes that are read in one pass when one of them must be: further rows of a pass are nearly free
 
 
 class Branches(Protocol):
-    """Distributions below the nodes of a growing tree. A drafter that only knows depths ignores which node."""
+    """Distributions below the nodes of a growing tree. A drafter that distinguishes depths only ignores the node."""
 
     def below(self, tree: GrownTree, nodes: Sequence[int]) -> Tensor:
-        """(N, W) float32: what follows each of `nodes`; -1 is the text's end and is asked about first, alone."""
+        """Return (N, W) float32: the distribution after each of `nodes`; -1 is the end of the text, read first and alone."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class GrownTree:
     """Nodes so far, parents first.
 
     rows: the distribution that each node was drawn or chosen from
-    survivals: chance that the target keeps the whole path down to a node
+    survivals: chance that the target accepts the whole path down to a node
     """
 
     token_ids: list[int] = field(default_factory=list)
@@ -54,7 +54,7 @@ class GrownTree:
         return token_ids[::-1]
 
     def add(self, parent: int, token_id: int, row: Tensor, confidence: float) -> int:
-        """Hang a node under its parent; returns its index."""
+        """Add a node under its parent; returns its index."""
         self.token_ids.append(token_id)
         self.parents.append(parent)
         self.rows.append(row)
@@ -65,31 +65,31 @@ class GrownTree:
 
 @dataclass(slots=True)
 class _Family:
-    """What may still hang under one parent. left: the draft's distribution without the siblings drawn so far."""
+    """Further children of one parent. left: the draft's distribution without the siblings drawn so far."""
 
     parent: int
     left: Tensor
-    reached: float  # chance that the target keeps the parent and refuses all children so far
+    reached: float  # chance that the target accepts the parent and rejects all children so far
     children: int = 0
 
 
 @dataclass(slots=True)
 class TreeBuilder:
-    """Grows one tree, always where the target is most likely to follow.
+    """Grows one tree, always at the node that the target is most likely to reach.
 
-    The heap holds two kinds of openings, ranked by the chance that they give a kept token: one more child of
-    a family, and reading what follows a node. Whether a child is drawn depends only on what was drawn
-    before it, never on its own probability, and a drawn child is always kept: so sampling stays exact.
+    The heap contains two kinds of openings, ranked by the chance that they give an accepted token: one more child of
+    a family, and reading the distribution below a node. Whether a child is drawn depends only on the nodes drawn
+    before it, never on its own probability, and a drawn child is never dropped: so sampling stays exact.
 
-    token(column): what a column of a distribution stands for
-    pays(gain, reading, nodes): whether a token kept with chance `gain` is worth its cost
+    token(column): returns the token of a column of a distribution
+    pays(gain, reading, nodes): whether a token accepted with chance `gain` is worth its cost
     """
 
     branches: Branches
     calibration: Calibration
     pick: Callable[[Tensor], int]
     token: Callable[[int], int]
-    chosen: bool  # greedy: children are the likeliest tokens, not drawn
+    chosen: bool  # greedy: children are the most likely tokens, not drawn
     nodes: int
     depth: int
     pays: Callable[[float, bool, int], bool]
@@ -130,7 +130,7 @@ class TreeBuilder:
         return tree
 
     def _next_gain(self, family: _Family) -> float:
-        """Chance that the family's next child is reached and kept; known before it is drawn."""
+        """Chance that the family's next child is reached and accepted, computed before it is drawn."""
         left = family.left
         expected = float(left.max() if self.chosen else left.dot(left))
         return family.reached * self.calibration.chance(expected, sibling=family.children > 0)
@@ -146,7 +146,7 @@ class TreeBuilder:
         return [opening[3] for opening in waiting]
 
     def _child(self, tree: GrownTree, family: _Family) -> int:
-        """Choose or draw the family's next child, and take it out of what is left."""
+        """Choose or draw the family's next child, and remove it from the remaining distribution."""
         row = family.left
         column = self.pick(row)
         confidence = float(row[column])
@@ -163,7 +163,7 @@ class TreeBuilder:
 
 
 def chosen_guess(confidence: float) -> float:
-    """A guess that was chosen, not drawn, and does not know the tokens before it."""
+    """Acceptance of a token that was chosen, not drawn, and predicted without the tokens before it."""
     return 0.02 + 0.9 * confidence
 
 
@@ -180,10 +180,10 @@ def depth_tree(
     depth: int,
     costly: bool,
 ) -> GrownTree:
-    """The likeliest paths through the rows of `probs`, (D, W): at most `nodes` nodes and `depth` levels.
+    """Return the most likely paths through the rows of `probs`, (D, W): at most `nodes` nodes and `depth` levels.
 
-    token(column): what a column stands for
-    costly: stop where one more node costs the target more than it is expected to give
+    token(column): returns the token of a column
+    costly: stop where one more node costs the target more than its expected gain
     """
     token_ids, confidences = likeliest(probs[:depth], token)
     chances = [_chances(row, calibration) for row in confidences]
@@ -195,10 +195,10 @@ def depth_tree(
 def best_paths(
     chances: Sequence[Sequence[float]], nodes: int, pays: Callable[[float, int], bool]
 ) -> list[tuple[int, int, float]]:
-    """The shape of a tree, best first: parent, rank among siblings and survival of each node, parents first.
+    """Return the shape of a tree, best first: parent, rank among siblings and survival of each node, parents first.
 
-    chances: by depth and rank, that the target keeps this child once it has kept the parent
-    pays(gain, nodes): whether a node that is kept with chance `gain` is worth its cost
+    chances: by depth and rank, that the target accepts this child once it has accepted the parent
+    pays(gain, nodes): whether a node that is accepted with chance `gain` is worth its cost
     """
     shape: list[tuple[int, int, float]] = []
     openings: list[tuple[float, int, int, int]] = []  # -survival, parent, depth, rank
@@ -224,7 +224,7 @@ def hang(
     confidences: Sequence[Sequence[float]],
     probs: Tensor,
 ) -> GrownTree:
-    """A tree of this shape, the token of each node by its depth and rank; leaves out what has no token."""
+    """Return a tree of this shape, the token of each node by its depth and rank; omits nodes without a token."""
     tree, places = GrownTree(), {-1: -1}
     for number, (parent, rank, survival) in enumerate(shape):
         if parent not in places:
@@ -243,7 +243,7 @@ def hang(
 def likeliest(
     probs: Tensor, token: Callable[[int], int]
 ) -> tuple[list[list[int]], list[list[float]]]:
-    """Each row's likeliest tokens, and how likely each is among what is left without those before it."""
+    """Return each row's most likely tokens, and the probability of each without those before it."""
     values, places = probs.topk(min(WIDEST, probs.shape[-1]))
     token_ids, confidences = [], []
     for row, ids in zip(values.tolist(), places.tolist(), strict=True):  # sync
@@ -277,7 +277,7 @@ class DraftBranches:
         self._places: dict[int, int] = {}  # node of the tree -> index among the nodes read
 
     def below(self, tree: GrownTree, nodes: Sequence[int]) -> Tensor:
-        """See `Branches`."""
+        """Return the draft model's distributions, see `Branches`."""
         if list(nodes) == [-1]:
             return (self.draft.probs_after(self.committed))[None]
         for node in nodes:
@@ -339,12 +339,12 @@ class Tree(Drafter):
         )
 
     def branches(self, committed: Sequence[int]) -> Branches:
-        """Where this step's tree gets its distributions from."""
+        """Return the distributions for this step's tree."""
         return DraftBranches(self.draft, committed)
 
     @property
     def reading_seconds(self) -> float:
-        """What it takes to know what follows a node."""
+        """Seconds to compute the distribution below a node."""
         return self.costs.draft_step
 
     def _pays(self, gain: float, reading: bool, nodes: int) -> bool:  # noqa: FBT001
@@ -352,7 +352,7 @@ class Tree(Drafter):
 
 
 def grow(context: DraftingContext, draft: DraftReader, kind: type[Tree] = Tree) -> Tree:
-    """A tree from any source of distributions, as the run's settings want it."""
+    """Make a tree drafter on any source of distributions, with the run's settings."""
     settings = context.settings
     return kind(
         draft,

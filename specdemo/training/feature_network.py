@@ -121,7 +121,7 @@ class FeatureNetwork(nn.Module):
         return x, self.layer.input_layernorm(x)
 
     def _fed(self, x: Tensor) -> Tensor:
-        """The drafter's own states in place of the target's, (..., H): normed to numbers of about 1."""
+        """The drafter's own states instead of the target's, (..., H): normed to numbers of about 1."""
         normed: Tensor = self.norm(x)
         return self.feedback * (normed / self._norm_size())
 

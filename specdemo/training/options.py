@@ -21,9 +21,9 @@ class TrainOptions:
     out: folder of the drafter; work_dir: answers, hidden states and checkpoints, reused between calls
     init: folder of a draft model: the one below a drafter that needs one, or the one that a draft continues; for a
         feature drafter also a folder of its kind, to continue
-    minutes: time to train, over all calls; steps: a fixed number of steps in its place, 0 for none
+    minutes: time to train, over all calls; steps: a fixed number of steps instead, 0 for none
     inner: width between gate and down of a feature drafter without a draft model below it
-    depth: tokens that medusa, block and jet guess in one pass
+    depth: tokens that medusa, block and jet predict in one pass
     form: of `NETWORKS`; those other than `own` are of published drafters, which `export drafter` writes
     quantised_share: last part of the training, in which weights are rounded as at run time
     patience: checks without a better held-out loss after which training stops early

@@ -1,1 +1,1 @@
-"""What drafters remember: earlier texts, word pairs, an online head."""
+"""Memory of drafters between steps and runs: earlier texts, token sequences, an online head."""

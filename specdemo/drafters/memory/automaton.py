@@ -1,29 +1,29 @@
-"""A suffix automaton over texts that grow: where did the end of this text stand before? (Blumer et al. 1985)"""
+"""A suffix automaton over growing texts: finds the latest earlier occurrence of the end of a text (Blumer et al. 1985)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 MAX_TOKENS = 65_536  # then it starts again from the current text
-STATE_BYTES = 360  # of a state with its share of the text, measured
-WALK = 256  # suffix links followed for one token at most: keeps "aaaa..." linear
+STATE_BYTES = 360  # bytes of a state and its part of the text, measured
+WALK = 256  # most suffix links followed for one token: bounds the work for "aaaa..."
 
 
 class SuffixAutomaton:
-    """Every substring of all texts entered, and where each one ended last; amortised constant work a token.
+    """Every substring of all texts entered, and the last end of each; amortised constant work a token.
 
-    text: the tokens entered; a negative id, used once, stands between two texts, so no match crosses it
-    begun: position in `text` where the current text begins
+    text: the tokens entered; a negative id, used once, separates two texts, so no match crosses it
+    begun: position in `text` where the current text starts
 
-    A state stands for all substrings that end at the same places. Its suffix link leads to the longest suffix
-    that also ends elsewhere, so the link of the whole text's state is its longest suffix that stood before:
+    A state represents all substrings that end at the same positions. Its suffix link leads to the longest suffix
+    that also ends elsewhere, so the link of the whole text's state is its longest suffix that occurred before:
 
-        text     a b c a b      longest suffix that stood before: "a b", it ended after 2 tokens
+        text     a b c a b      longest suffix that occurred before: "a b", it ended after 2 tokens
         the state of "abcab" links to the state of "ab", "b"
 
-    Where a state ended last is noted when the next token comes, up the chain of suffix links, so what is
-    noted is always an earlier place. Chains are a few links long but for texts that repeat themselves
-    at once: there a note beyond `WALK` links stays behind, which names an earlier occurrence than the latest.
+    The last end of a state is recorded when the next token comes, up the chain of suffix links, so a record
+    is always an earlier position. Chains are a few links long except for texts that repeat themselves
+    immediately: there a record beyond `WALK` links is not updated and names an earlier occurrence than the latest.
     """
 
     def __init__(self, max_tokens: int = MAX_TOKENS) -> None:
@@ -48,11 +48,11 @@ class SuffixAutomaton:
 
     @property
     def memory_bytes(self) -> int:
-        """About what it takes."""
+        """Approximate memory of the automaton."""
         return STATE_BYTES * len(self._next)
 
     def begin(self, token_ids: Sequence[int]) -> None:
-        """Enter a new text, or only what is new of it when it continues the current one."""
+        """Enter a new text, or only its new tokens if it continues the current one."""
         held = self.text[self.begun :]
         if held != list(token_ids[self._dropped : self.current_length]):
             self._num_texts += 1
@@ -61,7 +61,7 @@ class SuffixAutomaton:
         self.follow(token_ids)
 
     def follow(self, token_ids: Sequence[int]) -> None:
-        """Enter what is new of the current text. token_ids: the whole of it"""
+        """Enter the new tokens of the current text. token_ids: the whole text"""
         for token_id in token_ids[self.current_length :]:
             self.extend(token_id)
 
@@ -80,8 +80,9 @@ class SuffixAutomaton:
         self._last = state
 
     def match(self, longest: int = 64) -> tuple[int, int]:
-        """The longest suffix of the text, at most `longest`, that also stands earlier: its length, and the position
-        right after its latest earlier occurrence. (0, 0) for none.
+        """Find the longest suffix of the text, at most `longest` tokens, that also occurs earlier.
+
+        returns: its length, and the position right after its latest earlier occurrence; (0, 0) for none
         """
         state = max(0, self._link[self._last])
         return self._ended_last(state, self._length[state], longest)
@@ -105,10 +106,10 @@ class SuffixAutomaton:
         return self._ended_last(state, length, longest)
 
     def following(self, position: int, most: int, drafted: Sequence[int] = ()) -> list[int]:
-        """What stands at `position` and after it, up to the end of that text.
+        """Return the tokens from `position` on, up to the end of that text.
 
-        Where it reaches the end of what was entered and drafted it goes on with its own copy, as in LZ77: text that
-        repeats itself is copied on and on.
+        At the end of the entered and drafted tokens it continues with its own copy, as in LZ77: text that
+        repeats itself is copied repeatedly.
 
             text     x a b a b, position 3      following: a b, then a b a b ...
         """
@@ -123,7 +124,7 @@ class SuffixAutomaton:
         return copied
 
     def _ended_last(self, state: int, length: int, longest: int) -> tuple[int, int]:
-        """See `match`. length: of what was matched, one of the substrings that the state stands for"""
+        """Return the result of `match`. length: of the matched tokens, one of the substrings that the state represents"""
         if state <= 0:
             return 0, 0
         for _ in range(WALK):
@@ -143,7 +144,7 @@ class SuffixAutomaton:
             state = self._link[state]
 
     def _suffix(self, place: int, token_id: int) -> int:
-        """The state of the longest suffix that stood before, split off from a longer one where needed."""
+        """Return the state of the longest suffix that occurred before, split off from a longer one if necessary."""
         longer = self._next[place][token_id]
         length = self._length[place] + 1
         if self._length[longer] == length:

@@ -16,20 +16,20 @@ from specdemo.config.strings import Json, JsonView
 
 FORMAT = 1
 CARD, TOKENS, SUFFIXES = "card.json", "tokens.npy", "suffixes.npy"
-CHECKED = 4096  # entries of each array that are looked at when a store is opened
+CHECKED = 4096  # entries of each array that are checked when a store is opened
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Datastore:
-    """Texts of one tokenizer; immutable, shared by every visitor.
+    """Texts of one tokenizer; immutable, shared by all sessions.
 
     tokens: (n,) uint16 or int32 — all texts, a separator after each; an id of `vocabulary_size` or more
         is a separator and matches nothing
-    suffixes: (n,) int32 — positions in `tokens`, ordered by what stands there
-    card: what it was made from, how, and under which licence
+    suffixes: (n,) int32 — positions in `tokens`, ordered by the tokens from there on
+    card: its sources, the method of its construction, and the licence
 
         tokens       a b c / a b d /
-        suffixes     those of "a b c", "a b d", "b c", "b d", ... : what begins alike stands together
+        suffixes     those of "a b c", "a b d", "b c", "b d", ... : suffixes with the same start are neighbours
     """
 
     tokens: np.ndarray
@@ -55,7 +55,7 @@ class Datastore:
 
     @property
     def memory_bytes(self) -> int:
-        """Size of the mapped arrays; only the pages that are looked at come into memory."""
+        """Size of the mapped arrays; only the pages that are read are loaded into memory."""
         return int(self.tokens.nbytes + self.suffixes.nbytes)
 
     def __len__(self) -> int:
@@ -64,18 +64,18 @@ class Datastore:
     def lookup(
         self, token_ids: Sequence[int], *, longest: int = 16, shortest: int = 2, most: int = 64
     ) -> tuple[int, list[int]]:
-        """Where the longest suffix of a text occurs, at most `longest` and at least `shortest` tokens of it.
+        """Find the longest suffix of a text in the store, with at most `longest` and at least `shortest` tokens.
 
         returns: its length, and the positions that follow its occurrences; (0, []) for none. Of more
-        than `most` occurrences it takes evenly spaced ones: they are ordered by what follows, so each
-        continuation keeps its share.
+        than `most` occurrences it returns evenly spaced ones: they are ordered by the tokens that follow, so each
+        continuation retains its fraction.
         """
         ids = self._searchable(token_ids[-longest:])
         if len(ids) < shortest or not (
             found := self._range(ids[-shortest:])
         ):  # most texts end here
             return 0, []
-        # All longer suffixes occur at some of these places: what stands before them decides.
+        # All longer suffixes occur at some of these positions: the tokens before them decide.
         ends = self.suffixes[found.start : found.stop].astype(np.int64) + shortest
         before = np.array(ids[:-shortest][::-1])
         where = ends[:, None] - shortest - 1 - np.arange(len(before))
@@ -95,7 +95,7 @@ class Datastore:
         return [row[:length] for row, length in zip(rows.tolist(), lengths, strict=True)]
 
     def _searchable(self, token_ids: Sequence[int]) -> list[int]:
-        """The part of a text behind the last id that the store does not know."""
+        """Return the part of a text after the last id that is not in the store's vocabulary."""
         ids = list(token_ids)
         unknown = [
             place for place, token in enumerate(ids) if not 0 <= token < self.vocabulary_size
@@ -103,7 +103,7 @@ class Datastore:
         return ids[unknown[-1] + 1 :] if unknown else ids
 
     def _range(self, ids: list[int]) -> range:
-        """Rows of `suffixes` that begin with `ids`."""
+        """Return the rows of `suffixes` that start with `ids`."""
 
         def beginning(position: int) -> list[int]:
             return self.tokens[position : position + len(ids)].tolist()  # type: ignore[no-any-return]

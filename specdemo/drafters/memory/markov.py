@@ -1,4 +1,4 @@
-"""A live Markov model of what the target says, mixed into a draft model's distribution (after OSD, Liu 2310.07177)."""
+"""A live Markov model of the target's tokens, mixed into a draft model's distribution (after OSD, Liu 2310.07177)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 ORDER = 3  # longest context, in tokens
 MOST_CONTEXTS = 200_000  # then it starts over: a visitor's memory is bounded
-CONTEXT_BYTES = 390  # of a context with what followed it, measured
-LEARNING_RATE = 0.05  # of the mixture weights
+CONTEXT_BYTES = 390  # bytes of a context and its counts, measured
+LEARNING_RATE = 0.05  # step size of the mixture weights
 EVIDENCE = 3  # contexts seen this often or more share a weight
 
 Key = tuple[int, ...]
 
 
 class MarkovCounts:
-    """Which tokens followed which contexts of one to three tokens, and how far to trust that. One visitor's.
+    """Counts of the tokens that followed contexts of one to three tokens, and their weights. Belongs to one session.
 
-    weights: share of the Markov model in the mixture, by (context length, times seen, at most 3)
+    weights: fraction of the Markov model in the mixture, by (context length, times seen, at most 3)
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class MarkovCounts:
 
     @property
     def memory_bytes(self) -> int:
-        """About what it takes."""
+        """Approximate memory of the counts."""
         return CONTEXT_BYTES * len(self.followers)
 
     def enter(self, token_ids: Sequence[int]) -> None:
@@ -49,14 +49,14 @@ class MarkovCounts:
             self.text.append(token_id)
 
     def begin(self, token_ids: Sequence[int]) -> None:
-        """Go on with a text that begins as the last one did, or begin another."""
+        """Continue a text that starts as the last one did, or start another."""
         same = len(self.text)
         if list(token_ids[:same]) != self.text:
             self.text, same = [], 0
         self.enter(token_ids[same:])
 
     def find(self, text: Sequence[int]) -> tuple[int, Counter[int]] | None:
-        """The longest known context that ends a text: its length and what followed."""
+        """Return the longest known context that ends a text: its length and the counts of the tokens that followed it."""
         for size in range(min(ORDER, len(text)), 0, -1):
             followers = self.followers.get(tuple(text[-size:]))
             if followers:
@@ -67,19 +67,19 @@ class MarkovCounts:
 class MarkovBias:
     """Mixes the counts into a draft's distribution: (1 - w) draft + w counts, w learned per kind of context.
 
-    The mixture is what drafts are really drawn from, so verification stays exact. The weights follow the
-    expectation-maximisation of a two-part mixture: after each token that the target said, w moves towards
-    the share of its probability that came from the counts.
+    Drafts are drawn from the mixture itself, so verification stays exact. The weights follow the
+    expectation-maximisation of a two-part mixture: after each token of the target, w moves towards
+    the fraction of its probability that came from the counts.
     """
 
     def __init__(self, counts: MarkovCounts) -> None:
         self.counts = counts
-        # For each place that was asked about: kind of context, the draft's row and the counts' shares.
+        # For each position that was mixed: kind of context, the draft's row and the relative counts.
         self._asked: dict[Key, tuple[tuple[int, int], Tensor, dict[int, float]]] = {}
         self._committed: list[int] = []
 
     def start(self, prompt_ids: Sequence[int]) -> None:
-        """A run begins: what the prompt says counts too."""
+        """Start a run: the tokens of the prompt count too."""
         self._committed = list(prompt_ids)
         self.counts.begin(prompt_ids)
         self._asked.clear()

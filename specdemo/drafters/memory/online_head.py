@@ -16,11 +16,11 @@ from specdemo.models.networks.chain import CompactModel, CompactWeights
 
 RANK = 16
 MOST_PAIRS = 4096  # verdicts that are remembered, the newest
-FEWEST_PAIRS = 16  # of each part: fewer say too little to learn from or to judge by
+FEWEST_PAIRS = 16  # verdicts of each part: fewer are too few to learn from or to validate on
 HEARD = 128  # steps of a run between two entries in bulk
-STEPS, BATCH = 16, 256  # of one `learn`: about a tenth of a second
+STEPS, BATCH = 16, 256  # steps and batch of one `learn`: about a tenth of a second
 SURE = 2.0  # standard errors by which a step must help: chance alone would pass a smaller gain
-JUDGED = 256  # held-out verdicts that a step is judged by
+JUDGED = 256  # most verdicts on which a step is validated
 LEARNING_RATE = 1e-3
 PULL = 1.0  # towards the draft as it was trained: times how far its states are moved, relative to their size
 
@@ -28,10 +28,10 @@ Verdicts = tuple[Tensor, Tensor]  # states (n, H), words (n,)
 
 
 class OnlineHead:
-    """A low-rank correction h + B A h of a draft's final states. One visitor's; it begins as no correction.
+    """A low-rank correction h + B A h of a draft's final states. Belongs to one session; it starts as no correction.
 
-    It learns from pairs of a state and the token that the target really committed there. The newest run
-    is held out: a step is kept only if that run says it helps, and a head that did harm there is dropped.
+    It learns from pairs of a state and the token that the target committed there. The newest run
+    is the validation set: a step is accepted only if it lowers the loss there, and a head that raised it is reset.
     """
 
     def __init__(self, weights: CompactWeights) -> None:
@@ -52,12 +52,12 @@ class OnlineHead:
 
     @property
     def num_verdicts(self) -> int:
-        """How many are remembered."""
+        """Number of stored verdicts."""
         return len(self._words) + sum(len(words) for _, words in self._heard)
 
     @property
     def memory_bytes(self) -> int:
-        """Of the head and the verdicts that it remembers."""
+        """Bytes of the head and its stored verdicts."""
         heard = [tensor for verdicts in self._heard for tensor in verdicts]
         own = (self.down, self.up, self._states, self._words, *heard)
         return sum(tensor.nbytes for tensor in own)
@@ -67,13 +67,13 @@ class OnlineHead:
         return _adjusted(states, self.down.to(states.dtype), self.up.to(states.dtype))
 
     def begin_run(self) -> None:
-        """What is remembered from here on belongs to a new run."""
+        """Start a new run: verdicts stored from here on belong to it."""
         self._new_run = True
 
     def remember(self, states: Tensor, token_ids: Tensor) -> None:
-        """Verdicts: (n, H) states of the draft, unadjusted, and the tokens that the target said there (n,).
+        """Store verdicts: (n, H) states of the draft, unadjusted, and the target's tokens there, (n,).
 
-        A token that the draft cannot say teaches nothing here and is skipped.
+        A token outside the draft's vocabulary teaches nothing here and is skipped.
         """
         column_of = self.weights.words.column_of
         columns = torch.tensor([column_of.get(token, -1) for token in token_ids.tolist()])
@@ -90,11 +90,11 @@ class OnlineHead:
             self._settle()
 
     def _settle(self) -> None:
-        """Enter what was heard lately, and let the oldest go."""
+        """Append the latest verdicts, and drop the oldest."""
         if not self._heard:
             return
         states, words = zip(*self._heard, strict=True)
-        # Outside inference mode, whatever the caller is in: gradients are taken through these later.
+        # Outside inference mode, in which the caller may be: gradients are computed through these later.
         with torch.inference_mode(mode=False):
             self._states = torch.cat([self._states, *states])[-MOST_PAIRS:].clone()
             entered = torch.cat([self._words, *words])
@@ -103,13 +103,13 @@ class OnlineHead:
         self._heard.clear()
 
     def learn(self) -> bool:
-        """Take a few steps; called between runs. returns: whether any was kept"""
+        """Run a few optimiser steps; called between runs. returns: whether any was accepted"""
         if not self._unread:
             return False
         self._unread = False
         self._settle()
         self._lessons += 1
-        # The newest run judges; the very first one does both, by halves.
+        # The newest run validates; the very first one is split into two halves for both.
         cut = self._newest or len(self._words) // 2
         taught = (self._states[:cut], self._words[:cut])
         judges = (self._states[cut:][-JUDGED:], self._words[cut:][-JUDGED:])
@@ -145,7 +145,7 @@ class OnlineHead:
         return kept
 
     def _drop_if_worse(self, judges: Verdicts, matrix: Tensor) -> None:
-        """The newest run was drafted with this head and never taught it: where it did harm there, begin anew."""
+        """Validate on the latest run, on which the head was not trained; reset the head if it raised the loss."""
         none = torch.zeros_like(self.up)
         plain = _surprises(judges, self.down, none, matrix)
         if _surprises(judges, self.down, self.up, matrix).mean() > plain.mean():
@@ -156,7 +156,7 @@ class OnlineHead:
         save_file({"down": self.down.contiguous(), "up": self.up.contiguous()}, path)
 
     def load(self, path: Path) -> None:
-        """Go on from a saved correction. Raises UserError when it is not one of this draft model."""
+        """Continue from a saved correction. Raises UserError when it is not one of this draft model."""
         try:
             state = load_file(path, device=str(self.up.device))
         except (OSError, SafetensorError) as error:
@@ -168,7 +168,7 @@ class OnlineHead:
 
 
 class HeadBias:
-    """Puts a head before a draft's output matrix for one run, and collects what the target says after its states."""
+    """Applies a head before a draft's output matrix for one run, and collects the target's tokens after its states."""
 
     def __init__(self, head: OnlineHead, model: CompactModel) -> None:
         self.head = head
@@ -177,19 +177,19 @@ class HeadBias:
         self._asked: dict[tuple[int, ...], Tensor] = {}  # states, by the drafted tokens before them
 
     def start(self, prompt_ids: Sequence[int]) -> None:
-        """A run begins: learn from what earlier ones left, and stay in force until the next `attach`."""
+        """Start a run: learn from earlier ones, and stay in force until the next `attach`."""
         self.head.learn()
         self.head.begin_run()
         self._committed = list(prompt_ids)
         self._asked.clear()
 
     def note(self, paths: Sequence[Sequence[int]]) -> None:
-        """The model has just been asked what follows these drafts, one for each of its states."""
+        """Store the model's latest states, one for each of these drafts."""
         for path, state in zip(paths, self.model.states, strict=True):
             self._asked[tuple(path)] = state
 
     def follow(self, committed: Sequence[int]) -> None:
-        """Remember what the target said since the last call; may be called twice for a text."""
+        """Store the target's tokens since the last call; may be called twice for a text."""
         added = list(committed[len(self._committed) :])
         verdicts = [
             (self._asked[tuple(added[:position])], token_id)
@@ -204,7 +204,7 @@ class HeadBias:
 
 
 def attach(model: object, bias: HeadBias | None) -> None:
-    """From now on a draft's states go through this head; None: as they are. Models of other kinds have no such place."""
+    """Apply this head to a draft's states from now on; None for no head. Models of other kinds do not support it."""
     if isinstance(model, CompactModel):
         model.adjust = bias.head.adjust if bias else None
 
@@ -214,7 +214,7 @@ def _adjusted(states: Tensor, down: Tensor, up: Tensor) -> Tensor:
 
 
 def _surprises(verdicts: Verdicts, down: Tensor, up: Tensor, matrix: Tensor) -> Tensor:
-    """Cross-entropy of each thing that the target said. matrix: (W, H). returns: (n,)"""
+    """Cross-entropy of each token of the target. matrix: (W, H). returns: (n,)"""
     states, words = verdicts
     moved = _adjusted(states.float(), down, up).to(matrix.dtype)
     return F.cross_entropy(F.linear(moved, matrix).float(), words, reduction="none")
@@ -227,6 +227,6 @@ def _surely_less(one: Tensor, other: Tensor) -> bool:
 
 
 def _moved(states: Tensor, down: Tensor, up: Tensor) -> Tensor:
-    """How far states are moved, squared, relative to their size."""
+    """Return the mean squared correction of the states, relative to their mean square."""
     states = states.float()
     return (_adjusted(states, down, up) - states).square().mean() / states.square().mean()

@@ -1,4 +1,4 @@
-"""What one visitor's runs leave for the next: texts, what the target said after which words, a learned head, acceptance."""
+"""Results of one session's runs for the next: texts, counts of the target's tokens, a learned head, acceptance."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from specdemo.drafters.memory.online_head import HeadBias, OnlineHead
 from specdemo.models.networks.chain import CompactModel
 from specdemo.trace.metrics import Metrics
 
-MOST_RUNS = 50  # whose acceptance is kept
+MOST_RUNS = 50  # runs whose acceptance is stored
 CARRIED = 8192  # tokens of the texts that go to another process
 
 
 class Memory:
-    """One visitor's; never shared. In this process only, but for a head that the user asks to save.
+    """Belongs to one session; never shared. In this process only, except for a head that the user saves.
 
-    saved_head: where a head begins from, if there is such a file
+    saved_head: file from which a head starts, if it exists
     """
 
     def __init__(self) -> None:
@@ -36,9 +36,9 @@ class Memory:
         self.saved_head: Path | None = None
 
     def carried(self) -> dict[str, Any]:
-        """What another process needs to go on: the newest texts and the acceptance of runs, as JSON holds them.
+        """Return the state for another process: the newest texts and the acceptance of runs, as JSON values.
 
-        Counts and the head are not in it: they begin anew there.
+        Counts and the head are not included: they start from scratch there.
         """
         texts: list[list[int]] = [[]]
         for token_id in self.texts.text[-CARRIED:]:
@@ -49,7 +49,7 @@ class Memory:
         return {"texts": [text for text in texts if text], "runs": [list(run) for run in self.runs]}
 
     def go_on(self, carried: Mapping[str, Any]) -> None:
-        """Start over from what another process left."""
+        """Start over from another process's state."""
         self.forget()
         for text in carried["texts"]:
             self.texts.begin(text)
@@ -57,7 +57,7 @@ class Memory:
 
     @property
     def memory_bytes(self) -> int:
-        """About what all of it takes."""
+        """Approximate memory of all parts."""
         head = self._head.memory_bytes if self._head else 0
         return self.texts.memory_bytes + self.counts.memory_bytes + head
 
@@ -85,10 +85,10 @@ class Memory:
         self._head.save(path)
 
     def record(self, method: str, metrics: Metrics) -> None:
-        """A run has ended; one without drafts says nothing."""
+        """Record the acceptance of a run; one without drafts has none."""
         if (rate := metrics.drafted_accept_rate) is not None:
             self.runs.append((method, rate))
 
     def rates(self, method: str) -> tuple[float, ...]:
-        """Accepted share of the drafts of this method's last runs, oldest first."""
+        """Return the accepted fraction of the drafts of this method's last runs, oldest first."""
         return tuple(rate for name, rate in self.runs if name == method)

@@ -1,1 +1,1 @@
-"""How far to draft: lookahead policies, and what is foreseen and learned for them."""
+"""Policies for the length of drafts, and the forecasts and calibration that they use."""

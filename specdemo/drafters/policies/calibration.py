@@ -1,4 +1,4 @@
-"""How often a drafted token of a given confidence is really kept: learned from the run itself."""
+"""Acceptance rate of drafted tokens by confidence, learned from the run itself."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from specdemo.kernels.plan import TENTHS
 
 BINS = TENTHS
 PRIOR_WEIGHT = 6.0  # tokens that the prior counts for, per bin
-FADE = 0.98  # what is left of older evidence after each tested token of the same bin
+FADE = 0.98  # decay of older evidence per tested token of the same bin
 
 
 Prior = Callable[[float], float]
 
 
 def greedy_model(confidence: float) -> float:
-    """A draft model's choice: right somewhat more often than it says, for only the target's likeliest token counts."""
+    """A draft model's choice: right somewhat more often than its probability, for only the target's most likely token counts."""
     return 0.03 + confidence + 0.3 * confidence * (1 - confidence)
 
 
 def sampled_model(confidence: float) -> float:
-    """A drawn token is kept with min(1, target / draft): often even when it was unlikely."""
+    """A drawn token is accepted with min(1, target / draft): often even when it was unlikely."""
     return 0.32 + 0.62 * confidence
 
 
 def greedy_sibling(confidence: float) -> float:
-    """The next choice after a refused one, its confidence among what is left: about as right as it says."""
+    """The next choice after a rejected one, its confidence among the rest: about as often right as its confidence."""
     return 0.05 + 0.8 * confidence
 
 
 def sampled_sibling(confidence: float) -> float:
-    """A further draw after a refused one: the target then wants just what the draft holds unlikely."""
+    """A further draw after a rejected one: the target then prefers the very tokens that are unlikely under the draft."""
     return 0.1 + 0.5 * confidence
 
 
 def stated(confidence: float) -> float:
-    """A drafter that was trained to say how sure it is."""
+    """The confidence of a drafter that was trained to estimate it."""
     return confidence
 
 
 @dataclass(frozen=True, slots=True)
 class Priors:
-    """What the confidences of a method are worth: where tokens are chosen, and where they are drawn."""
+    """Acceptance rates of a method's confidences: for chosen tokens, and for drawn ones."""
 
     greedy: Prior
     sampled: Prior
@@ -54,10 +54,10 @@ SIBLINGS: dict[Prior, Prior] = {greedy_model: greedy_sibling, sampled_model: sam
 
 
 class Calibration:
-    """Turns a drafter's confidence into the chance that the target keeps the token, once it is tested.
+    """Converts a drafter's confidence into the chance that the target accepts the token, once it is tested.
 
-    A table of bins over confidence, each a fading count that begins with a prior; one table for first
-    children, one for their later siblings, which are tested only after a refusal. The priors are
+    A table of bins over confidence, each a decaying count that starts with a prior; one table for first
+    children, one for their later siblings, which are tested only after a rejection. The priors are
     fits to runs of the embedded pair on a few dozen instructions; evidence of the run soon outweighs them.
     """
 
@@ -67,13 +67,13 @@ class Calibration:
 
     @property
     def mean(self) -> float:
-        """Share of recent first children that was kept."""
+        """Fraction of recent first children that was accepted."""
         return self._first.mean
 
     def chance(self, confidence: float | None, *, sibling: bool = False) -> float:
-        """Chance to be kept, all tested before it being settled; the mean where the drafter names no confidence.
+        """Return the chance of acceptance once the token is tested; the mean if the drafter has no confidence.
 
-        sibling: an older child of the same parent is refused first
+        sibling: an older child of the same parent is rejected first
         """
         table = self._later if sibling else self._first
         return table.mean if confidence is None else table.rate(confidence)
@@ -95,7 +95,7 @@ class Calibration:
 
 
 class _Table:
-    """Fading counts of kept and tested tokens by confidence."""
+    """Decaying counts of accepted and tested tokens by confidence."""
 
     def __init__(self, prior: Prior) -> None:
         middles = [(place + 0.5) / BINS for place in range(BINS)]

@@ -1,7 +1,7 @@
-"""How many tokens to draft: policies that decide before and while drafting.
+"""Policies that decide before and while drafting how many tokens to draft.
 
-A policy may look at how likely the drafted tokens are, but only to stop *after* one: dropping a drawn
-token because of its own probability would bias what is left.
+A policy may use the probabilities of the drafted tokens, but only to stop *after* one: dropping a drawn
+token because of its own probability would bias the rest.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ REFRESH_STEPS = 4  # after which `cost` reads the costs again: they drift slowly
 class Lookahead(Protocol):
     """Decides how far ahead to draft.
 
-    rule: what `go_on` will say in this step, in numbers, once `allowed` was called; None where it must be asked
+    rule: the decisions of `go_on` in this step, as numbers, once `allowed` was called; None if it must be called
     """
 
     reason: Reason
 
     @property
     def rule(self) -> StopRule | None:
-        """See above."""
+        """Decisions of this step as numbers, see the class."""
 
     def allowed(self, committed: Sequence[int]) -> int:
-        """Most tokens to draft in the step that begins; called once a step, before `go_on`."""
+        """Most tokens to draft in the step that starts; called once a step, before `go_on`."""
 
     def go_on(self, confidence: float) -> bool:
-        """Whether to draft another token after one of this probability under the drafter; asked in order."""
+        """Return True to draft another token after one of this probability under the drafter; called in order."""
 
     def observe(self, outcome: Outcome) -> None:
-        """Learn what became of the draft."""
+        """Learn from the outcome of the draft."""
 
 
 class Constant:
@@ -65,7 +65,7 @@ class Constant:
 
 
 class Heuristic:
-    """Two more after a draft that was kept whole, one less otherwise, never below one (transformers' `heuristic`)."""
+    """Two more after a draft that was accepted completely, one less otherwise, never below one (transformers' `heuristic`)."""
 
     def __init__(self, lookahead: int) -> None:
         self.lookahead = lookahead
@@ -73,7 +73,7 @@ class Heuristic:
         self.rule = StopRule.never(MAX_LOOKAHEAD)
 
     def allowed(self, committed: Sequence[int]) -> int:
-        """What the last outcomes left."""
+        """The lookahead after the last outcomes."""
         return self.lookahead
 
     def go_on(self, confidence: float) -> bool:
@@ -81,7 +81,7 @@ class Heuristic:
         return True
 
     def observe(self, outcome: Outcome) -> None:
-        """Grow or shrink. A step that drafted nothing says nothing."""
+        """Grow or shrink. A step without a draft changes nothing."""
         if not len(outcome.proposal):
             return
         whole = len(outcome.verdict.path) == len(outcome.proposal)
@@ -92,11 +92,11 @@ class Heuristic:
 
 
 class Confidence:
-    """Stop after a drafted token that the drafter itself holds unlikely; the threshold adapts to what was accepted.
+    """Stop after a drafted token that is unlikely under the drafter itself; the threshold adapts to the acceptances.
 
     After each step the threshold becomes the one that would have made the fewest weighted mistakes on the
-    recent drafted tokens: drafting on past a refused token costs 1, stopping at an accepted one costs 1/3
-    of it the other way round (transformers weighs false positives + 3 x false negatives; Mamou 2405.04304).
+    recent drafted tokens: drafting past a rejected token costs 1, stopping at an accepted one costs 3
+    (transformers weighs false positives + 3 x false negatives; Mamou 2405.04304).
     """
 
     MIN_SAMPLES = 32
@@ -168,7 +168,7 @@ class CostAware:
         self.reason = Reason("cost")
         self._floors: list[float] = []
         self._rule = StopRule.never(most)
-        self._known = 0  # steps for which these hold
+        self._known = 0  # last step for which these are valid
         self._steps = 0
         self._drafted = 0
         self._survival = 1.0
@@ -182,12 +182,12 @@ class CostAware:
 
     @property
     def rule(self) -> StopRule:
-        """See `Lookahead`."""
+        """Decisions of this step as numbers, see `Lookahead`."""
         self._look()
         return self._rule
 
     def _look(self) -> None:
-        """Look at the costs again where it is time. Only when something is drafted: copies often find nothing."""
+        """Read the costs again when it is due. Only if tokens are drafted: copies often find nothing."""
         if self._steps > self._known:
             self._known = self._steps + REFRESH_STEPS - 1
             chance = self.calibration.mean
@@ -213,7 +213,7 @@ class CostAware:
         return False
 
     def observe(self, outcome: Outcome) -> None:
-        """Costs and calibration learn from whoever owns them."""
+        """Costs and calibration are updated by their owners."""
 
 
 def make_lookahead(

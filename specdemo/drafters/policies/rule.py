@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from specdemo.engine.cost import Costs
 from specdemo.engine.stopping import best_count, best_rate, pays, survival_floors
 
-GROUP = 4  # tokens: a pass costs more by groups of rows, so up to this many are charged together
+GROUP = 4  # tokens: a pass costs more by groups of rows, so up to this many are charged as one
 
 
 class StoppingRule:
     """Decides whether more draft tokens make this run faster.
 
-    costs: seconds of passes and tokens per second of the run, corrected while it goes on
+    costs: seconds of passes and tokens per second of the run, corrected during the run
     """
 
     def __init__(self, costs: Costs) -> None:
@@ -23,7 +23,7 @@ class StoppingRule:
         """Return whether one more node of a tree pays.
 
         gain: chance that the target accepts its whole path; nodes: drafted so far
-        reading_seconds: duration of computing the distribution below a node, if that is what is considered
+        reading_seconds: duration of computing the distribution below a node, if the decision is about that
 
         The first node always does: if even that loses, the fallback stops drafting.
         """
