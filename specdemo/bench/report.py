@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specdemo.bench.results import MEAN, Result, Row, Table, means
+from specdemo.config.strings import Json
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -191,7 +192,7 @@ def _lanes(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(row["lane"] for row in rows))
 
 
-def _layout(title: str, x: str, y: str) -> dict[str, Any]:
+def _layout(title: str, x: str, y: str) -> Json:
     lines = {"gridcolor": GRID, "zerolinecolor": GRID}
     return {
         "title": {"text": title},

@@ -14,11 +14,12 @@ from statistics import mean, median, quantiles
 from typing import Any
 
 from specdemo.bench.lanes import LaneResult
+from specdemo.config.strings import Json, JsonView
 from specdemo.session.loaded import machine_name
 from specdemo.session.work.judges import same_prefix
 from specdemo.trace.metrics import Metrics, calibration_error, together
 
-Row = dict[str, Any]  # values of one variant on one task, see `LaneTotals.rows`
+Row = Json  # values of one variant on one task, see `LaneTotals.rows`
 REPORTED_POSITIONS = (1, 2, 3, 4, 5)  # positions in a draft that are reported
 MEAN = "mean"  # in the column of tasks: the mean over all of them
 
@@ -45,21 +46,21 @@ class Result:
     tables: list[Table] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    values: dict[str, Any] = field(default_factory=dict)
+    values: Json = field(default_factory=dict)
     machine: str = field(default_factory=machine_name)
     date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     command: str = field(
         default_factory=lambda: shlex.join(["python", "-m", "specdemo", *sys.argv[1:]])
     )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Return plain values; the keys of `values` are next to the result's own."""
         data = asdict(self)
-        values: dict[str, Any] = data.pop("values")
+        values: Json = data.pop("values")
         return data | values
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Result:
+    def from_dict(cls, data: JsonView) -> Result:
         """Return the result that `to_dict` described; a file may lack facts, notes and command."""
         own = {"command": ""} | {
             part.name: data[part.name] for part in fields(cls) if part.name in data

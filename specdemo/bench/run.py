@@ -10,7 +10,7 @@ from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from platform import python_version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import specdemo
 from specdemo.bench.bounds import BUFFER_BYTES, FloorLane, Oracle, pass_bytes, policies_table
@@ -41,6 +41,7 @@ from specdemo.bench.results import (
 from specdemo.bench.suite import EXAMPLES, Item
 from specdemo.bench.throughput import Throughput, measure_throughput, throughput_table
 from specdemo.config.errors import UserError
+from specdemo.config.strings import Json
 from specdemo.drafters.methods import METHODS
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.session.loaded import machine_name
@@ -92,7 +93,7 @@ class Bench:
     totals: LaneTotals
     oracle: Oracle
     listen: Listen
-    values: dict[str, Any] = field(default_factory=dict)
+    values: Json = field(default_factory=dict)
     throughput: list[Throughput] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -278,7 +279,7 @@ def _values(
     options: BenchOptions,
     settings: dict[str, RunSettings],
     lanes: dict[str, Lane],
-) -> dict[str, Any]:
+) -> Json:
     """Return the models, the suite and the settings as plain values."""
     pair, plain = studio.pair, settings[PLAIN_METHOD]
     methods = studio.methods()

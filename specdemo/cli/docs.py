@@ -7,13 +7,14 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specdemo.bench.report import markdown, text
 from specdemo.bench.results import MEAN, Result, Table, as_percent, cell, means
 from specdemo.cli.options import SUITE, SYSTEM
 from specdemo.cli.trace_scripts import declarations, events_table, rules
 from specdemo.config.settings import AppSettings, RunSettings, Setting, fields
+from specdemo.config.strings import Json, JsonView
 
 if TYPE_CHECKING:
     from specdemo.files.catalogue import Pair
@@ -89,7 +90,7 @@ def links_script() -> str:
     return "\n".join(lines) + "\n"
 
 
-def commands_reference(commands: Mapping[str, Mapping[str, Any]]) -> str:
+def commands_reference(commands: Mapping[str, JsonView]) -> str:
     """Return a section for each command: its summary and its own options."""
     blocks = []
     for name, command in commands.items():
@@ -104,7 +105,7 @@ def commands_reference(commands: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n\n".join(blocks)
 
 
-def _argument(option: Mapping[str, Any]) -> str:
+def _argument(option: JsonView) -> str:
     if not option["names"].startswith("--"):
         return f"`{option.get('metavar') or option['names']}`"
     return f"`{' '.join(filter(None, (option['names'], option.get('metavar'))))}`"
@@ -189,7 +190,7 @@ def measured_tables(root: Path) -> str:
     return FACTOR.sub("×", "\n\n".join(sections))
 
 
-def read_measurements(root: Path) -> Iterator[dict[str, Any]]:
+def read_measurements(root: Path) -> Iterator[Json]:
     """Yield the values of each file, as `Result.to_dict` writes them."""
     for path in sorted((root / MEASURED).glob("*.json")):
         yield json.loads(path.read_text(encoding="utf-8"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from specdemo.config.settings import (
     field,
     fields,
 )
+from specdemo.config.strings import Json, JsonView
 
 TITLES = {
     "drafting": "drafting",
@@ -32,7 +33,7 @@ TITLES = {
 LONGEST_RANGE = 1_000_000  # upper end, above which a range is not shown
 
 
-def add_command_options(parser: argparse.ArgumentParser, command: Mapping[str, Any]) -> None:
+def add_command_options(parser: argparse.ArgumentParser, command: JsonView) -> None:
     """Add the options of a command, as `commands.toml` describes it."""
     for option in [*command.get("options", ()), *(SUITE if "suite" in command else ())]:
         _add_option(parser, option)
@@ -45,7 +46,7 @@ def add_command_options(parser: argparse.ArgumentParser, command: Mapping[str, A
         add_settings(parser, AppSettings, **wanted)
 
 
-def _add_option(parser: argparse.ArgumentParser, option: Mapping[str, Any]) -> None:
+def _add_option(parser: argparse.ArgumentParser, option: JsonView) -> None:
     """Add one option; its help ends with its default. Earlier names are accepted and not shown."""
     known = {key: option[key] for key in option.keys() - {"names", "help", "earlier", "type"}}
     if "type" in option:
@@ -177,7 +178,7 @@ def run_settings(options: argparse.Namespace, method: str | None = None) -> RunS
     return RunSettings.from_values(given)
 
 
-def _given(options: argparse.Namespace, settings: type) -> dict[str, Any]:
+def _given(options: argparse.Namespace, settings: type) -> Json:
     named = {setting.name: getattr(options, setting.name, None) for setting in fields(settings)}
     return {name: value for name, value in named.items() if value is not None}
 

@@ -8,13 +8,13 @@ import tomllib
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from specdemo import __version__
 from specdemo.cli.options import add_command_options
 from specdemo.config.errors import UserError
+from specdemo.config.strings import Json
 
-COMMANDS: dict[str, dict[str, Any]] = tomllib.loads(
+COMMANDS: dict[str, Json] = tomllib.loads(
     Path(__file__).with_name("commands.toml").read_text(encoding="utf-8")
 )
 EARLIER_NAMES = {

@@ -7,6 +7,7 @@ import json
 from enum import StrEnum
 from typing import Any
 
+from specdemo.config.strings import Json
 from specdemo.trace import codec, events
 
 HEAD = "// Generated from specdemo/trace/events.py by `python -m specdemo.cli.docs`; do not edit."
@@ -63,18 +64,18 @@ def _fields(cls: type[Any]) -> list[str]:
     return list(codec.json_schema()[cls.__name__]["properties"])
 
 
-def _optional(part: dict[str, Any], field: str) -> dict[str, bool]:
+def _optional(part: Json, field: str) -> dict[str, bool]:
     """Return whether a line must contain a field, and whether null may replace it."""
     nullable = "anyOf" in part["properties"][field]
     required = field in part["required"] and not nullable
     return {**({"required": True} if required else {}), **({"nullable": True} if nullable else {})}
 
 
-def _rule(schema: dict[str, Any]) -> dict[str, Any]:
+def _rule(schema: Json) -> Json:
     """Return a JSON Schema without descriptions, and the expected values in words."""
     schema = next((one for one in schema.get("anyOf", []) if one.get("type") != "null"), schema)
     value = codec.value_schema(schema)
-    found: dict[str, Any] = {"expected": codec.expected(value)}
+    found: Json = {"expected": codec.expected(value)}
     if "properties" in value:
         return {**found, "part": value["title"]}
     kept = ("type", "enum", "minimum", "maximum", "maxItems")
@@ -88,7 +89,7 @@ def _rule(schema: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _interface(name: str, part: dict[str, Any]) -> str:
+def _interface(name: str, part: Json) -> str:
     cls = getattr(events, name)
     lines = [f'  type: "{codec.EVENT_NAMES[cls]}";'] if cls in codec.EVENT_NAMES else []
     for field, schema in part["properties"].items():
@@ -97,7 +98,7 @@ def _interface(name: str, part: dict[str, Any]) -> str:
     return "\n".join((_comment(cls), f"export interface {name} {{", *lines, "}"))
 
 
-def _type(schema: dict[str, Any]) -> str:
+def _type(schema: Json) -> str:
     allowed = [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
     match allowed[0]:
         case {"$ref": name}:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from specdemo.config.strings import load
+from specdemo.config.strings import Json, JsonView, load
 
 
 class Phrase:
@@ -54,7 +51,7 @@ class UserError(Exception):
         return template.format_map(self.values)
 
 
-def encode_error(error: UserError | Phrase) -> dict[str, Any]:
+def encode_error(error: UserError | Phrase) -> Json:
     """Return an error as JSON values, for another process or for the page."""
     values = {
         name: encode_error(value) if isinstance(value, Phrase) else str(value)
@@ -63,12 +60,12 @@ def encode_error(error: UserError | Phrase) -> dict[str, Any]:
     return {"code": error.code, "values": values}
 
 
-def decode_error(encoded: Mapping[str, Any]) -> UserError:
+def decode_error(encoded: JsonView) -> UserError:
     """Return the error that `encode_error` wrote."""
     return UserError(encoded["code"], **_decode_values(encoded["values"]))
 
 
-def _decode_values(values: Mapping[str, Any]) -> dict[str, object]:
+def _decode_values(values: JsonView) -> dict[str, object]:
     return {
         name: Phrase(value["code"], **_decode_values(value["values"]))
         if isinstance(value, dict)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 from specdemo.config.paths import ASSETS
+
+Json: TypeAlias = dict[str, Any]
+"""An object of a JSON or TOML file."""
+
+JsonView: TypeAlias = Mapping[str, Any]
+"""A `Json` that is only read."""
 
 WORDS = ASSETS / "words"
 ENGLISH = "en"  # the language of the program; other languages may lack strings
@@ -25,11 +31,9 @@ def parts(language: str = ENGLISH) -> list[str]:
 
 
 @cache
-def load(part: str, language: str = ENGLISH) -> dict[str, Any]:
+def load(part: str, language: str = ENGLISH) -> Json:
     """Read the strings of one part. They are shared: do not change them."""
-    loaded: dict[str, Any] = json.loads(
-        (WORDS / language / f"{part}.json").read_text(encoding="utf-8")
-    )
+    loaded: Json = json.loads((WORDS / language / f"{part}.json").read_text(encoding="utf-8"))
     return loaded
 
 

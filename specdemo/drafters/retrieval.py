@@ -64,7 +64,7 @@ class Retrieval(Drafter):
             if not self.lookahead.go_on(confidence):
                 break
         count = len(found.continuations)
-        matched = {"matched": found.length, "places": count}
+        matched: dict[str, float] = {"matched": found.length, "places": count}
         return Proposal.chain(
             token_ids,
             confidences=tuple(confidences),

@@ -91,5 +91,10 @@ def _prefill(
                 drafter.start(prompt_ids)
         except Cancelled:
             reason = FinishReason.CANCELLED
-    counts = {"prompt_tokens": len(prompt_ids), "cached_tokens": cached}
-    return replace(started, **counts, prefill_seconds=watch.total), reason
+    started = replace(
+        started,
+        prompt_tokens=len(prompt_ids),
+        cached_tokens=cached,
+        prefill_seconds=watch.total,
+    )
+    return started, reason

@@ -158,7 +158,7 @@ class ForwardRequest:
         return self.output
 
 
-class RunStack(greenlet):
+class RunStack(greenlet):  # type: ignore[misc]  # greenlet has no types
     """The call stack of a run, which leaves it at each pass and continues when the pass has run.
 
     work: the run

@@ -9,13 +9,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import groupby
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from greenlet import GreenletExit
 
 from specdemo.engine.passes import ForwardRequest, RunStack, run_together
 from specdemo.engine.thread_governor import ThreadGovernor
 from specdemo.trace.events import Event
+
+Result = TypeVar("Result")
 
 LOOK_SECONDS = 1 / 20  # polling interval for readers that may receive events in batches
 
@@ -100,11 +102,11 @@ class Runner:
         """Number of runs that have started and not ended."""
         return len(self._runs)
 
-    def call(self, work: Callable[[], Any]) -> Any:
+    def call(self, work: Callable[[], Result]) -> Result:
         """Call a function in the thread, between two steps of the runs; returns its result or raises its error."""
         if threading.current_thread() is self._thread:
             return work()
-        result: Future[Any] = Future()
+        result: Future[Result] = Future()
         self._start()
         self._inbox.put((work, result))
         return result.result()
@@ -201,7 +203,7 @@ class Runner:
             del item  # this thread must not reference a pair while it waits
 
 
-def _do(work: Callable[[], Any], result: Future[Any]) -> None:
+def _do(work: Callable[[], Result], result: Future[Result]) -> None:
     try:
         result.set_result(work())
     except BaseException as error:  # noqa: BLE001 - raised where the call was made

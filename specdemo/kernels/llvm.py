@@ -6,7 +6,6 @@ Vectors of 16 float32 or 32 numbers of 16 bits are one register with AVX-512, tw
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from llvmlite import ir
 from numba import types
@@ -26,48 +25,50 @@ AHEAD = 4096  # bytes that are prefetched ahead: the processor's own prefetching
 POINTER = types.intp
 
 
-def call(builder: Any, name: str, result: Any, arguments: Sequence[Any]) -> Any:
+def call(
+    builder: ir.IRBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Value]
+) -> ir.Value:
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), list(arguments))
 
 
-def pointer(builder: Any, address: Any, kind: Any) -> Any:
+def pointer(builder: ir.IRBuilder, address: ir.Value, kind: ir.Type) -> ir.Value:
     return builder.inttoptr(address, kind.as_pointer())
 
 
-def load(builder: Any, address: Any, kind: Any) -> Any:
+def load(builder: ir.IRBuilder, address: ir.Value, kind: ir.Type) -> ir.Value:
     return builder.load(pointer(builder, address, kind), align=1)
 
 
-def store(builder: Any, value: Any, address: Any) -> None:
+def store(builder: ir.IRBuilder, value: ir.Value, address: ir.Value) -> None:
     builder.store(value, pointer(builder, address, value.type), align=1)
 
 
-def offset(builder: Any, address: Any, index: Any, shift: int) -> Any:
+def offset(builder: ir.IRBuilder, address: ir.Value, index: ir.Value, shift: int) -> ir.Value:
     """address + index * 2**shift"""
     return builder.add(address, builder.shl(index, ir.Constant(I64, shift)))
 
 
-def splat(builder: Any, value: Any, kind: Any) -> Any:
+def splat(builder: ir.IRBuilder, value: ir.Value, kind: ir.Type) -> ir.Value:
     one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(I32, 0))
     return builder.shuffle_vector(
         one, one, ir.Constant(ir.VectorType(I32, kind.count), [0] * kind.count)
     )
 
 
-def fma(builder: Any, one: Any, other: Any, third: Any) -> Any:
+def fma(builder: ir.IRBuilder, one: ir.Value, other: ir.Value, third: ir.Value) -> ir.Value:
     """one * other + third: fused, or on a processor without AVX2 as it multiplies and adds fastest."""
     name = "llvm.fma.v16f32" if cpu_features.has_vectors() else "llvm.fmuladd.v16f32"
     return call(builder, name, FLOATS, (one, other, third))
 
 
-def to_floats(builder: Any, shorts: Any) -> Any:
+def to_floats(builder: ir.IRBuilder, shorts: ir.Value) -> ir.Value:
     """bfloat16 is the upper half of float32."""
     wide = builder.shl(builder.zext(shorts, INTS), ir.Constant(INTS, [16] * WIDTH))
     return builder.bitcast(wide, FLOATS)
 
 
-def to_bfloat16(builder: Any, floats: Any) -> Any:
+def to_bfloat16(builder: ir.IRBuilder, floats: ir.Value) -> ir.Value:
     """Rounded to nearest, ties to even."""
     bits = builder.bitcast(floats, INTS)
     sixteen, one = (ir.Constant(INTS, [value] * WIDTH) for value in (16, 1))
@@ -76,15 +77,22 @@ def to_bfloat16(builder: Any, floats: Any) -> Any:
     return builder.trunc(builder.lshr(rounded, sixteen), SHORTS)
 
 
-def constant(value: float) -> Any:
+def constant(value: float) -> ir.Value:
     return ir.Constant(FLOATS, [value] * WIDTH)
 
 
-def choose(builder: Any, test: str, one: Any, other: Any, right: Any, wrong: Any) -> Any:
+def choose(
+    builder: ir.IRBuilder,
+    test: str,
+    one: ir.Value,
+    other: ir.Value,
+    right: ir.Value,
+    wrong: ir.Value,
+) -> ir.Value:
     return builder.select(builder.fcmp_ordered(test, one, other), right, wrong)
 
 
-def sum_of_lanes(builder: Any, values: Any) -> Any:
+def sum_of_lanes(builder: ir.IRBuilder, values: ir.Value) -> ir.Value:
     """Of FLOATS, one after the other."""
     total = ir.Constant(ir.FloatType(), 0.0)
     for lane in range(WIDTH):
@@ -92,7 +100,7 @@ def sum_of_lanes(builder: Any, values: Any) -> Any:
     return total
 
 
-def exponential(builder: Any, wanted: Any) -> Any:
+def exponential(builder: ir.IRBuilder, wanted: ir.Value) -> ir.Value:
     """e**x to about 1e-7 (Cephes' polynomial); 0 below -87."""
     low, high, magic = constant(-87.0), constant(88.0), constant(12582912.0)
     x = choose(builder, ">", wanted, low, wanted, low)
@@ -116,19 +124,19 @@ def exponential(builder: Any, wanted: Any) -> Any:
     return choose(builder, ">", wanted, low, builder.fmul(found, power), constant(0.0))
 
 
-def prefetch_ahead(builder: Any, address: Any) -> None:
+def prefetch_ahead(builder: ir.IRBuilder, address: ir.Value) -> None:
     """Prefetch the line AHEAD bytes after an address."""
     later = builder.inttoptr(builder.add(address, ir.Constant(I64, AHEAD)), BYTES)
     hint = [ir.Constant(I32, value) for value in (0, 3, 1)]
     call(builder, "llvm.prefetch.p0", ir.VoidType(), (later, *hint))
 
 
-def at(builder: Any, address: Any, bytes_: int) -> Any:
+def at(builder: ir.IRBuilder, address: ir.Value, bytes_: int) -> ir.Value:
     """An address so many bytes further."""
     return builder.add(address, ir.Constant(I64, bytes_))
 
 
-def variables(builder: Any, number: int, zero: Any) -> list[Any]:
+def variables(builder: ir.IRBuilder, number: int, zero: ir.Value) -> list[ir.Value]:
     """Variables for sums, set to zero."""
     found = [cgutils.alloca_once(builder, zero.type) for _ in range(number)]
     for one in found:
@@ -140,7 +148,7 @@ def variables(builder: Any, number: int, zero: Any) -> list[Any]:
 TABLE = 16  # entries of a table
 
 
-def permuted(builder: Any, table: Any, codes: Any) -> Any:
+def permuted(builder: ir.IRBuilder, table: ir.Value, codes: ir.Value) -> ir.Value:
     """Entries of a table by codes of 4 bits. table: bytes, of which TABLE count; codes: bytes
 
     One extraction for each entry: LLVM joins sixteen of them into one instruction if the processor has it.
@@ -160,11 +168,13 @@ def permuted(builder: Any, table: Any, codes: Any) -> Any:
     return builder.shuffle_vector(*parts, _lanes(0, codes.type.count))
 
 
-def _lanes(first: int, count: int) -> Any:
+def _lanes(first: int, count: int) -> ir.Value:
     return ir.Constant(ir.VectorType(I32, count), list(range(first, first + count)))
 
 
-def add_pairs(builder: Any, total: Any, codes: Any, inputs: Any) -> Any:
+def add_pairs(
+    builder: ir.IRBuilder, total: ir.Value, codes: ir.Value, inputs: ir.Value
+) -> ir.Value:
     """16 int32: total += sums of the products of neighbours. codes, inputs: 32 int16
 
     Both of a pair lie in 32 bits: the first is below the second.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from llvmlite import ir
@@ -34,7 +34,7 @@ def laid_out(matrix: Tensor) -> Packed:
     return Packed(tiles.contiguous(), None)
 
 
-def _tile(number: Any) -> Any:
+def _tile(number: types.Literal) -> ir.Value:
     return ir.Constant(llvm.I8, number.literal_value)
 
 
@@ -61,7 +61,7 @@ def end(_context):
     return types.void(), generate
 
 
-def _tile_mover(instruction: str) -> Any:
+def _tile_mover(instruction: str) -> Callable[..., None]:
     """A function that moves a tile from or to rows `stride` bytes apart."""
 
     @intrinsic(prefer_literal=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from typing import Any
 
 import torch
 from llvmlite import ir
@@ -120,7 +119,7 @@ def quantize_inputs(x, stride, into, about, rows, width, group, sums):
                 round_to_int16(2, source, address, step, step + rows * groups * 4)
 
 
-def _paired(builder: Any, total: Any, codes: Any, inputs: Any) -> Any:
+def _paired(builder: ir.IRBuilder, total: ir.Value, codes: ir.Value, inputs: ir.Value) -> ir.Value:
     """16 int32: total += sums of neighbouring products."""
     if cpu_features.has_wide_vectors():
         found = llvm.call(builder, "llvm.x86.avx512.pmaddw.d.512", llvm.INTS, (codes, inputs))
@@ -166,7 +165,7 @@ def add_products(
     return types.void(*[llvm.POINTER] * 13), generate
 
 
-def _ways(builder: Any, value: Any, cases: Sequence[int]) -> Iterator[int]:
+def _ways(builder: ir.IRBuilder, value: ir.Value, cases: Sequence[int]) -> Iterator[int]:
     """A switch: gives each case with the builder placed in its block. The caller ends each block."""
     last = builder.append_basic_block()
     switch = builder.switch(value, last)
@@ -179,14 +178,14 @@ def _ways(builder: Any, value: Any, cases: Sequence[int]) -> Iterator[int]:
 
 
 def _add_scaled(
-    builder: Any,
-    found: list[Any],
-    steps: Any,
-    groups: Any,
-    sums: Any,
-    scales: Any,
-    zeros: Any,
-    total: Any,
+    builder: ir.IRBuilder,
+    found: list[ir.Value],
+    steps: ir.Value,
+    groups: ir.Value,
+    sums: ir.Value,
+    scales: ir.Value,
+    zeros: ir.Value,
+    total: ir.Value,
 ) -> None:
     """Add the integer sums of rows, two halves each, times their steps and scales, to the totals."""
     beside = [builder.mul(groups, ir.Constant(llvm.I64, 4 * row)) for row in range(len(found) // 2)]
@@ -224,8 +223,15 @@ def _add_scaled(
 
 
 def _summed(
-    builder: Any, rows: int, x: Any, x_step: Any, codes: Any, pairs: Any, form: int, then: Any
-) -> list[Any]:
+    builder: ir.IRBuilder,
+    rows: int,
+    x: ir.Value,
+    x_step: ir.Value,
+    codes: ir.Value,
+    pairs: ir.Value,
+    form: int,
+    then: ir.Value,
+) -> list[ir.Value]:
     """Sums of products, 16 int32 each: lower and upper outputs of each row. form: one of FORMS"""
     size, lines = divmod(form, 8)
     kind = ir.VectorType(ir.IntType(8 * size), 2 * llvm.WIDTH)

@@ -6,7 +6,7 @@ An address is an integer, so that one compiled function serves tensors of any sh
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from llvmlite import ir
 from numba import types
@@ -20,13 +20,13 @@ LINES = (
 )  # number of lines of 16 columns, whose sums fit into registers
 
 
-def _table(builder: Any, address: Any) -> Any:
+def _table(builder: ir.IRBuilder, address: ir.Value) -> Callable[[ir.Value], list[ir.Value]]:
     """Return a function that decodes 32 bytes of two 4-bit codes each. It returns 16-bit numbers: of the lower codes, of the upper codes."""
     four = ir.Constant(llvm.WIDE_SHORTS, [4] * llvm.WIDE_SHORTS.count)
     if cpu_features.has_wide_vectors():
         values = llvm.load(builder, address, llvm.WIDE_SHORTS)
 
-        def look_up(codes: Any) -> list[Any]:
+        def look_up(codes: ir.Value) -> list[ir.Value]:
             lower = builder.zext(codes, llvm.WIDE_SHORTS)
             name = "llvm.x86.avx512.permvar.hi.512"  # reads five bits, so the table is there twice
             both = (lower, builder.lshr(lower, four))
@@ -39,7 +39,7 @@ def _table(builder: Any, address: Any) -> Any:
     tables = [builder.trunc(one, kind) for one in (values, builder.lshr(values, eight))]
     mixed = ir.Constant(ir.VectorType(llvm.I32, 64), [i // 2 + i % 2 * 32 for i in range(64)])
 
-    def look_up_bytes(codes: Any) -> list[Any]:
+    def look_up_bytes(codes: ir.Value) -> list[ir.Value]:
         found = []
         lower = builder.and_(codes, ir.Constant(kind, [15] * 32))
         for part in (lower, builder.lshr(codes, ir.Constant(kind, [4] * 32))):
@@ -50,7 +50,7 @@ def _table(builder: Any, address: Any) -> Any:
     return look_up_bytes
 
 
-def _permuted(builder: Any, table: Any, codes: Any) -> Any:
+def _permuted(builder: ir.IRBuilder, table: ir.Value, codes: ir.Value) -> ir.Value:
     """32 bytes of a table by codes of 4 bits. table: 16 bytes, twice"""
     if cpu_features.has_vectors():
         return llvm.call(builder, "llvm.x86.avx2.pshuf.b", codes.type, (table, codes))
@@ -141,7 +141,9 @@ def add_to(_context, total, part, lines):
     return types.void(llvm.POINTER, llvm.POINTER, llvm.POINTER), generate
 
 
-def _conversion(convert: Any, kind: Any, sizes: tuple[int, int]) -> Any:
+def _conversion(
+    convert: Callable[[ir.IRBuilder, ir.Value], ir.Value], kind: ir.Type, sizes: tuple[int, int]
+) -> Callable[..., None]:
     """A function of source, into and lines that converts 16 numbers at a time. sizes: log2 of the bytes of 16 numbers, before and after"""
 
     @intrinsic
@@ -166,7 +168,7 @@ round_to_bfloat16 = _conversion(
 widen = _conversion(llvm.to_floats, llvm.SHORTS, (5, 6))  # bfloat16 to float32
 
 
-def _bytes_to_bfloat16(builder: Any, values: Any) -> Any:
+def _bytes_to_bfloat16(builder: ir.IRBuilder, values: ir.Value) -> ir.Value:
     """8 bits fit into a bfloat16, whose lower half as a float32 is empty then."""
     floats = builder.sitofp(values, llvm.FLOATS)
     bits = builder.lshr(
@@ -351,7 +353,7 @@ def from_bits(_context, bits):
     return types.float32(types.int32), generate
 
 
-def pointers_to(element: Any) -> Any:
+def pointers_to(element: types.Type) -> Callable[..., object]:
     """A function from an address to a pointer to elements of a numba type."""
     kind = types.CPointer(element)
 

@@ -11,8 +11,9 @@ from importlib import metadata
 from pathlib import Path
 
 from specdemo.config.errors import UserError
+from specdemo.config.paths import ASSETS
 from specdemo.config.settings import AppSettings
-from specdemo.files.catalogue import ASSETS, DEFAULT_TARGET, find
+from specdemo.files.catalogue import DEFAULT_TARGET, find
 from specdemo.files.progress import folder_bytes, megabytes
 from specdemo.files.quiet import import_bitsandbytes
 from specdemo.files.sources import embedded_folder, packed_folder, recipe
@@ -234,24 +235,29 @@ def _cache(folder: Path) -> list[Fact]:
 
 def _embedded(cache_dir: Path) -> Fact:
     entry = find(DEFAULT_TARGET)
-    folder = embedded_folder(entry.name, entry.wheel, cache_dir)
-    made_from = recipe(entry.wheel.member_sha256)
+    assert entry is not None, "the default target is in the catalogue"
+    wheel = entry.wheel
+    assert wheel is not None, "the default target comes in a wheel"
+    folder = embedded_folder(entry.name, wheel, cache_dir)
+    made_from = recipe(wheel.member_sha256)
     kinds = ("bfloat16", "float16")
     copies = [packed_folder(folder.parent, folder.name, made_from, kind) for kind in kinds]
     if any(is_complete(*copy) for copy in (*copies, (folder, made_from))):
         return Fact("Embedded model", "converted and whole")
-    if installed_gguf(entry.wheel):
+    if installed_gguf(wheel):
         return Fact(
             "Embedded model",
-            f"installed as the package {entry.wheel.package}; converted at the first start",
+            f"installed as the package {wheel.package}; converted at the first start",
         )
-    size = megabytes(entry.wheel.size)
+    size = megabytes(wheel.size)
     return Fact("Embedded model", f"not here yet; the first start downloads {size} and converts it")
 
 
 def _draft() -> Fact:
-    folder = find(find(DEFAULT_TARGET).draft).folder
-    present = any(folder.glob("*.safetensors"))
+    target = find(DEFAULT_TARGET)
+    draft = find(target.draft) if target is not None and target.draft else None
+    folder = draft.folder if draft is not None else None
+    present = folder is not None and any(folder.glob("*.safetensors"))
     advice = (
         "" if present else "Get the whole project again, or run: python -m specdemo train draft"
     )

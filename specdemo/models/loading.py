@@ -146,7 +146,8 @@ def _load(files: ModelFiles, precision: str, device: torch.device) -> PreTrained
         raise UserError("model.load_failed", name=files.name, reason=reason) from error
     use_shared_heads(model)
     _own_vectors(model)
-    return model.eval().requires_grad_(False)
+    loaded: PreTrainedModel = model.eval().requires_grad_(False)
+    return loaded
 
 
 def _own_vectors(model: PreTrainedModel) -> None:
@@ -229,7 +230,7 @@ def prepare_kernels(model: PreTrainedModel, precision: str, device: torch.device
         return f"PyTorch {words} on {place}"
     if device.type != "cpu":
         return f"bitsandbytes NF4 on {place}, {words} compute"
-    from bitsandbytes.nn import Linear4bit
+    from bitsandbytes.nn.modules import Linear4bit
 
     layers = [layer for layer in model.modules() if isinstance(layer, Linear4bit)]
     fused = 0

@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from pydantic import TypeAdapter
 
+from specdemo.config.strings import Json
 from specdemo.engine.cost import ANY_ROWS, LADDER, REPEATS, ROWS, CostProfile, glance, measure_costs
 from specdemo.engine.exactness import exact_rows
 from specdemo.engine.target import CachedModel
@@ -54,7 +55,7 @@ class Measurement(Generic[Value]):
 
     def write(self, value: Value, about: object = None) -> None:
         """Store a value, and facts about it. If that fails, the next start measures again."""
-        values: dict[str, Any] = TypeAdapter(self.kind).dump_python(value, mode="json")
+        values: Json = TypeAdapter(self.kind).dump_python(value, mode="json")
         with suppress(OSError):
             self.file.parent.mkdir(parents=True, exist_ok=True)
             part = self.file.with_suffix(".part")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended
+from specdemo.config.strings import JsonView
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import LanguageModel
@@ -110,10 +111,11 @@ class LoadedPair:
         """The target's hidden states that its trained drafters read, by layer."""
         return tuple(sorted({layer for one in self.trained.values() for layer in one.reads}))
 
-    def card(self, need: str) -> Mapping[str, Any] | None:
+    def card(self, need: str) -> JsonView | None:
         """Return the record of a draft model's or a trained drafter's training; None if there is none."""
         if need == "draft" and isinstance(self.open_draft, CompactDraft):
-            return self.open_draft.config["specdemo"].get("card")
+            card: JsonView | None = self.open_draft.config["specdemo"].get("card")
+            return card
         return self.trained[need].card or None if need in self.trained else None
 
     def open_target(self) -> CachedModel:
@@ -143,7 +145,7 @@ class LoadedPair:
 class CompactDraft:
     """Makes a compact draft with an empty cache."""
 
-    config: Mapping[str, Any]
+    config: JsonView
     decoder: CompactDecoder
 
     def __call__(self) -> CompactModel:

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specdemo.config.settings import RunSettings
+from specdemo.config.strings import Json
 from specdemo.models.memory import return_freed
 from specdemo.session.loaded import machine_name
 from specdemo.session.runs import Caches, with_answer
@@ -22,7 +23,7 @@ RETURNED = 16_000_000  # bytes of freed caches above which memory is returned to
 if TYPE_CHECKING:
     from specdemo.drafters.memory.visit import Memory
     from specdemo.models.pair import LoadedPair
-    from specdemo.session.door import Plain, Work
+    from specdemo.session.door import Work
     from specdemo.session.loaded import Loaded
     from specdemo.session.studio import Studio
 
@@ -147,8 +148,8 @@ class Conversation:
         yield from self.host.meter.watch(self.host.runner.run(steps, every), waited)
 
     def perform(
-        self, work: Work, arguments: Mapping[str, Any], cancel: threading.Event | None = None
-    ) -> Iterator[Plain]:
+        self, work: Work, arguments: Mapping[str, object], cancel: threading.Event | None = None
+    ) -> Iterator[Json]:
         """Run a function of `session.work` on these caches. Raises UserError."""
         return work(self, cancel or threading.Event(), **arguments)
 

@@ -10,10 +10,11 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended, RunSettings
+from specdemo.config.strings import Json, JsonView
 from specdemo.drafters.methods import METHODS, NEEDED, TRAINED
 from specdemo.files.progress import Progress
 from specdemo.session.admission import Admission
@@ -24,11 +25,7 @@ if TYPE_CHECKING:
     from specdemo.models.offers import Offer as Offer  # re-exported for the page
     from specdemo.models.outlook import Outlook as Outlook
 
-Plain: TypeAlias = dict[str, Any]
-"""A JSON object."""
-
-
-Work: TypeAlias = "Callable[..., Iterator[Plain]]"
+Work: TypeAlias = "Callable[..., Iterator[Json]]"
 """A function `(conversation, cancel, **arguments)` of `session.work` that runs where the models are.
 
 Its arguments and results are JSON values; other processes call it by name.
@@ -93,8 +90,8 @@ class ConversationClient(Protocol):
         """Answer a prompt. Closing the iterator ends the run."""
 
     def perform(
-        self, work: Work, arguments: Mapping[str, Any], cancel: threading.Event | None = None
-    ) -> Iterator[Plain]:
+        self, work: Work, arguments: Mapping[str, object], cancel: threading.Event | None = None
+    ) -> Iterator[Json]:
         """Work on this conversation's caches, where the models are. Raises UserError."""
 
     def reset(self) -> None:
@@ -169,12 +166,12 @@ class EngineClient(Protocol):
     def drafter(self, name: str, *, ask: bool) -> Offer:
         """Return a published drafter by its hub id or folder. ask: query the hub if it is not on this disk. Raises UserError."""
 
-    def card(self, method: str) -> Mapping[str, Any] | None:
+    def card(self, method: str) -> JsonView | None:
         """Return the training card of a method's weights; None for a method without trained weights."""
 
     def last_audit(self) -> dict[str, object] | None: ...
 
-    def machine(self) -> Plain | None:
+    def machine(self) -> Json | None:
         """The engine's costs: name, verify as [[rows, seconds], ...], draft in seconds or None. None while nothing is loaded."""
 
     def open(self, visitor: str = "") -> ConversationClient: ...
@@ -184,8 +181,8 @@ class EngineClient(Protocol):
 
 
 def perform(
-    door: EngineClient, work: Work, cancel: threading.Event, **arguments: Any
-) -> Generator[Plain, None, None]:
+    door: EngineClient, work: Work, cancel: threading.Event, **arguments: object
+) -> Generator[Json, None, None]:
     """Work in a conversation of its own."""
     with closing(door.open()) as chat:
         yield from chat.perform(work, arguments, cancel)

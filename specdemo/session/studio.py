@@ -8,10 +8,11 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended
+from specdemo.config.strings import Json, JsonView
 from specdemo.drafters.methods import METHODS, NEEDED, no_exact
 from specdemo.engine.runner import Runner
 from specdemo.files.catalogue import pairs
@@ -105,7 +106,7 @@ class Studio(Starting):
     def stop_ids(self) -> frozenset[int]:
         return frozenset(self.pair.stop_ids())
 
-    def machine(self) -> dict[str, Any] | None:
+    def machine(self) -> Json | None:
         """This machine's costs for the loaded pair: name, verify as [[rows, seconds], ...], draft in seconds or None.
 
         None before a pass was measured.
@@ -232,7 +233,7 @@ class Studio(Starting):
             return None
         return found if isinstance(found, dict) else None
 
-    def card(self, method: str) -> Mapping[str, Any] | None:
+    def card(self, method: str) -> JsonView | None:
         if self._loaded is None or method not in self.known:
             return None
         cards = (self.pair.card(one) for one in self.known[method].uses)

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from pydantic import TypeAdapter, ValidationError
 
+from specdemo.config.strings import Json
 from specdemo.trace.events import (
     DEEPEST,
     EVENTS,
@@ -86,16 +87,16 @@ def loads(text: str) -> Iterator[Event]:
 
 
 @cache
-def json_schema() -> dict[str, dict[str, Any]]:
+def json_schema() -> dict[str, Json]:
     """JSON Schema of each event and of its parts, by class name."""
     _, schema = TypeAdapter.json_schemas(
         [(name, "validation", reader) for name, reader in READERS.items()]
     )
-    found: dict[str, dict[str, Any]] = schema["$defs"]
+    found: dict[str, Json] = schema["$defs"]
     return found
 
 
-def expected(schema: dict[str, Any]) -> str:
+def expected(schema: Json) -> str:
     """Return a description of the values that a JSON Schema of one value allows."""
     match schema:
         case {"enum": texts}:
@@ -113,7 +114,7 @@ def expected(schema: dict[str, Any]) -> str:
     )
 
 
-def value_schema(schema: dict[str, Any]) -> dict[str, Any]:
+def value_schema(schema: Json) -> Json:
     """Return the JSON Schema of a value that is there, whether or not null may replace it."""
     allowed = [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
     name = allowed[0].get("$ref", "").removeprefix("#/$defs/")
@@ -139,9 +140,9 @@ def _trace_error(name: str, kind: str, place: tuple[int | str, ...]) -> TraceErr
     return TraceError(f"must be {expected(schema)}", at.removeprefix("."))
 
 
-def _inner(schema: dict[str, Any], step: int | str) -> dict[str, Any]:
+def _inner(schema: Json, step: int | str) -> Json:
     """Return the JSON Schema of an item or a field of a value."""
-    found: dict[str, Any]
+    found: Json
     if isinstance(step, int):
         found = schema["prefixItems"][step] if "prefixItems" in schema else schema["items"]
     else:

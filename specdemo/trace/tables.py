@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from specdemo.config.errors import UserError
 from specdemo.config.paths import ASSETS
+from specdemo.config.strings import Json
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import Event, Node, Verified
 from specdemo.trace.replay import parse
@@ -45,7 +45,7 @@ def csv_table(trace_text: str) -> str:
     return out.getvalue()
 
 
-def token_rows(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
+def token_rows(events: Iterable[Event]) -> Iterator[Json]:
     """The rows of that table as plain values by `NODE_FIELDS`."""
     for event in events:
         if not isinstance(event, Verified):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.settings import Sampling
+from specdemo.config.strings import Json
 from specdemo.drafters.memory.datastore import CARD, DATASTORE_FORMAT, SUFFIXES, TOKENS, fingerprint
 from specdemo.drafters.retrieval import LONGEST_MATCH
 from specdemo.files.progress import Progress, ProgressCallback, silent
@@ -92,7 +93,7 @@ def build_from_prompts(
     return build_datastore(texts, out, card)
 
 
-def build_datastore(texts: Iterable[Sequence[int]], out: Path, card: dict[str, Any]) -> Path:
+def build_datastore(texts: Iterable[Sequence[int]], out: Path, card: Json) -> Path:
     """Write the arrays and the card of a datastore in one move; an earlier one at `out` is replaced. returns: `out`
 
     card: must name the `vocabulary_size`; counts and the format are filled in here
@@ -211,7 +212,7 @@ def _read_text(path: Path) -> str:
         ) from error
 
 
-def _tokenizer_facts(tokenizer: PreTrainedTokenizerBase, model_name: str) -> dict[str, Any]:
+def _tokenizer_facts(tokenizer: PreTrainedTokenizerBase, model_name: str) -> Json:
     vocabulary = tokenizer.get_vocab()
     return {
         "model": model_name,

@@ -13,13 +13,13 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
 from specdemo.config.errors import UserError
+from specdemo.config.strings import Json, JsonView
 from specdemo.files.catalogue import find
 from specdemo.files.folder import read_config as read_model_config
 from specdemo.files.sources import ModelFiles
@@ -47,14 +47,14 @@ class Compact:
     """
 
     folder: Path
-    config: Mapping[str, Any]
+    config: JsonView
     state: Mapping[str, Tensor]
     target: ModelFiles
 
     @property
-    def facts(self) -> Mapping[str, Any]:
+    def facts(self) -> JsonView:
         """Our own part of its config.json."""
-        facts: Mapping[str, Any] = self.config["specdemo"]
+        facts: JsonView = self.config["specdemo"]
         return facts
 
     @property
@@ -63,7 +63,7 @@ class Compact:
         entry = find(self.target.name)
         return (entry.repo if entry else None) or self.target.name
 
-    def target_config(self) -> Mapping[str, Any]:
+    def target_config(self) -> JsonView:
         """The target's config.json."""
         return read_model_config(self.target.folder, self.target.name)
 
@@ -73,7 +73,7 @@ class Compact:
         return read_tensor(self.target.folder, EMBEDDING if tied else HEAD)
 
 
-Content = tuple[dict[str, Any], dict[str, Tensor]]
+Content = tuple[Json, dict[str, Tensor]]
 """A config.json, and tensors by name."""
 
 
@@ -221,7 +221,7 @@ def _dflash(compact: Compact) -> Content:
     return config, {name: one for name, one in state.items() if name != "word_ids"}
 
 
-def _layer_sizes(compact: Compact, count: int) -> dict[str, Any]:
+def _layer_sizes(compact: Compact, count: int) -> Json:
     """Sizes of the layers, as configs of transformers name them."""
     return {name: compact.config[name] for name in SIZES} | {
         "intermediate_size": len(compact.state["layers.0.mlp.up_proj.weight"]),

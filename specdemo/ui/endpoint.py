@@ -14,7 +14,7 @@ from gradio.events import api
 
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.settings import RunSettings, Setting, field, fields
-from specdemo.config.strings import strings
+from specdemo.config.strings import Json, strings
 from specdemo.session.door import EngineClient
 from specdemo.session.runs import failure
 from specdemo.trace.codec import encode
@@ -28,7 +28,7 @@ words = strings("limits")
 
 ENDPOINT_NAME = "answer"
 JSON_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
-Reply: TypeAlias = tuple[str, dict[str, Any], list[dict[str, Any]]]
+Reply: TypeAlias = tuple[str, Json, list[Json]]
 
 
 def create_endpoint(page: gr.Blocks, studio: EngineClient) -> None:
@@ -37,7 +37,7 @@ def create_endpoint(page: gr.Blocks, studio: EngineClient) -> None:
     def answer(
         prompt: str,
         method: str = "auto",
-        settings: dict[str, Any] | None = None,
+        settings: Json | None = None,
         system: str = "",
         trace: bool = True,  # noqa: FBT001, FBT002 - Gradio's clients name it
     ) -> Iterator[Reply]:
@@ -57,7 +57,7 @@ def create_endpoint(page: gr.Blocks, studio: EngineClient) -> None:
         yield from reply(studio, prompt, method, settings, system, with_trace=trace)
 
     # Gradio reads the yielded type from the return annotation.
-    answer.__annotations__["return"] = tuple[str, dict[str, Any], list[dict[str, Any]]]
+    answer.__annotations__["return"] = tuple[str, Json, list[Json]]
     api(answer, api_name=ENDPOINT_NAME, concurrency_limit=None)
     event: Any = page.fns[max(page.fns)]
     event.inputs[1]._api_info = schema(field("method"))
@@ -155,14 +155,14 @@ def _caller() -> str:
     return f"address {client.host}" if client else uuid.uuid4().hex
 
 
-def settings_schema() -> dict[str, Any]:
+def settings_schema() -> Json:
     """JSON schema of the settings of a run, from their table."""
     rows = [row for row in fields(RunSettings) if row.name != "method"]
     group = {"type": "object", "properties": {row.name: schema(row) for row in rows}}
     return {"oneOf": [{"type": "null"}, group]}
 
 
-def schema(row: Setting) -> dict[str, Any]:
+def schema(row: Setting) -> Json:
     known = {"minimum": row.low, "maximum": row.high, "enum": list(row.choices) or None}
     return {
         "type": JSON_TYPES[row.kind],

@@ -219,11 +219,11 @@ class RunTab(Generic[V]):
         """Return the visitor with a new task. The one before is replaced."""
         raise NotImplementedError
 
-    def opening(self, visitor: V, waiting: str, *asked: Any) -> object:
+    def opening(self, visitor: V, waiting: str, *asked: object) -> object:
         """Return the view until the run starts. waiting: reason why it waits"""
         raise NotImplementedError
 
-    def begin(self, visitor: V | None, *asked: Any) -> tuple[V, object]:
+    def begin(self, visitor: V | None, *asked: object) -> tuple[V, object]:
         """Handle the button immediately. returns: visitor, and the view until the run starts"""
         visitor = self.renewed(visitor)
         if self.studio.replay_only:

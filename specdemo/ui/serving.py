@@ -6,12 +6,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
 from html import escape
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Protocol
 
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
 
 from specdemo.config.errors import UserError
 from specdemo.config.paths import ASSETS
@@ -102,16 +103,14 @@ class Head:
         ).encode()
         self.words = first_words().encode()
 
-    async def __call__(
-        self, scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]
-    ) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] != "/":
             await self.app(scope, receive, send)
             return
-        start: dict[str, Any] = {}
+        start: Message = {}
         body = b""
 
-        async def whole(message: dict[str, Any]) -> None:
+        async def whole(message: Message) -> None:
             nonlocal body
             if message["type"] == "http.response.start":
                 start.update(message)

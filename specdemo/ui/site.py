@@ -16,6 +16,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 from specdemo.config.errors import UserError
 from specdemo.config.paths import ASSETS
 from specdemo.config.settings import AppSettings
+from specdemo.config.strings import Json, JsonView
 from specdemo.session.studio import Studio
 from specdemo.trace.tables import (
     SCRIPTS,
@@ -94,7 +95,7 @@ def lesson_package(language: str) -> bytes:
         return scorm_package(folder, title)
 
 
-def parts() -> dict[str, dict[str, Any]]:
+def parts() -> dict[str, Json]:
     """Return the content of the tabs by name, see `Tab.site`."""
     from specdemo.ui.app import TABS
 
@@ -103,7 +104,7 @@ def parts() -> dict[str, dict[str, Any]]:
     return {name: content for name, content in contents.items() if content}
 
 
-def index(page: Mapping[str, str], data: Mapping[str, Any]) -> str:
+def index(page: Mapping[str, str], data: JsonView) -> str:
     """Return the site's one page. Its head names all files of the first view, so that they load in parallel."""
     first, *_ = data["parts"]["play"]["choices"][0]
     styles = [path.relative_to(SCRIPTS).as_posix() for path in style_files()]

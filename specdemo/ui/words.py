@@ -8,6 +8,7 @@ from typing import Any
 
 from specdemo.config import strings
 from specdemo.config.paths import ASSETS
+from specdemo.config.strings import Json
 from specdemo.session.door import (
     drafter_kinds,
     method_labels,
@@ -28,7 +29,7 @@ def __getattr__(name: str) -> Any:
 
 
 @cache
-def english(part: str) -> dict[str, Any]:
+def english(part: str) -> Json:
     """Return the English strings of a part, including those from methods, recorded runs and examples."""
     if part == "runs":
         return {

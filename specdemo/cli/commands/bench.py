@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specdemo.bench.lanes import PLAIN_METHOD
 from specdemo.cli import console
@@ -17,6 +17,7 @@ from specdemo.cli.options import app_settings, check_folders, lane_settings, run
 from specdemo.cli.show import percent
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
+from specdemo.config.strings import Json
 from specdemo.files.progress import Progress, ProgressCallback
 
 if TYPE_CHECKING:
@@ -249,5 +250,5 @@ def counterexample_table(rows: Sequence[SchedulerRow]) -> Table:
     return Table(columns, body)
 
 
-def _write_json(path: Path, values: dict[str, Any]) -> None:
+def _write_json(path: Path, values: Json) -> None:
     path.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

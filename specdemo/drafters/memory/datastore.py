@@ -8,11 +8,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from specdemo.config.errors import Phrase, UserError
+from specdemo.config.strings import Json, JsonView
 
 DATASTORE_FORMAT = 1
 CARD, TOKENS, SUFFIXES = "card.json", "tokens.npy", "suffixes.npy"
@@ -35,7 +35,7 @@ class Datastore:
     tokens: np.ndarray
     suffixes: np.ndarray
     vocabulary_size: int
-    card: Mapping[str, Any]
+    card: JsonView
 
     @classmethod
     def open(cls, folder: Path, tokenizer: str = "") -> Datastore:
@@ -120,7 +120,7 @@ def fingerprint(vocabulary: Mapping[str, int]) -> str:
     return hashlib.sha256(words.encode()).hexdigest()
 
 
-def _read_card(folder: Path) -> dict[str, Any]:
+def _read_card(folder: Path) -> Json:
     try:
         card = json.loads((folder / CARD).read_text(encoding="utf-8"))
     except OSError as error:
@@ -145,7 +145,7 @@ def _map(folder: Path, name: str) -> np.ndarray:
 
 
 def _check(
-    folder: Path, tokens: np.ndarray, suffixes: np.ndarray, size: int, card: Mapping[str, Any]
+    folder: Path, tokens: np.ndarray, suffixes: np.ndarray, size: int, card: JsonView
 ) -> None:
     """Kinds, sizes, and a sample of the values. A wrong value that is missed costs speed, never text."""
     if tokens.dtype not in (np.uint16, np.int32) or suffixes.dtype != np.int32:

@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -19,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from specdemo.config.errors import UserError
+from specdemo.config.strings import Json
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.files.quiet import import_bitsandbytes
 from specdemo.models.networks.chain import CompactWeights
@@ -46,9 +46,9 @@ def is_compact(folder: Path) -> bool:
     return config.is_file() and "specdemo" in json.loads(config.read_text(encoding="utf-8"))
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> Json:
     """config.json; raises UserError for a format of another version."""
-    config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config: Json = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if config["specdemo"].get("format") != COMPACT_FORMAT:
         raise UserError(
             "draft.format",

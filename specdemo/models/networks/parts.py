@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from specdemo.config.strings import JsonView
 from specdemo.models.decoders.layer import HeadSizes
 from specdemo.models.decoders.rotary import RotaryTables, frequency_tables, rotary_frequencies
 from specdemo.models.networks.four_bit import Linear
@@ -47,7 +48,7 @@ class CompactConfig:
     rope: Rope | None = None
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> CompactConfig:
+    def of(cls, config: JsonView) -> CompactConfig:
         """Return the sizes in a config.json of transformers."""
         return cls(
             hidden_size=config["hidden_size"],

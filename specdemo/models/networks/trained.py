@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
+from specdemo.config.strings import JsonView
 from specdemo.files.catalogue import OWN_KIND, trained_folder
 from specdemo.trace.events import ModelInfo
 
@@ -24,7 +25,7 @@ class Trained:
     """One drafter; its weights are loaded at first use, once for all sessions."""
 
     folder: Path
-    config: Mapping[str, Any]
+    config: JsonView
     _load: Callable[[], DraftNetwork]
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _network: DraftNetwork | None = None
@@ -35,9 +36,9 @@ class Trained:
         return tuple(self.config["specdemo"].get("reads", ()))
 
     @property
-    def card(self) -> Mapping[str, Any]:
+    def card(self) -> JsonView:
         """Facts of its training, see `training.package.Card`."""
-        card: Mapping[str, Any] = self.config["specdemo"].get("card", {})
+        card: JsonView = self.config["specdemo"].get("card", {})
         return card
 
     @property

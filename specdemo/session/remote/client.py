@@ -11,15 +11,16 @@ import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended, RunSettings, Sampling
+from specdemo.config.strings import Json, JsonView
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.session.admission import page_line
-from specdemo.session.door import MethodInfo, PairInfo, Plain, Work
+from specdemo.session.door import MethodInfo, PairInfo, Work
 from specdemo.session.loaded import Starting
 from specdemo.session.meter import Meter
 from specdemo.session.remote.link import Link, Lost, pieces
@@ -63,7 +64,7 @@ class RemoteStudio(Starting):
         self._catalogue = Studio(replace(settings, replay=True))  # answers without an engine
         self._connect = connect
         self._link: Link | None = None
-        self._about: Plain = {}
+        self._about: Json = {}
         self._target: ModelInfo | None = None
 
     def bring(self, report: ProgressCallback) -> None:
@@ -148,8 +149,8 @@ class RemoteStudio(Starting):
         """Return a published drafter from this disk, without a query to the hub."""
         return self._catalogue.drafter(name, ask=False)
 
-    def card(self, method: str) -> Mapping[str, Any] | None:
-        card: Mapping[str, Any] | None = self._about.get("cards", {}).get(method)
+    def card(self, method: str) -> JsonView | None:
+        card: JsonView | None = self._about.get("cards", {}).get(method)
         return card
 
     def last_audit(self) -> dict[str, object] | None:
@@ -157,8 +158,8 @@ class RemoteStudio(Starting):
         audit: dict[str, object] | None = self._about.get("audit")
         return audit
 
-    def machine(self) -> Plain | None:
-        machine: Plain | None = self._about.get("machine")
+    def machine(self) -> Json | None:
+        machine: Json | None = self._about.get("machine")
         return machine
 
     def open(self, visitor: str = "") -> RemoteConversation:
@@ -207,8 +208,8 @@ class RemoteConversation:
             self._studio.link.leave(self._visitor)
 
     def perform(
-        self, work: Work, arguments: Mapping[str, Any], cancel: threading.Event | None = None
-    ) -> Iterator[Plain]:
+        self, work: Work, arguments: Mapping[str, object], cancel: threading.Event | None = None
+    ) -> Iterator[Json]:
         """Run a function of `session.work` on this user's caches in an engine. Raises UserError."""
         request = {"work": name_of(work), "arguments": dict(arguments)}
         try:
@@ -240,7 +241,7 @@ class RemoteConversation:
         events = self._run(request, cancel or threading.Event())
         yield from self._studio.meter.watch(events, waited)
 
-    def _run(self, request: Plain, cancel: threading.Event) -> Generator[Event, None, None]:
+    def _run(self, request: Json, cancel: threading.Event) -> Generator[Event, None, None]:
         start, lane = self._start, SPECULATIVE
         seen: list[Event] = []  # events of the last variant
         try:
@@ -261,7 +262,7 @@ class RemoteConversation:
         if self._start is start:
             self.messages = with_answer(self.messages, request["prompt"], output_text(seen))
 
-    def _events(self, request: Plain, cancel: threading.Event) -> Generator[Event, None, None]:
+    def _events(self, request: Json, cancel: threading.Event) -> Generator[Event, None, None]:
         """Yield the events of a run. If an engine is lost before its first line, the request is sent once more."""
         for last in (False, True):
             answered = False
@@ -276,7 +277,7 @@ class RemoteConversation:
                     raise
 
     def _lines(
-        self, method: str, request: Plain, cancel: threading.Event
+        self, method: str, request: Json, cancel: threading.Event
     ) -> Generator[str, None, None]:
         """Yield the lines of an engine's answer until the end or the cancellation. Raises Lost and UserError."""
         request = {**request, "visitor": self._visitor, "lesson": self._lesson}

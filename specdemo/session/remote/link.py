@@ -9,8 +9,8 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from specdemo.config.errors import UserError
+from specdemo.config.strings import Json
 from specdemo.engine.runner import LOOK_SECONDS
-from specdemo.session.door import Plain
 
 
 class Lost(Exception):
@@ -43,10 +43,10 @@ class Link(Protocol):
 
     whole: bool
 
-    def about(self) -> Plain:
+    def about(self) -> Json:
         """Return the result of `Engine.about`. Raises UserError."""
 
-    def stream(self, method: str, visitor: str, request: Plain) -> Stream:
+    def stream(self, method: str, visitor: str, request: Json) -> Stream:
         """Call `Engine.run` or `Engine.perform`. Requests of a visitor go to the same engine if possible."""
 
     def leave(self, visitor: str) -> None:

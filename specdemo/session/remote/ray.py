@@ -20,10 +20,10 @@ from typing import Any
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
+from specdemo.config.strings import Json
 from specdemo.files.progress import Progress
 from specdemo.models.doctor import installed
 from specdemo.session.admission import Full
-from specdemo.session.door import Plain
 from specdemo.session.remote.client import RemoteStudio
 from specdemo.session.remote.link import Lost
 from specdemo.session.remote.server import Engine
@@ -58,7 +58,7 @@ class Replica:
     alone: no other machine sends requests
     """
 
-    def __init__(self, settings: Plain, *, alone: bool) -> None:
+    def __init__(self, settings: Json, *, alone: bool) -> None:
         if alone:
             _listen_here_only()
         studio = Studio(AppSettings(**{**settings, "cache_dir": Path(settings["cache_dir"])}))
@@ -67,14 +67,14 @@ class Replica:
             raise studio.error
         self._engine = Engine(studio)
 
-    async def about(self) -> Plain:
+    async def about(self) -> Json:
         return self._engine.about()
 
-    async def run(self, request: Plain) -> AsyncIterator[str]:
+    async def run(self, request: Json) -> AsyncIterator[str]:
         async for piece in pieces(partial(self._engine.run, request)):
             yield piece
 
-    async def perform(self, request: Plain) -> AsyncIterator[str]:
+    async def perform(self, request: Json) -> AsyncIterator[str]:
         async for piece in pieces(partial(self._engine.perform, request)):
             yield piece
 
@@ -168,11 +168,11 @@ class ServeLink:
         self._closed.set()
         self._thread.join(END_SECONDS)
 
-    def about(self) -> Plain:
-        found: Plain = self._handle.about.remote().result(timeout_s=ENGINE_START_SECONDS)
+    def about(self) -> Json:
+        found: Json = self._handle.about.remote().result(timeout_s=ENGINE_START_SECONDS)
         return found
 
-    def stream(self, method: str, visitor: str, request: Plain) -> ServeStream:
+    def stream(self, method: str, visitor: str, request: Json) -> ServeStream:
         """Call the visitor's replica, or the next one on the ring if it is full."""
         handle = self._handle.options(method_name=method, stream=True, session_id=visitor)
         return ServeStream(handle.remote(request))

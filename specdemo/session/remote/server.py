@@ -6,15 +6,16 @@ import inspect
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
 from specdemo.config.errors import UserError, decode_error, encode_error
 from specdemo.config.settings import RunSettings
+from specdemo.config.strings import Json, JsonView
 from specdemo.session.conversation import Conversation
-from specdemo.session.door import Plain, Work
+from specdemo.session.door import Work
 from specdemo.session.studio import Studio
 from specdemo.trace.codec import encode
 
@@ -34,7 +35,7 @@ class Engine:
         self._conversations: OrderedDict[str, tuple[Conversation, int]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def about(self) -> Plain:
+    def about(self) -> Json:
         """Return the loaded target and its capabilities. Raises UserError while nothing is loaded."""
         studio = self.studio
         methods = studio.methods()
@@ -50,7 +51,7 @@ class Engine:
             "audit": studio.last_audit(),
         }
 
-    def run(self, request: Mapping[str, Any], cancel: threading.Event) -> Iterator[str]:
+    def run(self, request: JsonView, cancel: threading.Event) -> Iterator[str]:
         """Yield the events of a run as lines.
 
         request: visitor, messages (role and content each), prompt, system, settings, every (polling interval in seconds),
@@ -72,7 +73,7 @@ class Engine:
 
         yield from reporting(lines)
 
-    def perform(self, request: Mapping[str, Any], cancel: threading.Event) -> Iterator[str]:
+    def perform(self, request: JsonView, cancel: threading.Event) -> Iterator[str]:
         """Yield the results of a function of `session.work` as lines. request: visitor, lesson, work (its name), arguments"""
 
         def lines() -> Iterator[str]:

@@ -22,8 +22,8 @@ from uuid import uuid4
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.config.strings import Json
 from specdemo.files.progress import Progress, silent
-from specdemo.session.door import Plain
 from specdemo.session.loaded import Loaded, fetch, named, place, warm
 from specdemo.session.remote.client import RemoteStudio
 from specdemo.session.remote.link import Lost
@@ -74,8 +74,8 @@ class ZeroLink:
         spaces: Any = import_module("spaces")
         self._settings, self._speed = settings, Speed()
         self._placed: Loaded | None = None
-        self._about: Plain = {}
-        self._left: dict[str, Plain] = {}  # by visitor
+        self._about: Json = {}
+        self._left: dict[str, Json] = {}  # by visitor
         # In a fork only: its engine, and by visitor the last run that the drafters' memory is from.
         self._runs: dict[str, str] = {}
         self._engine: Engine | None = None
@@ -92,10 +92,10 @@ class ZeroLink:
         self._about = Engine(studio).about()
         return self
 
-    def about(self) -> Plain:
+    def about(self) -> Json:
         return self._about
 
-    def stream(self, method: str, visitor: str, request: Plain) -> ZeroStream:
+    def stream(self, method: str, visitor: str, request: Json) -> ZeroStream:
         """Request a GPU and call the engine. Nothing starts before the first iteration."""
         request = {**request, "left": self._left.get(visitor)}
         return ZeroStream(partial(self._task, method, request), self._learn)
@@ -108,10 +108,10 @@ class ZeroLink:
         """Return 1: the number of GPUs is unknown."""
         return 1
 
-    def _duration(self, method: str, request: Plain) -> int:
+    def _duration(self, method: str, request: Json) -> int:
         return self._speed.seconds(tokens_of(method, request))
 
-    def _learn(self, said: Plain) -> None:
+    def _learn(self, said: Json) -> None:
         """Store a worker's line that is no event."""
         if said["type"] == LEFT:
             self._left[said["visitor"]] = said
@@ -122,7 +122,7 @@ class ZeroLink:
             said["about"]["machine"]["verify"][0][1],
         )
 
-    def _work(self, method: str, request: Plain) -> Iterator[str]:
+    def _work(self, method: str, request: Json) -> Iterator[str]:
         """Run the task in a fork. Yields lines, each ended by a newline, and an empty string first, after which it may be ended."""
         yield ""
         cancel = threading.Event()
@@ -133,7 +133,7 @@ class ZeroLink:
         finally:
             cancel.set()
 
-    def _answer(self, method: str, request: Plain, cancel: threading.Event) -> Iterator[str]:
+    def _answer(self, method: str, request: Json, cancel: threading.Event) -> Iterator[str]:
         if self._engine is None:
             assert self._placed  # set before the first request
             placed = self._placed
@@ -168,7 +168,7 @@ class ZeroStream:
     """
 
     def __init__(
-        self, ask: Callable[[], Generator[str, None, None]], learn: Callable[[Plain], None]
+        self, ask: Callable[[], Generator[str, None, None]], learn: Callable[[Json], None]
     ) -> None:
         self._ask, self._learn = ask, learn
         self._ended = threading.Event()
@@ -192,7 +192,7 @@ class ZeroStream:
         self._ended.set()
 
 
-def tokens_of(method: str, request: Plain) -> int:
+def tokens_of(method: str, request: Json) -> int:
     """Return the maximum number of tokens of a request."""
     if method == "run":
         settings = RunSettings.from_values(request["settings"])
@@ -202,7 +202,7 @@ def tokens_of(method: str, request: Plain) -> int:
     return known(request["arguments"]) if known else ASSUMED_TOKENS
 
 
-_LENGTHS: dict[str, Callable[[Plain], int]] = {
+_LENGTHS: dict[str, Callable[[Json], int]] = {
     name_of(race.race_lanes): lambda asked: sum(
         race.WARM_UP_TOKENS + lane["max_new_tokens"] for lane in asked["lanes"]
     ),

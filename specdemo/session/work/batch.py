@@ -14,10 +14,11 @@ from typing import Any
 
 from specdemo.config.errors import UserError, decode_error, encode_error
 from specdemo.config.settings import RunSettings
+from specdemo.config.strings import Json
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.admission import Turn, Waiting
 from specdemo.session.conversation import Conversation
-from specdemo.session.door import Changed, EngineClient, Plain, perform
+from specdemo.session.door import Changed, EngineClient, perform
 from specdemo.session.meter import Meter, MeteredRun
 from specdemo.session.runs import failure
 from specdemo.trace.codec import decode, encode
@@ -214,7 +215,7 @@ def answers(
     settings: Mapping[str, object],
     at_once: int,
     system: str,
-) -> Iterator[Plain]:
+) -> Iterator[Json]:
     """Answer prompts where the models are. yields: the fields of a BatchAnswer with its events as lines, or those of BatchTotals"""
     run = RunSettings.from_values(settings)
     host = conversation.host

@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.settings import RunSettings, Sampling
+from specdemo.config.strings import Json
 from specdemo.session.conversation import Conversation
-from specdemo.session.door import EngineClient, Plain, perform
+from specdemo.session.door import EngineClient, perform
 from specdemo.session.runs import Caches, failure
 from specdemo.session.text import encode_prompt
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, Reason, RunFailed, RunStarted, Verified
@@ -124,7 +125,7 @@ def taken_back(door: EngineClient, cancel: threading.Event) -> TakenBack | None:
     return None
 
 
-def perfect_lanes(conversation: Conversation, cancel: threading.Event) -> Iterator[Plain]:
+def perfect_lanes(conversation: Conversation, cancel: threading.Event) -> Iterator[Json]:
     """Run the variants of `perfect` where the models are."""
     from specdemo.drafters.plain import always_right
 
@@ -144,7 +145,7 @@ def perfect_lanes(conversation: Conversation, cancel: threading.Event) -> Iterat
     yield asdict(bench.lane(0))
 
 
-def random_lanes(conversation: Conversation, cancel: threading.Event) -> Iterator[Plain]:
+def random_lanes(conversation: Conversation, cancel: threading.Event) -> Iterator[Json]:
     """Run the variants of `at_random` where the models are."""
     bench = _Bench(conversation.host, cancel, RUN_TOKENS, Sampling())
     yield asdict(bench.lane(0))
@@ -156,7 +157,7 @@ def random_lanes(conversation: Conversation, cancel: threading.Event) -> Iterato
     yield asdict(bench.lane(0))
 
 
-def places_taken_back(conversation: Conversation, cancel: threading.Event) -> Iterator[Plain]:
+def places_taken_back(conversation: Conversation, cancel: threading.Event) -> Iterator[Json]:
     """Compute the result of `taken_back` where the models are."""
     host = conversation.host
     pair = host.loaded.pair

@@ -11,8 +11,9 @@ from operator import itemgetter
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
+from specdemo.config.strings import Json
 from specdemo.session.conversation import Conversation
-from specdemo.session.door import EngineClient, Plain
+from specdemo.session.door import EngineClient
 from specdemo.session.runs import Lane, failure
 from specdemo.session.text import encode_prompt
 from specdemo.trace.codec import decode, encode
@@ -131,7 +132,7 @@ class Comparison:
                     yield guess
 
     def _judged(
-        self, methods: Sequence[str], arguments: Plain, cancel: threading.Event
+        self, methods: Sequence[str], arguments: Json, cancel: threading.Event
     ) -> Generator[Guess, None, None]:
         """A guess a method. Each is a request of its own, unless all of them had better have the same engine."""
         whole = self._studio.whole
@@ -156,7 +157,7 @@ def steps_of_all(
     answer_ids: Sequence[int],
     settings: Mapping[str, object],
     methods: Sequence[str],
-) -> Iterator[Plain]:
+) -> Iterator[Json]:
     """Run one step of each method after the first tokens of an answer, in the process of the models.
 
     yields: {"method": name, "line": an event}, or "why_not" in place of "line"
@@ -214,7 +215,7 @@ def _first_step(lane: Lane) -> list[Event]:
     return events
 
 
-def _guess_of(method: str, parts: Iterable[Plain]) -> Guess:
+def _guess_of(method: str, parts: Iterable[Json]) -> Guess:
     """Convert the events of one step."""
     guess = Guess(method)
     for part in parts:

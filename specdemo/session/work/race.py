@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
+from specdemo.config.strings import Json
 from specdemo.session.conversation import Conversation
-from specdemo.session.door import ConversationClient, EngineClient, Plain, perform
+from specdemo.session.door import ConversationClient, EngineClient, perform
 from specdemo.trace.codec import decode, encode
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event
 
@@ -102,7 +102,7 @@ def race_lanes(
     lanes: Sequence[Mapping[str, object]],
     system: str,
     every: float,
-) -> Iterator[Plain]:
+) -> Iterator[Json]:
     """Run the variants of a race where the models are. yields: {"lane": number, "line": an event, empty when it starts}"""
     settings = [RunSettings.from_values(values) for values in lanes]
     race = _race(conversation.host.open, prompt, settings, system, cancel, every)
@@ -130,7 +130,7 @@ class RecordedLane:
     run: str
     lane: str
     method: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     precision: str
 
 
@@ -178,7 +178,7 @@ def recorded_races(folder: Path) -> list[RecordedRace]:
     return races
 
 
-def _index(folder: Path) -> list[dict[str, Any]]:
+def _index(folder: Path) -> list[Json]:
     """The entries of a folder's index that draft and whose file is there."""
     runs = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
     return [

@@ -12,7 +12,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.config.errors import UserError
-from specdemo.config.strings import strings
+from specdemo.config.strings import Json, strings
 from specdemo.session.admission import TIMED
 from specdemo.session.door import EngineClient
 from specdemo.session.work import lab
@@ -24,8 +24,8 @@ WORDS = strings("lab").WORDS
 
 RUN_COUNT = 2 + len(lab.LOOKAHEADS)  # with a draft: plain decoding comes first and last
 RUNNING = {"state": "running", "done": 0.0}
-Tried = dict[str, dict[str, Any]]
-Measured = Generator[dict[str, Any], None, None]  # parts of a result, fuller each time
+Tried = dict[str, Json]
+Measured = Generator[Json, None, None]  # parts of a result, fuller each time
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ def create_lab(studio: EngineClient) -> None:
 class LabHandlers(RunTab[LabVisitor]):
     """Handlers of the experiments."""
 
-    def machine(self, _asked: str) -> dict[str, Any] | None:
+    def machine(self, _asked: str) -> Json | None:
         """Return this machine's costs for the script, None until a model is loaded."""
         return self.studio.machine()
 
@@ -120,7 +120,7 @@ class _Found:
     def __init__(self, visitor: LabVisitor, name: str) -> None:
         self.visitor, self.name = visitor, name
         self.task, self.tried = visitor.task, visitor.tried
-        self.one: dict[str, Any] = RUNNING
+        self.one: Json = RUNNING
 
     def value(self) -> str:
         return json.dumps({**self.tried, self.name: self.one})
@@ -145,7 +145,7 @@ def _lanes(
     """An experiment with a draft, lookahead by lookahead."""
 
     def run(studio: EngineClient, cancel: threading.Event) -> Measured:
-        lanes: list[dict[str, Any]] = []
+        lanes: list[Json] = []
         about = {"precision": studio.target.precision, **(studio.machine() or {})}
         yield {**about, "lanes": [], "said": {"name": "plain"}}
         for lane in measure(studio, cancel):

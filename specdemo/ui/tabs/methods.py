@@ -89,7 +89,7 @@ def methods_value(studio: EngineClient, folder: Path) -> str:
     return json.dumps({"methods": methods, "targets": targets, "live": not studio.replay_only})
 
 
-def _plain_settings(settings: Mapping[str, Any]) -> bool:
+def _plain_settings(settings: Mapping[str, object]) -> bool:
     """Return whether a recorded run is typical of its method: greedy, and without a deliberately wrong lookahead."""
     return not settings.get("sampling") and settings.get("policy", "cost") == "cost"
 

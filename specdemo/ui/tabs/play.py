@@ -89,7 +89,7 @@ class PlayHandlers(RunTab[PlayState]):
         visitor.task = visitor.task.replace()
         return visitor
 
-    def opening(self, visitor: PlayState, waiting: str, *asked: Any) -> str:
+    def opening(self, visitor: PlayState, waiting: str, *asked: object) -> str:
         visitor.opening = _opening(visitor, waiting)
         return visitor.opening
 

@@ -8,7 +8,6 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import gradio as gr
 
@@ -92,7 +91,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
         visitor.task = visitor.task.replace()
         return visitor
 
-    def opening(self, visitor: ProposalVisitor, waiting: str, *asked: Any) -> str:
+    def opening(self, visitor: ProposalVisitor, waiting: str, *asked: object) -> str:
         return self.view(phase="writing", waiting=waiting)
 
     def write(
@@ -100,7 +99,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
         visitor: ProposalVisitor,
         prompt: str | None,
         system: str | None,
-        values: Mapping[str, Any],
+        values: Mapping[str, object],
     ) -> Iterator[object]:
         """Let the target write the text. values: settings by name. yields: value of the view"""
         visitor.text = None
@@ -109,7 +108,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
         yield from self.stream(visitor, work, shown, kind=TIMED)
 
     def _write(
-        self, shown: _Shown, prompt: str, system: str, values: Mapping[str, Any]
+        self, shown: _Shown, prompt: str, system: str, values: Mapping[str, object]
     ) -> Generator[None, None, None]:
         visitor, settings = shown.visitor, asked_settings(values, self.studio.settings)
         prompt, system = asked_text(prompt), asked_system(system)
@@ -138,7 +137,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
         shown = _Shown(self, visitor, "asking", waiting=words.WAIT_TURN)
         return visitor, shown.value()
 
-    def ask(self, visitor: ProposalVisitor, values: Mapping[str, Any]) -> Iterator[object]:
+    def ask(self, visitor: ProposalVisitor, values: Mapping[str, object]) -> Iterator[object]:
         """Every drafter, at the chosen position. values: settings by name. yields: value of the view, a row longer each time"""
         if not visitor.text or visitor.task.cancel.is_set():
             yield gr.skip()
@@ -148,7 +147,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
         yield from self.stream(visitor, work, shown, kind=TIMED, counts=False, seconds=0)
 
     def _ask(
-        self, shown: _Shown, text: Text, values: Mapping[str, Any]
+        self, shown: _Shown, text: Text, values: Mapping[str, object]
     ) -> Generator[None, None, None]:
         """Let each drafter guess; its guess is one more row."""
         titles = {method.name: method.title for method in self.studio.methods()}

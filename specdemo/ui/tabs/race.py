@@ -88,7 +88,7 @@ class RaceHandlers(RunTab[LatestRun]):
     def renewed(self, visitor: LatestRun | None) -> LatestRun:
         return LatestRun() if visitor is None else visitor.replace()
 
-    def opening(self, visitor: LatestRun, waiting: str, *asked: Any) -> str:
+    def opening(self, visitor: LatestRun, waiting: str, *asked: object) -> str:
         return present.open_line("live", uuid.uuid4().hex, waiting=waiting)
 
     def run(
@@ -119,7 +119,7 @@ class RaceHandlers(RunTab[LatestRun]):
         lines.add(RACED)
 
 
-def read_lanes(values: Mapping[str, Any], limits: AppSettings) -> list[RunSettings]:
+def read_lanes(values: Mapping[str, object], limits: AppSettings) -> list[RunSettings]:
     """Return the settings of all runs. Raises UserError.
 
     values: common settings by name, and a run's own with its number, as `method 1`
@@ -266,7 +266,7 @@ def recorded_lines(race: RecordedRace, methods: Sequence[MethodInfo]) -> str:
     return opening + "".join(lane_line(i, **lane) for i, lane in enumerate(lanes)) + RACED
 
 
-def lane_title(methods: Sequence[MethodInfo], name: str, settings: Mapping[str, Any]) -> str:
+def lane_title(methods: Sequence[MethodInfo], name: str, settings: Mapping[str, object]) -> str:
     """Return the title of a run: its method, and its lookahead by the settings that the method reads."""
     method = next((one for one in methods if one.name == name), None)
     options = method.options if method else ("policy", "lookahead")

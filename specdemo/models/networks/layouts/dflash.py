@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from specdemo.config.errors import Phrase
+from specdemo.config.strings import Json, JsonView
 from specdemo.models.networks.dflash import (
     Convolution,
     DFlashDecoder,
@@ -91,7 +91,7 @@ class DFlashConfig:
     vocabulary: int
 
 
-def takes(config: Mapping[str, Any], name: str = "dflash") -> bool:
+def takes(config: JsonView, name: str = "dflash") -> bool:
     """Whether a config has this layout, JetSpec's included. name: of the family"""
     if "speculators_model_type" in config:
         return bool(config["speculators_model_type"] == name)
@@ -102,12 +102,12 @@ def takes(config: Mapping[str, Any], name: str = "dflash") -> bool:
     return name in kind_of(config)
 
 
-def is_second(config: Mapping[str, Any]) -> bool:
+def is_second(config: JsonView) -> bool:
     """Whether a config is of DFlash 2; some servers need the name DFlash for it."""
     return "dflash2" in kind_of(config) or bool(facts_of(config).get("selector_rank"))
 
 
-def is_causal(config: Mapping[str, Any], *, otherwise: bool = False) -> bool:
+def is_causal(config: JsonView, *, otherwise: bool = False) -> bool:
     """Whether rows of a block see only those before them. otherwise: the default"""
     own = own_facts(config)
     said = (own.get("causal"), own.get("causal_head"), config.get("is_causal"))
@@ -240,25 +240,25 @@ def load(files: DrafterFiles, config: DFlashConfig, shared: TargetTensors) -> DF
     )
 
 
-def kind_of(config: Mapping[str, Any]) -> str:
+def kind_of(config: JsonView) -> str:
     """Its architectures, in small letters."""
     return " ".join(map(str, config.get("architectures") or ())).lower()
 
 
-def own_facts(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def own_facts(config: JsonView) -> JsonView:
     """Return the layout's own part of a config."""
     own = config.get("dflash_config")
     return own if isinstance(own, Mapping) else {}
 
 
-def facts_of(config: Mapping[str, Any]) -> dict[str, Any]:
+def facts_of(config: JsonView) -> Json:
     """Return the values at the top of a config, replaced by those of `dflash_config`."""
     own = own_facts(config)
     return {**config, **{key: one for key, one in own.items() if one is not None}}
 
 
 def _check_variant(
-    files: DrafterFiles, said: Mapping[str, Any], corrector: str, known: frozenset[str]
+    files: DrafterFiles, said: JsonView, corrector: str, known: frozenset[str]
 ) -> None:
     """Refuse relatives that compute something else. said: at the top or in `dflash_config`"""
     kind = said.get("projector_type") or corrector
@@ -279,7 +279,7 @@ def _check_variant(
 
 
 def _reads(
-    files: DrafterFiles, said: Mapping[str, Any], target: TargetFacts, *, count: int, nested: bool
+    files: DrafterFiles, said: JsonView, target: TargetFacts, *, count: int, nested: bool
 ) -> tuple[int, ...]:
     """The states that go in; where none are named, spread from the second layer to the last but three."""
     key = "aux_hidden_state_layer_ids" if nested else "target_layer_ids"
@@ -294,7 +294,7 @@ def _reads(
 
 
 def _windows(
-    files: DrafterFiles, sizes: Mapping[str, Any], *, nested: bool, count: int, second: bool
+    files: DrafterFiles, sizes: JsonView, *, nested: bool, count: int, second: bool
 ) -> Windows:
     """Return the layers with a sliding window. Raises UserError if they are not named one by one.
 
@@ -314,7 +314,7 @@ def _windows(
     return Windows(near, files.number(sizes, "sliding_window"), causal)
 
 
-def _scales(files: DrafterFiles, said: Mapping[str, Any]) -> Scales:
+def _scales(files: DrafterFiles, said: JsonView) -> Scales:
     return Scales(
         _scale(files, said, "input_embedding_scale", 1.0),
         _scale(files, said, "output_multiplier", 1.0),
@@ -322,7 +322,7 @@ def _scales(files: DrafterFiles, said: Mapping[str, Any]) -> Scales:
     )
 
 
-def _scale(files: DrafterFiles, said: Mapping[str, Any], key: str, default: float) -> float:
+def _scale(files: DrafterFiles, said: JsonView, key: str, default: float) -> float:
     value = said.get(key)
     if value is None:
         return default

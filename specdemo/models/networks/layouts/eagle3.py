@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from specdemo.config.errors import Phrase
+from specdemo.config.strings import JsonView
 from specdemo.models.networks.chain import CompactDecoder, CompactWeights
 from specdemo.models.networks.four_bit import pack_linear
 from specdemo.models.networks.layouts.family import (
@@ -67,7 +67,7 @@ class Eagle3Config:
     norms: bool
 
 
-def takes(config: Mapping[str, Any]) -> bool:
+def takes(config: JsonView) -> bool:
     """Whether a config is of this family. SafeAILab's first ones name a plain Llama with a draft vocabulary."""
     if "speculators_model_type" in config:
         return bool(config["speculators_model_type"] == SPECULATORS)

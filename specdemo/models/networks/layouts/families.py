@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from specdemo.config.errors import Phrase, UserError
+from specdemo.config.strings import JsonView
 from specdemo.files.folder import TOKENIZERS, read_config
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import ModelFiles
@@ -111,7 +111,7 @@ def find_published(
 
 def target_facts(files: ModelFiles) -> TargetFacts:
     """A target's sizes, from its config.json."""
-    config: Mapping[str, Any] = read_config(files.folder, files.name)
+    config: JsonView = read_config(files.folder, files.name)
     config = config.get("text_config") or config
     return TargetFacts(
         files.name,

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from specdemo.config.errors import Phrase, UserError
+from specdemo.config.strings import JsonView
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.models.networks.layouts.source import DrafterFiles
 from specdemo.models.networks.loader import TargetTensors, TensorLoader
@@ -56,7 +57,7 @@ class Family:
     """
 
     title: str
-    takes: Callable[[Mapping[str, Any]], bool]
+    takes: Callable[[JsonView], bool]
     read: Callable[[DrafterFiles, TargetFacts], Reading]
 
 
@@ -167,9 +168,7 @@ def offset_words(files: DrafterFiles, words: int, vocabulary: int) -> ReducedVoc
     return ReducedVocabulary(ids, vocabulary)
 
 
-def layer_config(
-    files: DrafterFiles, config: Mapping[str, Any], *, windows: bool = False
-) -> CompactConfig:
+def layer_config(files: DrafterFiles, config: JsonView, *, windows: bool = False) -> CompactConfig:
     """Return the sizes of a drafter's layers. Raises UserError for unsupported layers.
 
     windows: layers with a sliding window are supported
@@ -194,9 +193,7 @@ def layer_config(
     )
 
 
-def _rope(
-    files: DrafterFiles, config: Mapping[str, Any], head_dim: int
-) -> tuple[float, Rope | None]:
+def _rope(files: DrafterFiles, config: JsonView, head_dim: int) -> tuple[float, Rope | None]:
     """The base of a rotary embedding, and its frequencies where they are stretched."""
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding

@@ -15,7 +15,7 @@ target's; some files repeat them. The drafter's own state has passed the last no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from specdemo.config.errors import Phrase
+from specdemo.config.strings import JsonView
 from specdemo.engine.attention import use_shared_heads
 from specdemo.engine.module_decoder import additive, finish
 from specdemo.engine.passes import ForwardOutput
@@ -108,7 +109,7 @@ class Layout:
     norm: str
 
 
-def takes(config: Mapping[str, Any]) -> bool:
+def takes(config: JsonView) -> bool:
     """Whether a config is a target's that comes with such layers."""
     return "speculators_model_type" not in config and _count(config) > 0
 
@@ -180,7 +181,7 @@ def load(files: DrafterFiles, layout: Layout, shared: TargetTensors) -> MtpDecod
     return MtpDecoder(weights, fuse, block)
 
 
-def _count(config: Mapping[str, Any]) -> int:
+def _count(config: JsonView) -> int:
     """Number of such layers in a config."""
     return next((one for key in COUNTS if type(one := config.get(key)) is int), 0)
 

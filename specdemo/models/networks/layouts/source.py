@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -13,6 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from specdemo.config.errors import Phrase, UserError
+from specdemo.config.strings import JsonView
 from specdemo.files.catalogue import find_drafter
 from specdemo.files.folder import broken_files, read_config, read_header
 from specdemo.files.hub import PICKLES, fetch_drafter
@@ -34,7 +34,7 @@ class DrafterFiles:
     name: str
     revision: str
     licence: str
-    config: Mapping[str, Any]
+    config: JsonView
     weights: tuple[Path, ...]
     shapes: Mapping[str, tuple[int, ...]]
 
@@ -56,7 +56,7 @@ class DrafterFiles:
                 found |= {name: file.get_tensor(name) for name in names}
         return found
 
-    def number(self, config: Mapping[str, Any], key: str, default: int | None = None) -> int:
+    def number(self, config: JsonView, key: str, default: int | None = None) -> int:
         """A size of a config, above zero. Raises UserError."""
         value = config.get(key)
         value = default if value is None else value
