@@ -54,7 +54,7 @@ def test_run_in_a_terminal_shows_refused_tokens_struck_through(monkeypatch, caps
 )
 @pytest.mark.parametrize(
     "words",
-    ["run Anything --save", "run Anything --online-weights", "train lookahead --traces x --out"],
+    ["run Anything --save", "run Anything --online-weights"],
 )
 def test_a_file_that_cannot_be_written_is_told_before_any_work(
     place, said, words, tmp_path, monkeypatch, capsys
