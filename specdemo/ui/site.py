@@ -100,7 +100,7 @@ def parts() -> dict[str, Json]:
     from specdemo.ui.app import TABS
 
     studio = Studio(AppSettings(replay=True))
-    contents = {tab.name: tab.site(studio) for tab in TABS}
+    contents = {tab.name: tab.site(studio, RUNS) for tab in TABS}
     return {name: content for name, content in contents.items() if content}
 
 

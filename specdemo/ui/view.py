@@ -26,13 +26,13 @@ class Tab:
     """One tab of the page and of the static site.
 
     create: makes its components, inside the tab
-    site: its content on the static site: `words`, and a `value` or the `choices` of a menu; None if it is empty
+    site: its content on the static site, from a folder of recorded runs: `words`, and a `value` or the `choices` of a menu; None if it is empty
     """
 
     name: str
     label: str
     create: Callable[[EngineClient], Any]
-    site: Callable[[EngineClient], dict[str, object] | None]
+    site: Callable[[EngineClient, Path], dict[str, object] | None]
 
 
 # The script is an ES module: it is imported once by the browser and mounted by each component.

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -180,7 +181,7 @@ def _leave(visitor: LabVisitor | None) -> None:
         visitor.task.stop()
 
 
-def _site(_studio: EngineClient) -> dict[str, object]:
+def _site(_studio: EngineClient, _runs: Path) -> dict[str, object]:
     return {"value": "{}", "words": WORDS}
 
 

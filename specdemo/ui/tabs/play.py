@@ -251,8 +251,8 @@ def _leave(visitor: PlayState | None) -> None:
         visitor.close()
 
 
-def _site(_studio: EngineClient) -> dict[str, object]:
-    runs = recorded_runs()
+def _site(_studio: EngineClient, folder: Path) -> dict[str, object]:
+    runs = recorded_runs(folder)
     choices = [
         (run.name, run.title, present.recorded_line(run.name, run.title, run.name)) for run in runs
     ]

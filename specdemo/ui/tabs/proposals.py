@@ -298,8 +298,8 @@ def _leave(visitor: ProposalVisitor | None) -> None:
         visitor.leave()
 
 
-def _site(studio: EngineClient) -> dict[str, object] | None:
-    handlers = ProposalHandlers(studio)
+def _site(studio: EngineClient, runs: Path) -> dict[str, object] | None:
+    handlers = ProposalHandlers(studio, runs)
     choices = [
         (str(index), title, handlers.recording(index)) for title, index in handlers.choices()
     ]

@@ -293,11 +293,11 @@ def recorded_title(race: RecordedRace) -> str:
     return str(words.RECORDED.format(lanes=len(race.lanes), prompt=race.prompt))
 
 
-def _site(studio: EngineClient) -> dict[str, object] | None:
+def _site(studio: EngineClient, runs: Path) -> dict[str, object] | None:
     methods = studio.methods()
     choices = [
         (str(index), recorded_title(race), recorded_lines(race, methods))
-        for index, race in enumerate(recorded_races(RUNS))
+        for index, race in enumerate(recorded_races(runs))
     ]
     return {"choices": choices, "words": words.WORDS} if choices else None
 
