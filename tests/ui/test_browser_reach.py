@@ -6,7 +6,7 @@ import pytest
 from ui.test_browser import ReadyStudio
 
 from specdemo.config.settings import AppSettings
-from specdemo.config.strings import strings
+from specdemo.config.strings import load, strings
 from specdemo.ui import words
 from specdemo.ui.app import create_app, launch_options
 from specdemo.ui.view import recorded_runs
@@ -268,6 +268,7 @@ def test_the_page_speaks_german_and_leaves_no_known_english(visit):
     page.locator("#sd-tab-race-button").click()
     page.locator("#sd-race-prompt textarea").fill(" ")
     page.locator("#sd-race-start").click()
-    problem = page.locator(".sd-race .sd-problem", has_text=table[race.EMPTY])
-    problem.get_by_text(table[race.EMPTY_ADVICE], exact=True).wait_for()
+    empty = load("errors")["race.no_prompt"]
+    problem = page.locator(".sd-race .sd-problem", has_text=table[empty["message"]])
+    problem.get_by_text(table[empty["advice"]], exact=True).wait_for()
     assert page.problems == []
