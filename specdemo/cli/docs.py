@@ -34,11 +34,12 @@ def methods_table() -> str:
 
     rows = []
     for name, method in METHODS.items():
-        options = ", ".join(f"`{option}`" for option in method.options) or "none"
+        policies = {"policy": f" ({', '.join(method.policies)})"}
+        options = [f"`{option}`{policies.get(option, '')}" for option in method.options]
         needs = ", ".join(NEEDED[need] for need in method.needs) or "nothing"
         exact = "**lossy**" if method.lossy else "exact"
         rows.append([
-            f"`{name}`", method.title, method.summary, needs, str(method.tokens), exact, options, method.paper or "-",
+            f"`{name}`", method.title, method.summary, needs, str(method.tokens), exact, ", ".join(options) or "none", method.paper or "-",
         ])  # fmt: skip
     columns = ["name", "title", "what it does", "needs", "draft tokens", "output", "settings", "published"]  # fmt: skip
     return table(columns, rows)

@@ -12,11 +12,13 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import (
     OWN,
     PRESET_NAMES,
+    REPLACED,
     AppSettings,
     RunSettings,
     Setting,
     field,
     fields,
+    replacement,
 )
 from specdemo.config.strings import Json, JsonView
 
@@ -132,7 +134,9 @@ def _add_setting(group: argparse._ArgumentGroup, setting: Setting) -> None:
     if setting.kind is bool:
         known |= {"action": argparse.BooleanOptionalAction}
     else:
-        known |= {"type": setting.kind, "choices": setting.choices or None}
+        earlier = [value for name, value in REPLACED if name == setting.name]
+        known |= {"type": setting.kind}
+        known |= {"choices": [*setting.choices, *earlier]} if setting.choices else {}
         known |= {"metavar": {int: "N", float: "X"}.get(setting.kind, setting.name.upper())}
     # The help shows the default; `run_settings` and `AppSettings.from_environment` set it.
     group.add_argument(setting.flag, help=_help(setting).replace("%", "%%"), default=None, **known)
@@ -170,12 +174,41 @@ def run_settings(options: argparse.Namespace, method: str | None = None) -> RunS
     given = _given(options, RunSettings)
     if method is not None:
         given["method"] = method
+    _report_replaced(given)
     named = [field(name).flag for name in PRESET_NAMES if name in given]
     if not named:
         given.setdefault("preset", getattr(options, "usual_preset", OWN))
     if named and given.get("preset", OWN) != OWN:
         raise UserError("cli.sampling_conflict", preset=given["preset"], names=", ".join(named))
-    return RunSettings.from_values(given)
+    settings = RunSettings.from_values(given)
+    if method is None and "policy" in given:
+        _check_policy(settings)
+    return settings
+
+
+def _report_replaced(given: Json) -> None:
+    """Write a notice for each name of an earlier version."""
+    from specdemo.cli import console
+
+    for name, value in given.items():
+        if new := replacement(name, value):
+            console.note(
+                f"{value} is now {', '.join(f'{key} {text}' for key, text in new.items())}."
+            )
+
+
+def _check_policy(settings: RunSettings) -> None:
+    """Raise UserError if the method does not implement the policy that was named for it."""
+    from specdemo.drafters.methods import METHODS
+
+    method = METHODS.get(settings.method)
+    if method and method.honoured(settings) != settings:
+        raise UserError(
+            "policy.not_offered",
+            method=method.title,
+            policy=settings.policy,
+            names=", ".join(method.policies),
+        )
 
 
 def _given(options: argparse.Namespace, settings: type) -> Json:
@@ -191,12 +224,15 @@ def lane_settings(options: argparse.Namespace, lane: str) -> RunSettings:
     settings = run_settings(options, method)
     if lookahead and not lookahead.isdigit():
         raise UserError("cli.lane_format", lane=lane)
-    return replace(
+    settings = replace(
         settings,
         policy=policy or settings.policy,
         lookahead=int(lookahead) if lookahead else settings.lookahead,
         verification=verification or settings.verification,
     ).checked()
+    if policy:
+        _check_policy(settings)
+    return settings
 
 
 def check_folders(*files: Path | None) -> None:

@@ -75,7 +75,9 @@ class Through:
         """Return the outcome of the draft alone, with the time of a pass without the copies. Learns from the copies' outcome."""
         drafted, verdict = len(self.draft), outcome.verdict
         copied = len(outcome.proposal) - drafted
-        if not copied:
+        if (
+            copied <= 0
+        ):  # below 0 if the draft of an earlier step is still noted while the fallback pauses
             return outcome
         path, chances = verdict.path, verdict.accept_probs
         copies = Proposal.chain(

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 import gradio as gr
 import segno
 
-from specdemo.config.settings import OWN, PRESET_NAMES, field, loopback
+from specdemo.config.settings import OWN, PRESET_NAMES, field, loopback, replacement
 from specdemo.config.strings import strings
 from specdemo.ui.checks import MOST_NUMBER
 from specdemo.ui.view import recorded_runs
@@ -38,7 +38,11 @@ def read_link(
     problems = []
     for name, text in parse_qsl(query, keep_blank_values=True):
         try:
-            if name in fields:
+            if name in fields and (new := replacement(name, text)):
+                values |= new
+                sentence = str(words.WORDS["replaced_value"])
+                problems.append(sentence.format(value=text, new=", ".join(new.values())))
+            elif name in fields:
                 values[name] = accepted(fields[name], text)
             elif name in choices:
                 values[name] = choices[name][choices[name].index(text)]

@@ -264,3 +264,26 @@ def test_a_command_imports_its_own_file_and_no_other():
         [sys.executable, "-c", code, str(run)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "settings"),
+    [
+        ("--method plain", {"method": "nothing"}),
+        ("--method composite", {"method": "auto"}),
+        ("--method medusa_static", {"method": "medusa", "policy": "constant"}),
+        ("--method tree --policy learned", {"method": "tree", "policy": "cost"}),
+    ],
+)
+def test_run_settings_replaces_names_of_earlier_versions_and_says_so(words, settings, capsys):
+    made = run_settings(parsed(f"run x {words}"))
+    assert {name: made.value(name) for name in settings} == settings
+    assert f"{words.split()[-1]} is now" in capsys.readouterr().err
+
+
+def test_a_policy_that_a_method_does_not_implement_is_refused_where_it_is_named_for_it():
+    with pytest.raises(UserError, match=r"heuristic.*constant, cost"):
+        run_settings(parsed("run x --method tree --policy heuristic"))
+    with pytest.raises(UserError, match="Tree"):
+        lane_settings(parsed("bench"), "tree:confidence")
+    assert run_settings(parsed("compare x --policy heuristic"), "tree").policy == "heuristic"

@@ -84,6 +84,13 @@ def test_a_link_sets_what_is_possible_and_says_what_is_not():
 OFF = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "penalty": 1.0}
 
 
+def test_a_link_with_names_of_earlier_versions_sets_what_replaces_them():
+    values, problems = read_link("method=medusa_static&lookahead=4", fields(), ())
+    assert (values["method"], values["policy"], values["lookahead"]) == ("medusa", "constant", 4)
+    assert "medusa_static" in problems[0]
+    assert read_link("policy=learned", fields(), ())[0]["policy"] == "cost"
+
+
 @pytest.mark.parametrize(
     ("query", "meant"),
     [
