@@ -21,7 +21,6 @@ from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.memory.datastore import Datastore
 from specdemo.drafters.memory.visit import Memory
 from specdemo.drafters.methods import METHODS, make_drafter
-from specdemo.drafters.shipped import Shipped
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
@@ -244,7 +243,7 @@ def open_draft(model: LlamaForCausalLM) -> CachedModel:
 
 def loaded(pair: LoadedPair) -> Loaded:
     """A pair as a studio has it, with nothing that ships for it."""
-    return Loaded(AppSettings(target="tiny", draft="none"), pair, Shipped())
+    return Loaded(AppSettings(target="tiny", draft="none"), pair)
 
 
 def open_target(model: LlamaForCausalLM) -> CachedModel:

@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from specdemo.drafters.base import DraftingContext, Method
+from specdemo.drafters.copies import NGRAM, RETRIEVAL, Ngram, Retrieval
 from specdemo.drafters.draft_model import DRAFT_MODEL, FEATURE, DraftModel
 from specdemo.drafters.memory.automaton import SuffixAutomaton
-from specdemo.drafters.ngram import NGRAM, Ngram
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.guard import with_forecast
 from specdemo.drafters.policies.lookahead import CostAware, Lookahead
-from specdemo.drafters.retrieval import RETRIEVAL, Retrieval
 from specdemo.engine.cost import FOLLOW, Costs
 from specdemo.engine.types import Drafter, Outcome, Proposal
 
@@ -102,40 +101,6 @@ class Arm:
         expected = (outcome.proposal.expected_tokens or 1.0) - 1
         self.foreseen = REMEMBER * self.foreseen + expected
         self.kept = REMEMBER * self.kept + kept
-
-
-class OneOfArms(Drafter):
-    """Lets one of its arms draft each step.
-
-    arms: all of them; the one that drafted last is `_chosen`, None after a step without a draft
-    """
-
-    costs: Costs
-    _chosen: Arm | None
-
-    @property
-    def arms(self) -> list[Arm]:
-        """All of them."""
-        raise NotImplementedError
-
-    def observe(self, outcome: Outcome) -> None:
-        """Give a step to the arm that drafted it; the others learn the text, as of a step without a draft."""
-        silent = outcome if self._chosen is None else outcome.silent()
-        for arm in self.arms:
-            if arm is self._chosen:
-                arm.observe(outcome, self.costs)
-            else:
-                arm.drafter.observe(silent)
-
-    def verifying(self, proposal: Proposal) -> None:
-        """Let the arm that drafted work in parallel with the target."""
-        if self._chosen:
-            self._chosen.drafter.verifying(proposal)
-
-    def close(self) -> None:
-        """End the run of every arm."""
-        for arm in self.arms:
-            arm.drafter.close()
 
 
 def copiers(context: DraftingContext, texts: SuffixAutomaton) -> list[Arm]:

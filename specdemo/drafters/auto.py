@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from specdemo.drafters.arms import TRY, Arm, OneOfArms, copiers, model_arm
+from specdemo.drafters.arms import TRY, Arm, copiers, model_arm
 from specdemo.drafters.base import DraftingContext, Method
+from specdemo.drafters.copies import NGRAM, known_texts
 from specdemo.drafters.copy_through import COPY_THROUGH, Through
-from specdemo.drafters.ngram import NGRAM, known_texts
 from specdemo.drafters.policies.lookahead import CostAware
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
-from specdemo.engine.types import Outcome, Proposal
+from specdemo.engine.types import Drafter, Outcome, Proposal
 from specdemo.trace.events import Reason
 
 FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
@@ -25,7 +25,7 @@ CHEAP = 4.0  # speedup that such copies must give there: if rows are expensive, 
 WORTH = 1.6  # speedup that copies must give before runs that share passes search for any
 
 
-class Auto(OneOfArms):
+class Auto(Drafter):
     """Chooses among copying, the draft model and plain decoding by expected tokens a second, step by step.
 
     A copy's rate is predicted from its match and the measured costs; the model's is that of its last steps.
@@ -117,10 +117,25 @@ class Auto(OneOfArms):
         return self.through.continued(draft, committed, budget)
 
     def observe(self, outcome: Outcome) -> None:
-        """Update the arms; a model's arm learns from its own draft, not from the copies after it."""
+        """Give a step to the arm that drafted it, without copies after it; the others learn the text, as without a draft."""
         if self.through and outcome.proposal.source == COPY_THROUGH.name:
             outcome = self.through.drafted(outcome)
-        super().observe(outcome)
+        silent = outcome if self._chosen is None else outcome.silent()
+        for arm in self.arms:
+            if arm is self._chosen:
+                arm.observe(outcome, self.costs)
+            else:
+                arm.drafter.observe(silent)
+
+    def verifying(self, proposal: Proposal) -> None:
+        """Let the arm that drafted work in parallel with the target."""
+        if self._chosen:
+            self._chosen.drafter.verifying(proposal)
+
+    def close(self) -> None:
+        """End the run of every arm."""
+        for arm in self.arms:
+            arm.drafter.close()
 
     def _model(self, plain: float) -> tuple[Arm | None, bool]:
         """The model, unless plain decoding is faster, and whether that is a trial."""

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from specdemo.drafters.arms import COPY_MOST, Arm, model_arm
 from specdemo.drafters.base import CHAIN_OPTIONS, CHAIN_POLICIES, DraftingContext, Method
+from specdemo.drafters.copies import NGRAM, confidence, known_texts, match_reason
 from specdemo.drafters.memory.automaton import SuffixAutomaton
-from specdemo.drafters.ngram import NGRAM, confidence, known_texts, match_reason
 from specdemo.drafters.plain import PLAIN, Plain
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.rule import StoppingRule

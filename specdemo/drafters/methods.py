@@ -9,13 +9,12 @@ from specdemo.config.errors import UserError
 from specdemo.drafters import (
     auto,
     block,
+    copies,
     copy_through,
     draft_model,
     medusa,
-    ngram,
     parallel,
     plain,
-    retrieval,
     tree,
 )
 from specdemo.drafters.base import NEEDS, DraftingContext, Method
@@ -34,8 +33,8 @@ _LIST: tuple[Method, ...] = (
     block.BLOCK,
     block.BLOCK_TREE,
     block.JET,
-    ngram.NGRAM,
-    retrieval.RETRIEVAL,
+    copies.NGRAM,
+    copies.RETRIEVAL,
     copy_through.COPY_THROUGH,
     draft_model.ONLINE,
     parallel.PARALLEL,

@@ -17,7 +17,7 @@ from specdemo.files.progress import Progress, ProgressCallback
 LARGEST, USUAL = "largest", "usual"
 
 if TYPE_CHECKING:
-    from specdemo.drafters.shipped import Shipped
+    from specdemo.drafters.memory.datastore import Datastore
     from specdemo.models.pair import LoadedPair
 
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 class Loaded:
     """A pair that is ready for runs.
 
-    settings: those that it was loaded with; shipped: its datastore and policy weights
+    settings: those that it was loaded with; store: its datastore, if there is one
     chosen: LARGEST or USUAL if the program chose the target, else ""
     """
 
     settings: AppSettings
     pair: LoadedPair
-    shipped: Shipped
+    store: Datastore | None = None
     chosen: str = ""
 
 
@@ -47,7 +47,7 @@ def load(settings: AppSettings, report: ProgressCallback) -> Loaded:
     from specdemo.models.pair import load_pair
 
     set_threads(settings.threads)
-    return _with_shipped(settings, load_pair(settings, report))
+    return _with_store(settings, load_pair(settings, report))
 
 
 def place(settings: AppSettings, report: ProgressCallback) -> Loaded:
@@ -55,7 +55,7 @@ def place(settings: AppSettings, report: ProgressCallback) -> Loaded:
     from specdemo.models.pair import place_pair
 
     set_threads(settings.threads)
-    return _with_shipped(settings, place_pair(settings, report))
+    return _with_store(settings, place_pair(settings, report))
 
 
 def warm(placed: Loaded, report: ProgressCallback) -> Loaded:
@@ -66,12 +66,11 @@ def warm(placed: Loaded, report: ProgressCallback) -> Loaded:
     return replace(placed, pair=pair)
 
 
-def _with_shipped(settings: AppSettings, pair: LoadedPair) -> Loaded:
-    from specdemo.drafters.memory.datastore import fingerprint
-    from specdemo.drafters.shipped import find_shipped
+def _with_store(settings: AppSettings, pair: LoadedPair) -> Loaded:
+    from specdemo.drafters.memory.datastore import fingerprint, open_store
 
     tokenizer = fingerprint(pair.tokenizer.get_vocab())
-    return Loaded(settings, pair, find_shipped(pair.target.info.name, tokenizer, settings.store))
+    return Loaded(settings, pair, open_store(pair.target.info.name, tokenizer, settings.store))
 
 
 def named(settings: AppSettings) -> tuple[AppSettings, str]:

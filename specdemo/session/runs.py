@@ -164,7 +164,7 @@ class Caches:
         from specdemo.drafters.base import DraftingContext
         from specdemo.engine.prefix import PrefixReader
 
-        pair, shipped = self.loaded.pair, self.loaded.shipped
+        pair = self.loaded.pair
         if method and "copy" in method.needs and pair.open_copy and self._copy is None:
             self._copy = PrefixReader(pair.open_copy())
         return DraftingContext(
@@ -177,7 +177,7 @@ class Caches:
             copy=self._copy,
             trained={kind: partial(self._open_trained, kind) for kind in pair.trained},
             features=self._target.features,
-            store=shipped.store,
+            store=self.loaded.store,
             together=together,
         )
 

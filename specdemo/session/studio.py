@@ -29,7 +29,7 @@ from specdemo.session.meter import Meter
 
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method
-    from specdemo.drafters.shipped import Shipped
+    from specdemo.drafters.memory.datastore import Datastore
     from specdemo.models.offers import Offer
     from specdemo.models.outlook import Measured, Outlook
     from specdemo.models.pair import LoadedPair
@@ -119,8 +119,8 @@ class Studio(Starting):
         return {"name": machine_name(), "verify": costs.verify, "draft": costs.draft_step}
 
     @property
-    def shipped(self) -> Shipped:
-        return self.loaded.shipped
+    def store(self) -> Datastore | None:
+        return self.loaded.store
 
     @property
     def ready(self) -> bool:
@@ -250,7 +250,7 @@ class Studio(Starting):
         if self._loaded is None:
             return 0.0
         if need == "store":
-            return self.shipped.store.memory_bytes / 1e6 if self.shipped.store else 0.0
+            return self.store.memory_bytes / 1e6 if self.store else 0.0
         return self.pair.memory_bytes(need) / 1e6
 
     def _missing(self, need: str) -> str:
@@ -259,7 +259,7 @@ class Studio(Starting):
             return ""
         if need != "store":
             return self.pair.missing(need, NEEDED[need])
-        if self.shipped.store is None:
+        if self.store is None:
             return "There is no datastore for this target; python -m specdemo train datastore builds one."
         return ""
 

@@ -12,8 +12,8 @@ import numpy as np
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.settings import Sampling
 from specdemo.config.strings import Json
+from specdemo.drafters.copies import LONGEST_MATCH
 from specdemo.drafters.memory.datastore import CARD, DATASTORE_FORMAT, SUFFIXES, TOKENS, fingerprint
-from specdemo.drafters.retrieval import LONGEST_MATCH
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import scratch
 from specdemo.trace.events import ModelInfo, RunStarted

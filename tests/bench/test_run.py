@@ -179,7 +179,7 @@ def test_what_cannot_run_is_told_and_left_out_and_the_rest_runs(studio, monkeypa
 
 
 def test_it_says_when_the_datastore_knows_the_prompts(studio, monkeypatch, tmp_path):
-    monkeypatch.setattr(studio, "shipped", SimpleNamespace(store=object()), raising=False)
+    monkeypatch.setattr(studio, "store", object(), raising=False)
     told: list[str] = []
 
     def methods():

@@ -102,7 +102,7 @@ def test_translations_contain_why_a_method_is_missing(language: str) -> None:
 
     target = SimpleNamespace(info=SimpleNamespace(name="a-target"))
     pair = SimpleNamespace(open_draft=None, no_draft_why="", trained={}, target=target)
-    shipped = SimpleNamespace(_loaded=pair, shipped=SimpleNamespace(store=None))
+    shipped = SimpleNamespace(_loaded=pair, store=None)
     found = [
         LoadedPair.missing(pair, "draft", "a draft model"),
         LoadedPair.missing(pair, "feature", "a feature drafter"),

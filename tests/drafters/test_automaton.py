@@ -7,8 +7,8 @@ import random
 import pytest
 from conftest import reference_greedy, run_lane
 
+from specdemo.drafters.copies import Ngram
 from specdemo.drafters.memory.automaton import SuffixAutomaton
-from specdemo.drafters.ngram import Ngram
 from specdemo.drafters.policies.lookahead import Confidence, Constant
 from specdemo.trace.events import Drafted, Reason
 from specdemo.trace.metrics import measure, output_ids
@@ -139,7 +139,8 @@ def test_copying_goes_on_with_its_own_copy():
         Reason("ngram", {"matched": 3, "distance": 3}),
         Reason("constant", {"lookahead": 7}),
     )
-    assert ngram.match(text) == (3, [*[1, 2, 3] * 10, 1, 2])
+    match = ngram.search(text, 32)
+    assert (match.length, [token for token, _ in match.copies]) == (3, [*[1, 2, 3] * 10, 1, 2])
 
 
 def test_ngram_asks_the_policy_after_each_token_and_keeps_to_the_budget():
@@ -157,7 +158,7 @@ def test_ngram_leaves_short_matches_alone_and_drafts_from_earlier_texts():
     ngram.start([1, 2, 3, 4, 5])
     ngram.start([8, 2, 3])
     assert len(ngram.propose([8, 2, 3], 8)) == 0
-    assert ngram.match([8, 2, 3]) == (0, [])
+    assert ngram.search([8, 2, 3], 8) is None
     proposal = ngram.propose([8, 2, 3, 1, 2, 3], 8)
     assert proposal.token_ids == (4, 5)
     assert proposal.reasons[0].code == "ngram_earlier"

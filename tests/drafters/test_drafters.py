@@ -8,9 +8,9 @@ from conftest import PROFILE
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
 from specdemo.drafters.base import DraftingContext
+from specdemo.drafters.copies import Ngram
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.methods import make_drafter
-from specdemo.drafters.ngram import Ngram
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.guard import WINDOW, Fallback, survivals
 from specdemo.drafters.policies.lookahead import Confidence, Constant, CostAware, Heuristic

@@ -12,9 +12,9 @@ import pytest
 from conftest import VOCABULARY, reference_greedy, run_lane
 
 from specdemo.config.errors import UserError
+from specdemo.drafters.copies import Retrieval, most_frequent
 from specdemo.drafters.memory.datastore import CARD, SUFFIXES, TOKENS, Datastore, fingerprint
 from specdemo.drafters.policies.lookahead import Confidence, Constant
-from specdemo.drafters.retrieval import Retrieval, most_frequent
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.trace.codec import encode
 from specdemo.trace.events import ModelInfo, Reason
@@ -185,12 +185,13 @@ def test_retrieval_drafts_the_most_frequent_and_keeps_to_policy_and_budget(tmp_p
     assert proposal.draft_probs is None
     assert (proposal.source, proposal.lookahead) == ("retrieval", 5)
     assert proposal.reasons[0] == Reason("retrieval", {"matched": 2, "places": 3})
-    assert retrieval.match([7, 1, 2]) == (2, list(proposal.token_ids))
+    match = retrieval.search([7, 1, 2], 32)
+    assert (match.length, [token for token, _ in match.copies]) == (2, list(proposal.token_ids))
     assert retrieval.propose([7, 1, 2], 1).token_ids == (3,)
     assert len(retrieval.propose([7, 1, 2], 0)) == 0
     assert Retrieval(store, Confidence(0.6)).propose([1, 2], 8).token_ids == (3,)
     assert len(retrieval.propose([7, 2], 8)) == 0  # one token is too short
-    assert retrieval.match([7, 2]) == (0, [])
+    assert retrieval.search([7, 2], 32) is None
     assert len(Retrieval(store, Constant(4), shortest=3).propose([1, 2], 8)) == 0
 
 

@@ -9,7 +9,6 @@ from conftest import Clock
 from letters import tiny_pair
 
 from specdemo.config.settings import AppSettings, RunSettings, Sampling
-from specdemo.drafters.shipped import Shipped
 from specdemo.session.baselines import RECENT_SECONDS, Baselines
 from specdemo.session.loaded import Loaded
 from specdemo.session.studio import Studio
@@ -25,7 +24,7 @@ class Class:
 
     def __init__(self):
         self.studio = Studio(AppSettings(target="tiny", runs_at_once=1))
-        self.studio.use(Loaded(self.studio.settings, tiny_pair(), Shipped()))
+        self.studio.use(Loaded(self.studio.settings, tiny_pair()))
         self.clock = Clock()
         self.studio.baselines = Baselines(self.clock)
 

@@ -11,7 +11,6 @@ from conftest import Clock
 from letters import tiny_pair
 
 from specdemo.config.settings import AppSettings, RunSettings
-from specdemo.drafters.shipped import Shipped
 from specdemo.session import conversation as conversation_module
 from specdemo.session.keeper import Keeper
 from specdemo.session.loaded import Loaded
@@ -114,7 +113,7 @@ def test_the_idle_are_noticed_although_nobody_runs(clock):
 @pytest.fixture
 def studio(draft_weights):
     studio = Studio(AppSettings(target="tiny", cache_mb=16))
-    studio.use(Loaded(studio.settings, tiny_pair(draft_weights), Shipped()))
+    studio.use(Loaded(studio.settings, tiny_pair(draft_weights)))
     return studio
 
 

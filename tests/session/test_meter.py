@@ -11,7 +11,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
-from specdemo.drafters.shipped import Shipped
 from specdemo.session.admission import Admission
 from specdemo.session.conversation import Conversation
 from specdemo.session.loaded import Loaded
@@ -26,7 +25,7 @@ PROMPT = "secretsecretsecret"
 @pytest.fixture(scope="module")
 def studio():
     studio = Studio(AppSettings(target="tiny", draft="none"))
-    studio.use(Loaded(studio.settings, tiny_pair(), Shipped()))
+    studio.use(Loaded(studio.settings, tiny_pair()))
     return studio
 
 

@@ -16,7 +16,6 @@ from passes import driven
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import VERIFICATIONS, AppSettings, RunSettings, Sampling
-from specdemo.drafters.shipped import Shipped
 from specdemo.engine.cost import ANY_ROWS
 from specdemo.engine.passes import ForwardRequest
 from specdemo.engine.verify import VERIFIERS, verify_sampling
@@ -55,7 +54,7 @@ class Loader:
         report(Progress("warm up", 1.0, settings.target))
         if self.error:
             raise self.error
-        return Loaded(settings, tiny_pair(seed=SEEDS[settings.target]), Shipped())
+        return Loaded(settings, tiny_pair(seed=SEEDS[settings.target]))
 
 
 @pytest.fixture
@@ -267,6 +266,6 @@ def test_retrieval_is_offered_where_a_datastore_ships(studio):
 
     pair = studio.pair
     assert not offered()["retrieval"]
-    studio._loaded = Loaded(studio.settings, pair, Shipped(store=nonsense_store(300)))
+    studio._loaded = Loaded(studio.settings, pair, nonsense_store(300))
     assert offered()["retrieval"]
     assert not offered()["medusa"]  # trained drafters are reported missing as before

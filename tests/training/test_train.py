@@ -23,7 +23,6 @@ from transformers import (
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.drafters.methods import TRAINED
-from specdemo.drafters.shipped import Shipped
 from specdemo.engine.cost import CostProfile
 from specdemo.files.progress import Progress
 from specdemo.files.sources import resolve
@@ -227,7 +226,7 @@ def test_a_feature_drafter_needs_no_draft_model(
     assert pair.costs.draft_step > 0
     assert pair.draft_info is None
     cheap = CostProfile(((1, 1.0), (8, 1.1)), draft_step=0.01)
-    caches = Caches(Loaded(settings, replace(pair, costs=cheap), Shipped()))
+    caches = Caches(Loaded(settings, replace(pair, costs=cheap)))
     plain, _ = answer_of(caches, "nothing")
     for method in ("feature", "auto"):
         text, sources = answer_of(caches, method)
@@ -271,7 +270,7 @@ def test_a_drafter_of_a_published_form_runs_where_it_is_exported_and_read_back(
             settings, target=str(target), draft="none", precision="fp32", device="cpu",
             cache_dir=tmp_path / "cache",
         )  # fmt: skip
-        caches = Caches(Loaded(chosen, load_pair(chosen), Shipped()))
+        caches = Caches(Loaded(chosen, load_pair(chosen)))
         text, sources = answer_of(caches, kind)
         assert (text, sources) == (answer_of(caches, "nothing")[0], {kind})
 

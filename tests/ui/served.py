@@ -13,7 +13,6 @@ from gradio_client.utils import apply_diff
 from letters import tiny_pair
 
 from specdemo.config.settings import AppSettings
-from specdemo.drafters.shipped import Shipped
 from specdemo.session import studio as studio_module
 from specdemo.session.loaded import Loaded
 from specdemo.session.studio import Studio
@@ -26,7 +25,7 @@ def load_tiny(settings, _report):
     """Any target is a tiny one under that name."""
     pair = tiny_pair(seed=len(settings.target))
     info = replace(pair.target.info, name=settings.target, precision=settings.precision)
-    return Loaded(settings, replace(pair, target=replace(pair.target, info=info)), Shipped())
+    return Loaded(settings, replace(pair, target=replace(pair.target, info=info)))
 
 
 @contextmanager

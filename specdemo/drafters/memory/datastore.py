@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from specdemo.config.errors import Phrase, UserError
+from specdemo.config.paths import ASSETS
 from specdemo.config.strings import Json, JsonView
 
 DATASTORE_FORMAT = 1
@@ -112,6 +113,17 @@ class Datastore:
         if first == len(self.suffixes) or beginning(self.suffixes[first]) != ids:
             return range(first, first)
         return range(first, bisect_right(self.suffixes, ids, lo=first, key=beginning))
+
+
+def open_store(target: str, tokenizer: str, wanted: str = "auto") -> Datastore | None:
+    """Open the datastore of a target; None if there is none. Raises UserError if it is damaged or another tokenizer's.
+
+    tokenizer: fingerprint of the target's vocabulary; wanted: a folder, "none", or "auto" for the shipped one
+    """
+    folder = ASSETS / "datastore" / target if wanted == "auto" else Path(wanted).expanduser()
+    if wanted == "none" or (wanted == "auto" and not folder.is_dir()):
+        return None
+    return Datastore.open(folder, tokenizer)
 
 
 def fingerprint(vocabulary: Mapping[str, int]) -> str:
