@@ -6,11 +6,14 @@ import gc
 import json
 import re
 import weakref
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from types import SimpleNamespace
 
 import gradio as gr
 import pytest
 from gradio.context import LocalContext
+from ui.scripted import ScriptedConversation, lines
 from ui.served import API, Visitor, served
 
 from specdemo.config.errors import Phrase, UserError
@@ -192,6 +195,29 @@ def test_another_visitor_is_asked_before_the_new_model_answers_and_the_old_one_i
     assert UserError("run.model_changed", model=OTHER, precision="bf16").message in messages(lines)
     assert model_of(other.ask()[1]) == OTHER
     mine.send("download", [FIRST, "nf4", "none"])
+
+
+def test_two_visitors_at_once_never_receive_the_text_of_each_other(local, monkeypatch):
+    """Two questions each: the second answer comes with the visitor's earlier question and answer."""
+    together = Barrier(2)
+
+    class Meeting(ScriptedConversation):
+        def run(self, prompt, settings, **options):
+            for event in super().run(prompt, settings, **options):
+                together.wait(30)  # both runs go on at the same time, event by event
+                yield event
+
+    monkeypatch.setattr(local.studio, "open", lambda *_, **__: Meeting())
+    questions = ("alpha", "omega")
+    visitors = {question: Visitor(local) for question in questions}
+    for number in (1, 2):
+        with ThreadPoolExecutor(2) as pool:
+            streams = list(pool.map(lambda asked: visitors[asked].ask(asked), questions))
+        for (wrong, stream), own, foreign in zip(streams, questions, questions[::-1], strict=True):
+            assert wrong == ""
+            assert [line["type"] for line in lines(stream)].count("earlier") == number - 1
+            assert f" {own}2" in stream  # the last token of the scripted answer
+            assert foreign not in stream
 
 
 def model_of(lines):
