@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import PROFILE, VOCABULARY, reference_greedy, run_lane
+from conftest import PROFILE, VOCABULARY
 from torch.nn import functional as F
 
 from specdemo.config.settings import Sampling
@@ -16,7 +16,6 @@ from specdemo.engine.features import Features
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.models.networks.medusa import MedusaWeights
-from specdemo.trace.metrics import measure, output_ids
 
 PROMPT = [1, 9, 20, 33, 7, 7, 12]
 LAST = 2  # the layer whose states the heads read: the tiny model's last
@@ -127,16 +126,6 @@ def test_without_a_state_nothing_is_drafted(target_weights, weights):
     assert len(made(weights, target.features).propose(PROMPT, 5)) == 0
     assert len(made(weights, read(target_weights, [1, 2]).features).propose([1, 2], 0)) == 0
     assert len(made(weights, Features((LAST,))).propose([1], 5)) == 0
-
-
-@pytest.mark.parametrize("static", [False, True])
-def test_greedy_text_is_the_targets_own(target_weights, weights, static):
-    target = CachedModel(target_weights, reads=(LAST,))
-    target.record(wanted=True)
-    drafter = made(weights, target.features, static=static)
-    events = run_lane(target_weights, drafter, PROMPT, target=target)
-    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 40)
-    assert measure(events).drafted > 0
 
 
 def test_sampling_drafts_only_what_may_be_said(target_weights, weights):

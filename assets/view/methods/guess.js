@@ -19,7 +19,7 @@ import { depths, isTree } from "../core/tree.js";
 export const SECONDS = 10;
 const KINDS = Object.entries({
   chain: ["draft_model", "feature", "exit", "online", "parallel", "quantised_self", "look_back"],
-  tree: ["tree", "feature_tree"], heads: ["medusa", "medusa_static"], block: ["block", "jet"],
+  tree: ["tree", "feature_tree"], heads: ["medusa"], block: ["block", "jet"],
   copy: ["ngram"], lookup: ["retrieval"], plain: ["nothing"],
 }).flatMap(([kind, methods]) => methods.map((method) => /** @type {[string, string]} */ ([method, kind])));
 const KIND = new Map(KINDS);
