@@ -1,7 +1,7 @@
 """Tiny targets that come with an MTP layer, and the computation of that layer, written from the format alone.
 
-`Reference` is of GLM-4.5 (2508.06471) as DeepSeek-V3 (2412.19437) says of its layer, and uses nothing of the package
-or of transformers.
+`Reference` is the layer of GLM-4.5 (2508.06471) as DeepSeek-V3 (2412.19437) describes it, and uses nothing of the
+package or of transformers.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ def write_target(folder: Path, kind: str, **more: Any) -> Path:
 
 
 def mtp_tensors(kind: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors of a layer like the target's last. Its embedding and head repeat the target's, and are not read."""
+    """Random tensors of a layer with the shapes of the target's last.
+
+    If it has its own embedding and head, their values differ from the target's, so a reader that uses them is found.
+    """
     generator = torch.Generator().manual_seed(3)
 
     def noise(*shape: int) -> Tensor:

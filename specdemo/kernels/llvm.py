@@ -1,4 +1,4 @@
-"""Short names for the LLVM code that `simd`, `matmul_*` and `scores_vectors` generate: loads, sums, exponentials of 16 float32 at once.
+"""Short names for the LLVM code that `simd`, `matmul_*` and `scores_vectors` generate: loads, sums and exponentials of 16 float32.
 
 Vectors of 16 float32 or 32 numbers of 16 bits are one register with AVX-512, two with AVX2 and four with NEON: LLVM splits them.
 """
@@ -93,7 +93,7 @@ def choose(
 
 
 def sum_of_lanes(builder: ir.IRBuilder, values: ir.Value) -> ir.Value:
-    """Of FLOATS, one after the other."""
+    """Sum the elements of a vector of FLOATS, one after the other."""
     total = ir.Constant(ir.FloatType(), 0.0)
     for lane in range(WIDTH):
         total = builder.fadd(total, builder.extract_element(values, ir.Constant(I32, lane)))

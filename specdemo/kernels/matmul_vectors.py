@@ -190,7 +190,7 @@ def _add_scaled(
     """Add the integer sums of rows, two halves each, times their steps and scales, to the totals."""
     beside = [builder.mul(groups, ir.Constant(llvm.I64, 4 * row)) for row in range(len(found) // 2)]
     one = ir.FloatType()
-    parts = []  # of rows, and of both halves of the outputs
+    parts = []  # one per row and half of the outputs
     for number, sums_ in enumerate(found):
         step = llvm.load(builder, builder.add(steps, beside[number // 2]), one)
         whole = builder.sitofp(sums_, llvm.FLOATS)

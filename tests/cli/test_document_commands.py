@@ -1,7 +1,7 @@
 """Every command in the documents exists, and those that are cheap are run.
 
 A fenced block of shell commands is run in a folder of its own, one command after the other, unless a comment before
-it says what it needs: `<!-- needs: network -->`. What needs something is read by the real parser all the same.
+it lists its requirements: `<!-- needs: network -->`. The commands of such a block are only parsed, by the real parser.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The example of docs/add-a-drafter.md, added to a copy of the project, and everything that the document promises."""
+"""The example of docs/add-a-drafter.md works in a copy of the project, as the document describes."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ PIECE = 40  # rows: more than a step has
 
 
 def noted(decoder):
-    """Create the decoder with chunks of PIECE rows, and record the rows of each run in each of its passes."""
+    """Create the decoder with chunks of `PIECE` rows, and record the rows of each run in each of its passes."""
     passes = []
 
     class Noting:

@@ -108,7 +108,7 @@ def is_neon(run, triple: str) -> None:
     assert not any(name in str(module) + code for name in INTEL)
     lines = [line.split() for line in code.splitlines()]
     found = {words[0].split(".")[0] for words in lines if words}
-    # 16 table look-ups, products of 4 integers, and fused products of 4 float32 per instruction.
+    # 16 table lookups, products of 4 integers, and fused products of 4 float32 per instruction.
     assert {"tbl", "mla", "fmla"} <= found
 
 

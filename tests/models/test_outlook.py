@@ -125,7 +125,7 @@ def test_a_card_says_how_much_of_a_draft_is_kept():
 def test_each_place_of_a_draft_has_its_own_share():
     profile = CostProfile(((1, 0.1), (2, 0.1), (3, 0.1), (4, 9.0)), 0.01)
     assert rates(profile, (0.8, 0.5))[1] == pytest.approx((1 + 0.8 + 0.8 * 0.5) / 0.12)
-    free = CostProfile(((1, 0.1), (9, 0.1)), 1e-9)  # beyond the last position its rate continues
+    free = CostProfile(((1, 0.1), (9, 0.1)), 1e-9)  # after the last position its rate continues
     tokens = 1 + 0.8 * sum(0.5**more for more in range(8))
     assert rates(free, (0.8, 0.5))[1] == pytest.approx(tokens / 0.1, rel=1e-3)
 

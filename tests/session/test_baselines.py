@@ -97,7 +97,7 @@ def test_an_old_or_a_stopped_run_does_not_stand_in(crowd):
     crowd.run(crowd=False)
     crowd.clock.now += RECENT_SECONDS + 1
     assert lanes(crowd.run(settings=replace(RUN, max_new_tokens=8))) == [PLAIN, SPECULATIVE]
-    # That run was too short for a rate.
+    # The previous run was too short to measure a rate.
     assert lanes(crowd.run()) == [PLAIN, SPECULATIVE]
     assert lanes(crowd.run()) == [SPECULATIVE]
 

@@ -24,8 +24,8 @@ STARTER = {".gitattributes": b"*.safetensors filter=lfs\n", "README.md": b"---\n
 class Space:
     """One repository.
 
-    files: content, or the digest of what the store for large files holds
-    stages: told one by one, the last one for good
+    files: content of a file, or its digest if it is in the store for large files
+    stages: one per request for the runtime; the last one is repeated
     """
 
     sdk: str
@@ -44,11 +44,11 @@ class Space:
 
 
 class Hub(ThreadingHTTPServer):
-    """What the hub knows, and what was asked of it.
+    """State of the hub, and the requests that it received.
 
-    faults: what is answered instead, by the end of method and path, or by their beginning and a star:
-    a status with the hub's words, or None for a connection that is cut
-    host: where every Space's page is
+    faults: answers that replace the usual ones, by the end of method and path, or by their start and a star:
+    a status with the hub's message, or None for a connection that is cut
+    host: address of every Space's page
     """
 
     daemon_threads = True
@@ -234,7 +234,7 @@ class Answers(BaseHTTPRequestHandler):
         self.send(events.encode(), kind="text/event-stream")
 
     def store(self):
-        """The store for large files, in the protocol of the client's own uploader: data, then a list of what it is."""
+        """The store for large files, in the protocol of the client's own uploader: data, then a list that describes it."""
         if "/xorbs/" in self.path:
             self.server.data.append(self.body)
             return self.send({"was_inserted": True})
@@ -273,7 +273,7 @@ def _blob(data):
 
 
 def sentences(error: UserError) -> str:
-    """What is told, once it is sure that all three parts are there."""
+    """Check that all three parts of an error are sentences, and return its message."""
     assert error.message.endswith(".")
     assert error.unaffected.endswith(".")
     assert error.advice.endswith(".")

@@ -35,7 +35,7 @@ def test_it_is_transformers_pass(model):
 
 
 def test_long_prompts_and_long_texts_too(model):
-    """Beyond the folded rows, beyond the first rotary table, and with a cache before the chunk."""
+    """Read more rows than are folded, more positions than the first rotary table has, and a chunk after a filled cache."""
     torch.manual_seed(0)
     text = torch.randint(0, VOCABULARY, (TABLE_POSITIONS + 2 * FOLDED_ROWS,)).tolist()
     got, want = (

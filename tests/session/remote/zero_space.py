@@ -20,7 +20,7 @@ GPU = {"idle": True, "nvidiaIndex": 0, "nvidiaUUID": "0", "allowToken": "token"}
 class Service:
     """The four routes of the service.
 
-    answers: of the next requests for a GPU; each is a status, a body and headers
+    answers: replies to the next requests for a GPU; each is a status, a body and headers
     asked, allowed, released: received requests, by parameters
     """
 
