@@ -29,7 +29,6 @@ from specdemo.trace.events import (
 )
 
 EVENT_NAMES = {cls: name for name, cls in EVENTS.items()}
-READERS: dict[str, TypeAdapter[Event]] = {name: TypeAdapter(cls) for name, cls in EVENTS.items()}
 NUMBER: TypeAdapter[int] = TypeAdapter(Count)
 
 
@@ -38,6 +37,12 @@ class TraceError(ValueError):
 
     def __init__(self, problem: str, field: str = "") -> None:
         super().__init__(f"{field or 'it'} {problem}")
+
+
+@cache
+def _reader(kind: str) -> TypeAdapter[Event]:
+    """Return the reader of one kind of event, built when the first is read: building costs more than importing it."""
+    return TypeAdapter(EVENTS[kind])
 
 
 def encode(event: Event) -> str:
@@ -67,7 +72,7 @@ def decode(line: str) -> Event:
     elif kind == "verified":
         data.setdefault("next", None)
     try:
-        event = READERS[kind].validate_python(data)
+        event = _reader(kind).validate_python(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         raise _trace_error(EVENTS[kind].__name__, first["type"], first["loc"]) from None
@@ -89,9 +94,7 @@ def loads(text: str) -> Iterator[Event]:
 @cache
 def json_schema() -> dict[str, Json]:
     """JSON Schema of each event and of its parts, by class name."""
-    _, schema = TypeAdapter.json_schemas(
-        [(name, "validation", reader) for name, reader in READERS.items()]
-    )
+    _, schema = TypeAdapter.json_schemas([(name, "validation", _reader(name)) for name in EVENTS])
     found: dict[str, Json] = schema["$defs"]
     return found
 
