@@ -21,7 +21,7 @@ def test_a_real_run_is_shown_live_measured_and_stopped(browser):
         problems = []
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.goto(url)
-        page.locator(".sd-badge:not(#sd-first *)", has_text="recorded").wait_for()  # not the first words
+        page.locator(".sd-badge:not(#sd-first *)", has_text="recorded").wait_for()
         page.locator(".sd-model-text", has_text="Ready").wait_for(timeout=300_000)
 
         page.get_by_role("button", name="Enlarge").click()
