@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 import urllib.error
 import urllib.request
@@ -37,15 +39,26 @@ def run(*command: object, cwd: Path, **variables: str) -> subprocess.CompletedPr
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    """Build the wheel from a copy without network, so that the checkout stays clean."""
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+def unpacked(tmp_path_factory) -> Path:
+    """Build the source distribution from a copy, so that the checkout stays clean, and unpack it."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("sdist")
     for path in project_files():
         copy = source / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
+    run(sys.executable, "setup.py", "--quiet", "sdist", "--dist-dir", out, cwd=source)
+    (built,) = out.glob("specdemo-*.tar.gz")
+    with tarfile.open(built) as archive:
+        archive.extractall(out, filter="data")
+    return out / built.name.removesuffix(".tar.gz")
+
+
+@pytest.fixture(scope="module")
+def wheel(unpacked) -> Path:
+    """Build the wheel from the source distribution, without network."""
     options = ["--no-deps", "--no-index", "--no-build-isolation", "--quiet"]
-    run(sys.executable, "-m", "pip", "wheel", *options, "-w", out, source, cwd=out)
+    out = unpacked.parent
+    run(sys.executable, "-m", "pip", "wheel", *options, "-w", out, unpacked, cwd=out)
     (built,) = out.glob("specdemo-*.whl")
     return built
 
@@ -64,16 +77,28 @@ def specdemo(installed: Path, *words: object, cwd: Path) -> subprocess.Completed
     return run(command, *words, cwd=cwd, PYTHONPATH=str(installed))
 
 
-def test_the_wheel_holds_every_module_and_asset_and_no_tests(wheel):
+def test_the_source_distribution_holds_every_file_that_the_readme_names(unpacked):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = {
+        *re.findall(r"\]\((?!https?:)([^)#]+)", readme),
+        *re.findall(r"requirements[\w-]*\.txt", readme),
+    }
+    named |= {"app.py", "Spacefile", "LICENSE", "tests/conftest.py", "pyproject.toml"}
+    assert {name for name in named if not (unpacked / name).exists()} == set()
+
+
+def test_the_wheel_holds_every_module_and_asset_and_neither_tests_nor_pictures(wheel):
     with zipfile.ZipFile(wheel) as archive:
         inside = set(archive.namelist())
-        metadata = archive.read(next(name for name in inside if name.endswith("METADATA")))
+        metadata = archive.read(next(name for name in inside if name.endswith("METADATA"))).decode()
     files = [path.relative_to(ROOT).as_posix() for path in project_files()]
     modules = {name for name in files if name.startswith("specdemo/") and name.endswith(".py")}
     assets = {f"specdemo/{name}" for name in files if name.startswith("assets/")}
+    pictures = {name for name in assets if "/screenshots/" in name}
     assert modules
-    assert assets
-    assert modules | assets <= inside
+    assert pictures
+    assert modules | assets - pictures <= inside
+    assert not pictures & inside
     assert {
         "specdemo/files/catalogue.json",
         "specdemo/cli/commands.toml",
@@ -81,8 +106,15 @@ def test_the_wheel_holds_every_module_and_asset_and_no_tests(wheel):
     } <= inside
     outside = {name.partition("/")[0] for name in inside}
     assert {name for name in outside if not name.endswith(".dist-info")} == {"specdemo"}
-    assert b"Requires-Dist: torch<2.14,>=2.8" in metadata
-    assert b"Provides-Extra: desktop" in metadata
+    for line in (
+        "Requires-Dist: torch<2.14,>=2.8",
+        "Provides-Extra: desktop",
+        "Author: The specdemo",
+    ):
+        assert line in metadata
+    assert "Classifier: Programming Language :: Python :: 3.13" in metadata
+    assert "## Start" in metadata
+    assert re.findall(r"\]\((?!https?:)", metadata) == []  # links to files lead nowhere there
 
 
 def test_an_installed_wheel_replays_a_recorded_run_away_from_the_checkout(installed, tmp_path):
