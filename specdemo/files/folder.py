@@ -5,20 +5,26 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from specdemo.config.errors import UserError
 
-INDEX = "model.safetensors.index.json"
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 QUANTISED_BY = (
     "",
     "bitsandbytes",
 )  # supported by the loader; other methods need their own libraries
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
+LEFT_OUT = {
+    "missing_keys": "model.missing_tensors",
+    "mismatched_keys": "model.misfit_tensors",
+    "unexpected_keys": "model.unread_tensors",
+}
+NAMED_TENSORS = 3  # in a message
 KEPT = {"full_attention", "sliding_attention"}  # layers that store all keys and values
 UNTOLD = ("doge", "phimoe", "qwen2_moe")  # transformers passes no sliding window to their attention
 WRITTEN_OUT = ("gemma2", "gpt_oss", "vaultgemma")  # run with `engine.attention.written_out`
@@ -81,7 +87,12 @@ def _quantised_by(config: dict[str, Any]) -> str:
 
 
 def weight_files(folder: Path, name: str) -> list[Path]:
-    """The safetensors files that make up a model; pickled weights are refused."""
+    """Return the safetensors files that make up a model, in transformers' order of preference. Raises UserError.
+
+    A whole file comes before an index of parts, which may be left over from another save. Pickled weights are refused.
+    """
+    if (folder / WHOLE).is_file():
+        return [folder / WHOLE]
     if (folder / INDEX).is_file():
         try:
             shards = set(
@@ -90,13 +101,20 @@ def weight_files(folder: Path, name: str) -> list[Path]:
         except (ValueError, KeyError, AttributeError):
             raise UserError("model.damaged_index", name=name) from None
         return [folder / shard for shard in sorted(shards)]
-    if (folder / "model.safetensors").is_file():
-        return [folder / "model.safetensors"]
     if found := sorted(folder.glob("*.safetensors")):
         return found
     if any(next(folder.glob(pattern), None) for pattern in PICKLED):
         raise UserError("model.pickled", name=name)
     raise UserError("model.no_weights", name=name)
+
+
+def check_read(name: str, report: Mapping[str, Collection[Any]]) -> None:
+    """Raise UserError if transformers' `output_loading_info` says that weights were made up or left out."""
+    for kind, code in LEFT_OUT.items():
+        if found := sorted(str(one[0] if isinstance(one, tuple) else one) for one in report[kind]):
+            shown = ", ".join(found[:NAMED_TENSORS])
+            more = "" if len(found) <= NAMED_TENSORS else f" (+{len(found) - NAMED_TENSORS})"
+            raise UserError(code, name=name, tensors=shown + more)
 
 
 def read_header(path: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ ROWS = 64  # the rows of one read are a multiple of it, so that blocks of 64 wei
 # GGUF architectures whose tensors differ from transformers' only by name and order
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "smollm3")
 PERMUTED = ("llama", "smollm3")  # architectures whose rows of queries and keys llama.cpp reorders
+ROTARY_TABLES = r"rotary_emb\.inv_freq"  # stored by older versions of transformers
 NF4_BLOCK = 64  # weights that share a scale
 NF4_STEP = 1 << 17  # weights that fit in the processor's cache with their intermediate values
 Numbers = np.ndarray[Any, Any]
@@ -235,12 +237,17 @@ class Plan:
     """The tensors of a model, and the form in which each is stored.
 
     shapes: of all tensors by name; tied: tensors that share another one's data when they are not stored
-    quantised: matrices that are stored in 4-bit
+    quantised: matrices that are stored in 4-bit; ignored: patterns of stored tensors that the model does not use
     """
 
     shapes: Mapping[str, tuple[int, ...]]
     tied: frozenset[str]
     quantised: frozenset[str]
+    ignored: tuple[str, ...] = ()
+
+    def ignores(self, name: str) -> bool:
+        """Check whether the model does not use a tensor that older saves contain."""
+        return any(re.search(pattern, name) for pattern in (*self.ignored, ROTARY_TABLES))
 
     def packed_bytes(self, name: str) -> int:
         """Return the size of a tensor in the copy."""
@@ -289,7 +296,8 @@ def plan(folder: Path, dtype: torch.dtype) -> Plan:
     }
     if any(layer.source_cls is not torch.nn.Linear for layer in layers.values()):
         raise NotReadable("matrices that are stored the other way around")
-    return Plan(shapes, tied, frozenset(layers))
+    ignored = tuple(model._keys_to_ignore_on_load_unexpected or ())
+    return Plan(shapes, tied, frozenset(layers), ignored)
 
 
 def copy_description(source: Path, folder: Path) -> None:
@@ -301,13 +309,14 @@ def copy_description(source: Path, folder: Path) -> None:
 
 
 def total_bytes(plan: Plan, weights: Weights) -> int:
-    """Return the size of the copy. Raises NotReadable if a tensor of the model is not stored."""
+    """Return the size of the copy. Raises NotReadable if model and file do not have the same tensors."""
     missing = plan.shapes.keys() - weights.keys() - plan.tied
     wrong = [
         name for name in plan.shapes.keys() & weights if plan.shapes[name] != weights[name].shape
     ]
-    if missing or wrong:
-        raise NotReadable(", ".join(sorted(missing) + wrong))
+    unread = [name for name in weights if name not in plan.shapes and not plan.ignores(name)]
+    if missing or wrong or unread:
+        raise NotReadable(", ".join([*sorted(missing), *wrong, *unread]))
     return sum(plan.packed_bytes(name) for name in plan.shapes if name in weights)
 
 

@@ -14,7 +14,13 @@ from specdemo.config.errors import Phrase, UserError
 from specdemo.engine.attention import use_shared_heads
 from specdemo.engine.module_decoder import ModuleDecoder, finish
 from specdemo.engine.passes import Decoder
-from specdemo.files.folder import check_folder, count_parameters, opened_with, read_config
+from specdemo.files.folder import (
+    check_folder,
+    check_read,
+    count_parameters,
+    opened_with,
+    read_config,
+)
 from specdemo.files.packing import is_packed, quantisation
 from specdemo.files.progress import Progress, ProgressCallback, megabytes, silent
 from specdemo.files.quiet import import_bitsandbytes, quiet_transformers
@@ -136,18 +142,37 @@ def _load(files: ModelFiles, precision: str, device: torch.device) -> PreTrained
 
     try:
         with quiet_transformers():
-            model = AutoModelForCausalLM.from_pretrained(
+            opened: Any = AutoModelForCausalLM.from_pretrained(
                 str(files.folder),
                 trust_remote_code=False,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # reported like the others
                 **loading_options(files.folder, precision, device),
             )
     except (OSError, ValueError, KeyError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise UserError("model.load_failed", name=files.name, reason=reason) from error
+    model, report = opened
+    report["mismatched_keys"] |= _misfits(model)
+    check_read(files.name, report)
     use_shared_heads(model)
     _own_vectors(model)
     loaded: PreTrainedModel = model.eval().requires_grad_(False)
     return loaded
+
+
+def _misfits(model: PreTrainedModel) -> set[str]:
+    """Return the names of quantised matrices of a wrong shape: transformers compares those of others only."""
+    import torch
+
+    found = set()
+    for name, layer in model.named_modules():
+        if isinstance(layer, torch.nn.Linear):
+            state = getattr(layer.weight, "quant_state", None)
+            shape = state.shape if state is not None else layer.weight.shape
+            if tuple(shape) != (layer.out_features, layer.in_features):
+                found.add(f"{name}.weight")
+    return found
 
 
 def _own_vectors(model: PreTrainedModel) -> None:

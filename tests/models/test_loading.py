@@ -1,15 +1,18 @@
 """Every precision runs on the CPU; a model that cannot be loaded gives a message."""
 
+import json
 import threading
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from specdemo.config.errors import UserError
 from specdemo.files.folder import count_parameters
-from specdemo.files.sources import ModelFiles
+from specdemo.files.sources import ModelFiles, resolve
 from specdemo.models import loading, memory
 from specdemo.models.devices import choose_device
 from specdemo.models.loading import load_model
+from specdemo.models.networks.folders import read_tensor
 
 torch = pytest.importorskip("torch")
 
@@ -36,6 +39,66 @@ def test_every_precision_stays_near_the_original(files, precision):
     assert loaded.vocabulary_size == loaded.model.config.vocab_size
     assert not loaded.model.training
     assert not any(weight.requires_grad for weight in loaded.model.parameters())
+
+
+@pytest.mark.parametrize("precision", ["nf4", "int8", "bf16", "fp32"])
+def test_the_whole_file_is_read_beside_an_older_save_in_parts(make_model, tmp_path, precision):
+    folder = make_model(tmp_path / "model")
+    before = load_file(folder / "model.safetensors")
+    older = {name: torch.zeros_like(weight) for name, weight in before.items()}
+    save_file(older, folder / "model-00001-of-00001.safetensors", {"format": "pt"})
+    index = {"weight_map": dict.fromkeys(older, "model-00001-of-00001.safetensors")}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    pack_as = loading.pack_as(precision, "cpu")
+    files = resolve(folder, tmp_path / "cache", pack_as=pack_as)
+    model = load_model(files, precision, "cpu").model
+    kept = model.get_input_embeddings().weight.float()
+    assert torch.allclose(kept, before["model.embed_tokens.weight"], atol=0.01)
+    assert torch.equal(read_tensor(folder, "model.norm.weight"), before["model.norm.weight"])
+    (folder / "model-00001-of-00001.safetensors").unlink()  # the index of a moved save
+    assert load_model(resolve(folder, tmp_path / "cache", pack_as=pack_as), precision, "cpu")
+
+
+LAYER = "model.layers.1.mlp.up_proj.weight"
+
+
+@pytest.mark.parametrize("precision", ["nf4", "int8", "bf16", "fp32"])
+@pytest.mark.parametrize(
+    ("changed", "removed", "said", "tensor"),
+    [
+        ({}, LAYER, "lacks weights", LAYER),
+        ({"num_hidden_layers": 3}, None, "lacks weights", "model.layers.2."),
+        ({"tie_word_embeddings": False}, None, "lacks weights", "lm_head"),
+        ({"num_hidden_layers": 1}, None, "does not name", "model.layers.1."),
+        ({"intermediate_size": 64}, None, "another shape", "mlp"),
+    ],
+)
+def test_a_folder_with_other_tensors_than_its_config_names_is_refused(
+    make_model, tmp_path, precision, changed, removed, said, tensor
+):
+    folder = make_model(tmp_path / "model")
+    path = folder / "config.json"
+    config = json.loads(path.read_text()) | changed
+    weights = load_file(folder / "model.safetensors")
+    weights.pop(removed, None)
+    path.write_text(json.dumps(config))
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    files = resolve(folder, tmp_path / "cache", pack_as=loading.pack_as(precision, "cpu"))
+    with pytest.raises(UserError) as caught:
+        load_model(files, precision, "cpu")
+    assert said in caught.value.message
+    assert tensor in caught.value.message
+
+
+def test_tables_of_positions_from_older_saves_are_ignored(make_model, tmp_path):
+    folder = make_model(tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    weights["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.zeros(8)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    files = resolve(folder, tmp_path / "cache", pack_as=loading.pack_as("nf4", "cpu"))
+    assert files.folder != folder  # packed
+    assert load_model(files, "nf4", "cpu")
+    assert load_model(ModelFiles(folder, "tiny", "", "folder"), "fp32", "cpu")
 
 
 def test_parameters_agree_with_torch(files):

@@ -20,6 +20,7 @@ from torch import Tensor
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
 from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.files.folder import weight_files
 from specdemo.files.quiet import import_bitsandbytes
 from specdemo.models.networks.chain import CompactWeights
 from specdemo.models.networks.dflash import DFlashWeights
@@ -127,7 +128,7 @@ def read_embedding(model_folder: Path) -> Tensor:
 
 def read_tensor(model_folder: Path, name: str) -> Tensor:
     """One tensor of a model folder, by its name."""
-    for path in sorted(model_folder.glob("*.safetensors")):
+    for path in weight_files(model_folder, model_folder.name):
         with safe_open(path, framework="pt") as file:
             if name in file.keys():  # noqa: SIM118 - safe_open is not a dict
                 found: Tensor = file.get_tensor(name)
@@ -142,7 +143,7 @@ def read_layer(model_folder: Path, index: int) -> dict[str, Tensor]:
     """
     begin = f"model.layers.{index}."
     raw: dict[str, Tensor] = {}
-    for path in sorted(model_folder.glob("*.safetensors")):
+    for path in weight_files(model_folder, model_folder.name):
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118 - safe_open is not a dict
                 if name.startswith(begin):

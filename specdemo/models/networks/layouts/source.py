@@ -14,7 +14,7 @@ from torch import Tensor
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.strings import JsonView
 from specdemo.files.catalogue import find_drafter
-from specdemo.files.folder import broken_files, read_config, read_header
+from specdemo.files.folder import broken_files, read_config, read_header, weight_files
 from specdemo.files.hub import PICKLES, fetch_drafter
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import alone, file_sha256, is_complete, making
@@ -101,8 +101,8 @@ def _weights(
     folder: Path, name: str, cache_dir: Path, progress: ProgressCallback
 ) -> tuple[Path, ...]:
     """A drafter's safetensors files; those that a pickle is converted to where it has none."""
-    if found := sorted(folder.glob("*.safetensors")):
-        return tuple(found)
+    if any(folder.glob("*.safetensors")):
+        return tuple(weight_files(folder, name))
     pickled = next((folder / one for one in PICKLES if (folder / one).is_file()), None)
     if pickled is None:
         raise UserError("drafter.empty", drafter=name)
