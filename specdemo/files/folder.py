@@ -19,6 +19,7 @@ QUANTISED_BY = (
     "bitsandbytes",
 )  # supported by the loader; other methods need their own libraries
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
+MTP_COUNTS = ("num_nextn_predict_layers", "num_mtp_layers")  # keys of config.json
 LEFT_OUT = {
     "missing_keys": "model.missing_tensors",
     "mismatched_keys": "model.misfit_tensors",
@@ -108,10 +109,17 @@ def weight_files(folder: Path, name: str) -> list[Path]:
     raise UserError("model.no_weights", name=name)
 
 
-def check_read(name: str, report: Mapping[str, Collection[Any]]) -> None:
-    """Raise UserError if transformers' `output_loading_info` says that weights were made up or left out."""
+def check_read(folder: Path, name: str, report: Mapping[str, Collection[Any]]) -> None:
+    """Raise UserError if transformers' `output_loading_info` says that weights were made up or left out.
+
+    Layers for multi-token prediction may be left out: they draft, and are not part of the target.
+    """
+    config = read_config(folder, name)
+    first, count = config.get("num_hidden_layers", 0), max(config.get(key, 0) for key in MTP_COUNTS)
+    drafting = ("mtp.", *(f"model.layers.{first + layer}." for layer in range(count)))
     for kind, code in LEFT_OUT.items():
-        if found := sorted(str(one[0] if isinstance(one, tuple) else one) for one in report[kind]):
+        tensors = [str(one[0] if isinstance(one, tuple) else one) for one in report[kind]]
+        if found := sorted(one for one in tensors if not one.startswith(drafting)):
             shown = ", ".join(found[:NAMED_TENSORS])
             more = "" if len(found) <= NAMED_TENSORS else f" (+{len(found) - NAMED_TENSORS})"
             raise UserError(code, name=name, tensors=shown + more)

@@ -154,7 +154,7 @@ def _load(files: ModelFiles, precision: str, device: torch.device) -> PreTrained
         raise UserError("model.load_failed", name=files.name, reason=reason) from error
     model, report = opened
     report["mismatched_keys"] |= _misfits(model)
-    check_read(files.name, report)
+    check_read(files.folder, files.name, report)
     use_shared_heads(model)
     _own_vectors(model)
     loaded: PreTrainedModel = model.eval().requires_grad_(False)

@@ -74,7 +74,8 @@ def test_weights_cut_short(copy, tmp_path, keep):
 
 
 def test_a_missing_shard(copy, tmp_path):
-    index = {"weight_map": {"a": "model.safetensors", "b": "model-2.safetensors"}}
+    (copy / "model.safetensors").rename(copy / "model-1.safetensors")
+    index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
     (copy / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(UserError, match=r"model-2.safetensors is missing"):
         resolve(copy, tmp_path)

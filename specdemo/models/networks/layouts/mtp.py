@@ -29,6 +29,7 @@ from specdemo.engine.attention import use_shared_heads
 from specdemo.engine.module_decoder import additive, finish
 from specdemo.engine.passes import ForwardOutput
 from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.files.folder import MTP_COUNTS
 from specdemo.files.quiet import quiet_transformers
 from specdemo.models.networks.chain import CompactDecoder, CompactWeights, DraftInput
 from specdemo.models.networks.layouts.family import (
@@ -43,7 +44,6 @@ from specdemo.models.networks.layouts.source import DrafterFiles
 from specdemo.models.networks.loader import TargetTensors
 from specdemo.models.networks.parts import CompactConfig, Injection
 
-COUNTS = ("num_nextn_predict_layers", "num_mtp_layers")
 # targets whose MTP layers transformers computes
 MTP_MODEL_TYPES = ("deepseek_v3", "glm4_moe", "mellum")
 WHOLE = (".weight", ".bias", "_bias", "_proj")  # ends of names of tensors as they were trained
@@ -183,7 +183,7 @@ def load(files: DrafterFiles, layout: Layout, shared: TargetTensors) -> MtpDecod
 
 def _count(config: JsonView) -> int:
     """Number of such layers in a config."""
-    return next((one for key in COUNTS if type(one := config.get(key)) is int), 0)
+    return next((one for key in MTP_COUNTS if type(one := config.get(key)) is int), 0)
 
 
 def _layout(files: DrafterFiles, layers: int) -> Layout:
