@@ -15,7 +15,7 @@ from specdemo.config.strings import Json
 from specdemo.models.memory import return_freed
 from specdemo.session.loaded import machine_name
 from specdemo.session.runs import Caches, with_answer
-from specdemo.session.text import Message, encode_prompt
+from specdemo.session.text import Message, Transcript, as_generated, encode_prompt
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, ModelInfo, RunStarted, StandIn
 
 RETURNED = 16_000_000  # bytes of freed caches above which memory is returned to the system
@@ -168,7 +168,7 @@ class Conversation:
             pair = caches.loaded.pair
             settings = settings.drawn(pair.recommended.sampling)
             settings = self._honoured(settings)
-            prompt_ids = encode_prompt(
+            encoded = encode_prompt(
                 pair.tokenizer,
                 prompt,
                 pair.context,
@@ -176,6 +176,7 @@ class Conversation:
                 earlier=self.messages,
                 most=caches.loaded.settings.prompt_tokens,
             )
+            prompt_ids = as_generated(pair.tokenizer, encoded, caches.transcript)
             plain = replace(settings, method="nothing")
             lanes, stand_in = [(SPECULATIVE, settings)], None
             if settings.method == "nothing":
@@ -202,6 +203,7 @@ class Conversation:
                 if lane == PLAIN:
                     running = self.host.baselines.watch(running, plain, self.host.together)
                 answer = yield from running
+                caches.transcript = Transcript(encoded, caches.committed)
         if self._start is start:
             self.messages = with_answer(self.messages, prompt, answer)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import ANY_ROWS
-from specdemo.session.text import Message, TokenText
+from specdemo.session.text import Message, TokenText, Transcript
 from specdemo.trace.events import Event, RunFailed, RunStarted
 from specdemo.trace.metrics import measure, output_ids
 
@@ -35,6 +35,7 @@ class Caches:
     with the previous run is not read again.
 
     broken: a run failed and left the caches half-written; open new ones
+    committed: prompt and output of the last run; transcript: of the conversation's last answer
     """
 
     def __init__(self, loaded: Loaded) -> None:
@@ -48,6 +49,8 @@ class Caches:
         self._copy: PrefixReader | None = None
         self._trained: dict[str, Any] = {}
         self._cached_ids: list[int] = []
+        self.committed: list[int] = []
+        self.transcript: Transcript | None = None
 
     @property
     def memory_bytes(self) -> int:
@@ -129,13 +132,10 @@ class Caches:
         events: list[Event],
     ) -> Lane:
         """Yield the events of a run with the text of their tokens, and collect them in `events`."""
-        text, committed = TokenText(self.loaded.pair.tokenizer, token_ids), list(token_ids)
+        text = TokenText(self.loaded.pair.tokenizer, token_ids)
         try:
             with closing(running):
-                for event in running:
-                    events.append(event)
-                    committed += output_ids([event])
-                    yield text.fill(event)
+                yield from text.filled(_recorded(running, events))
         except UserError:
             raise
         except Exception as error:  # noqa: BLE001 - any error may leave the caches half-written
@@ -148,8 +148,9 @@ class Caches:
             )
             yield failed(lane, broke)
         finally:
+            self.committed = [*token_ids, *output_ids(events)]
             # The cached ids are a prefix of the committed ones, also after an error in the middle of a step.
-            self._cached_ids = committed[: self._target.length]
+            self._cached_ids = self.committed[: self._target.length]
         return text.answer
 
     def _context(
@@ -186,6 +187,13 @@ class Caches:
         if kind not in self._trained:
             self._trained[kind] = self.loaded.pair.open_trained(kind, self._target)
         return self._trained[kind]
+
+
+def _recorded(running: Iterable[Event], events: list[Event]) -> Iterator[Event]:
+    """Yield events and append them to a list."""
+    for event in running:
+        events.append(event)
+        yield event
 
 
 def _shared(cached: Sequence[int], wanted: Sequence[int]) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from specdemo.config.errors import Phrase, UserError
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MAX_CHARACTERS = 1_000_000
 FEWEST_BEFORE, MOST_BEFORE = 4, 16  # ids that are decoded with the next one
+LONGEST_CHARACTER = 8  # tokens; UTF-8 has four bytes at most
+UNDECODED = "\N{REPLACEMENT CHARACTER}"  # the text of bytes that are no character
 TOKEN_CHARACTERS = 16  # upper bound of the mean characters per token; longer texts are not encoded
 LEAST_ANSWER = 16  # tokens that must fit behind a prompt
 
@@ -82,6 +84,40 @@ def _broken(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
     return text
 
 
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """The ids of a conversation up to its last answer.
+
+    encoded: the prompt as it was encoded; committed: the ids that were read and generated in its place, with the answer
+    """
+
+    encoded: list[int]
+    committed: list[int]
+
+
+def as_generated(
+    tokenizer: PreTrainedTokenizerBase, encoded: list[int], last: Transcript | None
+) -> list[int]:
+    """Return a prompt with the answer before it as it was generated: encoding its text again may give other ids.
+
+    encoded: the prompt, which is returned as it is if it does not continue the last one
+    """
+    begin = len(last.encoded) if last else 0
+    if last is None or encoded[:begin] != last.encoded:
+        return encoded
+    special = frozenset(tokenizer.all_special_ids)
+    end = next((at for at in range(begin, len(encoded)) if encoded[at] in special), begin)
+    pairs = enumerate(zip(last.committed, last.encoded, strict=False))
+    shared = next((at for at, (one, other) in pairs if one != other), begin)
+    answer = [one for one in last.committed[shared:] if one not in special]
+    again = [one for one in encoded[shared:end] if one not in special]
+    texts = [str(tokenizer.decode(ids)).strip() for ids in (answer, again)]
+    if texts[0] != texts[1] or len(answer) - len(again) > LEAST_ANSWER // 2:
+        return encoded
+    ended = bool(last.committed) and last.committed[-1] in special
+    return last.committed[: len(last.committed) - ended] + encoded[end:]
+
+
 class TokenText:
     """Adds text to the events of one run.
 
@@ -104,6 +140,23 @@ class TokenText:
         text: Any = self._tokenizer.decode(list(token_ids))
         return str(text)
 
+    def filled(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Yield the events of the run with text in their nodes.
+
+        A step that ends inside of a character waits for the next event: it is shown with the rest if the run ends there.
+        """
+        held: Verified | None = None
+        for event in events:
+            if held is not None:
+                more = isinstance(event, Drafted | Verified)
+                yield held if more else self._ended(held)
+                held = None
+            shown = self.fill(event)
+            if self._pending and isinstance(shown, Verified):
+                held = shown
+            else:
+                yield shown
+
     def fill(self, event: Event) -> Event:
         """Return the event with text in its nodes."""
         match event:
@@ -112,6 +165,17 @@ class TokenText:
             case Verified():
                 return self._verified(event)
         return event
+
+    def _ended(self, event: Verified) -> Verified:
+        """Return the last step of a run with the bytes of an incomplete character."""
+        rest = self._decode(self._pending)
+        self._pending.clear()
+        self.answer += rest
+        if event.next is not None:
+            return replace(event, next=replace(event.next, text=event.next.text + rest))
+        nodes, last = list(event.nodes), event.path[-1]
+        nodes[last] = replace(nodes[last], text=nodes[last].text + rest)
+        return replace(event, nodes=tuple(nodes))
 
     def _verified(self, event: Verified) -> Verified:
         nodes = [self._alone(node) for node in event.nodes]
@@ -146,14 +210,24 @@ class TokenText:
         self._pending.append(token_id)
         ids = [*self._before, *self._pending]
         whole = self._decode(ids)
-        text = whole[len(self._before_text) :]
-        if text.endswith("\N{REPLACEMENT CHARACTER}") and len(self._pending) < 8:
+        if whole.startswith(self._before_text):
+            text = whole[len(self._before_text) :]
+        else:  # byte tokens: an incomplete character makes those before it unreadable, too
+            text = self._decode(self._pending)
+        if text.endswith(UNDECODED) and len(self._pending) < LONGEST_CHARACTER:
             return ""
-        if len(ids) > MOST_BEFORE:
-            ids = ids[-FEWEST_BEFORE:]
-            whole = self._decode(ids)
-        self._before, self._before_text = ids, whole
+        self._before, self._before_text = self._shortened(ids, whole)
         self._pending.clear()
         if token_id not in self._special:
             self.answer += text
         return text
+
+    def _shortened(self, ids: list[int], whole: str) -> tuple[list[int], str]:
+        """Return the last few ids with their text, if there are many. They begin with a whole character."""
+        if len(ids) <= MOST_BEFORE:
+            return ids, whole
+        for count in range(FEWEST_BEFORE, FEWEST_BEFORE + LONGEST_CHARACTER):
+            text = self._decode(ids[-count:])
+            if whole.endswith(text) and not text.startswith(UNDECODED):
+                return ids[-count:], text
+        return ids[-FEWEST_BEFORE:], self._decode(ids[-FEWEST_BEFORE:])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from specdemo.config.errors import UserError
-from specdemo.session.text import TokenText, encode_prompt
-from specdemo.trace.events import Node, Status, Verified
+from specdemo.session.runs import with_answer
+from specdemo.session.text import TokenText, Transcript, as_generated, encode_prompt
+from specdemo.trace.events import Node, RunFinished, Status, Verified
 
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 
@@ -43,16 +46,105 @@ def test_prompts_that_are_empty_or_too_long_are_told(tokenizer):
         encode_prompt(tokenizer, "x" * 10_000_000, 8192)
 
 
-def test_a_character_of_several_tokens_appears_once_and_whole(tokenizer):
-    wanted = "né \N{GRINNING FACE} end"
-    ids = tokenizer(wanted)["input_ids"]
-    text = TokenText(tokenizer, [tokenizer.bos_token_id])
-    shown = []
-    for step, token_id in enumerate(ids):
-        event = Verified("plain", step, (), (), Node(token_id, status=Status.PLAIN), 0, 0, 0, 0)
-        shown.append(text.fill(event).next.text)
-    assert "".join(shown) == wanted == text.answer
-    assert len(shown) == len(ids)
+@pytest.fixture(scope="module")
+def fallback():
+    """Tokenizer in the form of Llama 2: words with a mark for spaces, other characters byte by byte."""
+    words = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        "\u2581",
+        *"abcdehilnorst",
+    ]
+    backend = Tokenizer(
+        models.BPE(
+            vocab={word: place for place, word in enumerate(words)},
+            merges=[],
+            byte_fallback=True,
+            unk_token="<unk>",
+        )
+    )
+    backend.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
+    )
+    backend.decoder = decoders.Sequence(
+        [
+            decoders.Replace("\u2581", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>")
+
+
+def encoded(tokenizer, text: str) -> list[int]:
+    """Return the ids of a text that follows other text."""
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids[1:] if tokenizer.convert_ids_to_tokens(ids[:1]) == ["\u2581"] else ids
+
+
+def streamed(tokenizer, ids: list[int], a_step: int = 1) -> tuple[str, str]:
+    """Return the joined text of a run's tokens, and its answer."""
+    text, events = TokenText(tokenizer, [tokenizer.bos_token_id]), []
+    for step, begin in enumerate(range(0, len(ids), a_step)):
+        nodes = [Node(one, status=Status.PLAIN) for one in ids[begin : begin + a_step]]
+        path = tuple(range(len(nodes) - 1))
+        events.append(Verified("plain", step, nodes[:-1], path, nodes[-1], 0, 0, 0, 0))
+    shown = list(text.filled([*events, RunFinished("plain", "length", len(ids), 0.0)]))
+    assert isinstance(shown[-1], RunFinished)
+    steps = [[*event.nodes, event.next] for event in shown[:-1]]
+    return "".join(node.text for step in steps for node in step), text.answer
+
+
+SCRIPTS = [
+    "नमस्ते दुनिया " * 4,
+    "né 😀👩‍🔬 end",
+    "สวัสดีชาวโลก",
+    "人工智能很有意思" * 4,
+    "مرحبا بالعالم",
+    "tin rain",
+]
+
+
+@pytest.mark.parametrize("kind", ["tokenizer", "fallback"])
+@pytest.mark.parametrize("wanted", SCRIPTS)
+def test_a_stream_is_the_decoded_text_in_every_script_wherever_it_ends(request, kind, wanted):
+    tokenizer = request.getfixturevalue(kind)
+    ids = encoded(tokenizer, wanted)
+    for a_step in (1, 3):
+        assert streamed(tokenizer, ids, a_step) == (wanted, wanted)
+    for end in range(1, min(len(ids), 60)):
+        text, answer = streamed(tokenizer, ids[:end])
+        whole = text.rstrip("\N{REPLACEMENT CHARACTER}")
+        assert text == answer
+        assert wanted.startswith(whole)
+        # an incomplete character is shown as such
+        assert (text != whole) == (len(encoded(tokenizer, whole)) < end)
+
+
+def test_an_answer_stays_as_generated_in_the_next_prompt(tokenizer):
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.add_tokens(["in"])  # another way to write the same text
+    first = encode_prompt(tokenizer, "Q", 10_000)
+    answer = [*tokenizer("ra")["input_ids"], *tokenizer.convert_tokens_to_ids(["i", "n"])]
+    earlier = with_answer([], "Q", "rain")
+    second = encode_prompt(tokenizer, "R", 10_000, earlier=earlier)
+    assert second[: len(first)] == first
+    assert second[len(first) : len(first) + 4] != answer
+    stop = tokenizer.eos_token_id
+    for ended in ([], [stop]):
+        said = as_generated(tokenizer, second, Transcript(first, first + answer + ended))
+        assert said[: len(first) + 5] == [*first, *answer, stop]
+        assert tokenizer.decode(said) == tokenizer.decode(second)
+        third = encode_prompt(tokenizer, "S", 10_000, earlier=with_answer(earlier, "R", "rain"))
+        chained = as_generated(tokenizer, third, Transcript(second, said + answer + ended))
+        assert chained[: len(said) + 5] == [*said, *answer, stop]
+        assert tokenizer.decode(chained) == tokenizer.decode(third)
+    other = Transcript(first, first + tokenizer("no")["input_ids"])
+    assert as_generated(tokenizer, second, other) == second  # edited since
+    assert as_generated(tokenizer, second, None) == second
 
 
 def test_refused_tokens_have_text_and_are_not_part_of_the_answer(tokenizer):
