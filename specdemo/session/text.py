@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -37,7 +38,7 @@ def encode_prompt(
 
     context: longest text of the target in tokens; most: limit of the server in tokens, 0 for none
     earlier: the messages before the prompt
-    Raises UserError for a prompt that is empty, too long or not valid text.
+    Raises UserError for a prompt that is empty, too long or not valid text, and for one that the chat template refuses.
     """
     if not prompt.strip():
         raise UserError("prompt.empty")
@@ -53,7 +54,12 @@ def encode_prompt(
         limit = Phrase("prompt.about", tokens=f"{room:,}", characters=f"{4 * room:,}")
         written = Phrase("prompt.characters", count=f"{length:,}")
         raise UserError("prompt.too_long", length=written, reader=reader, room=limit)
-    ids = _templated(tokenizer, messages)
+    try:
+        ids = _templated(tokenizer, messages)
+    except Exception as error:  # a template is a program of the model's authors
+        raise _refused(tokenizer, messages, error) from error
+    if not ids:
+        raise UserError("prompt.no_tokens")
     if len(ids) > room:
         read, limit = (Phrase("prompt.tokens", count=f"{count:,}") for count in (len(ids), room))
         raise UserError("prompt.too_long", length=read, reader=reader, room=limit)
@@ -75,6 +81,20 @@ def _templated(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) 
         list(messages), add_generation_prompt=True, return_dict=True, **options
     )
     return list(encoded["input_ids"])
+
+
+def _refused(
+    tokenizer: PreTrainedTokenizerBase, messages: list[Message], error: Exception
+) -> UserError:
+    """Return the error for messages that the chat template refuses, with its own reason."""
+    reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    code = "prompt.template"
+    if messages[0]["role"] == "system":
+        folded = {**messages[1], "content": "\n\n".join(one["content"] for one in messages[:2])}
+        with suppress(Exception):
+            _templated(tokenizer, [folded, *messages[2:]])
+            code = "prompt.no_system"
+    return UserError(code, reason=reason)
 
 
 def _broken(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
@@ -143,19 +163,24 @@ class TokenText:
     def filled(self, events: Iterable[Event]) -> Iterator[Event]:
         """Yield the events of the run with text in their nodes.
 
-        A step that ends inside of a character waits for the next event: it is shown with the rest if the run ends there.
+        A step that ends inside of a character waits for the next step: it is shown with the rest if the text ends there.
         """
-        held: Verified | None = None
-        for event in events:
-            if held is not None:
-                more = isinstance(event, Drafted | Verified)
-                yield held if more else self._ended(held)
-                held = None
-            shown = self.fill(event)
-            if self._pending and isinstance(shown, Verified):
-                held = shown
-            else:
-                yield shown
+        held: list[Event] = []  # such a step, and the draft after it
+        try:
+            for event in events:
+                if held and not isinstance(event, Drafted):
+                    if not self._continues(event):
+                        held[0] = self._ended(held[0])
+                    yield from held
+                    held = []
+                shown = self.fill(event)
+                if held or (self._pending and isinstance(shown, Verified)):
+                    held.append(shown)
+                else:
+                    yield shown
+        except Exception:
+            yield from held
+            raise
 
     def fill(self, event: Event) -> Event:
         """Return the event with text in its nodes."""
@@ -166,24 +191,41 @@ class TokenText:
                 return self._verified(event)
         return event
 
-    def _ended(self, event: Verified) -> Verified:
-        """Return the last step of a run with the bytes of an incomplete character."""
-        rest = self._decode(self._pending)
-        self._pending.clear()
-        self.answer += rest
+    def _continues(self, event: Event) -> bool:
+        """Whether an event is a step whose first token may complete a character."""
+        if not isinstance(event, Verified):
+            return False
+        first = event.nodes[event.path[0]] if event.path else event.next
+        return first is None or first.token_id not in self._special
+
+    def _ended(self, event: Event) -> Event:
+        """Return the last step of a text with the bytes of an incomplete character."""
+        assert isinstance(event, Verified)
+        rest = self._rest()
         if event.next is not None:
             return replace(event, next=replace(event.next, text=event.next.text + rest))
         nodes, last = list(event.nodes), event.path[-1]
         nodes[last] = replace(nodes[last], text=nodes[last].text + rest)
         return replace(event, nodes=tuple(nodes))
 
+    def _rest(self) -> str:
+        """Return the text of an incomplete character, to which nothing is added any more."""
+        rest = self._decode(self._pending) if self._pending else ""
+        self._pending.clear()
+        self.answer += rest
+        return rest
+
     def _verified(self, event: Verified) -> Verified:
         nodes = [self._alone(node) for node in event.nodes]
-        for node in event.path:
-            nodes[node] = replace(nodes[node], text=self._commit(nodes[node].token_id))
-        own = event.next
-        if own is not None:
-            own = replace(own, text=self._commit(own.token_id))
+        committed = [nodes[node] for node in event.path] + ([event.next] if event.next else [])
+        texts: list[str] = []
+        for node in committed:
+            if node.token_id in self._special and texts:
+                texts[-1] += self._rest()
+            texts.append(self._commit(node.token_id))
+        for node, text in zip(event.path, texts, strict=False):
+            nodes[node] = replace(nodes[node], text=text)
+        own = event.next and replace(event.next, text=texts[-1])
         return replace(event, nodes=tuple(nodes), next=own, places=self._places(event.places))
 
     def _places(self, places: tuple[Place, ...] | None) -> tuple[Place, ...] | None:

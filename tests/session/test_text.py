@@ -46,6 +46,39 @@ def test_prompts_that_are_empty_or_too_long_are_told(tokenizer):
         encode_prompt(tokenizer, "x" * 10_000_000, 8192)
 
 
+GEMMA = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}{{ messages[0]['content'] }}"
+
+
+@pytest.mark.parametrize(
+    ("template", "code", "reason"),
+    [
+        (GEMMA, "prompt.no_system", "System role not supported"),
+        ("{{ raise_exception('No.') }}", "prompt.template", "No"),
+        ("{% for m in messages %}", "prompt.template", "endfor"),
+        ("{{ messages[0]['content'] + 1 }}", "prompt.template", "concatenate str"),
+        ({"tool_use": TEMPLATE}, "prompt.template", "template"),
+        ("{% if false %}{% endif %}", "prompt.no_tokens", "no tokens"),
+    ],
+)
+def test_encode_prompt_reports_what_a_chat_template_refuses(tokenizer, template, code, reason):
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.chat_template = template
+    with pytest.raises(UserError, match=reason) as refused:
+        encode_prompt(tokenizer, "Q", 10_000, system="Be brief.")
+    assert refused.value.code == code
+    if code == "prompt.no_system":
+        assert encode_prompt(tokenizer, "Be brief.\n\nQ", 10_000)
+
+
+def test_encode_prompt_refuses_text_without_tokens(tokenizer):
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.chat_template = None
+    tokenizer.backend_tokenizer.normalizer = normalizers.Replace("\N{ZERO WIDTH SPACE}", "")
+    with pytest.raises(UserError) as refused:
+        encode_prompt(tokenizer, "\N{ZERO WIDTH SPACE}", 10_000)
+    assert refused.value.code == "prompt.no_tokens"
+
+
 @pytest.fixture(scope="module")
 def fallback():
     """Tokenizer in the form of Llama 2: words with a mark for spaces, other characters byte by byte."""
@@ -120,8 +153,11 @@ def test_a_stream_is_the_decoded_text_in_every_script_wherever_it_ends(request, 
         whole = text.rstrip("\N{REPLACEMENT CHARACTER}")
         assert text == answer
         assert wanted.startswith(whole)
-        # an incomplete character is shown as such
+        # an incomplete character is shown as such, also before the token that ends the answer
         assert (text != whole) == (len(encoded(tokenizer, whole)) < end)
+        for a_step in (1, 2, 3):
+            stopped = streamed(tokenizer, [*ids[:end], tokenizer.eos_token_id], a_step)
+            assert stopped == (text + tokenizer.eos_token, text)
 
 
 def test_an_answer_stays_as_generated_in_the_next_prompt(tokenizer):
