@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,6 +19,7 @@ FEWEST_BEFORE, MOST_BEFORE = 4, 16  # ids that are decoded with the next one
 LONGEST_CHARACTER = 8  # tokens; UTF-8 has four bytes at most
 UNDECODED = "\N{REPLACEMENT CHARACTER}"  # the text of bytes that are no character
 TOKEN_CHARACTERS = 16  # upper bound of the mean characters per token; longer texts are not encoded
+TEMPLATE_WORDS = 200  # characters of a template's own message
 LEAST_ANSWER = 16  # tokens that must fit behind a prompt
 
 Message: TypeAlias = dict[str, str]
@@ -37,7 +39,7 @@ def encode_prompt(
 
     context: longest text of the target in tokens; most: limit of the server in tokens, 0 for none
     earlier: the messages before the prompt
-    Raises UserError for a prompt that is empty, too long or not valid text.
+    Raises UserError for a prompt that is empty, too long or not valid text, and for a template that refuses the messages.
     """
     if not prompt.strip():
         raise UserError("prompt.empty")
@@ -53,11 +55,29 @@ def encode_prompt(
         limit = Phrase("prompt.about", tokens=f"{room:,}", characters=f"{4 * room:,}")
         written = Phrase("prompt.characters", count=f"{length:,}")
         raise UserError("prompt.too_long", length=written, reader=reader, room=limit)
-    ids = _templated(tokenizer, messages)
+    ids = _templated_or_refused(tokenizer, messages)
+    if not ids:
+        raise UserError("prompt.no_tokens")
     if len(ids) > room:
         read, limit = (Phrase("prompt.tokens", count=f"{count:,}") for count in (len(ids), room))
         raise UserError("prompt.too_long", length=read, reader=reader, room=limit)
     return ids
+
+
+def _templated_or_refused(
+    tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]
+) -> list[int]:
+    """Encode messages. A model's template is its own program: whatever it raises becomes a UserError."""
+    try:
+        return _templated(tokenizer, messages)
+    except Exception as error:
+        words = (str(error).strip().splitlines() or [type(error).__name__])[0][:TEMPLATE_WORDS]
+        code = "prompt.template"
+        if messages[0]["role"] == "system":
+            with suppress(Exception):
+                _templated(tokenizer, messages[1:])
+                code = "prompt.no_system"
+        raise UserError(code, words=words) from error
 
 
 def _templated(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -> list[int]:
