@@ -19,6 +19,7 @@ FEWEST_BEFORE, MOST_BEFORE = 4, 16  # ids that are decoded with the next one
 LONGEST_CHARACTER = 8  # tokens; UTF-8 has four bytes at most
 UNDECODED = "\N{REPLACEMENT CHARACTER}"  # the text of bytes that are no character
 TOKEN_CHARACTERS = 16  # upper bound of the mean characters per token; longer texts are not encoded
+TEMPLATE_WORDS = 200  # characters of a template's own message
 LEAST_ANSWER = 16  # tokens that must fit behind a prompt
 
 Message: TypeAlias = dict[str, str]
@@ -38,7 +39,7 @@ def encode_prompt(
 
     context: longest text of the target in tokens; most: limit of the server in tokens, 0 for none
     earlier: the messages before the prompt
-    Raises UserError for a prompt that is empty, too long or not valid text, and for one that the chat template refuses.
+    Raises UserError for a prompt that is empty, too long or not valid text, and for a template that refuses the messages.
     """
     if not prompt.strip():
         raise UserError("prompt.empty")
@@ -54,16 +55,30 @@ def encode_prompt(
         limit = Phrase("prompt.about", tokens=f"{room:,}", characters=f"{4 * room:,}")
         written = Phrase("prompt.characters", count=f"{length:,}")
         raise UserError("prompt.too_long", length=written, reader=reader, room=limit)
-    try:
-        ids = _templated(tokenizer, messages)
-    except Exception as error:  # a template is a program of the model's authors
-        raise _refused(tokenizer, messages, error) from error
+    ids = _templated_or_refused(tokenizer, messages)
     if not ids:
         raise UserError("prompt.no_tokens")
     if len(ids) > room:
         read, limit = (Phrase("prompt.tokens", count=f"{count:,}") for count in (len(ids), room))
         raise UserError("prompt.too_long", length=read, reader=reader, room=limit)
     return ids
+
+
+def _templated_or_refused(
+    tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]
+) -> list[int]:
+    """Encode messages. A model's template is its own program: whatever it raises becomes a UserError."""
+    try:
+        return _templated(tokenizer, messages)
+    except Exception as error:
+        words = (str(error).strip().splitlines() or [type(error).__name__])[0][:TEMPLATE_WORDS]
+        code = "prompt.template"
+        if messages[0]["role"] == "system":
+            folded = {**messages[1], "content": "\n\n".join(one["content"] for one in messages[:2])}
+            with suppress(Exception):
+                _templated(tokenizer, [folded, *messages[2:]])
+                code = "prompt.no_system"
+        raise UserError(code, words=words) from error
 
 
 def _templated(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -> list[int]:
@@ -81,20 +96,6 @@ def _templated(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) 
         list(messages), add_generation_prompt=True, return_dict=True, **options
     )
     return list(encoded["input_ids"])
-
-
-def _refused(
-    tokenizer: PreTrainedTokenizerBase, messages: list[Message], error: Exception
-) -> UserError:
-    """Return the error for messages that the chat template refuses, with its own reason."""
-    reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-    code = "prompt.template"
-    if messages[0]["role"] == "system":
-        folded = {**messages[1], "content": "\n\n".join(one["content"] for one in messages[:2])}
-        with suppress(Exception):
-            _templated(tokenizer, [folded, *messages[2:]])
-            code = "prompt.no_system"
-    return UserError(code, reason=reason)
 
 
 def _broken(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
@@ -217,15 +218,16 @@ class TokenText:
 
     def _verified(self, event: Verified) -> Verified:
         nodes = [self._alone(node) for node in event.nodes]
-        committed = [nodes[node] for node in event.path] + ([event.next] if event.next else [])
+        own = event.next
+        committed = [*(nodes[node] for node in event.path), *([own] if own else [])]
         texts: list[str] = []
         for node in committed:
             if node.token_id in self._special and texts:
                 texts[-1] += self._rest()
             texts.append(self._commit(node.token_id))
-        for node, text in zip(event.path, texts, strict=False):
-            nodes[node] = replace(nodes[node], text=text)
-        own = event.next and replace(event.next, text=texts[-1])
+        for index, text in zip(event.path, texts, strict=False):
+            nodes[index] = replace(nodes[index], text=text)
+        own = own and replace(own, text=texts[-1])
         return replace(event, nodes=tuple(nodes), next=own, places=self._places(event.places))
 
     def _places(self, places: tuple[Place, ...] | None) -> tuple[Place, ...] | None:

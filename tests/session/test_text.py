@@ -15,6 +15,8 @@ from specdemo.trace.events import Node, RunFinished, Status, Verified
 
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 
+NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}x"
+
 
 @pytest.fixture(scope="module")
 def tokenizer():
@@ -46,37 +48,34 @@ def test_prompts_that_are_empty_or_too_long_are_told(tokenizer):
         encode_prompt(tokenizer, "x" * 10_000_000, 8192)
 
 
-GEMMA = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}{{ messages[0]['content'] }}"
+def test_a_prompt_without_any_known_character_is_told():
+    backend = Tokenizer(models.BPE(vocab={"a": 0}, merges=[]))
+    with pytest.raises(UserError, match="no tokens"):
+        encode_prompt(PreTrainedTokenizerFast(tokenizer_object=backend), "日本", 100)
 
 
 @pytest.mark.parametrize(
-    ("template", "code", "reason"),
+    ("template", "system", "said"),
     [
-        (GEMMA, "prompt.no_system", "System role not supported"),
-        ("{{ raise_exception('No.') }}", "prompt.template", "No"),
-        ("{% for m in messages %}", "prompt.template", "endfor"),
-        ("{{ messages[0]['content'] + 1 }}", "prompt.template", "concatenate str"),
-        ({"tool_use": TEMPLATE}, "prompt.template", "template"),
-        ("{% if false %}{% endif %}", "prompt.no_tokens", "no tokens"),
+        (NO_SYSTEM, "Be brief.", "refuses a system prompt: System role not supported"),
+        (
+            "{{ raise_exception('Roles must\nalternate') }}",
+            "Be brief.",
+            "conversation: Roles must Th",
+        ),
+        ("{{ raise_exception('never') }}", "", "conversation: never"),
+        ("{% if %}", "", "cannot write this conversation: Expected an expression"),
+        ("{{ messages + 1 }}", "", "cannot write this conversation: can only concatenate"),
+        ("{{ nothing.at.all }}", "", "cannot write this conversation: 'nothing' is undefined"),
     ],
 )
-def test_encode_prompt_reports_what_a_chat_template_refuses(tokenizer, template, code, reason):
+def test_a_template_that_raises_is_told_in_its_own_words(tokenizer, template, system, said):
     tokenizer = copy.deepcopy(tokenizer)
     tokenizer.chat_template = template
-    with pytest.raises(UserError, match=reason) as refused:
-        encode_prompt(tokenizer, "Q", 10_000, system="Be brief.")
-    assert refused.value.code == code
-    if code == "prompt.no_system":
-        assert encode_prompt(tokenizer, "Be brief.\n\nQ", 10_000)
-
-
-def test_encode_prompt_refuses_text_without_tokens(tokenizer):
-    tokenizer = copy.deepcopy(tokenizer)
-    tokenizer.chat_template = None
-    tokenizer.backend_tokenizer.normalizer = normalizers.Replace("\N{ZERO WIDTH SPACE}", "")
-    with pytest.raises(UserError) as refused:
-        encode_prompt(tokenizer, "\N{ZERO WIDTH SPACE}", 10_000)
-    assert refused.value.code == "prompt.no_tokens"
+    with pytest.raises(UserError) as caught:
+        encode_prompt(tokenizer, "Hello", 1000, system=system)
+    assert said in str(caught.value)
+    assert caught.value.advice
 
 
 @pytest.fixture(scope="module")
