@@ -17,7 +17,7 @@ from specdemo.files.catalogue import find_drafter
 from specdemo.files.folder import broken_files, read_config, read_header, weight_files
 from specdemo.files.hub import PICKLES, fetch_drafter
 from specdemo.files.progress import Progress, ProgressCallback, silent
-from specdemo.files.store import alone, file_sha256, is_complete, making
+from specdemo.files.store import file_sha256, made_once
 from specdemo.models.offers import licence_of
 
 LARGEST_SIZE = 1 << 24  # of any size in a config: larger ones would only fill the memory
@@ -171,12 +171,12 @@ def _weights(
         raise UserError("drafter.empty", drafter=name)
     recipe = f"safetensors of {file_sha256(pickled, progress, pickled.name)}"
     made = cache_dir / "drafters" / recipe[-16:]
-    with alone(made):
-        if not is_complete(made, recipe):
-            progress(Progress("convert", None, f"{name}: {pickled.name} to safetensors"))
-            tensors = _unpickled(pickled, name)
-            with making(made, recipe, Phrase("disk.while_converting", name=name)) as content:
-                save_file(tensors, content / "model.safetensors")
+
+    def fill(content: Path) -> None:
+        progress(Progress("convert", None, f"{name}: {pickled.name} to safetensors"))
+        save_file(_unpickled(pickled, name), content / "model.safetensors")
+
+    made_once(made, recipe, Phrase("disk.while_converting", name=name), fill)
     return (made / "model.safetensors",)
 
 
