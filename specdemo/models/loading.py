@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 FUSED_ROWS, FUSED_COLUMNS = 32, 64  # the fused CPU kernel crashes on layers of other multiples
 UNFUSED = "bitsandbytes NF4, dequantise each pass"
 QUANTISED = ("nf4", "int8")
+EXPERTS_KEPT = " (experts in 16 bits)"
 SMALLER = {"fp32": "bf16 or nf4", "bf16": "nf4", "int8": "nf4"}
 
 one_at_a_time = (
@@ -239,6 +240,8 @@ def ready(
         model
     ):  # such a module would decode all weights for nothing
         warm_up(model)
+    if precision in QUANTISED and any(weight.ndim == 3 for weight in model.parameters()):
+        kernel += EXPERTS_KEPT
     decoder, way = open_decoder(model, head, sample, verdicts)
     if way.startswith(COMPILED):
         return decoder, f"bitsandbytes NF4, {way}"  # the model's own kernels no longer run
@@ -246,7 +249,7 @@ def ready(
 
 
 def prepare_kernels(model: PreTrainedModel, precision: str, device: torch.device) -> str:
-    """Switch the fused CPU kernel off where it would crash, and name the path in words."""
+    """Disable the fused CPU kernel for shapes that crash it, and return a description of the path."""
     place = device.type.upper()
     words = str(model.dtype).removeprefix("torch.")
     if precision == "int8":
