@@ -116,6 +116,9 @@ def read_state(folder: Path) -> dict[str, Tensor | FourBit]:
             if tensor.dtype == torch.int8:
                 state[name] = tensor.float() * raw[f"{name}.scale"][:, None]
         state["word_ids"] = raw["word_ids"].long()
+        numbers = [one.scale if isinstance(one, FourBit) else one for one in state.values()]
+        if raw["word_ids"].min() < 0 or not all(one.isfinite().all() for one in numbers):
+            raise ValueError("a token id or a number of a matrix is out of range")
     except Exception as error:  # safetensors raises its own errors for cut or corrupt files
         raise UserError("draft.damaged", folder=folder.name) from error
     return state
