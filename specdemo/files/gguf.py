@@ -32,6 +32,9 @@ FREQUENCIES = "rope_freqs.weight"  # divisors of rotary frequencies, as Llama 3 
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 STRETCHED = ("linear", "yarn")  # other methods of position scaling that a file may name
 LARGEST = {"gemma2": 46, "gemma3": 62}  # layers of the 27B, which scales queries by width
+ENDS = tuple(
+    f"tokenizer.ggml.{end}_token_id" for end in ("eos", "eot", "eom")
+)  # text, turn, message
 # Splitting of text before the merges, by the file's name for it: transformers splits as GPT-2 if it does not know the name.
 # Tokens are those of llama.cpp, except for combining marks in "tekken" and "gpt-4o", which follow the models' own tokenizers.
 SPLITTING: list[dict[str, Any]] = json.loads(
@@ -218,6 +221,8 @@ def config_of(gguf: Path) -> Any:
     try:
         _splitting(said)
         _complete(config, kind, own)
+        ends = [said[key] for key in ENDS if key in said]
+        config.eos_token_id = ends or config.eos_token_id
         if FREQUENCIES in names:
             _stretch_as_llama3(config, _vector(gguf, FREQUENCIES))
         _check_tensors(config, kind, names)
