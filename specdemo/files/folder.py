@@ -26,6 +26,7 @@ LEFT_OUT = {
     "unexpected_keys": "model.unread_tensors",
 }
 NAMED_TENSORS = 3  # in a message
+NOT_QUANTISED = ("embed", "lm_head", ".experts.")  # parts of names of matrices
 KEPT = {"full_attention", "sliding_attention"}  # layers that store all keys and values
 UNTOLD = ("doge", "phimoe", "qwen2_moe")  # transformers passes no sliding window to their attention
 WRITTEN_OUT = ("gemma2", "gpt_oss", "vaultgemma")  # run with `engine.attention.written_out`
@@ -168,7 +169,10 @@ def check_folder(folder: Path, name: str) -> None:
 
 
 def tensors(folder: Path, name: str) -> Iterator[tuple[str, int, bool]]:
-    """Each stored tensor: name, number of weights, and whether nf4 and int8 quantise it."""
+    """Yield each stored tensor: name, number of weights, and whether nf4 and int8 quantise it.
+
+    They do not quantise experts, which transformers stacks in tensors of three dimensions.
+    """
     tied = bool(read_config(folder, name).get("tie_word_embeddings"))
     for path in weight_files(folder, name):
         stored = read_header(path)
@@ -176,7 +180,7 @@ def tensors(folder: Path, name: str) -> Iterator[tuple[str, int, bool]]:
             if key == "__metadata__" or (tied and key == "lm_head.weight") or ".weight." in key:
                 continue
             packed = f"{key}.absmax" in stored  # bitsandbytes' own form: two weights in a byte
-            kept = len(row["shape"]) != 2 or "embed" in key or "lm_head" in key
+            kept = len(row["shape"]) != 2 or any(part in key for part in NOT_QUANTISED)
             yield key, math.prod(row["shape"]) * (2 if packed else 1), packed or not kept
 
 

@@ -6,6 +6,7 @@ Values of the header that transformers ignores are completed, and files that sta
 from __future__ import annotations
 
 import copy
+import json
 import math
 import threading
 import time
@@ -23,7 +24,7 @@ from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.quiet import quiet_gguf, quiet_transformers
 from specdemo.files.store import check_space
 
-RECIPE = "gguf-2"  # increased when the conversion changes; older folders and packed copies are then made again
+RECIPE = "gguf-3"  # increased when the conversion changes; older folders and packed copies are then made again
 TOKENIZER = "tokenizer_config.json"  # written last, so it marks a complete description
 EXACT_BELOW = 1_000_000_000  # bytes of GGUF; a larger file is stored as float16 to save disk space
 ESTIMATED_SECONDS_PER_GB = 100.0  # measured on two cores; only moves the progress bar
@@ -31,6 +32,14 @@ FREQUENCIES = "rope_freqs.weight"  # divisors of rotary frequencies, as Llama 3 
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 STRETCHED = ("linear", "yarn")  # other methods of position scaling that a file may name
 LARGEST = {"gemma2": 46, "gemma3": 62}  # layers of the 27B, which scales queries by width
+ENDS = tuple(
+    f"tokenizer.ggml.{end}_token_id" for end in ("eos", "eot", "eom")
+)  # text, turn, message
+# Splitting of text before the merges, by the file's name for it: transformers splits as GPT-2 if it does not know the name.
+# Tokens are those of llama.cpp, except for combining marks in "tekken" and "gpt-4o", which follow the models' own tokenizers.
+SPLITTING: list[dict[str, Any]] = json.loads(
+    Path(__file__).with_name("splitting.json").read_text(encoding="utf-8")
+)
 # Names of values that transformers leaves at their default, by family; "" for all families.
 NAMES = {
     "": {
@@ -121,10 +130,35 @@ def describe_gguf(gguf: Path, folder: Path) -> None:
 
 
 def _save_tokenizer(gguf: Path, folder: Path) -> None:
+    from tokenizers import Regex
+    from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
     from transformers import AutoTokenizer
+    from transformers.integrations.gguf.reader import read_gguf_metadata
 
-    tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), **_source(gguf))
+    said, _ = read_gguf_metadata(str(gguf))
+    splitting = _splitting(said) or {}
+    default = (
+        {"add_bos_token": True} if "bos" in splitting else {}
+    )  # unless the file says otherwise
+    tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), **_source(gguf), **default)
+    if splitting:
+        splits = [Split(Regex(pattern), "isolated") for pattern in splitting["patterns"]]
+        in_bytes = ByteLevel(add_prefix_space=False, use_regex=False)
+        backend = tokenizer.backend_tokenizer
+        backend.pre_tokenizer = Sequence([*splits, in_bytes])
+        backend.model.ignore_merges = "whole_words" in splitting
     tokenizer.save_pretrained(str(folder))
+
+
+def _splitting(said: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the entry of `SPLITTING` for a file's header; None for a tokenizer that is not byte-level BPE. Raises Unread."""
+    if said.get("tokenizer.ggml.model") != "gpt2":
+        return None
+    name = said.get("tokenizer.ggml.pre", "default")
+    for entry in SPLITTING:
+        if name in entry["names"]:
+            return entry
+    raise Unread(f"text is split in an unknown way ({name})")
 
 
 def _source(gguf: Path) -> dict[str, Any]:
@@ -185,7 +219,10 @@ def config_of(gguf: Path) -> Any:
     kind = str(said["general.architecture"])
     own = {key.removeprefix(f"{kind}."): value for key, value in said.items()}
     try:
+        _splitting(said)
         _complete(config, kind, own)
+        ends = [said[key] for key in ENDS if key in said]
+        config.eos_token_id = ends or config.eos_token_id
         if FREQUENCIES in names:
             _stretch_as_llama3(config, _vector(gguf, FREQUENCIES))
         _check_tensors(config, kind, names)

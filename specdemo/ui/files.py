@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import mimetypes
+import os
 from functools import cache
 from pathlib import Path
 
 import plotly
-from starlette.responses import FileResponse
-from starlette.routing import Mount, Route, Router
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import Message, Receive, Scope, Send
 
 from specdemo.config.paths import ASSETS
 
 FOLDERS = {name: ASSETS / name for name in ("view", "runs", "icons")}
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 PLOTLY_NAME = "plotly/plotly.min.js"
-CACHED_FOREVER = b"public, max-age=31536000, immutable"
-ASKED_ANEW = b"no-cache"
+CACHED_FOREVER = "public, max-age=31536000, immutable"
+ASKED_ANEW = "no-cache"
 
 
 @cache
@@ -38,27 +39,22 @@ def address(name: str) -> str:
     return f"files/{version()}/{name}"
 
 
-def files_route() -> Mount:
-    """The route that serves them; a page that was opened before an update finds its files under its old version too."""
+def files_route() -> Route:
+    """The route that serves them; a page that was opened before an update finds its files under its old version too.
+
+    One route, since a proxy may remove the prefix of the page: nested mounts then compare a path with the prefix.
+    """
     mimetypes.add_type("text/javascript", ".js")  # some Windows machines call it plain text
-    folders = [Mount(f"/{name}", StaticFiles(directory=path)) for name, path in FOLDERS.items()]
-    charts = Route(f"/{PLOTLY_NAME}", lambda _: FileResponse(PLOTLY))
-    return Mount("/files/{version}", _Kept(Router([*folders, charts])))
+    folders = {name: StaticFiles(directory=path) for name, path in FOLDERS.items()}
+    folders["plotly"] = StaticFiles(directory=PLOTLY.parent)
 
+    async def file(request: Request) -> Response:
+        asked, name = request.path_params["version"], request.path_params["name"]
+        folder, _, path = name.partition("/")
+        if folder not in folders or (folder == "plotly" and path != PLOTLY.name):
+            return Response(status_code=404)
+        response = await folders[folder].get_response(os.path.normpath(path), request.scope)
+        response.headers["cache-control"] = CACHED_FOREVER if asked == version() else ASKED_ANEW
+        return response
 
-class _Kept:
-    """Middleware that sets the caching headers."""
-
-    def __init__(self, app: Router) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        same = scope["path_params"]["version"] == version()
-
-        async def kept(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] in (200, 206, 304):
-                value = CACHED_FOREVER if same else ASKED_ANEW
-                message["headers"] = [*message["headers"], (b"cache-control", value)]
-            await send(message)
-
-        await self.app(scope, receive, kept)
+    return Route("/files/{version}/{name:path}", file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
+import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -95,8 +96,7 @@ class Gate:
             same = whence in ((scheme, host, port), ("https", host, port), ("https", host, 443))
             if not (same or _matches(whence[1], self.named)):
                 return _refusal(403, words.FOREIGN_ORIGIN)
-        path = scope["path"].replace("//", "/")
-        if path.startswith(CLOSED_ROUTES):
+        if route_path(scope).startswith(CLOSED_ROUTES):
             return _refusal(404, words.CLOSED)
         return None
 
@@ -124,6 +124,12 @@ class Gate:
             if not message.get("more_body"):
                 break
         return bytes(body)
+
+
+def route_path(scope: Scope) -> str:
+    """Return the path of a request within the page, without the prefix that a proxy may have kept."""
+    path, prefix = re.sub("/+", "/", scope["path"]), scope.get("root_path", "")
+    return path.removeprefix(prefix) if f"{path}/".startswith(f"{prefix}/") else path
 
 
 class _Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
 from html import escape
@@ -23,7 +24,7 @@ from specdemo.trace.replay import parse
 from specdemo.trace.tables import SCRIPTS, data_block, modules, player_page, style_files
 from specdemo.ui import words
 from specdemo.ui.files import PLOTLY_NAME, address, files_route
-from specdemo.ui.gate import outermost
+from specdemo.ui.gate import outermost, route_path
 from specdemo.ui.site import NOTEBOOK, lesson_package
 from specdemo.ui.theme import create_theme
 from specdemo.ui.view import RUNS, recorded_runs
@@ -69,10 +70,17 @@ def launch_options(studio: Watched | None = None) -> dict[str, object]:
         "show_error": False,
         "enable_monitoring": False,
         "share": False,
+        "root_path": _prefix(os.environ.get("GRADIO_ROOT_PATH", "")),
         "mcp_server": settings.mcp,
         "footer_links": ["gradio", "settings"],
         "quiet": True,
     }
+
+
+def _prefix(root: str) -> str:
+    """Return the prefix of the page behind a proxy as Starlette compares it: "/demo" for "demo/"; a whole address stays."""
+    root = root.strip().rstrip("/")
+    return root if not root or "://" in root else f"/{root.lstrip('/')}"
 
 
 def _threads(settings: AppSettings) -> int:
@@ -104,7 +112,7 @@ class Head:
         self.words = first_words().encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] != "/":
+        if scope["type"] != "http" or route_path(scope) != "/":
             await self.app(scope, receive, send)
             return
         start: Message = {}

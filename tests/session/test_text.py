@@ -15,6 +15,8 @@ from specdemo.trace.events import Node, RunFinished, Status, Verified
 
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 
+NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}x"
+
 
 @pytest.fixture(scope="module")
 def tokenizer():
@@ -44,6 +46,36 @@ def test_prompts_that_are_empty_or_too_long_are_told(tokenizer):
         encode_prompt(tokenizer, "word " * 50, 100)
     with pytest.raises(UserError, match="10,000,000 characters"):
         encode_prompt(tokenizer, "x" * 10_000_000, 8192)
+
+
+def test_a_prompt_without_any_known_character_is_told():
+    backend = Tokenizer(models.BPE(vocab={"a": 0}, merges=[]))
+    with pytest.raises(UserError, match="no tokens"):
+        encode_prompt(PreTrainedTokenizerFast(tokenizer_object=backend), "日本", 100)
+
+
+@pytest.mark.parametrize(
+    ("template", "system", "said"),
+    [
+        (NO_SYSTEM, "Be brief.", "refuses a system prompt: System role not supported"),
+        (
+            "{{ raise_exception('Roles must\nalternate') }}",
+            "Be brief.",
+            "conversation: Roles must Th",
+        ),
+        ("{{ raise_exception('never') }}", "", "conversation: never"),
+        ("{% if %}", "", "cannot write this conversation: Expected an expression"),
+        ("{{ messages + 1 }}", "", "cannot write this conversation: can only concatenate"),
+        ("{{ nothing.at.all }}", "", "cannot write this conversation: 'nothing' is undefined"),
+    ],
+)
+def test_a_template_that_raises_is_told_in_its_own_words(tokenizer, template, system, said):
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.chat_template = template
+    with pytest.raises(UserError) as caught:
+        encode_prompt(tokenizer, "Hello", 1000, system=system)
+    assert said in str(caught.value)
+    assert caught.value.advice
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +152,11 @@ def test_a_stream_is_the_decoded_text_in_every_script_wherever_it_ends(request, 
         whole = text.rstrip("\N{REPLACEMENT CHARACTER}")
         assert text == answer
         assert wanted.startswith(whole)
-        # an incomplete character is shown as such
+        # an incomplete character is shown as such, also before the token that ends the answer
         assert (text != whole) == (len(encoded(tokenizer, whole)) < end)
+        for a_step in (1, 2, 3):
+            stopped = streamed(tokenizer, [*ids[:end], tokenizer.eos_token_id], a_step)
+            assert stopped == (text + tokenizer.eos_token, text)
 
 
 def test_an_answer_stays_as_generated_in_the_next_prompt(tokenizer):
