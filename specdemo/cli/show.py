@@ -19,6 +19,10 @@ from specdemo.trace.events import (
 )
 from specdemo.trace.metrics import Metrics, measure, speedup
 
+ROUNDED = (
+    "This is not the compiled pass: passes of several rows round differently, so greedy text may differ from plain "
+    "decoding's from a near tie on. Either is the target's."
+)
 STYLES = {
     Status.ACCEPTED: "green",
     Status.REJECTED: "strike red",
@@ -55,6 +59,8 @@ def show_metrics(trace: Trace, label: str) -> None:
         if isinstance(event, RunStarted) and event.lane == trace.lanes[-1]:
             machine = f"{event.target.name}, {event.target.kernel}; {event.machine}"
             err.print(machine, style="dim", markup=False)
+            if event.target.rounds_by_rows and len(lanes) > 1:
+                err.print(ROUNDED, style="dim", markup=False)
     for lane, metrics in lanes.items():
         err.print(f"{lane}: {_sentence(metrics)} ({label})", markup=False)
     if PLAIN in lanes and SPECULATIVE in lanes:

@@ -27,13 +27,12 @@ from specdemo.files.quiet import import_bitsandbytes, quiet_transformers
 from specdemo.files.sources import ModelFiles
 from specdemo.kernels import cpu_features
 from specdemo.models.decoders.choose import COMPILED_ARCHITECTURES, open_decoder, uses_compiled_pass
-from specdemo.models.decoders.compiled import COMPILED
 from specdemo.models.decoders.heads import AUTO_HEAD, SAMPLE
 from specdemo.models.devices import choose_device, free_on, gpu_dtype
 from specdemo.models.measurements import Verdicts
 from specdemo.models.memory import free_ram, needed_bytes
 from specdemo.models.tokenizers import load_tokenizer
-from specdemo.trace.events import ModelInfo
+from specdemo.trace.events import COMPILED, ModelInfo
 
 if TYPE_CHECKING:
     import torch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +11,8 @@ from rich.console import Console
 
 from specdemo.cli import console
 from specdemo.cli.parser import main
-from specdemo.trace.events import SPECULATIVE, Status, Verified
+from specdemo.cli.show import show_metrics
+from specdemo.trace.events import SPECULATIVE, ModelInfo, RunStarted, Status, Trace, Verified
 from specdemo.trace.replay import read
 
 RECORDED = Path(__file__).parents[2] / "assets" / "runs" / "01-guess-and-check.jsonl"
@@ -47,6 +49,28 @@ def test_run_in_a_terminal_shows_refused_tokens_struck_through(monkeypatch, caps
     words = [one for one in refused if one.strip().isalpha()]
     assert words
     assert all(f"\x1b[9;31m{word}\x1b[0m" in text for word in words)
+
+
+@pytest.mark.parametrize(
+    ("precision", "kernel", "may_differ"),
+    [
+        ("nf4", "bitsandbytes NF4, compiled pass on AVX2", False),
+        ("nf4", "bitsandbytes NF4, dequantise each pass, lean pass", True),
+        ("bf16", "PyTorch bfloat16 on CPU, lean pass", True),
+        ("fp32", "PyTorch float32 on CPU, lean pass", False),
+    ],
+)
+def test_show_metrics_names_the_pass_and_what_it_means(capsys, precision, kernel, may_differ):
+    trace = read(RECORDED).trace
+    target = ModelInfo("tiny", precision=precision, kernel=kernel)
+    events = (
+        replace(event, target=target) if isinstance(event, RunStarted) else event
+        for event in trace.events
+    )
+    show_metrics(Trace(tuple(events)), "measured")
+    said = capsys.readouterr().err
+    assert kernel in said.replace("\n", " ")
+    assert ("near tie" in said.replace("\n", " ")) == may_differ
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ export function compared(entries, words) {
   const sampled = (reference.lane.header.settings?.sampling?.temperature ?? 0) > 0;
   if (parted && precisions.size > 1) out.push(words.precisions);
   else if (parted && sampled) out.push(words.sampled);
-  else if (parted && !precisions.has("fp32")) out.push(words.greedy);
+  else if (parted && !precisions.has("fp32")) out.push(fill(words.greedy, { kernel: reference.lane.header.target?.kernel || "–" }));
   return out;
 }
 

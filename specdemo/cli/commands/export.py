@@ -36,7 +36,9 @@ def run_site(options: argparse.Namespace) -> int:
 
     folder = options.folder
     write_site(folder)
-    console.note(f"Wrote {folder}. Look at it: python -m http.server -d {folder}")
+    console.note(
+        f"Wrote {folder}. Open {folder / 'index.html'}, or serve it: python -m http.server -d {folder}"
+    )
     return 0
 
 
