@@ -32,6 +32,9 @@ ESTIMATED_SECONDS_PER_GB = 100.0  # measured on two cores; only moves the progre
 FREQUENCIES = "rope_freqs.weight"  # divisors of rotary frequencies, as Llama 3 has them
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 STRETCHED = ("linear", "yarn")  # other methods of position scaling that a file may name
+ENDS = tuple(
+    f"tokenizer.ggml.{end}_token_id" for end in ("eos", "eot", "eom")
+)  # text, turn, message
 # Splitting of text before the merges, by the file's name for it: transformers splits as GPT-2 if it does not know the name.
 # Tokens are those of llama.cpp, except for combining marks in "tekken" and "gpt-4o", which follow the models' own tokenizers.
 SPLITTING: list[dict[str, Any]] = json.loads(
@@ -211,6 +214,8 @@ def config_of(gguf: Path) -> Any:
     try:
         _splitting(said)
         _complete(config, kind, own)
+        ends = [said[key] for key in ENDS if key in said]
+        config.eos_token_id = ends or config.eos_token_id
         if FREQUENCIES in names:
             _stretch_as_llama3(config, _vector(gguf, FREQUENCIES))
         _check_tensors(config, kind, names)
