@@ -18,14 +18,10 @@ from specdemo.files.quiet import quiet_transformers
 from specdemo.models.networks.folders import load_state, read_config, read_layer, read_tensor
 from specdemo.models.networks.four_bit import rounded
 from specdemo.models.networks.registry import NetworkKind
-from specdemo.training.block import BlockTask
-from specdemo.training.chain import MID_UNTIL, MID_WEIGHT, ChainTask
+from specdemo.training.block import BlockTask, DFlashTask, MedusaTask
+from specdemo.training.chain import FADING, MID_UNTIL, MID_WEIGHT, UNROLLED, ChainTask, FeatureTask
 from specdemo.training.data import Row
-from specdemo.training.dflash import DFlashNetwork, DFlashTask
-from specdemo.training.feature import FADING, UNROLLED, FeatureTask
-from specdemo.training.feature_layer import narrowed
-from specdemo.training.feature_network import Eagle3Network, FeatureNetwork
-from specdemo.training.medusa import MedusaTask
+from specdemo.training.networks import DFlashNetwork, Eagle3Network, FeatureNetwork, narrowed
 from specdemo.training.options import TrainOptions
 from specdemo.training.package import card_words, draft_config
 from specdemo.training.student import EVERYWHERE, KL, L1, Student, spread
