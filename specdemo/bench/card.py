@@ -118,9 +118,16 @@ Part = Callable[[float], None]  # measures until then, by `time.monotonic`, and 
 
 
 def measure_pair(
-    studio: Studio, items: Sequence[Item], seconds: float, report: ProgressCallback = silent
+    studio: Studio,
+    items: Sequence[Item],
+    seconds: float,
+    report: ProgressCallback = silent,
+    save: Callable[[PairFindings], None] = lambda _: None,
 ) -> PairFindings:
-    """Measure the loaded pair, the most important parts first: each may use a fraction of the remaining time."""
+    """Measure the loaded pair, the most important parts first: each may use a fraction of the remaining time.
+
+    save: called after each part with the findings so far
+    """
     pair, ends = studio.pair, time.monotonic() + seconds
     draft = asdict(pair.draft_info) if pair.draft_info else None
     found = PairFindings(asdict(pair.target.info), draft, asdict(pair.costs))
@@ -148,6 +155,7 @@ def measure_pair(
         except Exception as error:  # noqa: BLE001 - on a card that nobody has tried the other parts go on
             reason = (str(error).splitlines() or [""])[0]
             found.left_out[name] = f"{type(error).__name__}: {reason}"
+        save(found)
     return found
 
 
