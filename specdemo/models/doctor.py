@@ -16,8 +16,8 @@ from specdemo.config.settings import AppSettings
 from specdemo.files.catalogue import DEFAULT_TARGET, find
 from specdemo.files.progress import folder_bytes, megabytes
 from specdemo.files.quiet import import_bitsandbytes
-from specdemo.files.sources import embedded_folder, packed_folder, recipe
-from specdemo.files.store import free_bytes, is_complete
+from specdemo.files.sources import is_converted
+from specdemo.files.store import free_bytes
 from specdemo.files.wheel import LOCAL_WHEEL, installed_gguf, pip_command
 from specdemo.models.memory import free_ram
 
@@ -238,11 +238,7 @@ def _embedded(cache_dir: Path) -> Fact:
     assert entry is not None, "the default target is in the catalogue"
     wheel = entry.wheel
     assert wheel is not None, "the default target comes in a wheel"
-    folder = embedded_folder(entry.name, wheel, cache_dir)
-    made_from = recipe(wheel.member_sha256)
-    kinds = ("bfloat16", "float16")
-    copies = [packed_folder(folder.parent, folder.name, made_from, kind) for kind in kinds]
-    if any(is_complete(*copy) for copy in (*copies, (folder, made_from))):
+    if is_converted(entry, cache_dir, "nf4", read=True):
         return Fact("Embedded model", "converted and whole")
     if installed_gguf(wheel):
         return Fact(

@@ -18,7 +18,7 @@ from specdemo.files.folder import (
     check_folder,
     check_read,
     count_parameters,
-    opened_with,
+    find_family,
     read_config,
 )
 from specdemo.files.packing import is_packed, quantisation
@@ -27,13 +27,12 @@ from specdemo.files.quiet import import_bitsandbytes, quiet_transformers
 from specdemo.files.sources import ModelFiles
 from specdemo.kernels import cpu_features
 from specdemo.models.decoders.choose import COMPILED_ARCHITECTURES, open_decoder, uses_compiled_pass
-from specdemo.models.decoders.compiled import COMPILED
 from specdemo.models.decoders.heads import AUTO_HEAD, SAMPLE
 from specdemo.models.devices import choose_device, free_on, gpu_dtype
 from specdemo.models.measurements import Verdicts
 from specdemo.models.memory import free_ram, needed_bytes
 from specdemo.models.tokenizers import load_tokenizer
-from specdemo.trace.events import ModelInfo
+from specdemo.trace.events import COMPILED, ModelInfo
 
 if TYPE_CHECKING:
     import torch
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 FUSED_ROWS, FUSED_COLUMNS = 32, 64  # the fused CPU kernel crashes on layers of other multiples
 UNFUSED = "bitsandbytes NF4, dequantise each pass"
 QUANTISED = ("nf4", "int8")
+EXPERTS_KEPT = " (experts in 16 bits)"
 SMALLER = {"fp32": "bf16 or nf4", "bf16": "nf4", "int8": "nf4"}
 
 one_at_a_time = (
@@ -197,9 +197,10 @@ def _verdicts(files: ModelFiles, cache_dir: Path | None) -> Verdicts | None:
 def loading_options(folder: Path, precision: str, device: torch.device) -> dict[str, Any]:
     """Return transformers' options for a folder's weights in a precision. A packed copy contains its own quantisation."""
     dtype = torch_dtype(precision, device)
+    kind = read_config(folder, folder.name)["model_type"]
     options: dict[str, Any] = {
         "dtype": dtype,
-        "attn_implementation": opened_with(read_config(folder, folder.name)["model_type"]),
+        "attn_implementation": find_family(model_type=kind).attention,
         "device_map": {"": device},
         "use_safetensors": True,
         "local_files_only": True,
@@ -239,6 +240,8 @@ def ready(
         model
     ):  # such a module would decode all weights for nothing
         warm_up(model)
+    if precision in QUANTISED and any(weight.ndim == 3 for weight in model.parameters()):
+        kernel += EXPERTS_KEPT
     decoder, way = open_decoder(model, head, sample, verdicts)
     if way.startswith(COMPILED):
         return decoder, f"bitsandbytes NF4, {way}"  # the model's own kernels no longer run
@@ -246,7 +249,7 @@ def ready(
 
 
 def prepare_kernels(model: PreTrainedModel, precision: str, device: torch.device) -> str:
-    """Switch the fused CPU kernel off where it would crash, and name the path in words."""
+    """Disable the fused CPU kernel for shapes that crash it, and return a description of the path."""
     place = device.type.upper()
     words = str(model.dtype).removeprefix("torch.")
     if precision == "int8":

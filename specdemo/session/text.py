@@ -74,8 +74,9 @@ def _templated_or_refused(
         words = (str(error).strip().splitlines() or [type(error).__name__])[0][:TEMPLATE_WORDS]
         code = "prompt.template"
         if messages[0]["role"] == "system":
+            folded = {**messages[1], "content": "\n\n".join(one["content"] for one in messages[:2])}
             with suppress(Exception):
-                _templated(tokenizer, messages[1:])
+                _templated(tokenizer, [folded, *messages[2:]])
                 code = "prompt.no_system"
         raise UserError(code, words=words) from error
 
@@ -163,19 +164,24 @@ class TokenText:
     def filled(self, events: Iterable[Event]) -> Iterator[Event]:
         """Yield the events of the run with text in their nodes.
 
-        A step that ends inside of a character waits for the next event: it is shown with the rest if the run ends there.
+        A step that ends inside of a character waits for the next step: it is shown with the rest if the text ends there.
         """
-        held: Verified | None = None
-        for event in events:
-            if held is not None:
-                more = isinstance(event, Drafted | Verified)
-                yield held if more else self._ended(held)
-                held = None
-            shown = self.fill(event)
-            if self._pending and isinstance(shown, Verified):
-                held = shown
-            else:
-                yield shown
+        held: list[Event] = []  # such a step, and the draft after it
+        try:
+            for event in events:
+                if held and not isinstance(event, Drafted):
+                    if not self._continues(event):
+                        held[0] = self._ended(held[0])
+                    yield from held
+                    held = []
+                shown = self.fill(event)
+                if held or (self._pending and isinstance(shown, Verified)):
+                    held.append(shown)
+                else:
+                    yield shown
+        except Exception:
+            yield from held
+            raise
 
     def fill(self, event: Event) -> Event:
         """Return the event with text in its nodes."""
@@ -186,24 +192,42 @@ class TokenText:
                 return self._verified(event)
         return event
 
-    def _ended(self, event: Verified) -> Verified:
-        """Return the last step of a run with the bytes of an incomplete character."""
-        rest = self._decode(self._pending)
-        self._pending.clear()
-        self.answer += rest
+    def _continues(self, event: Event) -> bool:
+        """Whether an event is a step whose first token may complete a character."""
+        if not isinstance(event, Verified):
+            return False
+        first = event.nodes[event.path[0]] if event.path else event.next
+        return first is None or first.token_id not in self._special
+
+    def _ended(self, event: Event) -> Event:
+        """Return the last step of a text with the bytes of an incomplete character."""
+        assert isinstance(event, Verified)
+        rest = self._rest()
         if event.next is not None:
             return replace(event, next=replace(event.next, text=event.next.text + rest))
         nodes, last = list(event.nodes), event.path[-1]
         nodes[last] = replace(nodes[last], text=nodes[last].text + rest)
         return replace(event, nodes=tuple(nodes))
 
+    def _rest(self) -> str:
+        """Return the text of an incomplete character, to which nothing is added any more."""
+        rest = self._decode(self._pending) if self._pending else ""
+        self._pending.clear()
+        self.answer += rest
+        return rest
+
     def _verified(self, event: Verified) -> Verified:
         nodes = [self._alone(node) for node in event.nodes]
-        for node in event.path:
-            nodes[node] = replace(nodes[node], text=self._commit(nodes[node].token_id))
         own = event.next
-        if own is not None:
-            own = replace(own, text=self._commit(own.token_id))
+        committed = [*(nodes[node] for node in event.path), *([own] if own else [])]
+        texts: list[str] = []
+        for node in committed:
+            if node.token_id in self._special and texts:
+                texts[-1] += self._rest()
+            texts.append(self._commit(node.token_id))
+        for index, text in zip(event.path, texts, strict=False):
+            nodes[index] = replace(nodes[index], text=text)
+        own = own and replace(own, text=texts[-1])
         return replace(event, nodes=tuple(nodes), next=own, places=self._places(event.places))
 
     def _places(self, places: tuple[Place, ...] | None) -> tuple[Place, ...] | None:

@@ -176,6 +176,9 @@ class Reason:
     values: dict[Text, Finite] = field(default_factory=dict)
 
 
+COMPILED = "compiled pass"  # in a kernel's description: a row's bits do not depend on other rows
+
+
 @part
 class ModelInfo:
     """Weights of a run and how they were computed.
@@ -188,6 +191,11 @@ class ModelInfo:
     precision: Text = ""
     kernel: Text = ""
     parameters: Count = 0
+
+    @property
+    def rounds_by_rows(self) -> bool:
+        """Whether a row's result may depend on the other rows of its pass, so that greedy texts may differ at near ties."""
+        return self.precision != "fp32" and COMPILED not in self.kernel
 
 
 @part

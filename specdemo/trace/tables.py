@@ -73,26 +73,34 @@ def html_replay(trace_text: str, title: str, words: Mapping[str, object]) -> str
 
 
 def player_page(words: Mapping[str, object]) -> str:
-    """Return the player without a run, with everything inside: it opens from a disk and uses no network.
+    """Return the player without a run, in one file without any network access."""
+    plotly = _inside("script", plotly_path().read_text(encoding="utf-8"))
+    return inline_page(
+        "site/replay.js",
+        REPLAY_POLICY,
+        data_block("sd-words", words),
+        data_block("sd-run", None),
+        f'<script type="text/plain" id="sd-plotly">{plotly}</script>',
+    )
 
-    A page cannot import modules from a disk, so its import map contains them as data.
+
+def inline_page(entry: str, policy: str, *body: str) -> str:
+    """Return a page that contains its styles and scripts, so that it can be opened from a disk.
+
+    Browsers import no modules over file://, so the page's import map contains them as data.
     """
-    scripts = modules("site/replay.js")
-    imports = {bare(name): _as_data(source) for name, source in scripts.items()}
-    plotly = plotly_path().read_text(encoding="utf-8")
+    imports = {bare(name): _as_data(source) for name, source in modules(entry).items()}
     return "\n".join(
         (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{REPLAY_POLICY}">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             "<title>specdemo</title>",
             f"<style>{_inside('style', style_sheets())}</style>",
             f'<script type="importmap">{_json({"imports": imports})}</script>',
             "</head>\n<body>\n<main></main>",
-            data_block("sd-words", words),
-            data_block("sd-run", None),
-            f'<script type="module">import "{bare("site/replay.js")}";</script>',
-            f'<script type="text/plain" id="sd-plotly">{_inside("script", plotly)}</script>',
+            *body,
+            f'<script type="module">import "{bare(entry)}";</script>',
             "</body>\n</html>\n",
         )
     )

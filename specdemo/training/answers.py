@@ -196,8 +196,10 @@ def new_texts(
         prompt = prompts[index]
         try:
             ids = encode_prompt(tokenizer, prompt.text, room)
-        except UserError:  # empty, or too long for the target
-            continue
+        except UserError as error:
+            if error.code == "prompt.template":  # it refuses every prompt
+                raise
+            continue  # empty, or too long for the target
         yield AnswerText(
             prompt.source, prompt.row_id, ids, RollbackCache(decoder.config.num_hidden_layers),
             samplings[number % len(samplings)], np.random.default_rng((seed, index)),

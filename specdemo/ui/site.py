@@ -1,7 +1,9 @@
-"""Recorded runs, lab, lessons and methods as static files: a site for any web server, without Gradio, Python or a model."""
+"""Recorded runs, lab, lessons and methods as static files, for a web server or a disk, without Gradio, Python or a model."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import json
 import shutil
@@ -19,8 +21,10 @@ from specdemo.config.settings import AppSettings
 from specdemo.config.strings import Json, JsonView
 from specdemo.session.studio import Studio
 from specdemo.trace.tables import (
+    REPLAY_POLICY,
     SCRIPTS,
     data_block,
+    inline_page,
     modules,
     player_page,
     plotly_path,
@@ -30,8 +34,15 @@ from specdemo.trace.tables import (
 RUNS = ASSETS / "runs"
 NOTEBOOK = ASSETS.parent / "notebooks" / "speculative_decoding.ipynb"
 MARK = "specdemo-site"
+# Over file:// a browser neither imports modules nor fetches: there the page that contains everything is opened.
+OFFLINE = "offline.html"
+TO_OFFLINE = f"if (location.protocol === 'file:') location.replace('{OFFLINE}' + location.search + location.hash)"
+_DIGEST = base64.b64encode(hashlib.sha256(TO_OFFLINE.encode()).digest()).decode()
 # No trace can load anything from another server; Plotly sets styles of its own.
-SITE_POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
+SITE_POLICY = (
+    f"default-src 'self'; script-src 'self' 'sha256-{_DIGEST}'; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
+)
 README = """---
 title: {title}
 emoji: ⚡
@@ -47,8 +58,9 @@ short_description: Speculative decoding, recorded and explained.
 
 {subtitle}
 
-Static files, written by `python -m specdemo export site`. Any web server can hand them out
-(`python -m http.server` in this folder, for one), and so does a static Space. Nothing is loaded from elsewhere.
+Static files, written by `python -m specdemo export site`. Any web server can serve them
+(for example `python -m http.server` in this folder), and so can a static Space. Opened from a disk, `index.html` continues
+in `offline.html`, which contains everything but the charts' library. Nothing is loaded from elsewhere.
 """
 
 
@@ -77,6 +89,7 @@ def write_site(folder: Path, *, lms: str = "") -> None:
         "index.html": index(page, shown),
         "player.html": player_page(VIEW),
         "README.md": README.format(title=page["title"], subtitle=page["subtitle"]),
+        **({} if lms else {OFFLINE: offline_page(folder, shown)}),
     }.items():
         (folder / name).write_text(text, encoding="utf-8")
 
@@ -104,13 +117,25 @@ def parts() -> dict[str, Json]:
     return {name: content for name, content in contents.items() if content}
 
 
+def offline_page(folder: Path, data: JsonView) -> str:
+    """Return the site as one file that opens from a disk, with the runs and translations of its folder."""
+    paths = [*folder.glob("runs/*.json*"), *folder.glob("words/*.json")]
+    files = {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in sorted(paths)}
+    policy = REPLAY_POLICY.replace("data:", "data: file:")
+    return inline_page(
+        "site/site.js", policy, data_block("sd-data", data), data_block("sd-files", files)
+    )
+
+
 def index(page: Mapping[str, str], data: JsonView) -> str:
     """Return the site's one page. Its head names all files of the first view, so that they load in parallel."""
     first, *_ = data["parts"]["play"]["choices"][0]
     styles = [path.relative_to(SCRIPTS).as_posix() for path in style_files()]
+    move = [] if data.get("lms") else [f"<script>{TO_OFFLINE}</script>"]
     head = [
         '<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{SITE_POLICY}">',
+        *move,
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f'<meta name="generator" content="{MARK}">',
         f"<title>{escape(page['title'])}</title>",

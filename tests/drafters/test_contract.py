@@ -5,9 +5,10 @@ A method that is lossy by design must fail the test of its distribution, which p
 
 from __future__ import annotations
 
+import random
 import time
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
+from itertools import accumulate, repeat, zip_longest
 
 import pytest
 import torch
@@ -70,6 +71,22 @@ def test_greedy_output_is_that_of_transformers(
     drafter = drafter_for(method, open_draft(draft_weights), policy=policy, lookahead=lookahead)
     events = run_lane(target_weights, drafter, PROMPT, max_new_tokens=48)
     assert output_ids(events) == reference_greedy(target_weights, PROMPT, 48)
+
+
+@pytest.mark.parametrize("method", [name for name in ALL_METHODS if name != "auto"])
+def test_a_seed_repeats_a_text_whatever_the_clock_says(
+    target_weights, draft_weights, method, monkeypatch
+):
+    sampling, texts = Sampling(temperature=0.8, seed=3), set()
+    for seed in range(2):
+        clock = accumulate(map(random.Random(seed).expovariate, repeat(10.0 ** (2 * seed))))
+        with monkeypatch.context() as timed:
+            timed.setattr(time, "perf_counter", clock.__next__)
+            draft = open_draft(draft_weights)
+            drafter = drafter_for(method, draft, policy="constant", sampling=sampling)
+            events = run_lane(target_weights, drafter, PROMPT, sampling=sampling)
+        texts.add(tuple(output_ids(events)))
+    assert len(texts) == 1
 
 
 def test_plain_decoding_is_that_of_transformers(target_weights, draft_weights):

@@ -46,6 +46,7 @@ def write_gguf(path, files):
     tokens = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().get)
     merges = json.loads(tokenizer.backend_tokenizer.to_str())["model"]["merges"]
     writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(tokens)
     writer.add_token_types([3] * 3 + [1] * (len(tokens) - 3))
     writer.add_token_merges([" ".join(rule) for rule in merges])

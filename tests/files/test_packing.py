@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import shutil
 
 import pytest
@@ -10,9 +11,10 @@ from tiny_gguf import KINDS, tiny_gguf
 
 from specdemo.config.errors import UserError
 from specdemo.files import packing
-from specdemo.files.folder import count_parameters
+from specdemo.files.catalogue import Entry, HubGguf
+from specdemo.files.folder import Family, count_parameters
 from specdemo.files.sources import ModelFiles, resolve
-from specdemo.files.store import is_complete
+from specdemo.files.store import file_sha256, is_complete
 from specdemo.models.loading import load_model
 from specdemo.models.memory import needed_bytes
 
@@ -104,6 +106,15 @@ def test_it_is_packed_once_and_told_in_bytes(tiny_folder, tmp_path, monkeypatch)
     assert resolve(tiny_folder, tmp_path, pack_as=BF16) == made
 
 
+def test_a_file_of_the_catalogue_is_packed_once_by_path_and_by_name(ggufs, tmp_path, monkeypatch):
+    file = HubGguf("a/b", "llama.gguf", file_sha256(ggufs["llama"]), ggufs["llama"].stat().st_size)
+    entry = Entry("tiny", "Tiny", "MIT", 1, "", repo="a/b", gguf=file)
+    monkeypatch.setattr("specdemo.files.sources.entries", lambda: (entry,))
+    monkeypatch.setattr("specdemo.files.sources.find", {"tiny": entry}.get)
+    by_path = resolve(ggufs["llama"], tmp_path, pack_as=BF16)
+    assert resolve("tiny", tmp_path, pack_as=BF16).folder == by_path.folder
+
+
 def test_a_gguf_file_is_read_anew_where_its_reading_has_changed(ggufs, tmp_path, monkeypatch):
     packed_before = resolve(ggufs["llama"], tmp_path, pack_as=BF16).folder
     plain_before = resolve(ggufs["llama"], tmp_path).folder
@@ -123,11 +134,12 @@ def test_other_weights_are_packed_anew(tiny_folder, tmp_path):
     assert resolve(copy, tmp_path, pack_as=torch.float16).folder != first.folder
 
 
-def test_a_damaged_copy_is_made_again(tiny_folder, tmp_path):
+def test_a_copy_that_is_damaged_under_its_old_time_is_made_again(tiny_folder, tmp_path):
     made = resolve(tiny_folder, tmp_path, pack_as=BF16)
     shard = next(made.folder.glob("*.safetensors"))
-    whole = shard.read_bytes()
+    whole, times = shard.read_bytes(), shard.stat()
     shard.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    os.utime(shard, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert resolve(tiny_folder, tmp_path, pack_as=BF16) == made
     assert shard.read_bytes() == whole
 
@@ -170,7 +182,7 @@ def test_a_truncated_gguf_file_is_told(ggufs, tmp_path, keep):
 
 
 def test_another_architecture_is_converted_as_a_whole(ggufs, tmp_path, monkeypatch):
-    monkeypatch.setattr(packing, "ARCHITECTURES", ())
+    monkeypatch.setattr(packing, "find_family", lambda gguf: Family(gguf, gguf))
     plain = resolve(ggufs["qwen2"], tmp_path)
     assert resolve(ggufs["qwen2"], tmp_path, pack_as=BF16) == plain
 

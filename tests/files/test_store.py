@@ -1,7 +1,11 @@
 """A cached folder is complete or not there; a full disk is a sentence."""
 
 import errno
+import hashlib
+import json
 import os
+import subprocess
+import sys
 from collections import namedtuple
 
 import pytest
@@ -21,7 +25,8 @@ def made(tmp_path):
 
 
 def test_a_made_folder_is_complete(made):
-    assert store.is_complete(made, "recipe")
+    os.utime(made / "weights", (1, 1))  # a copy has other times
+    assert store.is_complete(made, "recipe", read=True)
     assert not list(made.parent.glob(".making-*"))
 
 
@@ -29,14 +34,39 @@ def test_another_recipe_is_stale(made):
     assert not store.is_complete(made, "newer recipe")
 
 
-def test_damage_of_the_same_size_is_noticed(made):
+def test_damage_of_the_same_size_under_an_old_time_is_noticed_when_read(made):
+    times = (made / "weights").stat()
+    (made / "weights").write_bytes(b"x" * 500 + b"y" + b"x" * 499)
+    os.utime(made / "weights", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert not store.is_complete(made, "recipe", read=True)
+
+
+def test_a_marker_of_an_earlier_version_is_read(made):
+    marker = json.loads((made / store.MARKER).read_text())
+    del marker["files"]["weights"]["crc32"]
+    marker["files"]["weights"]["sha256"] = hashlib.sha256(b"x" * 1000).hexdigest()
+    (made / store.MARKER).write_text(json.dumps(marker))
+    assert store.is_complete(made, "recipe", read=True)
     (made / "weights").write_bytes(b"y" * 1000)
-    assert not store.is_complete(made, "recipe")
+    assert not store.is_complete(made, "recipe", read=True)
 
 
-def test_a_copy_with_new_times_is_read_again_and_accepted(made):
-    os.utime(made / "weights", (1, 1))
-    assert store.is_complete(made, "recipe")
+def test_what_a_killed_process_left_is_swept_and_what_another_makes_is_not(tmp_path):
+    code = (
+        "import os, signal, sys, pathlib\n"
+        "from specdemo.files.store import scratch\n"
+        "with scratch(pathlib.Path(sys.argv[1]), 'testing') as made:\n"
+        "    (made / 'half').write_text('')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=False)
+    (left,) = tmp_path.glob(".making-*[!k]")
+    assert (left / "half").is_file()
+    with store.scratch(tmp_path, "testing") as own:
+        assert not left.exists()
+        store.sweep(tmp_path)
+        assert own.is_dir()
+    assert not list(tmp_path.glob(".making-*"))
 
 
 @pytest.mark.parametrize("damage", ["cut", "removed", "marker", "no marker"])

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from safetensors.torch import load_file, save_file
+from tiny_files import make_tiny_tokenizer
 
 from specdemo.config.errors import UserError
 from specdemo.files.folder import count_parameters
@@ -88,6 +89,27 @@ def test_a_folder_with_other_tensors_than_its_config_names_is_refused(
         load_model(files, precision, "cpu")
     assert said in caught.value.message
     assert tensor in caught.value.message
+
+
+@pytest.mark.parametrize("precision", ["nf4", "int8"])
+@pytest.mark.parametrize("family", ["qwen3_moe", "mixtral"])
+def test_experts_are_counted_and_described_in_16_bits(tmp_path, family, precision):
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    tokenizer = make_tiny_tokenizer()
+    config = AutoConfig.for_model(
+        family, vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128,
+        moe_intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, num_experts=8, num_local_experts=8,
+    )  # fmt: skip
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    files = ModelFiles(tmp_path, "experts", "", "folder")
+    loaded = load_model(files, precision, "cpu")
+    held = loaded.model.get_memory_footprint()
+    needed = memory.needed_bytes(tmp_path, "experts", precision) / memory.LOADING_FACTOR
+    assert needed == pytest.approx(held, rel=0.1)
+    assert "(experts in 16 bits)" in loaded.info.kernel
 
 
 def test_tables_of_positions_from_older_saves_are_ignored(make_model, tmp_path):

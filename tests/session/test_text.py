@@ -152,8 +152,11 @@ def test_a_stream_is_the_decoded_text_in_every_script_wherever_it_ends(request, 
         whole = text.rstrip("\N{REPLACEMENT CHARACTER}")
         assert text == answer
         assert wanted.startswith(whole)
-        # an incomplete character is shown as such
+        # an incomplete character is shown as such, also before the token that ends the answer
         assert (text != whole) == (len(encoded(tokenizer, whole)) < end)
+        for a_step in (1, 2, 3):
+            stopped = streamed(tokenizer, [*ids[:end], tokenizer.eos_token_id], a_step)
+            assert stopped == (text + tokenizer.eos_token, text)
 
 
 def test_an_answer_stays_as_generated_in_the_next_prompt(tokenizer):

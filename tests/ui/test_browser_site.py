@@ -23,7 +23,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory):
+def folder(tmp_path_factory):
     """A site whose second run has the worst texts that a model could write."""
     runs = tmp_path_factory.mktemp("runs")
     shutil.copy(site.RUNS / "01-guess-and-check.jsonl", runs)
@@ -36,6 +36,11 @@ def url(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(site, "RUNS", runs)
         assert cli.main(["export-site", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def url(folder):
     handler = functools.partial(Quiet, directory=folder)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -145,3 +150,29 @@ def test_it_fits_a_phone_and_changes_its_light(page, url):
     before = page.evaluate(colour)
     page.get_by_role("button", name="Light / dark").click()
     assert page.evaluate(colour) != before
+
+
+def test_it_opens_from_a_disk(browser, folder):
+    page = browser.new_page()
+    problems, asked = [], []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda line: line.type == "error" and problems.append(line.text))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{(folder / 'index.html').as_uri()}?lang=de#play/hostile")
+    page.locator(".sd-answer .sd-rejected").first.wait_for()
+    assert page.url.endswith("/offline.html?lang=de#play/hostile")
+    assert page.evaluate("window.hacked") is None
+    page.locator(".sd-plot .main-svg").nth(1).wait_for(state="attached")
+    page.get_by_role("tab", name="Lektionen").click()
+    page.locator(".sd-lesson h2", has_text="Warum Decodieren langsam ist").wait_for()
+    for tab, shown in {
+        "race": ".sd-token",
+        "proposals": ".sd-proposals",
+        "lab": ".sd-lab-verdict",
+        "methods": "table",
+    }.items():
+        page.locator(f"#sd-tab-{tab}").click()
+        page.locator(f"#sd-panel-{tab} {shown}").first.wait_for()
+    page.close()
+    assert problems == []
+    assert all(address.startswith(("file:", "data:", "blob:")) for address in asked)

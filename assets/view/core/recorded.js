@@ -1,19 +1,31 @@
-// The recorded runs beside the scripts, fetched by their names.
+// The recorded runs next to the scripts, by their names: fetched, or contained in a page that was opened from a disk.
 
 import { readTrace } from "./lines.js";
 
-/** The events of a recorded run; null when it is not there. @param {string} name */
-export async function fetchFile(name) {
-  if (!/^[\w-]+$/.test(name)) return null;
-  const answer = await fetch(new URL(`../../runs/${name}.jsonl`, import.meta.url)).catch(() => null);
-  return answer?.ok ? readTrace(await answer.text()).items : null;
+/** @type {Record<string, string>} */
+let contained = {};
+
+/** Read files from a table instead of from the network. @param {Record<string, string>} files texts by path */
+export const readFrom = (files) => (contained = files);
+
+/** The text of a file in the folder of recorded runs; null if it is not there. @param {string} name */
+async function fileText(name) {
+  const path = `runs/${name}`;
+  if (Object.hasOwn(contained, path)) return contained[path];
+  const answer = await fetch(new URL(`../../${path}`, import.meta.url)).catch(() => null);
+  return answer?.ok ? answer.text() : null;
 }
 
-/** All recorded runs by name and title; none where they cannot be read. @returns {Promise<{ name: string, title: string }[]>} */
+/** The events of a recorded run; null if it is not there. @param {string} name */
+export async function fetchFile(name) {
+  const text = /^[\w-]+$/.test(name) ? await fileText(`${name}.jsonl`) : null;
+  return text === null ? null : readTrace(text).items;
+}
+
+/** All recorded runs by name and title; none if they cannot be read. @returns {Promise<{ name: string, title: string }[]>} */
 export async function fetchRuns() {
   try {
-    const { runs } = await (await fetch(new URL("../../runs/index.json", import.meta.url))).json();
-    return runs;
+    return JSON.parse((await fileText("index.json")) ?? "").runs;
   } catch {
     return [];
   }

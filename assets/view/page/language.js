@@ -84,9 +84,12 @@ export async function translated(words, base, languages) {
   return { words: made.words(words), say: made.sentence };
 }
 
-/** The translator of a language; sets the document's. @param {string} language @param {string} base */
-export async function fetched(language, base) {
-  const answer = await fetch(`${base}/words/${language}.json`).catch(() => null);
+/**
+ * The translator of a language; sets the document's.
+ * @param {string} language @param {string} base @param {string} [known] text of the table, if the page contains it
+ */
+export async function fetched(language, base, known) {
+  const answer = known ? new Response(known) : await fetch(`${base}/words/${language}.json`).catch(() => null);
   document.documentElement.lang = language;
   return translator(answer?.ok ? await answer.json() : {});
 }

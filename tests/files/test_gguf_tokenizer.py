@@ -1,0 +1,86 @@
+"""A GGUF file's text becomes the tokens that llama.cpp makes of it, for each way to split text before the merges."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+
+import pytest
+import tiny_gguf as tiny_gguf_module
+from tiny_files import make_tiny_tokenizer
+from tiny_gguf import tiny_gguf
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import GenerationConfig, PreTrainedTokenizerFast
+
+from specdemo.config.errors import UserError
+from specdemo.files.gguf import SPLITTING, describe_gguf
+from specdemo.files.sources import ModelFiles
+from specdemo.models.tokenizers import load_tokenizer
+
+TEXTS = (
+    "In 2024 it's 1234567 or 3.14, HE'S WE'LL they've\n\n    def f(x):\n\t\treturn x  \n  ",
+    "naïve Straße 東京 カタカナ 中文12 ١٢٣ $5+=6 ~|x| ^`a` “q” #!/bin/sh\r\n  \r\n a//b ...\n",
+)
+
+
+@pytest.fixture(scope="module")
+def greedy():
+    """A tokenizer whose merges cross all borders, so that its tokens show how text was split."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    parts = [
+        text[at : at + size] for text in TEXTS for at in range(len(text)) for size in (2, 3, 7)
+    ]
+    trainer = trainers.BpeTrainer(
+        vocab_size=900, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+    )  # fmt: skip
+    tokenizer.train_from_iterator([*TEXTS * 50, *parts * 2], trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+
+
+def described(folder, tokenizer, pre):
+    """A GGUF file, and the tokenizer that is made of it."""
+    gguf = tiny_gguf(folder / "tiny.gguf", "llama", tokenizer, pre)
+    describe_gguf(gguf, folder)
+    return gguf, load_tokenizer(ModelFiles(folder, "tiny", "", "folder"))
+
+
+@pytest.mark.parametrize("pre", [entry["names"][0] for entry in SPLITTING])
+def test_describe_gguf_splits_text_as_llama_cpp_does(tmp_path, greedy, pre):
+    llama = pytest.importorskip("xllamacpp")
+    gguf, tokenizer = described(tmp_path, greedy, pre)
+    options = llama.CommonParams()
+    options.model.path, options.n_ctx, options.warmup = str(gguf), 64, False
+    server = llama.Server(options)
+    for text in TEXTS:
+        content = json.dumps({"content": text, "add_special": True}).encode()
+        request = urllib.request.Request(
+            f"{server.listening_address}/tokenize", content, {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request) as answer:
+            assert tokenizer(text)["input_ids"] == json.load(answer)["tokens"]
+
+
+def test_describe_gguf_splits_numbers_as_the_file_says(tmp_path, greedy):
+    _, tokenizer = described(tmp_path, greedy, "smollm")
+    assert tokenizer.tokenize("2024 it") == ["2", "0", "2", "4", "Ġit"]
+
+
+def test_describe_gguf_refuses_an_unknown_way_of_splitting(tmp_path, greedy):
+    with pytest.raises(UserError, match=r"unknown way \(klingon\)"):
+        described(tmp_path, greedy, "klingon")
+
+
+def test_describe_gguf_stores_the_ends_of_turns_and_messages(tmp_path, monkeypatch):
+    add = tiny_gguf_module.add_tokenizer
+
+    def with_ends(writer, *options):
+        add(writer, *options)
+        writer.add_eot_token_id(5)
+        writer.add_uint32("tokenizer.ggml.eom_token_id", 6)
+
+    monkeypatch.setattr(tiny_gguf_module, "add_tokenizer", with_ends)
+    described(tmp_path, make_tiny_tokenizer(), "gpt-2")
+    assert GenerationConfig.from_pretrained(tmp_path).eos_token_id == [2, 5, 6]
