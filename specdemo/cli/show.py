@@ -17,7 +17,7 @@ from specdemo.trace.events import (
     Trace,
     Verified,
 )
-from specdemo.trace.metrics import Metrics, measure, speedup
+from specdemo.trace.metrics import Metrics, disturbed, measure, speedup
 
 ROUNDED = (
     "This is not the compiled pass: passes of several rows round differently, so greedy text may differ from plain "
@@ -65,7 +65,9 @@ def show_metrics(trace: Trace, label: str) -> None:
         err.print(f"{lane}: {_sentence(metrics)} ({label})", markup=False)
     if PLAIN in lanes and SPECULATIVE in lanes:
         ratio = speedup(lanes[PLAIN], lanes[SPECULATIVE])
-        if ratio:
+        if disturbed(trace):
+            err.print("speedup: other programs were busy: not comparable", style="bold")
+        elif ratio:
             err.print(f"speedup: {ratio:.2f}x ({label})", style="bold", markup=False)
     ended = [event for event in trace.events if isinstance(event, RunFinished)]
     if ended:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -161,7 +161,7 @@ class Conversation:
         cancel: threading.Event,
         *,
         others_wait: bool,
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """Yield the events of all variants of a prompt, on the pair that is loaded at its start."""
         start = self._start
         with self.using() as caches:

@@ -43,8 +43,10 @@ ROW_TABLES = ("mask", "markov.token.weight")  # tables whose rows are read one a
 
 def is_compact(folder: Path) -> bool:
     """Whether a folder contains a trained drafter."""
-    config = folder / "config.json"
-    return config.is_file() and "specdemo" in json.loads(config.read_text(encoding="utf-8"))
+    try:
+        return "specdemo" in json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def read_config(folder: Path) -> Json:

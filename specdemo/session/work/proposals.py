@@ -182,7 +182,7 @@ def _takes(
     system: str,
     answer_ids: Sequence[int],
     settings: RunSettings,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """The events of one step of the loop; an earlier take's are dropped."""
     with conversation.using() as caches:
         pair = caches.loaded.pair
