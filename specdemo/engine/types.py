@@ -207,6 +207,10 @@ class TextModel(Protocol):
         """The W tokens that its logits are of; None for all V."""
 
     @property
+    def context(self) -> int | None:
+        """Longest text that it can read, in tokens; None for no limit."""
+
+    @property
     def length(self) -> int:
         """Tokens in the cache."""
 
