@@ -135,6 +135,8 @@ def _show(item: BatchAnswer | BatchTotals) -> None:
     out.print(Text(console.printable(item.text)), soft_wrap=True)
     if item.error:
         console.note(str(item.error), style="red")
+    if item.dropped:
+        console.note(UserError("run.dropped", error=item.dropped).message, style="yellow")
     facts = f"{item.state}, {item.new_tokens} tokens, {rate}"
     out.print(Text(facts, style="dim"), end="\n\n")
 
