@@ -1,6 +1,6 @@
 // How a race came out: the order, whether all wrote the same, and the table of it. Pure.
 
-import { acceptRate, secondsFor, speedup, tokensPerSecond, tokensPerStep, two } from "../core/metrics.js";
+import { acceptRate, disturbed, secondsFor, speedup, tokensPerSecond, tokensPerStep, two } from "../core/metrics.js";
 import { tokensOf } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 
@@ -38,6 +38,7 @@ export function standings(lanes) {
     rank: rank(finishes[index]),
     rate: tokensPerSecond(lane),
     speedup: plain ? speedup(plain, lane) : null,
+    disturbed: lane !== plain && lane?.header.target?.precision === plain?.header.target?.precision && disturbed(plain, lane),
     perPass: lane ? tokensPerStep(lane) : null,
     kept: lane ? acceptRate(lane) : null,
     seconds: lane?.tokens ? lane.elapsed : null,
@@ -120,7 +121,7 @@ export function tableOf(titles, { rows, plain }, origin, words) {
     words.rank[row.rank ?? ""] ?? "–",
     titles[row.index],
     two(row.rate),
-    plain && row.speedup !== null ? fill(words.times, { speedup: two(row.speedup) }) : "–",
+    row.disturbed ? words.disturbed : plain && row.speedup !== null ? fill(words.times, { speedup: two(row.speedup) }) : "–",
     two(row.perPass),
     percent(row.kept),
     two(row.seconds),
