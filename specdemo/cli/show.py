@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from specdemo.cli import console
+from specdemo.config.errors import UserError
 from specdemo.trace.events import (
     PLAIN,
     SPECULATIVE,
@@ -17,7 +18,7 @@ from specdemo.trace.events import (
     Trace,
     Verified,
 )
-from specdemo.trace.metrics import Metrics, disturbed, measure, speedup
+from specdemo.trace.metrics import Metrics, disturbed, dropped, measure, speedup
 
 ROUNDED = (
     "This is not the compiled pass: passes of several rows round differently, so greedy text may differ from plain "
@@ -69,6 +70,8 @@ def show_metrics(trace: Trace, label: str) -> None:
             err.print("speedup: other programs were busy: not comparable", style="bold")
         elif ratio:
             err.print(f"speedup: {ratio:.2f}x ({label})", style="bold", markup=False)
+    if error := dropped(trace):
+        console.note(UserError("run.dropped", error=error).message, style="yellow")
     ended = [event for event in trace.events if isinstance(event, RunFinished)]
     if ended:
         err.print(f"ended: {ended[-1].reason.value}", style="dim", markup=False)
