@@ -24,7 +24,7 @@ from specdemo.bench.suite import Item
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.config.strings import JsonView
-from specdemo.engine.cost import ANY_ROWS, CONTEXT
+from specdemo.engine.cost import ANY_ROWS, CONTEXT, fitting
 from specdemo.engine.exactness import read_in_passes
 from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.passes import Decoder
@@ -181,7 +181,7 @@ def _ladders(pair: LoadedPair, found: PairFindings, until: float) -> None:
     targets = dict[str, CachedModel]()
     for way, decoder in ways(pair).items():
         target = CachedModel(decoder)
-        target.read([0] * CONTEXT)
+        target.read([0] * fitting(target, CONTEXT, max(TIMED_ROWS)))
         spent = min(_pass_seconds(target, 1) for _ in range(2))
         if targets and (1 + FEWEST) * len(TIMED_ROWS) * spent > until - time.monotonic():
             found.left_out[way] = f"There was no time for it: a pass takes {1e3 * spent:.0f} ms."
@@ -221,7 +221,7 @@ def _draft_step(pair: LoadedPair, found: PairFindings, _until: float) -> None:
     if pair.open_draft is None:
         raise UserError("bench.no_draft", why=pair.no_draft_why)
     draft = pair.open_draft()
-    draft.read([0] * CONTEXT)
+    draft.read([0] * fitting(draft, CONTEXT, DRAFT_STEPS))
     spent = []
     for _ in range(DRAFT_STEPS):
         begun = time.perf_counter()

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
+from os.path import commonprefix
 from typing import TypeAlias
 
 from specdemo.trace.events import (
+    DROPPED,
     PLAIN,
     Drafted,
     Event,
     FinishReason,
     Node,
+    Reason,
     RunFinished,
     RunStarted,
     StandIn,
@@ -192,6 +195,14 @@ def timeline(events: Trace | Iterable[Event]) -> list[tuple[int, float]]:
     return [(count, step.elapsed_seconds) for count, step in zip(counts, steps, strict=True)]
 
 
+def dropped(events: Trace | Iterable[Event]) -> str:
+    """Return the error for which the drafter of a run was dropped; empty if it was not."""
+    for event in events.events if isinstance(events, Trace) else events:
+        if isinstance(event, Drafted) and Reason(DROPPED) in (event.reasons or ()):
+            return event.reason
+    return ""
+
+
 def output_ids(events: Trace | Iterable[Event]) -> list[int]:
     """Return the new token ids of one run, in order."""
     items = events.events if isinstance(events, Trace) else events
@@ -201,6 +212,11 @@ def output_ids(events: Trace | Iterable[Event]) -> list[int]:
             ids += [event.nodes[node].token_id for node in event.path]
             ids += [event.next.token_id] if event.next else []
     return ids
+
+
+def same_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return the tokens until two texts first differ; the shorter one's length if they never do."""
+    return len(commonprefix([list(one), list(other)]))  # noqa: RUF071 - of lists, not of paths
 
 
 def output_text(events: Trace | Iterable[Event]) -> str:
