@@ -226,7 +226,7 @@ def request_pass(decoder: Decoder, input: ForwardInput) -> ForwardOutput:
 
 
 def run_together(requests: Sequence[ForwardRequest]) -> None:
-    """Run requests of one kind as one pass; an error is stored in each of them."""
+    """Run requests of one kind as one pass; if it fails, each alone, so that an error is stored only where it belongs."""
     started = time.perf_counter()
     try:
         outputs = requests[0].decoder.run([request.input for request in requests])
@@ -234,6 +234,9 @@ def run_together(requests: Sequence[ForwardRequest]) -> None:
         sharing = Sharing(len(requests), rows, time.perf_counter() - started)
         for request, output in zip(requests, outputs, strict=True):
             request.output = ForwardOutput(output.logits, output.states, output.chain, sharing)
-    except Exception as error:  # noqa: BLE001 - raised in each of the runs
-        for request in requests:
-            request.error = error
+    except Exception as error:  # noqa: BLE001 - raised in the run
+        if len(requests) == 1:
+            requests[0].error = error
+        else:
+            for request in requests:
+                run_together([request])

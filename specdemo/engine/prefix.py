@@ -23,6 +23,11 @@ class PrefixReader:
         self.model = model
         self.cached_ids: list[int] = []
 
+    def room(self, length: int, most: int) -> int:
+        """Return how many tokens it can draft after a text of `length` tokens within its context, at most `most`."""
+        context = self.model.context
+        return most if context is None else max(0, min(most, context - length + 1))
+
     def logits_after(self, token_ids: Sequence[int]) -> Tensor:
         """returns: (W,) logits that follow a text of at least one token; reads at least its last one."""
         token_ids = list(token_ids)

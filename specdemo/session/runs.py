@@ -13,7 +13,7 @@ from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import ANY_ROWS
 from specdemo.session.text import Message, TokenText, Transcript
 from specdemo.trace.events import Event, RunFailed, RunStarted
-from specdemo.trace.metrics import measure, output_ids
+from specdemo.trace.metrics import dropped, measure, output_ids
 
 if TYPE_CHECKING:
     from specdemo.drafters.base import DraftingContext, Method
@@ -148,6 +148,7 @@ class Caches:
             )
             yield failed(lane, broke)
         finally:
+            self.broken = self.broken or bool(dropped(events))
             self.committed = [*token_ids, *output_ids(events)]
             # The cached ids are a prefix of the committed ones, also after an error in the middle of a step.
             self._cached_ids = self.committed[: self._target.length]

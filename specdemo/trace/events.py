@@ -18,6 +18,7 @@ from pydantic_core import core_schema
 
 SCHEMA_VERSION = 2
 PLAIN, SPECULATIVE = "plain", "speculative"
+DROPPED = "dropped"  # reason of steps after the run's drafter has failed
 LANES = (PLAIN, SPECULATIVE)
 LARGEST_FILE = 16 * 2**20  # bytes of a saved trace: about five thousand steps with every detail
 MOST_ITEMS = 1024  # items of each list in a line: nodes of a step, a path, alternatives
@@ -246,7 +247,7 @@ class Drafted:
     """A proposal before its verification.
 
     lookahead: number of tokens that the policy allowed
-    reason: why, as a sentence; empty in traces that have `reasons`
+    reason: in traces without `reasons`, why, as a sentence; otherwise the error of a drafter that was dropped here
     source: the drafter that it came from, if the method selects among several
     expected_tokens, expected_seconds: forecast of the cost model for this step, the target's own token included
     hit: whether the draft had been prepared while the target was busy; None if none is prepared

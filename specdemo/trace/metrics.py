@@ -8,11 +8,13 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from specdemo.trace.events import (
+    DROPPED,
     PLAIN,
     Drafted,
     Event,
     FinishReason,
     Node,
+    Reason,
     RunFinished,
     RunStarted,
     StandIn,
@@ -190,6 +192,14 @@ def timeline(events: Trace | Iterable[Event]) -> list[tuple[int, float]]:
     steps = [event for event in items if isinstance(event, Verified)]
     counts = accumulate(_new_tokens(step) for step in steps)
     return [(count, step.elapsed_seconds) for count, step in zip(counts, steps, strict=True)]
+
+
+def dropped(events: Trace | Iterable[Event]) -> str:
+    """Return the error for which the drafter of a run was dropped; empty if it was not."""
+    for event in events.events if isinstance(events, Trace) else events:
+        if isinstance(event, Drafted) and Reason(DROPPED) in (event.reasons or ()):
+            return event.reason
+    return ""
 
 
 def output_ids(events: Trace | Iterable[Event]) -> list[int]:

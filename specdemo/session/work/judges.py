@@ -114,8 +114,8 @@ def judge_sampling(
         for position, (probs, token_id) in enumerate(zip(rows, ids, strict=True)):
             uniforms = torch.rand(2, generator=generator, dtype=torch.float64).tolist()
             values.append(transform(probs, token_id, uniforms[0]))
-            if draft is not None:
-                text = [*prompt_ids, *ids[:position]]
+            text = [*prompt_ids, *ids[:position]]
+            if draft is not None and draft.room(len(text), 1):
                 guess = draft.probs_after(text, len(probs))
                 by_draft.append(transform(probs, token_id, uniforms[1], overrated(probs, guess)))
             impossible += not probs[token_id] > 0

@@ -259,7 +259,8 @@ def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> T
     target = reread(PrefixReader(pair.open_target()), prompt_ids, ids, Sampling(temperature=1.0))
     assert pair.open_draft is not None  # positions that taken_back has examined
     reader = PrefixReader(pair.open_draft())
-    draft = torch.zeros_like(target)
+    ids = ids[: reader.room(len(prompt_ids), len(ids))]
+    target, draft = target[: len(ids)], torch.zeros(len(ids), target.shape[1])
     for position in range(len(ids)):
         text = [*prompt_ids, *ids[:position]]
         draft[position] = reader.probs_after(text, target.shape[1])
