@@ -138,8 +138,5 @@ export class ChartsView {
   }
 }
 
-/**
- * The next of a row of lengths, each a third longer than the one before, that is not below a value.
- * @param {number} value @param {number} least
- */
+/** The next of a row of lengths, each a third longer than the one before, that is not below a value. @param {number} value @param {number} least */
 export const roundUp = (value, least) => least * (4 / 3) ** Math.max(0, Math.ceil(Math.log(value / least) / Math.log(4 / 3) - 1e-9));

@@ -6,11 +6,7 @@
 export const escapeMarkup = (text) =>
   text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
-/**
- * Turns values into Plotly's series, drawn in the looks of a table.
- * looks: name -> look
- * names: name -> what a key calls the series
- */
+/** Turns values into Plotly's series, drawn in the looks of a table. looks: name -> look names: name -> what a key calls the series */
 export class Pen {
   /** @param {Palette} colours @param {Record<string, Look>} looks @param {Record<string, string>} names */
   constructor(colours, looks, names) {
@@ -47,10 +43,7 @@ export class Pen {
     };
   }
 
-  /**
-   * A line that keeps each value from its start to its end.
-   * @param {string} name @param {Spans} spans @param {(number | null)[]} y
-   */
+  /** A line that keeps each value from its start to its end. @param {string} name @param {Spans} spans @param {(number | null)[]} y */
   level(name, { starts, ends }, y) {
     if (!y.length) return this.line(name, [], []);
     return { ...this.line(name, [...starts, ends[ends.length - 1]], [...y, y[y.length - 1]]), mode: "lines", line: { ...this.line(name, [], []).line, shape: "hv" } };

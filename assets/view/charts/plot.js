@@ -54,10 +54,7 @@ export class Plot {
     theme.observe(document.body, { attributes: true, attributeFilter: ["class"] });
   }
 
-  /**
-   * Draw soon what figure(colours) gives by then: its traces, what `layout` takes, and as `label` what is read out.
-   * @param {Draw} figure
-   */
+  /** Draw soon what figure(colours) gives by then: its traces, what `layout` takes, and as `label` what is read out. @param {Draw} figure */
   show(figure) {
     this.#figure = figure;
     this.#soon();
@@ -110,8 +107,7 @@ export class Plot {
     this.#rested = began + took + Math.max(EVERY - took, REST * took);
   }
 
-  // The units of the vertical axes, beside them.
-  /** @param {Drawing} drawing */
+  /** The units of the vertical axes, beside them. @param {Drawing} drawing */
   #name({ y, y2 }) {
     const titles = [y, y2].flatMap((axis) => axis?.title ?? []);
     if (titles.join() === this.#titles) return;

@@ -37,12 +37,7 @@ export function decide(words, { header, step, node, count = 0 }) {
 const NOTHING = { place: "", formula: "", branch: [], rows: [], residual: false, notes: [] };
 
 class Decision {
-  /**
-   * @param {Record<string, any>} words
-   * @param {Header} header
-   * @param {Step} step
-   * @param {number} node
-   */
+  /** @param {Record<string, any>} words @param {Header} header @param {Step} step @param {number} node */
   constructor(words, header, step, node) {
     this.words = words;
     this.header = header;
@@ -146,8 +141,7 @@ class Decision {
     });
   }
 
-  // A token of a block: how likely it is kept before and after the rest of the draft is known, and its share of that.
-  /** @param {Block} block */
+  /** A token of a block: how likely it is kept before and after the rest of the draft is known, and its share of that. @param {Block} block */
   #blockLines({ prefix, keep, ends }) {
     const words = this.words.formula;
     const { node, value } = this;

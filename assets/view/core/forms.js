@@ -37,8 +37,7 @@ const row = (event, node, place, parent) => [
   event.draft_seconds, event.verify_seconds, event.overhead_seconds, event.elapsed_seconds,
 ];
 
-// A spreadsheet takes such a text for a formula, and a model may say anything.
-/** @param {string} text */
+/** A spreadsheet takes such a text for a formula, and a model may say anything. @param {string} text */
 const harmless = (text) => (/^[=+\-@\t\r\n＝＋－＠]/.test(text) ? `'${text}` : text);
 
 /** @param {unknown} value */

@@ -7,8 +7,7 @@ import { fill } from "./sentence.js";
  * @import { Words } from "../parts/page"
  */
 
-// The numbers in the English sentences of those recordings.
-/** @type {Record<string, RegExp>} */
+/** The numbers in the English sentences of those recordings. @type {Record<string, RegExp>} */
 const SENTENCES = {
   matched: /the last (\d+) tokens? st/,
   places: / at (\d+) places?/,
@@ -44,10 +43,7 @@ export function reasonText({ reason, reasons, source }, words) {
   return texts.join("; ") || reason;
 }
 
-/**
- * @param {string} name
- * @param {number} value
- */
+/** @param {string} name @param {number} value */
 function inWords(name, value) {
   if (name === "survival") return `${(100 * value).toFixed(0)} %`;
   if (name.endsWith("_seconds")) return `${(1000 * value).toFixed(0)} ms`;

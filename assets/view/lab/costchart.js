@@ -86,8 +86,7 @@ export class CostChart {
     yield svg("line", { x1: LEFT, x2: width - RIGHT, y1: y(1), y2: y(1), class: "sd-cost-even" });
   }
 
-  // The labels among the marks, where they meet none.
-  /** @param {Shown} shown */
+  /** The labels among the marks, where they meet none. @param {Shown} shown */
   #labels(shown) {
     const { x, y, width, height } = this.#scale;
     const words = this.#words;
@@ -182,8 +181,7 @@ function label(text, attributes) {
   return node;
 }
 
-// Every kind of point has a shape of its own beside its colour; the argument is half its width.
-/** @param {number} r */
+/** Every kind of point has a shape of its own beside its colour; the argument is half its width. @param {number} r */
 const circle = (r) => `M${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0Z`;
 /** @type {Record<string, (r: number) => string>} */
 const SHAPES = {

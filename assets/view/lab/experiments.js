@@ -42,10 +42,7 @@ function pointsOf(name, tried) {
   return tried?.lanes?.length ? [{ name, verify: tried.verify, points }] : [];
 }
 
-/**
- * Runs with a draft, each beside plain decoding: `lanes` of lookahead 0 are plain runs, and count together.
- * @param {TriedLane[]} lanes
- */
+/** Runs with a draft, each beside plain decoding: `lanes` of lookahead 0 are plain runs, and count together. @param {TriedLane[]} lanes */
 export function byLookahead(lanes) {
   const plain = lanes.filter((lane) => !lane.lookahead);
   /** @param {"seconds" | "tokens"} name */

@@ -33,10 +33,7 @@ export function marksOf({ lines, points, chosen, best, most }, { x, y, frame }) 
   ];
 }
 
-/**
- * The first place that meets no mark; where each meets some, the one that meets fewest.
- * @param {Place[]} places @param {Box[]} marks
- */
+/** The first place that meets no mark; where each meets some, the one that meets fewest. @param {Place[]} places @param {Box[]} marks */
 export function freePlace(places, marks) {
   const met = places.map(({ box }) => marks.filter((mark) => meets(box, mark)).length);
   return places[met.indexOf(Math.min(...met))];

@@ -93,8 +93,7 @@ export function foresee(model, run) {
   return { tokens: mean("tokens"), draft: mean("draft"), verify: mean("verify"), cost: mean("cost"), speedup: mean("tokens") / mean("cost") };
 }
 
-// Steps by how many tokens they drafted.
-/** @param {JudgedStep[]} steps */
+/** Steps by how many tokens they drafted. @param {JudgedStep[]} steps */
 function grouped(steps) {
   const groups = new Map();
   for (const one of steps) groups.set(one.nodes.length, [...(groups.get(one.nodes.length) ?? []), one]);

@@ -17,10 +17,7 @@ import { trees } from "./curriculum/trees.js";
 
 export const LESSONS = [slow, check, exact, ahead, slower, other, trees, latest];
 
-/**
- * The runs that a question's answer is read off; the lesson's first where it names none.
- * @param {Lesson} lesson @param {Question} question
- */
+/** The runs that a question's answer is read off; the lesson's first where it names none. @param {Lesson} lesson @param {Question} question */
 export const runsOf = (lesson, question) => question.runs ?? lesson.runs.slice(0, 1);
 
 /**

@@ -75,10 +75,7 @@ class Lessons {
     return this.root.getClientRects().length ? String(this.#at + 1) : "";
   }
 
-  /**
-   * Show a lesson. place: 0 to 7; focus: its heading, for who came by a button
-   * @param {number} place @param {{ focus?: boolean }} [how]
-   */
+  /** Show a lesson. place: 0 to 7; focus: its heading, for who came by a button @param {number} place @param {{ focus?: boolean }} [how] */
   open(place, { focus = false } = {}) {
     this.#at = place;
     this.#progress.at = LESSONS[place].id;
@@ -198,8 +195,7 @@ class Lessons {
   }
 }
 
-// A paragraph in which *a term at its first use* and `code` stand out.
-/** @param {string} sentence */
+/** A paragraph in which *a term at its first use* and `code` stand out. @param {string} sentence */
 function rich(sentence) {
   const node = el("p");
   for (const part of sentence.split(/(\*[^*]+\*|`[^`]+`)/)) {

@@ -69,8 +69,7 @@ export class Screen {
     this.player.scrollIntoView({ block: "center" });
   }
 
-  // The player's keys within the player alone: elsewhere Space and the arrows move the page.
-  /** @param {KeyboardEvent} event */
+  /** The player's keys within the player alone: elsewhere Space and the arrows move the page. @param {KeyboardEvent} event */
   #key(event) {
     if (!event.defaultPrevented && !closest(event.target, "input, select, button, a")) this.view.transport.key(event);
   }

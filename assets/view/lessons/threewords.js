@@ -122,8 +122,7 @@ export class ThreeWords {
 /** @param {number} number */
 const counted = (number) => number.toLocaleString(document.documentElement.lang || "en");
 
-// A cell with a number and a bar.
-/** @param {string} column */
+/** A cell with a number and a bar. @param {string} column */
 function value(column) {
   const number = el("span", { class: "sd-three-number" });
   const bar = el("i", { class: `sd-lesson-bar sd-three-bar-${column}`, "aria-hidden": "true" });

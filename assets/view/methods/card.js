@@ -111,8 +111,7 @@ export function curve({ losses = [], checks = [] }, words, colours) {
   };
 }
 
-// Round numbers that enclose the values, at least two.
-/** @param {number[]} values */
+/** Round numbers that enclose the values, at least two. @param {number[]} values */
 function ticks(values) {
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const marks = [];

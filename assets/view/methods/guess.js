@@ -34,10 +34,7 @@ const AROUND = 48; // characters around what was copied
 /** How a step was guessed: of a method that chooses, by what it chose. @param {string} method @param {Step} step */
 export const kindOf = (method, step) => KIND.get(method) ?? KIND.get(step.source) ?? (isTree(step.nodes) ? "tree" : "chain");
 
-/**
- * The step of a recorded run that shows best how its method guesses; null where no step shows it.
- * @param {Line[]} items @returns {Scene | null}
- */
+/** The step of a recorded run that shows best how its method guesses; null where no step shows it. @param {Line[]} items @returns {Scene | null} */
 export function bestScene(items) {
   const { plain, speculative } = fold(items).lanes;
   const lane = speculative ?? plain;
@@ -58,8 +55,7 @@ export function bestScene(items) {
   return best;
 }
 
-// Some are kept and then one is refused, few enough to follow, in words.
-/** @param {JudgedStep} step */
+/** Some are kept and then one is refused, few enough to follow, in words. @param {JudgedStep} step */
 function worth({ nodes, path, hit }) {
   const words = nodes.filter((node) => /\p{L}{2,}/u.test(node.text ?? "")).length;
   const refused = nodes.some((node) => node.status === "rejected");

@@ -90,8 +90,7 @@ class Teach {
     if (run) document.getElementById("sd-run")?.click();
   }
 
-  // What needs no control: theme, presenter mode, parts that are left out. returns: what was not possible
-  /** @param {Record<string, any>} state */
+  /** What needs no control: theme, presenter mode, parts that are left out. returns: what was not possible @param {Record<string, any>} state */
   #here({ theme, presenter, hide, lang }) {
     /** @param {string} name @param {unknown} value */
     const wrong = (name, value) => fill(this.words.unknown_value, { name, value });

@@ -79,8 +79,7 @@ export class TextView {
     return this.#steps.at(i);
   }
 
-  // Arrow keys move the focus from token to token.
-  /** @param {KeyboardEvent} event */
+  /** Arrow keys move the focus from token to token. @param {KeyboardEvent} event */
   #walk(event) {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!by || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;

@@ -192,8 +192,7 @@ export class TreeView {
     drawing.setAttribute("height", String(height * this.#scale));
   }
 
-  // Right to the first child, left to the parent, up and down through what is drawn.
-  /** @param {KeyboardEvent} event */
+  /** Right to the first child, left to the parent, up and down through what is drawn. @param {KeyboardEvent} event */
   #walk(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const zoom = { "+": ZOOM.by, "-": 1 / ZOOM.by, 0: null }[event.key];
@@ -239,6 +238,5 @@ function label(value) {
   return cut.join("") || "·";
 }
 
-// Letters beyond Latin, Greek and Cyrillic are about twice as wide.
-/** @param {string} text */
+/** Letters beyond Latin, Greek and Cyrillic are about twice as wide. @param {string} text */
 const letters = (text) => [...text].reduce((sum, letter) => sum + (Number(letter.codePointAt(0)) > 0x0fff && letter !== "…" && letter !== "↵" ? 1.9 : 1), 0);

@@ -71,10 +71,8 @@ class Card {
   }
 }
 
-// What went wrong, each sentence in a place of its own: one at a time is translated.
-/** @param {string[]} sentences */
+/** What went wrong, each sentence in a place of its own: one at a time is translated. @param {string[]} sentences */
 const parts = (sentences) => sentences.map((sentence, i) => el("span", {}, i ? ` ${sentence}` : sentence));
 
-// Invisible and direction-changing characters by name.
-/** @param {string} text */
+/** Invisible and direction-changing characters by name. @param {string} text */
 const visible = (text) => split(text).map(({ text: part, name }) => (name ? `[${name}]` : part)).join("");

@@ -111,8 +111,7 @@ export class Gestures {
     if (subject) this.#view.report(subject);
   }
 
-  // Escape first takes off what is pinned, then, as elsewhere on the page, stops the run.
-  /** @param {KeyboardEvent} event */
+  /** Escape first takes off what is pinned, then, as elsewhere on the page, stops the run. @param {KeyboardEvent} event */
   #escape(event) {
     const { pins, armed } = this.#view.selection;
     if (event.key !== "Escape" || event.defaultPrevented || !(pins.length || armed)) return;

@@ -45,10 +45,7 @@ export class Headline {
   }
 }
 
-/**
- * What is going on, as one word.
- * @param {State} state @param {{ playing: boolean, atEnd: boolean, running: boolean, held: boolean }} how
- */
+/** What is going on, as one word. @param {State} state @param {{ playing: boolean, atEnd: boolean, running: boolean, held: boolean }} how */
 export function phaseOf(state, { playing, atEnd, running, held }) {
   if (state.source.waiting) return "waiting";
   const lane = state.lane ? state.lanes[state.lane] : null;

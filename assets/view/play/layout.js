@@ -75,10 +75,7 @@ export class Layout {
     for (const one of this.tabs.children) one.setAttribute("aria-pressed", String(one.getAttribute("data-tab") === name));
   }
 
-  /**
-   * comparing: two tokens are inspected; trees: some step of the run branches
-   * @param {{ comparing: boolean, trees: boolean }} how
-   */
+  /** comparing: two tokens are inspected; trees: some step of the run branches @param {{ comparing: boolean, trees: boolean }} how */
   arrange({ comparing, trees }) {
     this.stage.classList.toggle("sd-comparing", comparing);
     this.tabs.hidden = !trees;

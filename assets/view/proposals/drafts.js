@@ -61,8 +61,7 @@ export class Drafts {
     return part(title, cards, own === token.text);
   }
 
-  // Methods with one and the same draft.
-  /** @param {Row[]} rows @param {JudgedStep[]} steps @param {string} source */
+  /** Methods with one and the same draft. @param {Row[]} rows @param {JudgedStep[]} steps @param {string} source */
   #draft(rows, steps, source) {
     const words = this.#words;
     const [step] = steps;
@@ -90,8 +89,7 @@ export class Drafts {
     return heading;
   }
 
-  // A chain is one line, the target's own token at its end; in a tree a line begins below its parent for each further sibling.
-  /** @param {Step} step */
+  /** A chain is one line, the target's own token at its end; in a tree a line begins below its parent for each further sibling. @param {Step} step */
   #tokens(step) {
     const words = this.#words.view;
     const box = el("div", { class: "sd-draft-tree", tabindex: "0", role: "group", "aria-label": fill(this.#words.tree_caption, { drafted: step.nodes.length, accepted: step.path.length }) });

@@ -31,8 +31,7 @@ export function sharedPositions(runs) {
   return { tokens, header: plain?.header ?? null, positions: new Map(shared) };
 }
 
-// [position, step] of each step that drafted, up to the first token that is not the text's.
-/** @param {Piece["value"][]} tokens @param {Lane} lane */
+/** [position, step] of each step that drafted, up to the first token that is not the text's. @param {Piece["value"][]} tokens @param {Lane} lane */
 function stepsOn(tokens, lane) {
   /** @type {[number, JudgedStep][]} */
   const out = [];

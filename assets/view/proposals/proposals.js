@@ -104,8 +104,7 @@ class ProposalsView {
     const { methods } = this.#data;
     const order = methods.map((method) => method.name);
     const drafts = this.#positions?.get(position) ?? [];
-    // A recorded run may be of a method that this page cannot run.
-    /** @param {string} method */
+    /** A recorded run may be of a method that this page cannot run. @param {string} method */
     const title = (method) => methods.find(({ name }) => name === method)?.title ?? this.#words.view.methods[method] ?? method;
     const rows = drafts.map(({ method, step }) => ({ method, title: title(method), step, why: "" }));
     this.#data.position = position;
@@ -127,8 +126,7 @@ class ProposalsView {
     this.#paint();
   }
 
-  // One position on or back: of a recorded text to the next that is known.
-  /** @param {number} by */
+  /** One position on or back: of a recorded text to the next that is known. @param {number} by */
   #step(by) {
     const { position } = this.#data;
     const beyond = [...(this.#positions?.keys() ?? [position + by])].filter((other) => (other - position) * by > 0);

@@ -17,8 +17,7 @@ import { tokenAt } from "./position.js";
  * @import { Standing } from "./standings"
  */
 
-// No two lanes differ by colour alone.
-/** @type {Look[]} */
+/** No two lanes differ by colour alone. @type {Look[]} */
 export const LOOKS = [
   { shape: "line", colour: "ink", width: 2 },
   { shape: "line", colour: "accepted", width: 3, dash: "8px,3px" },

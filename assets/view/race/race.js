@@ -106,8 +106,7 @@ class RaceView {
     }
   }
 
-  // A token is inspected as on the Play tab, and who scrolls one lane reads them all.
-  /** @param {LaneView} lane */
+  /** A token is inspected as on the Play tab, and who scrolls one lane reads them all. @param {LaneView} lane */
   #listenTo(lane) {
     const { root } = lane.text;
     /** @param {MouseEvent | KeyboardEvent} event */
@@ -249,8 +248,7 @@ class RaceView {
     return recorded ? fill(this.#words.recorded_about, { machine: `${model}, ${header.machine}` }) : [model, header.machine].filter(Boolean).join(" · ");
   }
 
-  // A recorded race is fetched, and begins, when it is first looked at.
-  /** @type {Promise<void> | null} */
+  /** A recorded race is fetched, and begins, when it is first looked at. @type {Promise<void> | null} */
   #seen = null;
 
   #listen() {
@@ -264,8 +262,7 @@ class RaceView {
     });
   }
 
-  // Keys of the player, wherever the focus is that does not want them itself.
-  /** @param {KeyboardEvent} event */
+  /** Keys of the player, wherever the focus is that does not want them itself. @param {KeyboardEvent} event */
   #key(event) {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     if (!this.#result || !this.root.getClientRects().length) return;

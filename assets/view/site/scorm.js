@@ -35,8 +35,7 @@ export function report() {
   }, { once: true });
 }
 
-// What is completed stays so, whatever one looks at afterwards.
-/** @param {Platform} platform */
+/** What is completed stays so, whatever one looks at afterwards. @param {Platform} platform */
 const ended = (platform) => ["completed", "passed"].includes(platform.LMSGetValue(STATUS));
 
 /** @param {Window} start @returns {Platform | null} */

@@ -8,8 +8,7 @@ import { ceiling, indices, mean, middles, nothing, overSteps } from "./steps.js"
 
 /** @import { FigureOf, Look } from "../figure" */
 
-// How each series looks, in the chart and in its key.
-/** @type {Record<string, Look>} */
+/** How each series looks, in the chart and in its key. @type {Record<string, Look>} */
 const LOOKS = {
   came: { shape: "line", colour: "accepted", width: 1.75 },
   foreseen: { shape: "line", colour: "correction", width: 2, dash: "2px,3px" },

@@ -8,8 +8,7 @@ import { pick } from "./steps.js";
 
 /** @import { FigureOf, Look } from "../figure" */
 
-// How each series looks, in the chart and in its key.
-/** @type {Record<string, Look>} */
+/** How each series looks, in the chart and in its key. @type {Record<string, Look>} */
 const LOOKS = {
   history: { shape: "line", colour: "accepted", width: 2, symbol: "circle" },
 };

@@ -14,8 +14,7 @@ import { indices, mean, middles, overSteps, pick, zeros } from "./steps.js";
  * @import { JudgedStep } from "../../core/state"
  */
 
-// How each series looks, in the chart and in its key.
-/** @type {Record<string, Look>} */
+/** How each series looks, in the chart and in its key. @type {Record<string, Look>} */
 const LOOKS = {
   accepted: { shape: "bar", colour: "accepted" },
   not_accepted: { shape: "hatch", colour: "rejected" },

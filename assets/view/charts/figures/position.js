@@ -7,8 +7,7 @@ import { nothing, pick, zeros } from "./steps.js";
 
 /** @import { FigureOf, Look } from "../figure" */
 
-// How each series looks, in the chart and in its key.
-/** @type {Record<string, Look>} */
+/** How each series looks, in the chart and in its key. @type {Record<string, Look>} */
 const LOOKS = {
   kept_tested: { shape: "line", colour: "accepted", width: 2, symbol: "circle" },
   kept_drafted: { shape: "dots", colour: "soft" },

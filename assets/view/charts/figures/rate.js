@@ -8,8 +8,7 @@ import { RECENT, ceiling, indices, nothing, overSteps } from "./steps.js";
 
 /** @import { FigureOf, Look, Run } from "../figure" */
 
-// How each series looks, in the chart and in its key.
-/** @type {Record<string, Look>} */
+/** How each series looks, in the chart and in its key. @type {Record<string, Look>} */
 const LOOKS = {
   fast: { shape: "line", colour: "accepted", width: 2.5 },
   recent: { shape: "line", colour: "drafted", width: 1.5, dash: "1px,2px" },

@@ -9,8 +9,7 @@ import { indices, nothing, overSteps, pick } from "./steps.js";
 /** @import { FigureOf, Look } from "../figure" */
 /** @typedef {{ step: number, seconds: number, speedup: number }[]} Curve */
 
-// How each series looks, in the chart and in its key.
-/** @type {Record<string, Look>} */
+/** How each series looks, in the chart and in its key. @type {Record<string, Look>} */
 const LOOKS = {
   speedup: { shape: "line", colour: "accepted", width: 2.5 },
   predicted: { shape: "line", colour: "correction", width: 2, dash: "2px,3px" },

@@ -10,8 +10,7 @@ import { ceiling, indices, middles, overSteps, zeros } from "./steps.js";
  * @import { JudgedStep } from "../../core/state"
  */
 
-// How each series looks, in the chart and in its key.
-/** @type {Record<string, Look>} */
+/** How each series looks, in the chart and in its key. @type {Record<string, Look>} */
 const LOOKS = {
   draft: { shape: "hatch", colour: "drafted" },
   verify: { shape: "bar", colour: "soft" },

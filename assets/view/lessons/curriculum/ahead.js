@@ -61,7 +61,6 @@ export const ahead = {
   ],
 };
 
-// The forecast that ended a draft: the position that would not have paid, its tokens and its cost.
-/** @param {JudgedStep | undefined} step */
+/** The forecast that ended a draft: the position that would not have paid, its tokens and its cost. @param {JudgedStep | undefined} step */
 const forecast = (step) =>
   Object.fromEntries(["position", "gain", "cost"].map((name) => [name, (step && reasonValue(step, name)) ?? "–"]));

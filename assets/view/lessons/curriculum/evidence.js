@@ -40,8 +40,7 @@ export const acceptPercent = (lane) => 100 * (acceptRate(lane) ?? 0);
 /** @param {number | null} ratio */
 export const compared = (ratio) => (Number(ratio) > 1 + SAME ? "faster" : Number(ratio) < 1 - SAME ? "slower" : "same");
 
-// Whether a kept token had a refused sibling that was tested before it.
-/** @param {Step} step */
+/** Whether a kept token had a refused sibling that was tested before it. @param {Step} step */
 export const sidestepped = ({ nodes, path }) =>
   path.some((kept) => nodes.some((node, i) => i < kept && node.parent === nodes[kept].parent && node.status === "rejected"));
 

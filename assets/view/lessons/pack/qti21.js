@@ -29,8 +29,7 @@ export function qti21(quizzes, title, language) {
   ];
 }
 
-// A name may not begin with a digit there, as those of recorded runs do.
-/** @param {string} id */
+/** A name may not begin with a digit there, as those of recorded runs do. @param {string} id */
 const named = (id) => `option-${id}`;
 
 /** @param {Asked} question @param {string} language */

@@ -86,8 +86,7 @@ function marked(state) {
   });
 }
 
-// *A term at its first use* and `code` stand out.
-/** @param {string} sentence */
+/** *A term at its first use* and `code` stand out. @param {string} sentence */
 const paragraph = (sentence) => tag("p", {}, ...sentence.split(/(\*[^*]+\*|`[^`]+`)/).map((part) => {
   const name = part[0] === "*" ? "dfn" : part[0] === "`" ? "code" : "";
   return name ? tag(name, {}, part.slice(1, -1)) : part;
