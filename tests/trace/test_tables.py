@@ -100,7 +100,7 @@ def test_the_script_writes_the_same_table(path, tmp_path):
         path.write_text(hostile_trace(), encoding="utf-8", newline="")
     code = f"""
         import {{ readFileSync }} from "node:fs";
-        import {{ csvTable }} from {json.dumps((export.SCRIPTS / "core/forms.js").as_uri())};
+        import {{ csvTable }} from {json.dumps((export.SCRIPTS / "play/export.js").as_uri())};
         import {{ readTrace }} from {json.dumps((export.SCRIPTS / "core/lines.js").as_uri())};
         process.stdout.write(csvTable(readTrace(readFileSync({json.dumps(str(path))}, "utf8")).items));
     """
@@ -172,7 +172,7 @@ import fs from "node:fs";
 
 
 def test_the_script_knows_the_place_for_the_run():
-    script = (export.SCRIPTS / "core/forms.js").read_text(encoding="utf-8")
+    script = (export.SCRIPTS / "play/export.js").read_text(encoding="utf-8")
     assert f"'{export.data_block('sd-run', None)}'" in script
     assert export.player_page(VIEW).count(export.data_block("sd-run", None)) == 1
 

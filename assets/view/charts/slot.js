@@ -2,7 +2,7 @@
 
 import { el } from "../parts/dom.js";
 import { NAMES, keyOfFigure } from "./figures.js";
-import { keyItems } from "./key.js";
+import { keyItems } from "./pen.js";
 import { Plot } from "./plot.js";
 
 /**

@@ -6,7 +6,7 @@ import { two } from "../core/metrics.js";
 
 /**
  * @import { Words } from "../parts/page"
- * @import { Answer, Question as Asked } from "./curriculum/lesson"
+ * @import { Answer, Question as Asked } from "./lesson"
  * @typedef {{ announce(sentence: string): void, done(): void, show(step: number): void }} Act
  */
 

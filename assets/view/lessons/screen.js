@@ -6,7 +6,7 @@ import { button } from "./question.js";
 
 /**
  * @import { Words } from "../parts/page"
- * @import { Runs } from "./runs"
+ * @import { Runs } from "./evidence"
  */
 
 export class Screen {

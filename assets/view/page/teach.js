@@ -2,10 +2,9 @@
 
 import { el } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
-import { keysDialog, listen } from "./keys.js";
+import { Presenter, keysDialog, listen, pageRoot } from "./presenter.js";
 import { onApply, readState, remembered } from "../core/permalink.js";
 import { ask } from "../play/runs.js";
-import { Presenter, pageRoot } from "./presenter.js";
 import { Share } from "./share.js";
 
 /**

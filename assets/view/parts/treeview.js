@@ -1,10 +1,9 @@
 // The drawing of one step: drafted nodes in the shapes of the legend, the kept path lit, the target's own token at its end.
 
 import { closest, el, svg } from "./dom.js";
-import { fill } from "../core/sentence.js";
+import { fill, spell } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
 import { keyOf } from "../core/reducer.js";
-import { spell } from "../core/symbols.js";
 import { depthOf, layout } from "../core/tree.js";
 
 /**

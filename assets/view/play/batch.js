@@ -1,9 +1,8 @@
 // Several prompts at once: a card each with its state and its answer, and what all of them came to together.
 
 import { el, follow, setText } from "../parts/dom.js";
-import { fill } from "../core/sentence.js";
+import { fill, split } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
-import { split } from "../core/symbols.js";
 
 /**
  * @import { Given, Words } from "../parts/page"

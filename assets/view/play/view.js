@@ -15,7 +15,7 @@ import { exportMenu } from "./export.js";
 import { Gestures } from "./gestures.js";
 import { Layout } from "./layout.js";
 import { Next } from "./next.js";
-import { fetchRun, readFile } from "./opening.js";
+import { fetchRun, readFile } from "./runs.js";
 import { Selection } from "./selection.js";
 import { Tour, introduced } from "./tour.js";
 

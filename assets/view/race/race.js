@@ -5,17 +5,14 @@ import { Player } from "../core/player.js";
 import { fetchFile } from "../core/recorded.js";
 import { fill } from "../core/sentence.js";
 import { closest, el, firstSeen } from "../parts/dom.js";
-import { Head } from "../parts/head.js";
+import { Head, Legend, problemBlock } from "../parts/blocks.js";
 import { InspectorView } from "../parts/inspector.js";
-import { Legend } from "../parts/legend.js";
-import { problemBlock } from "../parts/problem.js";
 import { emptyState } from "../core/reducer.js";
 import { Selection } from "../play/selection.js";
 import { Controls } from "./controls.js";
-import { Course } from "./course.js";
+import { Course } from "../core/timeline.js";
 import { LaneView } from "./lane.js";
-import { Result } from "./result.js";
-import { margin, standings } from "./standings.js";
+import { Result, margin, standings } from "./result.js";
 
 /**
  * @import { Given, Words } from "../parts/page"

@@ -1,8 +1,43 @@
-// The questions as QTI 2.1, which Moodle's plugins, TAO, ONYX and OpenOlat import: an item a file, a test with a section a lesson, the manifest.
+// Questions for learning platforms: QTI 2.1, the XML that it is written in, and the zip archive that contains it.
 
-import { document_, space, tag } from "./xml.js";
+/** @import { Asked, Quiz } from "./pack" */
 
-/** @import { Asked, Quiz } from "./quiz" */
+// ---- XML and HTML as text: what is said is escaped, what is built stays
+
+/** A piece that is markup already. */
+export class Markup {
+  /** @param {string} text */
+  constructor(text) {
+    this.text = text;
+  }
+}
+
+/** @typedef {string | number | Markup} Child */
+
+/** @param {Child} child */
+const written = (child) => (child instanceof Markup ? child.text : escaped(String(child)));
+
+/** @param {string} text */
+const escaped = (text) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
+
+/**
+ * An element; what holds other elements alone begins a line for each.
+ * @param {string} name @param {Record<string, string | number>} [attributes] @param {...Child} children
+ */
+export function tag(name, attributes = {}, ...children) {
+  const named = Object.entries(attributes).map(([key, value]) => ` ${key}="${escaped(String(value))}"`).join("");
+  return new Markup(children.length ? `<${name}${named}>${children.map(written).join("")}</${name}>` : `<${name}${named}/>`);
+}
+
+/** A document. @param {Markup} root */
+export const document_ = (root) => `<?xml version="1.0" encoding="UTF-8"?>\n${root.text}\n`;
+
+/** The attributes of a root: its namespace, and the schema that describes it. @param {string} uri @param {string} schema */
+export const space = (uri, schema) => ({
+  xmlns: uri, "xmlns:xsi": "http://www.w3.org/2001/XMLSchema-instance", "xsi:schemaLocation": `${uri} ${schema}`,
+});
+
+// ---- The questions as QTI 2.1, which Moodle's plugins, TAO, ONYX and OpenOlat import: an item a file, a test with a section a lesson, the manifest
 
 const QTI = space("http://www.imsglobal.org/xsd/imsqti_v2p1", "http://www.imsglobal.org/xsd/qti/qtiv2p1/imsqti_v2p1.xsd");
 const CONTENT = space("http://www.imsglobal.org/xsd/imscp_v1p1", "http://www.imsglobal.org/xsd/qti/qtiv2p1/qtiv2p1_imscpv1p2_v1p0.xsd");
@@ -57,5 +92,63 @@ function item({ id, ask, options, range, answer, evidence }, language) {
 /** @param {string} type @param {string | number} value */
 const base = (type, value) => tag("baseValue", { baseType: type }, value);
 
-/** @param {string} name @param {import("./xml.js").Markup} value */
+/** @param {string} name @param {Markup} value */
 const set = (name, value) => tag("setOutcomeValue", { identifier: name }, value);
+
+// ---- A zip archive of files as they are: what is large in it is compressed already, or small
+
+/** @typedef {[name: string, content: string | Uint8Array]} Entry */
+
+const UTF8 = 0x0800; // of names
+const DATE = 0x0021; // 1 January 1980: the same content gives the same archive
+const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let rest = byte;
+  for (let bit = 0; bit < 8; bit += 1) rest = rest & 1 ? (rest >>> 1) ^ 0xedb88320 : rest >>> 1;
+  return rest;
+});
+
+/** @param {Entry[]} entries */
+export function zipped(entries) {
+  const texts = new TextEncoder();
+  /** @type {Uint8Array[]} */
+  const parts = [];
+  /** @type {Uint8Array[]} */
+  const listed = [];
+  let at = 0;
+  for (const [name, content] of entries) {
+    const bytes = typeof content === "string" ? texts.encode(content) : content;
+    const path = texts.encode(name);
+    const about = [20, UTF8, 0, 0, DATE, [crc(bytes)], [bytes.length], [bytes.length], path.length, 0];
+    listed.push(record([[0x02014b50], 20, ...about, 0, 0, 0, [0], [at]]), path);
+    const head = record([[0x04034b50], ...about]);
+    parts.push(head, path, bytes);
+    at += head.length + path.length + bytes.length;
+  }
+  const size = listed.reduce((sum, { length }) => sum + length, 0);
+  const end = record([[0x06054b50], 0, 0, entries.length, entries.length, [size], [at], 0]);
+  return joined([...parts, ...listed, end]);
+}
+
+/** Numbers of two bytes, those in a list of four. @param {(number | number[])[]} fields */
+function record(fields) {
+  return Uint8Array.from(fields.flatMap((field) =>
+    typeof field === "number" ? [field, field >> 8] : [field[0], field[0] >> 8, field[0] >> 16, field[0] >> 24]));
+}
+
+/** @param {Uint8Array[]} parts */
+function joined(parts) {
+  const whole = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}
+
+/** @param {Uint8Array} bytes */
+function crc(bytes) {
+  let sum = 0xffffffff;
+  for (const byte of bytes) sum = TABLE[(sum ^ byte) & 0xff] ^ (sum >>> 8);
+  return (sum ^ 0xffffffff) >>> 0;
+}
