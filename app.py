@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from specdemo.cli.commands.app import make_page
-from specdemo.cli.parser import main
-
 if __name__ == "__main__":
-    raise SystemExit(main(["app", *sys.argv[1:]]))
+    from specdemo.cli.interrupts import program
+
+    program(["app", *sys.argv[1:]])
+
+from specdemo.cli.commands.app import make_page
 
 demo = make_page()

@@ -1,6 +1,6 @@
 """python -m specdemo"""
 
-from specdemo.cli.parser import main
+from specdemo.cli.interrupts import program
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    program()

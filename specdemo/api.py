@@ -19,7 +19,15 @@ from specdemo.session.runs import failure
 from specdemo.session.studio import Studio
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import Event, ModelInfo, RunFailed, StandIn, Trace
-from specdemo.trace.metrics import Metrics, answering, baseline, measure, output_text, speedup
+from specdemo.trace.metrics import (
+    Metrics,
+    answering,
+    baseline,
+    disturbed,
+    measure,
+    output_text,
+    speedup,
+)
 from specdemo.trace.tables import token_rows
 
 if TYPE_CHECKING:
@@ -77,7 +85,7 @@ class Run:
     Iterating again starts with the first event. Properties wait for the end of the run.
     """
 
-    def __init__(self, events: Iterator[Event], plain: Metrics | None = None) -> None:
+    def __init__(self, events: Iterator[Event], plain: Trace | None = None) -> None:
         self._source = events
         self._plain = plain
         self._events: list[Event] = []
@@ -129,13 +137,18 @@ class Run:
     @property
     def baseline(self) -> Metrics | StandIn | None:
         """Plain decoding that the run is compared with; None without a comparison."""
-        return self._plain or baseline(self.trace)
+        return measure(self._plain) if self._plain else baseline(self.trace)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether no other programs were busy during the run and plain decoding; their times mean nothing otherwise."""
+        return not disturbed(self.trace, self._plain)
 
     @property
     def speedup(self) -> float | None:
-        """Tokens per second divided by those of plain decoding; None without a baseline."""
+        """Tokens per second divided by those of plain decoding; None without a baseline, or if not `comparable`."""
         plain = self.baseline
-        return speedup(plain, self.metrics) if plain else None
+        return speedup(plain, self.metrics) if plain and self.comparable else None
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each token of the trace, rejected ones included; `pandas.DataFrame(run.rows())` is a table."""
@@ -217,7 +230,7 @@ class Model:
                 _ = Run(self._alone(prompt, short, system)).text
                 taken[name].append(list(self._alone(prompt, lane, system)))
         kept = {name: sorted(takes, key=_rate)[len(takes) // 2] for name, takes in taken.items()}
-        plain = Run(iter(kept[NOTHING])).metrics
+        plain = Run(iter(kept[NOTHING])).answer
         return {name: Run(iter(events), plain) for name, events in kept.items()}
 
     def chat(self) -> Chat:

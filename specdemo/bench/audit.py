@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from specdemo.bench.lanes import PLAIN_METHOD, run_once
-from specdemo.bench.results import Result, Table, as_percent
+from specdemo.bench.results import Result, Table, as_percent, write_file
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
 from specdemo.config.strings import Json
@@ -150,15 +149,15 @@ def run_audit(
     runs: int,
     tokens: int,
     report: ProgressCallback = silent,
+    keep: Callable[[AuditResult], None] = lambda _: None,
 ) -> AuditResult:
     """Audit methods on the loaded pair and save the result as the last one. Raises UserError for unknown names.
 
     methods: all if None; plain decoding is always audited, as the control
     runs: seeded runs for each method and condition, next to one greedy run for each prompt
     tokens: new tokens of a sampled run
+    keep: called after each method with the result so far
     """
-    if runs < 1 or tokens < 2:
-        raise UserError("bench.audit_short")
     infos = {info.name: info for info in studio.methods()}
     unknown = set(methods or ()) - set(infos)
     if unknown:
@@ -169,13 +168,6 @@ def run_audit(
     started = time.perf_counter()
     report(Progress("audit", 0.0, "plain decoding, greedy"))
     auditor = _Auditor(studio, tokens, runs, limit)
-    rows: list[MethodAudit] = []
-    for name in names:
-        info = infos[name]
-        row = MethodAudit(name, info.title, info.lossy, info.available, info.why_not)
-        if info.available:
-            row = auditor.audited(row, _part(report, runnable.index(name), len(runnable)))
-        rows.append(row)
     model, draft = studio.pair.target.info, studio.pair.draft_info
     found = AuditResult(
         machine=machine_name(),
@@ -184,23 +176,29 @@ def run_audit(
         precision=model.precision,
         kernel=model.kernel,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
-        seconds=time.perf_counter() - started,
+        seconds=0.0,
         runs=runs,
         tokens=tokens,
         limit=limit,
-        methods=tuple(rows),
+        methods=(),
         drafter=_published_drafter(studio),
     )
+    for name in names:
+        info = infos[name]
+        row = MethodAudit(name, info.title, info.lossy, info.available, info.why_not)
+        if info.available:
+            row = auditor.audited(row, _part(report, runnable.index(name), len(runnable)))
+        seconds = time.perf_counter() - started
+        found = replace(found, methods=(*found.methods, row), seconds=seconds)
+        keep(found)
     save_last(found, studio.settings.cache_dir)
     return found
 
 
 def save_last(found: AuditResult, cache_dir: Path) -> None:
-    """Save a result as the last one; the file is replaced as a whole, so that readers never see half of it."""
+    """Save a result as the last one."""
     cache_dir.mkdir(parents=True, exist_ok=True)
-    part = cache_dir / f"{FILE}.{os.getpid()}.part"
-    part.write_text(json.dumps(found.to_dict(), indent=1) + "\n", encoding="utf-8")
-    part.replace(cache_dir / FILE)
+    write_file(cache_dir / FILE, json.dumps(found.to_dict(), indent=1) + "\n")
 
 
 def _published_drafter(studio: Studio) -> str:

@@ -15,7 +15,6 @@ from specdemo.bench.results import Row, Table, as_factor, means
 from specdemo.engine.cost import CostProfile
 from specdemo.files.folder import read_config, tensors
 from specdemo.models.memory import BYTES_PER_WEIGHT
-from specdemo.trace.events import Verified
 from specdemo.trace.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -51,9 +50,9 @@ class Oracle:
         scale = per_pass / self.costs.verify_seconds(1)
         # The first draft token of a step also pays for reading the committed ones, so the mean of the run is used.
         per_draft = longest.metrics.draft_seconds / max(1, longest.metrics.drafted)
-        accepted = [len(event.path) for event in longest.events if isinstance(event, Verified)]
         seconds = sum(
-            scale * self.costs.verify_seconds(1 + count) + count * per_draft for count in accepted
+            scale * self.costs.verify_seconds(1 + count) + count * per_draft
+            for count in longest.accepted
         )
         sums = self._sums[task]
         tokens, plain_metrics = longest.metrics.new_tokens, plain.metrics

@@ -24,7 +24,7 @@ from specdemo.bench.suite import Item
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.config.strings import JsonView
-from specdemo.engine.cost import ANY_ROWS, CONTEXT
+from specdemo.engine.cost import ANY_ROWS, CONTEXT, fitting
 from specdemo.engine.exactness import read_in_passes
 from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.passes import Decoder
@@ -118,9 +118,16 @@ Part = Callable[[float], None]  # measures until then, by `time.monotonic`, and 
 
 
 def measure_pair(
-    studio: Studio, items: Sequence[Item], seconds: float, report: ProgressCallback = silent
+    studio: Studio,
+    items: Sequence[Item],
+    seconds: float,
+    report: ProgressCallback = silent,
+    save: Callable[[PairFindings], None] = lambda _: None,
 ) -> PairFindings:
-    """Measure the loaded pair, the most important parts first: each may use a fraction of the remaining time."""
+    """Measure the loaded pair, the most important parts first: each may use a fraction of the remaining time.
+
+    save: called after each part with the findings so far
+    """
     pair, ends = studio.pair, time.monotonic() + seconds
     draft = asdict(pair.draft_info) if pair.draft_info else None
     found = PairFindings(asdict(pair.target.info), draft, asdict(pair.costs))
@@ -148,6 +155,7 @@ def measure_pair(
         except Exception as error:  # noqa: BLE001 - on a card that nobody has tried the other parts go on
             reason = (str(error).splitlines() or [""])[0]
             found.left_out[name] = f"{type(error).__name__}: {reason}"
+        save(found)
     return found
 
 
@@ -173,7 +181,7 @@ def _ladders(pair: LoadedPair, found: PairFindings, until: float) -> None:
     targets = dict[str, CachedModel]()
     for way, decoder in ways(pair).items():
         target = CachedModel(decoder)
-        target.read([0] * CONTEXT)
+        target.read([0] * fitting(target, CONTEXT, max(TIMED_ROWS)))
         spent = min(_pass_seconds(target, 1) for _ in range(2))
         if targets and (1 + FEWEST) * len(TIMED_ROWS) * spent > until - time.monotonic():
             found.left_out[way] = f"There was no time for it: a pass takes {1e3 * spent:.0f} ms."
@@ -213,7 +221,7 @@ def _draft_step(pair: LoadedPair, found: PairFindings, _until: float) -> None:
     if pair.open_draft is None:
         raise UserError("bench.no_draft", why=pair.no_draft_why)
     draft = pair.open_draft()
-    draft.read([0] * CONTEXT)
+    draft.read([0] * fitting(draft, CONTEXT, DRAFT_STEPS))
     spent = []
     for _ in range(DRAFT_STEPS):
         begun = time.perf_counter()

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
 from specdemo.config.settings import POLICIES, RunSettings
+from specdemo.config.strings import Json, JsonView
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.conversation import Conversation
 from specdemo.session.studio import Studio
-from specdemo.trace.events import Event, RunFailed
+from specdemo.trace.events import Event, RunFailed, Verified
 from specdemo.trace.metrics import Metrics, measure, output_ids, output_probs
 
 PLAIN_METHOD = "nothing"  # the variant that all others are compared with
 CONSTANTS = (1, 2, 3, 4, 6, 10)  # lookaheads, of which the fastest is the best constant
 FLOOR = "floor"
+GROUPS = ("policies", "methods", "trained", "peers")
 PEERS = (
     "transformers",
     "transformers:assisted",
@@ -33,6 +35,7 @@ class LaneResult:
 
     name: the variant's label; ids: its output, empty if it is computed and not run
     probs: the target's probability of each token, if reported
+    accepted: number of accepted draft tokens of each step
     events: the trace of the run, if there is one
     """
 
@@ -40,7 +43,18 @@ class LaneResult:
     metrics: Metrics
     ids: tuple[int, ...]
     probs: tuple[float, ...] = ()
+    accepted: tuple[int, ...] = ()
     events: tuple[Event, ...] = ()
+
+    def to_dict(self) -> Json:
+        """Return plain values without the trace."""
+        return asdict(replace(self, events=()))
+
+    @classmethod
+    def from_dict(cls, data: JsonView) -> LaneResult:
+        """Return the result that `to_dict` described."""
+        lists = {name: tuple(data[name]) for name in ("ids", "probs", "accepted")}
+        return cls(data["name"], Metrics(**data["metrics"]), **lists)
 
 
 class Talk(Protocol):
@@ -131,7 +145,7 @@ def run_once(
     system: str = "",
     cancel: threading.Event | None = None,
 ) -> LaneResult:
-    """Run one variant without a baseline. Raises RuntimeError if it failed."""
+    """Run one variant without a baseline. Raises LaneLost if it failed."""
     events: list[Event] = []
     for event in conversation.run(
         prompt,
@@ -141,11 +155,11 @@ def run_once(
         every=LOOK_SECONDS,
     ):
         if isinstance(event, RunFailed):
-            raise RuntimeError(event.message)
+            raise LaneLost(event.message)
         events.append(event)
-    return LaneResult(
-        name, measure(events), tuple(output_ids(events)), tuple(output_probs(events)), tuple(events)
-    )
+    accepted = tuple(len(event.path) for event in events if isinstance(event, Verified))
+    ids, probs = tuple(output_ids(events)), tuple(output_probs(events))
+    return LaneResult(name, measure(events), ids, probs, accepted, tuple(events))
 
 
 def expand(lanes: str, studio: Studio) -> list[str]:
@@ -169,6 +183,12 @@ def expand(lanes: str, studio: Studio) -> list[str]:
         else:
             names.append(name)
     return names
+
+
+def single_lanes(lanes: str) -> list[str]:
+    """Return the names of our methods in a comma-separated list, without those of groups."""
+    names = (part.strip() for part in lanes.split(","))
+    return [name for name in names if name and name not in GROUPS and is_own(name)]
 
 
 def is_own(lane: str) -> bool:

@@ -68,6 +68,9 @@ class PeerProcess:
             line = self._answers.readline()
         except OSError:  # the process and its pipe are closed
             line = ""
+        except KeyboardInterrupt:  # it would finish its answer first
+            self._child.kill()
+            raise
         if not line:
             raise LaneLost(self._last_words())
         answer: Json = json.loads(line)

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from specdemo.bench.results import MEAN, Result, Row, Table, means
-from specdemo.config.strings import Json
+from specdemo.config.strings import Json, JsonView
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -109,6 +109,13 @@ def page(result: Result, charts: Sequence[Figure]) -> str:
             long_cell=LONG_CELL,
         )
     )
+
+
+def bench_charts(values: JsonView) -> list[Figure]:
+    """Return the charts of a bench. values: of its result"""
+    rows, costs = values["rows"], values["costs"]["verify"]
+    lines = pass_costs({"as measured at loading": costs})
+    return [speedups(rows), passes_and_time(rows), lines, time_split(rows)]
 
 
 def speedups(rows: Sequence[Row]) -> Figure:

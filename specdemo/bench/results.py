@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from functools import reduce
 from itertools import zip_longest
+from pathlib import Path
 from statistics import mean, median, quantiles
 from typing import Any
 
 from specdemo.bench.lanes import LaneResult
 from specdemo.config.strings import Json, JsonView
 from specdemo.session.loaded import machine_name
-from specdemo.session.work.judges import same_prefix
-from specdemo.trace.metrics import Metrics, calibration_error, together
+from specdemo.trace.metrics import Metrics, calibration_error, same_prefix, together
 
 Row = Json  # values of one variant on one task, see `LaneTotals.rows`
 REPORTED_POSITIONS = (1, 2, 3, 4, 5)  # positions in a draft that are reported
@@ -67,6 +70,52 @@ class Result:
         }
         rest = {name: data[name] for name in data if name not in own}
         return cls(**own | {"tables": [Table(**table) for table in data["tables"]], "values": rest})
+
+
+def write_file(path: Path, content: str) -> None:
+    """Replace a file as a whole, so that an interruption never leaves half of it; a device is written to."""
+    if path.exists() and not path.is_file():
+        path.write_text(content, encoding="utf-8")
+        return
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.write_text(content, encoding="utf-8")
+    part.replace(path)
+
+
+class Journal:
+    """Results that are stored as they come, by key; the same measurement continues with them after an interruption.
+
+    path: a file of JSON lines, deleted by `close`; None stores nothing
+    about: description of the measurement; the results of another one are discarded
+    """
+
+    def __init__(self, path: Path | None, about: Json) -> None:
+        self._path = path
+        self.stored: dict[str, Any] = {}
+        if path is None:
+            return
+        head = json.dumps(about, sort_keys=True, default=str)
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        if lines[:1] == [head]:
+            for line in lines[1:]:
+                with suppress(ValueError):  # the last line may be cut
+                    self.stored |= json.loads(line)
+        write_file(path, "".join(f"{line}\n" for line in [head, *map(_line, self.stored.items())]))
+
+    def store(self, key: str, value: object) -> None:
+        """Append one result."""
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(_line((key, value)) + "\n")
+
+    def close(self) -> None:
+        """Delete the file: the measurement is complete."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def _line(item: tuple[str, object]) -> str:
+    return json.dumps(dict([item]))
 
 
 @dataclass(slots=True)

@@ -30,6 +30,7 @@ from specdemo.bench.peer import versions
 from specdemo.bench.peers import PeerLane, open_peer, target_folder
 from specdemo.bench.results import (
     MEAN,
+    Journal,
     LaneTotals,
     Result,
     against_table,
@@ -69,7 +70,7 @@ class BenchOptions:
 
     lanes: names for `variants.expand`; repeat: runs of the whole suite; first_turns: leave the later turns out
     concurrent: numbers of conversations at the same time; traces: folder for the trace of every run
-    suite: file of the items
+    suite: file of the items; journal: file by which the same bench continues after an interruption
     """
 
     lanes: str
@@ -79,6 +80,7 @@ class BenchOptions:
     system: str = ""
     traces: Path | None = None
     suite: Path = EXAMPLES
+    journal: Path | None = None
 
 
 @dataclass(slots=True)
@@ -180,13 +182,13 @@ def run_bench(
     *,
     listen: Listen,
     progress: ProgressCallback = silent,
+    save: Callable[[Bench], None] = lambda _: None,
 ) -> Bench:
     """Run every variant on every prompt, one at a time.
 
     settings_of: returns the settings of one of our variants by its name; listen: see `Bench`
+    save: called after each prompt with the results so far
     """
-    if options.repeat < 1 or min(options.concurrent, default=1) < 1:
-        raise UserError("bench.no_repetition")
     bench = Bench(options, LaneTotals(PLAIN_METHOD), Oracle(studio.pair.costs), listen)
     names = list(dict.fromkeys([PLAIN_METHOD, *expand(options.lanes, studio)]))
     settings = {name: settings_of(name if is_own(name) else PLAIN_METHOD) for name in names}
@@ -197,10 +199,21 @@ def run_bench(
         progress(Progress("bench", 0.0, "warming up"))
         list(run_lanes(lanes, [WARM_UP_PROMPT], lost=bench.lose))  # not counted
         runs = [(number, item) for number in range(options.repeat) for item in items]
+        journal = Journal(options.journal, _about(studio, items, options, settings))
         for number, (repetition, item) in enumerate(runs):
             which = f"prompt {number + 1} of {len(runs)}, {item.task}"
             progress(Progress("bench", number / len(runs), which))
-            _run_item(bench, lanes, item, repetition, number)
+            stored = journal.stored.get(str(number))
+            if stored is None:
+                turns = _run_item(bench, lanes, item, number)
+                journal.store(str(number), [[one.to_dict() for one in turn] for turn in turns])
+            else:
+                turns = [[LaneResult.from_dict(one) for one in turn] for turn in stored]
+            for results in turns:
+                bench.totals.add(item.task, results, repetition)
+                bench.oracle.add(item.task, results)
+            if bench.totals.totals:
+                save(bench)
     if not bench.totals.totals:
         raise UserError("bench.suite_failed")
     for count in options.concurrent:
@@ -210,7 +223,21 @@ def run_bench(
         bench.throughput += measure_throughput(
             studio, own, prompts, repeat=options.repeat, system=options.system
         )
+        save(bench)
+    journal.close()
     return bench
+
+
+def _about(
+    studio: Studio, items: Sequence[Item], options: BenchOptions, settings: dict[str, RunSettings]
+) -> Json:
+    """Return everything that the results of a prompt depend on."""
+    return {
+        "target": asdict(studio.pair.target.info),
+        "settings": {name: one.to_dict() for name, one in settings.items()},
+        "items": [asdict(item) for item in items],
+        "options": [options.first_turns, options.system],
+    }
 
 
 def _copy_from_store(studio: Studio, settings: dict[str, RunSettings]) -> bool:
@@ -220,17 +247,18 @@ def _copy_from_store(studio: Studio, settings: dict[str, RunSettings]) -> bool:
 
 
 def _run_item(
-    bench: Bench, lanes: dict[str, Lane], item: Item, repetition: int, number: int
-) -> None:
-    """Count one conversation. If a variant refuses a prompt, that prompt and the later turns are left out for all."""
+    bench: Bench, lanes: dict[str, Lane], item: Item, number: int
+) -> list[list[LaneResult]]:
+    """Return the results of each turn. If a variant refuses a prompt, it and the later turns are left out for all."""
+    found: list[list[LaneResult]] = []
     turns = item.turns[:1] if bench.options.first_turns else item.turns
     try:
         for turn, results in enumerate(run_lanes(lanes, turns, first=number, lost=bench.lose)):
-            bench.totals.add(item.task, results, repetition)
-            bench.oracle.add(item.task, results)
+            found.append(results)
             _save_traces(bench.options.traces, f"{item.name}-{turn}", results)
     except UserError as error:
         bench.leave_out(item.name, error.message)
+    return found
 
 
 @contextmanager

@@ -40,6 +40,8 @@ def read_suite(path: Path, limit: int | None = None) -> list[Item]:
         ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError("bench.not_a_suite", path=path, error=error) from error
+    if not items or not all(isinstance(turn, str) for item in items for turn in item.turns):
+        raise UserError("bench.empty_suite", path=path)
     by_task: dict[str, list[Item]] = defaultdict(list)
     for item in items:
         by_task[item.task].append(item)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import (
@@ -22,6 +25,9 @@ from specdemo.config.settings import (
 )
 from specdemo.config.strings import Json, JsonView
 
+if TYPE_CHECKING:
+    from specdemo.drafters.base import Method
+
 TITLES = {
     "drafting": "drafting",
     "sampling": "sampling",
@@ -32,27 +38,43 @@ TITLES = {
     "visitors": "what visitors may do",
     "cluster": "the cluster",
 }
+MOST_CONVERSATIONS = 256  # of --concurrent
 LONGEST_RANGE = 1_000_000  # upper end, above which a range is not shown
 
 
-def add_command_options(parser: argparse.ArgumentParser, command: JsonView) -> None:
-    """Add the options of a command, as `commands.toml` describes it."""
-    for option in [*command.get("options", ()), *(SUITE if "suite" in command else ())]:
+def add_command_options(
+    parser: argparse.ArgumentParser, command: JsonView, method: str = ""
+) -> None:
+    """Add the options of a command, as `commands.toml` describes it.
+
+    method: only settings and policies that it honours are shown in the help
+    """
+    for option in command_options(command):
         _add_option(parser, option)
     if (wanted := command.get("run_settings")) is not None:
         preset = wanted.get("preset", OWN)
         _add_option(parser, SYSTEM)
-        add_settings(parser, RunSettings, without=wanted.get("without", ()), preset=preset)
+        without = wanted.get("without", ())
+        add_settings(parser, RunSettings, without=without, preset=preset, method=method)
         parser.set_defaults(usual_preset=preset)
     if (wanted := command.get("app_settings")) is not None:
         add_settings(parser, AppSettings, **wanted)
 
 
+def command_options(command: JsonView) -> list[JsonView]:
+    """Return the command's own options, without those of the tables of settings."""
+    return [*command.get("options", ()), *(SUITE if "suite" in command else ())]
+
+
 def _add_option(parser: argparse.ArgumentParser, option: JsonView) -> None:
     """Add one option; its help ends with its default. Earlier names are accepted and not shown."""
-    known = {key: option[key] for key in option.keys() - {"names", "help", "earlier", "type"}}
+    known = {
+        key: option[key] for key in option.keys() - {"names", "help", "earlier", "type", "range"}
+    }
     if "type" in option:
-        known["type"] = TYPES[option["type"]]
+        known["type"] = TYPES.get(option["type"], Path)
+        if "range" in option:
+            known["type"] = partial(_number, known["type"], option["range"])
         if known["type"] is Path and "default" in option and "nargs" not in option:
             known["default"] = Path(option["default"])
     elif option["names"].startswith("--") and not known.keys() & {"metavar", "choices"}:
@@ -71,9 +93,22 @@ def _add_option(parser: argparse.ArgumentParser, option: JsonView) -> None:
         parser.add_argument(*earlier, help=argparse.SUPPRESS, **hidden)
 
 
+def _number(kind: Callable[[str], float], limits: Sequence[float], text: str) -> float:
+    low, high = limits
+    try:
+        value = kind(text)
+    except ValueError:
+        value = math.nan
+    if low <= value <= high:  # NaN is outside
+        return value
+    wanted = "a whole number" if kind is int else "a number"
+    raise argparse.ArgumentTypeError(f"{wanted} from {low:,} to {high:,} is expected, not {text!r}")
+
+
 def counts(text: str) -> tuple[int, ...]:
     """Return whole numbers that are separated by commas."""
-    return tuple(int(part) for part in text.split(",") if int(part))
+    numbers = (int(_number(int, (0, MOST_CONVERSATIONS), part)) for part in text.split(","))
+    return tuple(number for number in numbers if number)
 
 
 def _languages() -> dict[str, str]:
@@ -90,15 +125,14 @@ def _trained() -> dict[str, str]:
 
 # Choices that other modules define, with an explanation each.
 CHOICES: dict[str, Callable[[], dict[str, str]]] = {"languages": _languages, "trained": _trained}
-TYPES: dict[str, Callable[[str], object]] = {
-    "path": Path,
+TYPES: dict[str, Callable[[str], Any]] = {  # other types are paths, see PATH_CHECKS
     "int": int,
     "float": float,
     "counts": counts,
 }
 SUITE = (
-    {"names": "--suite", "type": "path", "metavar": "FILE", "help": "prompts as JSON lines; the bundled examples by default"},
-    {"names": "--limit", "type": "int", "metavar": "N", "help": "prompts of each task, at most; all by default"},
+    {"names": "--suite", "type": "input", "metavar": "FILE", "help": "prompts as JSON lines; the bundled examples by default"},
+    {"names": "--limit", "type": "int", "range": [1, 1_000_000], "metavar": "N", "help": "prompts of each task, at most; all by default"},
 )  # fmt: skip
 SYSTEM = {
     "names": "--system",
@@ -115,10 +149,12 @@ def add_settings(
     without: Sequence[str] = (),
     groups: Sequence[str] = tuple(TITLES),
     preset: str = OWN,
+    method: str = "",
 ) -> None:
     """Add the flags of a table of settings.
 
     without: settings that the command has no option for; preset: of sampling, named in the help as the default
+    method: see `add_command_options`
     """
     titled: dict[str, argparse._ArgumentGroup] = {}
     for setting in fields(settings):
@@ -126,7 +162,19 @@ def add_settings(
             group = titled.get(setting.group) or parser.add_argument_group(TITLES[setting.group])
             titled[setting.group] = group
             default = preset if setting.name == "preset" else setting.default
-            _add_setting(group, replace(setting, default=default))
+            _add_setting(group, _honoured(replace(setting, default=default), method))
+
+
+def _honoured(setting: Setting, method: str) -> Setting:
+    """Return a setting as one method honours it: with its policies, and without help if the method does not read it."""
+    from specdemo.drafters.methods import METHODS
+
+    known = METHODS.get(method)
+    if known is None or setting.name in ("method", "baseline") or setting.group != "drafting":
+        return setting
+    if setting.name not in known.options:
+        return replace(setting, help="")
+    return replace(setting, choices=known.policies) if setting.name == "policy" else setting
 
 
 def _add_setting(group: argparse._ArgumentGroup, setting: Setting) -> None:
@@ -138,8 +186,9 @@ def _add_setting(group: argparse._ArgumentGroup, setting: Setting) -> None:
         known |= {"type": setting.kind}
         known |= {"choices": [*setting.choices, *earlier]} if setting.choices else {}
         known |= {"metavar": {int: "N", float: "X"}.get(setting.kind, setting.name.upper())}
+    about = _help(setting).replace("%", "%%") if setting.help else argparse.SUPPRESS
     # The help shows the default; `run_settings` and `AppSettings.from_environment` set it.
-    group.add_argument(setting.flag, help=_help(setting).replace("%", "%%"), default=None, **known)
+    group.add_argument(setting.flag, help=about, default=None, **known)
     if setting.aliases:
         known["default"] = argparse.SUPPRESS
         group.add_argument(*setting.aliases, help=argparse.SUPPRESS, **known)
@@ -181,6 +230,7 @@ def run_settings(options: argparse.Namespace, method: str | None = None) -> RunS
     if named and given.get("preset", OWN) != OWN:
         raise UserError("cli.sampling_conflict", preset=given["preset"], names=", ".join(named))
     settings = RunSettings.from_values(given)
+    check_method(settings.method)
     if method is None and "policy" in given:
         _check_policy(settings)
     return settings
@@ -197,12 +247,25 @@ def _report_replaced(given: Json) -> None:
             )
 
 
+def policies_of(method: Method, option: str) -> str:
+    """Return the policies that a method implements in brackets, if the option is `policy`."""
+    return f" ({', '.join(method.policies)})" if option == "policy" else ""
+
+
+def check_method(name: str) -> None:
+    """Raise UserError for a method that does not exist."""
+    from specdemo.drafters.methods import METHODS
+
+    if name not in METHODS:
+        raise UserError("method.unknown", method=name, names=", ".join(METHODS))
+
+
 def _check_policy(settings: RunSettings) -> None:
     """Raise UserError if the method does not implement the policy that was named for it."""
     from specdemo.drafters.methods import METHODS
 
-    method = METHODS.get(settings.method)
-    if method and method.honoured(settings) != settings:
+    method = METHODS[settings.method]
+    if method.honoured(settings) != settings:
         raise UserError(
             "policy.not_offered",
             method=method.title,
@@ -235,10 +298,56 @@ def lane_settings(options: argparse.Namespace, lane: str) -> RunSettings:
     return settings
 
 
-def check_folders(*files: Path | None) -> None:
-    """Raise UserError if an output file is a folder, or if its folder does not exist."""
-    for path in filter(None, files):
-        if path.is_dir():
-            raise UserError("cli.path_is_folder", path=path)
-        if not path.absolute().parent.is_dir():
-            raise UserError("cli.folder_missing", path=path)
+def check_paths(options: argparse.Namespace, command: JsonView) -> None:
+    """Raise UserError for an input that cannot be read or an output that cannot be written, before a model loads."""
+    for option in command_options(command):
+        check = PATH_CHECKS.get(option.get("type", ""))
+        name = option.get("dest") or option["names"].lstrip("-").replace("-", "_")
+        given = getattr(options, name) if check else None
+        for path in given if isinstance(given, list) else filter(None, [given]):
+            check(path)
+
+
+def _check_input(path: Path) -> None:
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise UserError("cli.input_unread", path=path, error=error.strerror) from error
+
+
+def _check_input_folder(path: Path) -> None:
+    if not path.is_dir():
+        raise UserError("cli.input_folder_missing", path=path)
+
+
+def check_output(path: Path) -> None:
+    """Raise UserError for a file that cannot be written; a new one is not left behind."""
+    if path.is_dir():
+        raise UserError("cli.path_is_folder", path=path)
+    if not path.absolute().parent.is_dir():
+        raise UserError("cli.folder_missing", path=path)
+    known = path.exists()
+    if known and not path.is_file():  # a device or a pipe
+        return
+    try:
+        path.open("ab").close()
+        if not known:
+            path.unlink()
+    except OSError as error:
+        raise UserError("cli.output_refused", path=path, error=error.strerror) from error
+
+
+def _check_output_folder(path: Path) -> None:
+    there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    try:
+        TemporaryFile(dir=there).close()
+    except OSError as error:
+        raise UserError("cli.output_refused", path=path, error=error.strerror) from error
+
+
+PATH_CHECKS: dict[str, Callable[[Path], None]] = {
+    "input": _check_input,
+    "input folder": _check_input_folder,
+    "output": check_output,
+    "output folder": _check_output_folder,
+}

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import codecs
+import io
+import json
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 from specdemo import __version__
-from specdemo.cli.options import add_command_options
+from specdemo.cli.interrupts import INTERRUPTED
+from specdemo.cli.options import add_command_options, check_paths
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
 
@@ -32,21 +37,46 @@ EARLIER_NAMES = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. returns: 0, 1 for an error that was reported, 130 when interrupted"""
+    _accept_every_character()
     options = parse(sys.argv[1:] if arguments is None else arguments)
-    module, _, function = COMMANDS[options.command]["run"].partition(".")
+    command = COMMANDS[options.command]
+    module, _, function = command["run"].partition(".")
     try:
+        check_paths(options, command)
         run: Callable[[argparse.Namespace], int]
         run = getattr(import_module(f"specdemo.cli.commands.{module}"), function)
         return run(options)
     except UserError as error:
-        parts = (error.message, error.unaffected, error.advice)
-        print(*filter(None, parts), sep="\n", file=sys.stderr)
-        return 1
+        return _report(error)
     except BrokenPipeError:  # the reader of the output has closed it
         sys.stderr.close()
         return 0
+    except OSError as error:
+        reason = error.strerror or error
+        if error.filename is None:
+            return _report(UserError("cli.system_error", reason=reason))
+        return _report(UserError("cli.file_error", path=error.filename, reason=reason))
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
+
+
+def _report(error: UserError) -> int:
+    parts = (error.message, error.unaffected, error.advice)
+    print(*filter(None, parts), sep="\n", file=sys.stderr)
+    return 1
+
+
+def _accept_every_character() -> None:
+    """Write characters that the output's encoding lacks as escapes of JSON, which are valid inside of JSON too."""
+    codecs.register_error("specdemo", _escaped)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="specdemo")
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -61,11 +91,14 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         top.parse_args(words[:1] if words and words[0].startswith("-") else [])
         top.error(f"there is no command {words[0]!r}" if words else "a command is needed")
     given = words[len(name.split()) :]
-    return command_parser(name).parse_args(given, argparse.Namespace(command=name))
+    method = ""
+    if {"--help", "-h"} & set(given):  # of one method, if it is named
+        method = next((after for word, after in pairwise(given) if word == "--method"), "")
+    return command_parser(name, method).parse_args(given, argparse.Namespace(command=name))
 
 
-def command_parser(name: str) -> argparse.ArgumentParser:
-    """Return the parser of one command."""
+def command_parser(name: str, method: str = "") -> argparse.ArgumentParser:
+    """Return the parser of one command. method: see `add_command_options`"""
     known = COMMANDS[name]
     summary = known["summary"]
     below = [other for other in COMMANDS if other.startswith(f"{name} ")]
@@ -75,7 +108,7 @@ def command_parser(name: str) -> argparse.ArgumentParser:
         epilog=_listed("commands below it:", below) if below else None,
         formatter_class=_Formatter,
     )
-    add_command_options(parser, known)
+    add_command_options(parser, known, method)
     return parser
 
 

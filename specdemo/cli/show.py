@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.text import Text
 
 from specdemo.cli import console
+from specdemo.config.errors import UserError
 from specdemo.trace.events import (
     PLAIN,
     SPECULATIVE,
     Event,
+    FinishReason,
     Node,
     RunFailed,
     RunFinished,
@@ -17,8 +21,12 @@ from specdemo.trace.events import (
     Trace,
     Verified,
 )
-from specdemo.trace.metrics import Metrics, measure, speedup
+from specdemo.trace.metrics import Metrics, disturbed, dropped, measure, speedup
 
+ROUNDED = (
+    "This is not the compiled pass: passes of several rows round differently, so greedy text may differ from plain "
+    "decoding's from a near tie on. Either is the target's."
+)
 STYLES = {
     Status.ACCEPTED: "green",
     Status.REJECTED: "strike red",
@@ -28,19 +36,33 @@ STYLES = {
 }
 
 
-def show_event(event: Event) -> None:
-    """Print the tokens of a step in colour; a terminal shows rejected tokens struck through, a file does not show them."""
-    if isinstance(event, Verified):
-        struck = [node for node in event.nodes if node.status is Status.REJECTED]
-        refused = struck if console.out.is_terminal else []
-        for node in [
-            *(event.nodes[index] for index in event.path),
-            *refused,
-            *([event.next] if event.next else []),
-        ]:
+class TokenPrinter:
+    """Prints the tokens of a run in colour; a terminal shows rejected tokens struck through, a file does not show them.
+
+    The newest token is held back until the next event: one that ends the answer is not part of its text.
+    """
+
+    def __init__(self) -> None:
+        self._newest: list[Node] = []
+
+    def show(self, event: Event) -> None:
+        """Print the tokens of a step, or the message of a run that failed."""
+        if isinstance(event, Verified):
+            struck = [node for node in event.nodes if node.status is Status.REJECTED]
+            refused = struck if console.out.is_terminal else []
+            path = [event.nodes[index] for index in event.path]
+            nodes = [*self._newest, *path, *refused, *([event.next] if event.next else [])]
+            self._newest = [nodes.pop()] if nodes else []
+            self._print(nodes)
+        elif isinstance(event, RunFinished):
+            self._print([] if event.reason is FinishReason.STOP else self._newest)
+            self._newest = []
+        elif isinstance(event, RunFailed):
+            console.note(f"{event.message} {event.unharmed} {event.advice}", style="red")
+
+    def _print(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
             console.out.print(_styled(node), end="")
-    elif isinstance(event, RunFailed):
-        console.note(f"{event.message} {event.unharmed} {event.advice}", style="red")
 
 
 def _styled(node: Node) -> Text:
@@ -55,12 +77,18 @@ def show_metrics(trace: Trace, label: str) -> None:
         if isinstance(event, RunStarted) and event.lane == trace.lanes[-1]:
             machine = f"{event.target.name}, {event.target.kernel}; {event.machine}"
             err.print(machine, style="dim", markup=False)
+            if event.target.rounds_by_rows and len(lanes) > 1:
+                err.print(ROUNDED, style="dim", markup=False)
     for lane, metrics in lanes.items():
         err.print(f"{lane}: {_sentence(metrics)} ({label})", markup=False)
     if PLAIN in lanes and SPECULATIVE in lanes:
         ratio = speedup(lanes[PLAIN], lanes[SPECULATIVE])
-        if ratio:
+        if disturbed(trace):
+            err.print("speedup: other programs were busy: not comparable", style="bold")
+        elif ratio:
             err.print(f"speedup: {ratio:.2f}x ({label})", style="bold", markup=False)
+    if error := dropped(trace):
+        console.note(UserError("run.dropped", error=error).message, style="yellow")
     ended = [event for event in trace.events if isinstance(event, RunFinished)]
     if ended:
         err.print(f"ended: {ended[-1].reason.value}", style="dim", markup=False)

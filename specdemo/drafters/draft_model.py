@@ -41,7 +41,7 @@ class DraftModel(Drafter):
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Draft a chain until the policy or the budget stops it."""
         self.draft.follow(committed)
-        allowed = min(budget, self.lookahead.allowed(committed))
+        allowed = self.draft.room(committed, min(budget, self.lookahead.allowed(committed)))
         chain = self.draft.chain(committed, allowed, self.lookahead)
         return Proposal.chain(
             [self.draft.token(column) for column in chain.columns],
@@ -50,7 +50,7 @@ class DraftModel(Drafter):
             chosen=self.draft.greedy,
             confidences=tuple(chain.confidences),
             lookahead=allowed,
-            reasons=(self.lookahead.reason,),
+            reasons=(self.draft.why(allowed, self.lookahead.reason),),
         )
 
     def observe(self, outcome: Outcome) -> None:

@@ -50,7 +50,8 @@ class Parallel(Drafter):
         self._stop = threading.Event()
         self._task: Future[None] | None = None
         self._prepared: dict[tuple[int, ...], PreparedChain] = {}
-        self._drafted: tuple[list[int], PreparedChain, int] = ([], PreparedChain(), 0)
+        # The text and the draft that are verified, and most tokens of the next draft, before and after the limit.
+        self._drafted: tuple[list[int], PreparedChain, int, int] = ([], PreparedChain(), 0, 0)
 
     def start(self, prompt_ids: Sequence[int]) -> None:
         """Read the prompt but for its last token."""
@@ -64,7 +65,7 @@ class Parallel(Drafter):
         tried, text = bool(self._prepared), list(committed)
         ready = self._prepared.get(tuple(text), PreparedChain())
         self._prepared = {}
-        allowed = min(budget, self.lookahead.allowed(committed))
+        allowed = self.draft.room(committed, min(budget, self.lookahead.allowed(committed)))
         chain = PreparedChain(seconds=ready.seconds)
         while len(chain.token_ids) < allowed:
             place = len(chain.token_ids)
@@ -75,7 +76,7 @@ class Parallel(Drafter):
             # The policy decides after each token: prepared tokens after its stop are dropped unseen.
             if not self.lookahead.go_on(chain.confidences[-1]):
                 break
-        self._drafted = text, chain, allowed
+        self._drafted = text, chain, allowed, budget
         hit = bool(ready.token_ids)
         return Proposal.chain(
             chain.token_ids,
@@ -84,7 +85,7 @@ class Parallel(Drafter):
             chosen=self.draft.greedy,
             confidences=tuple(chain.confidences),
             lookahead=allowed,
-            reasons=(self.lookahead.reason,),
+            reasons=(self.draft.why(allowed, self.lookahead.reason),),
             hit=hit if tried else None,
             saved_seconds=ready.seconds if hit else None,
         )
@@ -96,34 +97,37 @@ class Parallel(Drafter):
 
     def close(self) -> None:
         """Stop the thread, wherever it is, and let it go."""
-        self._finish()
         if self._worker is not None:
+            self._stop.set()
             self._worker.shutdown()
-            self._worker = None
+            self._worker = self._task = None
 
     def verifying(self, proposal: Proposal) -> None:
         """Start to draft the continuations."""
-        text, chain, length = self._drafted
+        text, chain, length, budget = self._drafted
         assert self._worker is not None, "verifying before start"
         self._stop.clear()
         # At most this draft and one token more: tokens that the policy would not use only occupy the target's cores.
         length = min(length, len(chain.token_ids) + 1)
-        self._task = self._worker.submit(self._prepare, text, chain, length)
+        self._task = self._worker.submit(self._prepare, text, chain, length, budget)
 
     def _finish(self) -> None:
         """Wait for the thread; an unfinished draft is used as far as it got."""
         self._stop.set()
-        if self._task is not None:
-            self._task.result()
-            self._task = None
+        task, self._task = self._task, None
+        if task is not None:
+            task.result()
 
-    def _prepare(self, text: list[int], chain: PreparedChain, length: int) -> None:
-        """In the thread: draft after each likely outcome until the target is done."""
+    def _prepare(self, text: list[int], chain: PreparedChain, length: int, budget: int) -> None:
+        """In the thread: draft after each likely outcome until the target is done, within the run's limit and the context."""
+        if not (length and self.draft.room([*text, *chain.token_ids], 1)):
+            return
         for added in self._outcomes(text, chain):
             guess = [*text, *added]
+            most = self.draft.room(guess, min(length, budget - len(added)))
             ready = PreparedChain()
             begun = time.perf_counter()
-            while len(ready.token_ids) < length and not self._stop.is_set():
+            while len(ready.token_ids) < most and not self._stop.is_set():
                 self._draft_one(ready, guess)
             ready.seconds = time.perf_counter() - begun
             self._prepared[tuple(guess)] = ready

@@ -19,6 +19,7 @@ from specdemo.engine.cost import Costs
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import ReducedVocabulary, Shaper, draw, draw_at, likeliest
 from specdemo.kernels.plan import Chain, DraftPlan
+from specdemo.trace.events import Reason
 
 
 class DraftReader:
@@ -70,7 +71,8 @@ class DraftReader:
         for learner in self._learners:
             learner.start(prompt_ids)
         self.reader.follow(prompt_ids[:-1])
-        self.reader.prepare(prompt_ids[:-1])
+        if self.reader.room(len(prompt_ids), 1):
+            self.reader.prepare(prompt_ids[:-1])
 
     def follow(self, committed: Sequence[int]) -> None:
         """Start a step: learn from the target's tokens since the last one."""
@@ -78,6 +80,15 @@ class DraftReader:
         self.reader.follow(committed)
         for learner in self._learners:
             learner.follow(committed)
+
+    def room(self, committed: Sequence[int], most: int) -> int:
+        """Return how many tokens can be drafted after a text within the model's context, at most `most`."""
+        return self.reader.room(len(committed), most)
+
+    @staticmethod
+    def why(allowed: int, reason: Reason) -> Reason:
+        """Return the policy's reason, unless no token may be drafted."""
+        return reason if allowed else Reason("no_room")
 
     def probs_after(self, committed: Sequence[int], drafted: Sequence[int] = ()) -> Tensor:
         """The distribution that follows a text and a draft: (W,) float32."""

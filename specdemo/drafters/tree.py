@@ -313,7 +313,7 @@ class Tree(Drafter):
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Grow a tree on the text."""
         self.draft.follow(committed)
-        tree, depth = GrownTree(), min(self.depth, budget)
+        tree, depth = GrownTree(), self.draft.room(committed, min(self.depth, budget))
         if depth > 0:
             builder = TreeBuilder(
                 (self.branches(committed)),
@@ -327,6 +327,7 @@ class Tree(Drafter):
             )
             tree = builder.build()
         rule = "paying" if self.costly else "always"
+        reason = Reason(f"tree_{rule}", {"count": len(tree.token_ids), "nodes": self.nodes})
         return Proposal(
             tuple(tree.token_ids),
             tuple(tree.parents),
@@ -335,7 +336,7 @@ class Tree(Drafter):
             chosen=self.draft.greedy,
             confidences=tuple(tree.confidences),
             lookahead=depth,
-            reasons=(Reason(f"tree_{rule}", {"count": len(tree.token_ids), "nodes": self.nodes}),),
+            reasons=(self.draft.why(depth, reason),),
         )
 
     def branches(self, committed: Sequence[int]) -> Branches:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Cancelled(BaseException):
-    """The run was cancelled; raised where it would request its next pass."""
+    """The run was cancelled, or its viewer has left; raised where it would request its next pass."""
 
 
 def never() -> bool:

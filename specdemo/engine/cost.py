@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from specdemo.engine.types import LanguageModel, Outcome, Proposal
+from specdemo.engine.types import LanguageModel, Outcome, Proposal, TextModel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,7 +116,9 @@ def measure_costs(
     steps: rows of the passes
     """
     begun = time.perf_counter()
-    target.read([0] * CONTEXT)
+    steps = [rows for rows in steps if fitting(target, rows, 1) == rows]
+    context = fitting(target, CONTEXT, max(steps))
+    target.read([0] * context)
     near: dict[int, list[float]] = {rows: [] for rows in steps}
     for rows in steps:
         _pass(target, rows)
@@ -130,20 +132,21 @@ def measure_costs(
         slowest = max(slowest, min(times))
         verify.append((rows, slowest))
     per_cached = per_cached_row = 0.0
-    if time.perf_counter() - begun < MEASURE_SECONDS:
+    further = fitting(target, FAR_CONTEXT, MANY_ROWS) - context
+    if further >= CONTEXT and time.perf_counter() - begun < MEASURE_SECONDS:
         # Compare the same passes, one after the other, over both lengths.
         short = [
             min(_pass(target, rows) for _ in range(repeats + 1)) for rows in (FEW_ROWS, MANY_ROWS)
         ]
-        target.read([0] * (FAR_CONTEXT - CONTEXT))
+        target.read([0] * further)
         long = [
             min(_pass(target, rows) for _ in range(repeats + 1)) for rows in (FEW_ROWS, MANY_ROWS)
         ]
-        per_cached, per_cached_row = _slopes(long[0] - short[0], long[1] - short[1])
+        per_cached, per_cached_row = _slopes(long[0] - short[0], long[1] - short[1], further)
     target.rollback(0)
     step, drafting = None, Points()
     if draft is not None:
-        draft.read([0] * CONTEXT)
+        draft.read([0] * fitting(draft, CONTEXT, 6 * repeats + max(DRAFTING)))
         spent = [_timed(lambda: draft.read([0])) for _ in range(6 * repeats)]
         step = median(spent[repeats:])
         if time.perf_counter() - begun < 2 * MEASURE_SECONDS:
@@ -152,16 +155,21 @@ def measure_costs(
     return CostProfile(tuple(verify), step, per_cached, per_cached_row, drafting)
 
 
+def fitting(model: TextModel, length: int, more: int) -> int:
+    """Return a length at which so many more tokens fit into a model's context: the given one, or a shorter one."""
+    return length if model.context is None else max(1, min(length, model.context - more))
+
+
 def glance(target: CachedModel, draft: LanguageModel | None) -> CostProfile:
     """Measure only passes of FEW_ROWS and MANY_ROWS and a draft step: a fast replacement for `measure_costs`."""
-    target.read([0] * CONTEXT)
+    target.read([0] * fitting(target, CONTEXT, MANY_ROWS))
     verify = tuple(
         (rows, min(_pass(target, rows) for _ in range(REPEATS))) for rows in (FEW_ROWS, MANY_ROWS)
     )
     target.rollback(0)
     if draft is None:
         return CostProfile(verify)
-    draft.read([0] * CONTEXT)
+    draft.read([0] * fitting(draft, CONTEXT, 2 * REPEATS))
     step = min(_timed(lambda: draft.read([0])) for _ in range(2 * REPEATS))
     draft.rollback(0)
     return CostProfile(verify, step)
@@ -181,17 +189,17 @@ def _drafting(draft: LanguageModel, step: float, repeats: int) -> Points:
     single = seconds(1)
     slowest, points = step, []
     for rows in DRAFTING:
+        if fitting(draft, length, rows) < length:
+            break
         slowest = max(slowest, step * seconds(rows) / single)
         points.append((rows, slowest))
     return tuple(points)
 
 
-def _slopes(few: float, many: float) -> tuple[float, float]:
-    """Return `per_cached` and `per_cached_row`, from the added seconds of passes of both numbers of rows over FAR_CONTEXT tokens."""
-    per_cached = max(0.0, few / (FAR_CONTEXT - CONTEXT))
-    return per_cached, max(
-        0.0, (many / (FAR_CONTEXT - CONTEXT) - per_cached) / (MANY_ROWS - FEW_ROWS)
-    )
+def _slopes(few: float, many: float, further: int = FAR_CONTEXT - CONTEXT) -> tuple[float, float]:
+    """Return `per_cached` and `per_cached_row`, from the added seconds of passes of both numbers of rows over further tokens."""
+    per_cached = max(0.0, few / further)
+    return per_cached, max(0.0, (many / further - per_cached) / (MANY_ROWS - FEW_ROWS))
 
 
 def _pass(target: CachedModel, rows: int) -> float:

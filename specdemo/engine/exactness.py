@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specdemo.engine.cost import CONTEXT, FAR_CONTEXT
+from specdemo.engine.cost import CONTEXT, FAR_CONTEXT, fitting
 from specdemo.engine.types import Proposal
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def exact_rows(target: CachedModel, most: int = MOST_ROWS) -> int:
     A sample, no proof. Rows of a tree are not among it, nor passes that runs share. The cache is given back empty.
     """
     found = most
-    for context in (CONTEXT, FAR_CONTEXT):
+    for context in (fitting(target, one, CHECKED_TOKENS) for one in (CONTEXT, FAR_CONTEXT)):
         text = [
             7919 * place % target.decoder.config.vocab_size
             for place in range(context + CHECKED_TOKENS)

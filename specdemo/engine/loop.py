@@ -1,11 +1,13 @@
 """The loop: draft, verify, commit. Plain decoding is this loop with a drafter that proposes nothing.
 
-Invariant: the target has cached `committed[:-1]`; the last id is pending. The drafter is closed however a run ends.
+Invariant: the target has cached `committed[:-1]`; the last id is pending. The drafter is closed however a run ends,
+and no error of it ends the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -15,9 +17,10 @@ from specdemo.engine.limits import Limits
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.step import Step
 from specdemo.engine.target import CachedModel
-from specdemo.engine.types import Drafter
+from specdemo.engine.tree import depths
+from specdemo.engine.types import Drafter, Outcome, Proposal
 from specdemo.engine.verify import Verifier, verify, verify_sampling
-from specdemo.trace.events import Event, FinishReason, RunFinished, RunStarted
+from specdemo.trace.events import DROPPED, Event, FinishReason, Reason, RunFinished, RunStarted
 
 
 def generate(
@@ -39,6 +42,7 @@ def generate(
     cancelled: checked before each step, and before each pass that reads the prompt or drafts
     alone: whether the target's passes are not shared; verifier: checks drafts when sampling
     """
+    drafter = GuardedDrafter(drafter, target.vocabulary_size)
     committed, num_prompt = list(prompt_ids), len(prompt_ids)
     generator = torch.Generator().manual_seed(shaper.sampling.seed)
     step = Step(started.lane)
@@ -98,3 +102,71 @@ def _prefill(
         prefill_seconds=watch.total,
     )
     return started, reason
+
+
+class GuardedDrafter(Drafter):
+    """Drops a drafter that raises, or proposes what no target can check; then each step is one of plain decoding.
+
+    The first proposal after that contains the error. Cancelling is no error.
+    """
+
+    def __init__(self, drafter: Drafter, vocabulary_size: int) -> None:
+        self.drafter = drafter
+        self.vocabulary_size = vocabulary_size
+        self._error = ""  # until it is reported
+        self._dropped = False
+
+    def start(self, prompt_ids: Sequence[int]) -> None:
+        """Start the drafter."""
+        with self._guard():
+            self.drafter.start(prompt_ids)
+
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+        """Return the drafter's proposal, or an empty one."""
+        if not self._dropped:
+            with self._guard():
+                proposal = self.drafter.propose(committed, budget)
+                self._check(proposal, budget)
+                return proposal
+        error, self._error = self._error, ""
+        return Proposal(reasons=(Reason(DROPPED),), dropped=error)
+
+    def verifying(self, proposal: Proposal) -> None:
+        """Let the drafter work in parallel with the target."""
+        if not self._dropped:
+            with self._guard():
+                self.drafter.verifying(proposal)
+
+    def observe(self, outcome: Outcome) -> None:
+        """Let the drafter learn."""
+        if not self._dropped:
+            with self._guard():
+                self.drafter.observe(outcome)
+
+    def close(self) -> None:
+        """End the drafter's run."""
+        with self._guard():
+            self.drafter.close()
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever a drafter raises, the target's text is unaffected
+            self._dropped = True
+            self._error = " ".join(f"{type(error).__name__}: {error}".split())
+
+    def _check(self, proposal: Proposal, budget: int) -> None:
+        """Raise ValueError for a proposal that would break the target's pass or the verification."""
+        ids, parents = proposal.token_ids, proposal.parents
+        if any(not 0 <= token_id < self.vocabulary_size for token_id in ids):
+            raise ValueError("a drafted token is not in the target's vocabulary")
+        rows = ids if proposal.draft_probs is None else proposal.draft_probs
+        if not len(parents) == len(rows) == len(ids):
+            raise ValueError("a draft has not one parent and one distribution for each token")
+        if any(not -1 <= parent < node for node, parent in enumerate(parents)):
+            raise ValueError("a drafted token has no parent before it")
+        if ids and max(depths(parents)) > budget:
+            raise ValueError(f"a draft is longer than {budget} tokens")
+        if any(confidence != confidence for confidence in proposal.confidences):
+            raise ValueError("a drafted token's probability is not a number")

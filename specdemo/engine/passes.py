@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -164,13 +165,21 @@ class RunStack(greenlet):  # type: ignore[misc]  # greenlet has no types
     work: the run
     request: the pass that it waits for
 
+    Closing it raises `Cancelled` where it waits and at each later pass, as a cancelled stage does.
     A stack belongs to the thread that made it. While it waits, other stacks run in that thread, so a pass must not be
     requested inside `torch.inference_mode` or `torch.no_grad`: they belong to the thread, and would apply to the others.
     """
 
     def __init__(self, work: Callable[[], None]) -> None:
-        super().__init__(work)
+        super().__init__(self._run)
+        self._steps = work
         self.request: ForwardRequest | None = None
+        self.closed = False
+
+    def _run(self) -> None:
+        with suppress(Cancelled):
+            if not self.closed:
+                self._steps()
 
     def resume(self) -> bool:
         """Run until the next pass is requested. Returns whether the run continues after it."""
@@ -179,9 +188,10 @@ class RunStack(greenlet):  # type: ignore[misc]  # greenlet has no types
         return not self.dead
 
     def close(self) -> None:
-        """End the run where it waits, as `close` ends a generator: `GreenletExit` is raised there."""
-        self.request = None
-        self.throw()
+        """End the run where it waits."""
+        self.closed = True
+        if not self.dead:
+            self.resume()
 
     def wait_for(self, request: ForwardRequest, watch: Stopwatch | None) -> None:
         """Leave the stack until the pass has run; the wait for other runs counts as such."""
@@ -190,8 +200,11 @@ class RunStack(greenlet):  # type: ignore[misc]  # greenlet has no types
         assert not torch.is_inference_mode_enabled(), "a pass was requested in inference mode"
         assert self.parent is not None
         requested = time.perf_counter()
-        self.request = request
-        self.parent.switch()
+        if not self.closed:
+            self.request = request
+            self.parent.switch()
+        if self.closed:
+            raise Cancelled
         if watch is not None and request.output is not None:
             watch.count(request.output.sharing, time.perf_counter() - requested)
 
@@ -213,7 +226,7 @@ def request_pass(decoder: Decoder, input: ForwardInput) -> ForwardOutput:
 
 
 def run_together(requests: Sequence[ForwardRequest]) -> None:
-    """Run requests of one kind as one pass; an error is stored in each of them."""
+    """Run requests of one kind as one pass; if it fails, each alone, so that an error is stored only where it belongs."""
     started = time.perf_counter()
     try:
         outputs = requests[0].decoder.run([request.input for request in requests])
@@ -221,6 +234,9 @@ def run_together(requests: Sequence[ForwardRequest]) -> None:
         sharing = Sharing(len(requests), rows, time.perf_counter() - started)
         for request, output in zip(requests, outputs, strict=True):
             request.output = ForwardOutput(output.logits, output.states, output.chain, sharing)
-    except Exception as error:  # noqa: BLE001 - raised in each of the runs
-        for request in requests:
-            request.error = error
+    except Exception as error:  # noqa: BLE001 - raised in the run
+        if len(requests) == 1:
+            requests[0].error = error
+        else:
+            for request in requests:
+                run_together([request])

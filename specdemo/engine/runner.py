@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from greenlet import GreenletExit
-
+from specdemo.engine.clock import Cancelled
 from specdemo.engine.passes import ForwardRequest, RunStack, run_together
 from specdemo.engine.thread_governor import ThreadGovernor
 from specdemo.trace.events import Event
@@ -31,7 +31,7 @@ class _Run:
     stack: made in the compute thread; turn: number of the pass in which it last read a chunk of a long text
     """
 
-    events: Iterator[Event]
+    events: Generator[Event, None, object]
     outbox: SimpleQueue[Event | BaseException | None] = field(default_factory=SimpleQueue)
     closed: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
@@ -66,9 +66,12 @@ class _Run:
 
     def _work(self) -> None:
         try:
-            for event in self.events:
-                self.outbox.put(event)
-        except GreenletExit:
+            with closing(self.events):
+                for event in self.events:
+                    self.outbox.put(event)
+                    if self.closed.is_set():
+                        return
+        except Cancelled:
             raise
         except BaseException as error:  # noqa: BLE001 - raised where the events are read
             self.error = error
@@ -111,7 +114,7 @@ class Runner:
         self._inbox.put((work, result))
         return result.result()
 
-    def run(self, events: Iterator[Event], every: float = 0.0) -> Iterator[Event]:
+    def run(self, events: Generator[Event, None, object], every: float = 0.0) -> Iterator[Event]:
         """Yield the events of a run, which does not wait for their reader. Closing ends the run.
 
         every: polling interval in seconds. A thread that wakes for each event takes a core

@@ -96,7 +96,7 @@ class Step:
             self.lane,
             self.number,
             proposal.lookahead,
-            "",
+            proposal.dropped,
             self.nodes,
             self.draft.seconds,
             proposal.source,

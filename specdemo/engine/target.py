@@ -35,6 +35,11 @@ class CachedModel:
         self._grown: list[int] = []  # parents of the nodes that `grow` has read
 
     @property
+    def context(self) -> int | None:
+        """Longest text that the model can read; None if its config names no limit."""
+        return getattr(self.decoder.config, "max_position_embeddings", None)
+
+    @property
     def length(self) -> int:
         """Tokens in the cache."""
         return self._cache.length

@@ -33,6 +33,7 @@ class Proposal:
     chained: it would be a chain whatever was drawn, and may be judged as a block; a tree may be one by chance
     confidences: each node's own probability under the drafter, for policies and pictures only
     lookahead, reasons: number of tokens that the lookahead policy allowed for this step, and why
+    dropped: error of the drafter that was dropped in this step
     source: the drafter it came from, where a method chooses among several
     survivals: chance of each node to be kept with all before it, as foreseen; empty where nothing is foreseen
     expected_tokens, expected_seconds: what the cost model foresees for this step, target's own token included
@@ -48,6 +49,7 @@ class Proposal:
     confidences: tuple[float | None, ...] = ()
     lookahead: int = 0
     reasons: tuple[Reason, ...] = ()
+    dropped: str = ""
     source: str = ""
     survivals: tuple[float, ...] = ()
     expected_tokens: float | None = None
@@ -205,6 +207,10 @@ class TextModel(Protocol):
     @property
     def words(self) -> ReducedVocabulary | None:
         """The W tokens that its logits are of; None for all V."""
+
+    @property
+    def context(self) -> int | None:
+        """Longest text that it can read, in tokens; None for no limit."""
 
     @property
     def length(self) -> int:

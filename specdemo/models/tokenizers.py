@@ -12,6 +12,17 @@ from specdemo.files.sources import ModelFiles
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+# Control tokens that end a turn or a text in the formats of common model families.
+TURN_ENDS = frozenset({
+    "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<turn|>", "<EOT>",
+    "[EOT]", "<|END_OF_TURN_TOKEN|>", "<end_of_utterance>", "<|endoftext|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>",
+})  # fmt: skip
+HARMONY = {
+    "<|return|>",
+    "<|call|>",
+}  # in a tokenizer with these, <|end|> ends a message within an answer
+PROBE_ANSWER = "answer-7919"
+
 
 def load_tokenizer(files: ModelFiles) -> PreTrainedTokenizerBase:
     """The tokenizer of a model, or a sentence when its files are damaged."""
@@ -36,11 +47,26 @@ def check_vocabulary(files: ModelFiles, tokenizer: PreTrainedTokenizerBase, rows
 
 
 def stop_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
-    """Tokens that end an answer; empty when neither the model nor its tokenizer names one."""
+    """Tokens that end an answer: those that the model or its tokenizer names, known ones, and that of the chat template."""
     ids: set[int] = set()
     for value in (model.generation_config.eos_token_id, tokenizer.eos_token_id):
         ids |= set(value) if isinstance(value, list) else {value} if value is not None else set()
-    return frozenset(ids)
+    added = tokenizer.get_added_vocab()
+    ends = TURN_ENDS - {"<|end|>"} if added.keys() >= HARMONY else TURN_ENDS
+    after = _after_answer(tokenizer)
+    ends |= set(sorted(filter(after.startswith, added), key=len)[-1:])
+    return frozenset(ids | {added[token] for token in ends & added.keys()})
+
+
+def _after_answer(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Return what the chat template puts after an answer; "" if there is no template or it refuses."""
+    roles = {"user": "Hi", "assistant": PROBE_ANSWER}
+    messages = [{"role": role, "content": content} for role, content in roles.items()]
+    try:
+        text = str(tokenizer.apply_chat_template(messages, tokenize=False))
+    except Exception:  # noqa: BLE001 - a template is a program of its author, and may be missing
+        return ""
+    return text.rpartition(PROBE_ANSWER)[2].lstrip()
 
 
 def same_tokenizer(one: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase) -> bool:

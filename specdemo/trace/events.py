@@ -18,6 +18,7 @@ from pydantic_core import core_schema
 
 SCHEMA_VERSION = 2
 PLAIN, SPECULATIVE = "plain", "speculative"
+DROPPED = "dropped"  # reason of steps after the run's drafter has failed
 LANES = (PLAIN, SPECULATIVE)
 LARGEST_FILE = 16 * 2**20  # bytes of a saved trace: about five thousand steps with every detail
 MOST_ITEMS = 1024  # items of each list in a line: nodes of a step, a path, alternatives
@@ -175,6 +176,9 @@ class Reason:
     values: dict[Text, Finite] = field(default_factory=dict)
 
 
+COMPILED = "compiled pass"  # in a kernel's description: a row's bits do not depend on other rows
+
+
 @part
 class ModelInfo:
     """Weights of a run and how they were computed.
@@ -187,6 +191,11 @@ class ModelInfo:
     precision: Text = ""
     kernel: Text = ""
     parameters: Count = 0
+
+    @property
+    def rounds_by_rows(self) -> bool:
+        """Whether a row's result may depend on the other rows of its pass, so that greedy texts may differ at near ties."""
+        return self.precision != "fp32" and COMPILED not in self.kernel
 
 
 @part
@@ -238,7 +247,7 @@ class Drafted:
     """A proposal before its verification.
 
     lookahead: number of tokens that the policy allowed
-    reason: why, as a sentence; empty in traces that have `reasons`
+    reason: in traces without `reasons`, why, as a sentence; otherwise the error of a drafter that was dropped here
     source: the drafter that it came from, if the method selects among several
     expected_tokens, expected_seconds: forecast of the cost model for this step, the target's own token included
     hit: whether the draft had been prepared while the target was busy; None if none is prepared

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
+from os.path import commonprefix
 from typing import TypeAlias
 
 from specdemo.trace.events import (
+    DROPPED,
     PLAIN,
     Drafted,
     Event,
     FinishReason,
     Node,
+    Reason,
     RunFinished,
     RunStarted,
     StandIn,
@@ -22,6 +25,11 @@ from specdemo.trace.events import (
 )
 
 TENTHS = 10
+USUAL_DIFFERENCE = 0.1  # relative difference of times on a quiet machine
+USUAL_PASSES = (
+    128  # number of passes in which that difference may occur: later ones read a longer text
+)
+FEWEST_PASSES = 4  # fewest passes whose mean is judged
 DERIVED = ("tokens_per_second", "tokens_per_step", "drafted_accept_rate", "first_accept_rate")
 # Number of tokens, the sum of their predicted probabilities, and the number that was accepted.
 Foreseen: TypeAlias = tuple[int, float, int]
@@ -129,6 +137,43 @@ def speedup(plain: Metrics | StandIn, speculative: Metrics) -> float | None:
     return speculative.tokens_per_second / plain.tokens_per_second
 
 
+def disturbed(trace: Trace, plain: Trace | None = None) -> bool:
+    """Return whether other programs were busy while a run was measured, so that its speedup means nothing.
+
+    On a quiet machine a speedup is at most the tokens per step, since a pass with drafts costs at least a plain one, and
+    plain passes cost the same in both halves of plain decoding and in the steps of the drafted run that have no draft.
+    Runs that shared passes have other costs; of them only the first is checked.
+
+    plain: plain decoding of another trace; default: that of the same trace
+    """
+    drafted = answering(trace)
+    before = plain or trace.lane(PLAIN)
+    if before == drafted:
+        return False
+    figures, slow = measure(drafted), measure(plain) if plain else baseline(trace)
+    ratio = speedup(slow, figures) if slow else None
+    if ratio and ratio > (figures.tokens_per_step or 0) * (1 + USUAL_DIFFERENCE):
+        return True
+    steps = [event for event in drafted.events if isinstance(event, Verified)]
+    first = [event for event in before.events if isinstance(event, Verified)]
+    if any((step.runs or 1) > 1 for step in (*first, *steps)):
+        return False
+    passes = [step.verify_seconds for step in first]
+    half = len(passes) // 2
+    bare = [step.verify_seconds for step in steps if not step.nodes]
+    usual = 1 + USUAL_DIFFERENCE * max(1.0, len(passes) / USUAL_PASSES)
+    pairs = ((passes[:half], passes[len(passes) - half :]), (passes, bare))
+    return any(_differ(one, other, usual) for one, other in pairs)
+
+
+def _differ(one: Sequence[float], other: Sequence[float], usual: float) -> bool:
+    """Return whether the means differ by more than a factor; False for too few values."""
+    if min(len(one), len(other)) < FEWEST_PASSES:
+        return False
+    low, high = sorted((sum(one) / len(one), sum(other) / len(other)))
+    return high > low * usual
+
+
 def answering(trace: Trace) -> Trace:
     """Return the run whose answer counts: the last one. The one before it, if any, is plain decoding."""
     return trace.lane(trace.lanes[-1]) if trace.lanes else trace
@@ -150,6 +195,14 @@ def timeline(events: Trace | Iterable[Event]) -> list[tuple[int, float]]:
     return [(count, step.elapsed_seconds) for count, step in zip(counts, steps, strict=True)]
 
 
+def dropped(events: Trace | Iterable[Event]) -> str:
+    """Return the error for which the drafter of a run was dropped; empty if it was not."""
+    for event in events.events if isinstance(events, Trace) else events:
+        if isinstance(event, Drafted) and Reason(DROPPED) in (event.reasons or ()):
+            return event.reason
+    return ""
+
+
 def output_ids(events: Trace | Iterable[Event]) -> list[int]:
     """Return the new token ids of one run, in order."""
     items = events.events if isinstance(events, Trace) else events
@@ -159,6 +212,11 @@ def output_ids(events: Trace | Iterable[Event]) -> list[int]:
             ids += [event.nodes[node].token_id for node in event.path]
             ids += [event.next.token_id] if event.next else []
     return ids
+
+
+def same_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return the tokens until two texts first differ; the shorter one's length if they never do."""
+    return len(commonprefix([list(one), list(other)]))  # noqa: RUF071 - of lists, not of paths
 
 
 def output_text(events: Trace | Iterable[Event]) -> str:

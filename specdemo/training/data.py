@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -84,6 +86,8 @@ def read_prompts(paths: Iterable[Path]) -> list[Prompt]:
             for number, line in enumerate(lines):
                 if line.strip():
                     row = json.loads(line)
+                    if not isinstance(row, dict) or not {"prompt", "turns"} & set(row):
+                        raise ValueError(f"line {number + 1} has no prompt")
                     text = row["prompt"] if "prompt" in row else row["turns"][0]
                     prompts.append(Prompt(path.stem, int(row.get("id", number)), str(text)))
         except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
@@ -116,17 +120,14 @@ def read_answers(paths: Iterable[Path], vocabulary_size: int) -> list[Answer]:
     """Every answer of the shards that has a prompt and at least one token."""
     answers = []
     for path in paths:
-        try:
-            with np.load(path, allow_pickle=False) as shard:
-                arrays = {name: shard[name] for name in shard.files}
+        with _reading(path), np.load(path, allow_pickle=False) as shard:
+            arrays = {name: shard[name] for name in shard.files}
             prompts = np.split(
                 arrays["prompt_ids"].astype(np.int64), arrays["prompt_offsets"][1:-1]
             )
             texts = np.split(arrays["answer_ids"].astype(np.int64), arrays["answer_offsets"][1:-1])
             facts = zip(arrays["source"], arrays["row_id"], arrays["temperature"], strict=True)
             rows = list(zip(facts, prompts, texts, _tops(arrays), strict=True))
-        except (OSError, ValueError, KeyError) as error:
-            raise UserError("training.answers_unread", path=path.name, error=error) from error
         for (source, row_id, temperature), prompt, text, top in rows:
             if not len(prompt) or not len(text):
                 continue
@@ -134,6 +135,15 @@ def read_answers(paths: Iterable[Path], vocabulary_size: int) -> list[Answer]:
                 raise UserError("training.answers_tokens", path=path.name)
             answers.append(Answer(str(source), int(row_id), float(temperature), prompt, text, *top))
     return answers
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn the errors of a shard that cannot be read into a UserError."""
+    try:
+        yield
+    except (OSError, EOFError, ValueError, KeyError, AttributeError, BadZipFile) as error:
+        raise UserError("training.answers_unread", path=path.name, error=error) from error
 
 
 def _tops(arrays: dict[str, np.ndarray]) -> list[tuple[np.ndarray | None, np.ndarray | None]]:
@@ -151,7 +161,7 @@ def answered_keys(paths: Iterable[Path]) -> tuple[Counter[tuple[str, int]], int]
     keys: Counter[tuple[str, int]] = Counter()
     positions = 0
     for path in paths:
-        with np.load(path, allow_pickle=False) as shard:
+        with _reading(path), np.load(path, allow_pickle=False) as shard:
             keys.update(zip(shard["source"].tolist(), shard["row_id"].tolist(), strict=True))
             positions += len(shard["prompt_ids"]) + len(shard["answer_ids"]) - len(shard["row_id"])
     return keys, positions

@@ -19,7 +19,8 @@ from specdemo.files.store import scratch
 from specdemo.trace.events import ModelInfo, RunStarted
 from specdemo.trace.metrics import output_ids
 from specdemo.trace.replay import read
-from specdemo.training.data import Prompt
+from specdemo.training.data import Prompt, read_prompts
+from specdemo.training.options import check_output
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -72,7 +73,7 @@ def build_from_prompts(
     examples: prompts that are answered `DRAWN_ANSWERS` times more, drawn at the temperature `WARMTH`. In low precision
         near-ties fall one way or the other with the rows of a pass: one answer alone is soon left behind.
     """
-    lines = [line for line in _read_text(prompts).splitlines() if line.strip()]
+    lines = read_lines(prompts)
     texts = answer_texts(decoder, stop_ids, tokenizer, lines, max_new_tokens, report)
     again = [prompt for prompt in examples for _ in range(DRAWN_ANSWERS)]
     texts += answer_texts(
@@ -93,6 +94,32 @@ def build_from_prompts(
     return build_datastore(texts, out, card)
 
 
+def check_sources(files: Sequence[Path], prompts: Path | None, out: Path) -> None:
+    """Read all sources, and make the folder around `out`. Raises UserError before a model is needed."""
+    for path in files:
+        read(path) if path.suffix == ".jsonl" else _read_text(path)
+    if prompts:
+        read_lines(prompts)
+    _check_out(out)
+
+
+def read_lines(prompts: Path) -> list[str]:
+    """Return the prompts of a file: one a line, or JSON lines as `read_prompts` expects them. Raises UserError."""
+    text = _read_text(prompts)
+    if text.lstrip().startswith("{"):
+        return [one.text for one in read_prompts([prompts])]
+    if not text.strip():
+        raise UserError("training.no_text")
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def _check_out(out: Path) -> None:
+    """Refuse an existing folder that is no datastore, and make the folder around it."""
+    if out.exists() and not (out / CARD).is_file() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError("training.not_a_datastore", path=out)
+    check_output(out.absolute().parent)
+
+
 def build_datastore(texts: Iterable[Sequence[int]], out: Path, card: Json) -> Path:
     """Write the arrays and the card of a datastore in one move; an earlier one at `out` is replaced. returns: `out`
 
@@ -104,8 +131,7 @@ def build_datastore(texts: Iterable[Sequence[int]], out: Path, card: Json) -> Pa
         raise UserError("training.no_text")
     if any(not 0 <= token < size for text in texts for token in text):
         raise UserError("training.texts_tokens")
-    if out.exists() and not (out / CARD).is_file() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError("training.not_a_datastore", path=out)
+    _check_out(out)
     dtype = np.uint16 if size < np.iinfo(np.uint16).max else np.int32
     separator = np.iinfo(dtype).max
     tokens = np.concatenate([np.array([*text, separator], dtype) for text in texts])

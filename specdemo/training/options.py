@@ -7,8 +7,14 @@ from pathlib import Path
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
+from specdemo.files.store import make_folder
 from specdemo.models.networks.folders import is_compact, read_config
 from specdemo.models.networks.registry import NETWORKS, NetworkKind
+from specdemo.training.data import answered_keys, read_prompts
+
+MORE_THAN_ZERO = (
+    "layers", "words", "inner", "depth", "max_answer_tokens", "batch_tokens", "max_disk_gb", "learning_rate",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,46 +74,59 @@ class TrainOptions:
         on_draft = init is not None and "feedback" not in _facts(init)
         return next((row for row in rows if row.extends == on_draft), rows[0])
 
-    def _check_form(self) -> None:
-        """Refuse a form that this kind does not have, and an earlier drafter of another form."""
-        forms = list(dict.fromkeys(row.form for row in NETWORKS if row.kind == self.kind))
-        if self.form not in forms:
-            raise UserError(
-                "training.unknown_form", form=self.form, kind=self.kind, names=", ".join(forms)
-            )
-        if self.form == "own" or self.init is None:
-            return
-        if self.form != "eagle3" or _facts(self.init).get("form") != "eagle3":
-            raise UserError("training.other_form", form=self.form, name=self.init.name)
-
     def checked(self) -> TrainOptions:
-        """Return self, or raise UserError for the first wrong option."""
+        """Return self, or raise UserError for the first wrong option. Reads the input files."""
         kinds = list(dict.fromkeys(row.kind for row in NETWORKS))
         if self.kind not in kinds:
             raise UserError("training.unknown_kind", kind=self.kind, names=", ".join(kinds))
-        self._check_form()
-        if self.network.extends and not (self.init and (self.init / "config.json").is_file()):
-            raise UserError("training.needs_draft", kind=self.kind)
+        self._check_start()
+        self._check_numbers()
         if not self.prompts and not self.answers:
             raise UserError("training.no_data")
         for path in (*self.prompts, *self.answers):
             if not path.is_file():
                 raise UserError("files.missing", path=path)
-        for name in (
-            "layers",
-            "words",
-            "inner",
-            "depth",
-            "max_answer_tokens",
-            "batch_tokens",
-            "max_disk_gb",
-            "learning_rate",
-        ):
-            if not getattr(self, name) > 0:
+        if not read_prompts(self.prompts) and not answered_keys(self.answers)[0]:
+            raise UserError("training.few_answers")
+        check_output(self.out)
+        return self
+
+    def _check_numbers(self) -> None:
+        for name in MORE_THAN_ZERO:
+            if not 0 < getattr(self, name) < float("inf"):
                 raise UserError("training.not_positive", name=name, value=getattr(self, name))
+        for name in ("seed", "max_answers"):
+            if getattr(self, name) < 0:
+                raise UserError("training.negative", name=name, value=getattr(self, name))
         if not (self.minutes > 0 or self.steps > 0):
             raise UserError("training.no_time")
-        return self
+
+    def _check_start(self) -> None:
+        """Refuse a form that this kind does not have, and an `init` that it cannot start from."""
+        forms = list(dict.fromkeys(row.form for row in NETWORKS if row.kind == self.kind))
+        if self.form not in forms:
+            raise UserError(
+                "training.unknown_form", form=self.form, kind=self.kind, names=", ".join(forms)
+            )
+        init = self.init
+        if init is not None and not is_compact(init):
+            raise UserError("training.no_drafter", folder=init)
+        facts = _facts(init) if init else {}
+        if self.form != "own" or facts.get("form", "own") != "own":
+            if init and (self.form != "eagle3" or facts.get("form") != "eagle3"):
+                raise UserError("training.other_form", form=self.form, name=init.name)
+        elif (self.network.extends or (init and self.kind == "draft")) and facts.get(
+            "kind"
+        ) != "draft":
+            raise UserError("training.needs_draft", kind=self.kind)
+
+
+def check_output(folder: Path) -> None:
+    """Make a folder for results. Raises UserError if it cannot be written to."""
+    try:
+        make_folder(folder)
+    except (OSError, UserError) as error:
+        raise UserError("training.closed_output", path=folder) from error
 
 
 def _facts(folder: Path) -> dict[str, object]:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
+from specdemo.config.strings import JsonView
 from specdemo.drafters.methods import TRAINED
-from specdemo.models.networks.folders import COMPACT_FORMAT, save_compact
+from specdemo.models.networks.folders import COMPACT_FORMAT, read_config, save_compact
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -194,6 +195,17 @@ def read_llama_config(target_folder: Path, *, own_layer: bool = False) -> LlamaC
         raise UserError("training.unsupported_target", target=target_folder.name, reason=why)
     found: LlamaConfig = config
     return found
+
+
+def check_target(folder: Path, target: str, config: JsonView) -> None:
+    """Refuse the folder of a drafter of another target. config: of the target"""
+    own = read_config(folder)
+    for name in ("hidden_size", "vocab_size"):
+        if config.get(name) != own[name]:
+            raise UserError(
+                "training.other_target", folder=folder.name, target=target, name=name,
+                own=own[name], theirs=config.get(name),
+            )  # fmt: skip
 
 
 def _as_llama(config: Any) -> LlamaConfig:

@@ -22,7 +22,13 @@ from specdemo.models.networks.folders import HEAD, read_embedding, read_tensor
 from specdemo.models.networks.registry import stored_states
 from specdemo.models.tokenizers import load_tokenizer, stop_ids
 from specdemo.training.options import TrainOptions
-from specdemo.training.package import Card, describe_machine, package, read_llama_config
+from specdemo.training.package import (
+    Card,
+    check_target,
+    describe_machine,
+    package,
+    read_llama_config,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -64,6 +70,10 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
     packed = pack_as(options.precision, options.device) if network.own_layer else None
     files = resolve(options.target, options.cache_dir, progress, packed)
     config = read_llama_config(files.folder, own_layer=network.own_layer)
+    if options.init:
+        check_target(options.init, files.name, config.to_dict())
+    if network.kind == "draft" and options.layers > config.num_hidden_layers:
+        raise UserError("training.layers", most=config.num_hidden_layers, count=options.layers)
     torch.manual_seed(options.seed)
     make_folder(options.work_dir)
     with reporting_full_disk(Phrase("disk.while_training")):

@@ -32,6 +32,7 @@ from specdemo.models.networks.folders import (
     read_tensor,
 )
 from specdemo.models.networks.registry import NETWORKS, find_network
+from specdemo.training.package import check_target
 
 SIZES = (
     "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps", "vocab_size",
@@ -117,17 +118,7 @@ def trained_for(folder: Path) -> str:
 
 def _opened(folder: Path, target: ModelFiles) -> Compact:
     compact = Compact(folder, read_config(folder), load_state(folder), target)
-    config = compact.target_config()
-    for name in ("hidden_size", "vocab_size"):
-        if config.get(name) != compact.config[name]:
-            raise UserError(
-                "training.other_target",
-                folder=folder.name,
-                target=target.name,
-                name=name,
-                own=f"{compact.config[name]:,}",
-                theirs=f"{config.get(name):,}",
-            )
+    check_target(folder, target.name, compact.target_config())
     return compact
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import re
+import shutil
+import subprocess
 import sys
 import webbrowser
 from collections.abc import Callable
@@ -19,6 +22,9 @@ NO_WINDOW = (
     "There is nothing here that opens a window of its own (requirements-desktop.txt names what does), "
     "so the page opens in the browser: {url}"
 )
+NO_QT = "Qt cannot open a window here{missing}, so the page opens in the browser: {url}"
+MISSING = ", as the packages {packages} are missing"
+QT = "from PyQt6.QtWidgets import QApplication; QApplication([])"
 
 
 def open_window(
@@ -32,6 +38,10 @@ def open_window(
     """
     if not _has_screen():
         say(NO_SCREEN.format(url=url))
+    elif (missing := _qt_trouble()) is not None:
+        named = MISSING.format(packages=", ".join(missing)) if missing else ""
+        say(NO_QT.format(missing=named, url=url))
+        webbrowser.open(url)
     elif _webview(url, title, kept):
         return
     else:
@@ -45,6 +55,26 @@ def _has_screen() -> bool:
     if sys.platform != "linux":
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _qt_trouble() -> list[str] | None:
+    """Return the Debian packages of libraries that Qt misses; None if it opens windows, or is not what opens them.
+
+    Another process tries, since Qt ends its process where it cannot.
+    """
+    found = importlib.util.find_spec("PyQt6")
+    if sys.platform != "linux" or not found or importlib.util.find_spec("gi"):
+        return None
+    if not subprocess.run([sys.executable, "-c", QT], capture_output=True, check=False).returncode:
+        return None
+    folders = found.submodule_search_locations or []
+    plugins = [path for folder in folders for path in Path(folder).rglob("libqxcb.so")]
+    if not plugins or not shutil.which("ldd"):
+        return []
+    linked = subprocess.run(["ldd", *plugins], capture_output=True, text=True, check=False).stdout
+    names = re.findall(r"(\S+)\.so\.(\d+) => not found", linked)
+    # Debian's rule: a number after a digit is set off.
+    return sorted({f"{name}{'-' * name[-1].isdigit()}{number}" for name, number in names})
 
 
 def _webview(url: str, title: str, kept: Path) -> bool:

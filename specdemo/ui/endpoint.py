@@ -19,7 +19,14 @@ from specdemo.session.door import EngineClient
 from specdemo.session.runs import failure
 from specdemo.trace.codec import encode
 from specdemo.trace.events import Event, RunFailed, Trace
-from specdemo.trace.metrics import answering, baseline, measure, output_text, speedup
+from specdemo.trace.metrics import (
+    answering,
+    baseline,
+    disturbed,
+    measure,
+    output_text,
+    speedup,
+)
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.run_tab import YIELD_SECONDS, LatestRun, stream
 from specdemo.ui.visits import tell
@@ -51,7 +58,8 @@ def create_endpoint(page: gr.Blocks, studio: EngineClient) -> None:
             trace: whether to return the events of the run too; they are long
         Returns:
             text: the answer so far
-            metrics: figures of the run, at its end: tokens_per_second, speedup over plain decoding and others
+            metrics: figures of the run, at its end: tokens_per_second, speedup over plain decoding and others;
+                no speedup but a note if other programs were busy meanwhile
             trace: the events of the run, at its end; each is a line of a saved trace
         """
         yield from reply(studio, prompt, method, settings, system, with_trace=trace)
@@ -124,9 +132,11 @@ class _Reply:
         trace = Trace(tuple(self.events))
         lane, plain = answering(trace), baseline(trace)
         figures = measure(lane)
-        ratio = speedup(plain, figures) if plain else None
+        busy = disturbed(trace)
+        ratio = speedup(plain, figures) if plain and not busy else None
+        note = {"note": words.NOT_COMPARABLE} if busy else {}
         lines = [json.loads(encode(event)) for event in self.events if self._with_trace]
-        return output_text(lane), {"speedup": ratio, **figures.values()}, lines
+        return output_text(lane), {"speedup": ratio, **note, **figures.values()}, lines
 
     def wait(self, sentence: str) -> None:
         """The line moves; who calls waits."""

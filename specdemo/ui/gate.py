@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import logging
 import os
 import re
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -43,9 +45,19 @@ def outermost(settings: AppSettings) -> Any:
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
         app.middleware_stack = Gate(app.middleware_stack, settings)
+        if settings.mcp:
+            agents = app.get_blocks().mcp_server_obj
+            agents.postprocess_output_data = partial(json_answer, agents.types.TextContent)
         yield
 
     return lifespan
+
+
+def json_answer(text: Callable[..., object], answer: Sequence[Any], _root: str) -> list[object]:
+    """Return the answer to an agent as one JSON text; Gradio would write Python's notation. text: the class of a text"""
+    values = answer[0] if len(answer) == 1 else answer
+    named = dict(zip(("text", "metrics", "trace"), values, strict=True))
+    return [text(type="text", text=json.dumps(named, ensure_ascii=False))]
 
 
 class Gate:

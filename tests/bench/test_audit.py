@@ -10,8 +10,12 @@ import pytest
 import torch
 from conftest import VOCABULARY, decoder_of, header, open_draft, open_target, run_lane, tiny_llama
 
+from specdemo.bench import audit
 from specdemo.bench.audit import CONDITIONS, FILE, AuditResult, MethodAudit, run_audit, save_last
 from specdemo.bench.report import text
+from specdemo.cli import console
+from specdemo.cli.commands import bench
+from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Sampling
 from specdemo.drafters.draft_model import LookBack
@@ -288,6 +292,22 @@ def test_an_audit_of_one_method_has_its_control_and_holds(studio):
     result = run_audit(studio, ["sampler"], runs=4, tokens=8)
     assert [method.name for method in result.methods] == ["nothing", "sampler"]
     assert result.held
+
+
+def test_an_interrupted_audit_shows_the_methods_before(studio, monkeypatch, capsys):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(console, "open_studio", lambda _: studio)
+    monkeypatch.setattr(bench, "check_method", lambda _: None)
+    one = audit._Auditor.audited
+    monkeypatch.setattr(
+        audit._Auditor, "audited",
+        lambda self, row, report: one(self, row, report) if row.name == "nothing" else interrupt(),
+    )  # fmt: skip
+    assert main(["audit", "--methods", "sampler", "--runs", "4", "--tokens", "8"]) == 130
+    assert "| nothing " in capsys.readouterr().out
+    assert not (studio.settings.cache_dir / FILE).exists()
 
 
 def test_an_unknown_method_is_told(studio):

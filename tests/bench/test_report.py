@@ -45,7 +45,8 @@ def lane(name, kept, drafted, steps=10, *, draft=0.002):
             )
         )
     ids = tuple(output_ids(events))
-    return LaneResult(name, measure(events), ids, (0.5,) * len(ids), tuple(events))
+    accepted = tuple(len(event.path) for event in events)
+    return LaneResult(name, measure(events), ids, (0.5,) * len(ids), accepted)
 
 
 def test_the_oracle_drafts_what_is_kept_and_no_policy_beats_it():
@@ -103,7 +104,9 @@ def judged(*drafts):
         )
         for number, draft in enumerate(drafts)
     ]
-    return LaneResult("tree", measure(steps), tuple(output_ids(steps)), (0.5,) * 20, tuple(steps))
+    return LaneResult(
+        "tree", measure(steps), tuple(output_ids(steps)), (0.5,) * 20, (), tuple(steps)
+    )
 
 
 KEPT, REFUSED, UNSEEN = Status.ACCEPTED, Status.REJECTED, Status.UNREACHED

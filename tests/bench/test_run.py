@@ -342,9 +342,35 @@ def test_every_own_lane_is_measured_at_once_on_a_suite_gone_through_again(studio
 
 def test_peers_stand_for_all_of_them(studio):
     assert expand("peers", studio) == [*PEERS, FLOOR]
-    for nonsense in ({"repeat": 0}, {"concurrent": (8, -1)}):
-        with pytest.raises(UserError, match="at least once"):
-            bench(studio, **nonsense)
+
+
+def test_an_interrupted_bench_shows_and_writes_its_results_and_the_next_one_continues(
+    studio, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setattr(console, "open_studio", lambda _: studio)
+    suite, out = tmp_path / "suite.jsonl", tmp_path / "out.json"
+    rows = [{"id": name, "task": name, "turns": [f"{name}b"]} for name in ("aa", "stop")]
+    suite.write_text("\n".join(map(json.dumps, rows)))
+    asked = ["bench", "--suite", str(suite), "--lanes", "ngram", "--max-new-tokens", "6"]
+    asked += ["--json", str(out)]
+    whole, prompts = studio.run, []
+
+    def interrupted(prompt, settings, **options):
+        prompts.append(prompt)
+        if prompt == "stopb":
+            raise KeyboardInterrupt
+        return whole(prompt, settings, **options)
+
+    monkeypatch.setattr(studio, "run", interrupted)
+    assert main(asked) == 130
+    assert "| aa " in capsys.readouterr().out
+    assert {row["task"] for row in json.loads(out.read_text())["rows"]} == {"aa", "mean"}
+    prompts.clear()
+    monkeypatch.setattr(studio, "run", lambda *a, **k: (prompts.append(a[0]), whole(*a, **k))[1])
+    assert main(asked) == 0
+    assert "aab" not in prompts
+    assert {row["task"] for row in json.loads(out.read_text())["rows"]} == {"aa", "stop", "mean"}
+    assert sorted(path.name for path in tmp_path.glob("*out*")) == ["out.json"]
 
 
 def test_the_command_writes_its_files(studio, monkeypatch, tmp_path, capsys):
@@ -352,7 +378,7 @@ def test_the_command_writes_its_files(studio, monkeypatch, tmp_path, capsys):
     suite = tmp_path / "suite.jsonl"
     suite.write_text(json.dumps({"id": "a", "task": "count", "turns": ["abab", "ab"]}))
     paths = {kind: tmp_path / f"out.{kind}" for kind in ("json", "html")}
-    asked = ["bench", "--suite", str(suite), "--lanes", "script", "--max-new-tokens", "6"]
+    asked = ["bench", "--suite", str(suite), "--lanes", "ngram", "--max-new-tokens", "6"]
     asked += [
         "--json",
         str(paths["json"]),
@@ -364,7 +390,7 @@ def test_the_command_writes_its_files(studio, monkeypatch, tmp_path, capsys):
     ]
     assert main(asked) == 0
     shown = capsys.readouterr().out
-    assert "| `script` |" in shown
+    assert "| `ngram` |" in shown
     assert "python -m specdemo" in shown
     document = json.loads(paths["json"].read_text())
     assert document["repeat"] == 2

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,8 +13,12 @@ from rich.console import Console
 
 from specdemo.cli import console
 from specdemo.cli.parser import main
-from specdemo.trace.events import SPECULATIVE, Status, Verified
-from specdemo.trace.replay import read
+from specdemo.cli.show import show_metrics
+from specdemo.drafters.methods import METHODS
+from specdemo.trace.codec import dumps
+from specdemo.trace.events import SPECULATIVE, ModelInfo, RunStarted, Status, Trace, Verified
+from specdemo.trace.metrics import output_text
+from specdemo.trace.replay import parse, read
 
 RECORDED = Path(__file__).parents[2] / "assets" / "runs" / "01-guess-and-check.jsonl"
 
@@ -50,15 +57,116 @@ def test_run_in_a_terminal_shows_refused_tokens_struck_through(monkeypatch, caps
 
 
 @pytest.mark.parametrize(
-    ("place", "said"), [("not/there.jsonl", "no folder"), (".", "is a folder")]
+    ("precision", "kernel", "may_differ"),
+    [
+        ("nf4", "bitsandbytes NF4, compiled pass on AVX2", False),
+        ("nf4", "bitsandbytes NF4, dequantise each pass, lean pass", True),
+        ("bf16", "PyTorch bfloat16 on CPU, lean pass", True),
+        ("fp32", "PyTorch float32 on CPU, lean pass", False),
+    ],
 )
+def test_show_metrics_names_the_pass_and_what_it_means(capsys, precision, kernel, may_differ):
+    trace = read(RECORDED).trace
+    target = ModelInfo("tiny", precision=precision, kernel=kernel)
+    events = (
+        replace(event, target=target) if isinstance(event, RunStarted) else event
+        for event in trace.events
+    )
+    show_metrics(Trace(tuple(events)), "measured")
+    said = capsys.readouterr().err
+    assert kernel in said.replace("\n", " ")
+    assert ("near tie" in said.replace("\n", " ")) == may_differ
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        *(
+            (f"{command} {path}", said)
+            for command in (
+                "run x --save",
+                "run x --online-weights",
+                "bench --json",
+                "bench --html",
+            )
+            for path, said in (("not/there", "no folder"), (".", "is a folder"))
+        ),
+        ("run x --save /proc/none/x", "no folder"),
+        ("run x --save /proc/x", "cannot be written"),
+        ("bench gpu --out not/there", "no folder"),
+        ("bench --traces FILE", "FILE cannot be written: Not a directory"),
+        ("export class-pack FILE", "FILE cannot be written"),
+        ("export site FILE", "FILE cannot be written"),
+        ("export draft FILE", "FILE cannot be written"),
+        ("train draft --prompts FILE --out FILE", "FILE cannot be written"),
+        ("train datastore FILE --out FILE/below", "FILE/below cannot be written"),
+        ("bench --suite missing", "missing cannot be read"),
+        ("bench --suite EMPTY", "EMPTY contains no prompts"),
+        ("bench pairs --suite EMPTY", "EMPTY contains no prompts"),
+        ("run --prompts missing", "missing cannot be read"),
+        ("run --prompts .", "cannot be read: Is a directory"),
+        ("bench record --folder missing", "no folder missing"),
+        ("train feature --answers missing --out new", "missing cannot be read"),
+        ("train draft --prompts FILE --out new --init missing", "no folder missing"),
+        ("train datastore --prompts missing --out new", "missing cannot be read"),
+        ("run x --method magic", "no drafting method 'magic'"),
+        ("compare x --methods auto,magic", "no drafting method 'magic'"),
+        ("audit --methods magic", "no drafting method 'magic'"),
+        ("bench --lanes auto,magic", "no drafting method 'magic'"),
+        ("bench --lanes draft_model:constant:x", "draft_model:constant:x"),
+        ("bench pairs --presets warm", "warm"),
+    ],
+)
+def test_paths_and_names_are_checked_before_a_model_loads(
+    words, said, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    Path("FILE").write_text("a prompt\n")
+    Path("EMPTY").write_text("")
+    for opened in ("open_studio", "load_studio"):
+        monkeypatch.setattr(console, opened, lambda *_: pytest.fail("a model was loaded"))
+    assert main(words.split()) == 1
+    assert said in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["EMPTY", "FILE"]
+
+
 @pytest.mark.parametrize(
     "words",
-    ["run Anything --save", "run Anything --online-weights"],
-)
-def test_a_file_that_cannot_be_written_is_told_before_any_work(
-    place, said, words, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.setattr(console, "open_studio", lambda _: pytest.fail("a model was loaded"))
-    assert main([*words.split(), str(tmp_path / place)]) == 1
-    assert said in capsys.readouterr().err
+    [
+        "run --prompts x --at-once 0", "compare x --repeat 0", "bench --repeat 0", "bench --limit 0",
+        "bench --concurrent 8,-1", "bench gpu --minutes nan", "bench gpu --minutes -1",
+        "bench pairs --tokens 0", "bench record --takes 0", "audit --runs 0", "audit --tokens 1",
+        "audit counterexample --runs 0", "audit counterexample --runs -5", "train draft --out x --minutes inf",
+        "train draft --out x --layers 0", "train draft --out x --learning-rate nan", "bench --repeat x",
+    ],
+)  # fmt: skip
+def test_numbers_out_of_range_are_refused_by_the_parser(words, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(words.split())
+    assert stopped.value.code == 2
+    assert "is expected, not" in capsys.readouterr().err
+
+
+def test_replay_leaves_out_the_token_that_ends_an_answer_and_does_not_break_lines(tmp_path):
+    text = RECORDED.read_text(encoding="utf-8").replace('"reason":"length"', '"reason":"stop"')
+    trace = parse(text).trace.lane(SPECULATIVE)
+    saved = tmp_path / "saved.jsonl"
+    saved.write_text(dumps(trace.events), encoding="utf-8")
+    words = [sys.executable, "-m", "specdemo", "replay", str(saved)]
+    done = subprocess.run(words, capture_output=True, encoding="utf-8", check=True)
+    assert done.stdout.strip() == output_text(trace).strip()
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()[-2:]] == [
+        "speculative",
+        "ended",
+    ]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_help_of_a_method_shows_the_settings_and_policies_that_it_honours(name, capsys):
+    with pytest.raises(SystemExit):
+        main(["run", "--method", name, "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    method = METHODS[name]
+    assert ("--nodes N" in said) == ("nodes" in method.options)
+    policies = f"step drafts: {', '.join(method.policies)} (default"
+    assert (policies in said) == ("policy" in method.options)

@@ -243,6 +243,12 @@ def test_app_says_when_its_port_is_taken(monkeypatch, capsys):
     assert "Port 7999 is taken." in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("host", ["256.1.1.1", "192.0.2.1", "no.such.host.invalid"])
+def test_app_names_an_address_that_it_cannot_use(host, monkeypatch, capsys):
+    assert serve(monkeypatch, Page(), f"--host {host}") == 1
+    assert f"cannot be served at the address {host}" in capsys.readouterr().err
+
+
 def test_app_says_that_it_already_runs(monkeypatch, capsys):
     answer = io.BytesIO(b'{"status": "ready"}')
     monkeypatch.setattr(app_command, "urlopen", lambda *_, **__: answer)

@@ -25,19 +25,22 @@ from conftest import (
     run_lane,
 )
 from tiny_published import published
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from specdemo.config.settings import RunSettings, Sampling
 from specdemo.drafters.methods import METHODS
 from specdemo.drafters.plain import Scripted
+from specdemo.drafters.policies.guard import Wrapper
 from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper, draw
+from specdemo.engine.target import CachedModel
 from specdemo.engine.tree import ancestor_mask, depths
 from specdemo.engine.types import Proposal, TargetOutput
 from specdemo.engine.verify import verify_block, verify_sampling
-from specdemo.trace.events import FinishReason, Verified
-from specdemo.trace.metrics import output_ids
+from specdemo.trace.events import Drafted, FinishReason, Verified
+from specdemo.trace.metrics import dropped, output_ids
 
 PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
 LOSSLESS = [name for name in ALL_METHODS if not METHODS[name].lossy]
@@ -296,12 +299,96 @@ def test_two_visitors_interleaved_do_not_meet(target_weights, draft_weights, met
         assert output_ids(events) == reference_greedy(target_weights, prompt, 32)
 
 
+def gpt2(context):
+    """A model with learned positions, which cannot read beyond them."""
+    torch.manual_seed(1)
+    config = GPT2Config(
+        vocab_size=VOCABULARY, n_positions=context, n_embd=32, n_layer=2, n_head=2,
+        bos_token_id=None, eos_token_id=None,
+    )  # fmt: skip
+    return GPT2LMHeadModel(config).eval()
+
+
+@pytest.mark.parametrize(
+    "name", [one for one in ALL_METHODS if {"draft", "copy"} & {*METHODS[one].uses}]
+)
+@pytest.mark.parametrize("context", [8, 32])
+def test_a_draft_model_proposes_nothing_beyond_its_context(target_weights, name, context):
+    """Texts that pass the draft's context, from the prompt on or later."""
+    drafter = drafter_for(name, CachedModel(gpt2(context)), policy="constant", lookahead=4)
+    events = run_lane(target_weights, drafter, PROMPT)
+    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 40)
+    assert dropped(events) == ""
+    length = len(PROMPT)
+    for event in events:
+        if isinstance(event, Verified):
+            if name not in ("auto", "copy_through"):  # which copy beyond it
+                assert (
+                    len(event.nodes) == 0
+                    or length + max(depths([node.parent for node in event.nodes])) <= context + 1
+                )
+            length += len(output_ids([event]))
+
+
+@pytest.mark.parametrize("lookahead", [1, 3, 8])
+def test_parallel_drafts_end_before_the_context_of_both_models(lookahead):
+    """The thread drafts ahead of the text: it must not read beyond the end either."""
+    model = gpt2(32)
+    drafter = drafter_for("parallel", CachedModel(model), policy="constant", lookahead=lookahead)
+    room = 32 - len(PROMPT)
+    events = run_lane(model, drafter, PROMPT, target=CachedModel(model), max_new_tokens=room)
+    assert dropped(events) == ""
+    assert output_ids(events) == reference_greedy(model, PROMPT, room)
+
+
+class Failing(Wrapper):
+    """Fails in one of its calls, or proposes what cannot be checked."""
+
+    def __init__(self, drafter, call):
+        super().__init__(drafter)
+        self.wrong = call if isinstance(call, Proposal) else None
+        if self.wrong is None:
+            setattr(self, call, self.fail)
+
+    def fail(self, *_values):
+        raise IndexError("index out of range in self")
+
+    def propose(self, committed, budget):
+        return self.wrong or self.drafter.propose(committed, budget)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "start", "propose", "verifying", "observe",
+        Proposal.chain([VOCABULARY]), Proposal.chain([-1]), Proposal.chain([1] * 100),
+        Proposal((1, 2), (-1, 1)), Proposal((1, 2), (-1,)), Proposal.chain([1], confidences=(float("nan"),)),
+    ],
+)  # fmt: skip
+def test_a_drafter_that_fails_is_dropped_and_the_text_is_that_of_plain_decoding(
+    target_weights, draft_weights, call
+):
+    drafter = Failing(drafter_for("parallel", open_draft(draft_weights)), call)
+    events = run_lane(target_weights, drafter, PROMPT)
+    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 40)
+    assert events[-1].reason is FinishReason.LENGTH
+    error = dropped(events)
+    assert error == "IndexError: index out of range in self" or error.startswith(
+        "ValueError: a draft"
+    )
+    reported = [event for event in events if isinstance(event, Drafted) and event.reason]
+    assert [event.reason for event in reported] == [error]  # once
+    later = events[events.index(reported[0]) :]
+    assert not any(event.nodes for event in later if isinstance(event, Verified))
+
+
 class Table:
     """A toy language model whose logits depend on the last two tokens: fast, and exactly enumerable."""
 
-    words = None
+    words = context = None
 
     def __init__(self, seed, words):
+        self.vocabulary_size = words
         self.grown = []
         self.logits = (
             torch.randn(words, words, words, generator=torch.Generator().manual_seed(seed)) * 1.5

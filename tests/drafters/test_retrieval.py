@@ -24,6 +24,8 @@ from specdemo.training.datastore import (
     build,
     build_datastore,
     build_from_prompts,
+    check_sources,
+    read_lines,
     suffix_array,
 )
 
@@ -124,6 +126,27 @@ def test_nothing_else_is_overwritten(tmp_path):
 def test_texts_that_cannot_be_stored_are_refused(tmp_path, texts, match):
     with pytest.raises(UserError, match=match):
         store_of(tmp_path, texts)
+
+
+def test_sources_are_checked_before_a_model_is_needed(tmp_path):
+    """Also a saved run in place of prompts, and a folder that cannot be written to."""
+    (tmp_path / "prompts.txt").write_text("one\n\ntwo\n")
+    (tmp_path / "prompts.jsonl").write_text('{"prompt": "one"}\n{"turns": ["two", "three"]}\n')
+    (tmp_path / "trace.jsonl").write_text('{"type": "run_started"}\n{"type": "drafted"}\n')
+    for name in ("prompts.txt", "prompts.jsonl"):
+        assert read_lines(tmp_path / name) == ["one", "two"]
+    check_sources(
+        [tmp_path / "prompts.txt"], tmp_path / "prompts.jsonl", tmp_path / "new" / "store"
+    )
+    for match, files, prompts, out in (
+        ("cannot be read: line 1 has no prompt", [], "trace.jsonl", "store"),
+        ("cannot be read", ["missing.txt"], None, "store"),
+        ("prompts.txt cannot be written to", ["prompts.txt"], None, "prompts.txt/store"),
+        ("is no datastore", ["prompts.txt"], None, ""),
+    ):
+        named = prompts and tmp_path / prompts
+        with pytest.raises(UserError, match=match):
+            check_sources([tmp_path / one for one in files], named, tmp_path / out)
 
 
 def damage_card(folder, **changes):

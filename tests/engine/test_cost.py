@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import VOCABULARY
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from specdemo.engine import cost
 from specdemo.engine.cost import (
@@ -16,8 +17,11 @@ from specdemo.engine.cost import (
     CostProfile,
     Costs,
     expected_tokens,
+    glance,
     measure_costs,
 )
+from specdemo.engine.exactness import exact_rows
+from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.passes import ALONE, Sharing
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Outcome, Proposal, Verdict
@@ -47,6 +51,26 @@ def test_measuring_gives_every_row_count_and_leaves_the_caches_empty(target_weig
     assert max(ROWS) < VOCABULARY
 
 
+@pytest.mark.parametrize("positions", [48, 300, 640])
+def test_costs_are_measured_within_a_context_of_learned_positions(positions):
+    config = GPT2Config(
+        vocab_size=64,
+        n_positions=positions,
+        n_embd=8,
+        n_layer=1,
+        n_head=2,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    target, draft = (CachedModel(ModuleDecoder(GPT2LMHeadModel(config).eval())) for _ in range(2))
+    profile = measure_costs(target, draft, 1)
+    assert [rows for rows, _ in profile.verify] == [rows for rows in ROWS if rows < positions]
+    assert profile.draft_step > 0
+    assert glance(target, draft).draft_step > 0
+    assert exact_rows(target, 2) in (1, 2)
+    assert target.length == draft.length == 0
+
+
 @pytest.mark.parametrize("patience", [9.0, 0.0])
 def test_a_pass_that_is_recorded_or_compiled_at_first_is_counted_warm(monkeypatch, patience):
     """Also where measuring has no time left after the first round, as while CUDA graphs are recorded."""
@@ -59,7 +83,9 @@ def test_a_pass_that_is_recorded_or_compiled_at_first_is_counted_warm(monkeypatc
 
     monkeypatch.setattr(cost.time, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(cost, "MEASURE_SECONDS", patience)
-    target = SimpleNamespace(read=lambda _ids: None, rollback=lambda _length: None, forward=forward)
+    target = SimpleNamespace(
+        context=None, read=lambda _ids: None, rollback=lambda _length: None, forward=forward
+    )
     profile = measure_costs(target, None, 1, (1, 2, 8))
     assert profile.verify == tuple((rows, pytest.approx(0.001 * rows)) for rows in (1, 2, 8))
 

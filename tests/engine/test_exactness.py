@@ -23,6 +23,8 @@ VOCABULARY, PROMPT = 97, [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
 class Card:
     """A target whose answers depend on the text and, from so many rows or so many tokens on, on the company."""
 
+    context = None
+
     def __init__(self, off_from, far_from=9999):
         self.decoder = SimpleNamespace(config=SimpleNamespace(vocab_size=VOCABULARY))
         self.off_from, self.far_from = off_from, far_from

@@ -20,7 +20,7 @@ from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.trace.events import RunStarted, Verified
-from specdemo.trace.metrics import output_ids
+from specdemo.trace.metrics import dropped, output_ids
 
 METHODS = ["nothing", "draft_model", "tree", "ngram"]
 
@@ -182,6 +182,32 @@ def test_what_breaks_the_thread_ends_the_runs_and_the_next_ones_work(
     lanes = [lane(decoder, Plain(), prompt) for prompt in PROMPTS[:2]]
     for events, prompt in zip(together(runner, lanes), PROMPTS, strict=False):
         assert output_ids(events) == reference_greedy(target_weights, prompt, 24)
+
+
+def test_an_error_in_a_shared_draft_ends_only_the_drafts_that_caused_it(
+    target_weights, draft_weights
+):
+    lean = LeanDecoder(draft_weights)
+
+    class Breaking:
+        """Cannot read a token of the first prompt."""
+
+        config, chunk = lean.config, lean.chunk
+
+        def run(self, passes):
+            if any(one.cache is broken._cache and one.positions[-1] > 14 for one in passes):
+                raise IndexError("index out of range in self")
+            return lean.run(passes)
+
+    decoder, shared_draft = LeanDecoder(target_weights), Breaking()
+    drafts = [CachedModel(shared_draft) for _ in PROMPTS]
+    broken = drafts[0]
+    drafters = [drafter_for("draft_model", draft, policy="constant") for draft in drafts]
+    lanes = [lane(decoder, one, prompt) for one, prompt in zip(drafters, PROMPTS, strict=True)]
+    found = together(Runner(), lanes)
+    for events, prompt in zip(found, PROMPTS, strict=True):
+        assert output_ids(events) == reference_greedy(target_weights, prompt, 24)
+    assert [bool(dropped(events)) for events in found] == [True, *[False] * (len(PROMPTS) - 1)]
 
 
 def test_a_session_imports_no_torch():

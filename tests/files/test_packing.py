@@ -12,7 +12,7 @@ from tiny_gguf import KINDS, tiny_gguf
 from specdemo.config.errors import UserError
 from specdemo.files import packing
 from specdemo.files.catalogue import Entry, HubGguf
-from specdemo.files.folder import count_parameters
+from specdemo.files.folder import Family, count_parameters
 from specdemo.files.sources import ModelFiles, resolve
 from specdemo.files.store import file_sha256, is_complete
 from specdemo.models.loading import load_model
@@ -182,7 +182,7 @@ def test_a_truncated_gguf_file_is_told(ggufs, tmp_path, keep):
 
 
 def test_another_architecture_is_converted_as_a_whole(ggufs, tmp_path, monkeypatch):
-    monkeypatch.setattr(packing, "ARCHITECTURES", ())
+    monkeypatch.setattr(packing, "find_family", lambda gguf: Family(gguf, gguf))
     plain = resolve(ggufs["qwen2"], tmp_path)
     assert resolve(ggufs["qwen2"], tmp_path, pack_as=BF16) == plain
 

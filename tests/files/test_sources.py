@@ -94,6 +94,9 @@ def test_no_tokenizer(copy, tmp_path):
         ("smollm2-135m-instrct", "Did you mean smollm2-135m-instruct"),
         ("zzz", "no model called 'zzz'"),
         ("nowhere/model.gguf", "There is no file"),
+        ("./nowhere", "There is no file or folder ./nowhere"),
+        ("/no/such/folder", "There is no file or folder /no/such/folder"),
+        ("models/small/qwen", "There is no file or folder models/small/qwen"),
     ],
 )
 def test_names_that_lead_nowhere(tmp_path, name, sentence):
@@ -108,6 +111,36 @@ def test_files_that_are_no_model(tmp_path):
     (tmp_path / "x.bin").write_text("hello")
     with pytest.raises(UserError, match="safetensors and GGUF only"):
         resolve(tmp_path / "x.bin", tmp_path)
+
+
+def test_a_part_of_a_gguf_file_is_named_with_the_remedy(tmp_path):
+    for part in (1, 2):
+        (tmp_path / f"x-0000{part}-of-00002.gguf").write_bytes(b"GGUF")
+    for given in (tmp_path, tmp_path / "x-00002-of-00002.gguf"):
+        with pytest.raises(UserError, match=r"llama-gguf-split --merge x-0000\d-of-00002.gguf"):
+            resolve(given, tmp_path)
+
+
+def test_a_folder_with_a_gguf_file_alone_names_the_file(tmp_path):
+    (tmp_path / "x.gguf").write_bytes(b"GGUF")
+    with pytest.raises(UserError, match=r"Choose that file: .*x\.gguf"):
+        resolve(tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("removed", ["config.json", "generation_config.json"])
+def test_an_adapter_is_named_with_its_base(copy, tmp_path, removed):
+    (copy / removed).unlink()
+    (copy / "model.safetensors").rename(copy / "adapter_model.safetensors")
+    (copy / "adapter_config.json").write_text('{"base_model_name_or_path": "owner/base"}')
+    with pytest.raises(UserError, match=r"adapter \(LoRA\): a change of owner/base"):
+        resolve(copy, tmp_path)
+
+
+def test_a_tokenizer_that_needs_another_package_names_the_package(copy, tmp_path, monkeypatch):
+    (copy / "tokenizer.json").rename(copy / "tokenizer.model")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(UserError, match="pip install sentencepiece"):
+        resolve(copy, tmp_path)
 
 
 def test_a_gguf_file_that_only_begins_like_one(tmp_path):

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+import transformers
 from conftest import drafter_for, reference_greedy, run_lane
 from tiny_files import make_tiny_tokenizer
+from tiny_gguf import tiny_gguf
 from tiny_trained import READS
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from specdemo.config.errors import UserError
 from specdemo.engine.attention import windowed
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.files.folder import check_rollback
+from specdemo.files import catalogue, folder
+from specdemo.files.folder import Family, check_causal_lm, check_rollback, find_family
 from specdemo.files.sources import resolve
 from specdemo.models.decoders.choose import is_supported
 from specdemo.models.loading import load_model
 from specdemo.trace.events import Verified
 from specdemo.trace.metrics import output_ids
 
+ROOT = Path(__file__).resolve().parents[2]
 WINDOW = 6  # far shorter than the texts
 PARTLY = {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
 FAMILIES = {
@@ -180,6 +187,40 @@ def test_what_is_quantised_by_others_is_refused_before_weights_are_read(tmp_path
     with pytest.raises(UserError, match=f"quantised by {method}") as refused:
         resolve(tmp_path, tmp_path / "cache")
     assert "GGUF" in refused.value.advice
+
+
+def test_each_family_with_an_attention_of_its_own_has_a_row():
+    for model_type, found in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items():
+        name = found if isinstance(found, str) else found[0]
+        opened = getattr(transformers, name)._supports_sdpa
+        if not opened and find_family(model_type=model_type).attention != "eager":
+            with pytest.raises(UserError, match=r"cannot be replaced|rolled back|not a causal"):
+                check_causal_lm({"model_type": model_type, "architectures": [name]}, "it")
+
+
+def test_a_family_is_added_by_the_edits_of_the_document(monkeypatch, tmp_path):
+    """Without its row SmolLM3's GGUF file is refused; with the two rows the model is read and found by name."""
+    document = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    edits = re.search(r"\| a model family \| (.*?) \| `(.*?)` \|", document)
+    families, listed = (ROOT / "specdemo" / path for path in re.findall(r"`(.*?\.json)`", edits[1]))
+    assert Path(__file__) == ROOT / edits[2]
+    row = next(one for one in json.loads(families.read_text()) if one["name"] == "smollm3")
+    family = Family(**{"gguf": row["name"], **row})
+    rows = [one for one in folder.FAMILIES if one != family]
+    gguf = tiny_gguf(tmp_path / "tiny.gguf", "smollm3")
+    monkeypatch.setattr(folder, "FAMILIES", rows)
+    with pytest.raises(UserError, match="smollm3"):
+        resolve(gguf, tmp_path / "before")
+    rows.append(family)
+    catalogue_rows = json.loads(listed.read_text())
+    known = {"name": "tiny", "title": "Tiny", "licence": "MIT", "parameters": 1, "suits": ""}
+    catalogue_rows["models"].append(known | {"repo": "owner/tiny"})
+    (tmp_path / "catalogue.json").write_text(json.dumps(catalogue_rows))
+    monkeypatch.setattr(catalogue, "CATALOGUE_FILE", tmp_path / "catalogue.json")
+    for cached in (catalogue.entries, catalogue.pairs):
+        monkeypatch.setattr(catalogue, cached.__name__, cached.__wrapped__)
+    assert [pair.name for pair in catalogue.pairs()][-1] == catalogue.find("owner/tiny").name
+    assert resolve(gguf, tmp_path / "after", pack_as=torch.bfloat16).folder.is_dir()
 
 
 def test_windows_that_attention_is_not_told_of_are_refused():

@@ -1,12 +1,23 @@
 """Pairs with one tokenizer are accepted with any padding; others are refused."""
 
+from types import SimpleNamespace
+
 import pytest
+from transformers import GenerationConfig
 
 from specdemo.config.errors import UserError
 from specdemo.files.sources import ModelFiles
-from specdemo.models.tokenizers import check_pair, check_vocabulary, load_tokenizer, same_tokenizer
+from specdemo.models.tokenizers import (
+    check_pair,
+    check_vocabulary,
+    load_tokenizer,
+    same_tokenizer,
+    stop_ids,
+)
 
 OTHER = "she sells sea shells by the sea shore and the shells she sells are surely sea shells"
+
+CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 
 
 @pytest.fixture
@@ -67,3 +78,22 @@ def test_a_tokenizer_with_more_words_than_its_model_is_refused(files):
         check_vocabulary(files, tokenizer, len(tokenizer) - 1)
     assert caught.value.unaffected
     assert caught.value.advice
+
+
+@pytest.mark.parametrize(
+    ("added", "template", "ends"),
+    [
+        ([], CHATML, {"<|endoftext|>", "<|im_end|>"}),
+        (["<|eot_id|>", "<|eom_id|>"], None, {"<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>"}),
+        (["<fin>", "<fin>al"], CHATML.replace("<|im_end|>", " <fin>"), {"<|endoftext|>", "<|im_end|>", "<fin>"}),
+        (["<|end|>"], "{{ raise_exception('no') }}", {"<|endoftext|>", "<|im_end|>", "<|end|>"}),
+        (["<|end|>", "<|return|>", "<|call|>"], None, {"<|endoftext|>", "<|im_end|>", "<|return|>", "<|call|>"}),
+    ],
+)  # fmt: skip
+def test_stop_ids_contain_the_ends_of_turns(make_tokenizer, added, template, ends):
+    tokenizer = make_tokenizer()
+    tokenizer.add_special_tokens({"additional_special_tokens": added})
+    tokenizer.eos_token, tokenizer.chat_template = "<|endoftext|>", template
+    model = SimpleNamespace(generation_config=GenerationConfig(eos_token_id=[7]))
+    wanted = {tokenizer.convert_tokens_to_ids(token) for token in ends}
+    assert stop_ids(model, tokenizer) == wanted | {7}

@@ -383,15 +383,56 @@ def test_layers_are_spread_evenly(arguments: tuple[int, int], layers: tuple[int,
     assert spread(*arguments) == layers
 
 
+def other_drafter(folder: Path, **facts: object) -> Path:
+    """The config of an earlier drafter of another target."""
+    folder.mkdir()
+    config = {"hidden_size": 32, "vocab_size": 9, "specdemo": {"format": "compact-1", **facts}}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("match", "wrong"),
+    [
+        ("cannot be read", {"kind": "feature", "prompts": (), "answers": ("empty.npz",)}),
+        ("too few answers", {"prompts": ("empty.npz",)}),
+        ("line 1 has no prompt", {"prompts": ("trace.jsonl",)}),
+        ("nothing/here holds no drafter", {"init": "nothing/here"}),
+        ("on top of a draft model", {"init": "medusa"}),
+        ("on top of a draft model", {"kind": "feature", "init": "medusa"}),
+        ("draft was not trained for tiny-target: its hidden_size is 32", {"init": "draft"}),
+        ("empty.npz cannot be written to", {"out": "empty.npz"}),
+        ("seed is '-1'", {"seed": -1}),
+        ("learning_rate is 'inf'", {"learning_rate": float("inf")}),
+        ("more than 0 minutes", {"steps": 0, "minutes": float("nan")}),
+        ("has 4 layers", {"layers": 9}),
+    ],
+)
+def test_options_are_refused_before_the_target_is_loaded(
+    options: TrainOptions, tmp_path: Path, monkeypatch, match: str, wrong: dict
+):
+    monkeypatch.setattr("specdemo.training.train.load_model", lambda *_: pytest.fail("loaded"))
+    (tmp_path / "empty.npz").touch()
+    (tmp_path / "trace.jsonl").write_text('{"type": "run_started"}\n')
+    other_drafter(tmp_path / "medusa", kind="medusa")
+    other_drafter(tmp_path / "draft", kind="draft")
+    paths = {
+        name: tmp_path / value if isinstance(value, str) else tuple(tmp_path / one for one in value)
+        for name, value in wrong.items()
+        if name in ("out", "init", "prompts", "answers")
+    }
+    known = {"work_dir": tmp_path / "work", "out": tmp_path / "out", **wrong, **paths}
+    with pytest.raises(UserError, match=match):
+        train(replace(options, **known))
+
+
 def test_what_cannot_be_trained_is_told(options: TrainOptions, target: Path, tmp_path: Path):
     with pytest.raises(UserError, match="no form 'eagle3' of a drafter of the kind draft"):
         train(replace(options, form="eagle3"))
     with pytest.raises(UserError, match="cannot go on from"):
-        train(replace(options, kind="block", form="dflash", init=target))
+        train(replace(options, kind="block", form="dflash", init=other_drafter(tmp_path / "one")))
     with pytest.raises(UserError, match="nothing to train on"):
         train(replace(options, prompts=()))
-    with pytest.raises(UserError, match="has 4 layers"):
-        train(replace(options, layers=9))
     (tmp_path / "bad.jsonl").write_text('{"text": 1}\n', encoding="utf-8")
     with pytest.raises(UserError, match=r"bad\.jsonl"):
         train(replace(options, prompts=(tmp_path / "bad.jsonl",)))

@@ -76,7 +76,7 @@ class HostileConversation:
         )
         own = Node(9, text, status=Status.CORRECTION if step % 2 else Status.BONUS, target_prob=0.5)
         yield Drafted(lane, step, 3, "<b>constant</b>", nodes, 0.01)
-        yield Verified(lane, step, nodes, (0,), own, 0.01, 0.05, 0.001, 0.06 * (step + 1))
+        yield Verified(lane, step, nodes, (0,), own, 0.01, 0.1, 0.001, 0.111 * (step + 1))
 
     def branching(self, step):
         """Siblings: the first is rejected, the second accepted, one child of it rejected; the last is never tested."""
@@ -97,7 +97,7 @@ class HostileConversation:
         yield Drafted(
             "speculative", step, 3, "a tree", nodes, 0.01, source="tree", **foreseen, **ahead
         )
-        yield Verified("speculative", step, nodes, (1,), own, 0.01, 0.05, 0.001, 0.06 * (step + 1))
+        yield Verified("speculative", step, nodes, (1,), own, 0.01, 0.1, 0.001, 0.111 * (step + 1))
 
     def reset(self):
         pass

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -74,7 +74,7 @@ class FakeWindows(ModuleType):
         errors = ModuleType("webview.errors")
         errors.WebViewException = type("WebViewException", (Exception,), {})
         self.errors = errors
-        monkeypatch.setattr(importlib.util, "find_spec", lambda _: True)
+        monkeypatch.setattr(importlib.util, "find_spec", {"webview": True}.get)
         monkeypatch.setattr(desktop, "_is_root", lambda: False)  # sets a variable for Qt
         monkeypatch.setitem(sys.modules, "webview", self)
         monkeypatch.setitem(sys.modules, "webview.errors", errors)
@@ -104,6 +104,38 @@ def test_pywebview_without_qt_and_gtk_is_told_and_the_browser_is_used(opened, mo
     opened.open()
     assert opened.browser == [URL]
     assert len(opened.said) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there does Qt end the process")
+@pytest.mark.parametrize("broken", [True, False])
+def test_qt_that_ends_its_process_names_the_packages_and_the_browser_is_used(
+    opened, monkeypatch, tmp_path, broken
+):
+    qt = tmp_path / "PyQt6"
+    plugin = qt / "Qt6" / "plugins" / "platforms" / "libqxcb.so"
+    plugin.parent.mkdir(parents=True)
+    plugin.touch()
+    (qt / "__init__.py").touch()
+    body = "import os\nQApplication = lambda _: os.abort()" if broken else "QApplication = list"
+    (qt / "QtWidgets.py").write_text(body)
+    ldd = tmp_path / "ldd"
+    missing = ("libxcb-icccm.so.4", "libxkbcommon-x11.so.0")
+    ldd.write_text("".join(f"echo '{name} => not found'\n" for name in missing))
+    ldd.write_text("#!/bin/sh\n" + ldd.read_text())
+    ldd.chmod(0o755)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(shutil, "which", lambda _: str(ldd))
+    webview = FakeWindows(monkeypatch)
+    found = SimpleNamespace(submodule_search_locations=[str(qt)])
+    specs = {"PyQt6": found, "webview": found}
+    monkeypatch.setattr(importlib.util, "find_spec", specs.get)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    opened.open()
+    assert len(webview.windows) == (not broken)
+    assert opened.browser == ([URL] if broken else [])
+    assert [("libxcb-icccm4, libxkbcommon-x11-0" in said) for said in opened.said] == [
+        True
+    ] * broken
 
 
 REAL = """

@@ -18,13 +18,13 @@ from ui.served import API, served
 
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.settings import AppSettings, RunSettings, fields
-from specdemo.config.strings import strings
+from specdemo.config.strings import load, strings
 from specdemo.models.doctor import installed
 from specdemo.session.studio import Studio
 from specdemo.trace.codec import decode
 from specdemo.trace.events import ModelInfo, Node, RunStarted, Trace, Verified
 from specdemo.trace.metrics import measure, output_text
-from specdemo.ui import serving
+from specdemo.ui import endpoint, serving
 from specdemo.ui.serving import launch_options
 
 limits = strings("limits")
@@ -51,7 +51,8 @@ def ask(client, prompt="abcabc", **values):
     return client.predict(prompt=prompt, api_name="/answer", **values)
 
 
-def test_it_gives_text_figures_and_trace_of_the_run(client):
+def test_it_gives_text_figures_and_trace_of_the_run(client, monkeypatch):
+    monkeypatch.setattr(endpoint, "disturbed", lambda _: False)
     text, metrics, trace = ask(client, method="ngram")
     run = Trace(tuple(decode(json.dumps(line)) for line in trace))
     assert run.lanes == ("plain", "speculative")
@@ -61,6 +62,12 @@ def test_it_gives_text_figures_and_trace_of_the_run(client):
     assert metrics["speedup"] == pytest.approx(
         figures.tokens_per_second / measure(run.lane("plain")).tokens_per_second
     )
+
+
+def test_a_run_beside_busy_programs_has_a_note_for_a_speedup(client, monkeypatch):
+    monkeypatch.setattr(endpoint, "disturbed", lambda _: True)
+    metrics = ask(client, method="ngram")[1]
+    assert (metrics["speedup"], metrics["note"]) == (None, limits.NOT_COMPARABLE)
 
 
 def test_a_plain_answer_is_text_and_figures(client):
@@ -200,8 +207,19 @@ def test_an_agent_finds_the_call_as_its_one_tool(page):
         "trace",
     }
     assert (good.isError, bad.isError) == (False, True)
-    assert "'new_tokens': 8" in "".join(part.text for part in good.content)
+    (answer,) = (json.loads(part.text) for part in good.content)
+    assert list(answer) == ["text", "metrics", "trace"]
+    assert (answer["metrics"]["new_tokens"], answer["trace"]) == (8, [])
     assert "prompt is empty" in bad.content[0].text
+
+
+def test_no_error_of_a_run_names_a_part_of_the_page():
+    words = re.compile(r"\b(press|button|clear|page anew|menu|tab)\b", re.IGNORECASE)
+    rooms = ("prompt", "run", "setting", "method", "drafter")
+    errors = {name: entry for name, entry in load("errors").items() if name.split(".")[0] in rooms}
+    assert {name for name, entry in errors.items() if words.search(json.dumps(entry))} == {
+        "run.not_recorded"  # of the page's menu of recorded runs
+    }
 
 
 def test_the_server_for_agents_needs_its_package(monkeypatch):

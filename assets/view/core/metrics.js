@@ -39,6 +39,36 @@ export function speedup(plain, speculative) {
   return slow && fast ? fast / slow : null;
 }
 
+const USUAL_DIFFERENCE = 0.1; // of times on a quiet machine
+const USUAL_PASSES = 128; // in which that difference may occur: later ones read a longer text
+const FEWEST_PASSES = 4; // whose mean is judged
+
+/** @param {number[]} values */
+const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+/**
+ * Whether other programs were busy while a run was measured, so that its speedup means nothing; see metrics.py.
+ * @param {Lane | null | undefined} plain @param {Lane | null | undefined} speculative
+ */
+export function disturbed(plain, speculative) {
+  if (!speculative) return false;
+  const times = speedup(plain, speculative);
+  if (times && times > (tokensPerStep(speculative) ?? 0) * (1 + USUAL_DIFFERENCE)) return true;
+  if (!plain || Math.max(plain.runs, speculative.runs) > 1) return false;
+  /** @param {Lane} lane */
+  const closed = (lane) => lane.steps.filter((step) => !step.open);
+  /** @param {{ verifySeconds?: number }[]} steps */
+  const seconds = (steps) => steps.map((step) => step.verifySeconds ?? 0);
+  const passes = seconds(closed(plain));
+  const bare = seconds(closed(speculative).filter((step) => !step.nodes.length));
+  const half = Math.floor(passes.length / 2);
+  const usual = 1 + USUAL_DIFFERENCE * Math.max(1, passes.length / USUAL_PASSES);
+  return [[passes.slice(0, half), passes.slice(passes.length - half)], [passes, bare]].some(([one, other]) => {
+    const [low, high] = [mean(one), mean(other)].sort((a, b) => a - b);
+    return Math.min(one.length, other.length) >= FEWEST_PASSES && high > low * usual;
+  });
+}
+
 /** Seconds a lane needed for its first n tokens; null when it never wrote that many. @param {Lane} lane @param {number} n */
 export function secondsFor(lane, n) {
   let low = 0;

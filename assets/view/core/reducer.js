@@ -39,6 +39,7 @@ const emptyLane = (header) => ({
   known: 0, // steps of which it is known whether their draft had been prepared
   hits: 0, // those of them whose draft had been
   savedSeconds: 0,
+  dropped: "", // error of the drafter, if it failed and was dropped
   runs: 1, // most runs that shared a pass with it, itself included
   end: null, // "stop", "length", "cancelled" or "failed"
 });
@@ -79,6 +80,7 @@ const CHANGES = {
   drafted(state, item) {
     const lane = laneOf(state, item);
     lane.trees ||= isTree(item.nodes);
+    if (item.reasons?.[0]?.code === "dropped") lane.dropped ||= item.reason;
     lane.steps.push({ ...proposal(item), index: item.step, open: true, nodes: item.nodes, path: [], next: null });
   },
   // A verified event, of which the target has judged the first `count` tokens: never sent, made by the timeline.

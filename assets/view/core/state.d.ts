@@ -126,6 +126,7 @@ export interface Lane {
   savedSeconds: number;
   /** most runs that shared a pass with it, itself included */
   runs: number;
+  dropped: string;
   end: End | null;
 }
 

@@ -2,7 +2,7 @@
 
 import { el } from "./dom.js";
 import { fill } from "../core/sentence.js";
-import { acceptRate, draftPerStep, baselineRate, preparedRate, speedup, standIn, tokensPerSecond, tokensPerStep, two, verifyPerStep } from "../core/metrics.js";
+import { acceptRate, draftPerStep, baselineRate, disturbed, preparedRate, speedup, standIn, tokensPerSecond, tokensPerStep, two, verifyPerStep } from "../core/metrics.js";
 
 /**
  * @import { Words } from "./page"
@@ -43,9 +43,10 @@ export class NumbersView {
   /** @param {State} state */
   render(state) {
     const { plain, speculative } = state.lanes;
+    const busy = disturbed(plain, speculative);
     /** @type {Record<string, string>} */
     const values = {
-      speedup: two(speedup(plain, speculative)),
+      speedup: busy ? "–" : two(speedup(plain, speculative)),
       fast: two(tokensPerSecond(speculative)),
       plain: two(baselineRate(plain, speculative)),
       accepted: speculative ? two(scale(acceptRate(speculative), 100)) : "–",
@@ -61,7 +62,7 @@ export class NumbersView {
       if (origin.className !== kind) origin.className = kind;
       if (value.textContent !== values[name]) value.textContent = values[name];
       const whence = !plain && standIn(speculative) && COMPARED.includes(name) ? "stand_in" : state.source.kind;
-      const word = values[name] === "–" ? "" : this.#words.origin[whence];
+      const word = values[name] !== "–" ? this.#words.origin[whence] : busy && name === "speedup" ? this.#words.origin.disturbed : "";
       if (origin.textContent !== word) origin.textContent = word;
     }
     if (speculative?.known) {
@@ -72,7 +73,7 @@ export class NumbersView {
     this.shared.hidden = runs < 2;
     this.shared.textContent = runs < 2 ? "" : fill(this.#words.shared, { runs });
     const ratio = speedup(plain, speculative);
-    this.strip.classList.toggle("sd-slower", ratio !== null && ratio < 1);
+    this.strip.classList.toggle("sd-slower", !busy && ratio !== null && ratio < 1);
   }
 }
 

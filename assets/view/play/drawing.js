@@ -65,7 +65,8 @@ export class Drawing {
     this.#view.next.render(phase);
     layout.warn({ lossy: Boolean(this.#view.lane?.header.lossy) });
     layout.allowSaving(this.#view.events.length > 0);
-    layout.showProblems(state.problems);
+    const { dropped = "" } = this.#view.lane ?? {};
+    layout.showProblems([...state.problems, ...(dropped ? [{ message: fill(this.#words.dropped, { error: dropped }), unharmed: "", advice: "" }] : [])]);
     this.#announce(phase);
     if (phase === "waiting") this.announceWaiting();
     this.inspect();

@@ -1,6 +1,6 @@
 // How the view is put together: the parts and what frames them. Knows no run.
 
-import { speedup, standIn, two } from "../core/metrics.js";
+import { disturbed, speedup, standIn, two } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
 import { Legend, problemBlock } from "../parts/blocks.js";
 import { el, setText } from "../parts/dom.js";
@@ -183,6 +183,7 @@ export function phaseOf(state, { playing, atEnd, running, held }) {
   }
   if (lane.end === "failed" || lane.end === "cancelled") return lane.end;
   if (state.lane === "plain") return state.source.kind === "live" ? "plain_done" : "done_alone";
+  if (disturbed(state.lanes.plain, lane)) return "done_disturbed";
   if (!state.lanes.plain && standIn(lane)) return "done_stand_in";
   return state.lanes.plain?.tokens ? "done" : "done_alone";
 }

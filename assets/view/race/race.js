@@ -87,6 +87,9 @@ class RaceView {
     if (item.type === "waiting") this.#source.waiting = item.text;
     if (item.type === "lane") this.#turn(item);
     if (item.type === "notice" || item.type === "failed") this.problems.append(problemBlock(item));
+    if (item.type === "drafted" && item.reasons?.[0]?.code === "dropped" && item.reason) {
+      this.problems.append(problemBlock({ message: fill(this.#words.view.dropped, { error: item.reason }) }));
+    }
     if (item.type === "started") this.#state = "running";
     if (item.type === "raced") this.#ended();
   }

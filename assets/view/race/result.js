@@ -2,7 +2,7 @@
 
 import { Pen } from "../charts/pen.js";
 import { Plot } from "../charts/plot.js";
-import { acceptRate, judgedSteps, secondsFor, speedup, tokensPerSecond, tokensPerStep, two } from "../core/metrics.js";
+import { acceptRate, disturbed, judgedSteps, secondsFor, speedup, tokensPerSecond, tokensPerStep, two } from "../core/metrics.js";
 import { tokensOf } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { stackable } from "../parts/blocks.js";
@@ -145,6 +145,7 @@ export function standings(lanes) {
     rank: rank(finishes[index]),
     rate: tokensPerSecond(lane),
     speedup: plain ? speedup(plain, lane) : null,
+    disturbed: lane !== plain && lane?.header.target?.precision === plain?.header.target?.precision && disturbed(plain, lane),
     perPass: lane ? tokensPerStep(lane) : null,
     kept: lane ? acceptRate(lane) : null,
     seconds: lane?.tokens ? lane.elapsed : null,
@@ -206,7 +207,7 @@ export function compared(entries, words) {
   const sampled = (reference.lane.header.settings?.sampling?.temperature ?? 0) > 0;
   if (parted && precisions.size > 1) out.push(words.precisions);
   else if (parted && sampled) out.push(words.sampled);
-  else if (parted && !precisions.has("fp32")) out.push(words.greedy);
+  else if (parted && !precisions.has("fp32")) out.push(fill(words.greedy, { kernel: reference.lane.header.target?.kernel || "–" }));
   return out;
 }
 
@@ -227,7 +228,7 @@ export function tableOf(titles, { rows, plain }, origin, words) {
     words.rank[row.rank ?? ""] ?? "–",
     titles[row.index],
     two(row.rate),
-    plain && row.speedup !== null ? fill(words.times, { speedup: two(row.speedup) }) : "–",
+    row.disturbed ? words.disturbed : plain && row.speedup !== null ? fill(words.times, { speedup: two(row.speedup) }) : "–",
     two(row.perPass),
     percent(row.kept),
     two(row.seconds),

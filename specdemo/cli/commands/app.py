@@ -7,6 +7,7 @@ import json
 import os
 from functools import partial
 from http.client import HTTPException
+from socket import AF_INET, AF_INET6, create_server
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace) -> int:
     """Serve the page until it is closed."""
     settings = app_settings(options)
+    _check_host(settings.host)
     _stay_silent()
     studio = open_door(settings)
     if on_zero_gpu():  # weights must be loaded in this thread, before the page is served
@@ -55,6 +57,14 @@ def run(options: argparse.Namespace) -> int:
     else:
         page.block_thread()
     return 0
+
+
+def _check_host(host: str) -> None:
+    """Raise UserError if no page can be served at this address, whatever the port."""
+    try:
+        create_server((host, 0), family=AF_INET6 if ":" in host else AF_INET).close()
+    except OSError as error:
+        raise UserError("cli.host_unknown", host=host, error=error.strerror) from error
 
 
 def _taken(settings: AppSettings) -> UserError:

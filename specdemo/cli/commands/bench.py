@@ -6,66 +6,79 @@ import argparse
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 from specdemo.bench.lanes import PLAIN_METHOD
+from specdemo.bench.results import write_file
 from specdemo.cli import console
-from specdemo.cli.options import app_settings, check_folders, lane_settings, run_settings
+from specdemo.cli.interrupts import keep_results
+from specdemo.cli.options import (
+    app_settings,
+    check_method,
+    check_output,
+    lane_settings,
+    run_settings,
+)
 from specdemo.cli.show import percent
 from specdemo.config.errors import UserError
-from specdemo.config.settings import AppSettings
-from specdemo.config.strings import Json
+from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.files.progress import Progress, ProgressCallback
 
 if TYPE_CHECKING:
     from specdemo.bench.lanes import LaneResult
-    from specdemo.bench.results import Table
+    from specdemo.bench.results import Result, Table
     from specdemo.session.studio import Studio
     from specdemo.session.work.two_words import SchedulerRow
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure variants on a suite and print the tables."""
+    """Measure variants on a suite, print the tables, and write the result after each prompt."""
     from specdemo.bench import report
-    from specdemo.bench.run import BenchOptions, run_bench
+    from specdemo.bench.lanes import single_lanes
+    from specdemo.bench.run import Bench, BenchOptions, run_bench
     from specdemo.bench.suite import EXAMPLES, read_suite
 
+    if options.html:
+        import plotly  # noqa: F401 - a missing package is noticed before a model loads
     options.suite = options.suite or EXAMPLES
-    check_folders(options.json, options.html)
+    options.journal = _journal_path(options.json)
     items = read_suite(options.suite, options.limit)
+    for lane in single_lanes(options.lanes):
+        lane_settings(options, lane)  # raises UserError for a wrong one
     studio = console.open_studio(options)
     asked = {part.name: getattr(options, part.name) for part in fields(BenchOptions)}
-    with console.reporting() as progress:
-        bench = run_bench(
+    found: list[Bench] = []
+
+    def save(bench: Bench) -> None:
+        found[:] = [bench]
+        if options.json:
+            _write_json(options.json, bench.result())
+
+    with keep_results() as kept, console.reporting() as progress:
+        run_bench(
             studio,
             items,
             BenchOptions(**asked),
             lambda lane: lane_settings(options, lane).drawn(studio.pair.recommended.sampling),
             listen=lambda sentence: console.note(sentence, style="yellow"),
             progress=progress,
+            save=save,
         )
-    result = bench.result()
-    if options.json:
-        _write_json(options.json, result.to_dict())
-    if options.html:
-        rows, costs = result.values["rows"], result.values["costs"]["verify"]
-        charts = [
-            report.speedups(rows),
-            report.passes_and_time(rows),
-            report.pass_costs({"as measured at loading": costs}),
-            report.time_split(rows),
-        ]
-        options.html.write_text(report.page(result, charts), encoding="utf-8")
-    shown = bench.readme_result() if options.readme else result
-    console.write(report.text(shown))
-    if options.readme:
-        console.write(f"\n```sh\n{shown.command}\n```")
-    kernel = studio.pair.target.info.kernel
-    console.note(f"{result.machine}; {len(items)} prompts; {kernel}")
-    return 0
+    for bench in found:
+        result = bench.readme_result() if options.readme else bench.result()
+        console.write(report.text(result))
+        if options.readme:
+            console.write(f"\n```sh\n{result.command}\n```")
+        if options.html:
+            result = bench.result()
+            write_file(options.html, report.page(result, report.bench_charts(result.values)))
+        kernel = studio.pair.target.info.kernel
+        console.note(f"{result.machine}; {len(items)} prompts; {kernel}")
+    return kept.status
 
 
 def run_compare(options: argparse.Namespace) -> int:
@@ -73,14 +86,16 @@ def run_compare(options: argparse.Namespace) -> int:
     from specdemo.bench import report
     from specdemo.bench.results import Table, as_factor
 
+    for name in filter(None, map(str.strip, options.methods.split(","))):
+        run_settings(options, name)  # raises UserError for a wrong one
     studio = console.open_studio(options)
-    repeat = max(1, options.repeat)
     results: dict[str, list[LaneResult]] = {}
-    with console.reporting() as progress:
-        for attempt, result in _compared(studio, options, repeat, progress):
-            counted = results.setdefault(result.name, [])
+    with keep_results() as kept, console.reporting() as progress:
+        for attempt, result in _compared(studio, options, options.repeat, progress):
             if attempt:  # the first round warms up
-                counted.append(result)
+                results.setdefault(result.name, []).append(result)
+    if not results:
+        return kept.status
     plain, rows = _rate(results[PLAIN_METHOD]), []
     for name, runs in results.items():
         metrics, rate = runs[-1].metrics, _rate(runs)
@@ -95,8 +110,9 @@ def run_compare(options: argparse.Namespace) -> int:
         ])  # fmt: skip
     columns = ["method", "tokens/s", "speedup", "first accepted", "drafts accepted", "tokens/step", "same output"]  # fmt: skip
     console.write(report.markdown(Table(columns, rows)))
-    console.note(f"{options.prompt[:60]!r}, medians of {repeat} runs, measured")
-    return 0
+    rounds = len(results[PLAIN_METHOD])
+    console.note(f"{options.prompt[:60]!r}, medians of {rounds} runs, measured")
+    return kept.status
 
 
 def _compared(
@@ -125,58 +141,81 @@ def _rate(runs: list[LaneResult]) -> float:
 
 
 def run_pairs(options: argparse.Namespace) -> int:
-    """Print the tables of `auto` next to single methods on several pairs."""
-    from specdemo.bench.pairs import compare_methods, pairs_result
+    """Print the tables of `auto` next to single methods on several pairs, and write them after each pair."""
+    from specdemo.bench.pairs import PairResult, compare_methods, pairs_result
     from specdemo.bench.report import text
+    from specdemo.bench.results import Journal
     from specdemo.bench.suite import EXAMPLES, read_suite
 
-    check_folders(options.json)
-    items, results = read_suite(options.suite or EXAMPLES, options.limit), []
-    for target in options.targets.split(","):
-        studio = console.load_studio(AppSettings.from_environment(target=target))
-        for preset in options.presets.split(","):
-            with console.reporting() as progress:
-                results.append(
-                    compare_methods(
-                        studio, items, options.tokens, preset, listen=console.note, progress=progress
-                    )
-                )  # fmt: skip
-    result = pairs_result(results, len(items), options.tokens)
-    console.write(text(result))
-    if options.json:
-        _write_json(options.json, result.to_dict())
-    return 0
+    items, tokens = read_suite(options.suite or EXAMPLES, options.limit), options.tokens
+    presets = options.presets.split(",")
+    for preset in presets:
+        RunSettings(preset=preset).checked()
+    journal = Journal(
+        _journal_path(options.json), {"items": [asdict(item) for item in items], "tokens": tokens}
+    )
+    results: list[PairResult] = []
+    with keep_results() as kept, console.reporting() as progress:
+        for target in options.targets.split(","):
+            studio = None
+            for key, preset in ((f"{target} {preset}", preset) for preset in presets):
+                if stored := journal.stored.get(key):
+                    results.append(PairResult(**stored))
+                    continue
+                studio = studio or console.load_studio(AppSettings.from_environment(target=target))
+                found = compare_methods(
+                    studio, items, tokens, preset, listen=console.note, progress=progress
+                )
+                results.append(found)
+                journal.store(key, asdict(found))
+                if options.json:
+                    _write_json(options.json, pairs_result(results, len(items), tokens))
+        journal.close()
+    if results:
+        console.write(text(pairs_result(results, len(items), tokens)))
+    return kept.status
 
 
 def run_card(options: argparse.Namespace) -> int:
-    """Print the tables of a graphics card, or of the processor, and write both files."""
+    """Print the tables of a graphics card, or of the processor, and write both files after each part."""
     from specdemo.bench import report
-    from specdemo.bench.card import card_result, charts, measure_pair
+    from specdemo.bench.card import PairFindings, card_result, charts, measure_pair
     from specdemo.bench.suite import EXAMPLES, read_suite
 
     started, allowed = time.monotonic(), 60 * options.minutes
     page, file = (options.out.with_name(options.out.name + end) for end in (".html", ".json"))
-    check_folders(page, file)
+    for path in (page, file):
+        check_output(path)
     items = read_suite(options.suite or EXAMPLES, options.limit)
-    settings, found, notes = app_settings(options), [], list[str]()
+    settings, notes = app_settings(options), list[str]()
+    found: dict[str, PairFindings] = {}
     targets = options.targets.split(",") if options.targets else _present_targets(settings)
-    for number, target in enumerate(targets):
-        try:
-            studio = console.load_studio(replace(settings, target=target))
-        except UserError as error:
-            notes.append(f"{target} is left out: {error.message}")
-            console.note(notes[-1], style="yellow")
-            continue
-        left = allowed - (time.monotonic() - started)
-        with console.reporting() as progress:
-            found.append(measure_pair(studio, items, left / (len(targets) - number), progress))
-    seconds = time.monotonic() - started
-    result = card_result(found, minutes=options.minutes, seconds=seconds, notes=notes)
-    _write_json(file, result.to_dict())
-    page.write_text(report.page(result, charts(found)), encoding="utf-8")
-    console.write(report.text(result))
-    console.note(f"{result.machine}; {seconds:.0f} s; {file} and {page}")
-    return 0 if found else 1
+
+    def result() -> Result:
+        seconds = time.monotonic() - started
+        pairs = list(found.values())
+        return card_result(pairs, minutes=options.minutes, seconds=seconds, notes=notes)
+
+    def save(target: str, pair: PairFindings) -> None:
+        found[target] = pair
+        _write_json(file, result())
+
+    with keep_results() as kept:
+        for number, target in enumerate(targets):
+            try:
+                studio = console.load_studio(replace(settings, target=target))
+            except UserError as error:
+                notes.append(f"{target} is left out: {error.message}")
+                console.note(notes[-1], style="yellow")
+                continue
+            left = (allowed - (time.monotonic() - started)) / (len(targets) - number)
+            with console.reporting() as progress:
+                measure_pair(studio, items, left, progress, partial(save, target))
+    _write_json(file, shown := result())
+    console.write(report.text(shown))
+    write_file(page, report.page(shown, charts(list(found.values()))))
+    console.note(f"{shown.machine}; {shown.facts['time']}; {file} and {page}")
+    return kept.status or int(not found)
 
 
 def _present_targets(settings: AppSettings) -> list[str]:
@@ -213,12 +252,16 @@ def run_audit(options: argparse.Namespace) -> int:
     from specdemo.bench.report import text
 
     names = None if options.methods == "all" else options.methods.split(",")
+    for name in names or ():
+        check_method(name)
     studio = console.open_studio(options)
-    with console.reporting() as progress:
-        found = audit.run_audit(studio, names, options.runs, options.tokens, progress)
-    result = found.result()
-    console.write(json.dumps(result.to_dict(), indent=1) if options.json else text(result))
-    return 0 if found.held else 1
+    found: list[audit.AuditResult] = []
+    with keep_results() as kept, console.reporting() as progress:
+        audit.run_audit(studio, names, options.runs, options.tokens, progress, found.append)
+    for last in found[-1:]:
+        result = last.result()
+        console.write(json.dumps(result.to_dict(), indent=1) if options.json else text(result))
+    return kept.status or int(not found[-1].held)
 
 
 def run_counterexample(options: argparse.Namespace) -> int:
@@ -250,5 +293,12 @@ def counterexample_table(rows: Sequence[SchedulerRow]) -> Table:
     return Table(columns, body)
 
 
-def _write_json(path: Path, values: Json) -> None:
-    path.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+def _journal_path(result: Path | None) -> Path | None:
+    """Return the file that stores the results so far, next to the result's; None if that is a device."""
+    if result is None or (result.exists() and not result.is_file()):
+        return None
+    return result.with_name(f"{result.name}.part")
+
+
+def _write_json(path: Path, result: Result) -> None:
+    write_file(path, json.dumps(result.to_dict(), indent=1, ensure_ascii=False) + "\n")

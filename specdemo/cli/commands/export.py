@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from specdemo.cli import console
-from specdemo.cli.options import app_settings, check_folders
+from specdemo.cli.options import app_settings
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 
@@ -20,7 +20,6 @@ def run(options: argparse.Namespace) -> int:
 
     if not (options.csv or options.html):
         raise UserError("cli.export_nothing")
-    check_folders(options.csv, options.html)
     trace = dumps(read(options.file).trace.events)
     if options.csv:
         options.csv.write_text("\ufeff" + csv_table(trace), encoding="utf-8", newline="")

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from specdemo.cli import console
-from specdemo.cli.options import check_folders, run_settings
-from specdemo.cli.show import show_event, show_metrics
+from specdemo.cli.interrupts import keep_results
+from specdemo.cli.options import run_settings
+from specdemo.cli.show import TokenPrinter, show_metrics
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.files.progress import Progress
@@ -32,7 +33,6 @@ def run(options: argparse.Namespace) -> int:
     """returns: 1 when a run broke off"""
     if bool(options.prompts) == bool(options.prompt):
         raise UserError("cli.run_source")
-    check_folders(options.save, options.online_weights)
     if options.prompts:
         if options.save or options.online_weights:
             raise UserError("cli.run_one_prompt")
@@ -48,22 +48,26 @@ def _run_one(options: argparse.Namespace) -> int:
     conversation = console.open_studio(options).open()
     conversation.memory.saved_head = options.online_weights
     events: list[Event] = []
-    for event in conversation.run(
-        options.prompt, settings, system=options.system, every=LOOK_SECONDS
-    ):
-        events.append(event)
-        if options.json:
-            console.write(encode(event))
-        elif event.lane == SPECULATIVE or settings.method == "nothing":
-            show_event(event)
-    if options.save:
-        options.save.write_text(dumps(events), encoding="utf-8")
-    if options.online_weights:
+    printer = TokenPrinter()
+    try:
+        with keep_results() as kept:
+            for event in conversation.run(
+                options.prompt, settings, system=options.system, every=LOOK_SECONDS
+            ):
+                events.append(event)
+                if options.json:
+                    console.write(encode(event))
+                elif event.lane == SPECULATIVE or settings.method == "nothing":
+                    printer.show(event)
+    finally:  # also if the reader of the output has gone
+        if options.save:
+            options.save.write_text(dumps(events), encoding="utf-8")
+    if options.online_weights and not kept.status:
         conversation.memory.save_head(options.online_weights)
     if not options.json:
         console.out.print()
         show_metrics(Trace(tuple(events)), "measured")
-    return int(any(isinstance(event, RunFailed) for event in events))
+    return kept.status or int(any(isinstance(event, RunFailed) for event in events))
 
 
 def answer_prompts(
@@ -77,7 +81,7 @@ def answer_prompts(
     )
     show = _show_json if options.json else _show
     done = failed = 0
-    with console.reporting() as report, closing(batch):
+    with keep_results() as kept, console.reporting() as report, closing(batch):
         report(Progress("answer", 0.0, f"{len(prompts)} prompts"))
         for item in batch:
             if isinstance(item, BatchAnswer) and not item.ended:
@@ -89,7 +93,7 @@ def answer_prompts(
             else:
                 done += 1
                 report(Progress("answer", done / len(prompts), f"{done} of {len(prompts)} prompts"))
-    return int(failed > 0)
+    return kept.status or int(failed > 0)
 
 
 def read_prompts(path: Path) -> list[str]:
@@ -131,6 +135,8 @@ def _show(item: BatchAnswer | BatchTotals) -> None:
     out.print(Text(console.printable(item.text)), soft_wrap=True)
     if item.error:
         console.note(str(item.error), style="red")
+    if item.dropped:
+        console.note(UserError("run.dropped", error=item.dropped).message, style="yellow")
     facts = f"{item.state}, {item.new_tokens} tokens, {rate}"
     out.print(Text(facts, style="dim"), end="\n\n")
 
@@ -144,8 +150,9 @@ def run_replay(options: argparse.Namespace) -> int:
         console.write(json.dumps(found, indent=1))
     else:
         shown = SPECULATIVE if SPECULATIVE in trace.lanes else trace.lanes[0]
+        printer = TokenPrinter()
         for event in trace.lane(shown).events:
-            show_event(event)
+            printer.show(event)
         console.out.print()
         show_metrics(trace, "recorded")
     if replayed.problem:

@@ -48,14 +48,15 @@ def run(options: argparse.Namespace) -> int:
 def run_datastore(options: argparse.Namespace) -> int:
     """Build a datastore for `retrieval`."""
     from specdemo.bench.suite import read_suite
-    from specdemo.training.datastore import build, build_from_prompts
+    from specdemo.training.datastore import build, build_from_prompts, check_sources
 
     if bool(options.files) == bool(options.prompts):
         raise UserError("cli.datastore_source")
+    check_sources(options.files, options.prompts, options.out)
+    examples = read_suite(options.examples) if options.examples else []
     pair = console.open_studio(options).pair
     with console.reporting() as report:
         if options.prompts:
-            examples = read_suite(options.examples) if options.examples else []
             build_from_prompts(
                 options.prompts,
                 pair.tokenizer,

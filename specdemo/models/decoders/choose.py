@@ -17,7 +17,7 @@ from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.kernels import cpu_features, packing, runtime
 from specdemo.models.decoders import graphs, heads, packed
-from specdemo.models.decoders.compiled import COMPILED, CompiledDecoder
+from specdemo.models.decoders.compiled import CompiledDecoder
 from specdemo.models.decoders.heads import AUTO_HEAD
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import Nf4Stack, rms_norm
@@ -25,6 +25,7 @@ from specdemo.models.decoders.rotary import RotaryTables, module_tables
 from specdemo.models.devices import DEVICES
 from specdemo.models.measurements import PassCheck, Verdicts
 from specdemo.models.memory import LARGE_HEAD, free_ram, leave_to_file
+from specdemo.trace.events import COMPILED
 
 COMPILED_ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 # types of rotary embedding whose tables do not depend on the text

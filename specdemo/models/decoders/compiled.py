@@ -13,8 +13,6 @@ from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.kernels.packing import Packed
 from specdemo.kernels.runtime import CompiledLayers, Rows, SequenceRows
 
-COMPILED = "compiled pass"  # in descriptions of how a model is computed
-
 
 class CompiledDecoder:
     """Implements `Decoder`. A row's result is the same, bit for bit, in any pass and next to any other rows.

@@ -305,6 +305,8 @@ class CompactModel:
     features: the target's states in this conversation, for weights that read them
     """
 
+    context: int | None = None  # its positions are rotary
+
     def __init__(
         self, decoder: CompactDecoder | CompactWeights, features: Features | None = None
     ) -> None:

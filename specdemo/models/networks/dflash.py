@@ -265,6 +265,8 @@ class DFlashModel:
     states: (depth, H), the head's input in the last block
     """
 
+    context: int | None = None  # its positions are rotary
+
     def __init__(self, decoder: DFlashDecoder, features: Features) -> None:
         self.decoder, self.weights, self.features = decoder, decoder.weights, features
         self.states = torch.empty(0)

@@ -42,6 +42,11 @@ class ExitModel:
         self._grown: list[int] = []  # parents of the nodes that `grow` has read
 
     @property
+    def context(self) -> int | None:
+        """Longest text that the target can read."""
+        return self.target.context
+
+    @property
     def length(self) -> int:
         """Tokens in the adapter's cache."""
         return self.adapter.length

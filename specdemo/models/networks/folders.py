@@ -43,8 +43,10 @@ ROW_TABLES = ("mask", "markov.token.weight")  # tables whose rows are read one a
 
 def is_compact(folder: Path) -> bool:
     """Whether a folder contains a trained drafter."""
-    config = folder / "config.json"
-    return config.is_file() and "specdemo" in json.loads(config.read_text(encoding="utf-8"))
+    try:
+        return "specdemo" in json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def read_config(folder: Path) -> Json:
@@ -116,6 +118,9 @@ def read_state(folder: Path) -> dict[str, Tensor | FourBit]:
             if tensor.dtype == torch.int8:
                 state[name] = tensor.float() * raw[f"{name}.scale"][:, None]
         state["word_ids"] = raw["word_ids"].long()
+        numbers = [one.scale if isinstance(one, FourBit) else one for one in state.values()]
+        if raw["word_ids"].min() < 0 or not all(one.isfinite().all() for one in numbers):
+            raise ValueError("a token id or a number of a matrix is out of range")
     except Exception as error:  # safetensors raises its own errors for cut or corrupt files
         raise UserError("draft.damaged", folder=folder.name) from error
     return state

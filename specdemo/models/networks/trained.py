@@ -53,7 +53,10 @@ class Trained:
         """Return the network, loaded. Raises UserError for damaged files."""
         with self._lock:
             if self._network is None:
-                self._network = self._load()
+                try:
+                    self._network = self._load()
+                except (IndexError, KeyError, TypeError, ValueError) as error:
+                    raise UserError("draft.damaged", folder=self.folder.name) from error
             return self._network
 
 

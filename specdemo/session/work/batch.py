@@ -23,6 +23,7 @@ from specdemo.session.meter import Meter, MeteredRun
 from specdemo.session.runs import failure
 from specdemo.trace.codec import decode, encode
 from specdemo.trace.events import (
+    Drafted,
     Event,
     FinishReason,
     ModelInfo,
@@ -31,7 +32,7 @@ from specdemo.trace.events import (
     RunStarted,
     Verified,
 )
-from specdemo.trace.metrics import output_ids
+from specdemo.trace.metrics import dropped, output_ids
 
 CONCURRENT_RUNS = 8  # runs that share a pass; more rows cost more without filling it better
 
@@ -53,6 +54,7 @@ class BatchAnswer:
     number: index among the prompts; waiting: position in the queue, if any
     seconds: decoding time of its run, which shared the device with the others
     error: cause of a failure; the text so far stays
+    dropped: error for which its drafter was dropped, if it was
     events: events of its run since the previous answer
     """
 
@@ -64,6 +66,7 @@ class BatchAnswer:
     seconds: float = 0.0
     error: UserError | None = None
     waiting: Waiting | None = None
+    dropped: str = ""
     events: tuple[Event, ...] = field(default=(), compare=False, repr=False)
 
     @property
@@ -342,6 +345,8 @@ def _after(answer: BatchAnswer, event: Event, last: str) -> BatchAnswer:
                 new_tokens=answer.new_tokens + len(output_ids([event])),
                 seconds=event.elapsed_seconds,
             )
+        case Drafted() if error := dropped([event]):
+            return replace(answer, dropped=error)
         case RunFinished(reason=FinishReason.CANCELLED):
             return replace(answer, state=State.STOPPED)
         case RunFinished(reason=FinishReason.STOP):

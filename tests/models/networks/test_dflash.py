@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from functools import partial
 
 import pytest
@@ -139,7 +140,7 @@ def test_states_are_named_by_layers_or_counted_from_both_ends(tmp_path):
     one = make(reads=(5,), layers=1)
     folder = write_flat(tmp_path / "one", one, {"target_layer_ids": None})
     assert opened(folder).weights.reads == (5,)
-    with pytest.raises(UserError, match="aux_hidden_state_layer_ids are no numbers"):
+    with pytest.raises(UserError, match="no aux_hidden_state_layer_ids"):
         opened(write_speculators(tmp_path / "two", three, aux_hidden_state_layer_ids=None))
 
 
@@ -208,7 +209,9 @@ def test_a_drafter_of_another_target_is_refused(tmp_path, sentence):
 
 def test_states_that_a_target_has_not_are_refused(tmp_path):
     folder = write_speculators(tmp_path / "drafter", make(reads=(2, 9)))
-    with pytest.raises(UserError, match=r"reads the states 2, 9.* made for owner/made-for-this"):
+    with pytest.raises(
+        UserError, match=r"ids is \[2, 9\]; allowed: .* 0 to 8. It was made for owner/made-for-this"
+    ):
         opened(folder)
     folder = write_flat(tmp_path / "other", make(), {"target_layer_ids": [1, 2, 3]})
     with pytest.raises(UserError, match="mixes 64 numbers of states, and the 3 that it names"):
@@ -219,22 +222,39 @@ def test_states_that_a_target_has_not_are_refused(tmp_path):
     ("sentence", "own", "more"),
     [
         ("no mask_token_id", {"mask_token_id": None}, {}),
-        ("no mask_token_id", {"mask_token_id": 64}, {}),
+        ("mask_token_id is 64; allowed: numbers from 0 to 63", {"mask_token_id": 64}, {}),
         ("no block_size", {}, {"block_size": None}),
-        ("guesses nothing", {}, {"block_size": 1}),
+        ("block_size is 1; allowed: numbers from 2 to 256", {}, {"block_size": 1}),
+        ("block_size is 100000; allowed", {}, {"block_size": 100_000}),
+        ("block_size is 4.0; allowed", {"block_size": 4.0}, {}),
+        (r"target_layer_ids is \[-2, 3\]; allowed: .* 0 to 7", {"target_layer_ids": [-2, 3]}, {}),
+        ("target_layer_ids is 3; allowed", {"target_layer_ids": 3}, {}),
+        ("num_attention_heads is many; allowed", {}, {"num_attention_heads": "many"}),
+        ("num_key_value_heads is 3; allowed: divisors of", {}, {"num_key_value_heads": 3}),
+        ("head_dim is 7; allowed: even numbers", {}, {"head_dim": 7}),
+        ("num_hidden_layers is 1000000000; allowed", {}, {"num_hidden_layers": 10**9}),
+        ("draft_vocab_size is 65; allowed: numbers from 1 to 64", {}, {"draft_vocab_size": 65}),
+        ("rms_norm_eps is nan; allowed", {}, {"rms_norm_eps": math.nan}),
+        ("rope_theta is 0; allowed", {}, {"rope_theta": 0}),
+        ("rope_scaling is .*; allowed: an object", {}, {"rope_scaling": ["yarn"]}),
+        (
+            "rope_scaling is .*; allowed: finite",
+            {},
+            {"rope_scaling": {"type": "linear", "factor": math.nan}},
+        ),
         (
             "forget what is far back",
             {},
             {"sliding_window": 8, "layer_types": ["sliding_attention"]},
         ),
-        ("turns 50% of a head", {}, {"partial_rotary_factor": 0.5}),
+        ("partial_rotary_factor is 0.5; allowed: 1", {}, {"partial_rotary_factor": 0.5}),
         ("no conv_kernel_size", {}, {"architectures": ["DFlash2DraftModel"]}),
         ("no conv_kernel_size", {"selector_rank": 256}, {}),
-        ("corrects its guesses by domino", {"projector_type": "domino"}, {}),
-        ("of the kind mla", {"attention_mode": "mla"}, {}),
-        ("another width than the target's", {"target_hidden_size": 48}, {}),
+        ("projector_type is domino; allowed: dflash", {"projector_type": "domino"}, {}),
+        ("attention_mode is mla; allowed: gqa", {"attention_mode": "mla"}, {}),
+        ("target_hidden_size is 48; allowed: 32", {"target_hidden_size": 48}, {}),
         ("nothing is known of use_swa", {"use_swa": True}, {}),
-        ("output_multiplier is no number", {"output_multiplier": "much"}, {}),
+        ("output_multiplier is much; allowed", {"output_multiplier": "much"}, {}),
     ],
 )
 def test_what_is_not_computed_here_is_refused(tmp_path, sentence, own, more):
@@ -252,6 +272,9 @@ def test_what_is_not_computed_here_is_refused(tmp_path, sentence, own, more):
         ("nothing is known of its tensor layers.2", lambda t: t.update({"layers.2.x": torch.zeros(2)})),
         ("the shape", lambda t: t.update({"norm.weight": torch.ones(31)})),
         ("does not name different", lambda t: t.update(d2t=-torch.arange(48))),
+        (r"d2t\[0\] is 64; allowed: numbers from 0 to 63", lambda t: t.update(d2t=torch.full((48,), 64))),
+        ("fc.weight is .*nan.*; allowed: finite", lambda t: t["fc.weight"][3].fill_(torch.nan)),
+        ("norm.weight is .*inf.*; allowed: finite", lambda t: t["norm.weight"][:1].fill_(torch.inf)),
     ],
 )  # fmt: skip
 def test_tensors_that_are_not_what_the_config_says_are_refused(tmp_path, sentence, change):

@@ -108,10 +108,10 @@ def test_what_layers_that_forget_see_where_nothing_is_said(tmp_path, write, key,
     ("sentence", "own"),
     [
         ("no selector_top_k", {"selector_top_k": None}),
-        ("into groups of 5", {"conv_group_size": 5}),
+        ("conv_group_size is 5; allowed: divisors of 32", {"conv_group_size": 5}),
         ("shape .* in place of", {"conv_kernel_size": 3}),
         ("shape .* in place of", {"selector_rank": 5}),
-        ("speaks another vocabulary", {"selector_top_k": 65}),
+        ("selector_top_k is 65; allowed", {"selector_top_k": 65}),
     ],
 )
 def test_other_selectors_and_convolutions_are_refused(tmp_path, sentence, own):
@@ -125,4 +125,4 @@ def test_dflash_2_under_the_name_of_dflash_is_dflash_2(tmp_path):
     assert opened(folder).weights.convolutions
     other = drafter_files(str(folder), tmp_path)
     with pytest.raises(UserError, match="states of 32 numbers, and this target's have 48"):
-        dflash.read_second(other, TargetFacts("tiny", 48, VOCABULARY, LAYERS))
+        dflash.read(other, TargetFacts("tiny", 48, VOCABULARY, LAYERS))

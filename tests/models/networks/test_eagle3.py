@@ -154,7 +154,7 @@ def test_stretched_positions_turn_as_transformers_turns_them(tmp_path):
     config = LlamaConfig(head_dim=8, rope_parameters={**scaling, "rope_theta": 1e4})
     wanted, _ = LlamaRotaryEmbedding(config)(torch.zeros(1), torch.arange(40)[None])
     same(cos[:40], wanted[0])
-    with pytest.raises(UserError, match="stretches its positions by dynamic"):
+    with pytest.raises(UserError, match="type is dynamic; allowed: default, linear"):
         opened(
             write_flat(tmp_path / "other", make(), rope_scaling={"type": "dynamic", "factor": 2})
         )
@@ -163,7 +163,7 @@ def test_stretched_positions_turn_as_transformers_turns_them(tmp_path):
 WRONG_TARGETS = {
     "states of 32 numbers, and this target's have 48": {"hidden_size": 48},
     "vocabulary of 64 tokens, and this target has 65": {"vocabulary": 65},
-    "reads the states 1, 2, and this target has those from 0 to 1": {"layers": 1},
+    "layer_ids is .1, 2.; allowed: different whole numbers from 0 to 1": {"layers": 1},
 }
 
 
@@ -208,7 +208,8 @@ def changed(folder: Path, change) -> Path:
         ("nothing is known of its tensor gate", lambda t: t.update(gate=torch.zeros(2))),
         ("the shape", lambda t: t.update({"norm.weight": torch.ones(31)})),
         ("does not name different", lambda t: t.update(d2t=-torch.arange(48))),
-        ("does not name different", lambda t: t.update(d2t=torch.full((48,), 40))),
+        (r"d2t\[24\] is 40; allowed: numbers from -24 to 39", lambda t: t.update(d2t=torch.full((48,), 40))),
+        ("lm_head.weight is .*nan.*; allowed: finite", lambda t: t["lm_head.weight"][3].fill_(torch.nan)),
         ("name different tokens", lambda t: t.update(d2t=torch.zeros(48, dtype=torch.long))),
         ("nothing is known of its tensor mask_hidden", lambda t: t.update(mask_hidden=torch.zeros(1, 1, 64))),
     ],

@@ -93,9 +93,15 @@ def test_a_wrong_drafter_is_refused_before_the_target_is_loaded(monkeypatch, tar
     assert "comes with another tokenizer" in refused(monkeypatch, settings(target, other, tmp_path))
     plain = settings(target, target, tmp_path)
     assert "no drafter of a family that is known here" in refused(monkeypatch, plain)
-    for wrong in ({"draft_vocab_size": "many"}, {"hidden_size": -1}, {"vocab_size": None}):
+    for sentence, wrong in (
+        ("draft_vocab_size is many; allowed", {"draft_vocab_size": "many"}),
+        ("hidden_size is -1; allowed", {"hidden_size": -1}),
+        ("has no vocab_size", {"vocab_size": None}),
+        ("eagle_config is 7; allowed: an object", {"eagle_config": 7}),
+        ("is not written as its family", {"layer_types": 7}),
+    ):
         odd = write_flat(tmp_path / "odd", make(hidden=64, vocabulary=words, words=40), **wrong)
-        assert "its config.json has no" in refused(monkeypatch, settings(target, odd, tmp_path))
+        assert sentence in refused(monkeypatch, settings(target, odd, tmp_path))
 
 
 class Evil:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 from transformers import LlamaConfig
 
@@ -268,3 +269,9 @@ def test_trained_folders_are_found_read_once_and_refused_for_other_targets(tmp_p
         find_trained(loaded(32), draft, folder)
     with pytest.raises(UserError, match="no folder"):
         find_trained(loaded(HIDDEN), draft, str(tmp_path / "nothing"))
+    (path,) = (tmp_path / "all" / "jet").glob("part-*.safetensors")
+    tensors = load_file(path)
+    for name, value in (("norm.weight", torch.nan), ("word_ids", WORDS), ("word_ids", -1)):
+        save_file(tensors | {name: torch.full_like(tensors[name], value)}, path)
+        with pytest.raises(UserError, match="in jet are damaged"):
+            find_trained(loaded(HIDDEN), draft, folder)["jet"].network()

@@ -9,29 +9,29 @@ drafter's own state if the target has not read that far. The head has a reduced 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 
-from specdemo.config.errors import Phrase
 from specdemo.config.strings import JsonView
+from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.models.networks.chain import CompactDecoder, CompactWeights
 from specdemo.models.networks.four_bit import pack_linear
 from specdemo.models.networks.layouts.family import (
-    TIED,
     Family,
     Reading,
+    Shapes,
     TargetFacts,
-    check_layers,
+    check_mix,
     check_sizes,
     check_tensors,
     layer_config,
-    layer_extras,
     layer_shapes,
+    layer_sizes,
     loader_of,
     offset_words,
-    refuse,
+    shared_shapes,
+    states_read,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
 from specdemo.models.networks.loader import TargetTensors, TensorLoader
@@ -78,31 +78,27 @@ def takes(config: JsonView) -> bool:
 
 
 def read_config(files: DrafterFiles, target: TargetFacts) -> Eagle3Config:
-    """Read the config of either layout. target: for the default of the states that are read"""
-    config = files.config
-    nested = "speculators_model_type" in config
-    sizes = config.get("transformer_layer_config") if nested else config
-    if not isinstance(sizes, Mapping):
-        raise files.wrong("its config.json has no transformer_layer_config")
+    """Read the config of either layout. Raises UserError for a drafter of another target."""
+    config, sizes = files.config, layer_sizes(files)
+    nested = sizes is not config
     layers = layer_config(files, sizes)
-    count = files.number(sizes, "num_hidden_layers", 1)
-    named = (config if nested else config.get("eagle_config") or {}).get(STATES)
-    if named and not (isinstance(named, list) and all(type(one) is int for one in named)):
-        raise files.wrong(f"its {STATES} are no numbers of layers")
-    if nested:
-        reads = named or [2, target.layers // 2, target.layers - 3]
-    else:
-        reads = [one + 1 for one in named or [1, target.layers // 2 - 1, target.layers - 4]]
+    count = files.number(sizes, "num_hidden_layers", 1, most=max(1, len(files.shapes)))
     vocabulary = files.number(sizes, "vocab_size")
+    target_hidden = files.number(config, "target_hidden_size", layers.hidden_size)
+    check_sizes(files, target, hidden=target_hidden, vocabulary=vocabulary)
+    named = (config if nested else files.part(config, "eagle_config")).get(STATES)
+    if not named:
+        named = [2, target.layers // 2, target.layers - 3]
+        named = named if nested else [one - 1 for one in named]
     middle = any(name.startswith("midlayer.") for name in files.shapes)
     return Eagle3Config(
         layers=layers,
         inner=files.number(sizes, "intermediate_size"),
         names=("midlayer.",) if middle else tuple(f"layers.{index}." for index in range(count)),
-        reads=tuple(reads),
-        words=files.number(config, "draft_vocab_size", vocabulary),
+        reads=states_read(files, target, STATES, named, by_layer=not nested),
+        words=files.number(config, "draft_vocab_size", vocabulary, most=vocabulary),
         vocabulary=vocabulary,
-        target_hidden=files.number(config, "target_hidden_size", layers.hidden_size),
+        target_hidden=target_hidden,
         normed_residual=bool(config.get("norm_before_residual", False)),
         normed_feedback=config.get("norm_output") is True,
         norms=sizes.get("model_type") == "qwen3",
@@ -112,53 +108,37 @@ def read_config(files: DrafterFiles, target: TargetFacts) -> Eagle3Config:
 def read(files: DrafterFiles, target: TargetFacts) -> Reading:
     """Check a drafter against its own config and the target. Raises UserError."""
     config = read_config(files, target)
-    check_target(files, target, config)
+    check_mix(files, target, len(config.reads))
+    if (
+        "embed_tokens.weight" not in files.shapes
+        and config.layers.hidden_size != target.hidden_size
+    ):
+        raise files.wrong("it has no embedding of its own, and the target's is of another width")
     check_tensors(files, *shapes(files, config))
+    words = offset_words(files, config.words, config.vocabulary)
 
     def decoder(shared: TargetTensors) -> CompactDecoder:
-        return CompactDecoder(load(files, config, shared))
+        return CompactDecoder(load(files, config, words, shared))
 
     return Reading(("feature",), config.reads, True, decoder)
 
 
-def check_target(files: DrafterFiles, target: TargetFacts, config: Eagle3Config) -> None:
-    """Refuse a drafter of another target."""
-    check_sizes(files, target, hidden=config.target_hidden, vocabulary=config.vocabulary)
-    check_layers(files, target, config.reads)
-    hidden, count = config.layers.hidden_size, len(config.reads)
-    width = config.target_hidden * count
-    if files.shapes.get("fc.weight", (0, width))[1] != width:
-        raise refuse(
-            files, target,
-            Phrase("drafter.mixes", own=f"{files.shapes['fc.weight'][1]:,}", count=count, theirs=f"{width:,}"),
-        )  # fmt: skip
-    if "embed_tokens.weight" not in files.shapes and hidden != target.hidden_size:
-        raise files.wrong("it has no embedding of its own, and the target's is of another width")
-
-
-def shapes(
-    files: DrafterFiles, config: Eagle3Config
-) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
+def shapes(files: DrafterFiles, config: Eagle3Config) -> tuple[Shapes, Shapes]:
     """Return the shapes of required and of optional tensors."""
     hidden, count, layers = config.layers.hidden_size, len(config.reads), config.layers
-    needed: dict[str, tuple[int, ...]] = {
+    needed: Shapes = {
         "fc.weight": (hidden, count * config.target_hidden),
         "norm.weight": (hidden,),
         "lm_head.weight": (config.words, hidden),
         f"{config.names[0]}hidden_norm.weight": (hidden,),
     }
-    optional: dict[str, tuple[int, ...]] = {
-        "fc.bias": (hidden,),
-        "embed_tokens.weight": (config.vocabulary, hidden),
-        "t2d": (config.vocabulary,),
-    }
-    optional |= {name: files.shapes[name] for name in TIED if name in files.shapes}
+    optional = shared_shapes(files, config.vocabulary, hidden) | {"fc.bias": (hidden,)}
     for number, name in enumerate(config.names):
-        needed |= layer_shapes(name, layers, config.inner, hidden if number else 2 * hidden)
-        needed |= layer_extras(name, layers, norms=config.norms, biases=False)
-        optional |= layer_extras(name, layers, norms=True, biases=True)
+        width = hidden if number else 2 * hidden
+        own, extra = layer_shapes(name, layers, config.inner, width, norms=config.norms)
+        needed, optional = needed | own, optional | extra
     (needed if config.words < config.vocabulary else optional)["d2t"] = (config.words,)
-    each = {f"fc_norm.{index}.weight": (config.target_hidden,) for index in range(count)}
+    each: Shapes = {f"fc_norm.{index}.weight": (config.target_hidden,) for index in range(count)}
     named = files.config.get("fc_norm") or any(name in files.shapes for name in each)
     (needed if named else optional).update(each)
     named = files.config.get("norm_before_fc")
@@ -166,8 +146,10 @@ def shapes(
     return needed, optional
 
 
-def load(files: DrafterFiles, config: Eagle3Config, shared: TargetTensors) -> CompactWeights:
-    """Load the weights. Raises UserError for token ids that are not the target's."""
+def load(
+    files: DrafterFiles, config: Eagle3Config, words: ReducedVocabulary, shared: TargetTensors
+) -> CompactWeights:
+    """Load the weights. words: the head's vocabulary"""
     loader, first = loader_of(files, shared), config.names[0]
     embedding = loader.embedding()
     return CompactWeights(
@@ -176,7 +158,7 @@ def load(files: DrafterFiles, config: Eagle3Config, shared: TargetTensors) -> Co
         norm=loader.vector("norm.weight"),
         embedding=embedding,
         head=pack_linear(loader.vector("lm_head.weight"), four_bit=shared.four_bit),
-        words=offset_words(files, config.words, config.vocabulary),
+        words=words,
         reads=config.reads,
         inject=_injection(loader, config),
         feedback=torch.ones(

@@ -14,6 +14,8 @@ from specdemo.config.strings import JsonView
 from specdemo.files.folder import TOKENIZERS, read_config
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import ModelFiles
+from specdemo.models.loading import check_room
+from specdemo.models.memory import BYTES_PER_WEIGHT
 from specdemo.models.networks.layouts import dflash, eagle3, mtp
 from specdemo.models.networks.layouts.family import Family, Reading, TargetFacts
 from specdemo.models.networks.layouts.source import DrafterFiles, drafter_files
@@ -28,10 +30,7 @@ if TYPE_CHECKING:
 
 FAMILIES: tuple[Family, ...] = (
     eagle3.EAGLE3,
-    dflash.DFLASH,
-    dflash.JETSPEC,
-    dflash.DFLASH2,
-    dflash.DSPARK,
+    *dflash.FAMILIES,
     mtp.MTP,
 )
 
@@ -67,6 +66,8 @@ class PublishedDrafter:
         parameters = self.reading.parameters
         if parameters is None:
             parameters = sum(torch.Size(shape).numel() for shape in self.files.shapes.values())
+        needed = int(parameters * BYTES_PER_WEIGHT[precision])
+        check_room(self.files.name, precision, needed, target.device)
         facts = {
             "name": self.files.name,
             "revision": self.files.revision,
@@ -94,8 +95,12 @@ def find_published(
     if name in ("", "none"):
         return None
     files = drafter_files(name, cache_dir, progress)
-    family = next((one for one in FAMILIES if one.takes(files.config)), None)
-    if family is None:
+    try:
+        family = next((one for one in FAMILIES if one.takes(files.config)), None)
+        reading = family.read(files, target_facts(target)) if family else None
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise files.wrong(Phrase("drafter.config_shape")) from error
+    if family is None or reading is None:
         kind = ", ".join(map(str, files.config.get("architectures") or ["unknown"]))
         raise UserError(
             "drafter.unknown_family",
@@ -103,7 +108,7 @@ def find_published(
             kind=kind,
             families=", ".join(one.title for one in FAMILIES),
         )
-    found = PublishedDrafter(files, family, family.read(files, target_facts(target)))
+    found = PublishedDrafter(files, family, reading)
     _check_tokenizer(files, target, tokenizer)
     progress(Progress("load", None, f"drafter {found.title}"))
     return found
@@ -118,6 +123,7 @@ def target_facts(files: ModelFiles) -> TargetFacts:
         int(config.get("hidden_size", 0)),
         int(config.get("vocab_size", 0)),
         int(config.get("num_hidden_layers", 0)),
+        int(config.get("max_position_embeddings") or 2048),
     )
 
 

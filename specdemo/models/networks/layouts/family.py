@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,30 +11,35 @@ import torch
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.strings import JsonView
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.models.networks.layouts.source import DrafterFiles
+from specdemo.models.networks.layouts.source import DrafterFiles, value_reason
 from specdemo.models.networks.loader import TargetTensors, TensorLoader
 from specdemo.models.networks.parts import CompactConfig, Rope
 from specdemo.models.networks.registry import DraftNetwork
 
-TIED = (
-    "verifier_norm.weight",
-    "verifier_lm_head.weight",
-)  # the target's own, only used in training
+# The target's own tensors, only used in training.
+TIED = ("verifier_norm.weight", "verifier_lm_head.weight")
+
+Shapes = dict[str, tuple[int, ...]]
+"""Shapes of tensors, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
-    """Sizes in a target's config.json. vocabulary: rows of its output head; layers: number of layers"""
+    """Sizes in a target's config.json.
+
+    vocabulary: rows of its output head; layers: number of layers; context: longest text, in tokens
+    """
 
     name: str
     hidden_size: int
     vocabulary: int
     layers: int
+    context: int = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A drafter that suits the target, before its weights are read.
+    """A drafter that suits the target, before its weights are loaded.
 
     kinds: of the methods that draft with it; reads: hidden states of the target that it reads
     alone: it also replaces a draft model
@@ -53,7 +58,7 @@ class Family:
     """One way to write a drafter.
 
     title: of the family; takes: whether a config is of it
-    read: checks files against a target. Raises UserError before weights are read.
+    read: checks config and weights against a target. Raises UserError before any network is made.
     """
 
     title: str
@@ -62,65 +67,89 @@ class Family:
 
 
 def refuse(files: DrafterFiles, target: TargetFacts, reason: Phrase) -> UserError:
-    """The sentence for a drafter of another target."""
-    speculators = files.config.get("speculators_config") or {}
-    verifier = (speculators.get("verifier") or {}).get("name_or_path")
-    made_for = verifier or files.config.get("base_model_name_or_path")
+    """Return the error for a drafter of another target."""
+    verifier = files.part(files.part(files.config, "speculators_config"), "verifier")
+    made_for = verifier.get("name_or_path") or files.config.get("base_model_name_or_path")
     known = {"drafter": files.name, "target": target.name, "reason": reason}
     if made_for:
         return UserError("drafter.for_another", **known, origin=made_for)
     return UserError("drafter.not_for_target", **known)
 
 
+def layer_sizes(files: DrafterFiles) -> JsonView:
+    """Return the part of a config with the sizes of layers. Raises UserError if it is missing."""
+    if "speculators_model_type" not in files.config:
+        return files.config
+    sizes = files.part(files.config, "transformer_layer_config")
+    if not sizes:
+        raise files.wrong("its config.json has no transformer_layer_config")
+    return sizes
+
+
 def check_sizes(files: DrafterFiles, target: TargetFacts, *, hidden: int, vocabulary: int) -> None:
     """Refuse a drafter of a target with other sizes. hidden, vocabulary: sizes that it expects"""
-    if hidden != target.hidden_size:
+    for code, own, theirs in (
+        ("drafter.states", hidden, target.hidden_size),
+        ("drafter.vocabulary", vocabulary, target.vocabulary),
+    ):
+        if own != theirs:
+            raise refuse(files, target, Phrase(code, own=f"{own:,}", theirs=f"{theirs:,}"))
+
+
+def states_read(
+    files: DrafterFiles, target: TargetFacts, key: str, named: object, *, by_layer: bool
+) -> tuple[int, ...]:
+    """Return the target's hidden states that a drafter reads, as transformers counts them. Raises UserError.
+
+    named: the value of `key`, by the layer whose output a state is, or as transformers counts
+    """
+    if named is None:
+        raise files.wrong(f"its config.json has no {key}")
+    last = target.layers - by_layer
+    numbers = named if isinstance(named, list) else []
+    inside = all(type(one) is int and 0 <= one <= last for one in numbers)
+    if not numbers or not inside or len(set(numbers)) < len(numbers):
+        reason = value_reason(key, named, Phrase("drafter.layers", last=last))
+        raise refuse(files, target, reason)
+    return tuple(one + by_layer for one in numbers)
+
+
+def check_mix(files: DrafterFiles, target: TargetFacts, count: int) -> None:
+    """Refuse a drafter that mixes another number of states than the `count` that it names."""
+    width = count * target.hidden_size
+    mixes = files.shapes.get("fc.weight", (0, width))[-1]
+    if mixes != width:
         raise refuse(
             files, target,
-            Phrase("drafter.states", own=hidden, theirs=target.hidden_size),
-        )  # fmt: skip
-    if vocabulary != target.vocabulary:
-        raise refuse(
-            files, target,
-            Phrase("drafter.vocabulary", own=f"{vocabulary:,}", theirs=f"{target.vocabulary:,}"),
+            Phrase("drafter.mixes", own=f"{mixes:,}", count=count, theirs=f"{width:,}"),
         )  # fmt: skip
 
 
-def check_layers(files: DrafterFiles, target: TargetFacts, reads: Sequence[int]) -> None:
-    """Refuse a drafter that reads states which the target does not have. reads: as transformers counts them"""
-    inside = all(type(one) is int and 0 <= one <= target.layers for one in reads)
-    if not reads or not inside or len(set(reads)) < len(reads):
-        raise refuse(
-            files, target,
-            Phrase("drafter.layers", states=", ".join(map(str, reads)), last=target.layers),
-        )  # fmt: skip
-
-
-def check_tensors(
-    files: DrafterFiles,
-    needed: Mapping[str, tuple[int, ...]],
-    optional: Mapping[str, tuple[int, ...]],
-) -> None:
-    """Refuse files with a missing tensor, one of another shape, or an unknown one."""
+def check_tensors(files: DrafterFiles, needed: Shapes, optional: Shapes) -> None:
+    """Refuse files with a missing tensor, one of another shape, an unknown one, or numbers that are not finite."""
+    used = needed | optional
     for name, shape in files.shapes.items():
         if name.endswith(("rotary_emb.inv_freq", "num_batches_tracked")):
             continue
-        expected = needed.get(name, optional.get(name))
-        if expected is None:
+        if name not in used:
             raise files.wrong(f"nothing is known of its tensor {name}")
-        if shape != expected:
-            raise files.wrong(f"its tensor {name} has the shape {shape} in place of {expected}")
+        if shape != used[name]:
+            raise files.wrong(f"its tensor {name} has the shape {shape} in place of {used[name]}")
     if missing := [name for name in needed if name not in files.shapes]:
         raise files.wrong(f"it has no tensor {missing[0]}")
+    files.check_finite(used)
 
 
 def layer_shapes(
-    prefix: str, config: CompactConfig, inner: int, width: int
-) -> dict[str, tuple[int, ...]]:
-    """Shapes of a Llama layer's tensors. inner: of its gates; width: numbers that go into attention"""
+    prefix: str, config: CompactConfig, inner: int, width: int, *, norms: bool
+) -> tuple[Shapes, Shapes]:
+    """Return the shapes of a Llama layer's required and optional tensors.
+
+    inner: of its gates; width: numbers that go into attention; norms: those of queries and keys are required
+    """
     hidden, size = config.hidden_size, config.head_dim
     queries, keys = config.num_heads * size, config.num_key_value_heads * size
-    return {
+    needed: Shapes = {
         f"{prefix}input_layernorm.weight": (hidden,),
         f"{prefix}self_attn.q_proj.weight": (queries, width),
         f"{prefix}self_attn.k_proj.weight": (keys, width),
@@ -131,21 +160,19 @@ def layer_shapes(
         f"{prefix}mlp.up_proj.weight": (inner, hidden),
         f"{prefix}mlp.down_proj.weight": (hidden, inner),
     }
+    optional: Shapes = {
+        f"{prefix}self_attn.{part}_proj.bias": (rows,)
+        for part, rows in (("q", queries), ("k", keys), ("v", keys))
+    }
+    extra = needed if norms else optional
+    extra |= {f"{prefix}self_attn.{part}_norm.weight": (size,) for part in "qk"}
+    return needed, optional
 
 
-def layer_extras(
-    prefix: str, config: CompactConfig, *, norms: bool, biases: bool
-) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of optional tensors of a layer: norms of queries and keys, biases of attention."""
-    size = config.head_dim
-    queries, keys = config.num_heads * size, config.num_key_value_heads * size
-    found: dict[str, tuple[int, ...]] = {}
-    if norms:
-        found |= {f"{prefix}self_attn.{part}_norm.weight": (size,) for part in "qk"}
-    if biases:
-        widths = {"q": queries, "k": keys, "v": keys}
-        found |= {f"{prefix}self_attn.{part}_proj.bias": (w,) for part, w in widths.items()}
-    return found
+def shared_shapes(files: DrafterFiles, vocabulary: int, hidden: int) -> Shapes:
+    """Return the shapes of tensors that any drafter may have: of the target, and lists of tokens."""
+    shapes: Shapes = {"embed_tokens.weight": (vocabulary, hidden), "t2d": (vocabulary,)}
+    return shapes | {name: files.shapes[name] for name in TIED if name in files.shapes}
 
 
 def loader_of(files: DrafterFiles, target: TargetTensors) -> TensorLoader:
@@ -155,11 +182,14 @@ def loader_of(files: DrafterFiles, target: TargetTensors) -> TensorLoader:
 
 def offset_words(files: DrafterFiles, words: int, vocabulary: int) -> ReducedVocabulary:
     """Return the token of each row of a head: `d2t` is its distance from the row's number. Raises UserError."""
-    ids = torch.arange(words)
+    rows = ids = torch.arange(words)
     if "d2t" in files.shapes:
-        ids = ids + files.tensor("d2t").long()
-    inside = bool(((ids >= 0) & (ids < vocabulary)).all())
-    if not inside or len(ids.unique()) < len(ids):
+        offsets = files.tensor("d2t").long()
+        ids = rows + offsets
+        for row in ((ids < 0) | (ids >= vocabulary)).nonzero().flatten()[:1].tolist():
+            allowed = Phrase("drafter.between", least=-row, most=vocabulary - 1 - row)
+            raise files.refused(f"d2t[{row}]", int(offsets[row]), allowed)
+    if len(ids.unique()) < len(ids):
         raise files.wrong("its d2t does not name different tokens of the target")
     if "t2d" in files.shapes:
         known = files.tensor("t2d").bool().nonzero().flatten()
@@ -173,51 +203,57 @@ def layer_config(files: DrafterFiles, config: JsonView, *, windows: bool = False
 
     windows: layers with a sliding window are supported
     """
-    heads = files.number(config, "num_attention_heads")
     hidden = files.number(config, "hidden_size")
+    heads = files.number(config, "num_attention_heads", most=hidden)
+    keys = files.number(config, "num_key_value_heads", heads, most=heads)
+    size = files.number(config, "head_dim", hidden // heads, least=2)
+    if heads % keys:
+        allowed = Phrase("drafter.divisors", of=f"num_attention_heads ({heads})")
+        raise files.refused("num_key_value_heads", keys, allowed)
+    if size % 2:
+        raise files.refused("head_dim", size, Phrase("drafter.even"))
+    files.choice(config, "hidden_act", "silu")
     kinds = set(config.get("layer_types") or ())
     sliding = config.get("sliding_window") and config.get("use_sliding_window", True)
-    if config.get("hidden_act", "silu") != "silu":
-        raise files.wrong(f"its layers compute with {config['hidden_act']}, and not with silu")
     if not windows and ("sliding_attention" in kinds or (sliding and not kinds)):
         raise files.wrong("its layers forget what is far back, which is not computed here")
-    theta, rope = _rope(files, config, config.get("head_dim") or hidden // heads)
+    theta, rope = _rope(files, config, size)
     return CompactConfig(
         hidden_size=hidden,
         num_heads=heads,
-        num_key_value_heads=files.number(config, "num_key_value_heads", heads),
-        head_dim=files.number(config, "head_dim", hidden // heads),
-        rms_norm_eps=float(config.get("rms_norm_eps", 1e-6)),
+        num_key_value_heads=keys,
+        head_dim=size,
+        rms_norm_eps=files.real(config, "rms_norm_eps", 1e-6, most=1.0),
         rope_theta=theta,
         rope=rope,
     )
 
 
 def _rope(files: DrafterFiles, config: JsonView, head_dim: int) -> tuple[float, Rope | None]:
-    """The base of a rotary embedding, and its frequencies where they are stretched."""
+    """Return the base of a rotary embedding, and its frequencies if they are rescaled."""
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-    facts = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
-    theta = float(facts.get("rope_theta") or config.get("rope_theta") or 10_000.0)
-    part = facts.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1
-    if part != 1:
-        raise files.wrong(
-            f"it turns {part:.0%} of a head by its position, which is not computed here"
-        )
-    kind = facts.get("rope_type") or facts.get("type") or "default"
+    key = "rope_parameters" if config.get("rope_parameters") else "rope_scaling"
+    facts = files.part(config, key)
+    known = {**config, **facts}
+    theta = files.real(known, "rope_theta", 10_000.0, least=1.0, most=1e12)
+    files.choice(known, "partial_rotary_factor", 1)
+    field = "rope_type" if facts.get("rope_type") else "type"
+    kind = files.choice(facts, field, "default", "linear", "llama3", "yarn")
     if kind == "default":
         return theta, None
-    if kind not in ("linear", "llama3", "yarn"):
-        raise files.wrong(f"it stretches its positions by {kind}, which is not computed here")
     try:
         embedding: Any = LlamaRotaryEmbedding(
             LlamaConfig(
                 head_dim=head_dim,
-                max_position_embeddings=int(config.get("max_position_embeddings", 2048)),
+                max_position_embeddings=files.number(config, "max_position_embeddings", 2048),
                 rope_parameters={**facts, "rope_type": kind, "rope_theta": theta},
             )
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise files.wrong("its rope_scaling lacks a number") from error
-    return theta, Rope(tuple(embedding.inv_freq.tolist()), float(embedding.attention_scaling))
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise files.wrong(f"its {key} lacks a number") from error
+    scale = float(embedding.attention_scaling)
+    if not torch.cat([embedding.inv_freq, torch.tensor([scale])]).isfinite().all():
+        raise files.refused(key, dict(facts), Phrase("drafter.finite"))
+    return theta, Rope(tuple(embedding.inv_freq.tolist()), scale)

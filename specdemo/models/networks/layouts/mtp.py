@@ -137,6 +137,7 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
         if files.shapes.get(layout.begin + name) != shape:
             raise files.wrong(f"it has no tensor {layout.begin}{name} of the shape {shape}")
     own = {name: shape for name, shape in files.shapes.items() if _is_own(name, layout)}
+    files.check_finite(own)
     odd = next((name for name in own if not name.endswith(WHOLE)), "")
     if odd or config.get("quantization_config"):
         raise files.wrong("its MTP layer is quantised, which is not read here")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from specdemo.files.hub import PICKLES, fetch_drafter
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import file_sha256, made_once
 from specdemo.models.offers import licence_of
+
+LARGEST_SIZE = 1 << 24  # of any size in a config: larger ones would only fill the memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +58,79 @@ class DrafterFiles:
                 found |= {name: file.get_tensor(name) for name in names}
         return found
 
-    def number(self, config: JsonView, key: str, default: int | None = None) -> int:
-        """A size of a config, above zero. Raises UserError."""
+    def number(
+        self,
+        config: JsonView,
+        key: str,
+        default: int | None = None,
+        *,
+        least: int = 1,
+        most: int = LARGEST_SIZE,
+    ) -> int:
+        """Return a whole number of a config. Raises UserError for a missing one and outside of the range."""
         value = config.get(key)
         value = default if value is None else value
-        if type(value) is not int or value < 1:
+        if value is None:
             raise self.wrong(f"its config.json has no {key}")
-        size: int = value
-        return size
+        if type(value) is not int or not least <= value <= most:
+            raise self.refused(key, value, _between(least, most))
+        return value
 
-    def wrong(self, why: str) -> UserError:
-        """The sentence for files that cannot be read as a drafter."""
+    def real(
+        self, config: JsonView, key: str, default: float, *, least: float = 0.0, most: float = 1e4
+    ) -> float:
+        """Return a number of a config. Raises UserError outside of the range."""
+        value = config.get(key)
+        value = default if value is None else value
+        if type(value) not in (int, float) or not least <= value <= most:
+            raise self.refused(key, value, _between(least, most))
+        return float(value)
+
+    def choice(self, config: JsonView, key: str, *allowed: object) -> object:
+        """Return an entry of a config, the first allowed value if it has none. Raises UserError for other values."""
+        value = config.get(key)
+        value = allowed[0] if value is None else value
+        if value not in allowed:
+            raise self.refused(key, value, ", ".join(map(str, allowed)))
+        return value
+
+    def part(self, config: JsonView, key: str) -> JsonView:
+        """Return a part of a config, empty if there is none. Raises UserError if it is not an object."""
+        value = config.get(key) or {}
+        if not isinstance(value, Mapping):
+            raise self.refused(key, value, Phrase("drafter.object"))
+        return value
+
+    def check_finite(self, names: Container[str]) -> None:
+        """Refuse weights that are not finite. names: of the tensors to check"""
+        for path in self.weights:
+            with safe_open(path, framework="pt") as file:
+                for name in file.keys():  # noqa: SIM118 - safe_open is not a dict
+                    if name not in names or not self.shapes[name]:
+                        continue
+                    tensor = file.get_tensor(name)
+                    tensor = tensor.float() if tensor.element_size() == 1 else tensor
+                    # The extremes are not finite if any number is not, and need no memory.
+                    extremes = torch.stack(tensor.aminmax())
+                    if not extremes.isfinite().all():
+                        raise self.refused(name, extremes.tolist(), Phrase("drafter.finite"))
+
+    def refused(self, field: str, value: object, allowed: object) -> UserError:
+        """Return the error for a value that is not allowed."""
+        return self.wrong(value_reason(field, value, allowed))
+
+    def wrong(self, why: Phrase | str) -> UserError:
+        """Return the error for files that cannot be read as a drafter."""
         return UserError("drafter.unusable", drafter=self.name, reason=why)
+
+
+def value_reason(field: str, value: object, allowed: object) -> Phrase:
+    """Return the part of a sentence that names a field, its value, shortened, and the allowed ones."""
+    return Phrase("drafter.value", field=field, value=f"{value!s:.60}", allowed=allowed)
+
+
+def _between(least: float, most: float) -> Phrase:
+    return Phrase("drafter.between", least=f"{least:,}", most=f"{most:,}")
 
 
 def drafter_files(name: str, cache_dir: Path, progress: ProgressCallback = silent) -> DrafterFiles:

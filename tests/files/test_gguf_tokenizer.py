@@ -6,9 +6,11 @@ import json
 import urllib.request
 
 import pytest
+import tiny_gguf as tiny_gguf_module
+from tiny_files import make_tiny_tokenizer
 from tiny_gguf import tiny_gguf
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 from specdemo.config.errors import UserError
 from specdemo.files.gguf import SPLITTING, describe_gguf
@@ -69,3 +71,16 @@ def test_describe_gguf_splits_numbers_as_the_file_says(tmp_path, greedy):
 def test_describe_gguf_refuses_an_unknown_way_of_splitting(tmp_path, greedy):
     with pytest.raises(UserError, match=r"unknown way \(klingon\)"):
         described(tmp_path, greedy, "klingon")
+
+
+def test_describe_gguf_stores_the_ends_of_turns_and_messages(tmp_path, monkeypatch):
+    add = tiny_gguf_module.add_tokenizer
+
+    def with_ends(writer, *options):
+        add(writer, *options)
+        writer.add_eot_token_id(5)
+        writer.add_uint32("tokenizer.ggml.eom_token_id", 6)
+
+    monkeypatch.setattr(tiny_gguf_module, "add_tokenizer", with_ends)
+    described(tmp_path, make_tiny_tokenizer(), "gpt-2")
+    assert GenerationConfig.from_pretrained(tmp_path).eos_token_id == [2, 5, 6]
