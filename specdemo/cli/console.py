@@ -20,8 +20,13 @@ from specdemo.files.progress import Progress, ProgressLines
 if TYPE_CHECKING:
     from specdemo.session.studio import Studio
 
+FILE_COLUMNS = 1000  # width of text that no terminal shows: its lines are not broken
+
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
+for _console in (out, err):
+    if not _console.is_terminal:
+        _console.width = FILE_COLUMNS
 
 
 class Reporter(Protocol):

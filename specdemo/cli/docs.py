@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from specdemo.bench.report import markdown, text
 from specdemo.bench.results import MEAN, Result, Table, as_percent, cell, means
-from specdemo.cli.options import SUITE, SYSTEM
+from specdemo.cli.options import SUITE, SYSTEM, policies_of
 from specdemo.cli.trace_scripts import declarations, events_table, rules
 from specdemo.config.settings import AppSettings, RunSettings, Setting, fields
 from specdemo.config.strings import Json, JsonView
@@ -34,8 +34,7 @@ def methods_table() -> str:
 
     rows = []
     for name, method in METHODS.items():
-        policies = {"policy": f" ({', '.join(method.policies)})"}
-        options = [f"`{option}`{policies.get(option, '')}" for option in method.options]
+        options = [f"`{option}`{policies_of(method, option)}" for option in method.options]
         needs = ", ".join(NEEDED[need] for need in method.needs) or "nothing"
         exact = "**lossy**" if method.lossy else "exact"
         rows.append([
@@ -131,7 +130,9 @@ def settings_reference() -> str:
 
 
 def _run_row(setting: Setting) -> list[str]:
-    flag = f"`{setting.flag}`" if setting.flag else f"none (`{setting.name}`)"
+    flag = f"`{setting.flag}`" if setting.flag else "none"
+    if setting.flag.lstrip("-").replace("-", "_") != setting.name:
+        flag += f" (`{setting.name}` in Python and over HTTP)"
     link = f"`{setting.link}`" if setting.link else "-"
     meaning = _cell(_sentence(setting.help))
     return [flag, link, str(setting.range), _default(setting), meaning, _readers(setting.name)]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import (
@@ -25,6 +25,9 @@ from specdemo.config.settings import (
 )
 from specdemo.config.strings import Json, JsonView
 
+if TYPE_CHECKING:
+    from specdemo.drafters.base import Method
+
 TITLES = {
     "drafting": "drafting",
     "sampling": "sampling",
@@ -39,14 +42,20 @@ MOST_CONVERSATIONS = 256  # of --concurrent
 LONGEST_RANGE = 1_000_000  # upper end, above which a range is not shown
 
 
-def add_command_options(parser: argparse.ArgumentParser, command: JsonView) -> None:
-    """Add the options of a command, as `commands.toml` describes it."""
+def add_command_options(
+    parser: argparse.ArgumentParser, command: JsonView, method: str = ""
+) -> None:
+    """Add the options of a command, as `commands.toml` describes it.
+
+    method: only settings and policies that it honours are shown in the help
+    """
     for option in command_options(command):
         _add_option(parser, option)
     if (wanted := command.get("run_settings")) is not None:
         preset = wanted.get("preset", OWN)
         _add_option(parser, SYSTEM)
-        add_settings(parser, RunSettings, without=wanted.get("without", ()), preset=preset)
+        without = wanted.get("without", ())
+        add_settings(parser, RunSettings, without=without, preset=preset, method=method)
         parser.set_defaults(usual_preset=preset)
     if (wanted := command.get("app_settings")) is not None:
         add_settings(parser, AppSettings, **wanted)
@@ -140,10 +149,12 @@ def add_settings(
     without: Sequence[str] = (),
     groups: Sequence[str] = tuple(TITLES),
     preset: str = OWN,
+    method: str = "",
 ) -> None:
     """Add the flags of a table of settings.
 
     without: settings that the command has no option for; preset: of sampling, named in the help as the default
+    method: see `add_command_options`
     """
     titled: dict[str, argparse._ArgumentGroup] = {}
     for setting in fields(settings):
@@ -151,7 +162,19 @@ def add_settings(
             group = titled.get(setting.group) or parser.add_argument_group(TITLES[setting.group])
             titled[setting.group] = group
             default = preset if setting.name == "preset" else setting.default
-            _add_setting(group, replace(setting, default=default))
+            _add_setting(group, _honoured(replace(setting, default=default), method))
+
+
+def _honoured(setting: Setting, method: str) -> Setting:
+    """Return a setting as one method honours it: with its policies, and without help if the method does not read it."""
+    from specdemo.drafters.methods import METHODS
+
+    known = METHODS.get(method)
+    if known is None or setting.name in ("method", "baseline") or setting.group != "drafting":
+        return setting
+    if setting.name not in known.options:
+        return replace(setting, help="")
+    return replace(setting, choices=known.policies) if setting.name == "policy" else setting
 
 
 def _add_setting(group: argparse._ArgumentGroup, setting: Setting) -> None:
@@ -163,8 +186,9 @@ def _add_setting(group: argparse._ArgumentGroup, setting: Setting) -> None:
         known |= {"type": setting.kind}
         known |= {"choices": [*setting.choices, *earlier]} if setting.choices else {}
         known |= {"metavar": {int: "N", float: "X"}.get(setting.kind, setting.name.upper())}
+    about = _help(setting).replace("%", "%%") if setting.help else argparse.SUPPRESS
     # The help shows the default; `run_settings` and `AppSettings.from_environment` set it.
-    group.add_argument(setting.flag, help=_help(setting).replace("%", "%%"), default=None, **known)
+    group.add_argument(setting.flag, help=about, default=None, **known)
     if setting.aliases:
         known["default"] = argparse.SUPPRESS
         group.add_argument(*setting.aliases, help=argparse.SUPPRESS, **known)
@@ -221,6 +245,11 @@ def _report_replaced(given: Json) -> None:
             console.note(
                 f"{value} is now {', '.join(f'{key} {text}' for key, text in new.items())}."
             )
+
+
+def policies_of(method: Method, option: str) -> str:
+    """Return the policies that a method implements in brackets, if the option is `policy`."""
+    return f" ({', '.join(method.policies)})" if option == "policy" else ""
 
 
 def check_method(name: str) -> None:

@@ -10,6 +10,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 from specdemo import __version__
@@ -90,11 +91,14 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         top.parse_args(words[:1] if words and words[0].startswith("-") else [])
         top.error(f"there is no command {words[0]!r}" if words else "a command is needed")
     given = words[len(name.split()) :]
-    return command_parser(name).parse_args(given, argparse.Namespace(command=name))
+    method = ""
+    if {"--help", "-h"} & set(given):  # of one method, if it is named
+        method = next((after for word, after in pairwise(given) if word == "--method"), "")
+    return command_parser(name, method).parse_args(given, argparse.Namespace(command=name))
 
 
-def command_parser(name: str) -> argparse.ArgumentParser:
-    """Return the parser of one command."""
+def command_parser(name: str, method: str = "") -> argparse.ArgumentParser:
+    """Return the parser of one command. method: see `add_command_options`"""
     known = COMMANDS[name]
     summary = known["summary"]
     below = [other for other in COMMANDS if other.startswith(f"{name} ")]
@@ -104,7 +108,7 @@ def command_parser(name: str) -> argparse.ArgumentParser:
         epilog=_listed("commands below it:", below) if below else None,
         formatter_class=_Formatter,
     )
-    add_command_options(parser, known)
+    add_command_options(parser, known, method)
     return parser
 
 

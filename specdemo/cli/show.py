@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.text import Text
 
 from specdemo.cli import console
@@ -10,6 +12,7 @@ from specdemo.trace.events import (
     PLAIN,
     SPECULATIVE,
     Event,
+    FinishReason,
     Node,
     RunFailed,
     RunFinished,
@@ -33,19 +36,33 @@ STYLES = {
 }
 
 
-def show_event(event: Event) -> None:
-    """Print the tokens of a step in colour; a terminal shows rejected tokens struck through, a file does not show them."""
-    if isinstance(event, Verified):
-        struck = [node for node in event.nodes if node.status is Status.REJECTED]
-        refused = struck if console.out.is_terminal else []
-        for node in [
-            *(event.nodes[index] for index in event.path),
-            *refused,
-            *([event.next] if event.next else []),
-        ]:
+class TokenPrinter:
+    """Prints the tokens of a run in colour; a terminal shows rejected tokens struck through, a file does not show them.
+
+    The newest token is held back until the next event: one that ends the answer is not part of its text.
+    """
+
+    def __init__(self) -> None:
+        self._newest: list[Node] = []
+
+    def show(self, event: Event) -> None:
+        """Print the tokens of a step, or the message of a run that failed."""
+        if isinstance(event, Verified):
+            struck = [node for node in event.nodes if node.status is Status.REJECTED]
+            refused = struck if console.out.is_terminal else []
+            path = [event.nodes[index] for index in event.path]
+            nodes = [*self._newest, *path, *refused, *([event.next] if event.next else [])]
+            self._newest = [nodes.pop()] if nodes else []
+            self._print(nodes)
+        elif isinstance(event, RunFinished):
+            self._print([] if event.reason is FinishReason.STOP else self._newest)
+            self._newest = []
+        elif isinstance(event, RunFailed):
+            console.note(f"{event.message} {event.unharmed} {event.advice}", style="red")
+
+    def _print(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
             console.out.print(_styled(node), end="")
-    elif isinstance(event, RunFailed):
-        console.note(f"{event.message} {event.unharmed} {event.advice}", style="red")
 
 
 def _styled(node: Node) -> Text:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,8 +14,11 @@ from rich.console import Console
 from specdemo.cli import console
 from specdemo.cli.parser import main
 from specdemo.cli.show import show_metrics
+from specdemo.drafters.methods import METHODS
+from specdemo.trace.codec import dumps
 from specdemo.trace.events import SPECULATIVE, ModelInfo, RunStarted, Status, Trace, Verified
-from specdemo.trace.replay import read
+from specdemo.trace.metrics import output_text
+from specdemo.trace.replay import parse, read
 
 RECORDED = Path(__file__).parents[2] / "assets" / "runs" / "01-guess-and-check.jsonl"
 
@@ -140,3 +145,28 @@ def test_numbers_out_of_range_are_refused_by_the_parser(words, capsys):
         main(words.split())
     assert stopped.value.code == 2
     assert "is expected, not" in capsys.readouterr().err
+
+
+def test_replay_leaves_out_the_token_that_ends_an_answer_and_does_not_break_lines(tmp_path):
+    text = RECORDED.read_text(encoding="utf-8").replace('"reason":"length"', '"reason":"stop"')
+    trace = parse(text).trace.lane(SPECULATIVE)
+    saved = tmp_path / "saved.jsonl"
+    saved.write_text(dumps(trace.events), encoding="utf-8")
+    words = [sys.executable, "-m", "specdemo", "replay", str(saved)]
+    done = subprocess.run(words, capture_output=True, encoding="utf-8", check=True)
+    assert done.stdout.strip() == output_text(trace).strip()
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()[-2:]] == [
+        "speculative",
+        "ended",
+    ]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_help_of_a_method_shows_the_settings_and_policies_that_it_honours(name, capsys):
+    with pytest.raises(SystemExit):
+        main(["run", "--method", name, "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    method = METHODS[name]
+    assert ("--nodes N" in said) == ("nodes" in method.options)
+    policies = f"step drafts: {', '.join(method.policies)} (default"
+    assert (policies in said) == ("policy" in method.options)

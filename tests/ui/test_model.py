@@ -22,6 +22,7 @@ from specdemo.ui import words
 from specdemo.ui.model import ModelHandlers, create_model_menu
 from specdemo.ui.settings_panel import OPTIONS
 from specdemo.ui.tabs.methods import last_audit
+from specdemo.ui.tabs.race import RaceHandlers
 
 
 @pytest.fixture
@@ -65,11 +66,11 @@ def test_a_method_without_an_exact_mode_says_why_beside_the_box(handlers, monkey
 def test_the_menu_is_told_anew_once_the_model_is_there(handlers):
     handlers.studio.loading = Progress("load", 0.5, "layers")
     handlers.studio.ready = False
-    _, timer, *later = handlers.tick("tree", "greedy")
+    _, timer, *later = handlers.tick("tree", "cost", "greedy")
     assert timer.active
     assert all("choices" not in update and "visible" not in update for update in later)
     handlers.studio.loading, handlers.studio.ready = None, True
-    _, timer, *later = handlers.tick("tree", "greedy")
+    _, timer, *later = handlers.tick("tree", "cost", "greedy")
     assert not timer.active
     assert later == [*handlers.drawing("greedy"), *handlers.menu("tree")]
 
@@ -356,3 +357,19 @@ def test_a_local_model_is_called_by_its_name(path):
         menu = create_model_menu(studio)
     assert menu.pair.value == path
     assert menu.pair.choices == [("Big", "big"), (PurePath(path).name, path)]
+
+
+def test_the_menu_of_policies_shows_those_of_the_method_and_replaces_any_other(handlers):
+    handlers.studio.methods = lambda: [
+        replace(METHODS[0], policies=("constant", "heuristic", "cost")),
+        replace(METHODS[1], options=("policy",), policies=("constant", "cost")),
+    ]
+    place = 2 + OPTIONS.index("policy")
+    chain = handlers.menu("draft_model", "heuristic")[place]
+    assert [name for _, name in chain["choices"]] == ["constant", "heuristic", "cost"]
+    assert "value" not in chain
+    tree = handlers.menu("tree", "heuristic")[place]
+    assert [name for _, name in tree["choices"]] == ["constant", "cost"]
+    assert tree["value"] == "cost"
+    raced = RaceHandlers(handlers.studio).options("draft_model", "cost", "tree", "heuristic")
+    assert [update.get("value") for update in raced] == [None, None, "cost", None]

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from specdemo.cli import console
+from specdemo.cli.options import policies_of
 
 if TYPE_CHECKING:
     from specdemo.models.outlook import Outlook
@@ -21,7 +22,8 @@ def run_methods(_options: argparse.Namespace) -> int:
     table = Table("method", "title", "what it does", "needs", "options")
     for name, method in METHODS.items():
         needs = ", ".join(NEEDED[need] for need in method.needs)
-        table.add_row(name, method.title, method.summary, needs, ", ".join(method.options))
+        options = (f"{option}{policies_of(method, option)}" for option in method.options)
+        table.add_row(name, method.title, method.summary, needs, ", ".join(options))
     console.out.print(table)
     return 0
 

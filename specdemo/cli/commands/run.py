@@ -15,7 +15,7 @@ from rich.text import Text
 from specdemo.cli import console
 from specdemo.cli.interrupts import keep_results
 from specdemo.cli.options import run_settings
-from specdemo.cli.show import show_event, show_metrics
+from specdemo.cli.show import TokenPrinter, show_metrics
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.files.progress import Progress
@@ -48,6 +48,7 @@ def _run_one(options: argparse.Namespace) -> int:
     conversation = console.open_studio(options).open()
     conversation.memory.saved_head = options.online_weights
     events: list[Event] = []
+    printer = TokenPrinter()
     try:
         with keep_results() as kept:
             for event in conversation.run(
@@ -57,7 +58,7 @@ def _run_one(options: argparse.Namespace) -> int:
                 if options.json:
                     console.write(encode(event))
                 elif event.lane == SPECULATIVE or settings.method == "nothing":
-                    show_event(event)
+                    printer.show(event)
     finally:  # also if the reader of the output has gone
         if options.save:
             options.save.write_text(dumps(events), encoding="utf-8")
@@ -149,8 +150,9 @@ def run_replay(options: argparse.Namespace) -> int:
         console.write(json.dumps(found, indent=1))
     else:
         shown = SPECULATIVE if SPECULATIVE in trace.lanes else trace.lanes[0]
+        printer = TokenPrinter()
         for event in trace.lane(shown).events:
-            show_event(event)
+            printer.show(event)
         console.out.print()
         show_metrics(trace, "recorded")
     if replayed.problem:
