@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import pairwise, takewhile
 from platform import platform, python_version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specdemo.bench.lanes import PLAIN_METHOD, Lane, OwnLane, run_lanes
 from specdemo.bench.peer import versions
@@ -26,6 +26,8 @@ from specdemo.config.settings import RunSettings
 from specdemo.config.strings import JsonView
 from specdemo.engine.cost import ANY_ROWS, CONTEXT, fitting
 from specdemo.engine.exactness import read_in_passes
+from specdemo.engine.limits import Limits
+from specdemo.engine.loop import greedy_steps
 from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.passes import Decoder
 from specdemo.engine.target import CachedModel
@@ -47,7 +49,9 @@ FEWEST = 3  # rounds that must fit, else a backend is left out
 DRAFT_STEPS = 40
 REREAD_ROWS = (2, 3, 4, 5, 8, 16)  # rows of the passes in which a greedy text is read again
 TEXTS, TOKENS = 4, 64  # greedy texts, and new tokens of each, at most
-PASSES_A_TOKEN = 4.0  # of a text: it is written once and read again in each of REREAD_ROWS
+PASSES_A_TOKEN = (
+    5.0  # a text is written once, then read again in passes of one and of REREAD_ROWS rows
+)
 SHORTEST_TEXT = 16  # tokens, below which a text is too short to compare
 TIMED_METHODS = ("ngram", "draft_model", "auto")
 EXACT = "exact mode"  # one more variant, if the pair has an exact mode
@@ -260,19 +264,12 @@ def same_words(
     target: CachedModel, prompt: Sequence[int], stop_ids: frozenset[int], tokens: int = TOKENS
 ) -> list[Sameness]:
     """Read a greedy text again in passes of each of REREAD_ROWS, each with the cache that such passes have written."""
-    import torch
-
-    text, wanted = [prompt[-1]], list[Any]()
-    target.rollback(0)
-    target.read(prompt[:-1])
-    while len(wanted) < tokens and text[-1] not in stop_ids:
-        wanted.append(target.forward(text[-1], Proposal.chain([])).logits[0])
-        target.keep([])
-        text.append(int(wanted[-1].argmax()))  # sync: one a pass
-    alone, found = torch.stack(wanted), []
+    steps = greedy_steps(target, prompt, Limits(tokens, stop_ids))
+    text = [prompt[-1], *(step.next.token_id for step in steps if step.next)][:-1]
+    alone, found = read_in_passes(target, prompt[:-1], text, 1), []
     for rows in REREAD_ROWS:
-        if rows <= len(wanted):
-            together = read_in_passes(target, prompt[:-1], text[: len(wanted)], rows)
+        if rows <= len(text):
+            together = read_in_passes(target, prompt[:-1], text, rows)
             found.append(compare(rows, alone[: len(together)], together))
     return found
 

@@ -13,9 +13,10 @@ from importlib.metadata import version
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
+from specdemo.engine.limits import Limits
+from specdemo.engine.loop import greedy_steps
 from specdemo.engine.passes import Decoder
 from specdemo.engine.target import CachedModel
-from specdemo.engine.types import Proposal
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import resolve
 from specdemo.models.devices import AUTO_DEVICE, best_device, candidates
@@ -87,15 +88,9 @@ def fastest(
 
 def _greedy(decoder: Decoder, prompt_ids: Sequence[int]) -> tuple[list[int], float]:
     """Return a greedy text and the seconds of its fastest pass."""
-    target, ids, spent = CachedModel(decoder), [prompt_ids[-1]], []
-    target.read(prompt_ids[:-1])
-    for _ in range(TOKENS):
-        started = time.perf_counter()
-        logits = target.forward(ids[-1], Proposal.chain([])).logits[0]
-        ids.append(int(logits.argmax()))  # sync: waits for a GPU
-        spent.append(time.perf_counter() - started)
-        target.keep([])
-    return ids[1:], min(spent[WARM_UP:])
+    steps = greedy_steps(CachedModel(decoder), prompt_ids, Limits(TOKENS))
+    ids = [step.next.token_id for step in steps if step.next]
+    return ids, min(step.verify_seconds for step in steps[WARM_UP:])
 
 
 def choose_by_measure(settings: AppSettings, progress: ProgressCallback = silent) -> str:
