@@ -20,8 +20,7 @@ from typing import Any
 from specdemo.bench.lanes import LaneResult
 from specdemo.config.strings import Json, JsonView
 from specdemo.session.loaded import machine_name
-from specdemo.session.work.judges import same_prefix
-from specdemo.trace.metrics import Metrics, calibration_error, together
+from specdemo.trace.metrics import Metrics, calibration_error, same_prefix, together
 
 Row = Json  # values of one variant on one task, see `LaneTotals.rows`
 REPORTED_POSITIONS = (1, 2, 3, 4, 5)  # positions in a draft that are reported

@@ -10,6 +10,7 @@ from torch.nn.functional import pad
 
 from specdemo.engine.types import BlockModel, LanguageModel
 from specdemo.kernels.plan import Chain, DraftPlan
+from specdemo.trace.metrics import same_prefix
 
 
 class PrefixReader:
@@ -76,21 +77,14 @@ class PrefixReader:
 
         keep_last: whether the text's last token may stay in the cache
         """
-        shared = self._shared(token_ids if keep_last else token_ids[:-1])
+        wanted = token_ids if keep_last else token_ids[:-1]
+        shared = len(self.cached_ids)
+        if self.cached_ids != wanted[:shared]:
+            shared = same_prefix(self.cached_ids, wanted)
         self.model.rollback(shared)
         # The cache is a prefix of this text until it is read, also when reading breaks off.
         self.cached_ids = token_ids[:shared]
         return token_ids[shared:]
-
-    def _shared(self, token_ids: list[int]) -> int:
-        """Length of the longest common prefix of the cache and a text."""
-        if self.cached_ids == token_ids[: len(self.cached_ids)]:
-            return len(self.cached_ids)
-        pairs = zip(self.cached_ids, token_ids, strict=False)
-        return next(
-            (position for position, (cached, wanted) in enumerate(pairs) if cached != wanted),
-            min(len(self.cached_ids), len(token_ids)),
-        )
 
 
 class FeatureReader(PrefixReader):

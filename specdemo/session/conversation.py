@@ -141,11 +141,26 @@ class Conversation:
         others_wait: whether users wait in a queue elsewhere; the queue of this engine is always checked
         Raises UserError before the first event if the user can correct the cause; later errors arrive as RunFailed.
         """
-        cancel = cancel or threading.Event()
-        settings = settings.checked()
-        steps = self._run(prompt, settings, system, cancel, others_wait=others_wait)
         waited = self.host.admission.waited_by(self.visitor)
-        yield from self.host.meter.watch(self.host.runner.run(steps, every), waited)
+        events = self.events(
+            prompt, settings, system=system, cancel=cancel, every=every, others_wait=others_wait
+        )
+        yield from self.host.meter.watch(events, waited)
+
+    def events(
+        self,
+        prompt: str,
+        settings: RunSettings,
+        *,
+        system: str = "",
+        cancel: threading.Event | None = None,
+        every: float = 0.0,
+        others_wait: bool = False,
+    ) -> Iterator[Event]:
+        """Yield the same events as `run`, which the host's meter does not count."""
+        cancel = cancel or threading.Event()
+        steps = self._run(prompt, settings.checked(), system, cancel, others_wait=others_wait)
+        return self.host.runner.run(steps, every)
 
     def perform(
         self, work: Work, arguments: Mapping[str, object], cancel: threading.Event | None = None
@@ -167,7 +182,8 @@ class Conversation:
         with self.using() as caches:
             pair = caches.loaded.pair
             settings = settings.drawn(pair.recommended.sampling)
-            settings = self._honoured(settings)
+            if method := self.host.known.get(settings.method):
+                settings = method.honoured(settings)  # the trace names the policy in use
             encoded = encode_prompt(
                 pair.tokenizer,
                 prompt,
@@ -177,15 +193,7 @@ class Conversation:
                 most=caches.loaded.settings.prompt_tokens,
             )
             prompt_ids = as_generated(pair.tokenizer, encoded, caches.transcript)
-            plain = replace(settings, method="nothing")
-            lanes, stand_in = [(SPECULATIVE, settings)], None
-            if settings.method == "nothing":
-                lanes = [(PLAIN, plain)]
-            elif settings.baseline:
-                if others_wait or self.host.admission.waits_beside(self.visitor):
-                    stand_in = self._stand_in(pair, plain, prompt_ids)
-                if stand_in is None:
-                    lanes.insert(0, (PLAIN, plain))
+            lanes, stand_in = self._lanes(settings, pair, len(prompt_ids), others_wait=others_wait)
             answer = ""
             for lane, lane_settings in lanes:
                 if cancel.is_set() or caches.broken:
@@ -201,25 +209,26 @@ class Conversation:
                     known=self.host.known,
                 )
                 if lane == PLAIN:
-                    running = self.host.baselines.watch(running, plain, self.host.together)
+                    running = self.host.baselines.watch(running, lane_settings, self.host.together)
                 answer = yield from running
                 caches.transcript = Transcript(encoded, caches.committed)
         if self._start is start:
             self.messages = with_answer(self.messages, prompt, answer)
 
-    def _honoured(self, settings: RunSettings) -> RunSettings:
-        """Return the settings with a policy that the method implements, so that the trace names the one in use."""
-        method = self.host.known.get(settings.method)
-        return method.honoured(settings) if method else settings
-
-    def _stand_in(
-        self, pair: LoadedPair, plain: RunSettings, prompt_ids: list[int]
-    ) -> StandIn | None:
-        """Return the earlier plain run that replaces the baseline; None if there is none or the settings exclude it."""
-        if not plain.stand_in:
-            return None
-        together = self.host.together
-        return self.host.baselines.find(pair.target.info, plain, len(prompt_ids), together)
+    def _lanes(
+        self, settings: RunSettings, pair: LoadedPair, prompt_tokens: int, *, others_wait: bool
+    ) -> tuple[list[tuple[str, RunSettings]], StandIn | None]:
+        """Return the variants of a run, and the earlier plain run that replaces the baseline, if there is one."""
+        plain = replace(settings, method="nothing")
+        if settings.method == "nothing":
+            return [(PLAIN, plain)], None
+        drafted = [(SPECULATIVE, settings)]
+        if not settings.baseline:
+            return drafted, None
+        host, stand_in = self.host, None
+        if settings.stand_in and (others_wait or host.admission.waits_beside(self.visitor)):
+            stand_in = host.baselines.find(pair.target.info, plain, prompt_tokens, host.together)
+        return (drafted if stand_in else [(PLAIN, plain), *drafted]), stand_in
 
     def _header(
         self,

@@ -39,6 +39,7 @@ class MethodInfo:
     needs: their descriptions; why_not: a sentence if it is not available
     memory_mb: memory in addition to the target
     no_exact: a sentence if it has no exact mode with the loaded pair, else empty
+    policies: the lookahead policies that it implements; empty for all
     """
 
     name: str
@@ -51,6 +52,7 @@ class MethodInfo:
     lossy: bool = False
     memory_mb: float = 0.0
     no_exact: str = ""
+    policies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,39 @@ REASONS = {
 WAITS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)  # seconds
 LENGTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)  # tokens
 PER_TOKEN = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # seconds
+GAUGES = {
+    "num_requests_running": "Runs that go on.",
+    "num_requests_waiting": "Runs that wait for their turn.",
+    "num_replicas": "Engines that answer.",
+}
+COUNTERS = {
+    "prompt_tokens": "Tokens of prompts, those reused included.",
+    "prefix_cache_queries": "Tokens of prompts that were looked up.",
+    "prefix_cache_hits": "Tokens of prompts found in the caches.",
+    "generation_tokens": "New tokens.",
+    "request_success": "Runs that ended.",
+    "spec_decode_num_drafts": "Drafts that were verified.",
+    "spec_decode_num_draft_tokens": "Drafted tokens.",
+    "spec_decode_num_accepted_tokens": "Drafted tokens that were kept.",
+    "spec_decode_num_accepted_tokens_per_pos": "Drafted tokens that were kept, by their position in the draft.",
+}
+SECOND_LABEL = {  # of counters; the first is the model's name
+    "request_success": ["finished_reason"],
+    "spec_decode_num_accepted_tokens_per_pos": ["position"],
+}
+HISTOGRAMS: Mapping[str, tuple[str, Sequence[float]]] = {  # description and buckets
+    "time_to_first_token_seconds": ("From the wish to the first new token.", WAITS),
+    "e2e_request_latency_seconds": ("From the wish to the end of the run.", WAITS),
+    "request_queue_time_seconds": ("From the wish to the turn of the run.", WAITS),
+    "request_prefill_time_seconds": ("Reading the prompt of a lane.", WAITS),
+    "request_decode_time_seconds": ("From the read prompt to the end of a lane.", WAITS),
+    "request_prompt_tokens": ("Tokens of a prompt.", LENGTHS),
+    "request_generation_tokens": ("New tokens.", LENGTHS),
+    "request_time_per_output_token_seconds": (
+        "Decoding time of a lane over its new tokens.",
+        PER_TOKEN,
+    ),
+}
 
 
 class Meter:
@@ -87,7 +120,7 @@ class Meter:
 
     def waited(self, seconds: float) -> None:
         """Count the seconds that an admitted request waited."""
-        self._made().queue_time.observe(seconds)
+        self._made().observe("request_queue_time_seconds", seconds)
 
 
 class _Figures:
@@ -102,61 +135,34 @@ class _Figures:
             ProcessCollector,
         )
 
-        registry: CollectorRegistry = CollectorRegistry()
-        self.registry = registry
-        ProcessCollector(registry=registry)
+        self.registry: CollectorRegistry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        gauges = {
+            name: Gauge(f"specdemo:{name}", about, registry=self.registry)
+            for name, about in GAUGES.items()
+        }
+        self.running = gauges["num_requests_running"]
+        gauges["num_requests_waiting"].set_function(lambda: meter.waiting())
+        gauges["num_replicas"].set_function(lambda: meter.replicas())
+        self._counters = {
+            name: Counter(
+                f"specdemo:{name}",
+                about,
+                ["model_name", *SECOND_LABEL.get(name, [])],
+                registry=self.registry,
+            )
+            for name, about in COUNTERS.items()
+        }
+        self._histograms = {
+            name: Histogram(f"specdemo:{name}", about, buckets=buckets, registry=self.registry)
+            for name, (about, buckets) in HISTOGRAMS.items()
+        }
 
-        def counter(name: str, about: str, *labels: str) -> Counter:
-            return Counter(f"specdemo:{name}", about, ["model_name", *labels], registry=registry)
+    def count(self, name: str, amount: int, *labels: str) -> None:
+        self._counters[name].labels(*labels).inc(amount)
 
-        def histogram(name: str, about: str, buckets: Sequence[float], *labels: str) -> Histogram:
-            return Histogram(f"specdemo:{name}", about, labels, buckets=buckets, registry=registry)
-
-        def gauge(name: str, about: str) -> Gauge:
-            return Gauge(f"specdemo:{name}", about, registry=registry)
-
-        self.running = gauge("num_requests_running", "Runs that go on.")
-        waiting = gauge("num_requests_waiting", "Runs that wait for their turn.")
-        waiting.set_function(lambda: meter.waiting())
-        replicas = gauge("num_replicas", "Engines that answer.")
-        replicas.set_function(lambda: meter.replicas())
-        self.prompt_tokens = counter("prompt_tokens", "Tokens of prompts, those reused included.")
-        self.cache_queries = counter(
-            "prefix_cache_queries", "Tokens of prompts that were looked up."
-        )
-        self.cache_hits = counter("prefix_cache_hits", "Tokens of prompts found in the caches.")
-        self.generation_tokens = counter("generation_tokens", "New tokens.")
-        self.success = counter("request_success", "Runs that ended.", "finished_reason")
-        self.drafts = counter("spec_decode_num_drafts", "Drafts that were verified.")
-        self.draft_tokens = counter("spec_decode_num_draft_tokens", "Drafted tokens.")
-        self.accepted = counter("spec_decode_num_accepted_tokens", "Drafted tokens that were kept.")
-        self.positions = counter(
-            "spec_decode_num_accepted_tokens_per_pos",
-            "Drafted tokens that were kept, by their position in the draft.",
-            "position",
-        )
-        self.first_token = histogram(
-            "time_to_first_token_seconds", "From the wish to the first new token.", WAITS
-        )
-        self.latency = histogram(
-            "e2e_request_latency_seconds", "From the wish to the end of the run.", WAITS
-        )
-        self.queue_time = histogram(
-            "request_queue_time_seconds", "From the wish to the turn of the run.", WAITS
-        )
-        self.prefill = histogram(
-            "request_prefill_time_seconds", "Reading the prompt of a lane.", WAITS
-        )
-        self.decode = histogram(
-            "request_decode_time_seconds", "From the read prompt to the end of a lane.", WAITS
-        )
-        self.prompt_length = histogram("request_prompt_tokens", "Tokens of a prompt.", LENGTHS)
-        self.answer_length = histogram("request_generation_tokens", "New tokens.", LENGTHS)
-        self.per_token = histogram(
-            "request_time_per_output_token_seconds",
-            "Decoding time of a lane over its new tokens.",
-            PER_TOKEN,
-        )
+    def observe(self, name: str, value: float) -> None:
+        self._histograms[name].observe(value)
 
 
 class MeteredRun:
@@ -174,39 +180,43 @@ class MeteredRun:
         match event:
             case RunStarted():
                 self._model = event.target.name
-                figures.prompt_tokens.labels(self._model).inc(event.prompt_tokens)
-                figures.cache_queries.labels(self._model).inc(event.prompt_tokens)
-                figures.cache_hits.labels(self._model).inc(event.cached_tokens)
-                figures.prompt_length.observe(event.prompt_tokens)
-                figures.prefill.observe(event.prefill_seconds)
+                figures.count("prompt_tokens", event.prompt_tokens, self._model)
+                figures.count("prefix_cache_queries", event.prompt_tokens, self._model)
+                figures.count("prefix_cache_hits", event.cached_tokens, self._model)
+                figures.observe("request_prompt_tokens", event.prompt_tokens)
+                figures.observe("request_prefill_time_seconds", event.prefill_seconds)
             case Verified():
                 if not self._spoken:
                     self._spoken = True
-                    figures.first_token.observe(time.perf_counter() - self._asked)
+                    figures.observe(
+                        "time_to_first_token_seconds", time.perf_counter() - self._asked
+                    )
                 self._step(event)
             case RunFinished():
                 self.reason = REASONS[event.reason]
-                figures.decode.observe(event.elapsed_seconds)
-                figures.answer_length.observe(event.new_tokens)
+                figures.observe("request_decode_time_seconds", event.elapsed_seconds)
+                figures.observe("request_generation_tokens", event.new_tokens)
                 if event.new_tokens:
-                    figures.per_token.observe(event.elapsed_seconds / event.new_tokens)
+                    each = event.elapsed_seconds / event.new_tokens
+                    figures.observe("request_time_per_output_token_seconds", each)
             case RunFailed():
                 self.reason = "error"
 
     def _step(self, step: Verified) -> None:
         figures, model = self._figures, self._model
         new_tokens = len(step.path) + (step.next is not None)
-        figures.generation_tokens.labels(model).inc(new_tokens)
+        figures.count("generation_tokens", new_tokens, model)
         if step.nodes:
-            figures.drafts.labels(model).inc()
-            figures.draft_tokens.labels(model).inc(len(step.nodes))
-            figures.accepted.labels(model).inc(len(step.path))
+            figures.count("spec_decode_num_drafts", 1, model)
+            figures.count("spec_decode_num_draft_tokens", len(step.nodes), model)
+            figures.count("spec_decode_num_accepted_tokens", len(step.path), model)
             for position in range(len(step.path)):
-                figures.positions.labels(model, str(position)).inc()
+                figures.count("spec_decode_num_accepted_tokens_per_pos", 1, model, str(position))
 
     def end(self) -> None:
         """Count the end of the run; a run without a header was refused and is not counted."""
         self._figures.running.dec()
         if self._model:
-            self._figures.latency.observe(time.perf_counter() - self._asked)
-            self._figures.success.labels(self._model, self.reason).inc()
+            seconds = time.perf_counter() - self._asked
+            self._figures.observe("e2e_request_latency_seconds", seconds)
+            self._figures.count("request_success", 1, self._model, self.reason)

@@ -13,10 +13,10 @@ from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import ANY_ROWS
 from specdemo.session.text import Message, TokenText, Transcript
 from specdemo.trace.events import Event, RunFailed, RunStarted
-from specdemo.trace.metrics import dropped, measure, output_ids
+from specdemo.trace.metrics import dropped, measure, output_ids, same_prefix
 
 if TYPE_CHECKING:
-    from specdemo.drafters.base import DraftingContext, Method
+    from specdemo.drafters.base import Method
     from specdemo.drafters.memory.visit import Memory
     from specdemo.engine.limits import Limits
     from specdemo.engine.prefix import PrefixReader
@@ -83,7 +83,6 @@ class Caches:
         drafter: replaces the one that the settings name
         known: the methods that settings can name
         """
-        from specdemo.engine.limits import Limits
         from specdemo.engine.loop import generate
         from specdemo.engine.sampling import Shaper
         from specdemo.engine.verify import VERIFIERS
@@ -91,16 +90,10 @@ class Caches:
         pair, target, token_ids = self.loaded.pair, self._target, list(token_ids)
         settings = settings.drawn(pair.recommended.sampling)
         shaper = Shaper(settings.sampling)
-        if drafter is None:
-            from specdemo.drafters.methods import make_drafter
-
-            named = known.get(settings.method)
-            context = self._context(named, settings, shaper, memory, together)
-            drafter = make_drafter(context, known)
-        if limits is None:
-            room = pair.context - len(token_ids)
-            limits = Limits(min(settings.max_new_tokens, room), pair.stop_ids())
-        target.rollback(_shared(self._cached_ids, token_ids))
+        drafter = drafter or self._drafter(known, settings, shaper, memory, together)
+        limits = limits or self._limits(settings, len(token_ids))
+        # The last token is always read again.
+        target.rollback(same_prefix(self._cached_ids, token_ids[:-1]))
         method = known[settings.method]
         # The feature drafter replaces a missing draft model, see `drafters.arms`.
         instead = self._draft is None and "feature" in pair.trained and "draft" in method.takes
@@ -154,22 +147,29 @@ class Caches:
             self._cached_ids = self.committed[: self._target.length]
         return text.answer
 
-    def _context(
+    def _limits(self, settings: RunSettings, read: int) -> Limits:
+        from specdemo.engine.limits import Limits
+
+        pair = self.loaded.pair
+        return Limits(min(settings.max_new_tokens, pair.context - read), pair.stop_ids())
+
+    def _drafter(
         self,
-        method: Method | None,
+        known: Mapping[str, Method],
         settings: RunSettings,
         shaper: Shaper,
         memory: Memory | None,
         together: Callable[[], int],
-    ) -> DraftingContext:
-        """Collect the inputs of a drafter. The quantised copy is opened only for a method that needs it."""
+    ) -> Drafter:
+        """Make the drafter that the settings name. The quantised copy is opened only for a method that needs it."""
         from specdemo.drafters.base import DraftingContext
+        from specdemo.drafters.methods import make_drafter
         from specdemo.engine.prefix import PrefixReader
 
-        pair = self.loaded.pair
+        pair, method = self.loaded.pair, known.get(settings.method)
         if method and "copy" in method.needs and pair.open_copy and self._copy is None:
             self._copy = PrefixReader(pair.open_copy())
-        return DraftingContext(
+        context = DraftingContext(
             settings,
             shaper,
             pair.vocabulary_size,
@@ -182,6 +182,7 @@ class Caches:
             store=self.loaded.store,
             together=together,
         )
+        return make_drafter(context, known)
 
     def _open_trained(self, kind: str) -> Any:
         """Open a trained drafter on first use."""
@@ -195,16 +196,6 @@ def _recorded(running: Iterable[Event], events: list[Event]) -> Iterator[Event]:
     for event in running:
         events.append(event)
         yield event
-
-
-def _shared(cached: Sequence[int], wanted: Sequence[int]) -> int:
-    """Number of cached tokens that a text can reuse; its last token is always read again."""
-    same = 0
-    for one, other in zip(cached, wanted[:-1], strict=False):
-        if one != other:
-            break
-        same += 1
-    return same
 
 
 def failed(lane: str, error: UserError) -> RunFailed:

@@ -221,6 +221,7 @@ class Studio(Starting):
                     method.lossy,
                     sum(self._memory_mb(one) for one in method.uses),
                     self._no_exact(method),
+                    method.policies,
                 )
             )
         return infos

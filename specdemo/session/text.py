@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from specdemo.config.errors import Phrase, UserError
 from specdemo.trace.events import LONE_SURROGATE, Choice, Drafted, Event, Node, Place, Verified
+from specdemo.trace.metrics import same_prefix
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -128,8 +129,7 @@ def as_generated(
         return encoded
     special = frozenset(tokenizer.all_special_ids)
     end = next((at for at in range(begin, len(encoded)) if encoded[at] in special), begin)
-    pairs = enumerate(zip(last.committed, last.encoded, strict=False))
-    shared = next((at for at, (one, other) in pairs if one != other), begin)
+    shared = same_prefix(last.committed, last.encoded)
     answer = [one for one in last.committed[shared:] if one not in special]
     again = [one for one in encoded[shared:end] if one not in special]
     texts = [str(tokenizer.decode(ids)).strip() for ids in (answer, again)]

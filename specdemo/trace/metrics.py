@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
+from os.path import commonprefix
 from typing import TypeAlias
 
 from specdemo.trace.events import (
@@ -211,6 +212,11 @@ def output_ids(events: Trace | Iterable[Event]) -> list[int]:
             ids += [event.nodes[node].token_id for node in event.path]
             ids += [event.next.token_id] if event.next else []
     return ids
+
+
+def same_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return the tokens until two texts first differ; the shorter one's length if they never do."""
+    return len(commonprefix([list(one), list(other)]))  # noqa: RUF071 - of lists, not of paths
 
 
 def output_text(events: Trace | Iterable[Event]) -> str:

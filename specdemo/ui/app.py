@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import gradio as gr
 
 from specdemo.session.door import EngineClient
+from specdemo.ui import tabs as tab_modules
 from specdemo.ui import words
 from specdemo.ui.checks import Page
 from specdemo.ui.endpoint import create_endpoint
@@ -16,15 +19,20 @@ from specdemo.ui.links import follow
 from specdemo.ui.model import ModelHandlers, wire_model_menu
 from specdemo.ui.run_tab import QUICK, current_session_id
 from specdemo.ui.serving import launch_options
-from specdemo.ui.tabs import lab, lessons, methods, play, proposals, race
 from specdemo.ui.tabs.play import Play
 from specdemo.ui.tabs.race import against_plain
+from specdemo.ui.view import Tab
 
 __all__ = ["create_app", "launch_options"]
 
 LOADING_SECONDS = 0.5  # seconds between polls of the loading progress
 QUEUE_SECONDS = 0.02  # seconds between Gradio's polls of its queue
-TABS = tuple(module.TAB for module in (play, race, proposals, lab, lessons, methods))
+
+
+def find_tabs() -> list[Tab]:
+    """Return the `TAB` of each module in `ui/tabs`, in their order."""
+    names = (f"{tab_modules.__name__}.{found.name}" for found in iter_modules(tab_modules.__path__))
+    return sorted((import_module(name).TAB for name in names), key=lambda tab: tab.order)
 
 
 def create_app(studio: EngineClient) -> gr.Blocks:
@@ -36,7 +44,7 @@ def create_app(studio: EngineClient) -> gr.Blocks:
             create_replay_note(studio.replay_only)
         made = {}
         with gr.Tabs(elem_id="sd-tabs") as tabs:
-            for tab in TABS:
+            for tab in find_tabs():
                 with gr.Tab(tab.label, id=tab.name, elem_id=f"sd-tab-{tab.name}"):
                     made[tab.name] = tab.create(studio)
         first: Play = made["play"]
@@ -64,17 +72,14 @@ def _follow_model(
 ) -> tuple[Any, ...]:
     """Update components that depend on the loaded model and the chosen method. returns: the event for the method"""
     timer, model = gr.Timer(LOADING_SECONDS), ModelHandlers(studio)
-    method, preset, drawing = (
-        play.settings.method,
-        play.settings.fields["preset"],
-        play.settings.drawing,
-    )
+    fields, drawing = play.settings.fields, play.settings.drawing
+    method, preset = [fields["method"], fields["policy"]], fields["preset"]
     menu = [*play.settings.menu, card]
     refreshed, redrawn = (model.menu, method, menu), (model.drawing, preset, drawing)
     for event in ((model.status, None, status), refreshed, redrawn):
         demo.load(*event, **QUICK)
-    timer.tick(model.tick, [method, preset], [status, timer, *drawing, *menu], **QUICK)
-    method.input(*refreshed, **QUICK)
+    timer.tick(model.tick, [*method, preset], [status, timer, *drawing, *menu], **QUICK)
+    fields["method"].input(*refreshed, **QUICK)
     preset.change(*redrawn, **QUICK)
     if play.model:
         wire_model_menu(play.model, model, status, (refreshed, redrawn))

@@ -143,14 +143,14 @@ class ModelHandlers:
             return present.ready(self.studio.target, self.studio.chosen)
         return present.loading(self.studio.progress() or Progress("start"))
 
-    def menu(self, name: str) -> Updates:
+    def menu(self, name: str, policy: str | None = None) -> Updates:
         """Return updates for the chosen method and the loaded pair: `SettingsPanel.menu`, then the training card."""
         methods = self.studio.methods()
         chosen = next((method for method in methods if method.name == name), methods[0])
         return (
             gr.update(choices=present.method_choices(methods)),
             present.method_note(chosen),
-            *(gr.update(visible=present.visible(chosen, option)) for option in OPTIONS),
+            *(gr.update(**present.option_update(chosen, option, policy)) for option in OPTIONS),
             gr.update(info=present.exact_hint(chosen)),
             self._card(chosen),
         )
@@ -164,10 +164,10 @@ class ModelHandlers:
         sampling = RunSettings(preset=preset).drawn(recommended.sampling).sampling
         return told, *(gr.update(value=getattr(sampling, name)) for name in PRESET_NAMES)
 
-    def tick(self, name: str, preset: str = OWN) -> Updates:
+    def tick(self, name: str, policy: str | None = None, preset: str = OWN) -> Updates:
         """Poll the status. returns: status, timer, drawing and menu; all but the first change only after loading"""
         loading = self.studio.progress() is not None
-        later = (*self.drawing(preset), *self.menu(name))
+        later = (*self.drawing(preset), *self.menu(name, policy))
         return (
             self.status(),
             gr.Timer(active=loading),

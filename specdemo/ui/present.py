@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import GREEDY, OWN, PRESET_NAMES, PROJECT, Recommended, Sampling
@@ -214,9 +214,19 @@ def coming() -> str:
     return json.dumps([("needs", words.COMING)])
 
 
-def visible(method: MethodInfo, option: str) -> bool | Literal["hidden"]:
-    """Return the visibility of a setting: hidden with its value if the method does not read it."""
-    return True if option in method.options else "hidden"
+def option_update(method: MethodInfo, option: str, policy: str | None = None) -> dict[str, object]:
+    """Return the changes of a setting's component for a method: hidden with its value if the method does not read it.
+
+    policy: the chosen one, which is replaced if the method does not implement it
+    """
+    if option not in method.options:
+        return {"visible": "hidden"}
+    if option != "policy" or not method.policies:
+        return {"visible": True}
+    choices = [(words.POLICIES[name], name) for name in method.policies]
+    replaced = policy is not None and policy not in method.policies
+    value = {"value": method.policies[-1]} if replaced else {}
+    return {"visible": True, "choices": choices, **value}
 
 
 def exact_hint(method: MethodInfo) -> str:

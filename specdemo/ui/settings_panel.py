@@ -63,7 +63,8 @@ def create_settings(studio: EngineClient, method: Any = None) -> SettingsPanel:
     """
     methods = studio.methods()
     chosen = _default(methods)
-    seen = {option: present.visible(chosen, option) for option in OPTIONS}
+    # Every policy may be sent; which are shown depends on the method, see `present.option_update`.
+    seen = {option: present.option_update(chosen, option)["visible"] for option in OPTIONS}
     names = widget_order()
     folded = [name for name in names if _widget(name).folded]
 

@@ -110,10 +110,10 @@ def lesson_package(language: str) -> bytes:
 
 def parts() -> dict[str, Json]:
     """Return the content of the tabs by name, see `Tab.site`."""
-    from specdemo.ui.app import TABS
+    from specdemo.ui.app import find_tabs
 
     studio = Studio(AppSettings(replay=True))
-    contents = {tab.name: tab.site(studio, RUNS) for tab in TABS}
+    contents = {tab.name: tab.site(studio, RUNS) for tab in find_tabs()}
     return {name: content for name, content in contents.items() if content}
 
 

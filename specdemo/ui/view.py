@@ -25,10 +25,12 @@ RUNS = ASSETS / "runs"
 class Tab:
     """One tab of the page and of the static site.
 
+    order: its position among the tabs
     create: makes its components, inside the tab
     site: its content on the static site, from a folder of recorded runs: `words`, and a `value` or the `choices` of a menu; None if it is empty
     """
 
+    order: int
     name: str
     label: str
     create: Callable[[EngineClient], Any]

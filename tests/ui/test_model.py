@@ -17,11 +17,12 @@ from specdemo.files.progress import Progress
 from specdemo.models.offers import Offer
 from specdemo.models.outlook import Outlook
 from specdemo.session.door import PairInfo
-from specdemo.training.package import MEASURE_TITLES
+from specdemo.training.package import card_words
 from specdemo.ui import words
 from specdemo.ui.model import ModelHandlers, create_model_menu
 from specdemo.ui.settings_panel import OPTIONS
 from specdemo.ui.tabs.methods import last_audit
+from specdemo.ui.tabs.race import RaceHandlers
 
 
 @pytest.fixture
@@ -65,11 +66,11 @@ def test_a_method_without_an_exact_mode_says_why_beside_the_box(handlers, monkey
 def test_the_menu_is_told_anew_once_the_model_is_there(handlers):
     handlers.studio.loading = Progress("load", 0.5, "layers")
     handlers.studio.ready = False
-    _, timer, *later = handlers.tick("tree", "greedy")
+    _, timer, *later = handlers.tick("tree", "cost", "greedy")
     assert timer.active
     assert all("choices" not in update and "visible" not in update for update in later)
     handlers.studio.loading, handlers.studio.ready = None, True
-    _, timer, *later = handlers.tick("tree", "greedy")
+    _, timer, *later = handlers.tick("tree", "cost", "greedy")
     assert not timer.active
     assert later == [*handlers.drawing("greedy"), *handlers.menu("tree")]
 
@@ -141,8 +142,8 @@ def test_every_kind_that_can_be_trained_has_a_word():
 
 
 def test_every_result_of_a_card_has_a_word_in_the_page():
-    assert set(words.VIEW["card"]["names"]) == set(MEASURE_TITLES)
-    assert set(words.VIEW["card"]["shares"]) < set(MEASURE_TITLES)
+    assert set(words.VIEW["card"]["names"]) == set(card_words("measures"))
+    assert set(words.VIEW["card"]["shares"]) < set(card_words("measures"))
 
 
 OFFERS = (
@@ -356,3 +357,19 @@ def test_a_local_model_is_called_by_its_name(path):
         menu = create_model_menu(studio)
     assert menu.pair.value == path
     assert menu.pair.choices == [("Big", "big"), (PurePath(path).name, path)]
+
+
+def test_the_menu_of_policies_shows_those_of_the_method_and_replaces_any_other(handlers):
+    handlers.studio.methods = lambda: [
+        replace(METHODS[0], policies=("constant", "heuristic", "cost")),
+        replace(METHODS[1], options=("policy",), policies=("constant", "cost")),
+    ]
+    place = 2 + OPTIONS.index("policy")
+    chain = handlers.menu("draft_model", "heuristic")[place]
+    assert [name for _, name in chain["choices"]] == ["constant", "heuristic", "cost"]
+    assert "value" not in chain
+    tree = handlers.menu("tree", "heuristic")[place]
+    assert [name for _, name in tree["choices"]] == ["constant", "cost"]
+    assert tree["value"] == "cost"
+    raced = RaceHandlers(handlers.studio).options("draft_model", "cost", "tree", "heuristic")
+    assert [update.get("value") for update in raced] == [None, None, "cost", None]

@@ -124,7 +124,7 @@ class RemoteStudio(Starting):
     def methods(self) -> list[MethodInfo]:
         if not self._about:
             return self._catalogue.methods()
-        tuples = ("options", "needs")
+        tuples = ("options", "needs", "policies")
         return [
             MethodInfo(**method | {name: tuple(method[name]) for name in tuples})
             for method in self._about["methods"]

@@ -8,6 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from specdemo.config.settings import Sampling
+from specdemo.trace.metrics import same_prefix
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,14 +54,6 @@ class SamplingAudit:
     p_independent: float
     p_draft: float | None
     held: bool
-
-
-def same_prefix(one: Sequence[int], other: Sequence[int]) -> int:
-    """Tokens until two outputs first differ; the shorter one's length when they never do."""
-    length = min(len(one), len(other))
-    return next(
-        (position for position in range(length) if one[position] != other[position]), length
-    )
 
 
 def judge_greedy(

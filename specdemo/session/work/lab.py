@@ -14,8 +14,9 @@ from specdemo.session.conversation import Conversation
 from specdemo.session.door import EngineClient, perform
 from specdemo.session.runs import Caches, failure
 from specdemo.session.text import encode_prompt
+from specdemo.session.work.judges import reread
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, Reason, RunFailed, RunStarted, Verified
-from specdemo.trace.metrics import measure, output_ids
+from specdemo.trace.metrics import measure, output_ids, same_prefix
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -216,11 +217,6 @@ class _Bench:
     ) -> MeasuredRun:
         """A run in numbers."""
         metrics = measure(events)
-        ids = output_ids(events)
-        pairs = zip(ids, self.plain, strict=False)
-        differ = next(
-            (position for position, (mine, plain) in enumerate(pairs) if mine != plain), len(ids)
-        )
         return MeasuredRun(
             lookahead,
             metrics.steps,
@@ -229,7 +225,7 @@ class _Bench:
             metrics.accepted,
             metrics.elapsed_seconds,
             metrics.verify_seconds,
-            differ,
+            same_prefix(output_ids(events), self.plain),
             retold,
             max((event.runs or 1 for event in events if isinstance(event, Verified)), default=1),
         )
@@ -253,7 +249,6 @@ def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> T
     import torch
 
     from specdemo.engine.prefix import PrefixReader
-    from specdemo.session.work.judges import reread
 
     threshold = RunSettings().threshold
     target = reread(PrefixReader(pair.open_target()), prompt_ids, ids, Sampling(temperature=1.0))

@@ -110,17 +110,15 @@ class Comparison:
         settings = replace(settings, memory=False, fallback=False, detail=0, baseline=False)
         settings = settings.checked()
         methods = [method for method in self._studio.methods() if method.name != ANSWER_METHOD]
-        judged = self._judged(
-            [method.name for method in methods if method.available],
-            {
-                "prompt": text.prompt,
-                "system": text.system,
-                "answer_ids": [node.token_id for node in text.tokens[:position]],
-                "settings": settings.to_dict(),
-            },
-            cancel,
-        )
-        with closing(judged):
+        asked = {
+            "prompt": text.prompt,
+            "system": text.system,
+            "answer_ids": [node.token_id for node in text.tokens[:position]],
+            "settings": settings.to_dict(),
+            "methods": [method.name for method in methods if method.available],
+        }
+        found = self._conversation.perform(steps_of_all, asked, cancel)
+        with closing(_guesses(found)) as judged:
             for method in methods:
                 if cancel.is_set():
                     return
@@ -130,22 +128,6 @@ class Comparison:
                 guess = next(judged, None)
                 if guess and (guess.verified or guess.why_not):  # else it was cancelled
                     yield guess
-
-    def _judged(
-        self, methods: Sequence[str], arguments: Json, cancel: threading.Event
-    ) -> Generator[Guess, None, None]:
-        """A guess a method. Each is a request of its own, unless all of them had better have the same engine."""
-        whole = self._studio.whole
-        for names in [list(methods)] if whole else [[name] for name in methods]:
-            asked = {**arguments, "methods": names}
-            try:
-                found = self._conversation.perform(steps_of_all, asked, cancel)
-                for name, parts in groupby(found, key=itemgetter("method")):
-                    yield _guess_of(name, parts)
-            except UserError as error:
-                if whole:
-                    raise
-                yield Guess(names[0], why_not=str(error))
 
 
 def steps_of_all(
@@ -215,20 +197,21 @@ def _first_step(lane: Lane) -> list[Event]:
     return events
 
 
-def _guess_of(method: str, parts: Iterable[Json]) -> Guess:
-    """Convert the events of one step."""
-    guess = Guess(method)
-    for part in parts:
-        match decode(part["line"]) if "line" in part else part["why_not"]:
-            case Drafted() as event:
-                guess = replace(guess, drafted=event)
-            case Verified() as event:
-                guess = replace(guess, verified=event)
-            case RunFailed() as event:
-                guess = Guess(method, why_not=str(failure(event)))
-            case str(why_not):
-                guess = Guess(method, why_not=why_not)
-    return guess
+def _guesses(found: Iterable[Json]) -> Generator[Guess, None, None]:
+    """Convert the events of one step of each method."""
+    for method, parts in groupby(found, key=itemgetter("method")):
+        guess = Guess(method)
+        for part in parts:
+            match decode(part["line"]) if "line" in part else part["why_not"]:
+                case Drafted() as event:
+                    guess = replace(guess, drafted=event)
+                case Verified() as event:
+                    guess = replace(guess, verified=event)
+                case RunFailed() as event:
+                    guess = Guess(method, why_not=str(failure(event)))
+                case str(why_not):
+                    guess = Guess(method, why_not=why_not)
+        yield guess
 
 
 def _committed(step: Verified) -> list[Node]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -15,7 +15,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.config.strings import Json
 from specdemo.session.conversation import Conversation
-from specdemo.session.door import ConversationClient, EngineClient, perform
+from specdemo.session.door import EngineClient, perform
 from specdemo.trace.codec import decode, encode
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event
 
@@ -44,37 +44,10 @@ def run_race(
     lanes = [replace(settings, baseline=False).checked() for settings in lanes]
     _check(studio, lanes)
     cancel = cancel or threading.Event()
-    if studio.whole:
-        return _race_there(studio, prompt, lanes, system, cancel, every)
-    return _race(studio.open, prompt, lanes, system, cancel, every)
+    return _race(studio, prompt, lanes, system, cancel, every)
 
 
 def _race(
-    open_chat: Callable[[], ConversationClient],
-    prompt: str,
-    lanes: Sequence[RunSettings],
-    system: str,
-    cancel: threading.Event,
-    every: float,
-) -> Generator[tuple[int, Event | None], None, None]:
-    for number, settings in enumerate(lanes):
-        if cancel.is_set():
-            return
-        yield number, None
-        short = replace(settings, max_new_tokens=min(WARM_UP_TOKENS, settings.max_new_tokens))
-        for part, shown in ((short, False), (settings, True)):
-            conversation = open_chat()
-            try:
-                for event in conversation.run(
-                    prompt, part, system=system, cancel=cancel, every=every
-                ):
-                    if shown:
-                        yield number, event
-            finally:
-                conversation.close()
-
-
-def _race_there(
     studio: EngineClient,
     prompt: str,
     lanes: Sequence[RunSettings],
@@ -104,11 +77,17 @@ def race_lanes(
     every: float,
 ) -> Iterator[Json]:
     """Run the variants of a race where the models are. yields: {"lane": number, "line": an event, empty when it starts}"""
-    settings = [RunSettings.from_values(values) for values in lanes]
-    race = _race(conversation.host.open, prompt, settings, system, cancel, every)
-    with closing(race):
-        for number, event in race:
-            yield {"lane": number, "line": encode(event) if event else ""}
+    for number, values in enumerate(lanes):
+        if cancel.is_set():
+            return
+        yield {"lane": number, "line": ""}
+        settings = RunSettings.from_values(values)
+        short = replace(settings, max_new_tokens=min(WARM_UP_TOKENS, settings.max_new_tokens))
+        for part, shown in ((short, False), (settings, True)):
+            with closing(conversation.host.open()) as own:
+                for event in own.events(prompt, part, system=system, cancel=cancel, every=every):
+                    if shown:
+                        yield {"lane": number, "line": encode(event)}
 
 
 def _check(studio: EngineClient, lanes: Sequence[RunSettings]) -> None:

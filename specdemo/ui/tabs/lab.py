@@ -185,4 +185,4 @@ def _site(_studio: EngineClient, _runs: Path) -> dict[str, object]:
     return {"value": "{}", "words": WORDS}
 
 
-TAB = Tab("lab", page.TAB_LAB, create_lab, _site)
+TAB = Tab(4, "lab", page.TAB_LAB, create_lab, _site)

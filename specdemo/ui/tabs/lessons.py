@@ -47,4 +47,4 @@ def _site(_studio: EngineClient, runs: Path) -> dict[str, object]:
     return {"value": lessons_value(runs, live=False), "words": own}
 
 
-TAB = Tab("lessons", words.TAB_LESSONS, create_lessons, _site)
+TAB = Tab(5, "lessons", words.TAB_LESSONS, create_lessons, _site)

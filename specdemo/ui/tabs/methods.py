@@ -108,4 +108,4 @@ def _site(studio: EngineClient, runs: Path) -> dict[str, object]:
     return {"value": methods_value(studio, runs), "words": methods_words()}
 
 
-TAB = Tab("methods", words.TAB_METHODS, create_methods, _site)
+TAB = Tab(6, "methods", words.TAB_METHODS, create_methods, _site)

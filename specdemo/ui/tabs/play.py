@@ -259,4 +259,4 @@ def _site(_studio: EngineClient, folder: Path) -> dict[str, object]:
     return {"choices": choices, "words": {}}
 
 
-TAB = Tab("play", words.TAB_PLAY, create_play, _site)
+TAB = Tab(1, "play", words.TAB_PLAY, create_play, _site)

@@ -306,4 +306,4 @@ def _site(studio: EngineClient, runs: Path) -> dict[str, object] | None:
     return {"choices": choices, "words": words.WORDS} if choices else None
 
 
-TAB = Tab("proposals", page.TAB_PROPOSALS, create_proposals, _site)
+TAB = Tab(3, "proposals", page.TAB_PROPOSALS, create_proposals, _site)

@@ -78,11 +78,13 @@ class RaceHandlers(RunTab[LatestRun]):
             gr.update(choices=choices) for _ in methods
         )
 
-    def options(self, name: str) -> tuple[object, ...]:
-        """Handle the choice of a method. returns: updates of its policy and its lookahead"""
-        chosen = next(method for method in self.studio.methods() if method.name == name)
+    def options(self, *asked: str) -> tuple[object, ...]:
+        """Handle the choice of a method. asked: method and policy of each run. returns: updates of policy and lookahead"""
+        methods = {method.name: method for method in self.studio.methods()}
         return tuple(
-            gr.update(visible=present.visible(chosen, option)) for option in ("policy", "lookahead")
+            gr.update(**present.option_update(methods[name], option, policy))
+            for name, policy in zip(asked[::2], asked[1::2], strict=True)
+            for option in ("policy", "lookahead")
         )
 
     def renewed(self, visitor: LatestRun | None) -> LatestRun:
@@ -175,7 +177,10 @@ def create_race(studio: EngineClient) -> list[Any]:
             **QUICK,
         )
     timer = gr.Timer(1)
-    timer.tick(handlers.watch_loading, methods, [timer, *methods], **QUICK)
+    asked = [lane[name] for _, lane in lanes for name in ("method", "policy")]
+    depends = [lane[name] for _, lane in lanes for name in ("policy", "lookahead")]
+    known = timer.tick(handlers.watch_loading, methods, [timer, *methods], **QUICK)
+    known.then(handlers.options, asked, depends, **QUICK)
     return [prompt, *preset_of]
 
 
@@ -217,14 +222,14 @@ def _create_lane(handlers: RaceHandlers, number: int) -> tuple[gr.Column, dict[s
                 elem_id=f"sd-race-method-{number}",
             ),
             "policy": create_widget(
-                "policy", value=policy, visible=present.visible(chosen, "policy")
+                "policy", value=policy, visible="policy" in chosen.options or "hidden"
             ),
             "lookahead": create_widget(
-                "lookahead", value=lookahead, visible=present.visible(chosen, "lookahead")
+                "lookahead", value=lookahead, visible="lookahead" in chosen.options or "hidden"
             ),
         }
-    depends = [lane["policy"], lane["lookahead"]]
-    lane["method"].change(handlers.options, lane["method"], depends, **QUICK)
+    asked, depends = [lane["method"], lane["policy"]], [lane["policy"], lane["lookahead"]]
+    lane["method"].change(handlers.options, asked, depends, **QUICK)
     return column, lane
 
 
@@ -302,4 +307,4 @@ def _site(studio: EngineClient, runs: Path) -> dict[str, object] | None:
     return {"choices": choices, "words": words.WORDS} if choices else None
 
 
-TAB = Tab("race", page.TAB_RACE, create_race, _site)
+TAB = Tab(2, "race", page.TAB_RACE, create_race, _site)

@@ -13,6 +13,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.session.admission import Admission
 from specdemo.session.door import MethodInfo
+from specdemo.session.meter import Meter
 from specdemo.session.work.race import WARM_UP_TOKENS, recorded_races, recorded_together, run_race
 from specdemo.trace.events import FinishReason, ModelInfo, Node, RunFinished, RunStarted, Verified
 from specdemo.ui.run_tab import LatestRun
@@ -32,6 +33,7 @@ class ScriptedStudio:
 
     def __init__(self):
         self.ran, self.open_now, self.most_open = [], 0, 0
+        self.meter = Meter()
 
     def methods(self):
         read = ("policy", "lookahead")
@@ -44,12 +46,14 @@ class ScriptedStudio:
     def open(self):
         self.open_now += 1
         self.most_open = max(self.most_open, self.open_now)
-        return SimpleNamespace(run=self.run, close=self.close)
+        own = SimpleNamespace(host=self, events=self.events, close=self.close)
+        own.perform = lambda work, arguments, cancel: work(own, cancel, **arguments)
+        return own
 
     def close(self):
         self.open_now -= 1
 
-    def run(self, prompt, settings, *, system="", cancel, every=0.0):
+    def events(self, prompt, settings, *, system="", cancel, every=0.0):
         assert not settings.baseline
         if prompt == "refused":
             raise reported("It is too long.")
@@ -67,7 +71,7 @@ def test_lanes_run_one_after_the_other_each_after_a_warm_up_that_is_not_told():
     studio = ScriptedStudio()
     told = list(run_race(studio, "a", LANES))
     assert studio.ran == [(name, n) for name in ("nothing", "tree") for n in (WARM_UP_TOKENS, 128)]
-    assert (studio.most_open, studio.open_now) == (1, 0)
+    assert (studio.most_open, studio.open_now) == (2, 0)  # the race's own, and that of a lane
     assert [place for place, event in told if event is None] == [0, 1]
     assert [place for place, event in told if isinstance(event, RunStarted)] == [0, 1]
     assert sum(isinstance(event, Verified) for _, event in told) == 2 * 128

@@ -1,0 +1,44 @@
+"""A tab is added as docs/architecture.md describes: a module, a script and strings."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+from specdemo.config import strings
+from specdemo.config.settings import AppSettings
+from specdemo.session.studio import Studio
+from specdemo.ui import site, tabs
+from specdemo.ui.app import create_app, find_tabs
+
+ECHO = """
+from specdemo.config.strings import strings
+from specdemo.ui.view import Tab, mounted
+
+words = strings("echo")
+
+
+def create(studio):
+    return mounted("{}", "echo/echo.js", "mountEcho", "sd-echo", own_words=words.WORDS)
+
+
+TAB = Tab(99, "echo", words.TAB, create, lambda studio, runs: {"value": "{}", "words": words.WORDS})
+"""
+
+
+def test_a_tab_needs_a_module_a_script_and_strings(monkeypatch, tmp_path):
+    known = [tab.name for tab in find_tabs()]
+    (tmp_path / "tabs").mkdir()
+    (tmp_path / "tabs" / "echo.py").write_text(ECHO)
+    monkeypatch.setattr(tabs, "__path__", [*tabs.__path__, str(tmp_path / "tabs")])
+    words = shutil.copytree(strings.WORDS, tmp_path / "words")
+    (words / "en" / "echo.json").write_text(json.dumps({"TAB": "Echo", "WORDS": {"said": "hello"}}))
+    monkeypatch.setattr(strings, "WORDS", words)
+
+    assert [tab.name for tab in find_tabs()] == [*known, "echo"]
+    page = create_app(Studio(AppSettings(replay=True))).config["components"]
+    (tab,) = [one for one in page if one["props"].get("elem_id") == "sd-tab-echo"]
+    (view,) = [one for one in page if one["props"].get("elem_id") == "sd-echo"]
+    assert tab["props"]["label"] == "Echo"
+    assert "view/echo/echo.js" in view["props"]["js_on_load"]
+    assert site.parts()["echo"]["words"] == {"said": "hello"}
