@@ -22,19 +22,23 @@ from specdemo.bench.results import COLUMNS, LaneTotals, Result, Row, Table, cell
 from specdemo.bench.run import WARM_UP_PROMPT
 from specdemo.bench.suite import Item
 from specdemo.config.errors import UserError
-from specdemo.config.settings import RunSettings
+from specdemo.config.settings import RunSettings, Sampling
 from specdemo.config.strings import JsonView
+from specdemo.drafters.plain import Plain
 from specdemo.engine.cost import ANY_ROWS, CONTEXT, fitting
 from specdemo.engine.exactness import read_in_passes
 from specdemo.engine.limits import Limits
-from specdemo.engine.loop import greedy_steps
+from specdemo.engine.loop import generate
 from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.passes import Decoder
+from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.session.loaded import machine_name
 from specdemo.session.text import encode_prompt
+from specdemo.trace.events import ModelInfo, RunStarted
+from specdemo.trace.metrics import output_ids
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -165,9 +169,9 @@ def measure_pair(
 
 def ways(pair: LoadedPair) -> dict[str, Decoder]:
     """Return the backends of a target's passes on its device: its own first, transformers' last."""
-    from specdemo.models.decoders.compiled import CompiledDecoder
     from specdemo.models.decoders.graphs import GraphDecoder
     from specdemo.models.decoders.lean import LeanDecoder
+    from specdemo.models.decoders.packed import CompiledDecoder
 
     own = pair.target.decoder
     named = {CompiledDecoder: "compiled pass", LeanDecoder: "lean pass"}
@@ -264,8 +268,11 @@ def same_words(
     target: CachedModel, prompt: Sequence[int], stop_ids: frozenset[int], tokens: int = TOKENS
 ) -> list[Sameness]:
     """Read a greedy text again in passes of each of REREAD_ROWS, each with the cache that such passes have written."""
-    steps = greedy_steps(target, prompt, Limits(tokens, stop_ids))
-    text = [prompt[-1], *(step.next.token_id for step in steps if step.next)][:-1]
+    started = RunStarted("plain", PLAIN_METHOD, "", {}, ModelInfo(""))
+    limits, shaper = Limits(tokens, stop_ids), Shaper(Sampling())
+    target.rollback(0)
+    run = generate(target, Plain(), prompt, shaper=shaper, limits=limits, started=started)
+    text = [prompt[-1], *output_ids(run)][:-1]
     alone, found = read_in_passes(target, prompt[:-1], text, 1), []
     for rows in REREAD_ROWS:
         if rows <= len(text):

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from specdemo.drafters.base import Method
-from specdemo.engine.types import Drafter, Plain, Proposal
+from specdemo.engine.types import Drafter, Proposal
 from specdemo.trace.events import Reason
+
+
+class Plain(Drafter):
+    """Proposes nothing: plain decoding, the baseline of every other method."""
+
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+        """Return an empty proposal."""
+        return Proposal(reasons=(Reason("plain"),))
 
 
 class Scripted(Drafter):

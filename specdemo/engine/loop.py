@@ -12,25 +12,15 @@ from dataclasses import replace
 
 import torch
 
-from specdemo.config.settings import Sampling
 from specdemo.engine.clock import Cancelled, Stage, Stopwatch, never
 from specdemo.engine.limits import Limits
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.step import Step
 from specdemo.engine.target import CachedModel
 from specdemo.engine.tree import depths
-from specdemo.engine.types import Drafter, Outcome, Plain, Proposal
+from specdemo.engine.types import Drafter, Outcome, Proposal
 from specdemo.engine.verify import Verifier, verify, verify_sampling
-from specdemo.trace.events import (
-    DROPPED,
-    Event,
-    FinishReason,
-    ModelInfo,
-    Reason,
-    RunFinished,
-    RunStarted,
-    Verified,
-)
+from specdemo.trace.events import DROPPED, Event, FinishReason, Reason, RunFinished, RunStarted
 
 
 def generate(
@@ -112,16 +102,6 @@ def _prefill(
         prefill_seconds=watch.total,
     )
     return started, reason
-
-
-def greedy_steps(target: CachedModel, prompt_ids: Sequence[int], limits: Limits) -> list[Verified]:
-    """Return the steps of plain greedy decoding, one token each, for measurements of a target."""
-    target.rollback(0)
-    started = RunStarted("plain", "nothing", "", {}, ModelInfo(""))
-    events = generate(
-        target, Plain(), prompt_ids, shaper=Shaper(Sampling()), limits=limits, started=started
-    )
-    return [event for event in events if isinstance(event, Verified)]
 
 
 class GuardedDrafter(Drafter):

@@ -201,14 +201,6 @@ class Drafter(Protocol):
         return
 
 
-class Plain(Drafter):
-    """Proposes nothing: plain decoding, the baseline of every method."""
-
-    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Return an empty proposal."""
-        return Proposal(reasons=(Reason("plain"),))
-
-
 class TextModel(Protocol):
     """A model with a cache of its own that can be rolled back."""
 
