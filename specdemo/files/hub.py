@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from specdemo.config.errors import Phrase, UserError
 from specdemo.files.catalogue import GENERATION_CONFIG, HubGguf
@@ -18,12 +17,10 @@ from specdemo.files.folder import (
     weight_files,
 )
 from specdemo.files.progress import (
+    Pace,
     Progress,
     ProgressCallback,
-    bytes_progress,
-    folder_bytes,
     silent,
-    watched,
 )
 from specdemo.files.store import alone, check_space, file_sha256, reporting_full_disk
 
@@ -39,25 +36,28 @@ FILES = [
 NOT_FILES = ["*/*", "consolidated*"]  # other formats and precisions of the same weights
 CARD = "README.md"
 PICKLES = ("pytorch_model.bin",)  # drafter weights that are read as tensors alone
+OF_A_DRAFTER = [*FILES, CARD, *PICKLES]
 HTTP_CLIENTS = ("http", "requests", "urllib3")
 FACTS_TIMEOUT_SECONDS = 10.0  # for facts about a drafter that is not loaded yet
+# Errors of the hub's client by class; the specific ones inherit from the general one.
+ERRORS = {
+    "GatedRepoError": "gated",
+    "RepositoryNotFoundError": "no_repo",
+    "RevisionNotFoundError": "no_revision",
+    "HFValidationError": "bad_id",
+    "HfHubHTTPError": "status",
+}
 ATTEMPTS = 2  # a file that arrives damaged is fetched a second time
 
 
 def cached_folder(repo: str, revision: str | None) -> Path | None:
     """Return the folder of a repository that is complete on this disk, without network access."""
-    from huggingface_hub import snapshot_download
-
-    try:
-        folder = Path(
-            snapshot_download(
-                repo, revision=revision, local_files_only=True, allow_patterns=["config.json"]
-            )
-        )
-        check_folder(folder, repo)
-    except (OSError, ValueError, UserError):  # the hub's own errors for "not here" are OSErrors
-        return None
-    return folder
+    folder = _snapshot(repo, revision)
+    with suppress(OSError, ValueError, UserError):
+        if folder:
+            check_folder(folder, repo)
+            return folder
+    return None
 
 
 def is_cached(repo: str, revision: str | None) -> bool:
@@ -65,20 +65,106 @@ def is_cached(repo: str, revision: str | None) -> bool:
     return cached_folder(repo, revision) is not None
 
 
-def fetch(repo: str, revision: str | None, progress: ProgressCallback = silent) -> tuple[Path, str]:
-    """Return the folder of a repository and its commit; download missing and damaged files.
+def cached_drafter(repo: str, revision: str | None) -> Path | None:
+    """Return the folder of a drafter that is complete on this disk, without network access."""
+    folder = _snapshot(repo, revision)
+    if not folder or not (folder / "config.json").is_file():
+        return None
+    with suppress(OSError, ValueError, UserError):
+        if any(folder.glob("*.safetensors")):
+            return None if broken_files(weight_files(folder, repo)) else folder
+        return folder if any((folder / name).is_file() for name in PICKLES) else None
+    return None
 
-    A pinned revision that is complete on disk needs no network. A broken transfer continues at its last byte.
+
+def _snapshot(repo: str, revision: str | None) -> Path | None:
+    """Return the folder of a repository in the hub's cache, complete or not."""
+    from huggingface_hub import snapshot_download
+
+    with suppress(OSError, ValueError):  # the hub's own errors for "not here" are OSErrors
+        return Path(
+            snapshot_download(
+                repo, revision=revision, local_files_only=True, allow_patterns=["config.json"]
+            )
+        )
+    return None
+
+
+def fetch(repo: str, revision: str | None, progress: ProgressCallback = silent) -> tuple[Path, str]:
+    """Return the folder of a model and its commit; download missing and damaged files.
+
+    A pinned revision that is complete on disk needs no network. Files that have arrived are kept.
     """
-    if revision and (folder := cached_folder(repo, revision)):
+    return _fetch(repo, revision, progress, cached_folder)
+
+
+def fetch_drafter(
+    repo: str, revision: str | None, progress: ProgressCallback = silent
+) -> tuple[Path, str]:
+    """Return the folder of a published drafter and its commit: config, weights, and the card that names its licence.
+
+    A pickle is fetched only if there are no safetensors.
+    """
+    return _fetch(repo, revision, progress, cached_drafter)
+
+
+def _fetch(
+    repo: str,
+    revision: str | None,
+    progress: ProgressCallback,
+    cached: Callable[[str, str | None], Path | None],
+) -> tuple[Path, str]:
+    if revision and (folder := cached(repo, revision)):
         return folder, revision
     try:
         with _reporting(repo, revision):
-            return _download(repo, revision, progress)
+            return _download(repo, revision, progress, drafter=cached is cached_drafter)
     except Unreachable:
-        if folder := cached_folder(repo, revision):  # main, as it was the last time
+        if folder := cached(repo, revision):  # main, as it was the last time
             return folder, folder.name
         raise
+
+
+def _download(
+    repo: str, revision: str | None, progress: ProgressCallback, *, drafter: bool
+) -> tuple[Path, str]:
+    from huggingface_hub import constants, hf_hub_download, snapshot_download
+    from huggingface_hub.errors import RemoteEntryNotFoundError
+
+    endpoint = os.environ.get("HF_ENDPOINT")
+    progress(Progress("download", 0.0, f"asking the hub for {repo}"))
+    if not drafter:  # a few hundred bytes decide whether to fetch gigabytes
+        with suppress(RemoteEntryNotFoundError):
+            small = hf_hub_download(repo, "config.json", revision=revision, endpoint=endpoint)
+            check_causal_lm(read_config(Path(small).parent, repo), repo)
+    pace = Pace(progress, "download", 0, repo)
+    bar, patterns = _bar_of(pace), OF_A_DRAFTER if drafter else FILES
+    found = snapshot_download(
+        repo, revision=revision, endpoint=endpoint, tqdm_class=bar, dry_run=True,
+        allow_patterns=patterns, ignore_patterns=NOT_FILES,
+    )  # fmt: skip
+    listing = {file.filename: file for file in found}
+    wanted = _of_a_drafter(listing) if drafter else list(listing)
+    weights = any(name.endswith(".safetensors") for name in wanted)
+    if not weights and not drafter:
+        raise UserError("hub.no_weights", repo=repo)
+    pace.total = sum(listing[name].file_size or 0 for name in wanted if listing[name].will_download)
+    check_space(Path(constants.HF_HUB_CACHE), pace.total, Phrase("disk.downloading", name=repo))
+    folder = Path(
+        snapshot_download(
+            repo, revision=revision, endpoint=endpoint, tqdm_class=bar, allow_patterns=wanted
+        )
+    )
+    commit = folder.name
+    if weights:
+        for path in broken_files(weight_files(folder, repo)):
+            hf_hub_download(
+                repo, path.name, revision=commit, endpoint=endpoint, force_download=True
+            )
+    if not drafter:
+        check_folder(folder, repo)
+    progress(Progress("download", 1.0, repo))
+    return folder, commit
 
 
 class Unreachable(UserError):
@@ -119,64 +205,6 @@ def has_gguf(file: HubGguf, cache_dir: Path) -> bool:
     return any(path and path.is_file() and path.stat().st_size == file.size for path in found)
 
 
-def fetch_drafter(
-    repo: str, revision: str | None, progress: ProgressCallback = silent
-) -> tuple[Path, str]:
-    """Return the folder of a published drafter and its commit: config, weights, and the card that names its licence.
-
-    A pickle is fetched only if there are no safetensors.
-    """
-    if revision and (folder := cached_drafter(repo, revision)):
-        return folder, revision
-    try:
-        with _reporting(repo, revision):
-            return _download_drafter(repo, revision, progress)
-    except Unreachable:
-        if folder := cached_drafter(repo, revision):
-            return folder, folder.name
-        raise
-
-
-def cached_drafter(repo: str, revision: str | None) -> Path | None:
-    """Return the folder of a drafter that is complete on this disk, without network access."""
-    from huggingface_hub import snapshot_download
-
-    try:
-        folder = Path(
-            snapshot_download(
-                repo, revision=revision, local_files_only=True, allow_patterns=["config.json"]
-            )
-        )
-        weights = weight_files(folder, repo) if any(folder.glob("*.safetensors")) else []
-    except (OSError, ValueError, UserError):
-        return None
-    pickled = any((folder / name).is_file() for name in PICKLES)
-    whole = not broken_files(weights) if weights else pickled
-    return folder if whole and (folder / "config.json").is_file() else None
-
-
-def _download_drafter(
-    repo: str, revision: str | None, progress: ProgressCallback
-) -> tuple[Path, str]:
-    from huggingface_hub import HfApi, constants, snapshot_download
-
-    endpoint = os.environ.get("HF_ENDPOINT")
-    progress(Progress("download", 0.0, f"asking the hub for {repo}"))
-    listing = HfApi(endpoint=endpoint).model_info(repo, revision=revision, files_metadata=True)
-    there = _of_a_drafter(listing)
-    wanted, total, blobs = list(there), sum(there.values()), _blobs(repo)
-    check_space(Path(constants.HF_HUB_CACHE), total, Phrase("disk.downloading", name=repo))
-    with watched(blobs, total, progress, repo):
-        folder = Path(
-            snapshot_download(
-                repo, revision=revision, endpoint=endpoint, allow_patterns=wanted,
-                tqdm_class=_no_bar(),
-            )
-        )  # fmt: skip
-    progress(bytes_progress("download", total, total, repo))
-    return folder, listing.sha or revision or folder.name
-
-
 def drafter_facts(repo: str, revision: str | None) -> tuple[int, str]:
     """Return the download size of a published drafter in bytes, and its licence according to its card ("" for none).
 
@@ -190,16 +218,20 @@ def drafter_facts(repo: str, revision: str | None) -> tuple[int, str]:
             repo, revision=revision, files_metadata=True, timeout=FACTS_TIMEOUT_SECONDS
         )
     card = listing.card_data
-    return sum(_of_a_drafter(listing).values()), str(card.get("license") or "") if card else ""
+    sizes = {file.rfilename: file.size or 0 for file in listing.siblings or []}
+    licence = str(card.get("license") or "") if card else ""
+    return sum(sizes[name] for name in _of_a_drafter(sizes)), licence
 
 
-def _of_a_drafter(listing: Any) -> dict[str, int]:
-    """Return the bytes of each file to fetch, by name. listing: the hub's description of the drafter"""
-    there = {file.rfilename: file.size or 0 for file in listing.siblings or []}
-    wanted = [name for name in there if _wanted(name) or name == CARD]
-    if not any(name.endswith(".safetensors") for name in wanted):
-        wanted += [name for name in PICKLES if name in there][:1]
-    return {name: there[name] for name in wanted}
+def _of_a_drafter(names: Iterable[str]) -> list[str]:
+    """Select the files of a drafter to fetch."""
+    from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
+
+    wanted = list(
+        filter_repo_objects(names, allow_patterns=OF_A_DRAFTER, ignore_patterns=NOT_FILES)
+    )
+    whole = any(name.endswith(".safetensors") for name in wanted)
+    return [name for name in wanted if not whole or name not in PICKLES]
 
 
 def generation_config(repo: str) -> Path | None:
@@ -225,17 +257,18 @@ def _download_file(file: HubGguf, part: Path, progress: ProgressCallback) -> Non
         part.unlink()
         begun = 0
     check_space(part.parent, file.size - begun, Phrase("disk.downloading", name=file.file))
+    pace = Pace(progress, "download", file.size, file.file)
+    pace.reached(begun)
     url = hf_hub_url(file.repo, file.file, endpoint=os.environ.get("HF_ENDPOINT"))
-    with watched(part.parent, file.size, progress, file.file), part.open("ab") as stream:
+    with part.open("ab") as stream:
         http_get(
             url,
             stream,
             resume_size=begun,
             headers=build_hf_headers(),
             expected_size=file.size,
-            tqdm_class=_no_bar(),
+            tqdm_class=_bar_of(pace),
         )
-    progress(bytes_progress("download", file.size, file.size, file.file))
 
 
 def _cached_file(repo: str, name: str) -> Path | None:
@@ -250,97 +283,55 @@ def _is_right(path: Path, file: HubGguf, progress: ProgressCallback) -> bool:
     return same_size and file_sha256(path, progress, file.file) == file.sha256
 
 
-def _blobs(repo: str) -> Path:
-    """Return the folder of a repository's files in the hub's cache."""
-    from huggingface_hub import constants
+def _bar_of(pace: Pace) -> type:
+    """Return a tqdm class that draws nothing and adds the bytes that arrive to `pace`."""
+    from huggingface_hub.utils.tqdm import tqdm
 
-    return Path(constants.HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}" / "blobs"
+    class Bar(tqdm):
+        def __init__(self, *args: object, name: str | None = None, **options: object) -> None:
+            # another bar counts the same bytes as they cross the network
+            self._counts = options.get("unit") == "B" and not str(name).endswith("transfer")
+            super().__init__(*args, name=name, **{**options, "disable": True})  # type: ignore[no-untyped-call]
 
+        def update(self, n: float | None = 1) -> None:
+            if self._counts and n:
+                pace.reached(pace.count + int(n))
 
-def _download(repo: str, revision: str | None, progress: ProgressCallback) -> tuple[Path, str]:
-    from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download
-
-    endpoint = os.environ.get("HF_ENDPOINT")
-    progress(Progress("download", 0.0, f"asking the hub for {repo}"))
-    listing = HfApi(endpoint=endpoint).model_info(repo, revision=revision, files_metadata=True)
-    commit = listing.sha or revision or "main"
-    sizes = {
-        file.rfilename: file.size or 0 for file in listing.siblings or [] if _wanted(file.rfilename)
-    }
-    if not any(name.endswith(".safetensors") for name in sizes):
-        raise UserError("hub.no_weights", repo=repo)
-    if "config.json" in sizes:  # a few hundred bytes decide whether to fetch gigabytes
-        small = hf_hub_download(repo, "config.json", revision=commit, endpoint=endpoint)
-        check_causal_lm(read_config(Path(small).parent, repo), repo)
-    blobs = _blobs(repo)
-    total, present = sum(sizes.values()), folder_bytes(blobs) if blobs.exists() else 0
-    check_space(
-        Path(constants.HF_HUB_CACHE), max(0, total - present), Phrase("disk.downloading", name=repo)
-    )
-    already = present if present > total else 0  # more than this commit has: files of other commits
-    with watched(blobs, total, progress, repo, already):
-        folder = Path(
-            snapshot_download(
-                repo,
-                revision=revision,  # by name: the cache then finds it without network
-                endpoint=endpoint,
-                allow_patterns=FILES,
-                ignore_patterns=NOT_FILES,
-                tqdm_class=_no_bar(),
-            )
-        )
-        for path in broken_files(weight_files(folder, repo)):
-            hf_hub_download(
-                repo, path.name, revision=commit, endpoint=endpoint, force_download=True
-            )
-    check_folder(folder, repo)
-    progress(bytes_progress("download", total, total, repo))
-    return folder, commit
-
-
-def _wanted(name: str) -> bool:
-    from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
-
-    return any(filter_repo_objects([name], allow_patterns=FILES, ignore_patterns=NOT_FILES))
-
-
-def _no_bar() -> type:
-    """Return a tqdm class that draws nothing: progress is reported by the callback."""
-    from tqdm.auto import tqdm
-
-    class Silent(tqdm):  # type: ignore[misc]
-        def __init__(self, *args: object, **options: object) -> None:
-            options.pop("name", None)
-            super().__init__(*args, **{**options, "disable": True})
-
-    return Silent
+    return Bar
 
 
 @contextmanager
 def _reporting(repo: str, revision: str | None) -> Iterator[None]:
-    """Turn the hub's errors into UserErrors; the specific errors inherit from the general ones."""
-    from huggingface_hub import errors
-
+    """Turn the hub's errors into UserErrors."""
     try:
         with reporting_full_disk(Phrase("disk.while_downloading", name=repo)):
             yield
-    except errors.GatedRepoError as error:
-        raise UserError("hub.gated", repo=repo) from error
-    except errors.RepositoryNotFoundError as error:
-        raise UserError("hub.no_repo", repo=repo) from error
-    except errors.RevisionNotFoundError as error:
-        raise UserError("hub.no_revision", repo=repo, revision=revision) from error
-    except errors.HFValidationError as error:
-        raise UserError("hub.bad_id", repo=repo) from error
-    except errors.HfHubHTTPError as error:
-        status = getattr(error.response, "status_code", "an error")
-        raise Unreachable("hub.status", status=status, repo=repo) from error
     except UserError:
         raise
     except Exception as error:
-        if not is_connection_error(error):
+        kind, status = kind_of(error)
+        if not kind:
             raise
-        raise Unreachable("hub.unreachable", repo=repo) from error
+        told = Unreachable if kind in ("status", "unreachable") else UserError
+        raise told(f"hub.{kind}", repo=repo, revision=revision, status=status) from error
+
+
+def kind_of(error: BaseException) -> tuple[str, int]:
+    """Return the kind of an error of the hub's client, one of ERRORS or "unreachable", and its HTTP status.
+
+    "" for other errors; 0 for no status
+    """
+    from huggingface_hub import errors
+
+    if isinstance(error, errors.LocalEntryNotFoundError | errors.DryRunError) and isinstance(
+        error.__cause__, errors.HfHubHTTPError
+    ):
+        error = error.__cause__  # the client says only that it found nothing on the disk
+    status = getattr(getattr(error, "response", None), "status_code", 0)
+    for kind in type(error).__mro__:
+        if kind.__name__ in ERRORS:
+            return ERRORS[kind.__name__], status
+    return "unreachable" if is_connection_error(error) else "", status
 
 
 def is_connection_error(error: BaseException | None) -> bool:

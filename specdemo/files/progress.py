@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,7 +79,7 @@ class Pace:
     """Reports finished bytes, and the time for the rest at the same speed."""
 
     def __init__(self, progress: ProgressCallback, stage: str, total: int, what: str = "") -> None:
-        self._progress, self._stage, self._total, self._what = progress, stage, total, what
+        self._progress, self._stage, self.total, self._what = progress, stage, total, what
         self._first: tuple[int, float] | None = None
         self.count = 0
 
@@ -91,9 +89,9 @@ class Pace:
         began, since = self._first = self._first or (count, now)
         left = None
         if count > began:
-            left = (now - since) / (count - began) * max(0, self._total - count)
+            left = (now - since) / (count - began) * max(0, self.total - count)
         self.count = count
-        self._progress(bytes_progress(self._stage, count, self._total, self._what, left))
+        self._progress(bytes_progress(self._stage, count, self.total, self._what, left))
 
 
 def folder_bytes(folder: Path) -> int:
@@ -106,26 +104,3 @@ def folder_bytes(folder: Path) -> int:
         except OSError:
             continue
     return total
-
-
-@contextmanager
-def watched(
-    folder: Path, total: int, progress: ProgressCallback, what: str, already: int = 0
-) -> Iterator[None]:
-    """Report how a folder grows while another library fills it.
-
-    already: bytes in the folder before this work started
-    """
-    finished, pace = threading.Event(), Pace(progress, "download", total, what)
-
-    def watch() -> None:
-        while not finished.wait(POLL_SECONDS):
-            pace.reached(folder_bytes(folder) - already)
-
-    watcher = threading.Thread(target=watch, name="specdemo-progress", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        finished.set()
-        watcher.join()

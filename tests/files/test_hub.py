@@ -40,7 +40,7 @@ class Hub(BaseHTTPRequestHandler):
         self.answer()
 
     def answer(self):
-        self.server.requests.append(self.path)
+        self.server.requests.append(f"{self.command} {self.path}")
         parts = unquote(urlsplit(self.path).path).strip("/").split("/")
         api = parts[:2] == ["api", "models"]
         parts = parts[2:] if api else parts
@@ -135,6 +135,9 @@ def test_a_model_is_fetched_with_safe_files_only(tmp_path):
     assert (files.origin, files.revision, files.name) == ("hub", COMMIT, "owner/whole")
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= names
     assert not names & {"pytorch_model.bin", "onnx"}
+    shares = [report.done for report in reports]
+    assert shares == sorted(shares)
+    assert len({*shares}) > 2  # bytes are reported as they arrive
     assert reports[-1].done == 1
 
 
@@ -187,14 +190,14 @@ def test_what_the_hub_refuses_is_a_sentence(tmp_path, repo, sentence):
 def test_nothing_heavy_is_fetched_of_a_model_that_is_refused(server, tmp_path):
     with pytest.raises(UserError):
         resolve("owner/masked", tmp_path)
-    assert not any("safetensors" in path for path in server.requests)
+    assert not any("GET" in one and "safetensors" in one for one in server.requests)
 
 
 def test_no_disk_space_is_told_before_the_download(server, monkeypatch, tmp_path):
     monkeypatch.setattr(store.shutil, "disk_usage", lambda _: Usage(1, 1, 10))
     with pytest.raises(UserError, match="disk space"):
         resolve("owner/whole", tmp_path)
-    assert not any("safetensors" in path for path in server.requests)
+    assert not any("GET" in one and "safetensors" in one for one in server.requests)
 
 
 @pytest.fixture

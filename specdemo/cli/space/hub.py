@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from specdemo.cli.space.plan import STATIC, TAG, SpacePlan
 from specdemo.config.errors import UserError
-from specdemo.files.hub import is_connection_error
+from specdemo.files.hub import kind_of
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi, SpaceInfo
@@ -188,32 +188,29 @@ def delete(repo: str, api: HfApi) -> None:
 @contextmanager
 def told(unaffected: str = "") -> Iterator[None]:
     """Convert the errors of the hub's client. unaffected: sentence about the state after an error"""
-    from huggingface_hub import errors
+    from huggingface_hub.errors import BadRequestError
 
     try:
         yield
     except UserError:
         raise
-    except errors.RepositoryNotFoundError as error:
-        raise UserError("space.unknown", unaffected=unaffected) from error
-    except errors.HfHubHTTPError as error:
-        raise _refusal(error, unaffected) from error
-    except ValueError as error:
-        if not isinstance(error.__cause__, errors.BadRequestError):
-            raise
-        raise UserError("space.readme", error=_line(error), unaffected=unaffected) from error
     except Exception as error:
-        if is_connection_error(error):
+        kind, status = kind_of(error)
+        if kind in ("no_repo", "gated"):
+            raise UserError("space.unknown", unaffected=unaffected) from error
+        if kind in ("status", "no_revision"):
+            raise _refusal(error, status, unaffected) from error
+        if isinstance(error, ValueError) and isinstance(error.__cause__, BadRequestError):
+            raise UserError("space.readme", error=_line(error), unaffected=unaffected) from error
+        if kind == "unreachable":
             raise UserError(
                 "space.connection", error=_line(error), unaffected=unaffected
             ) from error
         raise
 
 
-def _refusal(error: Exception, unaffected: str) -> UserError:
+def _refusal(error: Exception, status: int, unaffected: str) -> UserError:
     """Return the hub's message, if it has one."""
-    response = getattr(error, "response", None)
-    status = getattr(response, "status_code", 0)
     words = _line(getattr(error, "server_message", None) or "")
     said = f": {words}" if words else ""
     if status in REFUSED:

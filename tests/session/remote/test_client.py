@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import sys
 import threading
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from types import ModuleType
 
 import pytest
 from errors import reported
 from thread_link import SETTINGS, ThreadLink, engine
 
+from specdemo.cli.commands import app
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.files.progress import Progress
 from specdemo.session.admission import Admission
 from specdemo.session.remote.client import RemoteStudio
 from specdemo.session.remote.server import find_work, name_of
+from specdemo.session.studio import Studio
 from specdemo.session.work import lab
 from specdemo.session.work.batch import new_texts
 from specdemo.trace.events import RunFailed, RunFinished, RunStarted, Verified
@@ -40,6 +43,21 @@ def remote(link):
 @pytest.fixture
 def here(link):
     return link.engines[0].studio
+
+
+def test_a_row_of_links_opens_a_connection(link, here, monkeypatch):
+    """The two edits of docs/architecture.md for a connection to engines elsewhere: its module and its row."""
+    module = ModuleType("thread_engines")
+    module.thread_client = lambda settings: RemoteStudio(settings, lambda _report: link)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    row = (lambda settings: settings.cluster == "threads", module.__name__, "thread_client")
+    monkeypatch.setattr(app, "LINKS", (row, *app.LINKS))
+    assert isinstance(app.open_door(SETTINGS), Studio)
+    assert isinstance(app.open_door(replace(SETTINGS, cluster="threads", replay=True)), Studio)
+    studio = app.open_door(replace(SETTINGS, cluster="threads"))
+    studio.load()
+    events, expected = (list(one.open().run("the cat", PLAIN)) for one in (studio, here))
+    assert output_ids(events) == output_ids(expected)
 
 
 def test_the_target_is_one_value_and_cards_travel(remote, here):
