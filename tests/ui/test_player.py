@@ -15,12 +15,13 @@ import pytest
 
 from specdemo.cli import parser as cli
 from specdemo.config.errors import UserError
-from specdemo.trace import tables as export
 from specdemo.trace.codec import dumps, loads
 from specdemo.trace.events import ModelInfo, Node, Origin, RunStarted, Status, Verified
+from specdemo.trace.tables import NODE_FIELDS, csv_table
+from specdemo.ui import player
 from specdemo.ui.words import VIEW
 
-RECORDED = sorted((export.SCRIPTS.parent / "runs").glob("*.jsonl"))
+RECORDED = sorted((player.SCRIPTS.parent / "runs").glob("*.jsonl"))
 HOSTILE = (
     "=HYPERLINK(1)",
     "+1",
@@ -77,7 +78,7 @@ class Blocks(HTMLParser):
 def test_a_table_has_a_row_for_each_token(path):
     text = path.read_text(encoding="utf-8")
     verified = [event for event in loads(text) if isinstance(event, Verified)]
-    table = rows(export.csv_table(text))
+    table = rows(csv_table(text))
     assert len(table) == sum(len(event.nodes) + bool(event.next) for event in verified)
     own = [row for row in table if row["node"] == ""]
     assert [int(row["token_id"]) for row in own] == [e.next.token_id for e in verified if e.next]
@@ -86,7 +87,7 @@ def test_a_table_has_a_row_for_each_token(path):
 
 
 def test_no_cell_is_a_formula_and_every_text_is_whole():
-    table = rows(export.csv_table(hostile_trace()))
+    table = rows(csv_table(hostile_trace()))
     formulas = [f"'{text}" for text in HOSTILE[:6]]
     assert [row["text"] for row in table] == [*formulas, *HOSTILE[6:], "</script>"]
     assert float(table[0]["accept_prob"]) == 1e-7
@@ -100,17 +101,17 @@ def test_the_script_writes_the_same_table(path, tmp_path):
         path.write_text(hostile_trace(), encoding="utf-8", newline="")
     code = f"""
         import {{ readFileSync }} from "node:fs";
-        import {{ csvTable }} from {json.dumps((export.SCRIPTS / "core/forms.js").as_uri())};
-        import {{ readTrace }} from {json.dumps((export.SCRIPTS / "core/lines.js").as_uri())};
+        import {{ csvTable }} from {json.dumps((player.SCRIPTS / "core/forms.js").as_uri())};
+        import {{ readTrace }} from {json.dumps((player.SCRIPTS / "core/lines.js").as_uri())};
         process.stdout.write(csvTable(readTrace(readFileSync({json.dumps(str(path))}, "utf8")).items));
     """
     command = ["node", "--input-type=module", "-e", code]
     done = subprocess.run(command, capture_output=True, check=True)
-    ours = rows(export.csv_table(path.read_text(encoding="utf-8")))
+    ours = rows(csv_table(path.read_text(encoding="utf-8")))
     theirs = rows(done.stdout.decode())
     numbers = [
         name
-        for name in export.NODE_FIELDS
+        for name in NODE_FIELDS
         if name.endswith(("_prob", "_seconds", "draw", "survival", "confidence"))
     ]
     for row in (*ours, *theirs):
@@ -120,36 +121,39 @@ def test_the_script_writes_the_same_table(path, tmp_path):
 
 def test_a_replay_holds_the_trace_and_nothing_of_it_is_markup():
     trace = hostile_trace()
-    text = export.html_replay(trace, "<b>title</b>", VIEW)
+    text = player.html_replay(trace, "<b>title</b>", VIEW)
     page = Blocks(text)
     assert json.loads(page.data["sd-run"]) == {"title": "<b>title</b>", "trace": trace}
     assert json.loads(page.data["sd-words"]) == VIEW
-    empty = Blocks(export.player_page(VIEW))
+    empty = Blocks(player.player_page(VIEW))
     assert [tag for tag, _ in page.tags] == [tag for tag, _ in empty.tags]
     assert "\u2028" not in page.data["sd-run"]
 
 
 def test_a_replay_asks_the_network_for_nothing():
-    page = Blocks(export.player_page(VIEW))
+    page = Blocks(player.player_page(VIEW))
     policies = [a["content"] for _, a in page.tags if a.get("http-equiv")]
-    assert policies == [export.REPLAY_POLICY]
-    assert export.REPLAY_POLICY.startswith("default-src 'none';")
-    assert not re.search(r"https?:", export.REPLAY_POLICY)
+    assert policies == [player.REPLAY_POLICY]
+    assert player.REPLAY_POLICY.startswith("default-src 'none';")
+    assert not re.search(r"https?:", player.REPLAY_POLICY)
     assert not [a for _, a in page.tags if "src" in a or "href" in a]
-    assert not re.search(r"@import|url\((?!#|[\"']?data:)", export.style_sheets())
+    assert not re.search(
+        r"@import|url\((?!#|[\"']?data:)",
+        "".join(path.read_text("utf-8") for path in player.style_files()),
+    )
 
 
 def test_every_import_of_the_player_is_found_in_its_import_map():
-    page = Blocks(export.player_page(VIEW))
+    page = Blocks(player.player_page(VIEW))
     found = json.loads(page.data["importmap"])["imports"]
-    scripts = export.modules("site/replay.js")
-    assert set(found) == {export.bare(name) for name in scripts}
+    scripts = player.modules("site/replay.js")
+    assert set(found) == {player.bare(name) for name in scripts}
     assert {"play/view.js", "parts/dom.js", "charts/charts.js"} <= set(scripts)
     for source in scripts.values():
         code = re.sub(r"/\*.*?\*/", "", source, flags=re.DOTALL)
         specifiers = re.findall(r"""(?:\bfrom|\bimport\(?)\s*["']([^"']+)["']""", code)
         assert set(specifiers) <= set(found)
-    assert export.bare("site/replay.js") in page.data["module"]
+    assert player.bare("site/replay.js") in page.data["module"]
 
 
 def test_relative_imports_become_bare_and_nothing_else_does():
@@ -168,13 +172,13 @@ import fs from "node:fs";
     for name in "abcdef":
         expected = expected.replace(f"./{name}.js", f"specdemo/parts/{name}.js")
     expected = expected.replace("../core/h.js", "specdemo/core/h.js")
-    assert export.bare_imports(source, "parts/x.js") == expected
+    assert player.bare_imports(source, "parts/x.js") == expected
 
 
 def test_the_script_knows_the_place_for_the_run():
-    script = (export.SCRIPTS / "core/forms.js").read_text(encoding="utf-8")
-    assert f"'{export.data_block('sd-run', None)}'" in script
-    assert export.player_page(VIEW).count(export.data_block("sd-run", None)) == 1
+    script = (player.SCRIPTS / "core/forms.js").read_text(encoding="utf-8")
+    assert f"'{player.data_block('sd-run', None)}'" in script
+    assert player.player_page(VIEW).count(player.data_block("sd-run", None)) == 1
 
 
 def test_the_command_writes_both(tmp_path):
@@ -197,7 +201,7 @@ def test_a_command_that_can_do_nothing_says_so(tmp_path, capsys):
     assert cli.main(["export", str(RECORDED[0])]) == 1
     assert "--csv" in capsys.readouterr().err
     with pytest.raises(UserError):
-        export.html_replay("no trace", "title", VIEW)
+        player.html_replay("no trace", "title", VIEW)
 
 
 def test_a_folder_that_is_not_there_is_told(capsys):
