@@ -18,8 +18,11 @@ def copy(tiny_folder, tmp_path):
 
 
 def test_a_local_folder(tiny_folder, tmp_path):
+    left = tmp_path / "wheels" / ".making-killed"
+    left.mkdir(parents=True)
     files = resolve(tiny_folder, tmp_path)
     assert (files.folder, files.origin, files.name) == (tiny_folder.resolve(), "folder", "model")
+    assert not left.exists()
 
 
 def test_a_folder_without_config(tmp_path):
