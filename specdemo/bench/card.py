@@ -161,9 +161,9 @@ def measure_pair(
 
 def ways(pair: LoadedPair) -> dict[str, Decoder]:
     """Return the backends of a target's passes on its device: its own first, transformers' last."""
-    from specdemo.models.decoders.compiled import CompiledDecoder
     from specdemo.models.decoders.graphs import GraphDecoder
     from specdemo.models.decoders.lean import LeanDecoder
+    from specdemo.models.decoders.packed import CompiledDecoder
 
     own = pair.target.decoder
     named = {CompiledDecoder: "compiled pass", LeanDecoder: "lean pass"}

@@ -17,7 +17,6 @@ from specdemo.engine.types import LanguageModel
 from specdemo.files.catalogue import DEFAULT_TARGET, draft_of, recommended
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import ModelFiles, resolve
-from specdemo.models.backends import choose_by_measure
 from specdemo.models.loading import LoadedModel, pack_as, place_model, warm
 from specdemo.models.measurements import PairPasses, card_name
 from specdemo.models.memory import BYTES_PER_WEIGHT
@@ -169,10 +168,8 @@ def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Loa
 
     A draft "auto" that is missing leaves the target usable without it; a draft that was named must be there.
     """
-    settings = replace(settings, device=choose_by_measure(settings, progress))
-    return _measured(
-        _load(settings, progress, partial(_warm, settings, progress)), settings, progress
-    )
+    pair = _load(settings, progress, partial(_warm, settings, progress))
+    return _measured(pair, settings, progress)
 
 
 def place_pair(settings: AppSettings, progress: ProgressCallback = silent) -> LoadedPair:

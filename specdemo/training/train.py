@@ -90,7 +90,7 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
         embedding, head = _matrices(config, files.folder, device)
         shared = Shared(hidden, embedding, word_ids, options.batch_tokens, options.seed, head)
         start = Start(options, config, files.folder, shared, kept)
-        task, layers = RECIPES[network.recipe].make(start)
+        task, layers = RECIPES[network.recipe](start)
         checkpoint = work / f"{options.kind}-{_digest(_train_facts(options))}.pt"
         trainer = Trainer(options, task, checkpoint)
         trainer.fit(kept, held, progress)
@@ -212,11 +212,11 @@ def _data_lines(options: TrainOptions, answers: list[Answer]) -> tuple[str, ...]
 
 def _recipe_lines(options: TrainOptions, trainer: Trainer) -> dict[str, float | str]:
     """Everything that a reader needs to repeat the training."""
-    from specdemo.training.recipes import RECIPES
+    from specdemo.training.recipes import loss_of
     from specdemo.training.trainer import BETAS, LAST_RATE, WEIGHT_DECAY
 
     lines: dict[str, float | str] = {
-        "loss": RECIPES[options.network.recipe].loss,
+        "loss": loss_of(options.network.recipe),
         "optimizer": f"AdamW, betas {BETAS[0]} and {BETAS[1]}, weight decay {WEIGHT_DECAY}",
         "learning rate": f"{options.learning_rate:g}, {options.warm_up_steps} steps of warm-up, "
         f"linear decay to {LAST_RATE:.0%}",

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from copied import ROOT, copy_project, python
 from tiny_files import make_tiny_model
 
 from specdemo.trace.codec import decode
 from specdemo.trace.events import RunStarted
 from specdemo.trace.metrics import output_ids
 
-ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "docs" / "add-a-drafter.md").read_text(encoding="utf-8")
-COPIED = ("app.py", "assets", "docs", "pyproject.toml", "README.md", "specdemo", "tests")
-LEFT = shutil.ignore_patterns("__pycache__", "*.safetensors", "*.npz", "node_modules")
 
 
 def blocks(language: str) -> list[str]:
@@ -44,13 +38,7 @@ def patched(text: str, diff: str) -> str:
 @pytest.fixture(scope="module")
 def project(tmp_path_factory) -> Path:
     """A copy of the project in which the document was followed."""
-    folder = tmp_path_factory.mktemp("echo") / "project"
-    folder.mkdir()
-    for path in (ROOT / name for name in COPIED):
-        if path.is_dir():
-            shutil.copytree(path, folder / path.name, ignore=LEFT)
-        else:
-            shutil.copy(path, folder)
+    folder = copy_project(tmp_path_factory.mktemp("echo") / "project")
     (code,), (diff,) = blocks("python"), blocks("diff")
     drafters = folder / "specdemo" / "drafters"
     (drafters / "echo.py").write_text(code, encoding="utf-8")
@@ -58,21 +46,6 @@ def project(tmp_path_factory) -> Path:
     methods.write_text(patched(methods.read_text(encoding="utf-8"), diff), encoding="utf-8")
     python(folder, "-m", "specdemo.cli.docs")
     return folder
-
-
-def python(folder: Path, *arguments: str) -> str:
-    """Run Python in the project and return its output."""
-    environment = {**os.environ, "SPECDEMO_CACHE": str(folder.parent / "cache"), "COLUMNS": "200"}
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_the_contract_suite_tests_it(project):

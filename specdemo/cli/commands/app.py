@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Callable
 from functools import partial
 from http.client import HTTPException
+from importlib import import_module
 from socket import AF_INET, AF_INET6, create_server
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
@@ -85,19 +87,20 @@ def on_zero_gpu() -> bool:
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 
 
+# Connections to engines elsewhere, the first of which is used: when, and the function that opens its client.
+LINKS: tuple[tuple[Callable[[AppSettings], bool], str, str], ...] = (
+    (lambda _settings: on_zero_gpu(), "specdemo.session.remote.zero", "zero_client"),
+    (lambda settings: bool(settings.cluster), "specdemo.session.remote.ray", "cluster_client"),
+)
+
+
 def open_door(settings: AppSettings) -> Studio | RemoteStudio:
-    """Return an engine in this process, on a ZeroGPU or on a cluster; nothing is loaded yet. Raises UserError."""
-    if settings.replay:
-        return Studio(settings)
-    if on_zero_gpu():
-        from specdemo.session.remote.zero import zero_client
-
-        return zero_client(settings)
-    if not settings.cluster:
-        return Studio(settings)
-    from specdemo.session.remote.ray import cluster_client
-
-    return cluster_client(settings)
+    """Return an engine in this process, or a client of engines elsewhere; nothing is loaded yet. Raises UserError."""
+    for used, module, name in () if settings.replay else LINKS:
+        if used(settings):
+            client: RemoteStudio = getattr(import_module(module), name)(settings)
+            return client
+    return Studio(settings)
 
 
 def make_page(studio: EngineClient | None = None) -> Blocks:

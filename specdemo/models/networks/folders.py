@@ -26,12 +26,12 @@ from specdemo.models.networks.chain import CompactWeights
 from specdemo.models.networks.dflash import DFlashWeights
 from specdemo.models.networks.four_bit import STORED_PARTS, FourBit, dense, fits, pack_linear
 from specdemo.models.networks.loader import TargetTensors, TensorLoader
-from specdemo.models.networks.medusa import MedusaWeights
 from specdemo.models.networks.parts import (
     CompactConfig,
     ConcatInput,
     Injection,
     MarkovHead,
+    MedusaWeights,
     MixedEmbedding,
 )
 

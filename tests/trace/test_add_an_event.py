@@ -1,0 +1,73 @@
+"""An event added in a copy of the project by the three edits that docs/architecture.md names."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+
+import pytest
+from copied import copy_project, python
+
+DECLARED = '''
+@part
+class Rested:
+    """A pause of the run."""
+
+    lane: Lane
+    seconds: Seconds
+    why: Text = ""
+
+
+Event = Rested | '''
+EDITS = [
+    ("specdemo/trace/events.py", "\nEvent = ", DECLARED),
+    ("specdemo/trace/events.py", '    "failed": RunFailed,\n', '    "failed": RunFailed,\n    "rested": Rested,\n'),
+    ("specdemo/engine/step.py", "    def verified(self", "    def rested(self):\n        return events.Rested(self.lane, 0.5)\n\n    def verified(self"),
+    ("specdemo/engine/step.py", "from specdemo.trace.events import", "from specdemo.trace import events\nfrom specdemo.trace.events import"),
+    ("assets/view/core/reducer.js", "  finished(state, item) {", "  rested(state, item) {\n    laneOf(state, item).elapsed += item.seconds;\n  },\n  finished(state, item) {"),
+]  # fmt: skip
+CODEC = """
+from specdemo.engine.step import Step
+from specdemo.trace.codec import TraceError, decode, encode
+
+line = encode(Step("plain").rested())
+assert decode(line) == Step("plain").rested()
+for wrong in (line.replace("0.5", "-1"), line.replace("seconds", "hours"), line.replace("plain", "third")):
+    try:
+        decode(wrong)
+    except TraceError:
+        continue
+    raise SystemExit(f"accepted: {wrong}")
+print(line)
+"""
+FOLDED = """
+import { checked } from "./assets/view/core/check.js";
+import { fold } from "./assets/view/core/reducer.js";
+console.log(fold([checked(JSON.parse(process.argv[1]))]).lanes.plain.elapsed);
+"""
+
+
+def test_an_event_needs_three_edits(tmp_path):
+    assert len({path for path, _, _ in EDITS}) == 3
+    project = copy_project(tmp_path / "project")
+    for path, before, after in EDITS:
+        text = (project / path).read_text(encoding="utf-8")
+        assert text.count(before) == 1
+        (project / path).write_text(text.replace(before, after), encoding="utf-8")
+    line = python(project, "-c", CODEC).strip()
+    assert json.loads(line) == {"type": "rested", "lane": "plain", "seconds": 0.5, "why": ""}
+    python(project, "-m", "specdemo.cli.docs")
+    types = (project / "assets/view/types.d.ts").read_text(encoding="utf-8")
+    assert "export interface Rested" in types
+    assert '"rested": "Rested"' in (project / "assets/view/core/rules.js").read_text(
+        encoding="utf-8"
+    )
+    table = (project / "docs/trace-format.md").read_text(encoding="utf-8")
+    assert "| `rested` | A pause of the run. | `lane`, `seconds`, `why` |" in table
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs node")
+    command = [node, "--input-type=module", "-e", FOLDED, line]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "0.5", done.stderr
