@@ -17,7 +17,6 @@ from specdemo.engine.types import LanguageModel
 from specdemo.files.catalogue import DEFAULT_TARGET, draft_of, recommended
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import ModelFiles, resolve
-from specdemo.models.backends import choose_by_measure
 from specdemo.models.loading import LoadedModel, pack_as, place_model, warm
 from specdemo.models.measurements import PairPasses, card_name
 from specdemo.models.memory import BYTES_PER_WEIGHT
@@ -27,7 +26,7 @@ from specdemo.models.networks.folders import (
     is_compact,
     load_compact,
     read_config,
-    read_embedding,
+    read_tensor,
 )
 from specdemo.models.networks.layouts.families import find_published
 from specdemo.models.networks.layouts.source import drafter_files
@@ -169,10 +168,8 @@ def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Loa
 
     A draft "auto" that is missing leaves the target usable without it; a draft that was named must be there.
     """
-    settings = replace(settings, device=choose_by_measure(settings, progress))
-    return _measured(
-        _load(settings, progress, partial(_warm, settings, progress)), settings, progress
-    )
+    pair = _load(settings, progress, partial(_warm, settings, progress))
+    return _measured(pair, settings, progress)
 
 
 def place_pair(settings: AppSettings, progress: ProgressCallback = silent) -> LoadedPair:
@@ -358,7 +355,7 @@ def _compact(
             raise UserError(
                 "draft.other_words", draft=files.name, lender=lender, target=target_files.name
             )
-        embedding = read_embedding(lender_files.folder)
+        embedding = read_tensor(lender_files.folder)
     weights = load_compact(files.folder, TargetTensors(embedding, target.device))
     place = target.device.type.upper()
     kernel = "4-bit int4pack on CPU" if target.device.type == "cpu" else f"bf16 on {place}"

@@ -18,7 +18,7 @@ from specdemo.files.sources import ModelFiles, resolve
 from specdemo.files.store import make_folder, reporting_full_disk
 from specdemo.models.devices import choose_device
 from specdemo.models.loading import load_model, pack_as
-from specdemo.models.networks.folders import HEAD, read_embedding, read_tensor
+from specdemo.models.networks.folders import HEAD, read_tensor
 from specdemo.models.networks.registry import stored_states
 from specdemo.models.tokenizers import load_tokenizer, stop_ids
 from specdemo.training.options import TrainOptions
@@ -119,7 +119,7 @@ def _matrices(
     """Return the target's embedding, (V, H) bf16, and its head if that is another matrix."""
     import torch
 
-    embedding = read_embedding(folder).to(device, torch.bfloat16)
+    embedding = read_tensor(folder).to(device, torch.bfloat16)
     if config.tie_word_embeddings:
         return embedding, None
     return embedding, read_tensor(folder, HEAD).to(device, torch.bfloat16)

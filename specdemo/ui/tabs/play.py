@@ -210,7 +210,7 @@ def create_play(studio: EngineClient) -> Play:
     runs.sent(handlers.play, [visitor, runs], view, **QUICK)
     prompts = {run.name: run.prompt for run in recorded_runs()}
     runs.sent(None, runs, prompt, js=f"(name) => ({json.dumps(prompts)})[name] ?? ''")
-    drawer.click(None, js=_script("page/drawer.js", "turn", words.DRAWER_WORDS))
+    drawer.click(None, js=_script("page/presenter.js", "turn", words.DRAWER_WORDS))
     stop.click(handlers.stop, visitor, None, **QUICK)
     new.click(handlers.new, visitor, [visitor, view, prompt], **QUICK)
     settings.forget.click(handlers.forget, visitor, None, show_progress="hidden")
