@@ -38,10 +38,10 @@ ADAPTER = "adapter_config.json"
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What is known of a model family beyond its config.json; a row of `families.json`.
+    """Facts about a model family that its config.json does not contain: a row of `families.json`.
 
     name: transformers' `model_type`; gguf: the architecture that GGUF files name
-    attention: with which it is opened before ours replaces it; "own" for one that cannot be replaced
+    attention: for opening it, before ours replaces it; "own" for one that cannot be replaced
     windows: whether transformers passes sliding windows to the attention
     header: keys of the GGUF header, and attributes that transformers leaves at their default
     read_as: family whose GGUF files have the same form, if transformers has no reader for this one
@@ -68,7 +68,7 @@ FAMILIES = [
 
 
 def find_family(*, model_type: str = "", gguf: str = "") -> Family:
-    """Return what is known of a family; a row of defaults if it has none."""
+    """Return the row of a family; default values for a family without a row."""
     found = (one for one in FAMILIES if model_type == one.name or gguf == one.gguf)
     return next(found, Family(model_type, gguf))
 
@@ -88,7 +88,7 @@ def read_config(folder: Path, name: str) -> dict[str, Any]:
 
 
 def _other_folder(folder: Path, name: str) -> UserError:
-    """Return the error for a folder without config.json, which names what is there."""
+    """Return the error for a folder without config.json. It names an adapter or GGUF files that are there."""
     if (folder / ADAPTER).is_file():
         return UserError("model.adapter", name=name, base=_base_of_adapter(folder))
     if ggufs := sorted(path.name for path in folder.glob("*.gguf")):

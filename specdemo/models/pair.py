@@ -26,7 +26,7 @@ from specdemo.models.networks.folders import (
     is_compact,
     load_compact,
     read_config,
-    read_embedding,
+    read_tensor,
 )
 from specdemo.models.networks.layouts.families import find_published
 from specdemo.models.networks.layouts.source import drafter_files
@@ -355,7 +355,7 @@ def _compact(
             raise UserError(
                 "draft.other_words", draft=files.name, lender=lender, target=target_files.name
             )
-        embedding = read_embedding(lender_files.folder)
+        embedding = read_tensor(lender_files.folder)
     weights = load_compact(files.folder, TargetTensors(embedding, target.device))
     place = target.device.type.upper()
     kernel = "4-bit int4pack on CPU" if target.device.type == "cpu" else f"bf16 on {place}"
