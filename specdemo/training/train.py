@@ -41,19 +41,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TrainReport:
-    """Result of a training.
-
-    results: on held-out prompts, as in the card
-    losses, checks: (step, loss), the training's moving average and on held-out texts
-    resumed_at: step that an earlier call had reached, 0 for a fresh start
-    """
+    """Result of a training. resumed_at: step that an earlier call had reached, 0 for a fresh start"""
 
     out: Path
     card: Card
     parameters: int
-    results: dict[str, float]
-    losses: tuple[tuple[int, float], ...]
-    checks: tuple[tuple[int, float], ...]
     resumed_at: int
 
 
@@ -107,10 +99,8 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
         state = task.weights()
         package(state, word_ids.cpu(), files.folder, options.out, card, start.facts(task))
     progress(Progress("evaluate", 1.0, f"written to {options.out}"))
-    return TrainReport(
-        options.out, card, sum(tensor.numel() for tensor in state.values()), results,
-        card.losses, card.checks, trainer.resumed_at,
-    )  # fmt: skip
+    parameters = sum(tensor.numel() for tensor in state.values())
+    return TrainReport(options.out, card, parameters, trainer.resumed_at)
 
 
 def _matrices(
