@@ -104,7 +104,6 @@ def safetensors_weights(folder: Path, name: str) -> Weights:
         key: SafetensorsWeight(path, key, tuple(row["shape"]))
         for path in weight_files(folder, name)
         for key, row in read_header(path).items()
-        if key != "__metadata__"
     }
 
 
@@ -346,8 +345,7 @@ def pack(
             for name in names:
                 tensors |= _packed(name, plan, weights[name], dtype, work)
             save_file(tensors, folder / file, metadata={"format": "pt"})
-            stored = read_header(folder / file)
-            index |= {name: file for name in stored if name != "__metadata__"}
+            index |= dict.fromkeys(tensors, file)
     text = json.dumps({"metadata": {"total_size": total}, "weight_map": index}, indent=2)
     (folder / INDEX).write_text(text, encoding="utf-8")
     config = read_config(folder, folder.name)

@@ -142,10 +142,7 @@ def drafter_files(name: str, cache_dir: Path, progress: ProgressCallback = silen
     if broken := broken_files(list(weights)):
         raise UserError("drafter.incomplete", drafter=title, file=broken[0].name)
     shapes = {
-        key: tuple(row["shape"])
-        for path in weights
-        for key, row in read_header(path).items()
-        if key != "__metadata__"
+        key: tuple(row["shape"]) for path in weights for key, row in read_header(path).items()
     }
     return DrafterFiles(folder, title, revision, licence_of(folder), config, weights, shapes)
 
