@@ -25,7 +25,7 @@ from specdemo.models.networks.folders import (
     is_compact,
     load_compact,
     read_config,
-    read_embedding,
+    read_tensor,
 )
 from specdemo.models.networks.layouts.families import find_published
 from specdemo.models.networks.layouts.source import drafter_files
@@ -310,7 +310,7 @@ class _DraftLoader:
                 raise UserError(
                     "draft.other_words", draft=files.name, lender=lender, target=self.files.name
                 )
-            embedding = read_embedding(lent.folder)
+            embedding = read_tensor(lent.folder)
         weights = load_compact(files.folder, TargetTensors(embedding, device))
         on_cpu = device.type == "cpu"
         kernel = "4-bit int4pack on CPU" if on_cpu else f"bf16 on {device.type.upper()}"

@@ -34,7 +34,7 @@ THREADS = 40  # Gradio's default
 # Scripts of the first view.
 OPENING = (
     *("page/language.js", "play/view.js", "play/runs.js"),
-    *("page/status.js", "methods/note.js", "page/teach.js"),
+    *("page/status.js", "page/teach.js"),
 )
 
 

@@ -101,7 +101,7 @@ def test_the_script_writes_the_same_table(path, tmp_path):
         path.write_text(hostile_trace(), encoding="utf-8", newline="")
     code = f"""
         import {{ readFileSync }} from "node:fs";
-        import {{ csvTable }} from {json.dumps((player.SCRIPTS / "core/forms.js").as_uri())};
+        import {{ csvTable }} from {json.dumps((player.SCRIPTS / "play/export.js").as_uri())};
         import {{ readTrace }} from {json.dumps((player.SCRIPTS / "core/lines.js").as_uri())};
         process.stdout.write(csvTable(readTrace(readFileSync({json.dumps(str(path))}, "utf8")).items));
     """
@@ -176,7 +176,7 @@ import fs from "node:fs";
 
 
 def test_the_script_knows_the_place_for_the_run():
-    script = (player.SCRIPTS / "core/forms.js").read_text(encoding="utf-8")
+    script = (player.SCRIPTS / "play/export.js").read_text(encoding="utf-8")
     assert f"'{player.data_block('sd-run', None)}'" in script
     assert player.player_page(VIEW).count(player.data_block("sd-run", None)) == 1
 

@@ -1,8 +1,8 @@
 // A moment: the part of a lesson in which a visitor counts, judges or compares for himself.
 
-import type { Lane } from "../../core/state";
-import type { Words } from "../../parts/page";
-import type { Lanes, LessonRun } from "../curriculum/lesson";
+import type { Lane } from "../core/state";
+import type { Words } from "../parts/page";
+import type { Lanes, LessonRun } from "./lesson";
 
 /** Where the numbers of a moment come from: a name among the words of origins. */
 export type Origin = "recorded" | "measured" | "modelled" | "drawn";

@@ -1,13 +1,18 @@
-// How answers are read off a run.
+// How answers are read off recorded runs, and the runs of the lessons, each fetched once.
 
-import { acceptRate, speedup, two } from "../../core/metrics.js";
-import { tokensOf } from "../../core/reducer.js";
+import { acceptRate, speedup, two } from "../core/metrics.js";
+import { fetchFile } from "../core/recorded.js";
+import { fold, tokensOf } from "../core/reducer.js";
+import { fill } from "../core/sentence.js";
 
 /**
- * @import { Header, Lane, Step } from "../../core/state"
- * @import { Status } from "../../types"
+ * @import { Header, Lane, Line, Step } from "../core/state"
+ * @import { Words } from "../parts/page"
+ * @import { Status } from "../types"
  * @import { Lanes } from "./lesson"
  */
+
+// ---- How answers are read off a run
 
 export const PERCENT = { min: 0, max: 100, step: 1 };
 export const SAME = 0.03; // speedups and shares that are nearer than this are called the same
@@ -40,8 +45,7 @@ export const acceptPercent = (lane) => 100 * (acceptRate(lane) ?? 0);
 /** @param {number | null} ratio */
 export const compared = (ratio) => (Number(ratio) > 1 + SAME ? "faster" : Number(ratio) < 1 - SAME ? "slower" : "same");
 
-// Whether a kept token had a refused sibling that was tested before it.
-/** @param {Step} step */
+/** Whether a kept token had a refused sibling that was tested before it. @param {Step} step */
 export const sidestepped = ({ nodes, path }) =>
   path.some((kept) => nodes.some((node, i) => i < kept && node.parent === nodes[kept].parent && node.status === "rejected"));
 
@@ -53,3 +57,39 @@ export const compareRuns = (names, runs, each, marked) =>
     share: each[i] / Math.max(...each),
     marked: i === marked,
   }));
+
+// ---- The recorded runs of the lessons, each fetched once
+
+export class Runs {
+  #words;
+  #known;
+  /** @type {Map<string, Promise<Line[]>>} */
+  #fetched = new Map();
+
+  /** known: by the names of the runs that there are. @param {Words} words @param {object} known */
+  constructor(words, known) {
+    this.#words = words;
+    this.#known = known;
+  }
+
+  /** The events of a run; rejected with an Error whose message is a sentence. @param {string} name */
+  items(name) {
+    const items = this.#fetched.get(name) ?? this.#fetch(name);
+    this.#fetched.set(name, items);
+    items.catch(() => this.#fetched.delete(name)); // so that the next attempt asks again
+    return items;
+  }
+
+  /** Its two lanes. @param {string} name @returns {Promise<Lanes>} */
+  async lanes(name) {
+    const { plain, speculative } = fold(await this.items(name)).lanes;
+    return /** @type {Lanes} */ ({ plain, fast: speculative });
+  }
+
+  /** @param {string} name */
+  async #fetch(name) {
+    const items = name in this.#known ? await fetchFile(name) : null;
+    if (!items) throw new Error(fill(this.#words.missing, { name }));
+    return items;
+  }
+}

@@ -1,7 +1,7 @@
 // A lesson: the recorded runs that it shows, and questions whose answers are read off them.
 
-import type { Lane } from "../../core/state";
-import type { Moment } from "../moments/moment";
+import type { Lane } from "../core/state";
+import type { Moment } from "./moment";
 
 /** The two lanes of a recorded run; `fast` is missing in a run of plain decoding alone. */
 export interface Lanes {
