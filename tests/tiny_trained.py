@@ -17,8 +17,7 @@ from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.chain import CompactModel, CompactWeights
 from specdemo.models.networks.exit import ExitModel
 from specdemo.models.networks.four_bit import pack_linear
-from specdemo.models.networks.medusa import MedusaWeights
-from specdemo.models.networks.parts import CompactConfig, Injection, MarkovHead
+from specdemo.models.networks.parts import CompactConfig, Injection, MarkovHead, MedusaWeights
 
 HIDDEN, DEPTH, RANK = 32, 4, 8
 READS = (1, 2)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from specdemo.engine.features import Features
     from specdemo.engine.sampling import Shaper
-    from specdemo.models.networks.medusa import MedusaWeights
+    from specdemo.models.networks.parts import MedusaWeights
 
 # The static tree contains the most likely paths if the choice of rank r, d positions further, is right with chance
 # FIRST * FADE ** d * (1 + r) ** -(STEEP * EASE ** d). The numbers are a fit to the published tree for a 7B Vicuna

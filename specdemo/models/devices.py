@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 DEVICES = ("cpu", "cuda", "mps")
 FOUR_BIT = "nf4"
-AUTO_DEVICE = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +44,6 @@ def best_device(precision: str) -> DeviceChoice:
     if precision == FOUR_BIT:
         return DeviceChoice("mps", "without numba there is no compiled pass")
     return DeviceChoice("mps", "Apple's GPU reads these weights as they are")
-
-
-def candidates(precision: str) -> tuple[str, ...]:
-    """Return the devices that `auto` may use for weights in a precision, the choice of `best_device` first.
-
-    A single one needs no measurement: a CUDA device is not measured against the processor. Apple's GPU is: both read the
-    same memory.
-    """
-    best = best_device(precision).device
-    if best == "cuda" or precision == "int8" or not has_mps():
-        return (best,)
-    return (best, "cpu" if best == "mps" else "mps")
 
 
 def has_mps() -> bool:

@@ -202,12 +202,9 @@ def _device(settings: AppSettings) -> Fact:
     """Which device models of the settings' precision run on, and why."""
     if not installed("torch"):
         return Fact("Device", "torch is missing", ok=False, advice=INSTALL)
-    from specdemo.models.backends import describe_choice
     from specdemo.models.devices import best_device, choose_device
 
     if settings.device.strip().lower() == "auto":
-        if text := describe_choice(settings):
-            return Fact("Device", text)
         best = best_device(settings.precision)
         return Fact("Device", f"{best.device} for {settings.precision}: {best.why}")
     try:

@@ -1,4 +1,4 @@
-"""The one cache of this machine's measurements: costs of passes, checks of compiled passes, timed backends.
+"""The one cache of this machine's measurements: costs of passes, and checks of compiled passes.
 
 Each value is a JSON file in a folder of its kind, named by a hash of all that it depends on.
 """
@@ -33,7 +33,7 @@ DAYS = 7  # after which passes are measured again
 FASTER = 0.9  # fraction of the cached seconds below which a pass is measured again
 LIBRARIES = ("transformers", "bitsandbytes")
 DECODERS = Path(__file__).with_name("decoders")  # code that a verdict depends on
-COSTS, VERDICTS, BACKENDS = "costs", "passes", "ways"  # folders of the cache
+COSTS, VERDICTS = "costs", "passes"  # folders of the cache
 
 Value = TypeVar("Value")
 
@@ -203,12 +203,8 @@ class PairPasses:
         return any(now < FASTER * before for now, before in pairs)
 
     def _measurement(self, cache_dir: Path) -> Measurement[CostProfile]:
-        # The row from which a bf16 copy is used is measured at every start, and may differ by one or two.
-        models = [
-            (one.name, one.revision, one.kernel.partition(", bf16 from")[0])
-            for one in (self.target_info, self.draft_info)
-            if one
-        ]
+        infos = filter(None, (self.target_info, self.draft_info))
+        models = [(one.name, one.revision, one.kernel) for one in infos]
         key = (tuple(machine()), models, *filter(None, [self.card]))
         return measurement(cache_dir, COSTS, CostProfile, key)
 

@@ -1,9 +1,9 @@
-"""Drafters that guess a whole block in one pass: DSpark's parallel stage with Markov and confidence heads, and JetSpec's."""
+"""Drafters that guess several tokens in one pass: Medusa's heads, DSpark's parallel stage with Markov and confidence heads, and JetSpec's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,36 +13,44 @@ from torch.nn import functional as F
 
 from specdemo.trace import metrics
 from specdemo.training.data import Row, padded
-from specdemo.training.evaluate import Tally
+from specdemo.training.networks import DFlashNetwork, MedusaHeads
 from specdemo.training.student import compiled, distilled_loss
-from specdemo.training.task import Shared, Task
+from specdemo.training.task import Shared, Tally, Task
 
 KL_WEIGHT, L1_WEIGHT = 0.1, 0.9
 TEMPERATURES = tuple(0.4 * 1.06**step for step in range(40))
 
 
+def _empty() -> np.ndarray:
+    return np.zeros(0, np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
-    """Positions of blocks in a batch of texts. L = longest text, M = most guessed positions, Q = L + M; n guesses in all.
+    """Positions of blocks in a batch of texts. B texts, the longest of L tokens; n guesses in all.
 
-    token_ids: (B, L); where: (B, Q) — positions of the texts, then of their guesses
-    seen: (B, 1, Q, Q) bool; anchors, ahead: (B, M) — last known token of each guess, and its mask, from 0
+    On a draft model, a text and then its M guessed positions run through the layers, Q = L + M. Blocks of DFlash are
+    all of the Q rows, behind the states of L tokens.
+
+    token_ids: (B, L) or (B, Q); where: (B, Q) position of each row
+    seen: (B, 1, Q, Q) or (B, 1, Q, L + Q) bool
     here: (n,) row of the flattened batch that guesses; there: (n,) index of the target's state
-    place: (n,) 1 = the token after the last known one; previous: (n,) token id before the guessed one
-    block: (n,) which block a guess belongs to; greedy: (n,) bool
+    place: (n,) 1 = the token after the last known one; greedy: (n,) bool
+    previous: (n,) token id before the guessed one; block: (n,) which block a guess belongs to
+    anchors, ahead: (B, M) last known token of each guess, and its mask, from 0; the last four are empty for DFlash
     """
 
     token_ids: np.ndarray
     where: np.ndarray
     seen: np.ndarray
-    anchors: np.ndarray
-    ahead: np.ndarray
     here: np.ndarray
     there: np.ndarray
     place: np.ndarray
-    previous: np.ndarray
-    block: np.ndarray
     greedy: np.ndarray
+    previous: np.ndarray = field(default_factory=_empty)
+    block: np.ndarray = field(default_factory=_empty)
+    anchors: np.ndarray = field(default_factory=_empty)
+    ahead: np.ndarray = field(default_factory=_empty)
 
 
 def plan_blocks(
@@ -67,7 +75,7 @@ def plan_blocks(
     seen = np.zeros((len(batch), width, width), bool)
     seen[:, :length, :length] = np.tri(length, dtype=bool)
     seen[:, length:, 0] = True  # unused rows must see something too
-    rows: list[tuple[int, int, int, int, int, bool]] = []
+    rows: list[tuple[int, int, int, bool, int, int]] = []
     ends = [length] * len(batch)
     for number, (line, anchor, guesses) in enumerate(blocks):
         row, begin = batch[line], ends[line]
@@ -81,11 +89,13 @@ def plan_blocks(
         for place in range(guesses):
             at = anchor if place == 0 else begin + place - 1
             rows.append((
-                line * width + at, row.start + anchor + place, place + 1,
-                int(row.token_ids[anchor + place]), number, row.temperature == 0,
+                line * width + at, row.start + anchor + place, place + 1, row.temperature == 0,
+                int(row.token_ids[anchor + place]), number,
             ))  # fmt: skip
-    columns = [np.array(column) for column in zip(*rows, strict=True)]
-    return BlockPlan(texts, where, seen[:, None], anchors, ahead, *columns)
+    here, there, place, greedy, previous, block = map(np.array, zip(*rows, strict=True))
+    return BlockPlan(
+        texts, where, seen[:, None], here, there, place, greedy, previous, block, anchors, ahead
+    )
 
 
 class BlockTask(Task):
@@ -114,7 +124,7 @@ class BlockTask(Task):
         self.word_of[shared.word_ids.cpu()] = torch.arange(len(shared.word_ids))
         self.word_of = self.word_of.to(shared.device)
 
-    def plan(self, batch: Sequence[Row], offsets: Sequence[int]) -> Any:
+    def plan(self, batch: Sequence[Row], offsets: Sequence[int]) -> BlockPlan:
         """Return the positions of blocks, by `plan_blocks`."""
         return plan_blocks(batch, self.depth, offsets, causal=self.causal)
 
@@ -214,6 +224,110 @@ class BlockTask(Task):
         head = self.coarse_head if coarse else self.head
         logits, confidence = self.network.markov(states, F.linear(states, head), previous)
         return logits.float(), confidence.float()
+
+
+def lay_blocks(
+    batch: Sequence[Row], depth: int, offsets: Sequence[int], mask: int, *, causal: bool
+) -> BlockPlan:
+    """Blocks of `depth` guesses one after another through each answer, from an offset on. mask: token id"""
+    length, rows = max(len(row.token_ids) for row in batch), depth + 1
+    begins = [
+        range(max(row.first, 1) + offset, len(row.token_ids), depth)
+        for row, offset in zip(batch, offsets, strict=True)
+    ]
+    width = rows * max(1, *map(len, begins))
+    token_ids = np.full((len(batch), width), mask, np.int64)
+    where = np.zeros((len(batch), width), np.int64)
+    seen = np.zeros((len(batch), width, length + width), bool)
+    seen[:, :, length:] = np.eye(width, dtype=bool)  # unused rows must see something
+    inside = np.tri(rows, dtype=bool) if causal else True
+    found: list[tuple[int, int, int, bool]] = []
+    for line, (row, pendings) in enumerate(zip(batch, begins, strict=True)):
+        for number, pending in enumerate(pendings):
+            begin = number * rows
+            block = slice(begin, begin + rows)
+            token_ids[line, begin] = row.token_ids[pending]
+            where[line, block] = np.arange(pending, pending + rows)
+            seen[line, block, :pending] = True
+            seen[line, block, length + begin : length + begin + rows] = inside
+            for place in range(min(depth, len(row.token_ids) - pending)):
+                here, there = line * width + begin + 1 + place, row.start + pending + place
+                found.append((here, there, place + 1, row.temperature == 0))
+    columns = [np.array(column) for column in zip(*found, strict=True)]
+    return BlockPlan(token_ids, where, seen[:, None], *columns)
+
+
+class DFlashTask(BlockTask):
+    """Distils the target's distributions into blocks; guesses are not corrected afterwards."""
+
+    def __init__(
+        self,
+        network: DFlashNetwork,
+        shared: Shared,
+        layers: tuple[int, ...],
+        *,
+        depth: int,
+        causal: bool,
+    ) -> None:
+        super().__init__(network, shared, layers, depth=depth, causal=causal, compile_it=False)
+        self.network, self.corrects = network, False
+
+    def plan(self, batch: Sequence[Row], offsets: Sequence[int]) -> BlockPlan:
+        """Return the positions of blocks, by `lay_blocks`."""
+        return lay_blocks(batch, self.depth, offsets, self.network.mask, causal=self.causal)
+
+    def _states(self, plan: BlockPlan, batch: Sequence[Row]) -> tuple[Tensor, Tensor]:
+        device, hidden = self.shared.device, self.shared.hidden
+        features = hidden.texts(batch, self.layers, device)
+        token_ids, where, seen = (
+            torch.from_numpy(part).to(device) for part in (plan.token_ids, plan.where, plan.seen)
+        )
+        with torch.autocast(device.type, torch.bfloat16):
+            final = self.network.read(features, token_ids, where, seen)
+        here = torch.from_numpy(plan.here).to(device)
+        wanted = hidden.final(plan.there, device)
+        return final.flatten(0, 1)[here].to(self.head.dtype), wanted.to(self.head.dtype)
+
+
+class MedusaTask(Task):
+    """Head k learns the target's distribution k tokens after the one that its state is followed by."""
+
+    def __init__(self, depth: int, shared: Shared) -> None:
+        self.heads = MedusaHeads(depth, shared.embedding.shape[1]).to(shared.device)
+        super().__init__(self.heads, shared)
+
+    def loss(self, batch: Sequence[Row], _done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
+        own = self.coarse_head if coarse else None
+        losses = []
+        for number, (states, wanted, _) in enumerate(self._pairs(batch), start=1):
+            losses.append(distilled_loss(states, wanted, self.head, own) / number)
+        total = torch.stack(losses)
+        return total.sum(), total.mean().detach()
+
+    def count(self, tally: Tally, batch: Sequence[Row], number: int) -> None:
+        """Add a batch, by head; a head does not read the tokens between."""
+        for head, (states, wanted, greedy) in enumerate(self._pairs(batch), start=1):
+            tally.add(states, wanted, np.full(len(states), head), greedy)
+
+    def _pairs(self, batch: Sequence[Row]) -> list[tuple[Tensor, Tensor, np.ndarray]]:
+        """For each head: its states, the target's states at the positions that it guesses, and whether the text is greedy."""
+        hidden, device = self.shared.hidden, self.shared.device
+        pairs = []
+        for number, head in enumerate(self.heads.heads, start=1):
+            rows = [row for row in batch if len(row.token_ids) - number > max(row.first, 1)]
+            if not rows:
+                continue
+            spans = [
+                row.start + np.arange(max(row.first, 1), len(row.token_ids) - number)
+                for row in rows
+            ]
+            there = np.concatenate(spans)
+            greedy = np.repeat([row.temperature == 0 for row in rows], [len(s) for s in spans])
+            states = hidden.final(there, device)
+            with torch.autocast(device.type, torch.bfloat16):
+                guess = (states + F.silu(head(states))).to(torch.bfloat16)
+            pairs.append((guess, hidden.final(there + number, device), greedy))
+        return pairs
 
 
 def calibration_error(said: np.ndarray, true: np.ndarray) -> float | None:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from specdemo.training.data import Row, padded, positions
-from specdemo.training.evaluate import Tally
-from specdemo.training.student import Student, compiled, distilled_loss, normalised_error
-from specdemo.training.task import Shared, Task
+from specdemo.models.networks.four_bit import rounded
+from specdemo.training.data import Row, batches, padded, positions
+from specdemo.training.networks import FeatureNetwork
+from specdemo.training.student import EPSILON, Student, compiled, distilled_loss, normalised_error
+from specdemo.training.task import Shared, Tally, Task
 
 MID_WEIGHT, MID_UNTIL = 0.5, 0.6
 LONGEST_KNOWN, LONGEST_UNKNOWN = 16, 5  # tokens in a row whose features are there, and are not
 EVALUATED = 5  # drafted tokens of each draft in the evaluation
+UNROLLED = 3  # drafted tokens in training, the first included
+SHARE = 0.5  # fraction of the answers' positions from which drafts are unrolled
+FADING = 0.8  # weight of a drafted token next to the one before it
+FITTED = 250_000  # positions for the linear fit
+RIDGE = 0.003  # relative to the mean square of the inputs, against overfitting
+NOISE = 0.1  # relative noise on the states in training, against overfitting
 
 
 class ChainTask(Task):
@@ -90,3 +98,104 @@ class ChainTask(Task):
                 line[place : place + run] = True
                 place += run + int(self.random.integers(0, LONGEST_UNKNOWN + 1))
         return known
+
+
+class FeatureTask(Task):
+    """Distils the target's distributions into drafts that continue from the drafter's own states."""
+
+    def __init__(self, network: FeatureNetwork, shared: Shared, layers: tuple[int, ...]) -> None:
+        super().__init__(network, shared, layers)
+        self.network = network
+        self.head, self.coarse_head = self.head.float(), rounded(self.head.float())
+
+    def loss(self, batch: Sequence[Row], _done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
+        """Return the loss, and the distance of the token that is drafted first."""
+        own = self.coarse_head if coarse else None
+        device = self.shared.device
+        first = loss = torch.zeros((), device=device)
+        _, there = positions(batch, answers_only=True)
+        for depth, states, at in self._drafts(batch, UNROLLED, SHARE):
+            wanted = self.shared.hidden.final(there[at], device).float()
+            distance = distilled_loss(states, wanted, self.head, own, along=depth == 0)
+            loss = loss + FADING**depth * (distance + normalised_error(states, wanted))
+            first = distance.detach() if depth == 0 else first
+        return loss, first
+
+    @torch.no_grad()
+    def fit(self, rows: Sequence[Row]) -> None:
+        """Start as the linear map nearest to the target's states, by ridge regression: no training finds it as fast."""
+        network, inputs, wanted = self.network, None, None
+        count = 0
+        for batch in batches(rows, self.shared.batch_tokens, 0):
+            texts, features, places = self._begun(batch)
+            _, there = positions(batch, answers_only=True)
+            states = features.flatten(0, 1)[places].unflatten(-1, (-1, network.inject.hidden_size))
+            states = F.rms_norm(states, states.shape[-1:], eps=EPSILON).flatten(-2)
+            x = network.linear_inputs(states, texts.flatten()[places])
+            y = self.shared.hidden.final(there, self.shared.device).float()
+            y = y / network.norm.get_buffer("base")
+            if inputs is None or wanted is None:
+                inputs, wanted = (
+                    x.new_zeros(x.shape[1], x.shape[1]),
+                    x.new_zeros(x.shape[1], y.shape[1]),
+                )
+            inputs.addmm_(x.T, x)
+            wanted.addmm_(x.T, y)
+            count += len(x)
+            if count >= FITTED:
+                break
+        assert inputs is not None
+        assert wanted is not None
+        inputs.diagonal().add_(RIDGE * inputs.diagonal().mean())
+        found = torch.cholesky_solve(wanted, torch.linalg.cholesky(inputs)).T
+        network.begin_linear(found)
+
+    def count(self, tally: Tally, batch: Sequence[Row], number: int) -> None:
+        """Add a batch, by position in the draft; the tokens before it are the text's."""
+        here, there = positions(batch, answers_only=True)
+        length = max(len(row.token_ids) for row in batch)
+        greedy = np.array([row.temperature == 0 for row in batch])[here // length]
+        likeliest, chances = (
+            np.concatenate([getattr(row, name)[max(row.first, 1) - row.first :] for row in batch])
+            for name in ("likeliest", "chances")
+        )
+        for depth, states, at in self._drafts(batch, EVALUATED, 1.0):
+            wanted = self.shared.hidden.final(there[at], self.shared.device)
+            told = torch.from_numpy(likeliest[at]), torch.from_numpy(chances[at])
+            tally.add(states, wanted, np.full(len(at), depth + 1), greedy[at], told)
+
+    def _drafts(
+        self, batch: Sequence[Row], depths: int, share: float
+    ) -> Iterator[tuple[int, Tensor, np.ndarray]]:
+        """Draft from all positions of the answers: the first token from each, the next one from a fraction of them, and so on.
+
+        yields: tokens before it in the draft, (n, H) states, and (n,) which of the answers' positions each continues
+        """
+        here, _ = positions(batch, answers_only=True)
+        counts = [len(row.token_ids) - max(row.first, 1) for row in batch]
+        left = np.concatenate([np.arange(count)[::-1] for count in counts])
+        texts, features, rows = self._begun(batch)
+        draft, states = self.network.begin(texts, features, rows)
+        at = np.arange(len(here))
+        yield 0, states, at
+        going = self.random.random(len(at)) < share
+        for depth in range(1, depths):
+            kept = np.flatnonzero(going & (left[at] >= depth))
+            if not len(kept):
+                return
+            at, going = at[kept], going[kept]
+            tokens = texts.flatten()[rows[at] + depth]
+            draft, states = self.network.go_on(
+                draft, tokens, torch.from_numpy(kept).to(rows.device)
+            )
+            yield depth, states, at + depth
+
+    def _begun(self, batch: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the inputs of `FeatureNetwork.begin`, with drafts from all positions; training disturbs states a little."""
+        device = self.shared.device
+        here, _ = positions(batch, answers_only=True)
+        features = self.shared.hidden.texts(batch, self.layers, device, shift=1).float()
+        if self.network.training:
+            features *= 1 + NOISE * torch.randn_like(features)
+        texts = torch.from_numpy(padded(batch)).to(device)
+        return texts, features, torch.from_numpy(here).to(device)

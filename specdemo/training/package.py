@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
-from specdemo.config.strings import JsonView
+from specdemo.config.paths import ASSETS
+from specdemo.config.strings import Json, JsonView
 from specdemo.drafters.methods import TRAINED
 from specdemo.models.networks.folders import COMPACT_FORMAT, read_config, save_compact
 
@@ -20,21 +21,12 @@ if TYPE_CHECKING:
     from transformers import LlamaConfig
 
 
-MEASURE_TITLES = {
-    "loss": "KL divergence from the target, nats a token",
-    "greedy_agreement": "same likeliest word as the target, after greedy text",
-    "greedy_agreement_all": "same likeliest word as the target, after any text",
-    "overlap": "overlap with the target's distribution at temperature 1 (one minus total variation)",
-    "coverage": "share of the target's probability that lies in the reduced vocabulary",
-    "calibration_error_raw": "expected calibration error of the prefix survival, before temperatures",
-    "calibration_error": "expected calibration error of the prefix survival, after temperatures",
-    "tokens": "held-out answer tokens",
-    "prompts": "held-out prompts",
-}
-PLACED = {
-    "greedy_agreement": "likeliest word is the target's, token {place} of the draft, greedy text",
-    "overlap": "overlap with the target's distribution, token {place} of the draft, sampled text",
-}
+CARDS = ASSETS / "cards"  # templates of READMEs, and the words in them
+# Keys of a config.json that the runtime reads, whichever of them transformers would leave out as defaults.
+RUNTIME_KEYS = (
+    "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps",
+    "num_hidden_layers", "rope_parameters", "tie_word_embeddings", "vocab_size",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,81 +85,38 @@ def describe_machine(device: str = "cpu") -> str:
     return f"{name}, {os.cpu_count()} logical cores"
 
 
+def card_words(part: str) -> Json:
+    """Return a part of the words of cards."""
+    words: Json = json.loads((CARDS / "words.json").read_text(encoding="utf-8"))[part]
+    return words
+
+
 def title(name: str) -> str:
     """Describe a result; a number at the end of its name is the position in the draft, from 1."""
     measure, _, place = name.rpartition("_")
-    if place.isdigit() and measure in PLACED:
-        return PLACED[measure].format(place=place)
-    return MEASURE_TITLES.get(name, name.replace("_", " "))
+    placed = card_words("placed")
+    if place.isdigit() and measure in placed:
+        return str(placed[measure]).format(place=place)
+    return str(card_words("measures").get(name, name.replace("_", " ")))
 
 
 def render(card: Card, parameters: int) -> str:
     """The README of a drafter's folder."""
-    sections = {
-        "Results on held-out prompts": _results(card),
-        "Data": [
-            f"Answers of `{card.target}` ({card.precision} weights) to:",
-            "",
-            *([f"- {line}" for line in card.data] or ["- not recorded"]),
-        ],
-        "Recipe": _recipe(card),
-        "Training": _training(card),
-        "Files": [
-            "`config.json` is a Llama configuration with one more key; the safetensors parts hold the matrices in "
-            f"{card.bits} bits with their scales, and the ids of the output words. The embedding is read from the target."
-        ],
-        "Licence": [f"{card.licence}."],
-    }
-    lines = ["---", f"license: {card.licence.lower()}", "library_name: specdemo", "---", ""]
-    lines += [f"# {card.kind.capitalize()} drafter for {card.target}", "", _about(card)]
-    lines += [
-        f"{parameters / 1e6:.1f} million parameters beside the target's embedding. It is not meant to be used "
-        "alone: the target checks every token."
-    ]
-    for name, body in sections.items():
-        lines += ["", f"## {name}", "", *body] if body else []
-    return "\n".join([*lines, ""])
-
-
-def _about(card: Card) -> str:
-    """Describe this kind of drafter."""
     known = TRAINED.get(card.kind)
     about = known.card if known else "A drafter for `{target}` ({kind})."
     count = len(card.layers)
     layers = {0: "decoder layers", 1: "one decoder layer"}.get(count, f"{count} decoder layers")
-    return about.format(target=card.target, kind=card.kind, layers=layers, words=card.words)
+    about = about.format(target=card.target, kind=card.kind, layers=layers, words=card.words)
+    return fill_card("drafter", card=card, parameters=parameters, about=about, title=title)
 
 
-def _results(card: Card) -> list[str]:
-    if not card.results:
-        return ["Not measured."]
-    rows = [f"| {title(name)} | {_number(value)} |" for name, value in card.results.items()]
-    return ["| measure | value |", "|---|---:|", *rows]
+def fill_card(name: str, **values: object) -> str:
+    """Return the README of a template in `assets/cards`."""
+    from jinja2 import Environment
 
-
-def _recipe(card: Card) -> list[str]:
-    layers = ", ".join(map(str, card.layers))
-    return [
-        *([f"- started as layers {layers} of the target"] if layers else []),
-        *(f"- {name}: {value}" for name, value in card.recipe.items()),
-        f"- {card.tokens_seen:,} tokens seen in {card.steps:,} steps, {card.minutes:.0f} minutes, "
-        f"seed {card.seed}",
-        f"- machine: {card.machine or 'not recorded'}",
-    ]
-
-
-def _training(card: Card) -> list[str]:
-    """The first and the last value of both loss curves; nothing when none was recorded."""
-    lines = []
-    for name, pairs in (("training", card.losses), ("held out", card.checks)):
-        if pairs:
-            (first, before), (last, after) = pairs[0], pairs[-1]
-            lines.append(f"- {name}: {before:.3f} at step {first:,}, {after:.3f} at step {last:,}")
-    return lines
-
-
-def _number(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+    environment = Environment(trim_blocks=True, autoescape=False)  # noqa: S701 - it writes Markdown
+    template = environment.from_string((CARDS / f"{name}.md").read_text(encoding="utf-8"))
+    return template.render(**values).rstrip() + "\n"
 
 
 def read_llama_config(target_folder: Path, *, own_layer: bool = False) -> LlamaConfig:
@@ -259,12 +208,7 @@ def package(
         config.intermediate_size = len(state["layers.0.mlp.up_proj.weight"])
     parameters = sum(tensor.numel() for tensor in state.values())
     plain = json.loads(config.to_json_string(use_diff=True))
-    # The runtime reads these keys, whichever of them transformers would leave out as defaults.
-    for key in (
-        "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps",
-        "num_hidden_layers", "rope_parameters", "tie_word_embeddings", "vocab_size",
-    ):  # fmt: skip
-        plain[key] = getattr(config, key)
+    plain |= {key: getattr(config, key) for key in RUNTIME_KEYS}
     plain["specdemo"] = {
         "format": COMPACT_FORMAT,
         "kind": card.kind,

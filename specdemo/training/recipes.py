@@ -18,16 +18,12 @@ from specdemo.files.quiet import quiet_transformers
 from specdemo.models.networks.folders import load_state, read_config, read_layer, read_tensor
 from specdemo.models.networks.four_bit import rounded
 from specdemo.models.networks.registry import NetworkKind
-from specdemo.training.block import BlockTask
-from specdemo.training.chain import MID_UNTIL, MID_WEIGHT, ChainTask
+from specdemo.training.block import BlockTask, DFlashTask, MedusaTask
+from specdemo.training.chain import FADING, MID_UNTIL, MID_WEIGHT, UNROLLED, ChainTask, FeatureTask
 from specdemo.training.data import Row
-from specdemo.training.dflash import DFlashNetwork, DFlashTask
-from specdemo.training.feature import FADING, UNROLLED, FeatureTask
-from specdemo.training.feature_layer import narrowed
-from specdemo.training.feature_network import Eagle3Network, FeatureNetwork
-from specdemo.training.medusa import MedusaTask
+from specdemo.training.networks import DFlashNetwork, Eagle3Network, FeatureNetwork, narrowed
 from specdemo.training.options import TrainOptions
-from specdemo.training.package import draft_config
+from specdemo.training.package import card_words, draft_config
 from specdemo.training.student import EVERYWHERE, KL, L1, Student, spread
 from specdemo.training.task import Shared, Task
 
@@ -225,39 +221,21 @@ def _draft_student(start: Start, num_layers: int) -> tuple[Student, tuple[int, .
     return student, layers
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """make: the task that trains it; loss: for the card"""
+RECIPES: dict[str, Callable[[Start], Made]] = {
+    "draft": _draft,
+    "extension": _extension,
+    "feature": _feature,
+    "exit": _exit,
+    "medusa": _medusa,
+    "block": _block,
+    "jet": _block,
+    "dflash": _dflash,
+}
 
-    make: Callable[[Start], Made]
-    loss: str
 
-
-_DISTANCE = f"{KL} KL + {L1} L1 to the target's distribution over the reduced vocabulary"
-_DISTILLED = (
-    f"{_DISTANCE}, positions after a token that was surely accepted counting {EVERYWHERE} of those after a rejected one"
-    " + normalised squared error of the final hidden state"
-)
-_CAUSAL = f"{_DISTANCE} at every position; later positions count less"
-RECIPES = {
-    "draft": Recipe(
-        _draft, f"{_DISTILLED} + {MID_WEIGHT} times that of a middle one, fading out at {MID_UNTIL:.0%} of the time"
-    ),
-    "extension": Recipe(
-        _extension, f"{_DISTILLED}; the features of random runs of tokens are missing, as while drafting on"
-    ),
-    "feature": Recipe(
-        _feature,
-        f"{_DISTILLED}; so for {UNROLLED} drafted tokens, each read with the drafter's own state before it, {FADING} "
-        "as much for each as for the one before",
-    ),
-    "exit": Recipe(_exit, _DISTILLED),
-    "medusa": Recipe(_medusa, f"{_DISTANCE} so many tokens later, mean over the heads"),
-    "block": Recipe(
-        _block,
-        "per position: 0.1 KL + 0.9 L1 to the target's distribution + cross-entropy of the confidence to 1 - TV; later "
-        "positions count less",
-    ),
-    "jet": Recipe(_block, _CAUSAL),
-    "dflash": Recipe(_dflash, _CAUSAL),
-}  # fmt: skip
+def loss_of(recipe: str) -> str:
+    """Describe the loss of a recipe, for the card."""
+    text: str = card_words("losses")[recipe]
+    return text.format(
+        kl=KL, l1=L1, everywhere=EVERYWHERE, mid=MID_WEIGHT, mid_until=MID_UNTIL, unrolled=UNROLLED, fading=FADING
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Shared parts of all trainings: the target's tensors, and the task that the trainer fits."""
+"""Shared parts of all trainings: the target's tensors, the task that the trainer fits, and its measures on held-out prompts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from specdemo.models.networks.four_bit import rounded
 from specdemo.training.data import HiddenStates, Row, batches
-from specdemo.training.evaluate import Tally
+from specdemo.training.networks import StatesNetwork
+
+SCORED_ROWS = 256
+Told = tuple[Tensor, Tensor]
+"""The target's most likely tokens, (n,) int64, and their probabilities, (n,); with them the full head is not needed."""
+MEASURES = ("loss", "overlap", "coverage", "agree", "tokens")
 
 
 @dataclass(slots=True)
@@ -78,6 +84,8 @@ class Task:
 
     def weights(self) -> dict[str, Tensor]:
         """Return the tensors that are written."""
+        if isinstance(self.module, StatesNetwork):
+            return self.module.folded()
         return trained_state(self.module)
 
 
@@ -88,3 +96,97 @@ def trained_state(module: nn.Module) -> dict[str, Tensor]:
         for name, tensor in module.state_dict().items()
         if not name.startswith("embed_tokens")
     }
+
+
+class Tally:
+    """Sums of measures by position in the draft, for greedy and for sampled texts.
+
+    embedding: (V, H) bf16; word_ids: (W,) int64, ascending; head: (W, H), as the drafter's runtime has it
+    If the target's most likely token is outside the reduced vocabulary, that is a disagreement.
+    """
+
+    def __init__(self, embedding: Tensor, word_ids: Tensor, head: Tensor) -> None:
+        self.embedding, self.word_ids, self.head = embedding, word_ids, head
+        self.sums: dict[tuple[int, bool], np.ndarray] = {}
+
+    def add(
+        self,
+        states: Tensor,
+        wanted: Tensor,
+        places: np.ndarray,
+        greedy: np.ndarray,
+        told: Told | None = None,
+    ) -> None:
+        """Count rows. states, wanted: (n, H), the drafter's and the target's; places: (n,) from 1; greedy: (n,) bool"""
+        found = []
+        for begin in range(0, len(states), SCORED_ROWS):
+            rows = slice(begin, begin + SCORED_ROWS)
+            logits = F.linear(states[rows].to(self.head.dtype), self.head).float()
+            some = (told[0][rows], told[1][rows]) if told else None
+            found.append(self.compare(logits, wanted[rows], some))
+        self.count(torch.cat(found).cpu().numpy(), places, greedy)
+
+    def compare(self, draft_logits: Tensor, wanted: Tensor, told: Told | None = None) -> Tensor:
+        """(n, 5) measures of MEASURES. draft_logits: (n, W) float32; wanted: (n, H)"""
+        draft_logs = draft_logits.log_softmax(-1)
+        if told is None:
+            target_logits = F.linear(wanted, self.embedding).float()
+            target_probs = target_logits.softmax(-1)[:, self.word_ids]
+            among = target_logits[:, self.word_ids].log_softmax(-1)
+            likeliest = target_logits.argmax(-1)
+        else:
+            # The probability of one token gives the normaliser of all logits.
+            likeliest, chances = (one.to(wanted.device) for one in told)
+            logits = F.linear(wanted.float(), self.embedding[self.word_ids].float())
+            best = (wanted.float() * self.embedding[likeliest].float()).sum(-1)
+            total = best - chances.float().log()
+            target_probs = (logits - total[:, None]).exp()
+            among = logits.log_softmax(-1)
+        agree = self.word_ids[draft_logs.argmax(-1)] == likeliest
+        return torch.stack(
+            [
+                (among.exp() * (among - draft_logs)).sum(-1),
+                torch.minimum(target_probs, draft_logs.exp()).sum(-1),
+                target_probs.sum(-1),
+                agree.float(),
+                torch.ones(len(wanted), device=wanted.device),
+            ],
+            dim=-1,
+        )
+
+    def count(self, found: np.ndarray, places: np.ndarray, greedy: np.ndarray) -> None:
+        """Add rows of measures."""
+        for place in np.unique(places):
+            for kind in (True, False):
+                chosen = (places == place) & (greedy == kind)
+                key = int(place), kind
+                self.sums[key] = self.sums.get(key, np.zeros(len(MEASURES))) + found[chosen].sum(0)
+
+    def results(self) -> dict[str, float]:
+        """Means by name (see card.title)."""
+        total = sum(self.sums.values(), np.zeros(len(MEASURES)))
+        tokens = max(total[4], 1)
+        results = {"loss": total[0] / tokens}
+        results |= self._means("greedy_agreement", 3, greedy=True)
+        results |= {"greedy_agreement_all": total[3] / tokens}
+        results |= {"overlap": total[1] / tokens, "coverage": total[2] / tokens}
+        places = sorted({place for place, _ in self.sums})
+        if len(places) > 1:
+            for place in places:
+                results |= self._means(f"greedy_agreement_{place}", 3, greedy=True, place=place)
+            for place in places:
+                results |= self._means(f"overlap_{place}", 1, greedy=False, place=place)
+        return {name: float(value) for name, value in results.items()} | {"tokens": int(total[4])}
+
+    def _means(
+        self, name: str, measure: int, *, greedy: bool, place: int | None = None
+    ) -> dict[str, float]:
+        sums = sum(
+            (
+                sums
+                for (at, kind), sums in self.sums.items()
+                if kind == greedy and place in (None, at)
+            ),
+            np.zeros(len(MEASURES)),
+        )
+        return {name: sums[measure] / sums[4]} if sums[4] else {}

@@ -32,7 +32,7 @@ from specdemo.models.networks.folders import (
     read_tensor,
 )
 from specdemo.models.networks.registry import NETWORKS, find_network
-from specdemo.training.package import check_target
+from specdemo.training.package import check_target, fill_card
 
 SIZES = (
     "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps", "vocab_size",
@@ -229,21 +229,15 @@ def _layer_sizes(compact: Compact, count: int) -> Json:
 def _card(compact: Compact, layout: str, licence: str) -> str:
     """Return the text of README.md; the hub reads its first lines."""
     entry = find(compact.target.name)
-    licence = licence or (entry.licence.lower() if entry else "")
-    head = [f"license: {licence}"] if licence else []
-    head += [f"base_model: {compact.made_for}", "tags:", "- speculative-decoding"]
-    card, words = compact.facts.get("card", {}), len(compact.state["word_ids"])
-    said = "named above" if licence else "not named: name one before it is published"
-    lines = [
-        "---", *head, "---", f"# A drafter for {compact.made_for}", "",
-        f"A {compact.facts.get('kind', compact.folder.name)} drafter in the layout `{layout}`, trained and exported by "
-        "specdemo. It drafts for the model above and for no other.", "",
-        f"- licence: {said}",
-        f"- target: {compact.made_for}, answering in {card.get('precision', 'unknown precision')}",
-        f"- reduced vocabulary in training: {words:,} tokens",
-        *(f"- {line}" for line in card.get("data", ())),
-    ]  # fmt: skip
-    return "\n".join(lines) + "\n"
+    return fill_card(
+        "published",
+        licence=licence or (entry.licence.lower() if entry else ""),
+        made_for=compact.made_for,
+        kind=compact.facts.get("kind", compact.folder.name),
+        layout=layout,
+        card=compact.facts.get("card", {}),
+        words=len(compact.state["word_ids"]),
+    )
 
 
 LAYOUTS: dict[str, Callable[[Compact], Content]] = {

@@ -6,18 +6,17 @@ import hashlib
 import mimetypes
 import os
 from functools import cache
-from pathlib import Path
+from importlib import metadata
 
-import plotly
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from specdemo.config.paths import ASSETS
+from specdemo.ui.player import plotly_path
 
 FOLDERS = {name: ASSETS / name for name in ("view", "runs", "icons")}
-PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 PLOTLY_NAME = "plotly/plotly.min.js"
 CACHED_FOREVER = "public, max-age=31536000, immutable"
 ASKED_ANEW = "no-cache"
@@ -26,7 +25,7 @@ ASKED_ANEW = "no-cache"
 @cache
 def version() -> str:
     """Return a digest of all files; it is part of their address, so that browsers may cache them forever."""
-    digest = hashlib.sha256(plotly.__version__.encode())
+    digest = hashlib.sha256(metadata.version("plotly").encode())
     for folder in FOLDERS.values():
         for path in sorted(folder.rglob("*")):
             if path.is_file():
@@ -46,12 +45,13 @@ def files_route() -> Route:
     """
     mimetypes.add_type("text/javascript", ".js")  # some Windows machines call it plain text
     folders = {name: StaticFiles(directory=path) for name, path in FOLDERS.items()}
-    folders["plotly"] = StaticFiles(directory=PLOTLY.parent)
+    plotly_file = plotly_path()
+    folders["plotly"] = StaticFiles(directory=plotly_file.parent)
 
     async def file(request: Request) -> Response:
         asked, name = request.path_params["version"], request.path_params["name"]
         folder, _, path = name.partition("/")
-        if folder not in folders or (folder == "plotly" and path != PLOTLY.name):
+        if folder not in folders or (folder == "plotly" and path != plotly_file.name):
             return Response(status_code=404)
         response = await folders[folder].get_response(os.path.normpath(path), request.scope)
         response.headers["cache-control"] = CACHED_FOREVER if asked == version() else ASKED_ANEW

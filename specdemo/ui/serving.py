@@ -21,10 +21,10 @@ from specdemo.config.settings import AppSettings
 from specdemo.session.meter import Meter
 from specdemo.trace.events import SPECULATIVE, Drafted, Event
 from specdemo.trace.replay import parse
-from specdemo.trace.tables import SCRIPTS, data_block, modules, player_page, style_files
 from specdemo.ui import words
 from specdemo.ui.files import PLOTLY_NAME, address, files_route
 from specdemo.ui.gate import outermost, route_path
+from specdemo.ui.player import SCRIPTS, data_block, modules, player_page, style_files
 from specdemo.ui.site import NOTEBOOK, lesson_package
 from specdemo.ui.theme import create_theme
 from specdemo.ui.view import RUNS, recorded_runs
@@ -34,7 +34,7 @@ THREADS = 40  # Gradio's default
 # Scripts of the first view.
 OPENING = (
     *("page/language.js", "play/view.js", "play/runs.js"),
-    *("page/status.js", "methods/note.js", "page/teach.js"),
+    *("page/status.js", "page/teach.js"),
 )
 
 

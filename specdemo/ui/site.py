@@ -20,7 +20,7 @@ from specdemo.config.paths import ASSETS
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import Json, JsonView
 from specdemo.session.studio import Studio
-from specdemo.trace.tables import (
+from specdemo.ui.player import (
     REPLAY_POLICY,
     SCRIPTS,
     data_block,

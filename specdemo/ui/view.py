@@ -91,7 +91,7 @@ def status_view() -> gr.HTML:
 
 def note_view(value: str, elem_id: str = "sd-note") -> gr.HTML:
     """Create a note on a choice, by default of a method: a JSON list of [kind, sentence]."""
-    return mounted(value, "methods/note.js", "mountNote", elem_id, own_words=_only())
+    return mounted(value, "page/status.js", "mountNote", elem_id, own_words=_only())
 
 
 def audit_view() -> gr.HTML:

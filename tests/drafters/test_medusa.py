@@ -15,7 +15,7 @@ from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.features import Features
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.engine.target import CachedModel
-from specdemo.models.networks.medusa import MedusaWeights
+from specdemo.models.networks.parts import MedusaWeights
 
 PROMPT = [1, 9, 20, 33, 7, 7, 12]
 LAST = 2  # the layer whose states the heads read: the tiny model's last

@@ -25,7 +25,8 @@ from specdemo.trace.events import (
     Verified,
 )
 from specdemo.trace.replay import parse
-from specdemo.trace.tables import csv_table, html_replay
+from specdemo.trace.tables import csv_table
+from specdemo.ui.player import html_replay
 from specdemo.ui.words import VIEW
 
 MARKUP, IMAGE = "<script>window.hacked=1</script>", "<img src=x onerror=window.hacked=1>"

@@ -3,11 +3,10 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { decide } from "../../assets/view/core/decision.js";
-import { csvTable } from "../../assets/view/core/forms.js";
+import { csvTable } from "../../assets/view/play/export.js";
 import { readTrace } from "../../assets/view/core/lines.js";
-import { positions, speedupCurve } from "../../assets/view/core/metrics.js";
+import { forecastSteps, overlapBound, positions, predictedCurve, speedupCurve } from "../../assets/view/core/metrics.js";
 import { fold, laneText, pieces } from "../../assets/view/core/reducer.js";
-import { forecastSteps, overlapBound, predictedCurve } from "../../assets/view/core/series.js";
 import { layout } from "../../assets/view/core/tree.js";
 
 // Every sentence is there, and empty.

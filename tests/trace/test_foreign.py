@@ -200,7 +200,7 @@ def test_the_page_says_the_limit_before_and_in_the_sentence():
 @pytest.mark.skipif(not shutil.which("node"), reason="no node")
 def test_the_script_refuses_a_file_that_is_too_large_before_it_is_read():
     script = """
-      import { readFile } from "./assets/view/play/opening.js";
+      import { readFile } from "./assets/view/play/runs.js";
       import { readTrace } from "./assets/view/core/lines.js";
       const words = { large: "too large: {name}", unharmed: "u", advice: "a" };
       const file = { name: "x", size: %d, text() { throw new Error("it was read"); } };

@@ -26,9 +26,9 @@ from specdemo.models.networks.layouts.families import FAMILIES
 from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
 from specdemo.models.networks.loader import TargetTensors
+from specdemo.training.block import lay_blocks
 from specdemo.training.data import Row
-from specdemo.training.dflash import DFlashNetwork, lay_blocks
-from specdemo.training.feature_network import Eagle3Network, FeatureNetwork
+from specdemo.training.networks import DFlashNetwork, Eagle3Network, FeatureNetwork
 from specdemo.training.package import Card, draft_config, package
 from specdemo.training.writing import write_published
 

@@ -1,11 +1,8 @@
 // The class pack as far as it needs no browser: questions, packages, worksheets without charts. Prints its files as JSON.
 import assert from "node:assert/strict";
 import { fold } from "../../assets/view/core/reducer.js";
-import { recordedState } from "../../assets/view/lessons/pack/figures.js";
-import { qti21 } from "../../assets/view/lessons/pack/qti21.js";
-import { quizTable, readQuizzes } from "../../assets/view/lessons/pack/quiz.js";
-import { sheets } from "../../assets/view/lessons/pack/sheets.js";
-import { zipped } from "../../assets/view/lessons/pack/zip.js";
+import { quizTable, readQuizzes, recordedState, sheets } from "../../assets/view/lessons/pack.js";
+import { qti21, zipped } from "../../assets/view/lessons/qti.js";
 import { recordedRuns } from "./parts/fixtures.mjs";
 
 const words = JSON.parse(process.env.SPECDEMO_LESSONS);
@@ -19,7 +16,7 @@ assert.equal(quizzes.length, 8);
 const svg = '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><title>a chart</title></svg>';
 const shown = Object.fromEntries(quizzes.map(({ id, lesson }) => [id, {
   state: recordedState(runs.get(lesson.runs[0]), words.lessons[id].runs[lesson.runs[0]].title),
-  picture: lesson.figure && { name: id, chart: lesson.figure, title: "A chart", svg, png: null },
+  chart: lesson.figure && { name: id, chart: lesson.figure, title: "A chart", svg, png: null },
 }]));
 const [language] = process.argv.slice(2);
 const files = {

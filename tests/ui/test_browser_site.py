@@ -12,7 +12,7 @@ import pytest
 
 from specdemo.cli import parser as cli
 from specdemo.ui import site
-from tests.trace.test_tables import HOSTILE, hostile_trace
+from tests.ui.test_player import HOSTILE, hostile_trace
 
 pytestmark = pytest.mark.browser
 

@@ -17,7 +17,7 @@ from specdemo.files.progress import Progress
 from specdemo.models.offers import Offer
 from specdemo.models.outlook import Outlook
 from specdemo.session.door import PairInfo
-from specdemo.training.package import MEASURE_TITLES
+from specdemo.training.package import card_words
 from specdemo.ui import words
 from specdemo.ui.model import ModelHandlers, create_model_menu
 from specdemo.ui.settings_panel import OPTIONS
@@ -142,8 +142,8 @@ def test_every_kind_that_can_be_trained_has_a_word():
 
 
 def test_every_result_of_a_card_has_a_word_in_the_page():
-    assert set(words.VIEW["card"]["names"]) == set(MEASURE_TITLES)
-    assert set(words.VIEW["card"]["shares"]) < set(MEASURE_TITLES)
+    assert set(words.VIEW["card"]["names"]) == set(card_words("measures"))
+    assert set(words.VIEW["card"]["shares"]) < set(card_words("measures"))
 
 
 OFFERS = (

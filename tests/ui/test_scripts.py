@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from graphlib import TopologicalSorter
 
-from specdemo.trace.tables import IMPORT, SCRIPTS, imported
+from specdemo.ui.player import IMPORT, SCRIPTS, imported
 
 # A folder may import those of the lines above its own, and itself.
 FLOORS = (

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from gradio.queueing import Queue
 
-from specdemo.trace.tables import SCRIPTS, style_files
 from specdemo.ui import words
 from specdemo.ui.files import version
+from specdemo.ui.player import SCRIPTS, style_files
 from specdemo.ui.serving import Head, first_words
 from specdemo.ui.view import RUNS, recorded_runs
 

@@ -5,8 +5,8 @@ import { sum } from "../../assets/view/play/batch.js";
 import { LineReader, readTrace } from "../../assets/view/core/lines.js";
 import { acceptRate, disturbed, positions, speedup, speedupCurve, tokensPerSecond, tokensPerStep, two } from "../../assets/view/core/metrics.js";
 import { emptyState, fold, laneText, reduce } from "../../assets/view/core/reducer.js";
-import { split } from "../../assets/view/core/symbols.js";
-import { isEnd } from "../../assets/view/parts/characters.js";
+import { split } from "../../assets/view/core/sentence.js";
+import { isEnd } from "../../assets/view/parts/text.js";
 
 const text = readFileSync(process.argv[2], "utf8");
 const { items, problem } = readTrace(text);

@@ -1,19 +1,15 @@
 // The charts of a run: two places, in each of which one of them can be chosen, on one horizontal axis and with one cursor.
 
 import { el } from "../parts/dom.js";
-import { picture } from "./axes.js";
-import { recall, remember } from "./choice.js";
-import { FIGURES, NAMES } from "./figures.js";
-import { palette } from "./plot.js";
-import { readRun } from "./run.js";
+import { FIGURES, NAMES, readRun } from "./figures.js";
+import { palette, picture } from "./plot.js";
 import { Slot } from "./slot.js";
 
 /**
- * @import { Words } from "../parts/page"
  * @import { Header, Lane, State } from "../core/state"
+ * @import { Words } from "../parts/page"
  * @import { Choice, Figure, Palette, Reach } from "./figure"
  */
-
 /** @param {"png" | "svg"} format */
 const size = (format) => ({ format, width: 900, height: 440, scale: format === "png" ? 2 : 1 }); // pixels of a saved picture
 const LEAST = { steps: 12, seconds: 0.4 }; // of the horizontal axis
@@ -138,8 +134,31 @@ export class ChartsView {
   }
 }
 
-/**
- * The next of a row of lengths, each a third longer than the one before, that is not below a value.
- * @param {number} value @param {number} least
- */
+/** The next of a row of lengths, each a third longer than the one before, that is not below a value. @param {number} value @param {number} least */
 export const roundUp = (value, least) => least * (4 / 3) ** Math.max(0, Math.ceil(Math.log(value / least) / Math.log(4 / 3) - 1e-9));
+
+// ---- Which charts are looked at, and on which axis: kept in the browser from visit to visit
+
+/** @type {Choice} */
+const FIRST = { slots: ["speedup", "lookahead"], axis: "steps" };
+const KEPT = "specdemo.charts"; // in the browser's storage
+
+/** What was chosen last time; a browser that keeps nothing, or something else, begins anew. @returns {Choice} */
+export function recall() {
+  try {
+    const { slots, axis } = JSON.parse(localStorage.getItem(KEPT) ?? "");
+    const known = slots.length === FIRST.slots.length && slots.every((/** @type {string} */ name) => NAMES.includes(name));
+    return known && (axis === "steps" || axis === "seconds") ? { slots, axis } : FIRST;
+  } catch {
+    return FIRST;
+  }
+}
+
+/** @param {Choice} choice */
+export function remember(choice) {
+  try {
+    localStorage.setItem(KEPT, JSON.stringify(choice));
+  } catch {
+    // Storage is blocked: the choice holds until the page is left.
+  }
+}

@@ -8,11 +8,11 @@ export type Palette = Record<string, string>;
 
 /** How a series looks; no two of a chart differ by colour alone. */
 export interface Look {
-  shape: "bar" | "hatch" | "dots" | "line" | "caps";
+  shape: "bar" | "hatch" | "dots" | "line" | "caps" | "point";
   colour: string;
   width?: number;
   dash?: string;
-  symbol?: "circle" | "square" | "diamond";
+  symbol?: "circle" | "circle-open" | "square" | "diamond" | "triangle-up" | "triangle-down";
 }
 
 /** Where things lie on the horizontal axis. */

@@ -1,16 +1,13 @@
 // Turns values into Plotly's series, in looks of which no two differ by colour alone.
 
-/** @import { Look, Palette, Series, Spans } from "./figure" */
+import { el, svg } from "../parts/dom.js";
 
+/** @import { Look, Palette, Series, Spans } from "./figure" */
 /** Plotly reads a small markup in its labels: text from a trace must not be taken for it. @param {string} text */
 export const escapeMarkup = (text) =>
   text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
-/**
- * Turns values into Plotly's series, drawn in the looks of a table.
- * looks: name -> look
- * names: name -> what a key calls the series
- */
+/** Turns values into Plotly's series, drawn in the looks of a table. looks: name -> look names: name -> what a key calls the series */
 export class Pen {
   /** @param {Palette} colours @param {Record<string, Look>} looks @param {Record<string, string>} names */
   constructor(colours, looks, names) {
@@ -47,13 +44,23 @@ export class Pen {
     };
   }
 
-  /**
-   * A line that keeps each value from its start to its end.
-   * @param {string} name @param {Spans} spans @param {(number | null)[]} y
-   */
+  /** A line that keeps each value from its start to its end. @param {string} name @param {Spans} spans @param {(number | null)[]} y */
   level(name, { starts, ends }, y) {
     if (!y.length) return this.line(name, [], []);
     return { ...this.line(name, [...starts, ends[ends.length - 1]], [...y, y[y.length - 1]]), mode: "lines", line: { ...this.line(name, [], []).line, shape: "hv" } };
+  }
+
+  /**
+   * Points of their own sizes, in pixels of half their width; the pointer reads their texts.
+   * @param {string} name @param {{ x: number, y: number, size: number, text: string }[]} points
+   */
+  points(name, points) {
+    const { colour, symbol } = this.looks[name];
+    const marker = { color: this.colours[colour], symbol, size: points.map(({ size }) => 2 * size), opacity: 0.85, line: { width: 1.5 } };
+    return {
+      ...this.#series(name, points.map(({ x }) => x), points.map(({ y }) => y)),
+      mode: "markers", marker, text: points.map(({ text }) => escapeMarkup(text)), hoverinfo: "text", cliponaxis: false,
+    };
   }
 
   /**
@@ -110,3 +117,26 @@ const PATTERNS = {
   hatch: { shape: "/", size: 5, solidity: 0.4 },
   dots: { shape: ".", size: 4, solidity: 0.35 },
 };
+
+// ---- The key of a chart: a small drawing of each look, and what it stands for
+
+/** A small drawing of a look, for a key. @param {Look} look */
+export function sample({ shape, colour, width, dash, symbol }) {
+  const drawing = svg("svg", { width: 20, height: 10, class: "sd-sample", style: `color: var(--sd-${colour})`, "aria-hidden": "true" });
+  if (shape === "line") drawing.append(svg("line", { x1: 0, x2: 20, y1: 5, y2: 5, "stroke-width": width, "stroke-dasharray": dash ?? "none" }));
+  else if (shape !== "caps" && shape !== "point") drawing.append(svg("rect", { x: 5.5, y: 0.5, width: 9, height: 9, fill: shape === "bar" ? "currentColor" : "none" }));
+  if (shape === "caps") drawing.append(svg("path", { d: "M0 6h8M11 7l4.5-4l4.5 4", "stroke-width": width }));
+  if (shape === "hatch") drawing.append(svg("path", { d: "M6 5 L10 1 M6 9 L14 1 M10 9 L14 5" }));
+  if (shape === "dots") drawing.append(svg("path", { d: "M8 3h1 M11 3h1 M8 6h1 M11 6h1", "stroke-width": 1.5 }));
+  if (symbol) drawing.append(svg("path", { d: SYMBOLS[symbol], fill: symbol === "circle-open" ? "none" : "currentColor" }));
+  return drawing;
+}
+
+const CIRCLE = "M7 5a3 3 0 1 0 6 0a3 3 0 1 0-6 0";
+const SYMBOLS = {
+  circle: CIRCLE, "circle-open": CIRCLE, square: "M7 2h6v6h-6z", diamond: "M10 1l4 4l-4 4l-4-4z",
+  "triangle-up": "M10 1l4 8h-8z", "triangle-down": "M10 9l4-8h-8z",
+};
+
+/** The entries of a key, from a list of [look or null, text]. @param {[Look | null, string][]} entries */
+export const keyItems = (entries) => entries.map(([look, text]) => el("li", {}, ...(look ? [sample(look)] : []), text));

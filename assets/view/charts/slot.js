@@ -2,7 +2,7 @@
 
 import { el } from "../parts/dom.js";
 import { NAMES, keyOfFigure } from "./figures.js";
-import { keyItems } from "./key.js";
+import { keyItems } from "./pen.js";
 import { Plot } from "./plot.js";
 
 /**
@@ -117,8 +117,7 @@ export class Slot {
     return el("button", { type: "button", role: "tab", title: titles[name], "aria-controls": controls, onclick: () => this.#asks.choose(name) }, tabs[name]);
   }
 
-  // Arrow keys choose the next chart, as in every row of tabs.
-  /** @param {KeyboardEvent} event */
+  /** Arrow keys choose the next chart, as in every row of tabs. @param {KeyboardEvent} event */
   #walk(event) {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!by) return;

@@ -12,12 +12,7 @@ const RULES = GENERATED;
 
 const LONE_SURROGATE = /\p{Surrogate}/u;
 
-/**
- * Return a parsed line as a valid event: it has only known fields, and none of them is null.
- *
- * @param {any} data
- * @returns {any}
- */
+/** Return a parsed line as a valid event: it has only known fields, and none of them is null. @param {any} data @returns {any} */
 export function checked(data) {
   if (!isObject(data)) throw new Error("it is not an object");
   const { type, ...fields } = data;
@@ -29,8 +24,7 @@ export function checked(data) {
   return event;
 }
 
-// The schema comes first: another one may have other fields.
-/** @param {{ schema?: any }} fields */
+/** The schema comes first: another one may have other fields. @param {{ schema?: any }} fields */
 function checkSchema({ schema = RULES.schema }) {
   checkedValue(RULES.parts.RunStarted.schema, schema, "schema");
   if (schema !== RULES.schema) throw new Error(`schema ${schema} cannot be read, only schema ${RULES.schema}`);
@@ -38,10 +32,7 @@ function checkSchema({ schema = RULES.schema }) {
 
 /** A violation in a field; the field's name grows on the way out. */
 class Problem extends Error {
-  /**
-   * @param {string} field
-   * @param {string} problem
-   */
+  /** @param {string} field @param {string} problem */
   constructor(field, problem) {
     super(`${field} ${problem}`);
     this.field = field;
@@ -57,10 +48,7 @@ class Problem extends Error {
 /** @type {Map<string, [string, Rule][]>} */
 const PARTS = new Map(Object.entries(RULES.parts).map(([part, known]) => [part, Object.entries(known)]));
 
-/**
- * @param {string} part
- * @param {Record<string, any>} data
- */
+/** @param {string} part @param {Record<string, any>} data */
 function checkedFields(part, data) {
   /** @type {Record<string, unknown>} */
   const found = {};
@@ -77,12 +65,7 @@ function checkedFields(part, data) {
   return found;
 }
 
-/**
- * @param {Rule} rule
- * @param {any} given
- * @param {string} name
- * @returns {unknown}
- */
+/** @param {Rule} rule @param {any} given @param {string} name @returns {unknown} */
 function checkedValue(rule, given, name) {
   const kind = rule.part ? "object" : (rule.type ?? "");
   const isRow = kind === "row";
@@ -103,11 +86,7 @@ function checkedValue(rule, given, name) {
 
 const INDEX = Array.from({ length: 64 }, (_, i) => `[${i}]`);
 
-/**
- * @param {Rule} rule
- * @param {string} key
- * @param {any} value
- */
+/** @param {Rule} rule @param {string} key @param {any} value */
 function checkedEntry(rule, key, value) {
   if (LONE_SURROGATE.test(key)) throw new Problem(clean(key), "must be a text of whole characters");
   return checkedValue(rule, value, clean(key));
@@ -133,23 +112,14 @@ const IS = {
   row: (given, { items }) => Array.isArray(given) && given.length <= items.length,
 };
 
-// Whether a value has at most so many levels, finite numbers and whole characters.
-/**
- * @param {any} given
- * @param {number} levels
- * @returns {boolean}
- */
+/** Whether a value has at most so many levels, finite numbers and whole characters. @param {any} given @param {number} levels @returns {boolean} */
 function isPlain(given, levels) {
   if (Array.isArray(given)) return levels > 0 && given.every((item) => isPlain(item, levels - 1));
   if (isObject(given)) return levels > 0 && Object.entries(given).every(([name, item]) => !LONE_SURROGATE.test(name) && isPlain(item, levels - 1));
   return typeof given === "string" ? !LONE_SURROGATE.test(given) : typeof given !== "number" || Number.isFinite(given);
 }
 
-/**
- * Throw an Error if fields that are valid one by one contradict each other.
- *
- * @param {{ nodes?: any[], path?: number[], places?: any[] }} event
- */
+/** Throw an Error if fields that are valid one by one contradict each other. @param {{ nodes?: any[], path?: number[], places?: any[] }} event */
 function checkAgreement({ nodes = [], path = [], places = [] }) {
   nodes.forEach(({ parent = -1, origin, draft_prob: drawn }, i) => {
     if (parent >= i) throw new Error(`nodes[${i}].parent must be the index of a node before it, or -1`);

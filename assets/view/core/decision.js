@@ -1,15 +1,14 @@
 // Why a token of a step was kept or refused: the decision in one sentence, its formula with the numbers filled in, and
 // what both models thought of the place. Pure: a step in, sentences and rows out.
 
-import { fill } from "./sentence.js";
 import { two } from "./metrics.js";
-import { spell } from "./symbols.js";
+import { fill, spell } from "./sentence.js";
 import { depths, isTree } from "./tree.js";
 
 /**
+ * @import { Words } from "../parts/page"
  * @import { Header, Node, Step } from "./state"
  */
-
 /**
  * returns: { token, status, place, why, formula, branch, rows, residual, notes }
  * node: index among the step's nodes, -1 for the target's own token; count: tokens of a folded piece instead, or 0
@@ -37,12 +36,7 @@ export function decide(words, { header, step, node, count = 0 }) {
 const NOTHING = { place: "", formula: "", branch: [], rows: [], residual: false, notes: [] };
 
 class Decision {
-  /**
-   * @param {Record<string, any>} words
-   * @param {Header} header
-   * @param {Step} step
-   * @param {number} node
-   */
+  /** @param {Record<string, any>} words @param {Header} header @param {Step} step @param {number} node */
   constructor(words, header, step, node) {
     this.words = words;
     this.header = header;
@@ -146,8 +140,7 @@ class Decision {
     });
   }
 
-  // A token of a block: how likely it is kept before and after the rest of the draft is known, and its share of that.
-  /** @param {Block} block */
+  /** A token of a block: how likely it is kept before and after the rest of the draft is known, and its share of that. @param {Block} block */
   #blockLines({ prefix, keep, ends }) {
     const words = this.words.formula;
     const { node, value } = this;
@@ -296,3 +289,48 @@ export function apart(one, other) {
 
 /** @param {{ status: string | null | undefined, self: boolean }} row */
 const rank = ({ status, self }) => (status === "correction" ? 2 : status === "rejected" && self ? 1 : 0);
+
+// ---- Why a step drafted what it did: codes with numbers, or a sentence in recordings made before there were codes
+
+/** The numbers in the English sentences of those recordings. @type {Record<string, RegExp>} */
+const SENTENCES = {
+  matched: /the last (\d+) tokens? st/,
+  places: / at (\d+) places?/,
+  position: /token (\d+) would give/,
+  gain: /would give ([\d.]+) tokens/,
+  cost: /the time of ([\d.]+)/,
+};
+
+/**
+ * Return a number of a step's reasons by its name, or undefined if they do not contain it.
+ *
+ * @param {Pick<Step, "reason" | "reasons">} step
+ * @param {string} name
+ */
+export function reasonValue({ reason, reasons }, name) {
+  const found = reasons.find(({ values = {} }) => name in values)?.values?.[name];
+  const match = SENTENCES[name]?.exec(reason)?.[1];
+  return found ?? (match === undefined ? undefined : Number(match));
+}
+
+/**
+ * Return a step's reasons as one text. words: their strings by code
+ *
+ * @param {Pick<Step, "reason" | "reasons" | "source">} step
+ * @param {Words} words
+ */
+export function reasonText({ reason, reasons, source }, words) {
+  const texts = reasons.map(({ code, values = {} }) => {
+    const rates = Object.entries(values).map(([name, rate]) => `${name} ${rate.toFixed(0)}`).join(", ");
+    const shown = Object.entries(values).map(([name, value]) => [name, inWords(name, value)]);
+    return fill(words[code] ?? code, { source, rates, ...Object.fromEntries(shown) });
+  });
+  return texts.join("; ") || reason;
+}
+
+/** @param {string} name @param {number} value */
+function inWords(name, value) {
+  if (name === "survival") return `${(100 * value).toFixed(0)} %`;
+  if (name.endsWith("_seconds")) return `${(1000 * value).toFixed(0)} ms`;
+  return Number.isInteger(value) ? value : value.toFixed(2);
+}

@@ -23,12 +23,7 @@ export function parseLine(line) {
   return data;
 }
 
-/**
- * Return a line of a saved trace as an event. Throws an Error with the problem.
- *
- * @param {string} line
- * @returns {Event}
- */
+/** Return a line of a saved trace as an event. Throws an Error with the problem. @param {string} line @returns {Event} */
 export function parseEvent(line) {
   let data;
   try {
@@ -39,18 +34,10 @@ export function parseEvent(line) {
   return checked(data);
 }
 
-/**
- * Whether a parsed line is an event of the run, not a remark of the page.
- *
- * @param {Line} item
- * @returns {item is Event}
- */
+/** Whether a parsed line is an event of the run, not a remark of the page. @param {Line} item @returns {item is Event} */
 export const isEvent = (item) => EVENTS.has(item.type);
 
-/**
- * The whole lines of a growing text, each once.
- * A text that does not begin as before is another stream: `restarted` is then true.
- */
+/** The whole lines of a growing text, each once. A text that does not begin as before is another stream: `restarted` is then true. */
 export class LineReader {
   #head = "";
   #offset = 0;
@@ -75,18 +62,10 @@ export class LineReader {
   }
 }
 
-/**
- * Whether a file of so many bytes is not read at all.
- *
- * @param {number} size
- */
+/** Whether a file of so many bytes is not read at all. @param {number} size */
 export const isTooLarge = (size) => size > RULES.largestFile;
 
-/**
- * The events of a saved trace up to the first line that is none: { items, line, problem }; line 0 when all are read.
- *
- * @param {string} text
- */
+/** The events of a saved trace up to the first line that is none: { items, line, problem }; line 0 when all are read. @param {string} text */
 export function readTrace(text) {
   if (isTooLarge(text.length)) return { items: [], line: 0, problem: "it is too large" };
   const items = [];

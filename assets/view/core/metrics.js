@@ -2,10 +2,7 @@
 
 import { depths } from "./tree.js";
 
-/**
- * @import { Lane } from "./state"
- */
-
+/** @import { JudgedStep, Lane } from "./state" */
 /** @param {number} part @param {number} whole */
 const ratio = (part, whole) => (whole ? part / whole : null);
 
@@ -140,4 +137,130 @@ export function two(value) {
   const unit = 10 ** (digits - 1);
   const rounded = Math.round(value / unit) * unit;
   return rounded.toFixed(Math.max(0, 1 - Math.floor(Math.log10(Math.abs(rounded)))));
+}
+
+// ---- What the charts show beside the measured values: the oracle's choice, the prediction and the bound. Pure
+
+/** @param {Lane | null | undefined} lane */
+export const judgedSteps = (lane) => (lane?.steps ?? []).filter((step) => !step.open);
+
+/**
+ * How deep the oracle would have drafted: exactly as far as the target agreed, which is known once something was
+ * refused; after a draft kept whole (or cut by the end of the answer) it is at least that many. null without a draft.
+ * @param {JudgedStep} step
+ */
+export function oracle(step) {
+  if (!step.nodes.length) return null;
+  return { depth: step.path.length, exact: step.next?.status === "correction" };
+}
+
+/**
+ * Plain tokens a second: measured when a plain run is there, else from the measured cost of a pass of one row.
+ * @param {Lane | null | undefined} plain @param {Lane | null | undefined} lane
+ */
+export function plainRate(plain, lane) {
+  const measured = tokensPerSecond(plain);
+  if (measured) return measured;
+  const [, seconds] = (lane?.header.verify_costs ?? []).find(([rows]) => rows === 1) ?? [1, 0];
+  return seconds > 0 ? 1 / seconds : null;
+}
+
+/**
+ * The speedup that the cost model foresaw, summed up to each step; a step without a forecast counts as measured.
+ * Empty when nothing was foreseen or nothing is known about plain decoding.
+ * @param {Lane | null | undefined} plain @param {Lane | null | undefined} lane
+ */
+export function predictedCurve(plain, lane) {
+  const rate = plainRate(plain, lane);
+  const steps = judgedSteps(lane);
+  if (!rate || !steps.some(foreseen)) return [];
+  let tokens = 0;
+  let seconds = 0;
+  return steps.map((step) => {
+    const known = foreseen(step);
+    tokens += known ? step.expectedTokens : step.path.length + (step.next ? 1 : 0);
+    seconds += known ? step.expectedSeconds : step.draftSeconds + step.verifySeconds + step.overheadSeconds;
+    return { step: step.index, seconds: step.elapsed, speedup: tokens / seconds / rate };
+  }).filter((point) => Number.isFinite(point.speedup));
+}
+
+/** @param {JudgedStep} step @returns {step is JudgedStep & { expectedTokens: number, expectedSeconds: number }} */
+const foreseen = (step) => step.expectedTokens !== null && step.expectedSeconds !== null && step.expectedSeconds > 0;
+
+/**
+ * The bound of drafting while the target is busy, after each step: one after the other a step takes g c + v seconds,
+ * side by side max(g c, v), where g c is all drafting (hidden or not) and v the target's passes, both measured.
+ * Empty for a run that does not draft ahead.
+ * @param {Lane | null | undefined} plain @param {Lane | null | undefined} lane
+ */
+export function overlapBound(plain, lane) {
+  const rate = plainRate(plain, lane);
+  const steps = judgedSteps(lane);
+  if (!rate || !steps.some((step) => step.hit !== null)) return [];
+  let drafting = 0;
+  let verifying = 0;
+  return steps.map((step) => {
+    drafting += step.draftSeconds + (step.savedSeconds ?? 0);
+    verifying += step.verifySeconds;
+    const sequential = step.tokens / (drafting + verifying);
+    const gain = (drafting + verifying) / Math.max(drafting, verifying);
+    return { step: step.index, seconds: step.elapsed, speedup: (sequential * gain) / rate };
+  }).filter((point) => Number.isFinite(point.speedup));
+}
+
+/**
+ * Accepted share of drafted tokens, run by run: earlier runs of this method, then this one as far as it has come.
+ * Empty without earlier runs, so for a method that does not learn from run to run.
+ * @param {Lane | null | undefined} lane
+ */
+export function acceptanceHistory(lane) {
+  const earlier = lane?.header.history ?? [];
+  if (!lane || !earlier.length) return [];
+  const now = acceptRate(lane);
+  const shares = now === null ? earlier : [...earlier, now];
+  return shares.map((share, i) => ({ run: i + 1, share, current: i === earlier.length }));
+}
+
+/**
+ * Tokens a second after each step of a lane: so far, and over its last `count` steps; null before the clock moved.
+ * @param {Lane | null | undefined} lane @param {number} count
+ */
+export function rateCurve(lane, count) {
+  const steps = judgedSteps(lane);
+  /** @param {number} tokens @param {number} seconds */
+  const over = (tokens, seconds) => (seconds > 0 ? tokens / seconds : null);
+  return steps.map(({ index, elapsed, tokens }, i) => {
+    const before = steps[i - count] ?? { elapsed: 0, tokens: 0 };
+    return {
+      step: index,
+      seconds: elapsed,
+      soFar: over(tokens, elapsed),
+      recent: over(tokens - before.tokens, elapsed - before.elapsed),
+    };
+  });
+}
+
+/**
+ * Plain tokens a second by the token that each step of the other lane ended with; null past the plain run's end.
+ * @param {Lane | null | undefined} plain @param {Lane | null | undefined} lane
+ */
+export function plainRates(plain, lane) {
+  return judgedSteps(lane).map(({ tokens }) => {
+    const seconds = plain && tokens ? secondsFor(plain, tokens) : null;
+    return seconds ? tokens / seconds : null;
+  });
+}
+
+/**
+ * What each step was expected to bring and to take (modelled; null without a forecast), and what it did (measured).
+ * @param {Lane | null | undefined} lane
+ */
+export function forecastSteps(lane) {
+  return judgedSteps(lane).map((step) => ({
+    step: step.index,
+    tokens: step.path.length + (step.next ? 1 : 0),
+    seconds: step.draftSeconds + step.verifySeconds + step.overheadSeconds,
+    expectedTokens: foreseen(step) ? step.expectedTokens : null,
+    expectedSeconds: foreseen(step) ? step.expectedSeconds : null,
+  }));
 }

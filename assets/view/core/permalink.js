@@ -12,10 +12,7 @@ const NUMBERS = new Set(settings.NUMBERS);
 const LISTS = new Set(["hide"]);
 const TEXTS = new Set([...settings.TEXTS, "prompt", "system", "recorded", "tab", "lesson", "lab", "theme", "lang"]);
 
-/**
- * The state that a query asks for; names that are not ours and values that cannot be read are left out.
- * @param {string} search
- */
+/** The state that a query asks for; names that are not ours and values that cannot be read are left out. @param {string} search */
 export function readState(search) {
   /** @type {PageState} */
   const state = {};
@@ -42,8 +39,7 @@ export function writeState(state, defaults = {}) {
   return query.toString();
 }
 
-// What parts of the page add to the state, by name, and what takes a state to the controls.
-/** @type {Map<string, () => unknown>} */
+/** What parts of the page add to the state, by name, and what takes a state to the controls. @type {Map<string, () => unknown>} */
 const parts = new Map();
 /** @type {((query: string) => void) | null} */
 let follow = null;
@@ -55,10 +51,7 @@ export const remember = (name, read) => parts.set(name, read);
 /** The state of all parts that remember one. */
 export const remembered = () => Object.fromEntries([...parts].map(([name, read]) => [name, read()]));
 
-/**
- * Set controls, tab, recorded run and the rest to a state, in part or whole; what it does not name stays.
- * @param {PageState} state
- */
+/** Set controls, tab, recorded run and the rest to a state, in part or whole; what it does not name stays. @param {PageState} state */
 export function applyState(state) {
   const query = writeState(state);
   if (follow) follow(query);

@@ -24,10 +24,7 @@ export const emptyState = () => ({
   problems: [],
 });
 
-/**
- * @param {Header} header
- * @returns {Lane}
- */
+/** @param {Header} header @returns {Lane} */
 const emptyLane = (header) => ({
   header,
   steps: [],
@@ -47,24 +44,14 @@ const emptyLane = (header) => ({
   end: null, // "stop", "length", "cancelled" or "failed"
 });
 
-/**
- * The state after one more line. It owns the state it is given and changes nothing else.
- *
- * @param {State} state
- * @param {Foldable} item
- */
+/** The state after one more line. It owns the state it is given and changes nothing else. @param {State} state @param {Foldable} item */
 export function reduce(state, item) {
   const change = /** @type {((state: State, item: Foldable) => void) | undefined} */ (CHANGES[item.type]);
   change?.(state, item);
   return state;
 }
 
-/**
- * The state after all lines, from nothing.
- *
- * @param {Foldable[]} items
- * @returns {State}
- */
+/** The state after all lines, from nothing. @param {Foldable[]} items @returns {State} */
 export const fold = (items) => items.reduce(reduce, emptyState());
 
 /** @type {{ [T in Foldable["type"]]?: (state: State, item: Extract<Foldable, { type: T }>) => void }} */
@@ -144,11 +131,7 @@ const CHANGES = {
   },
 };
 
-// The proposal that a verdict is about, taken out of the lane's steps.
-/**
- * @param {Lane} lane
- * @param {{ step: number }} item
- */
+/** The proposal that a verdict is about, taken out of the lane's steps. @param {Lane} lane @param {{ step: number }} item */
 function takeOpen(lane, item) {
   const last = lane.steps.at(-1);
   if (!last?.open || last.index !== item.step) return proposal({});
@@ -156,10 +139,7 @@ function takeOpen(lane, item) {
   return last;
 }
 
-/**
- * @param {Node} node
- * @returns {Node}
- */
+/** @param {Node} node @returns {Node} */
 function unjudged({ accept_prob: _, draw: __, target_prob: ___, block_prob: ____, ...node }) {
   return { ...node, status: "drafted" };
 }
@@ -192,19 +172,12 @@ export function tested(step) {
   return out;
 }
 
-// A trace that lost its header still shows what is whole.
-/**
- * @param {State} state
- * @param {{ lane: string }} item
- */
+/** A trace that lost its header still shows what is whole. @param {State} state @param {{ lane: string }} item */
 const laneOf = (state, item) => {
   return state.lanes[item.lane] ?? begin(state, { lane: item.lane, method: "", prompt: "", settings: {} });
 };
 
-/**
- * @param {State} state
- * @param {Header} header
- */
+/** @param {State} state @param {Header} header */
 function begin(state, header) {
   const lane = emptyLane(header);
   state.lanes[header.lane] = lane;
@@ -217,10 +190,7 @@ function begin(state, header) {
 const problem = ({ message, unharmed = "", advice = "" }) => ({ message, unharmed, advice });
 
 // What a step's proposal says beside its nodes; a trace that lost it, or an older one, says nothing.
-/**
- * @param {Partial<Drafted>} item
- * @returns {Proposal}
- */
+/** @param {Partial<Drafted>} item @returns {Proposal} */
 const proposal = (item) => ({
   lookahead: item.lookahead ?? 0,
   reason: item.reason ?? "",
@@ -254,16 +224,10 @@ export function pieces(step) {
   return out;
 }
 
-/**
- * @param {Node} value
- * @param {number} node
- * @param {boolean} discarded
- * @returns {Piece}
- */
+/** @param {Node} value @param {number} node @param {boolean} discarded @returns {Piece} */
 const piece = (value, node, discarded) => ({ value, node, discarded, status: value.status ?? "drafted" });
 
-// What is kept, and from there down each time the sibling that is tested first of those not refused.
-/** @param {Step} step */
+/** What is kept, and from there down each time the sibling that is tested first of those not refused. @param {Step} step */
 function firstBranch({ nodes, path }) {
   const out = [...path];
   nodes.forEach((node, i) => {
@@ -272,29 +236,15 @@ function firstBranch({ nodes, path }) {
   return out;
 }
 
-/**
- * What a drawn step shows, as a text that is equal when nothing must be drawn anew.
- *
- * @param {string} lane
- * @param {Step} step
- */
+/** What a drawn step shows, as a text that is equal when nothing must be drawn anew. @param {string} lane @param {Step} step */
 export const keyOf = (lane, step) => `${lane} ${step.index} ${step.open ? (step.judged ?? 0) : "done"}`;
 
-/**
- * Kept text of a lane.
- *
- * @param {Lane} lane
- */
+/** Kept text of a lane. @param {Lane} lane */
 export const laneText = (lane) =>
   lane.steps
     .flatMap((step) => [...step.path.map((node) => step.nodes[node].text ?? ""), step.next?.text ?? ""])
     .join("");
 
-/**
- * The tokens of a lane: { token_id, text } each, the target's own at the end of each step.
- *
- * @param {{ steps: Step[] }} lane
- * @returns {Node[]}
- */
+/** The tokens of a lane: { token_id, text } each, the target's own at the end of each step. @param {{ steps: Step[] }} lane @returns {Node[]} */
 export const tokensOf = (lane) =>
   lane.steps.flatMap((step) => [...step.path.map((node) => step.nodes[node]), ...(step.next ? [step.next] : [])]);

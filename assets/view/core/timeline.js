@@ -7,10 +7,9 @@ import { isEvent } from "./lines.js";
 import { emptyState, reduce, tested } from "./reducer.js";
 
 /**
- * @import { Line, PageLine, Stop } from "./state"
  * @import { Event, Verified } from "../types"
+ * @import { Line, PageLine, Stop } from "./state"
  */
-
 const SHOWN = ["speculative", "plain"];
 
 export class Timeline {
@@ -69,11 +68,7 @@ export class Timeline {
     return SHOWN.find((name) => this.events.some((item) => item.lane === name)) ?? null;
   }
 
-  /**
-   * Show a stop.
-   *
-   * @param {number} to
-   */
+  /** Show a stop. @param {number} to */
   seek(to) {
     const at = Math.max(0, Math.min(this.last, to));
     const count = this.#countAt(at);
@@ -102,20 +97,12 @@ export class Timeline {
 
   #leaveJudged = () => {};
 
-  /**
-   * Milliseconds of the run's own clock at a stop.
-   *
-   * @param {number} at
-   */
+  /** Milliseconds of the run's own clock at a stop. @param {number} at */
   timeAt(at) {
     return this.stops[at]?.time ?? 0;
   }
 
-  /**
-   * The last stop that the run had reached after so many milliseconds.
-   *
-   * @param {number} time
-   */
+  /** The last stop that the run had reached after so many milliseconds. @param {number} time */
   stopAt(time) {
     return lastBefore(this.stops, time);
   }
@@ -137,20 +124,12 @@ export class Timeline {
     return what === "rejection" ? this.#at : by > 0 ? this.last : 0;
   }
 
-  /**
-   * The stop at which a step of the shown lane has been judged, or -1.
-   *
-   * @param {number} step
-   */
+  /** The stop at which a step of the shown lane has been judged, or -1. @param {number} step */
   stopOf(step) {
     return this.stops.findIndex((stop) => stop.kind === "verified" && stop.step === step);
   }
 
-  /**
-   * Number in the trace of the step at a place of the shown lane, or -1; places count all judged steps in their order.
-   *
-   * @param {number} place
-   */
+  /** Number in the trace of the step at a place of the shown lane, or -1; places count all judged steps in their order. @param {number} place */
   stepAt(place) {
     return this.stops.filter((stop) => stop.kind === "verified")[place]?.step ?? -1;
   }
@@ -164,8 +143,7 @@ export class Timeline {
     for (; this.#applied < count; this.#applied += 1) reduce(this.#state, this.events[this.#applied]);
   }
 
-  // What comes after the last stop (the end of a lane) belongs to it.
-  /** @param {number} at */
+  /** What comes after the last stop (the end of a lane) belongs to it. @param {number} at */
   #countAt(at) {
     return at >= this.last ? this.events.length : this.stops[at].count;
   }
@@ -192,10 +170,7 @@ export class Timeline {
     return from;
   }
 
-  /**
-   * @param {Event} item
-   * @param {number} count
-   */
+  /** @param {Event} item @param {number} count */
   #stop(item, count) {
     if (!this.stops.length) this.stops.push({ kind: "begun", count: item.type === "started" ? count : count - 1, judged: 0, step: -1, time: 0, rejection: false });
     if (item.type === "drafted" && item.nodes.length) {
@@ -229,4 +204,51 @@ export function lastBefore(stops, time) {
     else high = middle - 1;
   }
   return low;
+}
+
+// ---- Several timelines on one clock, and how their race came out. Knows nothing of what is shown
+
+/** A timeline of timelines: its stops are all times at which something happens in one of them. */
+export class Course {
+  #timelines;
+  #at = 0;
+
+  /** @param {Timeline[]} timelines */
+  constructor(timelines) {
+    this.#timelines = timelines;
+    const times = new Set([0, ...timelines.flatMap((timeline) => timeline.stops.map((stop) => stop.time))]);
+    this.stops = [...times].sort((one, other) => one - other).map((time) => ({ time }));
+  }
+
+  get at() {
+    return this.#at;
+  }
+
+  get last() {
+    return this.stops.length - 1;
+  }
+
+  get atEnd() {
+    return this.#at >= this.last;
+  }
+
+  /** Milliseconds on the common clock at a stop. @param {number} at */
+  timeAt(at) {
+    return this.stops[at]?.time ?? 0;
+  }
+
+  /** The last stop at or before so many milliseconds. @param {number} time */
+  stopAt(time) {
+    return lastBefore(this.stops, time);
+  }
+
+  /** Show a stop: each timeline where it was at that time. @param {number} to */
+  seek(to) {
+    this.#at = Math.max(0, Math.min(this.last, to));
+    const time = this.timeAt(this.#at);
+    for (const timeline of this.#timelines) {
+      const at = timeline.stopAt(time);
+      if (at !== timeline.at || at === timeline.last) timeline.seek(at);
+    }
+  }
 }

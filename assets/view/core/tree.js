@@ -5,11 +5,7 @@
  * @typedef {{ index: number, from: Placed | null, column: number, row: number, lit: boolean }} Placed
  */
 
-/**
- * Depth of each node, 1 for those that follow the pending token.
- *
- * @param {Node[]} nodes
- */
+/** Depth of each node, 1 for those that follow the pending token. @param {Node[]} nodes */
 export function depths(nodes) {
   /** @type {number[]} */
   const out = [];
@@ -17,18 +13,10 @@ export function depths(nodes) {
   return out;
 }
 
-/**
- * Depth of the deepest node; 0 without nodes.
- *
- * @param {Node[]} nodes
- */
+/** Depth of the deepest node; 0 without nodes. @param {Node[]} nodes */
 export const depthOf = (nodes) => depths(nodes).reduce((most, depth) => Math.max(most, depth), 0);
 
-/**
- * Whether some node does not simply follow the one before it.
- *
- * @param {Node[]} nodes
- */
+/** Whether some node does not simply follow the one before it. @param {Node[]} nodes */
 export const isTree = (nodes) => nodes.some((node, i) => (node.parent ?? -1) !== i - 1);
 
 /**
@@ -59,22 +47,14 @@ export function layout(step) {
   /** @type {Placed[]} */
   const places = [];
   let rows = 0;
-  /**
-   * @param {number} index
-   * @param {Placed | null} from
-   * @param {number} column
-   */
+  /** @param {number} index @param {Placed | null} from @param {number} column */
   const put = (index, from, column) => {
     const place = { index, from, column, row: rows, lit: index < 0 || kept.has(index) };
     places.push(place);
     descend(index < 0 ? null : index, place, column);
     return place;
   };
-  /**
-   * @param {number | null} index
-   * @param {Placed | null} place
-   * @param {number} column
-   */
+  /** @param {number | null} index @param {Placed | null} place @param {number} column */
   const descend = (index, place, column) => {
     const below = index === null ? [] : (children.get(index) ?? []);
     const own = next && index === (path.at(-1) ?? -1) ? [-1] : [];
@@ -90,8 +70,5 @@ export function layout(step) {
 }
 
 // A parent stands before its children; what does not is put under the root, so that a foreign trace cannot make a loop.
-/**
- * @param {number | undefined} parent
- * @param {number} i
- */
+/** @param {number | undefined} parent @param {number} i */
 const inside = (parent, i) => (parent !== undefined && Number.isInteger(parent) && parent >= 0 && parent < i ? parent : -1);

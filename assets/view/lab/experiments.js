@@ -1,18 +1,15 @@
 // What was tried on the real model: a perfect draft, a random one, and taking tokens back. The measured points go to the lab's chart.
 
-import { el, follow, setText } from "../parts/dom.js";
-import { problemBlock } from "../parts/problem.js";
-import { table } from "../parts/table.js";
-import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
-import { firstWord } from "./firstword.js";
+import { fill } from "../core/sentence.js";
+import { problemBlock, table } from "../parts/blocks.js";
+import { el, follow, setText } from "../parts/dom.js";
 
 /**
  * @import { Given, Words } from "../parts/page"
  * @import { RealCase, Tried, TriedLane, TriedPoints } from "./types"
  * @typedef {ReturnType<typeof byLookahead>[number]} TriedRow
  */
-
 // DSpark's two words, as in specdemo/session/work/two_words.py, which runs them.
 const TARGET = [0.7, 0.3];
 const DRAFT = [0.5, 0.5];
@@ -42,10 +39,7 @@ function pointsOf(name, tried) {
   return tried?.lanes?.length ? [{ name, verify: tried.verify, points }] : [];
 }
 
-/**
- * Runs with a draft, each beside plain decoding: `lanes` of lookahead 0 are plain runs, and count together.
- * @param {TriedLane[]} lanes
- */
+/** Runs with a draft, each beside plain decoding: `lanes` of lookahead 0 are plain runs, and count together. @param {TriedLane[]} lanes */
 export function byLookahead(lanes) {
   const plain = lanes.filter((lane) => !lane.lookahead);
   /** @param {"seconds" | "tokens"} name */
@@ -155,3 +149,26 @@ function standing({ state, said, place }, words) {
 
 /** @param {string} text */
 const hint = (text) => el("p", { class: "sd-lab-hint" }, text);
+
+// ---- What taking tokens back does to the distribution of the first word, exactly. Pure
+
+/**
+ * The exact distribution of the first word when drafting stops after an unlikely word, and when that word is then
+ * taken back. A word is unlikely when the chance that it survives the target's test is below the threshold.
+ * @param {number[]} target @param {number[]} draft @param {number} threshold @param {{ looksBack: boolean }} how
+ */
+export function firstWord(target, draft, threshold, { looksBack }) {
+  const survival = target.map((p, word) => (draft[word] ? Math.min(1, p / draft[word]) : 1));
+  const left = target.map((p, word) => Math.max(0, p - draft[word]));
+  const rest = left.reduce((total, share) => total + share, 0);
+  const shares = target.map(() => 0);
+  draft.forEach((chance, word) => {
+    const dropped = looksBack && survival[word] < threshold;
+    const refused = chance * (1 - survival[word]);
+    if (!dropped) shares[word] += chance * survival[word];
+    shares.forEach((_, other) => {
+      shares[other] += dropped ? chance * target[other] : refused && (refused * left[other]) / rest;
+    });
+  });
+  return shares;
+}

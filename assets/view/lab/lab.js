@@ -4,19 +4,16 @@ import { two } from "../core/metrics.js";
 import { remember } from "../core/permalink.js";
 import { fill } from "../core/sentence.js";
 import { el } from "../parts/dom.js";
-import { readLab, writeLab } from "./address.js";
+import { CostChart, Ladder } from "./charts.js";
 import { Controls, button } from "./controls.js";
-import { CostChart } from "./costchart.js";
-import { Ladder } from "./ladder.js";
-import { best, breakEven, chains, trees } from "./model.js";
+import { best, bestTrees, breakEven, chains, trees } from "./model.js";
 import { RunCard } from "./runcard.js";
-import { termsOf } from "./terms.js";
 
 /**
  * @import { Words } from "../parts/page"
  * @import { Line, Machine, Model, Priced, Server, Setting, TriedPoints } from "./types"
+ * @typedef {string | Node} Part
  */
-
 const EDGE = 16; // the longest chain that can be chosen
 const WIDE = 32; // where the axis ends when trees or longer drafts are shown
 const ASK = 2000; // milliseconds between two questions whether the model is there
@@ -278,4 +275,69 @@ class Lab {
     const least = breakEven(this.#model(), mine.drafted);
     this.even.textContent = least === null ? fill(words.even_never, numbers) : fill(words.even, { ...numbers, percent: two(100 * least) });
   }
+}
+
+// ---- The cost model's formulas with their numbers in them
+
+/**
+ * Entries of a list of terms.
+ *
+ * set: { k, tree, budget }, the sizes that are chosen; model: see model.js; step: of the chosen chain; words: `terms` of the lab's
+ * @param {Pick<Setting, "k" | "tree" | "budget">} how @param {Model} model @param {Priced} step @param {Words} words
+ */
+export function termsOf({ k, tree, budget }, model, step, words) {
+  const { a, c, gain, overlapped } = model;
+  const [A, C] = [two(a), two(c)];
+  /** @param {Part[]} draft @param {Part[]} verify */
+  const sides = (draft, verify) => (overlapped ? ["max(", ...draft, ", ", ...verify, ")"] : [...draft, " + ", ...verify]);
+  /** @type {[string, Part[], Part[], string][]} */
+  const rows = [
+    [words.tokens, a === 1 ? ["k + 1"] : ["(1 − a", up("k + 1"), ") / (1 − a)"], a === 1 ? [`${k} + 1`] : [`(1 − ${A}`, up(k + 1), `) / (1 − ${A})`], two(step.tokens)],
+    [words.cost, sides(["k c"], ["v(k + 1)"]), sides([`${k} · ${C}`], [two(step.verify)]), two(step.cost)],
+    [words.speedup, [], [`${two(step.tokens)} / ${two(step.cost)}`], `${two(step.speedup)}×`],
+  ];
+  if (tree) {
+    const { depth } = bestTrees(a, gain, budget)[budget];
+    const one = trees({ ...model, overlapped: false }, budget)[budget];
+    rows.push(
+      [fill(words.tree_tokens, { nodes: budget }), [words.tree_formula], [], two(one.tokens)],
+      [fill(words.tree_cost, { depth }), ["depth c + v(nodes + 1)"], [`${depth} · ${C} + ${two(one.verify)}`], two(one.cost)],
+      [words.tree_speedup, [], [`${two(one.tokens)} / ${two(one.cost)}`], `${two(one.speedup)}×`],
+    );
+  }
+  return rows.map(([name, symbols, numbers, result]) => el("div", { class: "sd-term" },
+    el("dt", {}, name),
+    el("dd", {}, ...[symbols, numbers].filter((part) => part.length).flatMap((part) => [el("span", { class: "sd-lab-formula" }, ...part), " = "]), el("b", {}, result))));
+}
+
+/** @param {string | number} text */
+const up = (text) => el("sup", {}, String(text));
+
+// ---- The lab's settings as one word of an address: a-0.8_c-0.05_kind-linear_slope-0.05_k-4_tree_budget-12_gain-0.3
+
+/** What each number may be. @type {Record<string, [number, number]>} */
+const NUMBERS = { a: [0, 1], c: [0, 1], slope: [0, 1], k: [1, 16], budget: [1, 32], gain: [0, 1] };
+const FLAGS = ["tree", "overlapped"];
+const KINDS = ["flat", "linear"]; // a measured curve is no part of an address
+
+/** @param {Setting} set */
+export function writeLab(set) {
+  const numbers = Object.keys(NUMBERS).map((name) => `${name}-${set[/** @type {"a"} */ (name)]}`);
+  const kind = `kind-${KINDS.includes(set.kind) ? set.kind : KINDS[0]}`;
+  return [...numbers, kind, ...FLAGS.filter((name) => set[/** @type {"tree"} */ (name)])].join("_");
+}
+
+/** What an address asks for; words that are not ours and numbers out of range are left out. @param {string} text */
+export function readLab(text) {
+  /** @type {Record<string, number | string | boolean>} */
+  const set = Object.fromEntries(FLAGS.map((name) => [name, false]));
+  for (const part of text.split("_")) {
+    const [name, value = ""] = part.split("-");
+    const [low, high] = NUMBERS[name] ?? [1, 0];
+    const number = Number(value);
+    if (value && number >= low && number <= high) set[name] = name === "k" || name === "budget" ? Math.round(number) : number;
+    if (name === "kind" && KINDS.includes(value)) set.kind = value;
+    if (FLAGS.includes(name)) set[name] = true;
+  }
+  return /** @type {Partial<Setting>} */ (set);
 }

@@ -39,10 +39,7 @@ export function bestTrees(a, gain, most) {
   return trees;
 }
 
-/**
- * What a pass over so many rows costs, in passes of one row; between measured points a straight line.
- * @param {Curve} curve @param {number} rows
- */
+/** What a pass over so many rows costs, in passes of one row; between measured points a straight line. @param {Curve} curve @param {number} rows */
 export function verifyCost(curve, rows) {
   if (curve.kind === "flat") return 1;
   if (curve.kind === "linear") return 1 + curve.slope * (rows - 1);
@@ -77,10 +74,7 @@ export const chains = (model, most) => Array.from({ length: most + 1 }, (_, k) =
 export const trees = (model, most) =>
   bestTrees(model.a, model.gain, most).map(({ tokens, depth }, nodes) => step(model, { drafted: nodes, draftSteps: depth, tokens }));
 
-/**
- * The fastest of some steps, the shortest of equals. The first is plain decoding: it is best where drafting never pays.
- * @param {Priced[]} steps
- */
+/** The fastest of some steps, the shortest of equals. The first is plain decoding: it is best where drafting never pays. @param {Priced[]} steps */
 export const best = (steps) => steps.reduce((one, other) => (other.speedup > one.speedup + 1e-12 ? other : one));
 
 /**

@@ -3,24 +3,22 @@
 // Knows nothing of the page around it. `read()` gives JSON: { runs: { name: { prompt, settings } }, live }
 // where `live` says whether there is a model to try it with.
 
-import { remember } from "../core/permalink.js";
+import { applyState, remember } from "../core/permalink.js";
 import { fill } from "../core/sentence.js";
 import { el, follow } from "../parts/dom.js";
-import { LESSONS, runsOf } from "./curriculum.js";
-import { liveBox } from "./live.js";
-import { momentBox } from "./moments/box.js";
-import { firstPlace, readProgress, saveProgress } from "./progress.js";
+import { LESSONS, firstPlace, liveState, readProgress, runsOf, saveProgress } from "./curriculum.js";
+import { Runs } from "./evidence.js";
+import { momentBox } from "./moments.js";
 import { Question, button } from "./question.js";
-import { Runs } from "./runs.js";
 import { Screen } from "./screen.js";
 import { ThreeWords } from "./threewords.js";
 
 /**
+ * @import { PageState } from "../core/permalink"
  * @import { Given, Words } from "../parts/page"
- * @import { Lesson, LessonRun, Question as Asked } from "./curriculum/lesson"
+ * @import { Lesson, LessonRun, Question as Asked } from "./lesson"
  * @typedef {{ runs: Record<string, LessonRun>, live: boolean }} Data
  */
-
 /**
  * Build the lessons inside `element`; `words` holds the view's own as `view` and the policies' names as `policies`.
  * @param {HTMLElement} element @param {Given} given
@@ -75,10 +73,7 @@ class Lessons {
     return this.root.getClientRects().length ? String(this.#at + 1) : "";
   }
 
-  /**
-   * Show a lesson. place: 0 to 7; focus: its heading, for who came by a button
-   * @param {number} place @param {{ focus?: boolean }} [how]
-   */
+  /** Show a lesson. place: 0 to 7; focus: its heading, for who came by a button @param {number} place @param {{ focus?: boolean }} [how] */
   open(place, { focus = false } = {}) {
     this.#at = place;
     this.#progress.at = LESSONS[place].id;
@@ -176,7 +171,7 @@ class Lessons {
     this.pack.disabled = true;
     this.packed.textContent = pack.making;
     try {
-      const { savePack } = await import("./pack/pack.js");
+      const { savePack } = await import("./pack.js");
       const language = document.documentElement.lang || "en";
       const count = await savePack(this.#words, { runs: this.#data.runs, language });
       this.packed.textContent = fill(pack.done, { count });
@@ -198,8 +193,7 @@ class Lessons {
   }
 }
 
-// A paragraph in which *a term at its first use* and `code` stand out.
-/** @param {string} sentence */
+/** A paragraph in which *a term at its first use* and `code` stand out. @param {string} sentence */
 function rich(sentence) {
   const node = el("p");
   for (const part of sentence.split(/(\*[^*]+\*|`[^`]+`)/)) {
@@ -217,4 +211,30 @@ function papersOf(label, papers) {
     return el("li", {}, number ? el("a", { href, target: "_blank", rel: "noreferrer" }, title) : paper);
   });
   return el("section", { class: "sd-lesson-papers" }, el("h3", {}, label), el("ul", {}, ...items));
+}
+
+// ---- The way to try a lesson: the settings of a recorded run and the lesson's changes, on the Play tab or to copy
+
+/**
+ * words: of all lessons; own: of this one; live: whether there is a model to try it with
+ * @param {Lesson} lesson @param {LessonRun | undefined} run @param {{ words: Words, own: Words, live: boolean }} how
+ */
+export function liveBox(lesson, run, { words, own, live }) {
+  const box = el("section", { class: "sd-lesson-live" }, el("h3", {}, words.live), el("p", {}, own.live));
+  if (!run) return box;
+  const state = liveState(run, lesson.live.changes);
+  /** @type {PageState} */
+  const named = { ...state, method: words.view.methods[state.method] ?? state.method, policy: words.policies[state.policy] };
+  const set = Object.entries(words.settings).filter(([name]) => named[name] !== undefined && named[name] !== false);
+  const settings = set.map(([, sentence]) => fill(sentence, named)).join(" ");
+  const done = el("p", { class: "sd-live-done", role: "status" });
+  const act = live
+    ? () => applyState({ tab: "play", ...state })
+    : async () => {
+        const copied = await navigator.clipboard?.writeText(state.prompt).then(() => true, () => false);
+        done.textContent = fill(copied ? words.copied : words.not_copied, state);
+      };
+  box.append(el("p", { class: "sd-live-settings" }, settings), button(live ? words.try : words.copy, act, "sd-lesson-main"), done);
+  if (!live) box.append(el("p", { class: "sd-live-settings" }, words.no_model));
+  return box;
 }

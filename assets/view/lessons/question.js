@@ -6,7 +6,7 @@ import { two } from "../core/metrics.js";
 
 /**
  * @import { Words } from "../parts/page"
- * @import { Answer, Question as Asked } from "./curriculum/lesson"
+ * @import { Answer, Question as Asked } from "./lesson"
  * @typedef {{ announce(sentence: string): void, done(): void, show(step: number): void }} Act
  */
 
@@ -128,8 +128,7 @@ export class Question {
     return fill(close ? this.#common.close : this.#common.off, { guess: this.#number(guess), answer: this.#number(answer) });
   }
 
-  // Guess and answer on one line: a hollow ring and a filled bar.
-  /** @param {number} answer @param {NonNullable<Asked["scale"]>} scale */
+  /** Guess and answer on one line: a hollow ring and a filled bar. @param {number} answer @param {NonNullable<Asked["scale"]>} scale */
   #marks(answer, { min, max }) {
     /** @param {number} value */
     const place = (value) => `left: ${100 * Math.max(0, Math.min(1, (value - min) / (max - min)))}%`;

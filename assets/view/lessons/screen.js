@@ -6,7 +6,7 @@ import { button } from "./question.js";
 
 /**
  * @import { Words } from "../parts/page"
- * @import { Runs } from "./runs"
+ * @import { Runs } from "./evidence"
  */
 
 export class Screen {
@@ -69,8 +69,7 @@ export class Screen {
     this.player.scrollIntoView({ block: "center" });
   }
 
-  // The player's keys within the player alone: elsewhere Space and the arrows move the page.
-  /** @param {KeyboardEvent} event */
+  /** The player's keys within the player alone: elsewhere Space and the arrows move the page. @param {KeyboardEvent} event */
   #key(event) {
     if (!event.defaultPrevented && !closest(event.target, "input, select, button, a")) this.view.transport.key(event);
   }

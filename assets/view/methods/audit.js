@@ -1,7 +1,7 @@
 // The last audit as a table, one row a method; what it lacks is left out.
 
 import { el, follow, textEl } from "../parts/dom.js";
-import { stackable } from "../parts/table.js";
+import { stackable } from "../parts/blocks.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
 

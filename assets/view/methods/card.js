@@ -3,8 +3,7 @@
 import { el, follow, textEl } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
-import { keyItems } from "../charts/key.js";
-import { Pen } from "../charts/pen.js";
+import { Pen, keyItems } from "../charts/pen.js";
 import { Plot } from "../charts/plot.js";
 
 /**
@@ -111,8 +110,7 @@ export function curve({ losses = [], checks = [] }, words, colours) {
   };
 }
 
-// Round numbers that enclose the values, at least two.
-/** @param {number[]} values */
+/** Round numbers that enclose the values, at least two. @param {number[]} values */
 function ticks(values) {
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const marks = [];

@@ -6,9 +6,8 @@ import { disturbed, speedup, two } from "../core/metrics.js";
 import { applyState } from "../core/permalink.js";
 import { fill } from "../core/sentence.js";
 import { el, firstSeen, textEl } from "../parts/dom.js";
-import { stackable } from "../parts/table.js";
-import { bestScene } from "./guess.js";
-import { Guessing } from "./guessing.js";
+import { stackable } from "../parts/blocks.js";
+import { Guessing, bestScene } from "./guessing.js";
 
 /**
  * @import { Line } from "../core/state"

@@ -118,8 +118,7 @@ function closedMenu(input, sentence) {
   set(get());
 }
 
-// Translate what Gradio shows, now and whenever it changes.
-/** @param {HTMLElement} root @param {(text: string) => string} sentence */
+/** Translate what Gradio shows, now and whenever it changes. @param {HTMLElement} root @param {(text: string) => string} sentence */
 function follow(root, sentence) {
   /** @type {WeakMap<Text, string>} */
   const ours = new WeakMap();

@@ -1,6 +1,6 @@
 // The dialog that makes links: the page as it stands, or simplified for a class; copied, or as a QR code.
 
-import { dialog } from "../parts/dialog.js";
+import { dialog } from "../parts/blocks.js";
 import { calm, el, svg, textEl } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { writeState } from "../core/permalink.js";

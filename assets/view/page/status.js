@@ -3,7 +3,6 @@
 import { el, follow, textEl } from "../parts/dom.js";
 
 /** @import { Given } from "../parts/page" */
-
 /**
  * Draw the status in `element`; `read()` gives it as JSON, `watch(call)` calls after each change.
  * @param {HTMLElement} element @param {Given} given
@@ -30,4 +29,18 @@ export function mountStatus(element, given) {
       bar.style.setProperty("--done", String(status.done));
     } else track.removeAttribute("aria-valuenow");
   });
+}
+
+// ---- The note under the menu of methods: a sentence or more, each of a kind that has its own look
+
+/**
+ * Draw the note in `element`; `read()` gives it as JSON, a list of [kind, sentence], `watch(call)` calls after each change.
+ * @param {HTMLElement} element @param {Omit<Given, "words">} given
+ */
+export function mountNote(element, given) {
+  const note = el("div", { class: "sd-note", "aria-live": "polite" });
+  element.replaceChildren(note);
+  /** @param {[string, string][]} parts */
+  const draw = (parts) => note.replaceChildren(...parts.map(([kind, sentence]) => el("p", { class: `sd-note-${kind}` }, sentence)));
+  follow(given, draw, "[]");
 }

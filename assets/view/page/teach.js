@@ -2,10 +2,9 @@
 
 import { el } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
-import { keysDialog, listen } from "./keys.js";
+import { Presenter, keysDialog, listen, pageRoot } from "./presenter.js";
 import { onApply, readState, remembered } from "../core/permalink.js";
 import { ask } from "../play/runs.js";
-import { Presenter, pageRoot } from "./presenter.js";
 import { Share } from "./share.js";
 
 /**
@@ -90,8 +89,7 @@ class Teach {
     if (run) document.getElementById("sd-run")?.click();
   }
 
-  // What needs no control: theme, presenter mode, parts that are left out. returns: what was not possible
-  /** @param {Record<string, any>} state */
+  /** What needs no control: theme, presenter mode, parts that are left out. returns: what was not possible @param {Record<string, any>} state */
   #here({ theme, presenter, hide, lang }) {
     /** @param {string} name @param {unknown} value */
     const wrong = (name, value) => fill(this.words.unknown_value, { name, value });

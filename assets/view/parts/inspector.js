@@ -97,8 +97,7 @@ function bar(value, name) {
   return cell;
 }
 
-// A string child is a text node: what a model said never becomes markup.
-/** @param {string} name @param {string} text */
+/** A string child is a text node: what a model said never becomes markup. @param {string} name @param {string} text */
 const span = (name, text) => el("span", { class: name }, text);
 
 /** @param {string} label @param {string} title @param {() => void} act */

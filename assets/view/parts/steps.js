@@ -63,8 +63,7 @@ export class Steps {
     if (!step.open) this.#whole[i] = this.#drawn[i];
   }
 
-  // After the place: a step that has been whole is shown whole, one that has not is gone until it comes again.
-  /** @param {number} i */
+  /** After the place: a step that has been whole is shown whole, one that has not is gone until it comes again. @param {number} i */
   #leave(i) {
     if (this.#whole[i]) {
       this.#put(this.#whole[i], i);

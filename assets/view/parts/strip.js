@@ -87,8 +87,7 @@ export class StripView {
     this.#steps.at(i)?.focus({ preventScroll: true });
   }
 
-  // Arrow keys, Home and End go from step to step; Enter picks the one in focus again.
-  /** @param {KeyboardEvent} event */
+  /** Arrow keys, Home and End go from step to step; Enter picks the one in focus again. @param {KeyboardEvent} event */
   #walk(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const focused = this.find(document.activeElement);

@@ -1,17 +1,15 @@
 // The hero: what the model wrote, token by token, with what was drafted and refused.
 
-import { append } from "./characters.js";
-import { closest, el } from "./dom.js";
-import { fill } from "../core/sentence.js";
 import { pieces } from "../core/reducer.js";
+import { fill, split } from "../core/sentence.js";
 import { isTree } from "../core/tree.js";
+import { closest, el } from "./dom.js";
 import { Steps } from "./steps.js";
 
 /**
- * @import { Found, Words } from "./page"
  * @import { Lane, Piece, State, Step } from "../core/state"
+ * @import { Found, Words } from "./page"
  */
-
 const MARKED = new Set(["correction", "bonus"]); // a blank or a line end of theirs is shown by a sign
 
 /** The text of a lane; `render(state)` draws what has changed since the last call. */
@@ -79,8 +77,7 @@ export class TextView {
     return this.#steps.at(i);
   }
 
-  // Arrow keys move the focus from token to token.
-  /** @param {KeyboardEvent} event */
+  /** Arrow keys move the focus from token to token. @param {KeyboardEvent} event */
   #walk(event) {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!by || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
@@ -159,4 +156,18 @@ function mark(text, discarded) {
   if (!text) inner.classList.add("sd-part");
   if (text && !text.trim()) inner.classList.add("sd-blank");
   return inner;
+}
+
+// ---- Token text on the page: characters that one cannot see stand there by their names, and a model's own mark of the end as a sign
+
+/** Whether a token is a model's own mark of the end. @param {string} text */
+export const isEnd = (text) => /^(<\|(im_end|endoftext|end_of_text|eot_id|end)\|>|<\/s>|<eos>|<end_of_turn>)$/.test(text);
+
+/** Add a text to an element. @param {Element} element @param {string} text */
+export function append(element, text) {
+  if (isEnd(text)) {
+    element.append(el("span", { class: "sd-name sd-end", title: text }, "■"));
+    return;
+  }
+  for (const { text: part, name } of split(text)) element.append(name ? el("span", { class: "sd-name" }, name) : part);
 }

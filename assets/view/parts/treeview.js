@@ -1,10 +1,9 @@
 // The drawing of one step: drafted nodes in the shapes of the legend, the kept path lit, the target's own token at its end.
 
 import { closest, el, svg } from "./dom.js";
-import { fill } from "../core/sentence.js";
+import { fill, spell } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
 import { keyOf } from "../core/reducer.js";
-import { spell } from "../core/symbols.js";
 import { depthOf, layout } from "../core/tree.js";
 
 /**
@@ -192,8 +191,7 @@ export class TreeView {
     drawing.setAttribute("height", String(height * this.#scale));
   }
 
-  // Right to the first child, left to the parent, up and down through what is drawn.
-  /** @param {KeyboardEvent} event */
+  /** Right to the first child, left to the parent, up and down through what is drawn. @param {KeyboardEvent} event */
   #walk(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const zoom = { "+": ZOOM.by, "-": 1 / ZOOM.by, 0: null }[event.key];
@@ -239,6 +237,5 @@ function label(value) {
   return cut.join("") || "·";
 }
 
-// Letters beyond Latin, Greek and Cyrillic are about twice as wide.
-/** @param {string} text */
+/** Letters beyond Latin, Greek and Cyrillic are about twice as wide. @param {string} text */
 const letters = (text) => [...text].reduce((sum, letter) => sum + (Number(letter.codePointAt(0)) > 0x0fff && letter !== "…" && letter !== "↵" ? 1.9 : 1), 0);

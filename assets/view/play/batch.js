@@ -1,9 +1,8 @@
 // Several prompts at once: a card each with its state and its answer, and what all of them came to together.
 
 import { el, follow, setText } from "../parts/dom.js";
-import { fill } from "../core/sentence.js";
+import { fill, split } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
-import { split } from "../core/symbols.js";
 
 /**
  * @import { Given, Words } from "../parts/page"
@@ -71,10 +70,8 @@ class Card {
   }
 }
 
-// What went wrong, each sentence in a place of its own: one at a time is translated.
-/** @param {string[]} sentences */
+/** What went wrong, each sentence in a place of its own: one at a time is translated. @param {string[]} sentences */
 const parts = (sentences) => sentences.map((sentence, i) => el("span", {}, i ? ` ${sentence}` : sentence));
 
-// Invisible and direction-changing characters by name.
-/** @param {string} text */
+/** Invisible and direction-changing characters by name. @param {string} text */
 const visible = (text) => split(text).map(({ text: part, name }) => (name ? `[${name}]` : part)).join("");

@@ -3,7 +3,7 @@
 import { acceptRate, baselineRate, speedup, tokensPerSecond, two } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
 import { calm } from "../parts/dom.js";
-import { phaseOf } from "./headline.js";
+import { phaseOf } from "./layout.js";
 
 /**
  * @import { Subject, Words } from "../parts/page"

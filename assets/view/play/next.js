@@ -16,8 +16,7 @@ export class Next {
     this.#view = view;
     /** @param {string} name @param {() => void} act */
     const button = (name, act) => el("button", { type: "button", class: "sd-button", onclick: act }, words[name]);
-    // The buttons leave as soon as the run moves: the focus goes on to what they show.
-    /** @param {string} selector */
+    /** The buttons leave as soon as the run moves: the focus goes on to what they show. @param {string} selector */
     const focus = (selector) => /** @type {HTMLElement | null} */ (view.root.querySelector(selector))?.focus({ preventScroll: true });
     this.explain = button("explain", () => {
       view.explain();

@@ -18,10 +18,7 @@ export class Selection {
   #latest = null; // the latest refusal
   #run;
 
-  /**
-   * run: with its `state`, and whether the player is `resting` at a place of its own
-   * @param {{ state: State, resting: boolean }} run
-   */
+  /** run: with its `state`, and whether the player is `resting` at a place of its own @param {{ state: State, resting: boolean }} run */
   constructor(run) {
     this.#run = run;
   }
@@ -50,10 +47,7 @@ export class Selection {
     this.hovered = -1;
   }
 
-  /**
-   * Pin a subject; again: take it off. beside: pin it beside the first
-   * @param {Subject} subject @param {{ beside: boolean }} how
-   */
+  /** Pin a subject; again: take it off. beside: pin it beside the first @param {Subject} subject @param {{ beside: boolean }} how */
   pin(subject, { beside }) {
     const pinned = this.pins.findIndex((pin) => same(pin, subject));
     if (pinned >= 0) this.pins.splice(pinned, 1);

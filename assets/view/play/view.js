@@ -15,7 +15,7 @@ import { exportMenu } from "./export.js";
 import { Gestures } from "./gestures.js";
 import { Layout } from "./layout.js";
 import { Next } from "./next.js";
-import { fetchRun, readFile } from "./opening.js";
+import { fetchRun, readFile } from "./runs.js";
 import { Selection } from "./selection.js";
 import { Tour, introduced } from "./tour.js";
 
@@ -175,10 +175,7 @@ export class View {
     if (!autoplay) this.seekStep(-1);
   }
 
-  /**
-   * Rest at a step of the shown lane as it was judged; -1 is the beginning. returns: whether there is such a step
-   * @param {number} step
-   */
+  /** Rest at a step of the shown lane as it was judged; -1 is the beginning. returns: whether there is such a step @param {number} step */
   seekStep(step) {
     const at = step < 0 ? 0 : this.timeline.stopOf(step);
     if (at < 0) return false;
@@ -205,8 +202,7 @@ export class View {
     this.root.remove();
   }
 
-  // A recorded run may be a file beside the script; another stream may have begun when it arrives.
-  /** @param {Open} opening @param {Line[]} items */
+  /** A recorded run may be a file beside the script; another stream may have begun when it arrives. @param {Open} opening @param {Line[]} items */
   async #openRecorded(opening, items) {
     this.#opening = opening;
     this.recorded = opening.source === "recorded";

@@ -1,23 +1,21 @@
 // What the target says next, and below it what was drafted: methods that guess the same stand together.
 
+import { reasonText } from "../core/decision.js";
 import { two } from "../core/metrics.js";
-import { reasonText } from "../core/reasons.js";
 import { fold } from "../core/reducer.js";
-import { fill } from "../core/sentence.js";
-import { spell } from "../core/symbols.js";
+import { fill, spell } from "../core/sentence.js";
 import { isTree } from "../core/tree.js";
+import { chip, place, spots } from "../parts/blocks.js";
 import { el, textEl } from "../parts/dom.js";
-import { chip, place, spots } from "../parts/draft.js";
-import { agreement } from "./groups.js";
 
 /**
- * @import { JudgedStep, Line, Step } from "../core/state"
+ * @import { JudgedStep, Line, Node as Token, Step } from "../core/state"
  * @import { Words } from "../parts/page"
- * @import { Group } from "./groups"
  * @typedef {{ method: string, title: string, lossy: boolean, step?: Step, events?: Line[], why: string }} Row
  *   what a method drafted, as a step or as its run's events, or why it did not
+ * @typedef {{ token: Token, count: number, drafts: number[][] }} Group
+ *   token: the first that all of them bet on; count: how many they are; drafts: the rows of each draft, those that are alike together
  */
-
 export class Drafts {
   #words;
   #shown = "";
@@ -61,8 +59,7 @@ export class Drafts {
     return part(title, cards, own === token.text);
   }
 
-  // Methods with one and the same draft.
-  /** @param {Row[]} rows @param {JudgedStep[]} steps @param {string} source */
+  /** Methods with one and the same draft. @param {Row[]} rows @param {JudgedStep[]} steps @param {string} source */
   #draft(rows, steps, source) {
     const words = this.#words;
     const [step] = steps;
@@ -90,8 +87,7 @@ export class Drafts {
     return heading;
   }
 
-  // A chain is one line, the target's own token at its end; in a tree a line begins below its parent for each further sibling.
-  /** @param {Step} step */
+  /** A chain is one line, the target's own token at its end; in a tree a line begins below its parent for each further sibling. @param {Step} step */
   #tokens(step) {
     const words = this.#words.view;
     const box = el("div", { class: "sd-draft-tree", tabindex: "0", role: "group", "aria-label": fill(this.#words.tree_caption, { drafted: step.nodes.length, accepted: step.path.length }) });
@@ -118,3 +114,41 @@ const part = (title, cards, right = false) =>
 
 /** @param {string | undefined} text */
 const shown = (text) => spell((text ?? "").trim() || (text ?? ""));
+
+// ---- Which methods guess the same: by the first token that each would bet on, and within that by the whole draft. Pure
+
+/**
+ * Rows by what they bet on, the largest group first. steps: of each row, null where it drafted nothing
+ * @param {(JudgedStep | null)[]} steps @returns {Group[]}
+ */
+export function agreement(steps) {
+  /** @type {Map<number, Group & { known: Map<string, number[]> }>} */
+  const groups = new Map();
+  steps.forEach((step, row) => {
+    const token = step && bet(step);
+    if (!token) return;
+    /** @type {Group & { known: Map<string, number[]> }} */
+    const group = groups.get(token.token_id) ?? { token, count: 0, drafts: [], known: new Map() };
+    groups.set(token.token_id, group);
+    group.count += 1;
+    const key = JSON.stringify(step.nodes.map((node) => [node.token_id, node.parent ?? -1]));
+    const alike = group.known.get(key);
+    if (alike) alike.push(row);
+    else {
+      const own = [row];
+      group.known.set(key, own);
+      group.drafts.push(own);
+    }
+  });
+  return [...groups.values()].sort((one, other) => other.count - one.count).map(({ token, count, drafts }) => ({
+    token, count, drafts: drafts.sort((one, other) => other.length - one.length),
+  }));
+}
+
+/** The token that a draft holds most likely to come first; null for an empty one. @param {JudgedStep} step */
+export function bet({ nodes }) {
+  /** @param {Token} node */
+  const chance = (node) => node.draft_prob ?? node.confidence ?? 0;
+  const first = nodes.filter((node) => (node.parent ?? -1) < 0);
+  return first.reduce((/** @type {Token | null} */ best, node) => (best && chance(best) >= chance(node) ? best : node), null);
+}

@@ -5,25 +5,26 @@
 // recorded runs of one text, which are fetched. A position that is chosen in a live text is sent as { position }.
 
 import { fetchFile } from "../core/recorded.js";
+import { fold, tokensOf } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
-import { el, firstSeen, setText, textEl } from "../parts/dom.js";
-import { Head } from "../parts/head.js";
+import { Head } from "../parts/blocks.js";
+import { closest, el, firstSeen, setText, textEl } from "../parts/dom.js";
+import { append } from "../parts/text.js";
 import { Drafts } from "./drafts.js";
-import { bestPosition, sharedPositions } from "./positions.js";
-import { Spots } from "./spots.js";
 
 /**
- * @import { Line } from "../core/state"
+ * @import { JudgedStep, Lane, Line, Piece } from "../core/state"
  * @import { Given, Words } from "../parts/page"
- * @import { Draft } from "./positions"
  * @import { Row } from "./drafts"
  * @typedef {{
  *   source: string, key: string, methods: { name: string, title: string, lossy: boolean }[], prompt?: string,
  *   tokens: string[], position: number, rows: Omit<Row, "lossy">[], phase: string, asking?: string, waiting?: string,
  *   machine?: string, error?: string, runs?: string[],
  * }} Data
+ * @typedef {{ tokens: string[], position: number, known: Map<number, unknown> | null, writing: boolean }} Spotted
+ *   known: of a recorded text, the positions that can be shown; writing: whether the text still grows
+ * @typedef {{ method: string, step: JudgedStep }} Draft
  */
-
 const AHEAD = 12; // tokens of the target's own that are shown
 const PLAIN = "nothing"; // the method that writes the text
 /** @type {Data} */
@@ -104,8 +105,7 @@ class ProposalsView {
     const { methods } = this.#data;
     const order = methods.map((method) => method.name);
     const drafts = this.#positions?.get(position) ?? [];
-    // A recorded run may be of a method that this page cannot run.
-    /** @param {string} method */
+    /** A recorded run may be of a method that this page cannot run. @param {string} method */
     const title = (method) => methods.find(({ name }) => name === method)?.title ?? this.#words.view.methods[method] ?? method;
     const rows = drafts.map(({ method, step }) => ({ method, title: title(method), step, why: "" }));
     this.#data.position = position;
@@ -127,8 +127,7 @@ class ProposalsView {
     this.#paint();
   }
 
-  // One position on or back: of a recorded text to the next that is known.
-  /** @param {number} by */
+  /** One position on or back: of a recorded text to the next that is known. @param {number} by */
   #step(by) {
     const { position } = this.#data;
     const beyond = [...(this.#positions?.keys() ?? [position + by])].filter((other) => (other - position) * by > 0);
@@ -155,4 +154,119 @@ class ProposalsView {
     this.drafts.render(rows.map((row) => ({ ...row, lossy: lossy.has(row.method) })), next, source, unrecorded);
     this.note.hidden = !rows.length || Boolean(runs);
   }
+}
+
+// ---- A text in which a position is chosen: by a click on a token, with the slider, or one on or back
+
+export class Spots {
+  #words;
+  /** @type {Spotted} */
+  #shown = { tokens: [], position: 0, known: null, writing: false };
+  #drawn = ""; // what the text shows
+
+  /** @param {Words} words @param {{ choose(position: number): void, step(by: number): void }} act */
+  constructor(words, { choose, step }) {
+    this.#words = words;
+    this.text = el("div", { class: "sd-spots", role: "group", tabindex: "0", "aria-label": words.text });
+    this.text.addEventListener("click", (event) => {
+      const clicked = closest(event.target, ".sd-spot");
+      if (clicked && !this.#shown.writing) choose(Number(clicked.dataset.position));
+    });
+    /** @param {string} name @param {string} sign @param {number} by */
+    const button = (name, sign, by) => textEl("button", sign, { type: "button", class: "sd-button", "aria-label": words[name], title: words[name], onclick: () => step(by) });
+    this.slider = el("input", { type: "range", class: "sd-scrub", min: 0, max: 0, step: 1, value: 0, "aria-label": words.place });
+    // What is drafted at a position of a live text is asked of the server, once the slider is let go.
+    this.slider.addEventListener("input", () => (this.#shown.known ? choose : (/** @type {number} */ at) => this.#name(at))(Number(this.slider.value)));
+    this.slider.addEventListener("change", () => choose(Number(this.slider.value)));
+    this.position = el("span", { class: "sd-place" });
+    this.bar = el("div", { class: "sd-spot-bar", role: "group", "aria-label": words.place }, button("earlier", "‹", -1), this.slider, button("later", "›", 1), this.position);
+  }
+
+  /** @param {Spotted} shown */
+  render(shown) {
+    this.#shown = shown;
+    const { tokens, position, known, writing } = shown;
+    const key = JSON.stringify([tokens, Boolean(known)]);
+    if (key !== this.#drawn) this.text.replaceChildren(...tokens.map((text, i) => spot(text, i, Boolean(known?.has(i)))));
+    this.#drawn = key;
+    this.text.hidden = !tokens.length;
+    [...this.text.children].forEach((token, i) => {
+      token.classList.toggle("sd-spot-here", i === position && !writing);
+      token.classList.toggle("sd-spot-after", i >= position && !writing);
+    });
+    this.bar.hidden = !tokens.length || writing;
+    this.slider.max = String(tokens.length);
+    this.slider.value = String(position);
+    this.#name(position);
+  }
+
+  /** @param {number} position */
+  #name(position) {
+    const sentence = fill(this.#words.place_of, { position, tokens: this.#shown.tokens.length });
+    setText(this.position, sentence);
+    this.slider.setAttribute("aria-valuetext", sentence);
+  }
+}
+
+/** @param {string} text @param {number} i @param {boolean} known */
+function spot(text, i, known) {
+  const token = el("span", { class: known ? "sd-spot sd-spot-known" : "sd-spot", "data-position": i });
+  append(token, text);
+  return token;
+}
+
+// ---- The same position in several recorded runs of one text: who drafted there, and what. Pure
+
+/**
+ * runs: the events of each. returns: { tokens, header, positions }: the text of the first run's plain lane, and by position
+ * (how many tokens stand before it) the steps that began there. A run counts as long as its text is the same, and of a
+ * method's runs the first that drafted there.
+ * @param {Line[][]} runs
+ */
+export function sharedPositions(runs) {
+  const lanes = runs.map((items) => fold(items).lanes);
+  const plain = lanes.find((lane) => lane.plain)?.plain;
+  const tokens = plain ? tokensOf(plain) : [];
+  /** @type {Map<number, Draft[]>} */
+  const all = new Map();
+  for (const { speculative } of lanes) {
+    if (!speculative) continue;
+    for (const [position, step] of stepsOn(tokens, speculative)) {
+      const { method } = speculative.header;
+      const here = all.get(position) ?? [];
+      if (here.every((draft) => draft.method !== method)) all.set(position, [...here, { method, step }]);
+    }
+  }
+  const shared = [...all].filter(([, steps]) => steps.length > 1).sort(([one], [other]) => one - other);
+  return { tokens, header: plain?.header ?? null, positions: new Map(shared) };
+}
+
+/** [position, step] of each step that drafted, up to the first token that is not the text's. @param {Piece["value"][]} tokens @param {Lane} lane */
+function stepsOn(tokens, lane) {
+  /** @type {[number, JudgedStep][]} */
+  const out = [];
+  let position = 0;
+  for (const step of lane.steps) {
+    if (step.open) break;
+    if (step.nodes.length) out.push([position, step]);
+    const own = tokensOf({ steps: [step] });
+    if (own.some((token, i) => token.token_id !== tokens[position + i]?.token_id)) break;
+    position += own.length;
+  }
+  return out;
+}
+
+/**
+ * Where one looks first: the position at which most drafted, the earliest of those behind the start; -1 for none.
+ * @param {Map<number, unknown[]>} positions
+ */
+export function bestPosition(positions) {
+  let best = -1;
+  let most = 0;
+  for (const [position, { length }] of positions) {
+    if (length < most || (length === most && best !== 0)) continue;
+    best = position;
+    most = length;
+  }
+  return best;
 }

@@ -3,7 +3,7 @@
 import { SPEEDS } from "../core/player.js";
 import { fill } from "../core/sentence.js";
 import { el, textEl } from "../parts/dom.js";
-import { moveButton, paintMove } from "../parts/move.js";
+import { moveButton, paintMove } from "../parts/transport.js";
 
 /**
  * @import { Player } from "../core/player"

@@ -1,24 +1,21 @@
 // One lane of a race: a track with its finish line, what it has come to, and its text.
 
-import { sample } from "../charts/key.js";
+import { sample } from "../charts/pen.js";
 import { tokensPerSecond, two } from "../core/metrics.js";
 import { fold } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { Timeline } from "../core/timeline.js";
 import { el, textEl } from "../parts/dom.js";
 import { TextView } from "../parts/text.js";
-import { tokenAt } from "./position.js";
 
 /**
  * @import { Look } from "../charts/figure"
  * @import { Lane } from "../core/state"
  * @import { Subject, Words } from "../parts/page"
  * @import { Event } from "../types"
- * @import { Standing } from "./standings"
+ * @import { Standing } from "./result"
  */
-
-// No two lanes differ by colour alone.
-/** @type {Look[]} */
+/** No two lanes differ by colour alone. @type {Look[]} */
 export const LOOKS = [
   { shape: "line", colour: "ink", width: 2 },
   { shape: "line", colour: "accepted", width: 3, dash: "8px,3px" },
@@ -151,4 +148,20 @@ export class LaneView {
     const ended = lane.end === "failed" ? words.lane_failed : lane.end === "cancelled" ? words.lane_stopped : "";
     return ended ? `${ended} · ${sentence}` : sentence;
   }
+}
+
+// ---- One position of the text in every lane: lanes reach it in steps of their own. Pure
+
+/**
+ * Where a lane writes its token of this number, counted from 1: the step's index, and which of its kept tokens it is.
+ * null where the lane has not come so far. An open step has no tokens yet.
+ *
+ *     tokens a step   3   1   4        token 5: step 2, place 0
+ * @param {Lane | null} lane @param {number} token
+ */
+export function tokenAt(lane, token) {
+  const steps = lane?.steps ?? [];
+  const step = steps.findIndex((one) => !one.open && one.tokens >= token);
+  const before = steps[step - 1];
+  return step < 0 || token < 1 ? null : { step, place: token - 1 - (before && !before.open ? before.tokens : 0) };
 }

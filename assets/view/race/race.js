@@ -5,17 +5,14 @@ import { Player } from "../core/player.js";
 import { fetchFile } from "../core/recorded.js";
 import { fill } from "../core/sentence.js";
 import { closest, el, firstSeen } from "../parts/dom.js";
-import { Head } from "../parts/head.js";
+import { Head, Legend, problemBlock } from "../parts/blocks.js";
 import { InspectorView } from "../parts/inspector.js";
-import { Legend } from "../parts/legend.js";
-import { problemBlock } from "../parts/problem.js";
 import { emptyState } from "../core/reducer.js";
 import { Selection } from "../play/selection.js";
 import { Controls } from "./controls.js";
-import { Course } from "./course.js";
+import { Course } from "../core/timeline.js";
 import { LaneView } from "./lane.js";
-import { Result } from "./result.js";
-import { margin, standings } from "./standings.js";
+import { Result, margin, standings } from "./result.js";
 
 /**
  * @import { Given, Words } from "../parts/page"
@@ -109,8 +106,7 @@ class RaceView {
     }
   }
 
-  // A token is inspected as on the Play tab, and who scrolls one lane reads them all.
-  /** @param {LaneView} lane */
+  /** A token is inspected as on the Play tab, and who scrolls one lane reads them all. @param {LaneView} lane */
   #listenTo(lane) {
     const { root } = lane.text;
     /** @param {MouseEvent | KeyboardEvent} event */
@@ -252,8 +248,7 @@ class RaceView {
     return recorded ? fill(this.#words.recorded_about, { machine: `${model}, ${header.machine}` }) : [model, header.machine].filter(Boolean).join(" · ");
   }
 
-  // A recorded race is fetched, and begins, when it is first looked at.
-  /** @type {Promise<void> | null} */
+  /** A recorded race is fetched, and begins, when it is first looked at. @type {Promise<void> | null} */
   #seen = null;
 
   #listen() {
@@ -267,8 +262,7 @@ class RaceView {
     });
   }
 
-  // Keys of the player, wherever the focus is that does not want them itself.
-  /** @param {KeyboardEvent} event */
+  /** Keys of the player, wherever the focus is that does not want them itself. @param {KeyboardEvent} event */
   #key(event) {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     if (!this.#result || !this.root.getClientRects().length) return;

@@ -4,10 +4,7 @@ import { el } from "../parts/dom.js";
 
 /** @import { Words } from "../parts/page" */
 
-/**
- * Title, sentence and the switch between light and dark; fills `main` of the document.
- * @param {Words} words @param {...Node} parts
- */
+/** Title, sentence and the switch between light and dark; fills `main` of the document. @param {Words} words @param {...Node} parts */
 export function frame(words, ...parts) {
   const { body } = document;
   body.classList.add("sd-site");
@@ -18,10 +15,7 @@ export function frame(words, ...parts) {
   document.querySelector("main")?.replaceChildren(header, ...parts);
 }
 
-/**
- * Run a large script after the first words are there; its address, or its text.
- * @param {{ src?: string, text?: string }} script
- */
+/** Run a large script after the first words are there; its address, or its text. @param {{ src?: string, text?: string }} script */
 export function later({ src, text = "" }) {
   const script = el("script", { src });
   script.textContent = text;

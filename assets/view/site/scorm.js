@@ -1,10 +1,9 @@
 // The site inside a learning platform: SCORM 1.2 keeps how far a learner has come, and hears when all lessons are done.
 
-import { LESSONS } from "../lessons/curriculum.js";
-import { PROGRESS, readProgress, saveProgress } from "../lessons/progress.js";
+import { LESSONS, PROGRESS, readProgress, saveProgress } from "../lessons/curriculum.js";
 
 /**
- * @import { Progress } from "../lessons/progress"
+ * @import { Progress } from "../lessons/curriculum"
  * @typedef {{
  *   LMSInitialize(nothing: ""): string, LMSGetValue(name: string): string, LMSSetValue(name: string, value: string): string,
  *   LMSCommit(nothing: ""): string, LMSFinish(nothing: ""): string,
@@ -35,8 +34,7 @@ export function report() {
   }, { once: true });
 }
 
-// What is completed stays so, whatever one looks at afterwards.
-/** @param {Platform} platform */
+/** What is completed stays so, whatever one looks at afterwards. @param {Platform} platform */
 const ended = (platform) => ["completed", "passed"].includes(platform.LMSGetValue(STATUS));
 
 /** @param {Window} start @returns {Platform | null} */

@@ -12,8 +12,7 @@ import { mount } from "../play/view.js";
  */
 
 const words = data.words.export.page;
-// Only the first tab's script is there from the beginning.
-/** @type {Record<string, () => Promise<(element: HTMLElement, given: Here) => unknown>>} */
+/** Only the first tab's script is there from the beginning. @type {Record<string, () => Promise<(element: HTMLElement, given: Here) => unknown>>} */
 const MOUNTS = {
   play: async () => mount,
   race: async () => (await import("../race/race.js")).mountRace,

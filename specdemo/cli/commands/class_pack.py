@@ -20,7 +20,7 @@ ORIGIN = "http://class-pack.invalid/"  # nothing is served: Chromium's requests 
 FLAGS = ["--no-sandbox", "--disable-background-networking"]
 _MAKE = """async ([language, png]) => {
   const { data } = await import("/view/site/data.js");
-  const { packFiles } = await import("/view/lessons/pack/pack.js");
+  const { packFiles } = await import("/view/lessons/pack.js");
   const { value, words } = data.parts.lessons;
   const { runs } = JSON.parse(value);
   const files = await packFiles({ ...data.words, view: data.words, ...words }, { runs, language, png });

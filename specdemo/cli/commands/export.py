@@ -15,7 +15,8 @@ def run(options: argparse.Namespace) -> int:
     """Write a saved trace as a table or as a page."""
     from specdemo.trace.codec import dumps
     from specdemo.trace.replay import read
-    from specdemo.trace.tables import csv_table, html_replay
+    from specdemo.trace.tables import csv_table
+    from specdemo.ui.player import html_replay
     from specdemo.ui.words import VIEW
 
     if not (options.csv or options.html):

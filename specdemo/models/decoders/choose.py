@@ -17,22 +17,19 @@ from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.kernels import cpu_features, packing, runtime
 from specdemo.models.decoders import graphs, heads, packed
-from specdemo.models.decoders.compiled import CompiledDecoder
 from specdemo.models.decoders.heads import AUTO_HEAD
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.models.decoders.operators import Nf4Stack, rms_norm
+from specdemo.models.decoders.operators import rms_norm
 from specdemo.models.decoders.rotary import RotaryTables, module_tables
 from specdemo.models.devices import DEVICES
 from specdemo.models.measurements import PassCheck, Verdicts
-from specdemo.models.memory import LARGE_HEAD, free_ram, leave_to_file
+from specdemo.models.memory import LARGE_HEAD, leave_to_file
 from specdemo.trace.events import COMPILED
 
 COMPILED_ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 # types of rotary embedding whose tables do not depend on the text
 STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 PROBED = 24  # tokens on which both passes are compared
-WIDE_ROWS = (4, 5, 6, 7, 8, 10, 12, 16)  # at which the two kinds of product are compared
-WIDE_SHARE = 0.25  # fraction of the free memory that the wide copy may use
 TRIES = 4
 MODULE = "transformers' own pass"
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.04, torch.float16: 0.01}
@@ -63,10 +60,7 @@ def open_decoder(
         leave_to_file(model.get_input_embeddings().weight, model.lm_head.weight)
         return opened
     lean = LeanDecoder(model)
-    rows = widen(lean)
-    if not agrees(lean, module):
-        return module, MODULE
-    return lean, f"lean pass, bf16 from {rows} rows" if rows else "lean pass"
+    return (lean, "lean pass") if agrees(lean, module) else (module, MODULE)
 
 
 def uses_compiled_pass(model: Any) -> bool:
@@ -113,7 +107,7 @@ def _pass_seconds(decoder: Decoder) -> float:
 
 def _open_compiled(
     model: Any, head: str, sample: Callable[[], Sequence[int]] | None, verdicts: Verdicts | None
-) -> tuple[CompiledDecoder, str] | None:
+) -> tuple[packed.CompiledDecoder, str] | None:
     """Return the compiled pass if it runs and agrees. While it is made, the module's layers switch to its memory.
 
     The module reads the compared rows once, and each of its layers is packed as soon as it has run.
@@ -151,7 +145,7 @@ def _fused_seconds(model: Any) -> float | None:
     return _pass_seconds(lean) if agrees(lean, ModuleDecoder(model)) else None
 
 
-def compile_pass(model: Any, bits: int = 16) -> CompiledDecoder | None:
+def compile_pass(model: Any, bits: int = 16) -> packed.CompiledDecoder | None:
     """Return the compiled pass without comparing it; None if it does not run. bits: of its head, 16 or 8"""
     if not packed.compiles(model):
         return None
@@ -163,14 +157,16 @@ def _description(bits: int) -> str:
     return f"{COMPILED} on {cpu_features.name()}{head}"
 
 
-def _compile(model: Any, layers: Sequence[runtime.LayerWeights], bits: int) -> CompiledDecoder:
+def _compile(
+    model: Any, layers: Sequence[runtime.LayerWeights], bits: int
+) -> packed.CompiledDecoder:
     base, shape, coding = model.model, packed.shape_of(model), packed.coding_of(model)
     table, _ = runtime.meanings(coding.code)
     weight = model.lm_head.weight
     head = weight if bits == 16 else packing.whole_numbers(weight)
     compiled = runtime.CompiledLayers(layers, shape, table, head, base.norm.weight.float())
     leave_to_file(weight)
-    return CompiledDecoder(
+    return packed.CompiledDecoder(
         model.config.get_text_config(), compiled, base.embed_tokens.weight,
         lambda x: rms_norm(x, base.norm.weight, shape.epsilon),
         RotaryTables(module_tables(base)).full,
@@ -183,7 +179,7 @@ def _choose_head(
     layers: Sequence[runtime.LayerWeights],
     head: str,
     sample: Callable[[], Sequence[int]] | None,
-) -> tuple[CompiledDecoder, PassCheck]:
+) -> tuple[packed.CompiledDecoder, PassCheck]:
     """Compile the pass; `auto` uses 8 bits for a large head if their distributions are nearly the same."""
     weight = model.lm_head.weight
     if head != AUTO_HEAD or weight.nbytes < LARGE_HEAD or sample is None:
@@ -195,51 +191,6 @@ def _choose_head(
         return decoder, PassCheck(True, 8, measured)
     del decoder
     return _compile(model, layers, 16), PassCheck(True, 16, measured)
-
-
-def widen(lean: LeanDecoder) -> int:
-    """Give 4-bit matrices a bfloat16 copy for passes of many rows where that is faster and memory allows it.
-
-    A 4-bit product costs little for one row and grows with rows; where the processor multiplies bfloat16
-    matrices by itself (AMX), that costs the same for sixteen rows as for one.
-
-    returns: rows from which the copy is used; 0 for never
-    """
-    stacks = [one for layer in lean.layers for one in layer.matrices() if isinstance(one, Nf4Stack)]
-    if len(stacks) < len(lean.layers) * len(lean.layers[0].matrices()):
-        return 0
-    size = sum(2 * one.in_features * one.out_features for one in stacks)
-    if size > WIDE_SHARE * (free_ram() or 0):
-        return 0
-    for one in stacks:
-        one.widen()
-    rows = _faster_from(stacks)
-    for one in stacks:
-        one.wide_from = rows
-        if not rows:
-            one.wide = None
-    return rows
-
-
-@torch.inference_mode()
-def _faster_from(stacks: Sequence[Nf4Stack]) -> int:
-    """Fewest rows for which the wide copies are faster, measured over all layers; 0 when that is never so."""
-    for rows in WIDE_ROWS:
-        inputs = [torch.ones(rows, one.in_features, dtype=torch.bfloat16) for one in stacks]
-        fastest = {}
-        for wide in (True, False):
-            for one in stacks:
-                one.wide_from = 0 if wide else rows + 1
-            spent = []
-            for _ in range(TRIES):
-                begun = time.perf_counter()
-                for one, x in zip(stacks, inputs, strict=True):
-                    one(x)
-                spent.append(time.perf_counter() - begun)
-            fastest[wide] = min(spent[1:])
-        if fastest[True] < fastest[False]:
-            return rows
-    return 0
 
 
 def is_supported(model: Any) -> bool:

@@ -238,9 +238,6 @@ class Nf4Stack:
     """NF4 matrices on a CPU, through the kernel that `Linear4bit` uses, called without the layers around it.
 
     The way through module and dispatcher takes as long as the product of one row with a small matrix.
-
-    wide: the product with the same weights as bfloat16, for many rows; None where that does not pay
-    wide_from: rows from which it is used
     """
 
     def __init__(self, parts: Sequence[Any]) -> None:
@@ -256,8 +253,6 @@ class Nf4Stack:
         for part in parts:
             part.weight.data = self.packed[row : row + part.out_features]
             row += part.out_features
-        self.wide: Stacked | None = None
-        self.wide_from = 0
         self._kernel = _kernel()
         sizes = (ctypes.c_int64(self.out_features), ctypes.c_int64(self.in_features))
         self._sizes = sizes
@@ -270,8 +265,6 @@ class Nf4Stack:
         """x: (rows, in), its columns next to each other; multiplied as bfloat16. returns: (rows, out)"""
         if x.dtype != torch.bfloat16:
             return self(x.bfloat16()).to(x.dtype)
-        if self.wide is not None and x.shape[0] >= self.wide_from:
-            return self.wide(x)
         rows, step = x.shape[0], x.stride(0)
         out = x.new_empty(rows, self.out_features)
         self._kernel(
@@ -279,19 +272,3 @@ class Nf4Stack:
             ctypes.c_void_p(out.data_ptr()), self._block, ctypes.c_int64(step), self._sizes[0],
         )  # fmt: skip
         return out if self.bias is None else out.add_(self.bias)
-
-    def widen(self) -> None:
-        """Store the weights as bfloat16 too, for passes of many rows."""
-        self.wide = pack(self.dequantised(), self.bias)
-
-    def dequantised(self) -> Tensor:
-        """(out, in) bfloat16: the values that the kernel multiplies with."""
-        # The kernel's layout: blocks of 32 rows; in each, column pairs; in each, 32 bytes of two 4-bit codes.
-        bytes_ = self.packed.reshape(-1, 32)
-        codes = torch.cat([bytes_ & 15, bytes_ >> 4], dim=-1)
-        codes = codes.reshape(-1, self.in_features // 2, 32, 2).transpose(1, 2)
-        values: Tensor = self.code.bfloat16()[
-            codes.reshape(self.out_features, self.in_features).long()
-        ]
-        scales = self.scales.T.repeat_interleave(self.block, dim=1)
-        return values * scales

@@ -1,4 +1,7 @@
-"""A module's NF4 matrices in the layout of the compiled pass. The module's layers read the same memory, so nothing is stored twice."""
+"""The compiled pass as a decoder, and a module's NF4 matrices in its layout.
+
+The module's layers read the same memory, so nothing is stored twice.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from specdemo.engine.module_decoder import chunk_of
+from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.kernels import packing, runtime
 from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
 from specdemo.models.decoders.operators import Nf4Stack, biases, in_4_bits, laid_out, scales_of
@@ -215,3 +220,58 @@ def _stack(parts: Sequence[Any], bias: Tensor | None) -> PackedStack:
 def _in_blocks(codes: Tensor) -> Tensor:
     """Return codes of (out, in / 2) bytes, in any order, as (out / 32, in / 2, 32)."""
     return codes.view(-1, codes.shape[1], BLOCK_OUTPUTS)
+
+
+class CompiledDecoder:
+    """Implements `Decoder`. A row's result is the same, bit for bit, in any pass and next to any other rows.
+
+    tables: cosines and signed sines of at least so many positions, (positions, head_dim) float32 each
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        layers: runtime.CompiledLayers,
+        embedding: Tensor,
+        norm: Callable[[Tensor], Tensor],
+        tables: Callable[[int], tuple[Tensor, Tensor]],
+    ) -> None:
+        self.config, self.chunk = config, chunk_of(config, embedding.device)
+        self._layers, self._embedding, self._norm, self._tables = layers, embedding, norm, tables
+
+    @property
+    def head(self) -> Packed:
+        """The output head as it is read."""
+        return self._layers.head
+
+    @torch.inference_mode()
+    def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
+        """Compute passes of different conversations in one call; their `depth` must be the same."""
+        depth = passes[0].depth
+        last = self.config.num_hidden_layers
+        embedded = self._embedding[[token for one in passes for token in one.token_ids]]
+        cos, sin = self._tables(max(max(one.positions) for one in passes) + 1)
+        sequences = [
+            runtime.SequenceRows(
+                one.positions, one.cache, one.seen, one.answers if depth is None else 0
+            )
+            for one in passes
+        ]
+        wanted = {layer for one in passes for layer in one.reads}
+        inner = {layer: torch.empty_like(embedded) for layer in wanted if 0 < layer < last}
+        rows = runtime.Rows(embedded.float(), cos, sin, sequences)
+        final = depth is not None or last in wanted
+        found = self._layers.run(rows, 0, depth, states=inner, final=final)
+        counts = [len(one.token_ids) for one in passes]
+        if depth is not None:
+            assert found.final is not None
+            parts = found.final.to(embedded.dtype).split(counts)
+            return [ForwardOutput(torch.empty(0), (part,)) for part in parts]
+        states = {0: embedded} | inner
+        if found.final is not None:
+            states[last] = self._norm(found.final.to(embedded.dtype))
+        by_layer = {layer: states[layer].split(counts) for layer in wanted}
+        return [
+            ForwardOutput(logits, tuple(by_layer[layer][number] for layer in one.reads))
+            for number, (one, logits) in enumerate(zip(passes, found.logits, strict=True))
+        ]

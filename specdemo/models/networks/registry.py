@@ -17,7 +17,7 @@ from specdemo.models.networks.dflash import DFlashDecoder
 from specdemo.models.networks.exit import ExitDecoder
 from specdemo.models.networks.folders import load_compact, load_dflash, load_medusa
 from specdemo.models.networks.loader import TargetTensors
-from specdemo.models.networks.medusa import MedusaWeights
+from specdemo.models.networks.parts import MedusaWeights
 
 OpenedNetwork = FeatureReader | MedusaWeights
 """A draft network in one conversation: a reader of texts, or Medusa's heads, which read one state of the target."""

@@ -16,7 +16,6 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.passes import ForwardInput
 from specdemo.engine.target import CachedModel
-from specdemo.models.decoders import choose as decoders
 from specdemo.models.decoders.choose import agrees, open_decoder
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import FOLDED_ROWS, Nf4Joined, Nf4Stack, stack
@@ -139,10 +138,6 @@ def test_stacked_4_bit_layers_are_the_layers(rows):
     apart[:, :128] = x
     torch.testing.assert_close(stacked(apart[:, :128]), want, atol=0, rtol=0)
     torch.testing.assert_close(torch.cat([layer(x) for layer in layers], dim=-1), want)
-    stacked.widen()
-    stacked.wide_from = 1
-    wide = stacked(x)
-    assert (wide - want).float().norm() < 0.01 * want.float().norm()
     # A model whose other parts are in float32 is unchanged: the layers round such rows themselves.
     full = stacked(x.float())
     assert full.dtype == torch.float32
@@ -172,17 +167,3 @@ def test_kinds_that_cannot_be_joined_are_called_one_by_one():
     x = torch.randn(2, 8)
     with torch.no_grad():
         torch.testing.assert_close(stack(parts)(x), torch.cat([p(x) for p in parts], -1))
-
-
-def test_the_wide_copy_is_taken_only_where_there_is_room(monkeypatch):
-    model = tiny_llama(0)
-    lean = LeanDecoder(model)
-    assert decoders.widen(lean) == 0  # nothing of it is 4-bit
-    monkeypatch.setattr(decoders, "free_ram", lambda: 0)
-    layers = packed_layers(4)
-    for layer in lean.layers:
-        object.__setattr__(layer, "qkv", stack(layers[:1]))
-        for name, part in zip(("output", "gate_up", "down"), layers[1:], strict=True):
-            object.__setattr__(layer, name, stack([part]))
-    assert decoders.widen(lean) == 0
-    assert all(one.wide is None for layer in lean.layers for one in layer.matrices())

@@ -15,8 +15,8 @@ from specdemo.engine.types import Proposal
 from specdemo.kernels import packing, runtime
 from specdemo.models.decoders import choose, heads, packed
 from specdemo.models.decoders.choose import compile_pass, open_decoder
-from specdemo.models.decoders.compiled import CompiledDecoder
 from specdemo.models.decoders.lean import LeanDecoder
+from specdemo.models.decoders.packed import CompiledDecoder
 from specdemo.models.measurements import Verdicts, timed_passes
 
 pytestmark = pytest.mark.skipif(

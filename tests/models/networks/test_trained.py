@@ -21,8 +21,7 @@ from specdemo.models.networks.loader import TargetTensors
 from specdemo.models.networks.trained import find_trained
 from specdemo.training.block import plan_blocks
 from specdemo.training.data import Row
-from specdemo.training.feature_network import Eagle3Network, FeatureNetwork
-from specdemo.training.medusa import MedusaHeads
+from specdemo.training.networks import Eagle3Network, FeatureNetwork, MedusaHeads
 from specdemo.training.package import Card, draft_config, package
 from specdemo.training.student import Student
 from specdemo.training.task import trained_state

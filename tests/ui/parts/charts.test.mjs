@@ -1,14 +1,10 @@
 // What the charts show: pure functions of a run, fed with steps written by hand and with the recorded runs.
 import assert from "node:assert/strict";
 import { roundUp } from "../../../assets/view/charts/charts.js";
-import { FIGURES, keyOfFigure } from "../../../assets/view/charts/figures.js";
-import { wrap } from "../../../assets/view/charts/figures/lookahead.js";
-import { RECENT, ceiling } from "../../../assets/view/charts/figures/steps.js";
-import { readRun } from "../../../assets/view/charts/run.js";
-import { positions } from "../../../assets/view/core/metrics.js";
-import { picture } from "../../../assets/view/charts/axes.js";
+import { FIGURES, RECENT, ceiling, keyOfFigure, readRun, wrap } from "../../../assets/view/charts/figures.js";
+import { forecastSteps, plainRates, positions, rateCurve } from "../../../assets/view/core/metrics.js";
+import { picture } from "../../../assets/view/charts/plot.js";
 import { fold } from "../../../assets/view/core/reducer.js";
-import { forecastSteps, plainRates, rateCurve } from "../../../assets/view/core/series.js";
 import { Timeline } from "../../../assets/view/core/timeline.js";
 import { recordedRuns, words as all } from "./fixtures.mjs";
 

@@ -1,6 +1,6 @@
 // What leaves the page: whole traces, tables without formulas, and a player with the run in it.
 import assert from "node:assert/strict";
-import { COLUMNS, csvTable, traceText, withRun } from "../../../assets/view/core/forms.js";
+import { COLUMNS, csvTable, traceText, withRun } from "../../../assets/view/play/export.js";
 import { readTrace } from "../../../assets/view/core/lines.js";
 import { recordedRuns } from "./fixtures.mjs";
 

@@ -1,12 +1,10 @@
 // The cost model against numbers worked out by hand and published ones, and what recorded runs say of its terms.
 import assert from "node:assert/strict";
-import { byLookahead } from "../../../assets/view/lab/experiments.js";
-import { readLab, writeLab } from "../../../assets/view/lab/address.js";
+import { byLookahead, firstWord } from "../../../assets/view/lab/experiments.js";
+import { readLab, writeLab } from "../../../assets/view/lab/lab.js";
 import { best, bestTrees, breakEven, chainTokens, chains, step, trees, verifyCost } from "../../../assets/view/lab/model.js";
-import { freePlace, marksOf, meets, placeLabels } from "../../../assets/view/lab/labels.js";
-import { rungs } from "../../../assets/view/lab/ladder.js";
-import { firstWord } from "../../../assets/view/lab/firstword.js";
-import { foresee, measure } from "../../../assets/view/lab/measure.js";
+import { costFigure, rungs } from "../../../assets/view/lab/charts.js";
+import { foresee, measure } from "../../../assets/view/lab/runcard.js";
 import { fold } from "../../../assets/view/core/reducer.js";
 import { acceptRate, speedup, tokensPerStep } from "../../../assets/view/core/metrics.js";
 import { recordedRuns } from "./fixtures.mjs";
@@ -114,26 +112,16 @@ assert.deepEqual(readLab("a-2_c-x_k-3.4_kind-measured_slope-_hack-1"), { k: 3, t
 // The ladder in passes of one row.
 assert.deepEqual(rungs([[1, 0.5], [8, 1]]), [{ rows: 1, cost: 1, milliseconds: 500 }, { rows: 8, cost: 2, milliseconds: 1000 }]);
 
-// Labels stand clear of lines, points and each other, on a desktop's chart and on a phone's.
-const box = (left, top) => ({ left, top, right: left + 10, bottom: top + 10 });
-assert.ok(meets(box(0, 0), box(9, 9)) && !meets(box(0, 0), box(10, 0)));
-const [full, free] = [{ box: box(0, 0) }, { box: box(50, 0) }];
-assert.equal(freePlace([full, free], [box(5, 5)]), free);
-assert.equal(freePlace([full, free], [box(5, 5), box(55, 5), box(45, 0)]), full);
-for (const [width, height] of [[760, 420], [330, 320]]) {
-  for (const share of [0.3, 0.5, 0.7, 0.8, 0.9, 0.97]) {
-    for (const cost of [0.02, 0.1, 0.3]) {
-      for (const curve of [flat, { kind: "linear", slope: 0.05 }, { kind: "linear", slope: 1 }]) {
-        const priced = chains({ a: share, c: cost, curve }, 16);
-        const top = 1.12 * Math.max(1.4, ...priced.map((one) => one.speedup));
-        const frame = { left: 44, right: width - 18, top: 22, bottom: height - 42 };
-        const scale = { frame, x: (k) => 44 + (k / 16) * (width - 62), y: (value) => frame.bottom - (Math.min(value, top) / top) * (height - 64) };
-        const shown = { lines: [{ name: "chain", steps: priced }], points: [{ name: "whole", x: 5, y: 1.3, size: 5, text: "" }], chosen: priced[4], best: best(priced), most: 16 };
-        const { even, best: strong } = placeLabels(shown, scale, { even: "plain decoding: 1×", best: "best: k = 12, 2.4×", size: 12.5 });
-        const where = `${width} ${share} ${cost} ${JSON.stringify(curve)}`;
-        for (const label of [even, strong]) for (const mark of marksOf(shown, scale)) assert.ok(!meets(label.box, mark), where);
-        assert.ok(!meets(even.box, strong.box), where);
-      }
-    }
-  }
-}
+// The chart: a line each, the chosen step and the best one marked and named; while one guesses, neither lines nor marks.
+const chart = { label: "speedup", x_axis: "k", y_axis: "times", even: "plain", best_label: "best: {k}, {speedup}", never: "never", names: {} };
+const colours = { accepted: "green", correction: "blue", card: "white", ink: "black" };
+const priced = chains({ a: 0.8, c: 0.1, curve: flat }, 16);
+const points = [{ name: "whole", x: 5, y: 1.3, size: 5, text: "<all>" }];
+const shown = { most: 16, top: 3, edge: 16, lines: [{ name: "chain", steps: priced }], points, chosen: priced[4], best: best(priced) };
+const figure = costFigure(shown, chart, colours);
+assert.deepEqual(figure.traces.map(({ x }) => x.length), [17, 1, 1, 1]);
+assert.deepEqual(figure.traces.slice(1).map(({ x: [drafted] }) => drafted), [6, 5, 4]);
+assert.deepEqual(figure.traces[2].text, ["&lt;all&gt;"]);
+assert.deepEqual(figure.annotations.map(({ text }) => text), ["plain", "<b>best: 6, 2.5</b>"]);
+const guessing = costFigure({ ...shown, lines: [], points: [], best: null }, chart, colours);
+assert.deepEqual([guessing.traces.length, guessing.annotations.length, guessing.shapes[1].y1], [0, 1, 3]);

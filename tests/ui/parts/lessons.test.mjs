@@ -1,10 +1,10 @@
 // The lessons' questions on the recorded runs, and the rejection rule by hand. Prints what it found as JSON.
 import assert from "node:assert/strict";
 import { LESSONS, liveState, runsOf } from "../../../assets/view/lessons/curriculum.js";
-import { passSeconds } from "../../../assets/view/lessons/curriculum/evidence.js";
+import { passSeconds } from "../../../assets/view/lessons/evidence.js";
 import { two } from "../../../assets/view/core/metrics.js";
 import { fold } from "../../../assets/view/core/reducer.js";
-import { EXAMPLE, draw, gap, normal, outcome } from "../../../assets/view/lessons/rejection.js";
+import { EXAMPLE, draw, gap, normal, outcome } from "../../../assets/view/lessons/threewords.js";
 import { recordedRuns } from "./fixtures.mjs";
 
 const runs = new Map(recordedRuns().map(({ name, items }) => [name.replace(".jsonl", ""), fold(items).lanes]));

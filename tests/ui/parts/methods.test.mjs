@@ -1,6 +1,6 @@
 // How a method guesses: a recorded step of its own, and what is seen of it at each time.
 import assert from "node:assert/strict";
-import { Moments, bestScene, kindOf, sceneAt, SECONDS } from "../../../assets/view/methods/guess.js";
+import { Moments, bestScene, kindOf, sceneAt, SECONDS } from "../../../assets/view/methods/guessing.js";
 import { recordedRuns } from "./fixtures.mjs";
 
 const END = 1000 * SECONDS;

@@ -2,14 +2,8 @@
 import assert from "node:assert/strict";
 import { LESSONS } from "../../../assets/view/lessons/curriculum.js";
 import { fold } from "../../../assets/view/core/reducer.js";
-import { gap } from "../../../assets/view/lessons/rejection.js";
-import { cuts } from "../../../assets/view/lessons/moments/cut.js";
-import { count, none, rejections } from "../../../assets/view/lessons/moments/draws.js";
-import { drafts, ending } from "../../../assets/view/lessons/moments/judge.js";
-import { shares, trend } from "../../../assets/view/lessons/moments/learning.js";
-import { passTimes } from "../../../assets/view/lessons/moments/passes.js";
-import { comparable, likeness } from "../../../assets/view/lessons/moments/same.js";
-import { perToken } from "../../../assets/view/lessons/moments/seconds.js";
+import { gap } from "../../../assets/view/lessons/threewords.js";
+import { comparable, count, cuts, drafts, ending, likeness, none, passTimes, perToken, rejections, shares, trend } from "../../../assets/view/lessons/moments.js";
 import { recordedRuns } from "./fixtures.mjs";
 
 const near = (one, other, within = 1e-9) => assert.ok(Math.abs(one - other) <= within, `${one} is not ${other}`);

@@ -1,7 +1,7 @@
 // The same place in several runs: only as long as they say the same text.
 import assert from "node:assert/strict";
-import { agreement, bet } from "../../../assets/view/proposals/groups.js";
-import { bestPosition, sharedPositions } from "../../../assets/view/proposals/positions.js";
+import { agreement, bet } from "../../../assets/view/proposals/drafts.js";
+import { bestPosition, sharedPositions } from "../../../assets/view/proposals/proposals.js";
 import { recordedRuns } from "./fixtures.mjs";
 
 const step = (lane, index, drafted, kept, next) => ({

@@ -1,10 +1,9 @@
 // A race of recorded runs on one clock, and how it came out. Fed with the recorded runs and with lanes written by hand.
 import assert from "node:assert/strict";
-import { Course } from "../../../assets/view/race/course.js";
-import { compared, margin, markdown, parting, standings, tableOf } from "../../../assets/view/race/standings.js";
-import { tokenAt } from "../../../assets/view/race/position.js";
+import { Course, Timeline } from "../../../assets/view/core/timeline.js";
+import { compared, margin, markdown, parting, standings, tableOf } from "../../../assets/view/race/result.js";
+import { tokenAt } from "../../../assets/view/race/lane.js";
 import { tokensOf, laneText, fold } from "../../../assets/view/core/reducer.js";
-import { Timeline } from "../../../assets/view/core/timeline.js";
 import { recordedRuns } from "./fixtures.mjs";
 
 const [{ items }] = recordedRuns();

@@ -57,7 +57,7 @@ const frame = { parent: top };
 globalThis.window = { parent: frame, opener: null };
 
 const { LESSONS } = await import("../../../assets/view/lessons/curriculum.js");
-const { readProgress, saveProgress } = await import("../../../assets/view/lessons/progress.js");
+const { readProgress, saveProgress } = await import("../../../assets/view/lessons/curriculum.js");
 const { report } = await import("../../../assets/view/site/scorm.js");
 
 // A new learner begins with nothing, whatever the browser holds.

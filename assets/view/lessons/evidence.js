@@ -1,0 +1,95 @@
+// How answers are read off recorded runs, and the runs of the lessons, each fetched once.
+
+import { acceptRate, speedup, two } from "../core/metrics.js";
+import { fetchFile } from "../core/recorded.js";
+import { fold, tokensOf } from "../core/reducer.js";
+import { fill } from "../core/sentence.js";
+
+/**
+ * @import { Header, Lane, Line, Step } from "../core/state"
+ * @import { Words } from "../parts/page"
+ * @import { Status } from "../types"
+ * @import { Lanes } from "./lesson"
+ */
+
+// ---- How answers are read off a run
+
+export const PERCENT = { min: 0, max: 100, step: 1 };
+export const SAME = 0.03; // speedups and shares that are nearer than this are called the same
+
+/**
+ * Seconds of a target pass of so many rows, as measured when the pair was loaded; between two measured counts on their line.
+ * @param {Header} header @param {number} rows
+ */
+export function passSeconds(header, rows) {
+  const costs = header.verify_costs ?? [];
+  const after = costs.find(([count_]) => count_ >= rows);
+  const before = costs.findLast(([count_]) => count_ <= rows);
+  if (!after || !before) return NaN;
+  if (after === before) return after[1];
+  const part = (rows - before[0]) / (after[0] - before[0]);
+  return before[1] + part * (after[1] - before[1]);
+}
+
+/** @template T @param {T[]} items @param {(item: T) => boolean} wanted */
+export const count = (items, wanted) => items.filter(wanted).length;
+/** @param {Step} step @param {Status} status */
+export const has = (step, status) => step.nodes.some((node) => node.status === status);
+
+/** @param {Lane} lane */
+export const tokenIds = (lane) => tokensOf(lane).map((token) => token.token_id);
+
+/** Percent of the drafted tokens that were kept. @param {Lane} lane */
+export const acceptPercent = (lane) => 100 * (acceptRate(lane) ?? 0);
+
+/** @param {number | null} ratio */
+export const compared = (ratio) => (Number(ratio) > 1 + SAME ? "faster" : Number(ratio) < 1 - SAME ? "slower" : "same");
+
+/** Whether a kept token had a refused sibling that was tested before it. @param {Step} step */
+export const sidestepped = ({ nodes, path }) =>
+  path.some((kept) => nodes.some((node, i) => i < kept && node.parent === nodes[kept].parent && node.status === "rejected"));
+
+/** @param {string[]} names @param {Lanes[]} runs @param {number[]} each @param {number} marked */
+export const compareRuns = (names, runs, each, marked) =>
+  runs.map(({ plain, fast }, i) => ({
+    option: names[i],
+    values: { milliseconds: two(each[i]), accepted: two(acceptPercent(fast)), speedup: two(speedup(plain, fast)) },
+    share: each[i] / Math.max(...each),
+    marked: i === marked,
+  }));
+
+// ---- The recorded runs of the lessons, each fetched once
+
+export class Runs {
+  #words;
+  #known;
+  /** @type {Map<string, Promise<Line[]>>} */
+  #fetched = new Map();
+
+  /** known: by the names of the runs that there are. @param {Words} words @param {object} known */
+  constructor(words, known) {
+    this.#words = words;
+    this.#known = known;
+  }
+
+  /** The events of a run; rejected with an Error whose message is a sentence. @param {string} name */
+  items(name) {
+    const items = this.#fetched.get(name) ?? this.#fetch(name);
+    this.#fetched.set(name, items);
+    items.catch(() => this.#fetched.delete(name)); // so that the next attempt asks again
+    return items;
+  }
+
+  /** Its two lanes. @param {string} name @returns {Promise<Lanes>} */
+  async lanes(name) {
+    const { plain, speculative } = fold(await this.items(name)).lanes;
+    return /** @type {Lanes} */ ({ plain, fast: speculative });
+  }
+
+  /** @param {string} name */
+  async #fetch(name) {
+    const items = name in this.#known ? await fetchFile(name) : null;
+    if (!items) throw new Error(fill(this.#words.missing, { name }));
+    return items;
+  }
+}

@@ -1,0 +1,209 @@
+"""A run as a table and as one HTML file: nothing is lost, and nothing in a trace is ever run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from specdemo.cli import parser as cli
+from specdemo.config.errors import UserError
+from specdemo.trace.codec import dumps, loads
+from specdemo.trace.events import ModelInfo, Node, Origin, RunStarted, Status, Verified
+from specdemo.trace.tables import NODE_FIELDS, csv_table
+from specdemo.ui import player
+from specdemo.ui.words import VIEW
+
+RECORDED = sorted((player.SCRIPTS.parent / "runs").glob("*.jsonl"))
+HOSTILE = (
+    "=HYPERLINK(1)",
+    "+1",
+    "-1",
+    "@SUM(A1)",
+    "\t=1",
+    "\r\n=1",
+    'say "a, b"',
+    "</script><script>window.hacked=1</script><!--",
+    "</SCRIPT >",
+    "\u2028\u2029",
+    "\N{WOMAN}\u200d\N{PERSONAL COMPUTER}",
+)
+
+
+def hostile_trace() -> str:
+    nodes = tuple(
+        Node(place, text, place - 1, Status.REJECTED, 0.5, 0.25, 1e-7, 0.125, origin=Origin.DRAWN)
+        for place, text in enumerate(HOSTILE)
+    )
+    own = Node(99, "</script>", status=Status.CORRECTION)
+    return dumps(
+        [
+            RunStarted("plain", "nothing", HOSTILE[7], {}, ModelInfo("tiny")),
+            Verified("plain", 0, nodes, (), own, 0.01, 0.02, 0.001, 0.031),
+        ]
+    )
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+class Blocks(HTMLParser):
+    """Elements of a page with their attributes, and the text of the scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.data: dict[str, str] = {}
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        tag, attributes = self.tags[-1] if self.tags else ("", {})
+        if tag == "script":
+            name = attributes.get("id") or attributes.get("type") or "plain"
+            self.data[name] = self.data.get(name, "") + data
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_a_table_has_a_row_for_each_token(path):
+    text = path.read_text(encoding="utf-8")
+    verified = [event for event in loads(text) if isinstance(event, Verified)]
+    table = rows(csv_table(text))
+    assert len(table) == sum(len(event.nodes) + bool(event.next) for event in verified)
+    own = [row for row in table if row["node"] == ""]
+    assert [int(row["token_id"]) for row in own] == [e.next.token_id for e in verified if e.next]
+    assert {row["parent"] for row in own} == {""}
+    assert float(table[-1]["elapsed_seconds"]) == verified[-1].elapsed_seconds
+
+
+def test_no_cell_is_a_formula_and_every_text_is_whole():
+    table = rows(csv_table(hostile_trace()))
+    formulas = [f"'{text}" for text in HOSTILE[:6]]
+    assert [row["text"] for row in table] == [*formulas, *HOSTILE[6:], "</script>"]
+    assert float(table[0]["accept_prob"]) == 1e-7
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node")
+@pytest.mark.parametrize("path", [None, *RECORDED[:2]], ids=["hostile", "first", "second"])
+def test_the_script_writes_the_same_table(path, tmp_path):
+    if path is None:
+        path = tmp_path / "hostile.jsonl"
+        path.write_text(hostile_trace(), encoding="utf-8", newline="")
+    code = f"""
+        import {{ readFileSync }} from "node:fs";
+        import {{ csvTable }} from {json.dumps((player.SCRIPTS / "play/export.js").as_uri())};
+        import {{ readTrace }} from {json.dumps((player.SCRIPTS / "core/lines.js").as_uri())};
+        process.stdout.write(csvTable(readTrace(readFileSync({json.dumps(str(path))}, "utf8")).items));
+    """
+    command = ["node", "--input-type=module", "-e", code]
+    done = subprocess.run(command, capture_output=True, check=True)
+    ours = rows(csv_table(path.read_text(encoding="utf-8")))
+    theirs = rows(done.stdout.decode())
+    numbers = [
+        name
+        for name in NODE_FIELDS
+        if name.endswith(("_prob", "_seconds", "draw", "survival", "confidence"))
+    ]
+    for row in (*ours, *theirs):
+        row.update({name: row[name] and float(row[name]) for name in numbers})
+    assert ours == theirs
+
+
+def test_a_replay_holds_the_trace_and_nothing_of_it_is_markup():
+    trace = hostile_trace()
+    text = player.html_replay(trace, "<b>title</b>", VIEW)
+    page = Blocks(text)
+    assert json.loads(page.data["sd-run"]) == {"title": "<b>title</b>", "trace": trace}
+    assert json.loads(page.data["sd-words"]) == VIEW
+    empty = Blocks(player.player_page(VIEW))
+    assert [tag for tag, _ in page.tags] == [tag for tag, _ in empty.tags]
+    assert "\u2028" not in page.data["sd-run"]
+
+
+def test_a_replay_asks_the_network_for_nothing():
+    page = Blocks(player.player_page(VIEW))
+    policies = [a["content"] for _, a in page.tags if a.get("http-equiv")]
+    assert policies == [player.REPLAY_POLICY]
+    assert player.REPLAY_POLICY.startswith("default-src 'none';")
+    assert not re.search(r"https?:", player.REPLAY_POLICY)
+    assert not [a for _, a in page.tags if "src" in a or "href" in a]
+    assert not re.search(
+        r"@import|url\((?!#|[\"']?data:)",
+        "".join(path.read_text("utf-8") for path in player.style_files()),
+    )
+
+
+def test_every_import_of_the_player_is_found_in_its_import_map():
+    page = Blocks(player.player_page(VIEW))
+    found = json.loads(page.data["importmap"])["imports"]
+    scripts = player.modules("site/replay.js")
+    assert set(found) == {player.bare(name) for name in scripts}
+    assert {"play/view.js", "parts/dom.js", "charts/charts.js"} <= set(scripts)
+    for source in scripts.values():
+        code = re.sub(r"/\*.*?\*/", "", source, flags=re.DOTALL)
+        specifiers = re.findall(r"""(?:\bfrom|\bimport\(?)\s*["']([^"']+)["']""", code)
+        assert set(specifiers) <= set(found)
+    assert player.bare("site/replay.js") in page.data["module"]
+
+
+def test_relative_imports_become_bare_and_nothing_else_does():
+    source = """import { a } from "./a.js";
+import{b}from './b.js';
+import
+  { c } from "./c.js";
+import "./d.js";
+export * from "./e.js";
+const f = import("./f.js");
+const text = "see ./g.js from here";
+import { h } from "../core/h.js";
+import fs from "node:fs";
+"""
+    expected = source
+    for name in "abcdef":
+        expected = expected.replace(f"./{name}.js", f"specdemo/parts/{name}.js")
+    expected = expected.replace("../core/h.js", "specdemo/core/h.js")
+    assert player.bare_imports(source, "parts/x.js") == expected
+
+
+def test_the_script_knows_the_place_for_the_run():
+    script = (player.SCRIPTS / "play/export.js").read_text(encoding="utf-8")
+    assert f"'{player.data_block('sd-run', None)}'" in script
+    assert player.player_page(VIEW).count(player.data_block("sd-run", None)) == 1
+
+
+def test_the_command_writes_both(tmp_path):
+    table, page = tmp_path / "run.csv", tmp_path / "run.html"
+    assert cli.main(["export", str(RECORDED[0]), "--csv", str(table), "--html", str(page)]) == 0
+    assert table.read_bytes().startswith("\ufefflane,step,".encode())
+    assert b"\r\n" in table.read_bytes()
+    assert b"\r\r\n" not in table.read_bytes()
+    run = json.loads(Blocks(page.read_text(encoding="utf-8")).data["sd-run"])
+    assert run["trace"].count("\n") == RECORDED[0].read_text(encoding="utf-8").count("\n")
+
+
+def test_a_command_that_can_do_nothing_says_so(tmp_path, capsys):
+    foreign = tmp_path / "foreign.jsonl"
+    foreign.write_text("no trace", encoding="utf-8")
+    out = tmp_path / "out.html"
+    assert cli.main(["export", str(foreign), "--html", str(out)]) == 1
+    assert "is not a trace" in capsys.readouterr().err
+    assert not out.exists()
+    assert cli.main(["export", str(RECORDED[0])]) == 1
+    assert "--csv" in capsys.readouterr().err
+    with pytest.raises(UserError):
+        player.html_replay("no trace", "title", VIEW)
+
+
+def test_a_folder_that_is_not_there_is_told(capsys):
+    assert cli.main(["export", str(RECORDED[0]), "--csv", str(Path("not") / "there.csv")]) == 1
+    assert "There is no folder" in capsys.readouterr().err
