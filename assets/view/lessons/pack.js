@@ -107,8 +107,7 @@ export function readQuizzes(words, lanes) {
   }));
 }
 
-/** @param {number} value */
-const rounded = (value) => Number(value.toFixed(3));
+const rounded = (/** @type {number} */ value) => Number(value.toFixed(3));
 
 /** A table for a spreadsheet (RFC 4180), a line a question. @param {Quiz[]} quizzes */
 export function quizTable(quizzes) {

@@ -87,8 +87,7 @@ export function facts(card, words) {
   });
 }
 
-/** @param {Card} card */
-const drawable = (card) => Boolean(card.losses?.length || card.checks?.length);
+const drawable = (/** @type {Card} */ card) => Boolean(card.losses?.length || card.checks?.length);
 
 /**
  * The curve as `Plot.show` takes it: both series over steps, on a logarithmic axis that encloses them.
@@ -99,8 +98,7 @@ export function curve({ losses = [], checks = [] }, words, colours) {
   const pairs = [...losses, ...checks];
   const levels = ticks(pairs.map(([, nats]) => Math.max(LEAST, nats)));
   const drawn = Object.entries({ losses, checks }).filter(([, series]) => series.length);
-  /** @param {Series} series */
-  const end = (series) => (two(series.at(-1)?.[1]));
+  const end = (/** @type {Series} */ series) => (two(series.at(-1)?.[1]));
   return {
     traces: drawn.map(([name, series]) => pen.line(name, series.map(([step]) => step), series.map(([, nats]) => Math.max(LEAST, nats)))),
     names: Object.fromEntries(drawn.map(([name]) => [name, words[name]])),

@@ -62,8 +62,7 @@ export class Guessing {
     this.#player.play();
   }
 
-  /** @param {KeyboardEvent} event */
-  #key(event) {
+  #key(/** @type {KeyboardEvent} */ event) {
     if (event.target !== this.root || ![" ", "Home"].includes(event.key)) return;
     event.preventDefault();
     event.stopPropagation();
@@ -114,8 +113,7 @@ export class Guessing {
     paintMove(this.button, playing ? "pause" : "play", playing ? this.#words.pause : this.#words.play);
   }
 
-  /** @param {string} beat */
-  #sentence(beat) {
+  #sentence(/** @type {string} */ beat) {
     const words = this.#words;
     const { step, header, kind, matched, places } = this.#scene;
     const { nodes, path, next } = step;
@@ -135,8 +133,7 @@ export class Guessing {
   }
 }
 
-/** @param {Token | null | undefined} token */
-const shown = (token) => spell((token?.text ?? "").trim() || (token?.text ?? ""));
+const shown = (/** @type {Token | null | undefined} */ token) => spell((token?.text ?? "").trim() || (token?.text ?? ""));
 
 /** The draft's own chance, and the target's once it has judged. @param {Token} token @param {string} state */
 function chanceOf({ draft_prob, confidence, target_prob }, state) {
@@ -277,18 +274,15 @@ export class Moments {
     return this.at === this.last;
   }
 
-  /** @param {number} at */
-  timeAt(at) {
+  timeAt(/** @type {number} */ at) {
     return this.#stops[at];
   }
 
-  /** @param {number} time */
-  stopAt(time) {
+  stopAt(/** @type {number} */ time) {
     return Math.max(0, this.#stops.findLastIndex((stop) => stop <= time));
   }
 
-  /** @param {number} to */
-  seek(to) {
+  seek(/** @type {number} */ to) {
     this.at = Math.max(0, Math.min(this.last, to));
   }
 }

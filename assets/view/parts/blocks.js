@@ -16,8 +16,7 @@ import { el, setText } from "./dom.js";
 
 const PARTS = /** @type {const} */ ({ message: "strong", unharmed: "span", advice: "span" });
 
-/** @param {Partial<Problem>} problem */
-export function problemBlock(problem) {
+export function problemBlock(/** @type {Partial<Problem>} */ problem) {
   const parts = /** @type {(keyof Problem)[]} */ (Object.keys(PARTS)).filter((name) => problem[name]);
   return el("div", { class: "sd-problem", role: "alert" }, ...parts.map((name) => el(PARTS[name], { class: `sd-problem-${name}` }, problem[name] ?? "")));
 }
@@ -69,8 +68,7 @@ export class Legend {
   #entries;
   #words;
 
-  /** @param {Words} words */
-  constructor(words) {
+  constructor(/** @type {Words} */ words) {
     this.#words = words;
     this.#entries = STATES.map((status) => {
       const [mark, means] = words.marks[status];

@@ -2,10 +2,8 @@
 
 import { el } from "../parts/dom.js";
 
-/**
- * @import { Line, Node as Token, State, Verified } from "../core/state"
- * @import { Words } from "../parts/page"
- */
+/** @import { Line, Node as Token, State, Verified } from "../core/state" */
+/** @import { Words } from "../parts/page" */
 /**
  * A menu with the ways to save what a view shows. view: has `events` and `state`; notify: shows a sentence when it fails
  * @param {{ events: Line[], state: State }} view @param {Words} words @param {(sentence: string) => void} notify
@@ -95,8 +93,7 @@ const row = (event, node, place, parent) => [
 /** A spreadsheet takes such a text for a formula, and a model may say anything. @param {string} text */
 const harmless = (text) => (/^[=+\-@\t\r\n＝＋－＠]/.test(text) ? `'${text}` : text);
 
-/** @param {unknown} value */
-function cell(value) {
+function cell(/** @type {unknown} */ value) {
   const text = String(value ?? "");
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
