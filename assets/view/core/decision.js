@@ -2,7 +2,7 @@
 // what both models thought of the place. Pure: a step in, sentences and rows out.
 
 import { two } from "./metrics.js";
-import { fill, spell } from "./sentence.js";
+import { fill, quote } from "./sentence.js";
 import { depths, isTree } from "./tree.js";
 
 /** @import { Words } from "../parts/page" */
@@ -255,12 +255,6 @@ function blockOf(nodes) {
 
 /** @type {("target" | "draft" | "residual")[]} */
 const LISTS = ["target", "draft", "residual"];
-
-/**
- * A token as it is named in a sentence: without the blank before it, invisible characters by name.
- * @param {{ text?: string } | null | undefined} value
- */
-const quote = (value) => spell((value?.text ?? "").trim() || (value?.text ?? ""));
 
 /**
  * Two numbers with as many digits, from two significant on, as it takes to see which is larger.

@@ -2,7 +2,7 @@
 
 import { judged, judgedSteps, two } from "../core/metrics.js";
 import { fold, laneText } from "../core/reducer.js";
-import { fill, spell } from "../core/sentence.js";
+import { fill, quote, spell } from "../core/sentence.js";
 import { depthOf, isTree } from "../core/tree.js";
 import { table } from "../parts/blocks.js";
 import { el } from "../parts/dom.js";
@@ -175,7 +175,7 @@ export const judge = {
     const ask = () => {
       const step = steps[score.asked % steps.length];
       before.textContent = tail(laneText({ ...fast, steps: fast.steps.slice(0, fast.steps.indexOf(step)) }));
-      const tokens = step.nodes.map(({ text }, i) => button(spell((text ?? "").trim() || (text ?? "")), () => answer(step, i), "sd-moment-token"));
+      const tokens = step.nodes.map((node, i) => button(quote(node), () => answer(step, i), "sd-moment-token"));
       draft.replaceChildren(...tokens, button(words.whole, () => answer(step, step.nodes.length), "sd-lesson-quiet"));
       told.textContent = fill(words.ask, { step: step.index + 1 });
       next.hidden = true;
@@ -279,7 +279,7 @@ export const draws = {
       const total = counts.plain.reduce((sum, one) => sum + one, 0);
       /** @param {number[]} list @param {number} i */
       const share = (list, i) => (total ? two(list[i] / total) : "–");
-      const rows = target.map((prob, i) => [known[i] === undefined ? words.others : spell(known[i].trim() || known[i]),
+      const rows = target.map((prob, i) => [known[i] === undefined ? words.others : quote({ text: known[i] }),
         two(prob), two(draft[i]), share(counts.plain, i), share(counts.drafted, i)]);
       const grid = table(words.columns, rows, { class: "sd-moment-table" });
       [...(grid.tBodies[0]?.rows ?? [])].forEach((row, i) => {

@@ -4,7 +4,7 @@ import { reasonValue } from "../core/decision.js";
 import { two } from "../core/metrics.js";
 import { Player } from "../core/player.js";
 import { fold, tokensOf } from "../core/reducer.js";
-import { fill, spell } from "../core/sentence.js";
+import { fill, quote } from "../core/sentence.js";
 import { depths, isTree } from "../core/tree.js";
 import { chip, place, spots } from "../parts/blocks.js";
 import { el, setText, textEl } from "../parts/dom.js";
@@ -120,7 +120,7 @@ export class Guessing {
     const refused = nodes.find((node) => node.status === "rejected");
     const values = {
       count: nodes.length, kept: path.length, matched, places, tokens: path.length + 1,
-      token: shown(refused), own: shown(next),
+      token: quote(refused), own: quote(next),
     };
     const guess = step.hit ? words.guess.ready : (words.guess[header.method] ?? words.guess[kind]);
     const result = path.length === nodes.length ? "all" : path.length ? "part" : "none";
@@ -132,8 +132,6 @@ export class Guessing {
     return fill(said[beat], values);
   }
 }
-
-const shown = (/** @type {Token | null | undefined} */ token) => spell((token?.text ?? "").trim() || (token?.text ?? ""));
 
 /** The draft's own chance, and the target's once it has judged. @param {Token} token @param {string} state */
 function chanceOf({ draft_prob, confidence, target_prob }, state) {

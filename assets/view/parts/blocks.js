@@ -1,6 +1,6 @@
 // Blocks that several tabs use: what went wrong, a dialog, the head of a tab, the legend, tables, a draft's tokens in a grid.
 
-import { spell } from "../core/sentence.js";
+import { quote } from "../core/sentence.js";
 import { isTree, layout } from "../core/tree.js";
 import { el, setText } from "./dom.js";
 
@@ -128,7 +128,7 @@ const inLine = ({ nodes, next }) => [...nodes.keys(), ...(next ? [-1] : [])].map
 
 /** @param {string} text @param {string} status @param {string} title */
 export const chip = (text, status, title) =>
-  el("span", { class: `sd-token sd-${status}`, title }, el("span", { class: "sd-mark" }, spell(text.trim() ? text.trim() : text) || "·"));
+  el("span", { class: `sd-token sd-${status}`, title }, el("span", { class: "sd-mark" }, quote({ text }) || "·"));
 
 /** Put an element of a grid where a token stands. @template {HTMLElement} Element @param {Element} element @param {Spot} spot */
 export function place(element, { column, row, below }) {

@@ -1,7 +1,7 @@
 // The drawing of one step: drafted nodes in the shapes of the legend, the kept path lit, the target's own token at its end.
 
 import { closest, el, svg } from "./dom.js";
-import { fill, spell } from "../core/sentence.js";
+import { fill, quote } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
 import { keyOf } from "../core/reducer.js";
 import { depthOf, layout } from "../core/tree.js";
@@ -223,8 +223,7 @@ function link(from, to, { lit }, status) {
 
 /** A token in a few letters: without the blank before it, and cut when it is long. @param {Pick<Node, "text">} value */
 function label(value) {
-  const text = value.text ?? "";
-  const shown = [...spell(text.trim() ? text.trim() : text)];
+  const shown = [...quote(value)];
   const cut = shown.length > LONGEST ? [...shown.slice(0, LONGEST - 1), "…"] : shown;
   return cut.join("") || "·";
 }

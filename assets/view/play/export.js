@@ -48,11 +48,11 @@ export function exportMenu(view, words, notify) {
 /** @param {State} state */
 const titleOf = ({ source, lane, lanes }) => source.title || (lanes[lane ?? ""]?.header.prompt ?? "");
 
-/** @param {string} text @param {string} type @param {string} name */
-function save(text, type, name) {
-  const url = URL.createObjectURL(new Blob([text], { type }));
+/** Save a file. @param {BlobPart} content @param {string} type @param {string} name */
+export function save(content, type, name) {
+  const url = URL.createObjectURL(new Blob([content], { type }));
   el("a", { href: url, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 1000);
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
 // ---- A run in other forms: its trace, a table, and one HTML file that plays it anywhere

@@ -3,7 +3,7 @@
 import { reasonText } from "../core/decision.js";
 import { two } from "../core/metrics.js";
 import { fold } from "../core/reducer.js";
-import { fill, spell } from "../core/sentence.js";
+import { fill, quote } from "../core/sentence.js";
 import { isTree } from "../core/tree.js";
 import { chip, place, spots } from "../parts/blocks.js";
 import { el, textEl } from "../parts/dom.js";
@@ -52,7 +52,7 @@ export class Drafts {
   #group({ token, count, drafts }, rows, steps, drafted, own, source) {
     const words = this.#words;
     const verdict = own === undefined ? words.agree : own === token.text ? words.agree_right : words.agree_wrong;
-    const title = fill(verdict, { count, all: drafted, word: shown(token.text), own: shown(own) });
+    const title = fill(verdict, { count, all: drafted, word: quote(token), own: quote({ text: own }) });
     const cards = drafts.map((alike) => this.#draft(alike.map((row) => rows[row]), alike.map((row) => /** @type {JudgedStep} */ (steps[row])), source));
     return part(title, cards, own === token.text);
   }
@@ -109,8 +109,6 @@ function stepOf({ step, events, why }) {
 /** @param {string} title @param {Node[]} cards @param {boolean} [right] */
 const part = (title, cards, right = false) =>
   el("li", { class: right ? "sd-draft-group sd-draft-right" : "sd-draft-group" }, ...(title ? [textEl("h3", title)] : []), el("ol", {}, ...cards));
-
-const shown = (/** @type {string | undefined} */ text) => spell((text ?? "").trim() || (text ?? ""));
 
 // ---- Which methods guess the same: by the first token that each would bet on, and within that by the whole draft. Pure
 
