@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import pairwise, takewhile
 from platform import platform, python_version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specdemo.bench.lanes import PLAIN_METHOD, Lane, OwnLane, run_lanes
 from specdemo.bench.peer import versions
@@ -22,17 +22,23 @@ from specdemo.bench.results import COLUMNS, LaneTotals, Result, Row, Table, cell
 from specdemo.bench.run import WARM_UP_PROMPT
 from specdemo.bench.suite import Item
 from specdemo.config.errors import UserError
-from specdemo.config.settings import RunSettings
+from specdemo.config.settings import RunSettings, Sampling
 from specdemo.config.strings import JsonView
+from specdemo.drafters.plain import Plain
 from specdemo.engine.cost import ANY_ROWS, CONTEXT, fitting
 from specdemo.engine.exactness import read_in_passes
+from specdemo.engine.limits import Limits
+from specdemo.engine.loop import generate
 from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.passes import Decoder
+from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.session.loaded import machine_name
 from specdemo.session.text import encode_prompt
+from specdemo.trace.events import ModelInfo, RunStarted
+from specdemo.trace.metrics import output_ids
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -47,7 +53,9 @@ FEWEST = 3  # rounds that must fit, else a backend is left out
 DRAFT_STEPS = 40
 REREAD_ROWS = (2, 3, 4, 5, 8, 16)  # rows of the passes in which a greedy text is read again
 TEXTS, TOKENS = 4, 64  # greedy texts, and new tokens of each, at most
-PASSES_A_TOKEN = 4.0  # of a text: it is written once and read again in each of REREAD_ROWS
+PASSES_A_TOKEN = (
+    5.0  # a text is written once, then read again in passes of one and of REREAD_ROWS rows
+)
 SHORTEST_TEXT = 16  # tokens, below which a text is too short to compare
 TIMED_METHODS = ("ngram", "draft_model", "auto")
 EXACT = "exact mode"  # one more variant, if the pair has an exact mode
@@ -260,19 +268,15 @@ def same_words(
     target: CachedModel, prompt: Sequence[int], stop_ids: frozenset[int], tokens: int = TOKENS
 ) -> list[Sameness]:
     """Read a greedy text again in passes of each of REREAD_ROWS, each with the cache that such passes have written."""
-    import torch
-
-    text, wanted = [prompt[-1]], list[Any]()
+    started = RunStarted("plain", PLAIN_METHOD, "", {}, ModelInfo(""))
+    limits, shaper = Limits(tokens, stop_ids), Shaper(Sampling())
     target.rollback(0)
-    target.read(prompt[:-1])
-    while len(wanted) < tokens and text[-1] not in stop_ids:
-        wanted.append(target.forward(text[-1], Proposal.chain([])).logits[0])
-        target.keep([])
-        text.append(int(wanted[-1].argmax()))  # sync: one a pass
-    alone, found = torch.stack(wanted), []
+    run = generate(target, Plain(), prompt, shaper=shaper, limits=limits, started=started)
+    text = [prompt[-1], *output_ids(run)][:-1]
+    alone, found = read_in_passes(target, prompt[:-1], text, 1), []
     for rows in REREAD_ROWS:
-        if rows <= len(wanted):
-            together = read_in_passes(target, prompt[:-1], text[: len(wanted)], rows)
+        if rows <= len(text):
+            together = read_in_passes(target, prompt[:-1], text, rows)
             found.append(compare(rows, alone[: len(together)], together))
     return found
 

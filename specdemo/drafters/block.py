@@ -156,15 +156,16 @@ class JetSpec(Block, Drafter):
         calibration: Calibration,
         *,
         nodes: int,
-        most: int,
+        depth: int,
         costly: bool,
     ) -> None:
         super().__init__(draft)
-        self.calibration, self.nodes, self.most, self.costly = calibration, nodes, most, costly
+        self.calibration, self.nodes, self.costly = calibration, nodes, costly
+        self.depth = min(depth, self.depth)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         """Grow a tree over the positions of one block."""
-        allowed = min(budget, self.most, self.depth)
+        allowed = min(budget, self.depth)
         if not allowed:
             return Proposal(reasons=(Reason("block_no_token"),))
         logits = self.guess(committed)
@@ -174,16 +175,8 @@ class JetSpec(Block, Drafter):
             nodes=self.nodes, depth=allowed, costly=self.costly,
         )  # fmt: skip
         rule = "paying" if self.costly else "always"
-        return Proposal(
-            tuple(tree.token_ids),
-            tuple(tree.parents),
-            draft_probs=tree.rows,
-            words=self.draft.words,
-            chosen=True,
-            confidences=tuple(tree.confidences),
-            lookahead=allowed,
-            reasons=(Reason(f"tree_{rule}", {"count": len(tree.token_ids), "nodes": self.nodes}),),
-        )
+        reason = tree.reason(f"tree_{rule}", self.nodes)
+        return tree.proposal(self.draft.words, allowed, reason, chosen=True)
 
 
 class BlockTree(Tree):
@@ -266,17 +259,6 @@ def _dspark(context: DraftingContext) -> DSpark:
     return DSpark(context.trained_drafter("block"), most=settings.lookahead, scheduled=scheduled)
 
 
-def _jet(context: DraftingContext) -> JetSpec:
-    settings = context.settings
-    return JetSpec(
-        context.trained_drafter("jet"),
-        context.calibration,
-        nodes=settings.nodes,
-        most=settings.lookahead,
-        costly=settings.policy != "constant",
-    )
-
-
 BLOCK = Method(
     name="block",
     title="DSpark",
@@ -300,7 +282,7 @@ JET = Method(
     name="jet",
     title="JetSpec",
     summary="One pass guesses a whole block; the best combinations form a tree at whose nodes the target draws.",
-    make=_jet,
+    make=lambda context: grow(context, context.trained_drafter("jet"), JetSpec),
     label="JetSpec",
     paper="2606.18394",
     needs=("jet",),

@@ -80,18 +80,8 @@ class Medusa(Drafter):
             return Proposal(reasons=(Reason("medusa_no_state"),))
         tree = self._tree(probs, depth)
         rule = "static" if self.static else "paying"
-        return Proposal(
-            tuple(tree.token_ids),
-            tuple(tree.parents),
-            draft_probs=tree.rows,
-            words=self.weights.words,
-            chosen=True,
-            confidences=tuple(tree.confidences),
-            lookahead=depth,
-            reasons=(
-                Reason(f"medusa_{rule}", {"count": len(tree.token_ids), "nodes": self.nodes}),
-            ),
-        )
+        reason = tree.reason(f"medusa_{rule}", self.nodes)
+        return tree.proposal(self.weights.words, depth, reason, chosen=True)
 
     def _guess(self, committed: Sequence[int]) -> Tensor | None:
         """Return (depth, W): the distribution at each position after the pending token; None if the state before it is missing."""

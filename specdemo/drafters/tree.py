@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specdemo.drafters.reader import DraftReader
+    from specdemo.engine.sampling import ReducedVocabulary
 
 WIDEST = 10  # children of one parent, as in Medusa's own trees
 WIDTH = 4  # nodes that are read in one pass when one of them must be: further rows of a pass are nearly free
@@ -61,6 +62,25 @@ class GrownTree:
         self.confidences.append(confidence)
         self.depths.append(1 if parent < 0 else self.depths[parent] + 1)
         return len(self.token_ids) - 1
+
+    def proposal(
+        self, words: ReducedVocabulary | None, lookahead: int, reason: Reason, *, chosen: bool
+    ) -> Proposal:
+        """Return the nodes as a proposal; see `Proposal` for the fields."""
+        return Proposal(
+            tuple(self.token_ids),
+            tuple(self.parents),
+            draft_probs=self.rows,
+            words=words,
+            chosen=chosen,
+            confidences=tuple(self.confidences),
+            lookahead=lookahead,
+            reasons=(reason,),
+        )
+
+    def reason(self, code: str, nodes: int) -> Reason:
+        """Return a reason with the number of nodes. nodes: most that were allowed"""
+        return Reason(code, {"count": len(self.token_ids), "nodes": nodes})
 
 
 @dataclass(slots=True)
@@ -327,17 +347,8 @@ class Tree(Drafter):
             )
             tree = builder.build()
         rule = "paying" if self.costly else "always"
-        reason = Reason(f"tree_{rule}", {"count": len(tree.token_ids), "nodes": self.nodes})
-        return Proposal(
-            tuple(tree.token_ids),
-            tuple(tree.parents),
-            draft_probs=tree.rows,
-            words=self.draft.words,
-            chosen=self.draft.greedy,
-            confidences=tuple(tree.confidences),
-            lookahead=depth,
-            reasons=(self.draft.why(depth, reason),),
-        )
+        reason = self.draft.why(depth, tree.reason(f"tree_{rule}", self.nodes))
+        return tree.proposal(self.draft.words, depth, reason, chosen=self.draft.greedy)
 
     def branches(self, committed: Sequence[int]) -> Branches:
         """Return the distributions for this step's tree."""
@@ -352,7 +363,9 @@ class Tree(Drafter):
         return self.stopping.node_pays(gain, nodes, self.reading_seconds if reading else 0.0)
 
 
-def grow(context: DraftingContext, draft: DraftReader, kind: type[Tree] = Tree) -> Tree:
+def grow(
+    context: DraftingContext, draft: DraftReader, kind: Callable[..., Drafter] = Tree
+) -> Drafter:
     """Make a tree drafter on any source of distributions, with the run's settings."""
     settings = context.settings
     return kind(

@@ -183,11 +183,6 @@ class RollbackCache(Cache):
                 layer.move(start, index)
         self._count(start + len(rows))
 
-    def keep_rows(self, rows: Tensor) -> None:
-        """Select some texts of a batch. rows: (n,) int64"""
-        for layer in self.layers:
-            layer.keys, layer.values = layer.keys[rows], layer.values[rows]
-
     def skip(self, rows: int) -> None:
         """Let the next pass write after this many uncounted rows: nodes of a tree that continues to grow."""
         self._counted.skipped = rows

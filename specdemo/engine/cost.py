@@ -135,14 +135,10 @@ def measure_costs(
     further = fitting(target, FAR_CONTEXT, MANY_ROWS) - context
     if further >= CONTEXT and time.perf_counter() - begun < MEASURE_SECONDS:
         # Compare the same passes, one after the other, over both lengths.
-        short = [
-            min(_pass(target, rows) for _ in range(repeats + 1)) for rows in (FEW_ROWS, MANY_ROWS)
-        ]
+        near_few, near_many = _fastest_passes(target, repeats + 1)
         target.read([0] * further)
-        long = [
-            min(_pass(target, rows) for _ in range(repeats + 1)) for rows in (FEW_ROWS, MANY_ROWS)
-        ]
-        per_cached, per_cached_row = _slopes(long[0] - short[0], long[1] - short[1], further)
+        far_few, far_many = _fastest_passes(target, repeats + 1)
+        per_cached, per_cached_row = _slopes(far_few - near_few, far_many - near_many, further)
     target.rollback(0)
     step, drafting = None, Points()
     if draft is not None:
@@ -155,6 +151,11 @@ def measure_costs(
     return CostProfile(tuple(verify), step, per_cached, per_cached_row, drafting)
 
 
+def _fastest_passes(target: CachedModel, repeats: int) -> list[float]:
+    """Return the fastest seconds of a pass of FEW_ROWS and of MANY_ROWS."""
+    return [min(_pass(target, rows) for _ in range(repeats)) for rows in (FEW_ROWS, MANY_ROWS)]
+
+
 def fitting(model: TextModel, length: int, more: int) -> int:
     """Return a length at which so many more tokens fit into a model's context: the given one, or a shorter one."""
     return length if model.context is None else max(1, min(length, model.context - more))
@@ -163,9 +164,7 @@ def fitting(model: TextModel, length: int, more: int) -> int:
 def glance(target: CachedModel, draft: LanguageModel | None) -> CostProfile:
     """Measure only passes of FEW_ROWS and MANY_ROWS and a draft step: a fast replacement for `measure_costs`."""
     target.read([0] * fitting(target, CONTEXT, MANY_ROWS))
-    verify = tuple(
-        (rows, min(_pass(target, rows) for _ in range(REPEATS))) for rows in (FEW_ROWS, MANY_ROWS)
-    )
+    verify = tuple(zip((FEW_ROWS, MANY_ROWS), _fastest_passes(target, REPEATS), strict=True))
     target.rollback(0)
     if draft is None:
         return CostProfile(verify)

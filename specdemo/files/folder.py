@@ -38,10 +38,10 @@ ADAPTER = "adapter_config.json"
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What is known of a model family beyond its config.json; a row of `families.json`.
+    """Facts about a model family that its config.json does not contain: a row of `families.json`.
 
     name: transformers' `model_type`; gguf: the architecture that GGUF files name
-    attention: with which it is opened before ours replaces it; "own" for one that cannot be replaced
+    attention: for opening it, before ours replaces it; "own" for one that cannot be replaced
     windows: whether transformers passes sliding windows to the attention
     header: keys of the GGUF header, and attributes that transformers leaves at their default
     read_as: family whose GGUF files have the same form, if transformers has no reader for this one
@@ -68,7 +68,7 @@ FAMILIES = [
 
 
 def find_family(*, model_type: str = "", gguf: str = "") -> Family:
-    """Return what is known of a family; a row of defaults if it has none."""
+    """Return the row of a family; default values for a family without a row."""
     found = (one for one in FAMILIES if model_type == one.name or gguf == one.gguf)
     return next(found, Family(model_type, gguf))
 
@@ -88,7 +88,7 @@ def read_config(folder: Path, name: str) -> dict[str, Any]:
 
 
 def _other_folder(folder: Path, name: str) -> UserError:
-    """Return the error for a folder without config.json, which names what is there."""
+    """Return the error for a folder without config.json. It names an adapter or GGUF files that are there."""
     if (folder / ADAPTER).is_file():
         return UserError("model.adapter", name=name, base=_base_of_adapter(folder))
     if ggufs := sorted(path.name for path in folder.glob("*.gguf")):
@@ -185,7 +185,7 @@ def check_read(folder: Path, name: str, report: Mapping[str, Collection[Any]]) -
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """The table of tensors in a safetensors file; ValueError when the file is cut or damaged."""
+    """Return the table of tensors in a safetensors file. Raises ValueError and others when the file is cut or damaged."""
     size = path.stat().st_size
     with path.open("rb") as stream:
         start = stream.read(8)
@@ -193,13 +193,11 @@ def read_header(path: Path) -> dict[str, Any]:
         if not 0 < length <= size - 8:
             raise ValueError(f"{path.name}: no header")
         header: dict[str, Any] = json.loads(stream.read(length))
+    header.pop("__metadata__", None)
     for key, row in header.items():
-        sizes = [] if key == "__metadata__" else row["shape"]
-        if not all(type(size) is int and size >= 0 for size in sizes):
+        if not all(type(size) is int and size >= 0 for size in row["shape"]):
             raise ValueError(f"{path.name}: {key} has no shape")
-    end = max(
-        (row["data_offsets"][1] for key, row in header.items() if key != "__metadata__"), default=0
-    )
+    end = max((row["data_offsets"][1] for row in header.values()), default=0)
     if size != 8 + length + end:
         raise ValueError(f"{path.name}: {size} bytes in place of {8 + length + end}")
     return header
@@ -242,7 +240,7 @@ def tensors(folder: Path, name: str) -> Iterator[tuple[str, int, bool]]:
     for path in weight_files(folder, name):
         stored = read_header(path)
         for key, row in stored.items():
-            if key == "__metadata__" or (tied and key == "lm_head.weight") or ".weight." in key:
+            if (tied and key == "lm_head.weight") or ".weight." in key:
                 continue
             packed = f"{key}.absmax" in stored  # bitsandbytes' own form: two weights in a byte
             kept = len(row["shape"]) != 2 or any(part in key for part in NOT_QUANTISED)

@@ -8,8 +8,6 @@ from __future__ import annotations
 import copy
 import json
 import math
-import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,9 +24,7 @@ from specdemo.files.quiet import quiet_gguf, quiet_transformers
 from specdemo.files.store import check_space
 
 RECIPE = "gguf-3"  # increased when the conversion changes; older folders and packed copies are then made again
-TOKENIZER = "tokenizer_config.json"  # written last, so it marks a complete description
 EXACT_BELOW = 1_000_000_000  # bytes of GGUF; a larger file is stored as float16 to save disk space
-ESTIMATED_SECONDS_PER_GB = 100.0  # measured on two cores; only moves the progress bar
 FREQUENCIES = "rope_freqs.weight"  # divisors of rotary frequencies, as Llama 3 has them
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 STRETCHED = ("linear", "yarn")  # other methods of position scaling that a file may name
@@ -46,11 +42,6 @@ CAPS = (
 )  # left at their default by transformers
 
 
-def expanded_bytes(gguf_bytes: int) -> int:
-    """Upper estimate of the converted folder's size: 4-bit weights become 32-bit or 16-bit ones."""
-    return gguf_bytes * (7 if gguf_bytes < EXACT_BELOW else 4)
-
-
 def check_gguf(path: Path) -> None:
     """Raise UserError unless the file starts with GGUF's signature and is whole."""
     with path.open("rb") as stream:
@@ -65,12 +56,25 @@ def convert_gguf(gguf: Path, folder: Path, progress: ProgressCallback = silent) 
 
     Dequantised 4-bit weights need more bits than float16 has; float32 represents them exactly.
     """
+    import torch
+    from transformers import AutoModelForCausalLM, GgufConfig
+
     check_gguf(gguf)
-    check_space(
-        folder, expanded_bytes(gguf.stat().st_size), Phrase("disk.converting", name=gguf.name)
-    )
-    with _estimated(gguf.stat().st_size, progress), reporting_damage(gguf):
-        _convert(gguf, folder)
+    size = gguf.stat().st_size
+    exact = size < EXACT_BELOW
+    needed = size * (7 if exact else 4)  # 4-bit weights become 32-bit or 16-bit ones
+    check_space(folder, needed, Phrase("disk.converting", name=gguf.name))
+    progress(Progress("convert", None, "once; later starts skip this"))
+    with reporting_damage(gguf):
+        model = AutoModelForCausalLM.from_pretrained(
+            str(gguf.parent),
+            config=config_of(gguf),
+            dtype=torch.float32 if exact else torch.float16,
+            quantization_config=GgufConfig(dequantize=True),
+            **_source(gguf),
+        )
+        model.save_pretrained(str(folder), safe_serialization=True)
+        _save_tokenizer(gguf, folder)
 
 
 @contextmanager
@@ -84,25 +88,8 @@ def reporting_damage(gguf: Path) -> Iterator[None]:
         except Exception as error:  # the reader uses damaged values as lengths and offsets
             if getattr(error, "errno", None) is not None:  # the system's own, as for a full disk
                 raise
-            raise UserError(
-                "model.gguf_unreadable", name=gguf.name, error=_first_line(error)
-            ) from error
-
-
-def _convert(gguf: Path, folder: Path) -> None:
-    import torch
-    from transformers import AutoModelForCausalLM, GgufConfig
-
-    dtype = torch.float32 if gguf.stat().st_size < EXACT_BELOW else torch.float16
-    model = AutoModelForCausalLM.from_pretrained(
-        str(gguf.parent),
-        config=config_of(gguf),
-        dtype=dtype,
-        quantization_config=GgufConfig(dequantize=True),
-        **_source(gguf),
-    )
-    model.save_pretrained(str(folder), safe_serialization=True)
-    _save_tokenizer(gguf, folder)
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise UserError("model.gguf_unreadable", name=gguf.name, error=reason) from error
 
 
 def describe_gguf(gguf: Path, folder: Path) -> None:
@@ -116,8 +103,7 @@ def describe_gguf(gguf: Path, folder: Path) -> None:
     model.config.architectures = [type(model).__name__]
     model.config.save_pretrained(str(folder))
     model.generation_config.save_pretrained(str(folder))
-    if not (folder / TOKENIZER).is_file():
-        _save_tokenizer(gguf, folder)
+    _save_tokenizer(gguf, folder)
 
 
 def _save_tokenizer(gguf: Path, folder: Path) -> None:
@@ -155,35 +141,6 @@ def _splitting(said: Mapping[str, Any]) -> dict[str, Any] | None:
 def _source(gguf: Path) -> dict[str, Any]:
     """Return the arguments that make transformers read this file and nothing else."""
     return {"gguf_file": gguf.name, "trust_remote_code": False, "local_files_only": True}
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-@contextmanager
-def _estimated(gguf_bytes: int, progress: ProgressCallback) -> Iterator[None]:
-    """Report a conversion by its expected time, since transformers reports nothing itself."""
-    finished, began = threading.Event(), time.monotonic()
-    expected = max(5.0, gguf_bytes / 1e9 * ESTIMATED_SECONDS_PER_GB)
-
-    def tell() -> None:
-        while not finished.wait(0.3):
-            passed = time.monotonic() - began
-            progress(
-                Progress(
-                    "convert", passed / (passed + expected / 2), "once; later starts skip this"
-                )
-            )
-
-    progress(Progress("convert", 0.0, "once; later starts skip this"))
-    teller = threading.Thread(target=tell, name="specdemo-progress", daemon=True)
-    teller.start()
-    try:
-        yield
-    finally:
-        finished.set()
-        teller.join()
 
 
 class Unread(Exception):
@@ -240,7 +197,7 @@ def _tell_transformers() -> None:
 def _complete(config: Any, kind: str, own: Mapping[str, Any]) -> None:
     """Set the values that transformers does not read. own: the file's values, without the prefix of their family"""
     family = find_family(gguf=kind)
-    for key, name in (dict(zip(CAPS, CAPS, strict=True)) | {**family.header}).items():
+    for key, name in ({cap: cap for cap in CAPS} | {**family.header}).items():
         if key in own and hasattr(config, name):
             setattr(config, name, own[key] or None)
     if family.largest == config.num_hidden_layers:

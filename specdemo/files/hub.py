@@ -93,7 +93,7 @@ def _snapshot(repo: str, revision: str | None) -> Path | None:
 def fetch(repo: str, revision: str | None, progress: ProgressCallback = silent) -> tuple[Path, str]:
     """Return the folder of a model and its commit; download missing and damaged files.
 
-    A pinned revision that is complete on disk needs no network. Files that have arrived are kept.
+    A pinned revision that is complete on disk needs no network. An interrupted download continues with the next file.
     """
     return _fetch(repo, revision, progress, cached_folder)
 
@@ -326,7 +326,7 @@ def kind_of(error: BaseException) -> tuple[str, int]:
     if isinstance(error, errors.LocalEntryNotFoundError | errors.DryRunError) and isinstance(
         error.__cause__, errors.HfHubHTTPError
     ):
-        error = error.__cause__  # the client says only that it found nothing on the disk
+        error = error.__cause__  # this made the client look on the disk
     status = getattr(getattr(error, "response", None), "status_code", 0)
     for kind in type(error).__mro__:
         if kind.__name__ in ERRORS:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from specdemo.config.errors import Phrase
-from specdemo.files.folder import INDEX, find_family, read_header, weight_files
+from specdemo.files.folder import INDEX, find_family, read_config, read_header, weight_files
 from specdemo.files.progress import Pace, ProgressCallback
 from specdemo.files.quiet import import_bitsandbytes, quiet_transformers
 from specdemo.files.store import MARKER, check_space
@@ -104,7 +104,6 @@ def safetensors_weights(folder: Path, name: str) -> Weights:
         key: SafetensorsWeight(path, key, tuple(row["shape"]))
         for path in weight_files(folder, name)
         for key, row in read_header(path).items()
-        if key != "__metadata__"
     }
 
 
@@ -330,6 +329,7 @@ def pack(
     dtype: of unquantised tensors, and of matrices before quantisation
     """
     import torch
+    from safetensors.torch import save_file
 
     total = total_bytes(plan, weights)
     shards = _shards(plan, [name for name in plan.shapes if name in weights])
@@ -341,41 +341,21 @@ def pack(
     with ThreadPoolExecutor(threads) as pool:
         work = _PartWorkers(pool, threads, pace)
         for file, names in shards.items():
-            _write_shard(folder / file, names, plan, weights, dtype, work)
-            stored = read_header(folder / file)
-            index |= {name: file for name in stored if name != "__metadata__"}
+            tensors: dict[str, Tensor] = {}
+            for name in names:
+                tensors |= _packed(name, plan, weights[name], dtype, work)
+            save_file(tensors, folder / file, metadata={"format": "pt"})
+            index |= dict.fromkeys(tensors, file)
     text = json.dumps({"metadata": {"total_size": total}, "weight_map": index}, indent=2)
     (folder / INDEX).write_text(text, encoding="utf-8")
-    _write_config(folder, dtype)
-
-
-def _write_shard(
-    path: Path,
-    names: Sequence[str],
-    plan: Plan,
-    weights: Weights,
-    dtype: torch.dtype,
-    work: _PartWorkers,
-) -> None:
-    from safetensors.torch import save_file
-
-    tensors: dict[str, Tensor] = {}
-    for name in names:
-        tensors |= _packed(name, plan, weights[name], dtype, work)
-    save_file(tensors, path, metadata={"format": "pt"})
-
-
-def _write_config(folder: Path, dtype: torch.dtype) -> None:
-    path = folder / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8"))
+    config = read_config(folder, folder.name)
     config["quantization_config"] = quantisation("nf4", dtype).to_dict()
-    path.write_text(json.dumps(config, indent=2), encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
 def is_packed(folder: Path) -> bool:
     """Check whether the weights of a folder are quantised already, according to its config.json."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return bool(config.get("quantization_config"))
+    return bool(read_config(folder, folder.name).get("quantization_config"))
 
 
 def _shards(plan: Plan, names: Sequence[str]) -> dict[str, list[str]]:

@@ -36,6 +36,7 @@ from specdemo.files.packing import (
 )
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import (
+    MAKING,
     check_space,
     file_sha256,
     is_complete,
@@ -82,7 +83,8 @@ def resolve(
     if not text:
         raise UserError("model.unnamed", names=_names())
     path, work = Path(text).expanduser(), _Conversion(cache_dir / "models", progress, pack_as)
-    sweep(work.models)
+    for left in cache_dir.glob(f"*/{MAKING}*"):
+        sweep(left.parent)
     if entry := find(text):
         return _from_entry(entry, cache_dir, work)
     if text.lower().endswith(".gguf"):

@@ -133,9 +133,9 @@ def _crc32(path: Path) -> int:
 
 @contextmanager
 def scratch(parent: Path, doing: Phrase) -> Iterator[Path]:
-    """Make a temporary folder on the cache's own disk, always removed at the end.
+    """Make a temporary folder on the same disk as `parent`, and remove it at the end.
 
-    A lock beside it tells `sweep` that its process lives. It is taken before the folder exists.
+    Its process holds a lock, so that `sweep` removes only folders of processes that have ended.
     """
     from filelock import FileLock
 

@@ -35,8 +35,9 @@ def tiles_for(job, rows):
 
 
 @compiled
-def add_bias(into, bias, rows, stride, first, end):
-    """Add a bias to columns `first` to `end` of some rows. into: (rows, stride) float32"""
+def add_bias(into, bias, rows, stride, blocks):
+    """Add a bias to some blocks of 32 columns. into: (rows, stride) float32; blocks: the first, and the end"""
+    first, end = blocks[0] * BLOCK_OUTPUTS, blocks[1] * BLOCK_OUTPUTS
     for row in range(rows):
         simd.add_to(into + (row * stride + first) * 4, bias + first * 4, (end - first) // 16)
 
@@ -73,6 +74,26 @@ def multiply(job, width, rows, matrix, into, stride, first, end, buffers):
     y, about, own = buffers
     group, table = group_of(job, matrix), job.table
     products.product(y, about, rows, width, matrix, table, group, into, stride, first, end, own)
+
+
+@compiled
+def apply(job, source, stride, width, matrix, into, columns, blocks, buffers):
+    """Multiply all rows by some blocks of a matrix of a layer.
+
+    source: (rows, stride) float32, of which `width` are inputs; into: (rows, columns) float32
+    blocks: of 32 outputs, the first and the end
+    """
+    quantize_inputs(job, source, stride * 4, width, job.num_rows, matrix, buffers)
+    first, end = blocks
+    multiply(job, width, job.num_rows, matrix, into, columns, first, end, buffers)
+
+
+@compiled
+def hand_over(job, index, x):
+    """Write a layer's states if they are wanted. x: (rows, hidden) float32"""
+    wanted = carray(simd.int64s_at(job.states + (index + 1) * 8), 1)
+    if wanted[0]:
+        simd.round_to_bfloat16(x, wanted[0], job.num_rows * job.hidden // 16)
 
 
 @compiled
@@ -143,6 +164,22 @@ def apply_head(job, x, normed_x, thread, threads, buffers):
 
 
 @compiled
+def multiply_gates(job, layer, normed_x, gates, thread, threads, buffers):
+    """Compute this thread's columns of the gated inputs of `down`. gates: (rows, 2 * inner) float32"""
+    hidden = job.hidden
+    rows, inner, stride = job.num_rows, job.inner, 2 * job.inner
+    both = inner // BLOCK_OUTPUTS
+    low, high = share(both, thread, threads)
+    quantize_inputs(job, normed_x, hidden * 4, hidden, rows, layer.gate_up, buffers)
+    for at in (low, both + low):
+        last = at + high - low
+        multiply(job, hidden, rows, layer.gate_up, gates, stride, at, last, buffers)
+    for row in range(rows):
+        gate = gates + (row * stride + low * BLOCK_OUTPUTS) * 4
+        simd.gate(gate, gate + inner * 4, gate, (high - low) * BLOCK_OUTPUTS // 16)
+
+
+@compiled
 def run_pass(job, thread, threads):
     """One thread's part of the pass that a job describes."""
     rows, hidden, inner = job.num_rows, job.hidden, job.inner
@@ -160,49 +197,34 @@ def run_pass(job, thread, threads):
     about = y + padded * widest * 2
     own = about + padded * (widest // 32) * 8
     buffers = (y, about, own)
-    tiles = tiles_for(job, rows)
     simd.copy_lines(job.input, x, rows * hidden // 16)
     for index in range(job.first_layer, job.last_layer):
         if index == job.inject_layer:
             add_injected(job, x)
         layer = layer_at(job.layers + index * LAYER_BYTES)
         norm_rows(job, x, layer.input_norm, normed_x)
-        products.begin(tiles)
-        quantize_inputs(job, normed_x, hidden * 4, hidden, rows, layer.qkv, buffers)
-        first, end = share(all_heads // BLOCK_OUTPUTS, thread, threads)
-        multiply(job, hidden, rows, layer.qkv, qkv, all_heads, first, end, buffers)
+        products.begin(tiles_for(job, rows))
+        blocks = share(all_heads // BLOCK_OUTPUTS, thread, threads)
+        apply(job, normed_x, hidden, hidden, layer.qkv, qkv, all_heads, blocks, buffers)
         if layer.qkv_bias:
-            add_bias(
-                qkv, layer.qkv_bias, rows, all_heads, first * BLOCK_OUTPUTS, end * BLOCK_OUTPUTS
-            )
+            add_bias(qkv, layer.qkv_bias, rows, all_heads, blocks)
         wait_for_threads(job, threads)
         products.begin(tiles_for(job, 16))
         attend_all(job, index, layer, qkv, heads_out, own, thread, threads)
         wait_for_threads(job, threads)
-        products.begin(tiles)
-        quantize_inputs(job, heads_out, attended * 4, attended, rows, layer.output, buffers)
-        first, end = share(hidden // BLOCK_OUTPUTS, thread, threads)
-        multiply(job, attended, rows, layer.output, out, hidden, first, end, buffers)
+        products.begin(tiles_for(job, rows))
+        blocks = share(hidden // BLOCK_OUTPUTS, thread, threads)
+        apply(job, heads_out, attended, attended, layer.output, out, hidden, blocks, buffers)
         wait_for_threads(job, threads)
         simd.add_to(x, out, rows * hidden // 16)
         norm_rows(job, x, layer.post_norm, normed_x)
-        quantize_inputs(job, normed_x, hidden * 4, hidden, rows, layer.gate_up, buffers)
-        both, stride = inner // BLOCK_OUTPUTS, 2 * inner
-        low, high = share(both, thread, threads)
-        for at in (low, both + low):
-            last = at + high - low
-            multiply(job, hidden, rows, layer.gate_up, gates, stride, at, last, buffers)
-        for row in range(rows):
-            gate = gates + (row * stride + low * BLOCK_OUTPUTS) * 4
-            simd.gate(gate, gate + inner * 4, gate, (high - low) * BLOCK_OUTPUTS // 16)
+        multiply_gates(job, layer, normed_x, gates, thread, threads, buffers)
         wait_for_threads(job, threads)
-        quantize_inputs(job, gates, stride * 4, inner, rows, layer.down, buffers)
-        multiply(job, inner, rows, layer.down, out, hidden, first, end, buffers)
+        apply(job, gates, 2 * inner, inner, layer.down, out, hidden, blocks, buffers)
         wait_for_threads(job, threads)
         simd.add_to(x, out, rows * hidden // 16)
-        wanted = carray(simd.int64s_at(job.states + (index + 1) * 8), 1)
-        if thread == 0 and wanted[0]:
-            simd.round_to_bfloat16(x, wanted[0], rows * hidden // 16)
+        if thread == 0:
+            hand_over(job, index, x)
     if thread == 0 and job.final:
         simd.copy_lines(x, job.final, rows * hidden // 16)
     if job.num_asked:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from specdemo.models.networks.folders import (
     is_compact,
     load_compact,
     read_config,
-    read_embedding,
+    read_tensor,
 )
 from specdemo.models.networks.layouts.families import find_published
 from specdemo.models.networks.layouts.source import drafter_files
@@ -168,35 +167,44 @@ def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Loa
 
     A draft "auto" that is missing leaves the target usable without it; a draft that was named must be there.
     """
-    pair = _load(settings, progress, partial(_warm, settings, progress))
-    return _measured(pair, settings, progress)
+    return warm_pair(place_pair(settings, progress), settings, progress)
 
 
 def place_pair(settings: AppSettings, progress: ProgressCallback = silent) -> LoadedPair:
     """The same without a pass: `warm_pair` makes it ready, in the process that runs it."""
-    return _load(settings, progress, lambda placed: placed)
+    files = model_files(settings.target, settings, progress)
+    tokenizer = load_tokenizer(files)
+    published = find_published(settings.drafter, files, tokenizer, settings.cache_dir, progress)
+    target = _placed(files, settings, progress)
+    check_vocabulary(files, tokenizer, target.vocabulary_size)
+    others = dict.fromkeys(published.reading.kinds, published.trained(target)) if published else {}
+    alone = stands_alone({**find_trained(target, None, settings.trained), **others})
+    if alone and settings.draft == "auto":
+        info, open_draft, why = None, None, "Its feature drafter works without a draft model."
+    else:
+        info, open_draft, why = _DraftLoader(settings, progress, files, target, tokenizer).find()
+    below = open_draft.decoder.weights if isinstance(open_draft, CompactDraft) else None
+    no_copy = no_copy_why(target.info.precision)
+    return LoadedPair(
+        target, tokenizer, info, open_draft, why, None if no_copy else QuantisedCopy(target), no_copy,
+        trained={**find_trained(target, below, settings.trained), **others},
+        recommended=recommended(files.folder, files.name),
+    )  # fmt: skip
 
 
 def warm_pair(
     placed: LoadedPair, settings: AppSettings, progress: ProgressCallback = silent
 ) -> LoadedPair:
     """Return a placed pair after its first passes: with the decoders that suit the device, and their costs. Raises UserError."""
-    target, open_draft, info = placed.target, placed.open_draft, placed.draft_info
-    target = _warm(settings, progress, target)
+    options: Any = {"head": settings.head, "cache_dir": settings.cache_dir}
+    open_draft, info = placed.open_draft, placed.draft_info
+    target = warm(placed.target, progress, **options)
     if isinstance(open_draft, ModuleDraft):
-        open_draft = ModuleDraft(_warm(settings, progress, open_draft.model))
+        open_draft = ModuleDraft(warm(open_draft.model, progress, **options))
         info = open_draft.model.info
     copy = QuantisedCopy(target) if placed.copy else None
     pair = replace(placed, target=target, draft_info=info, open_draft=open_draft, copy=copy)
     return _measured(pair, settings, progress)
-
-
-Ready = Callable[[LoadedModel], LoadedModel]
-"""Prepares a model once its weights are on their device."""
-
-
-def _warm(settings: AppSettings, progress: ProgressCallback, placed: LoadedModel) -> LoadedModel:
-    return warm(placed, progress, head=settings.head, cache_dir=settings.cache_dir)
 
 
 def _measured(pair: LoadedPair, settings: AppSettings, progress: ProgressCallback) -> LoadedPair:
@@ -214,44 +222,15 @@ def _measured(pair: LoadedPair, settings: AppSettings, progress: ProgressCallbac
     return replace(pair, costs=costs)
 
 
-def _load(settings: AppSettings, progress: ProgressCallback, ready: Ready) -> LoadedPair:
-    files = model_files(settings.target, settings, progress)
-    tokenizer = load_tokenizer(files)
-    published = find_published(settings.drafter, files, tokenizer, settings.cache_dir, progress)
-    target = ready(_placed(files, settings, progress))
-    check_vocabulary(files, tokenizer, target.vocabulary_size)
-    others = dict.fromkeys(published.reading.kinds, published.trained(target)) if published else {}
-    alone = stands_alone({**find_trained(target, None, settings.trained), **others})
-    if alone and settings.draft == "auto":
-        info, open_draft, why = None, None, "Its feature drafter works without a draft model."
-    else:
-        info, open_draft, why = _find_draft(files, target, tokenizer, settings, progress, ready)
-    below = open_draft.decoder.weights if isinstance(open_draft, CompactDraft) else None
-    trained = {**find_trained(target, below, settings.trained), **others}
-    no_copy = no_copy_why(target.info.precision)
-    copy = None if no_copy else QuantisedCopy(target)
-    return LoadedPair(
-        target,
-        tokenizer,
-        info,
-        open_draft,
-        why,
-        copy,
-        no_copy,
-        trained=trained,
-        recommended=recommended(files.folder, files.name),
-    )
-
-
-def _placed(files: ModelFiles, settings: AppSettings, progress: ProgressCallback) -> LoadedModel:
-    return place_model(files, settings.precision, settings.device, progress, head=settings.head)
-
-
 def model_files(
     name: str, settings: AppSettings, progress: ProgressCallback = silent
 ) -> ModelFiles:
     """A model's files, in the form that is loaded in the precision of the settings."""
     return resolve(name, settings.cache_dir, progress, pack_as(settings.precision, settings.device))
+
+
+def _placed(files: ModelFiles, settings: AppSettings, progress: ProgressCallback) -> LoadedModel:
+    return place_model(files, settings.precision, settings.device, progress, head=settings.head)
 
 
 def _timed_instead(alone: Trained | None) -> tuple[LanguageModel | None, ModelInfo | None]:
@@ -273,7 +252,7 @@ def fetch_pair(settings: AppSettings, progress: ProgressCallback = silent) -> No
     model_files(settings.target, settings, progress)
     if settings.drafter not in ("", "none"):
         drafter_files(settings.drafter, settings.cache_dir, progress)
-    wanted = _wanted_draft(settings)
+    wanted = draft_of(settings.target, settings.draft, settings.trained)
     if wanted is None or is_compact(Path(wanted).expanduser()):
         return
     try:
@@ -283,82 +262,58 @@ def fetch_pair(settings: AppSettings, progress: ProgressCallback = silent) -> No
             raise
 
 
-def _wanted_draft(settings: AppSettings) -> str | None:
-    """The draft that the settings name, or the target's partner where it has no drafter of its own; None for none."""
-    return draft_of(settings.target, settings.draft, settings.trained)
+@dataclass(frozen=True, slots=True)
+class _DraftLoader:
+    """Loads the draft model for a target. files, target, tokenizer: of the target"""
 
+    settings: AppSettings
+    progress: ProgressCallback
+    files: ModelFiles
+    target: LoadedModel
+    tokenizer: PreTrainedTokenizerBase
 
-def _find_draft(
-    target_files: ModelFiles,
-    target: LoadedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    settings: AppSettings,
-    progress: ProgressCallback,
-    ready: Ready,
-) -> tuple[ModelInfo | None, Callable[[], LanguageModel] | None, str]:
-    """The draft that the settings name, or nothing and a sentence why."""
-    wanted = _wanted_draft(settings)
-    if wanted is None:
-        return None, None, "No draft is known for this target."
-    try:
-        return *_load_draft(wanted, target_files, target, tokenizer, settings, progress, ready), ""
-    except UserError as error:
-        if settings.draft != "auto":
-            raise
-        return None, None, str(error)
+    def find(self) -> tuple[ModelInfo | None, Callable[[], LanguageModel] | None, str]:
+        """Return the draft that the settings name, or the target's partner; without one, a sentence why."""
+        settings = self.settings
+        wanted = draft_of(settings.target, settings.draft, settings.trained)
+        if wanted is None:
+            return None, None, "No draft is known for this target."
+        try:
+            return *self._load(wanted), ""
+        except UserError as error:
+            if settings.draft != "auto":
+                raise
+            return None, None, str(error)
 
+    def _load(self, wanted: str) -> tuple[ModelInfo, Callable[[], LanguageModel]]:
+        path = Path(wanted).expanduser()
+        if is_compact(path):
+            return self._compact(ModelFiles(path, path.name, "", "folder"))
+        files = model_files(wanted, self.settings, self.progress)
+        if is_compact(files.folder):
+            return self._compact(files)
+        draft = _placed(files, self.settings, self.progress)
+        check_pair(
+            self.files, self.tokenizer, self.target.vocabulary_size,
+            files, load_tokenizer(files), draft.vocabulary_size,
+        )  # fmt: skip
+        return draft.info, ModuleDraft(draft)
 
-def _load_draft(
-    wanted: str,
-    target_files: ModelFiles,
-    target: LoadedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    settings: AppSettings,
-    progress: ProgressCallback,
-    ready: Ready,
-) -> tuple[ModelInfo, Callable[[], LanguageModel]]:
-    if is_compact(Path(wanted).expanduser()):
-        files = ModelFiles(Path(wanted).expanduser(), Path(wanted).name, "", "folder")
-    else:
-        files = model_files(wanted, settings, progress)
-    if is_compact(files.folder):
-        return _compact(files, target_files, target, tokenizer, settings, progress)
-    draft = ready(_placed(files, settings, progress))
-    check_pair(
-        target_files,
-        tokenizer,
-        target.vocabulary_size,
-        files,
-        load_tokenizer(files),
-        draft.vocabulary_size,
-    )
-    return draft.info, ModuleDraft(draft)
-
-
-def _compact(
-    files: ModelFiles,
-    target_files: ModelFiles,
-    target: LoadedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    settings: AppSettings,
-    progress: ProgressCallback,
-) -> tuple[ModelInfo, Callable[[], LanguageModel]]:
-    """A compact draft borrows the embedding of the model it was trained with: the target's own when it is the same."""
-    config = read_config(files.folder)
-    lender = config["specdemo"].get("embedding_from", DEFAULT_TARGET)
-    own: Any = target.model.get_input_embeddings().weight
-    if target_files.name == lender:
-        embedding = own
-    else:
-        lender_files = model_files(lender, settings, progress)
-        if not same_tokenizer(tokenizer, load_tokenizer(lender_files)):
-            raise UserError(
-                "draft.other_words", draft=files.name, lender=lender, target=target_files.name
-            )
-        embedding = read_embedding(lender_files.folder)
-    weights = load_compact(files.folder, TargetTensors(embedding, target.device))
-    place = target.device.type.upper()
-    kernel = "4-bit int4pack on CPU" if target.device.type == "cpu" else f"bf16 on {place}"
-    parameters = int(config["specdemo"].get("parameters", 0))
-    info = ModelInfo(files.name, files.revision, "int4", kernel, parameters)
-    return info, CompactDraft(config, CompactDecoder(weights))
+    def _compact(self, files: ModelFiles) -> tuple[ModelInfo, Callable[[], LanguageModel]]:
+        """A compact draft borrows the embedding of the model it was trained with: the target's own when it is the same."""
+        config, device = read_config(files.folder), self.target.device
+        lender = config["specdemo"].get("embedding_from", DEFAULT_TARGET)
+        embedding: Any = self.target.model.get_input_embeddings().weight
+        if self.files.name != lender:
+            lent = model_files(lender, self.settings, self.progress)
+            if not same_tokenizer(self.tokenizer, load_tokenizer(lent)):
+                raise UserError(
+                    "draft.other_words", draft=files.name, lender=lender, target=self.files.name
+                )
+            embedding = read_tensor(lent.folder)
+        weights = load_compact(files.folder, TargetTensors(embedding, device))
+        on_cpu = device.type == "cpu"
+        kernel = "4-bit int4pack on CPU" if on_cpu else f"bf16 on {device.type.upper()}"
+        parameters = int(config["specdemo"].get("parameters", 0))
+        info = ModelInfo(files.name, files.revision, "int4", kernel, parameters)
+        return info, CompactDraft(config, CompactDecoder(weights))

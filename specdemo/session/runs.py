@@ -110,21 +110,17 @@ class Caches:
             detail=settings.detail,
             verifier=VERIFIERS[settings.verification],
         )
-        events = list[Event]()
-        try:
-            return (yield from self._with_text(running, token_ids, header.lane, events))
-        finally:
-            if memory is not None:
-                memory.record(settings.method, measure(events))
+        return (yield from self._with_text(running, token_ids, header, memory))
 
     def _with_text(
         self,
         running: Generator[Event, None, None],
         token_ids: list[int],
-        lane: str,
-        events: list[Event],
+        header: RunStarted,
+        memory: Memory | None,
     ) -> Lane:
-        """Yield the events of a run with the text of their tokens, and collect them in `events`."""
+        """Yield the events of a run with the text of their tokens."""
+        events = list[Event]()
         text = TokenText(self.loaded.pair.tokenizer, token_ids)
         try:
             with closing(running):
@@ -139,12 +135,14 @@ class Caches:
                 if out_of_memory
                 else UserError("run.failed", error=error)
             )
-            yield failed(lane, broke)
+            yield failed(header.lane, broke)
         finally:
             self.broken = self.broken or bool(dropped(events))
             self.committed = [*token_ids, *output_ids(events)]
             # The cached ids are a prefix of the committed ones, also after an error in the middle of a step.
             self._cached_ids = self.committed[: self._target.length]
+            if memory is not None:
+                memory.record(header.method, measure(events))
         return text.answer
 
     def _limits(self, settings: RunSettings, read: int) -> Limits:

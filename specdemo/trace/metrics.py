@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import accumulate
 from os.path import commonprefix
 from typing import TypeAlias
 
@@ -185,14 +184,6 @@ def baseline(trace: Trace) -> Metrics | StandIn | None:
         return measure(trace.lane(PLAIN))
     headers = [event for event in trace.events if isinstance(event, RunStarted)]
     return headers[-1].stand_in if headers else None
-
-
-def timeline(events: Trace | Iterable[Event]) -> list[tuple[int, float]]:
-    """Return (new tokens so far, elapsed seconds) after each step of one run."""
-    items = events.events if isinstance(events, Trace) else events
-    steps = [event for event in items if isinstance(event, Verified)]
-    counts = accumulate(_new_tokens(step) for step in steps)
-    return [(count, step.elapsed_seconds) for count, step in zip(counts, steps, strict=True)]
 
 
 def dropped(events: Trace | Iterable[Event]) -> str:

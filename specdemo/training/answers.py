@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -83,8 +82,6 @@ class AnswerWriter:
     ) -> None:
         self.decoder, self.layers = decoder, tuple(layers)
         self.stop_ids, self.most = frozenset(stop_ids), most
-        # The first text. Texts with the same beginning copy that part of its cache.
-        self._pattern: AnswerText | None = None
 
     @torch.inference_mode()
     def write(self, waiting: Iterator[AnswerText]) -> Iterator[AnswerText]:
@@ -111,30 +108,13 @@ class AnswerWriter:
         """Texts whose prompt or given answer is not read yet: started ones first, then new ones."""
         yield from [one for one in active if not one.is_written]
         while len(active) < CONVERSATIONS and (one := next(waiting, None)):
-            active.append(self._started(one))
+            active.append(one)
             yield one
 
     def _is_complete(self, one: AnswerText) -> bool:
         if not one.is_written:
             return one.given and not one.unread
         return one.answer_ids[-1] in self.stop_ids or len(one.answer_ids) == self.most
-
-    def _started(self, one: AnswerText) -> AnswerText:
-        """Copy the cached part of the first text that this one also starts with."""
-        pattern = self._pattern
-        if pattern is None or not pattern.cache.length:
-            self._pattern = pattern or one
-            return one
-        pairs = zip(pattern.prompt_ids, one.prompt_ids[:-1], strict=False)
-        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        count = min(same, pattern.cache.length)
-        if count:
-            for mine, theirs in zip(one.cache.layers, pattern.cache.layers, strict=True):
-                mine.update(theirs.keys[:, :, :count], theirs.values[:, :, :count])
-            one.cache.gather(range(count))
-            if self.layers:
-                one.states.append(np.concatenate(pattern.states)[:count])
-        return one
 
     def _advance(self, inputs: Sequence[tuple[AnswerText, list[int]]]) -> None:
         """Run one pass, and give written texts whose prompt is read their next token."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,28 +21,36 @@ KL_WEIGHT, L1_WEIGHT = 0.1, 0.9
 TEMPERATURES = tuple(0.4 * 1.06**step for step in range(40))
 
 
+def _empty() -> np.ndarray:
+    return np.zeros(0, np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
-    """Positions of blocks in a batch of texts. L = longest text, M = most guessed positions, Q = L + M; n guesses in all.
+    """Positions of blocks in a batch of texts. B texts, the longest of L tokens; n guesses in all.
 
-    token_ids: (B, L); where: (B, Q) — positions of the texts, then of their guesses
-    seen: (B, 1, Q, Q) bool; anchors, ahead: (B, M) — last known token of each guess, and its mask, from 0
+    On a draft model, a text and then its M guessed positions run through the layers, Q = L + M. Blocks of DFlash are
+    all of the Q rows, behind the states of L tokens.
+
+    token_ids: (B, L) or (B, Q); where: (B, Q) position of each row
+    seen: (B, 1, Q, Q) or (B, 1, Q, L + Q) bool
     here: (n,) row of the flattened batch that guesses; there: (n,) index of the target's state
-    place: (n,) 1 = the token after the last known one; previous: (n,) token id before the guessed one
-    block: (n,) which block a guess belongs to; greedy: (n,) bool
+    place: (n,) 1 = the token after the last known one; greedy: (n,) bool
+    previous: (n,) token id before the guessed one; block: (n,) which block a guess belongs to
+    anchors, ahead: (B, M) last known token of each guess, and its mask, from 0; the last four are empty for DFlash
     """
 
     token_ids: np.ndarray
     where: np.ndarray
     seen: np.ndarray
-    anchors: np.ndarray
-    ahead: np.ndarray
     here: np.ndarray
     there: np.ndarray
     place: np.ndarray
-    previous: np.ndarray
-    block: np.ndarray
     greedy: np.ndarray
+    previous: np.ndarray = field(default_factory=_empty)
+    block: np.ndarray = field(default_factory=_empty)
+    anchors: np.ndarray = field(default_factory=_empty)
+    ahead: np.ndarray = field(default_factory=_empty)
 
 
 def plan_blocks(
@@ -67,7 +75,7 @@ def plan_blocks(
     seen = np.zeros((len(batch), width, width), bool)
     seen[:, :length, :length] = np.tri(length, dtype=bool)
     seen[:, length:, 0] = True  # unused rows must see something too
-    rows: list[tuple[int, int, int, int, int, bool]] = []
+    rows: list[tuple[int, int, int, bool, int, int]] = []
     ends = [length] * len(batch)
     for number, (line, anchor, guesses) in enumerate(blocks):
         row, begin = batch[line], ends[line]
@@ -81,11 +89,13 @@ def plan_blocks(
         for place in range(guesses):
             at = anchor if place == 0 else begin + place - 1
             rows.append((
-                line * width + at, row.start + anchor + place, place + 1,
-                int(row.token_ids[anchor + place]), number, row.temperature == 0,
+                line * width + at, row.start + anchor + place, place + 1, row.temperature == 0,
+                int(row.token_ids[anchor + place]), number,
             ))  # fmt: skip
-    columns = [np.array(column) for column in zip(*rows, strict=True)]
-    return BlockPlan(texts, where, seen[:, None], anchors, ahead, *columns)
+    here, there, place, greedy, previous, block = map(np.array, zip(*rows, strict=True))
+    return BlockPlan(
+        texts, where, seen[:, None], here, there, place, greedy, previous, block, anchors, ahead
+    )
 
 
 class BlockTask(Task):
@@ -114,7 +124,7 @@ class BlockTask(Task):
         self.word_of[shared.word_ids.cpu()] = torch.arange(len(shared.word_ids))
         self.word_of = self.word_of.to(shared.device)
 
-    def plan(self, batch: Sequence[Row], offsets: Sequence[int]) -> Any:
+    def plan(self, batch: Sequence[Row], offsets: Sequence[int]) -> BlockPlan:
         """Return the positions of blocks, by `plan_blocks`."""
         return plan_blocks(batch, self.depth, offsets, causal=self.causal)
 
@@ -216,27 +226,9 @@ class BlockTask(Task):
         return logits.float(), confidence.float()
 
 
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """Positions of blocks in a batch of texts. L = longest text, Q = rows of blocks; n guesses in all.
-
-    token_ids, where: (B, Q) of the blocks' rows; seen: (B, 1, Q, L + Q) bool, of the text and of the blocks
-    here: (n,) row of the flattened blocks that guesses; there: (n,) index of the target's state
-    place: (n,) 1 = the token after the pending one; greedy: (n,) bool
-    """
-
-    token_ids: np.ndarray
-    where: np.ndarray
-    seen: np.ndarray
-    here: np.ndarray
-    there: np.ndarray
-    place: np.ndarray
-    greedy: np.ndarray
-
-
 def lay_blocks(
     batch: Sequence[Row], depth: int, offsets: Sequence[int], mask: int, *, causal: bool
-) -> Blocks:
+) -> BlockPlan:
     """Blocks of `depth` guesses one after another through each answer, from an offset on. mask: token id"""
     length, rows = max(len(row.token_ids) for row in batch), depth + 1
     begins = [
@@ -262,7 +254,7 @@ def lay_blocks(
                 here, there = line * width + begin + 1 + place, row.start + pending + place
                 found.append((here, there, place + 1, row.temperature == 0))
     columns = [np.array(column) for column in zip(*found, strict=True)]
-    return Blocks(token_ids, where, seen[:, None], *columns)
+    return BlockPlan(token_ids, where, seen[:, None], *columns)
 
 
 class DFlashTask(BlockTask):
@@ -280,11 +272,11 @@ class DFlashTask(BlockTask):
         super().__init__(network, shared, layers, depth=depth, causal=causal, compile_it=False)
         self.network, self.corrects = network, False
 
-    def plan(self, batch: Sequence[Row], offsets: Sequence[int]) -> Blocks:
+    def plan(self, batch: Sequence[Row], offsets: Sequence[int]) -> BlockPlan:
         """Return the positions of blocks, by `lay_blocks`."""
         return lay_blocks(batch, self.depth, offsets, self.network.mask, causal=self.causal)
 
-    def _states(self, plan: Any, batch: Sequence[Row]) -> tuple[Tensor, Tensor]:
+    def _states(self, plan: BlockPlan, batch: Sequence[Row]) -> tuple[Tensor, Tensor]:
         device, hidden = self.shared.device, self.shared.hidden
         features = hidden.texts(batch, self.layers, device)
         token_ids, where, seen = (

@@ -18,7 +18,7 @@ from specdemo.files.sources import ModelFiles, resolve
 from specdemo.files.store import make_folder, reporting_full_disk
 from specdemo.models.devices import choose_device
 from specdemo.models.loading import load_model, pack_as
-from specdemo.models.networks.folders import HEAD, read_embedding, read_tensor
+from specdemo.models.networks.folders import HEAD, read_tensor
 from specdemo.models.networks.registry import stored_states
 from specdemo.models.tokenizers import load_tokenizer, stop_ids
 from specdemo.training.options import TrainOptions
@@ -41,19 +41,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TrainReport:
-    """Result of a training.
-
-    results: on held-out prompts, as in the card
-    losses, checks: (step, loss), the training's moving average and on held-out texts
-    resumed_at: step that an earlier call had reached, 0 for a fresh start
-    """
+    """Result of a training. resumed_at: step that an earlier call had reached, 0 for a fresh start"""
 
     out: Path
     card: Card
     parameters: int
-    results: dict[str, float]
-    losses: tuple[tuple[int, float], ...]
-    checks: tuple[tuple[int, float], ...]
     resumed_at: int
 
 
@@ -107,10 +99,8 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
         state = task.weights()
         package(state, word_ids.cpu(), files.folder, options.out, card, start.facts(task))
     progress(Progress("evaluate", 1.0, f"written to {options.out}"))
-    return TrainReport(
-        options.out, card, sum(tensor.numel() for tensor in state.values()), results,
-        card.losses, card.checks, trainer.resumed_at,
-    )  # fmt: skip
+    parameters = sum(tensor.numel() for tensor in state.values())
+    return TrainReport(options.out, card, parameters, trainer.resumed_at)
 
 
 def _matrices(
@@ -119,7 +109,7 @@ def _matrices(
     """Return the target's embedding, (V, H) bf16, and its head if that is another matrix."""
     import torch
 
-    embedding = read_embedding(folder).to(device, torch.bfloat16)
+    embedding = read_tensor(folder).to(device, torch.bfloat16)
     if config.tie_word_embeddings:
         return embedding, None
     return embedding, read_tensor(folder, HEAD).to(device, torch.bfloat16)

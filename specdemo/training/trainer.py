@@ -25,6 +25,9 @@ CHECK_SHARE, CHECK_ROWS = (
     64,
 )  # interval of early stopping as a fraction, and number of validation texts
 
+# Values of a checkpoint besides weights and optimizer.
+SAVED = ("step", "tokens_seen", "seconds", "average", "losses", "checks")
+
 
 class Trainer:
     """Fits one task. After an interruption it continues from its checkpoint."""
@@ -125,10 +128,8 @@ class Trainer:
         self.stopped_early = len(values) - 1 - values.index(min(values)) >= self.options.patience
 
     def _save(self) -> None:
-        value = {
+        value = {name: getattr(self, name) for name in SAVED} | {
             "state": trained_state(self.task.module), "optimizer": self.optimizer.state_dict(),
-            "step": self.step, "tokens_seen": self.tokens_seen, "seconds": self.seconds,
-            "average": self.average, "losses": self.losses, "checks": self.checks,
         }  # fmt: skip
         torch.save(value, self.checkpoint.with_suffix(".part"))
         self.checkpoint.with_suffix(".part").replace(self.checkpoint)
@@ -146,11 +147,9 @@ class Trainer:
             ) from error
         self.task.module.load_state_dict(saved["state"], strict=False)
         self.optimizer.load_state_dict(saved["optimizer"])
-        self.step = self.resumed_at = saved["step"]
-        self.tokens_seen, self.seconds = saved["tokens_seen"], saved["seconds"]
-        self.average = saved["average"]
-        self.losses = [tuple(pair) for pair in saved["losses"]]
-        self.checks = [tuple(pair) for pair in saved["checks"]]
+        for name in SAVED:
+            setattr(self, name, saved[name])
+        self.resumed_at = self.step
 
 
 @contextmanager

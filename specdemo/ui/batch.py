@@ -15,7 +15,7 @@ from specdemo.session.door import Changed, EngineClient
 from specdemo.session.work.batch import BatchAnswer, BatchTotals, State, answer_all
 from specdemo.ui import present, words
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
-from specdemo.ui.run_tab import VISITOR_SECONDS, LatestRun, RunTab, leave
+from specdemo.ui.run_tab import LatestRun, RunTab, TabState, create_state
 from specdemo.ui.settings_panel import SettingsPanel
 from specdemo.ui.view import batch_view
 from specdemo.ui.visits import tell
@@ -48,23 +48,20 @@ class BatchTable:
         self.error = error
 
 
-class BatchHandlers(RunTab[LatestRun]):
-    """Handlers of several prompts; a visitor's batch is a `LatestRun`."""
+class BatchHandlers(RunTab[TabState]):
+    """Handlers of several prompts; each visitor has one batch at a time."""
 
-    def renewed(self, visitor: LatestRun | None) -> LatestRun:
-        return LatestRun() if visitor is None else visitor.replace()
-
-    def opening(self, visitor: LatestRun, waiting: str, *asked: Any) -> str:
+    def opening(self, visitor: TabState, waiting: str, *asked: Any) -> str:
         return present.batch(_rows(prompt_lines(*asked)), waiting=waiting)
 
     def run(
-        self, task: LatestRun, text: str | None, system: str | None, values: Mapping[str, object]
+        self, visitor: TabState, text: str | None, system: str | None, values: Mapping[str, object]
     ) -> Iterator[object]:
         """Answer all prompts concurrently. yields: value of the batch view, at most ten per second"""
         prompts, table = prompt_lines(text), BatchTable()
         yield from self.stream(
-            task,
-            self._answers(task, table, prompts, system or "", values),
+            visitor,
+            self._answers(visitor.task, table, prompts, system or "", values),
             table,
             kind=None,
             waiting=present.batch(_rows(prompts), waiting=words.WAIT_LOADING),
@@ -102,7 +99,7 @@ class BatchHandlers(RunTab[LatestRun]):
 def create_batch(studio: EngineClient, settings: SettingsPanel) -> None:
     """Create the box of several prompts. settings: of the runs"""
     handlers = BatchHandlers(studio)
-    task = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=leave)
+    task = create_state()
     with gr.Accordion(words.BATCH, open=False, elem_id="sd-batch-box"):
         prompts = gr.Textbox(
             "\n".join(words.BATCH_EXAMPLES),

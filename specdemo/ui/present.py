@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import GREEDY, OWN, PRESET_NAMES, PROJECT, Recommended, Sampling
+from specdemo.config.strings import Json
 from specdemo.files.progress import duration, megabytes
 from specdemo.ui import words
 
@@ -214,7 +215,7 @@ def coming() -> str:
     return json.dumps([("needs", words.COMING)])
 
 
-def option_update(method: MethodInfo, option: str, policy: str | None = None) -> dict[str, object]:
+def option_update(method: MethodInfo, option: str, policy: str | None = None) -> Json:
     """Return the changes of a setting's component for a method: hidden with its value if the method does not read it.
 
     policy: the chosen one, which is replaced if the method does not implement it

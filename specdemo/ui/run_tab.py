@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 import gradio as gr
 from gradio.context import LocalContext
@@ -65,16 +65,27 @@ class LatestRun:
         self.cancel.set()
         return LatestRun(self.visitor)
 
-    @property
-    def task(self) -> LatestRun:
-        """The task itself, for tabs that store nothing else of a visitor."""
-        return self
+
+@dataclass(slots=True)
+class TabState:
+    """State of a visitor in one tab, stored in `gr.State`: the latest task, and more in a tab that needs it."""
+
+    task: LatestRun = field(default_factory=LatestRun, kw_only=True)
+
+    def close(self) -> None:
+        """Stop the task, and free what belongs to the visitor, who has left."""
+        self.task.replace()
 
 
-def leave(task: LatestRun | None) -> None:
+def create_state() -> gr.State:
+    """Create the component for a visitor's state in a tab, which is closed after the visitor has left."""
+    return gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=leave)
+
+
+def leave(visitor: TabState | None) -> None:
     """The visitor has gone: a callback of `gr.State`."""
-    if task is not None:
-        task.replace()
+    if visitor is not None:
+        visitor.close()
 
 
 class Shown(Protocol):
@@ -151,11 +162,7 @@ def stream(
             if task.replaced:
                 yield gr.skip()
                 return
-            looked = time.monotonic()
-            for _ in work:
-                if time.monotonic() - looked >= seconds and not task.replaced:
-                    yield shown.value()
-                    looked = time.monotonic()
+            yield from _shown(task, work, shown, seconds)
         except UserError as error:
             shown.fail(error)
         except Exception as error:  # noqa: BLE001 - a visitor is owed a sentence, not a stack trace
@@ -164,6 +171,17 @@ def stream(
             task.stop()  # also after the browser has disconnected: all work must end
     if not task.replaced:
         yield shown.value()
+
+
+def _shown(
+    task: LatestRun, work: Iterator[object], shown: Shown, seconds: float
+) -> Iterator[object]:
+    """Do the work. yields: its results at most once in so many seconds, nothing after the task was replaced"""
+    looked = time.monotonic()
+    for _ in work:
+        if time.monotonic() - looked >= seconds and not task.replaced:
+            yield shown.value()
+            looked = time.monotonic()
 
 
 def _load(studio: EngineClient | None, task: LatestRun, waiting: object) -> Iterator[object]:
@@ -194,13 +212,6 @@ def unexpected_error(error: Exception) -> UserError:
     return UserError("page.unexpected", error=error)
 
 
-class TabState(Protocol):
-    """State of a visitor in one tab, stored in `gr.State`: a task, or an object that has one."""
-
-    @property
-    def task(self) -> LatestRun: ...
-
-
 V = TypeVar("V", bound=TabState)
 
 
@@ -215,9 +226,15 @@ class RunTab(Generic[V]):
     def __init__(self, studio: EngineClient) -> None:
         self.studio = studio
 
+    def newcomer(self) -> V:
+        """Return the state of a visitor who has just come."""
+        return cast("V", TabState())
+
     def renewed(self, visitor: V | None) -> V:
         """Return the visitor with a new task. The one before is replaced."""
-        raise NotImplementedError
+        visitor = visitor or self.newcomer()
+        visitor.task = visitor.task.replace()
+        return visitor
 
     def opening(self, visitor: V, waiting: str, *asked: object) -> object:
         """Return the view until the run starts. waiting: reason why it waits"""

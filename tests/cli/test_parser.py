@@ -105,9 +105,7 @@ def test_values_of_sampling_are_those_that_are_named_or_those_of_a_preset():
     assert (seeded.preset, seeded.sampling.seed) == ("recommended", 5)
     assert run_settings(parsed("bench --sampling recommended")).preset == "recommended"
     assert run_settings(parsed("run x --sampling own")) == RunSettings()
-    with pytest.raises(
-        UserError, match="--sampling greedy leaves no choice of --temperature, --top-p"
-    ):
+    with pytest.raises(UserError, match="--sampling greedy sets --temperature, --top-p too"):
         run_settings(parsed("run x --sampling greedy --top-p 0.9 --temperature 1"))
 
 

@@ -134,12 +134,12 @@ def raised(tree: ast.AST) -> Iterator[tuple[str, set[str]]]:
         if not isinstance(node, ast.Call) or not node.args:
             continue
         name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-        if name in ("UserError", "Phrase", "Unreachable", "ReplayOnly", "__init__"):
+        if name in ("UserError", "Phrase", "Unreachable", "ReplayOnly", "__init__", "told"):
             given = {word.arg or "*" for word in node.keywords}
             code = node.args[0]
             if isinstance(code, ast.JoinedStr) and isinstance(code.values[0], ast.Constant):
                 yield f"{code.values[0].value}*", given
-            elif isinstance(code, ast.Constant) and "." in str(code.value):
+            elif isinstance(code, ast.Constant) and re.fullmatch(r"\w+(\.\w+)+", str(code.value)):
                 yield str(code.value), given
 
 

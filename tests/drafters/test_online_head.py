@@ -169,7 +169,7 @@ def test_saved_and_loaded_it_adjusts_alike(weights, tmp_path):
     assert torch.equal(again.adjust(states), head.adjust(states))
     assert again.num_verdicts == 0  # the file does not contain the text
     memory = Memory()
-    with pytest.raises(UserError, match="nothing was saved"):
+    with pytest.raises(UserError, match="no weights to save"):
         memory.save_head(tmp_path / "none")
     memory.saved_head = tmp_path / "head.safetensors"
     assert torch.equal(memory.head_of(CompactModel(weights)).up, head.up)

@@ -149,24 +149,20 @@ def test_a_pinned_model_on_disk_asks_nobody(server):
     assert not server.requests
 
 
+@pytest.mark.parametrize("keep", [0, 1000])
 @pytest.mark.usefixtures("server")
-def test_a_damaged_file_is_fetched_again():
+def test_a_damaged_or_missing_file_is_fetched_again(keep):
     folder, _ = hub.fetch("owner/whole", COMMIT)
     weights = (folder / "model.safetensors").resolve()
     whole = weights.read_bytes()
-    weights.write_bytes(whole[:1000])
+    if keep:
+        weights.write_bytes(whole[:keep])
+    else:
+        weights.unlink()
+        (folder / "model.safetensors").unlink()
     assert not hub.is_cached("owner/whole", COMMIT)
     hub.fetch("owner/whole", COMMIT)
     assert (folder / "model.safetensors").read_bytes() == whole
-
-
-@pytest.mark.usefixtures("server")
-def test_a_missing_file_is_fetched_again():
-    folder, _ = hub.fetch("owner/whole", COMMIT)
-    (folder / "model.safetensors").resolve().unlink()
-    (folder / "model.safetensors").unlink()
-    hub.fetch("owner/whole", COMMIT)
-    assert (folder / "model.safetensors").is_file()
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,11 @@ def copy(tiny_folder, tmp_path):
 
 
 def test_a_local_folder(tiny_folder, tmp_path):
+    left = tmp_path / "wheels" / ".making-killed"
+    left.mkdir(parents=True)
     files = resolve(tiny_folder, tmp_path)
     assert (files.folder, files.origin, files.name) == (tiny_folder.resolve(), "folder", "model")
+    assert not left.exists()
 
 
 def test_a_folder_without_config(tmp_path):
@@ -27,41 +30,38 @@ def test_a_folder_without_config(tmp_path):
         resolve(tmp_path, tmp_path)
 
 
-def test_not_a_causal_language_model(copy, tmp_path):
-    (copy / "config.json").write_text(
-        json.dumps({"architectures": ["BertForMaskedLM"], "model_type": "bert"})
-    )
-    with pytest.raises(UserError, match="not a causal language model"):
+ODD = {"architectures": ["OddForCausalLM"], "model_type": "odd", "auto_map": {"AutoConfig": "x.Y"}}
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        (
+            {"architectures": ["BertForMaskedLM"], "model_type": "bert"},
+            "not a causal language model",
+        ),
+        (ODD, "never run"),
+        ("{", "damaged"),
+        ("[]", "damaged"),
+    ],
+)
+def test_a_config_that_is_refused(copy, tmp_path, config, sentence):
+    (copy / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
+    with pytest.raises(UserError, match=sentence):
         resolve(copy, tmp_path)
 
 
-def test_a_model_that_needs_its_own_code(copy, tmp_path):
-    config = {
-        "architectures": ["OddForCausalLM"],
-        "model_type": "odd",
-        "auto_map": {"AutoConfig": "x.Y"},
-    }
-    (copy / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match="never run"):
-        resolve(copy, tmp_path)
-
-
-@pytest.mark.parametrize("text", ["{", "[]"])
-def test_a_damaged_config(copy, tmp_path, text):
-    (copy / "config.json").write_text(text)
-    with pytest.raises(UserError, match="damaged"):
-        resolve(copy, tmp_path)
-
-
-def test_pickled_weights_are_refused(copy, tmp_path):
-    (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
-    with pytest.raises(UserError, match="can run code"):
-        resolve(copy, tmp_path)
-
-
-def test_no_weights(copy, tmp_path):
-    (copy / "model.safetensors").unlink()
-    with pytest.raises(UserError, match="no safetensors weights"):
+@pytest.mark.parametrize(
+    ("file", "becomes", "sentence"),
+    [
+        ("model.safetensors", "pytorch_model.bin", "can run code"),
+        ("model.safetensors", "other", "no safetensors weights"),
+        ("tokenizer.json", "other", "no tokenizer"),
+    ],
+)
+def test_a_file_that_is_missing_or_in_another_form(copy, tmp_path, file, becomes, sentence):
+    (copy / file).rename(copy / becomes)
+    with pytest.raises(UserError, match=sentence):
         resolve(copy, tmp_path)
 
 
@@ -78,12 +78,6 @@ def test_a_missing_shard(copy, tmp_path):
     index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
     (copy / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(UserError, match=r"model-2.safetensors is missing"):
-        resolve(copy, tmp_path)
-
-
-def test_no_tokenizer(copy, tmp_path):
-    (copy / "tokenizer.json").unlink()
-    with pytest.raises(UserError, match="no tokenizer"):
         resolve(copy, tmp_path)
 
 

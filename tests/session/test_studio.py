@@ -143,17 +143,6 @@ def test_a_run_that_goes_on_ends_with_the_old_pair(studio, loader):
     assert output_ids(list(other.run("abcabc", PLAIN))) == new
 
 
-def test_a_run_that_goes_on_adds_nothing_to_a_conversation_that_started_over(studio):
-    conversation = studio.open()
-    view = conversation.run("abcabc", PLAIN)
-    next(view)
-    conversation.reset()
-    assert isinstance(list(view)[-1], RunFinished)
-    assert conversation.messages == []
-    list(conversation.run("abcabc", PLAIN))
-    assert [message["role"] for message in conversation.messages] == ["user", "assistant"]
-
-
 def test_both_lanes_of_a_run_are_of_one_pair(studio):
     """The switch arrives during the plain variant; the drafted one after it uses the same model."""
     settings = RunSettings(method="ngram", max_new_tokens=60, baseline=True)

@@ -119,9 +119,9 @@ def test_loss_falls_resume_continues_and_the_draft_loads(
     assert report.resumed_at == 12
     assert report.card.steps == 30
     assert (shard.stat().st_mtime_ns, states.stat().st_mtime_ns) == before
-    assert report.losses[-1][1] < 0.9 * report.losses[0][1]
-    assert 0 < report.results["greedy_agreement_all"] <= 1
-    assert 0 < report.results["overlap"] <= report.results["coverage"] <= 1
+    assert report.card.losses[-1][1] < 0.9 * report.card.losses[0][1]
+    assert 0 < report.card.results["greedy_agreement_all"] <= 1
+    assert 0 < report.card.results["overlap"] <= report.card.results["coverage"] <= 1
 
     config = read_config(options.out)
     assert config["specdemo"]["embedding_from"] == "tiny-target"
@@ -164,17 +164,17 @@ def test_every_kind_learns(options: TrainOptions, tmp_path: Path, kind: str):
         train(replace(options, out=tmp_path / "draft"))
         rounds = replace(rounds, init=tmp_path / "draft")
     report = train(rounds)
-    assert len(report.checks) == 10
+    assert len(report.card.checks) == 10
     # On top of a draft that has learnt these few texts, others have little to gain.
-    curve = report.losses if kind == "feature" else report.checks
+    curve = report.card.losses if kind == "feature" else report.card.checks
     assert curve[-1][1] < curve[0][1]
-    assert 0 <= report.results["greedy_agreement"] <= 1
+    assert 0 <= report.card.results["greedy_agreement"] <= 1
     config = read_config(tmp_path / kind)
     assert config["specdemo"]["kind"] == report.card.kind == kind
     if kind not in ("draft", "exit"):
-        assert {"greedy_agreement_1", "greedy_agreement_2", "overlap_2"} <= set(report.results)
+        assert {"greedy_agreement_1", "greedy_agreement_2", "overlap_2"} <= set(report.card.results)
     if kind == "block":
-        assert 0 <= report.results["calibration_error"] < 0.5
+        assert 0 <= report.card.results["calibration_error"] < 0.5
 
 
 @pytest.fixture(scope="module")
@@ -212,8 +212,8 @@ def test_a_feature_drafter_needs_no_draft_model(
     stages: list[str] = []
     report = train(alone, lambda progress: stages.append(progress.stage))
     assert "answer" in stages
-    assert report.checks[-1][1] < report.checks[0][1]  # it starts as a good guess
-    assert {"greedy_agreement_1", "overlap_3"} <= set(report.results)
+    assert report.card.checks[-1][1] < report.card.checks[0][1]  # it starts as a good guess
+    assert {"greedy_agreement_1", "overlap_3"} <= set(report.card.results)
     config = read_config(alone.out)
     assert (config["intermediate_size"], config["specdemo"]["reads"]) == (96, [1, 3, 4])
     assert sum(path.stat().st_size for path in alone.out.glob("*.safetensors")) < report.parameters
@@ -241,7 +241,7 @@ def test_a_feature_drafter_needs_no_draft_model(
     stages.clear()
     again = train(more, lambda progress: stages.append(progress.stage))
     assert set(stages) == {"train", "evaluate"}
-    assert again.checks[0][1] < report.checks[0][1]
+    assert again.card.checks[0][1] < report.card.checks[0][1]
 
 
 @pytest.mark.parametrize(
@@ -258,8 +258,8 @@ def test_a_drafter_of_a_published_form_runs_where_it_is_exported_and_read_back(
         patience=99, work_dir=tmp_path / "work", cache_dir=tmp_path / "cache",
     )  # fmt: skip
     report = train(asked)
-    assert report.checks[-1][1] < report.checks[0][1]
-    assert {"greedy_agreement_1", "overlap_2"} <= set(report.results)
+    assert report.card.checks[-1][1] < report.card.checks[0][1]
+    assert {"greedy_agreement_1", "overlap_2"} <= set(report.card.results)
     assert read_config(out)["specdemo"]["reads"] == [1, 2]
     write_published(out, resolve(str(target), tmp_path), tmp_path / "published", layout)
     for settings in (
@@ -299,7 +299,7 @@ def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(
     twice = train(parts)
     assert twice.resumed_at == 3
     assert twice.card.tokens_seen == once.card.tokens_seen
-    assert twice.results["loss"] == pytest.approx(once.results["loss"], rel=1e-3)
+    assert twice.card.results["loss"] == pytest.approx(once.card.results["loss"], rel=1e-3)
 
 
 def test_answers_alone_are_enough(options: TrainOptions, tmp_path: Path):

@@ -21,10 +21,10 @@ def handlers():
     return BatchHandlers(ScriptedStudio())
 
 
-def batch_of(handlers, text, task=None):
+def batch_of(handlers, text, visitor=None):
     """All values of the batch view, from pressing Run all on."""
-    task, first = handlers.begin(task, text)
-    return [json.loads(value) for value in (first, *handlers.run(task, text, "", VALUES))]
+    visitor, first = handlers.begin(visitor, text)
+    return [json.loads(value) for value in (first, *handlers.run(visitor, text, "", VALUES))]
 
 
 def test_a_batch_shows_each_prompt_and_what_all_came_to(handlers):
@@ -64,8 +64,8 @@ def test_a_batch_of_none_or_too_many_is_a_sentence(handlers, text, message):
 
 
 def test_a_batch_with_a_setting_out_of_range_is_a_sentence(handlers):
-    task, _ = handlers.begin(None, "a")
-    (value,) = handlers.run(task, "a", "", {**VALUES, "lookahead": 99})
+    visitor, _ = handlers.begin(None, "a")
+    (value,) = handlers.run(visitor, "a", "", {**VALUES, "lookahead": 99})
     assert "lookahead" in json.loads(value)["error"][0]
 
 
@@ -80,24 +80,24 @@ def test_a_batch_is_shown_at_most_ten_times_a_second(handlers, monkeypatch):
 
 def test_a_batch_that_is_stopped_or_left_is_cancelled(handlers):
     handlers.studio.open = lambda *_: ScriptedConversation(steps=10**9)
-    task, _ = handlers.begin(None, "a\nb")
-    running = handlers.run(task, "a\nb", "", VALUES)
+    visitor, _ = handlers.begin(None, "a\nb")
+    running = handlers.run(visitor, "a\nb", "", VALUES)
     next(running)
-    handlers.stop(task)
+    handlers.stop(visitor)
     last = json.loads(list(running)[-1])
     assert [row["state"] for row in last["rows"]] == ["stopped", "stopped"]
     assert last["total"]["tokens"] > 0
 
-    task, _ = handlers.begin(task, "a")
-    running = handlers.run(task, "a", "", VALUES)
+    visitor, _ = handlers.begin(visitor, "a")
+    running = handlers.run(visitor, "a", "", VALUES)
     next(running)
     running.close()  # as Gradio does when the tab is closed
-    assert task.cancel.is_set()
+    assert visitor.task.cancel.is_set()
     assert not [thread for thread in threading.enumerate() if "specdemo-batch" in thread.name]
 
-    task, _ = handlers.begin(task, "a")
-    leave(task)
-    assert task.cancel.is_set()
+    visitor, _ = handlers.begin(visitor, "a")
+    leave(visitor)
+    assert visitor.task.cancel.is_set()
     handlers.stop(None)
     leave(None)
 
@@ -105,9 +105,9 @@ def test_a_batch_that_is_stopped_or_left_is_cancelled(handlers):
 def test_a_batch_asked_for_while_the_model_loads_begins_by_itself(handlers, monkeypatch):
     monkeypatch.setattr("specdemo.ui.run_tab.LOADING_SECONDS", 0.01)
     handlers.studio.ready = False
-    task, first = handlers.begin(None, "a")
+    visitor, first = handlers.begin(None, "a")
     assert json.loads(first)["waiting"] == words.WAIT_LOADING
-    running = handlers.run(task, "a", "", VALUES)
+    running = handlers.run(visitor, "a", "", VALUES)
     assert next(running) == next(running) == first
     handlers.studio.ready = True
     assert json.loads(list(running)[-1])["rows"][0]["state"] == "done"
@@ -119,7 +119,7 @@ def test_batches_of_two_tasks_never_meet(handlers):
     second = "".join(handlers.run(two, "omega", "", VALUES))
     assert "omega" not in first
     assert "alpha" not in second
-    assert one.cancel is not two.cancel
+    assert one.task.cancel is not two.task.cancel
 
 
 def test_every_state_of_a_prompt_has_a_word():

@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     with console.reporting() as report:
         trained = train(asked, report)
     console.note(f"Wrote {trained.out}, {trained.parameters / 1e6:.1f} million parameters.")
-    for name, value in trained.results.items():
+    for name, value in trained.card.results.items():
         console.note(f"{title(name)}: {value:.4g}")
     return 0
 

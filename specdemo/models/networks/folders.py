@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -22,10 +20,18 @@ from specdemo.config.strings import Json
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.files.folder import weight_files
 from specdemo.files.quiet import import_bitsandbytes
+from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.chain import CompactWeights
 from specdemo.models.networks.dflash import DFlashWeights
-from specdemo.models.networks.four_bit import STORED_PARTS, FourBit, dense, fits, pack_linear
-from specdemo.models.networks.loader import TargetTensors, TensorLoader
+from specdemo.models.networks.four_bit import (
+    STORED_PARTS,
+    FourBit,
+    Linear,
+    dense,
+    fits,
+    pack_linear,
+)
+from specdemo.models.networks.loader import TargetTensors, TensorLoader, read_tensors
 from specdemo.models.networks.parts import (
     CompactConfig,
     ConcatInput,
@@ -126,19 +132,12 @@ def read_state(folder: Path) -> dict[str, Tensor | FourBit]:
     return state
 
 
-def read_embedding(model_folder: Path) -> Tensor:
-    """The embedding matrix (V, H) of a model folder, without loading the rest of it."""
-    return read_tensor(model_folder, EMBEDDING)
-
-
-def read_tensor(model_folder: Path, name: str) -> Tensor:
-    """One tensor of a model folder, by its name."""
-    for path in weight_files(model_folder, model_folder.name):
-        with safe_open(path, framework="pt") as file:
-            if name in file.keys():  # noqa: SIM118 - safe_open is not a dict
-                found: Tensor = file.get_tensor(name)
-                return found
-    raise UserError("draft.no_tensor", name=model_folder.name, tensor=name)
+def read_tensor(model_folder: Path, name: str = EMBEDDING) -> Tensor:
+    """One tensor of a model folder, by its name; the embedding (V, H) by default."""
+    found = read_tensors(weight_files(model_folder, model_folder.name), name.__eq__)
+    if name not in found:
+        raise UserError("draft.no_tensor", name=model_folder.name, tensor=name)
+    return found[name]
 
 
 def read_layer(model_folder: Path, index: int) -> dict[str, Tensor]:
@@ -147,12 +146,9 @@ def read_layer(model_folder: Path, index: int) -> dict[str, Tensor]:
     Matrices that bitsandbytes has packed are unpacked.
     """
     begin = f"model.layers.{index}."
-    raw: dict[str, Tensor] = {}
-    for path in weight_files(model_folder, model_folder.name):
-        with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118 - safe_open is not a dict
-                if name.startswith(begin):
-                    raw[name.removeprefix(begin)] = file.get_tensor(name)
+    paths = weight_files(model_folder, model_folder.name)
+    stored = read_tensors(paths, lambda name: name.startswith(begin))
+    raw = {name.removeprefix(begin): one for name, one in stored.items()}
     found = {name: raw[name] for name in raw if name.endswith((".weight", ".bias"))}
     for name, tensor in found.items():
         facts = {
@@ -171,37 +167,58 @@ def _unpacked(codes: Tensor, facts: dict[str, Tensor]) -> Tensor:
     return bnb.dequantize_4bit(codes, state).reshape(state.shape)
 
 
+class OpenedFolder:
+    """A trained drafter's folder next to the target that it was trained with.
+
+    facts: our own part of its config.json; word_ids: (W,) of the reduced vocabulary
+    """
+
+    def __init__(self, folder: Path, target: TargetTensors) -> None:
+        self.config, self.target = read_config(folder), target
+        state = read_state(folder)
+        self.facts: Json = self.config["specdemo"]
+        self.loader = TensorLoader(state.__getitem__, state, target)
+        self.embedding = target.shared_embedding()
+        self.word_ids = self.loader.vector("word_ids", torch.int64)
+        self.words = ReducedVocabulary(self.word_ids.cpu(), len(self.embedding))
+        self.reads = tuple(self.facts.get("reads", ()))
+
+    def layers(self, *, in_pass: bool = False) -> tuple[LlamaLayer, ...]:
+        """Return the drafter's own layers. in_pass: see `pack_linear`"""
+        numbers = range(self.config["num_hidden_layers"])
+        return tuple(self.loader.layer(f"layers.{number}.", in_pass=in_pass) for number in numbers)
+
+    def head(self, *, in_pass: bool = False) -> Linear:
+        """Return the rows of the target's head for the reduced vocabulary. in_pass: see `pack_linear`"""
+        rows = self.target.shared_head()[self.word_ids]
+        return pack_linear(rows, four_bit=self.target.four_bit, in_pass=in_pass)
+
+
 def load_compact(
     folder: Path, target: TargetTensors, base: CompactWeights | None = None
 ) -> CompactWeights:
     """Load weights ready to run. target: the model that the draft was trained with; base: the draft model below it"""
-    config, state = read_config(folder), read_state(folder)
-    facts, shape = config["specdemo"], CompactConfig.of(config)
+    opened = OpenedFolder(folder, target)
+    facts, loader, shape = opened.facts, opened.loader, CompactConfig.of(opened.config)
     if (base is not None) != ("extends" in facts):
         raise UserError("draft.needs_base", folder=folder.name)
-    loader = _loader(state, target)
-    embedding, word_ids = target.shared_embedding(), loader.vector("word_ids", torch.int64)
     concat = mixed = None
     if loader.has("layers.0.hidden_norm.weight"):
         concat = ConcatInput(loader.vector("layers.0.hidden_norm.weight"), normed=False)
     in_pass = concat is None  # the compiled pass supports no concatenated state
     if loader.has("mix.weight"):
         mix = loader.vector("mix.weight", torch.float32)
-        mixed = MixedEmbedding(embedding, mix, word_ids.cpu())
-    own = (
-        loader.layer(f"layers.{index}.", in_pass=in_pass)
-        for index in range(config["num_hidden_layers"])
-    )
+        mixed = MixedEmbedding(opened.embedding, mix, opened.word_ids.cpu())
     inject, feedback = _state_inputs(loader, shape, concat)
     return CompactWeights(
         config=shape,
-        layers=(*(base.layers if base else ()), *own),
+        layers=(*(base.layers if base else ()), *opened.layers(in_pass=in_pass)),
         norm=loader.vector("norm.weight"),
-        embedding=embedding,
-        head=pack_linear(target.shared_head()[word_ids], four_bit=target.four_bit, in_pass=in_pass),
-        words=ReducedVocabulary(word_ids.cpu(), embedding.shape[0]),
+        embedding=opened.embedding,
+        head=opened.head(in_pass=in_pass),
+        words=opened.words,
         extends=len(base.layers) if base else 0,
-        reads=tuple(facts.get("reads", ())),
+        reads=opened.reads,
         inject=inject,
         mixed=mixed,
         feedback=feedback,
@@ -213,10 +230,6 @@ def load_compact(
         causal=bool(facts.get("causal", True)),
         markov=_markov(loader),
     )
-
-
-def _loader(state: Mapping[str, Tensor | FourBit], target: TargetTensors) -> TensorLoader:
-    return TensorLoader(state.__getitem__, state, target)
 
 
 def _state_inputs(
@@ -246,40 +259,29 @@ def _markov(loader: TensorLoader) -> MarkovHead | None:
 
 def load_dflash(folder: Path, target: TargetTensors) -> DFlashWeights:
     """Load a block drafter of the form of DFlash."""
-    config, state = read_config(folder), read_state(folder)
-    facts, loader = config["specdemo"], _loader(state, target)
-    embedding, word_ids = target.shared_embedding(), loader.vector("word_ids", torch.int64)
+    opened = OpenedFolder(folder, target)
     return DFlashWeights(
-        config=CompactConfig.of(config),
-        layers=tuple(
-            loader.layer(f"layers.{index}.") for index in range(config["num_hidden_layers"])
-        ),
-        norm=loader.vector("norm.weight"),
-        embedding=embedding,
-        head=pack_linear(target.shared_head()[word_ids], four_bit=target.four_bit),
-        words=ReducedVocabulary(word_ids.cpu(), len(embedding)),
-        reads=tuple(facts["reads"]),
-        mix=loader.matrix("fc"),
-        mix_norm=loader.vector("hidden_norm.weight"),
-        rows=int(facts["depth"]) + 1,
-        mask=int(facts["mask"]),
-        causal=bool(facts["causal"]),
+        config=CompactConfig.of(opened.config),
+        layers=opened.layers(),
+        norm=opened.loader.vector("norm.weight"),
+        embedding=opened.embedding,
+        head=opened.head(),
+        words=opened.words,
+        reads=opened.reads,
+        mix=opened.loader.matrix("fc"),
+        mix_norm=opened.loader.vector("hidden_norm.weight"),
+        rows=int(opened.facts["depth"]) + 1,
+        mask=int(opened.facts["mask"]),
+        causal=bool(opened.facts["causal"]),
     )
 
 
 def load_medusa(folder: Path, target: TargetTensors) -> MedusaWeights:
     """Load Medusa's heads."""
-    facts, state = read_config(folder)["specdemo"], read_state(folder)
-    loader, embedding = _loader(state, target), target.shared_embedding()
-    word_ids = loader.vector("word_ids", torch.int64)
-    heads = range(int(facts["depth"]))
-    return MedusaWeights(
-        blocks=tuple(loader.matrix(f"heads.{index}") for index in heads),
-        head=pack_linear(embedding[word_ids], four_bit=target.four_bit),
-        words=ReducedVocabulary(word_ids.cpu(), embedding.shape[0]),
-        reads=tuple(facts["reads"]),
-        dtype=target.dtype,
-    )
+    opened = OpenedFolder(folder, target)
+    heads = range(int(opened.facts["depth"]))
+    blocks = tuple(opened.loader.matrix(f"heads.{index}") for index in heads)
+    return MedusaWeights(blocks, opened.head(), opened.words, opened.reads, target.dtype)
 
 
 def export(folder: Path, target_folder: Path, out: Path) -> None:
@@ -295,7 +297,7 @@ def export(folder: Path, target_folder: Path, out: Path) -> None:
     tensors = {
         f"model.{name}": tensor.to(torch.bfloat16).contiguous() for name, tensor in state.items()
     }
-    tensors[EMBEDDING] = read_embedding(target_folder).to(torch.bfloat16)
+    tensors[EMBEDDING] = read_tensor(target_folder).to(torch.bfloat16)
     save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
     plain = {key: value for key, value in config.items() if key != "specdemo"}
     (out / "config.json").write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import safe_open
 from torch import Tensor
 
 from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.four_bit import FourBit, Linear, dense, pack_linear, stacked
+
+if TYPE_CHECKING:
+    from specdemo.models.loading import LoadedModel
 
 HEAD_ROWS = 16_384  # rows of a head over the whole vocabulary that are packed at the same time
 
@@ -27,6 +33,16 @@ class TargetTensors:
     dtype: torch.dtype = torch.bfloat16
     four_bit: bool = True
     output: Tensor | None = None
+
+    @classmethod
+    def of(
+        cls, target: LoadedModel, dtype: torch.dtype = torch.bfloat16, *, four_bit: bool = True
+    ) -> TargetTensors:
+        """Return those of a loaded target."""
+        embedding: Any = target.model.get_input_embeddings().weight
+        head: Any = target.model.get_output_embeddings().weight
+        output = None if head is embedding else head
+        return cls(embedding, target.device, dtype, four_bit, output)
 
     def shared_embedding(self) -> Tensor:
         """(V, H) on the device and in the dtype of the computation."""
@@ -91,3 +107,13 @@ class TensorLoader:
             return shared
         own = self.vector(name)
         return shared if own.shape == shared.shape and own.equal(shared) else own
+
+
+def read_tensors(paths: Iterable[Path], wanted: Callable[[str], bool]) -> dict[str, Tensor]:
+    """Return some tensors of safetensors files, as they are stored. wanted: whether a name is one of them"""
+    found: dict[str, Tensor] = {}
+    for path in paths:
+        with safe_open(path, framework="pt") as file:
+            names = filter(wanted, file.keys())
+            found |= {name: file.get_tensor(name) for name in names}
+    return found

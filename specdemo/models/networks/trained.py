@@ -6,8 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specdemo.config.errors import UserError
 from specdemo.config.strings import JsonView
@@ -22,32 +21,19 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Trained:
-    """One drafter; its weights are loaded at first use, once for all sessions."""
+    """One drafter; its weights are loaded at first use, once for all sessions.
 
-    folder: Path
-    config: JsonView
+    reads: hidden states of the target that it reads, by layer; info: of its weights
+    alone: it also replaces a draft model; card: facts of its training, see `training.package.Card`
+    """
+
+    reads: tuple[int, ...]
+    info: ModelInfo
+    alone: bool
     _load: Callable[[], DraftNetwork]
+    card: JsonView = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _network: DraftNetwork | None = None
-
-    @property
-    def reads(self) -> tuple[int, ...]:
-        """Hidden states of the target that it reads, by layer."""
-        return tuple(self.config["specdemo"].get("reads", ()))
-
-    @property
-    def card(self) -> JsonView:
-        """Facts of its training, see `training.package.Card`."""
-        card: JsonView = self.config["specdemo"].get("card", {})
-        return card
-
-    @property
-    def info(self) -> ModelInfo:
-        """Name, revision, precision and parameters of its weights."""
-        facts = self.config["specdemo"]
-        name, precision = facts.get("name", self.folder.name), facts.get("precision", "int4")
-        parameters = int(facts.get("parameters", 0))
-        return ModelInfo(name, facts.get("revision", ""), precision, "", parameters)
 
     def network(self) -> DraftNetwork:
         """Return the network, loaded. Raises UserError for damaged files."""
@@ -56,7 +42,7 @@ class Trained:
                 try:
                     self._network = self._load()
                 except (IndexError, KeyError, TypeError, ValueError) as error:
-                    raise UserError("draft.damaged", folder=self.folder.name) from error
+                    raise UserError("draft.damaged", folder=self.info.name) from error
             return self._network
 
 
@@ -77,10 +63,7 @@ def find_trained(
     folder = trained_folder(target.info.name, wanted)
     if wanted != "auto" and not folder.is_dir():
         raise UserError("drafter.no_folder", folder=folder)
-    embedding: Any = target.model.get_input_embeddings().weight
-    head: Any = target.model.get_output_embeddings().weight
-    tensors = TargetTensors(embedding, target.device, output=None if head is embedding else head)
-    found = {}
+    tensors, found = TargetTensors.of(target), {}
     for path in filter(is_compact, sorted(folder.glob("*/"))):
         config = read_config(path)
         facts, kind = config["specdemo"], path.name
@@ -88,16 +71,18 @@ def find_trained(
         network = find_network(kind, facts.get("form", "own"), extends=extends > 0)
         if network is None or not facts.get("reads"):
             continue
-        if config["hidden_size"] != embedding.shape[1]:
+        if config["hidden_size"] != tensors.embedding.shape[1]:
             raise UserError("drafter.other_target", path=path, kind=kind, target=target.info.name)
         if extends and (draft is None or len(draft.layers) != extends):
             continue
         load = partial(network.load, path, tensors, draft if extends else None)
-        found[kind] = Trained(path, config, load)
+        info = ModelInfo(kind, "", "int4", "", int(facts.get("parameters", 0)))
+        alone = bool(facts.get("feedback"))
+        found[kind] = Trained(tuple(facts["reads"]), info, alone, load, facts.get("card", {}))
     return found
 
 
 def stands_alone(found: Mapping[str, Trained]) -> Trained | None:
     """The feature drafter among some trained drafters, if it needs no draft model."""
     feature = found.get(OWN_KIND)
-    return feature if feature and feature.config["specdemo"].get("feedback") else None
+    return feature if feature and feature.alone else None

@@ -173,6 +173,8 @@ class Draws(Drafter):
 class FixedTarget:
     """A replacement of a cached model: two fixed probabilities for every text."""
 
+    vocabulary_size = len(TARGET)
+
     def __init__(self) -> None:
         self.length = 0
 

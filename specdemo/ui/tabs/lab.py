@@ -18,7 +18,7 @@ from specdemo.session.admission import TIMED
 from specdemo.session.door import EngineClient
 from specdemo.session.work import lab
 from specdemo.ui import words as page
-from specdemo.ui.run_tab import IN_LINE, QUICK, VISITOR_SECONDS, LatestRun, RunTab
+from specdemo.ui.run_tab import IN_LINE, QUICK, RunTab, TabState, create_state
 from specdemo.ui.view import Tab, mounted
 
 WORDS = strings("lab").WORDS
@@ -30,7 +30,7 @@ Measured = Generator[Json, None, None]  # parts of a result, fuller each time
 
 
 @dataclass(slots=True)
-class LabVisitor:
+class LabVisitor(TabState):
     """Results of one visitor, and the latest experiment.
 
     tried: by experiment; `state` is waiting, running, done, stopped or failed, `said` and `done` are its progress,
@@ -38,14 +38,13 @@ class LabVisitor:
     """
 
     tried: Tried = field(default_factory=dict)
-    task: LatestRun = field(default_factory=LatestRun)
 
 
 def create_lab(studio: EngineClient) -> None:
     """Create the tab's components and their events. Call it inside the tab."""
     words: Any = WORDS
     handlers = LabHandlers(studio)
-    visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
+    visitor = create_state()
     mounted("", "lab/lab.js", "mountLab", "sd-lab", own_words=WORDS, answers=[handlers.machine])
     heading = f'<div class="sd-tried-head"><h2>{words["tried"]["title"]}</h2><p>{words["tried"]["lead"]}</p></div>'
     gr.HTML(heading, elem_id="sd-lab-heading", apply_default_css=False)
@@ -85,10 +84,8 @@ class LabHandlers(RunTab[LabVisitor]):
         """Return this machine's costs for the script, None until a model is loaded."""
         return self.studio.machine()
 
-    def renewed(self, visitor: LabVisitor | None) -> LabVisitor:
-        visitor = visitor or LabVisitor()
-        visitor.task = visitor.task.replace()
-        return visitor
+    def newcomer(self) -> LabVisitor:
+        return LabVisitor()
 
     def opening(self, visitor: LabVisitor, waiting: str, *asked: Any) -> str:
         visitor.tried = {**visitor.tried, **{name: {"state": "waiting"} for name in asked}}
@@ -174,11 +171,6 @@ EXPERIMENTS = {
     "random": _lanes(lab.at_random),
     "look_back": _look_back,
 }
-
-
-def _leave(visitor: LabVisitor | None) -> None:
-    if visitor is not None:
-        visitor.task.stop()
 
 
 def _site(_studio: EngineClient, _runs: Path) -> dict[str, object]:

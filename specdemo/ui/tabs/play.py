@@ -25,11 +25,12 @@ from specdemo.ui.model import ModelMenu, create_model_menu
 from specdemo.ui.run_tab import (
     IN_LINE,
     QUICK,
-    VISITOR_SECONDS,
     YIELD_SECONDS,
     LatestRun,
     Lines,
     RunTab,
+    TabState,
+    create_state,
     current_session_id,
 )
 from specdemo.ui.settings_panel import SettingsPanel, by_name, create_method, create_settings
@@ -50,7 +51,7 @@ class Play:
 
 
 @dataclass(slots=True)
-class PlayState:
+class PlayState(TabState):
     """Conversation of one visitor, its earlier turns as (prompt, answer), and the latest run.
 
     opening: the first lines of that run's stream
@@ -58,7 +59,6 @@ class PlayState:
 
     conversation: ConversationClient
     turns: list[tuple[str, str]] = field(default_factory=list)
-    task: LatestRun = field(default_factory=LatestRun)
     opening: str = ""
 
     def close(self) -> None:
@@ -72,6 +72,9 @@ class PlayHandlers(RunTab[PlayState]):
 
     def arrive(self) -> PlayState:
         self.studio.start()
+        return self.newcomer()
+
+    def newcomer(self) -> PlayState:
         return PlayState(self.studio.open(current_session_id()))
 
     def play(self, visitor: PlayState | None, name: str) -> str:
@@ -82,12 +85,6 @@ class PlayHandlers(RunTab[PlayState]):
         if run is None:
             raise UserError("run.not_recorded")
         return present.recorded_line(run.name, run.title, uuid.uuid4().hex)
-
-    def renewed(self, visitor: PlayState | None) -> PlayState:
-        """Return the visitor with a new task; one who has just come gets a conversation."""
-        visitor = visitor or PlayState(self.studio.open(current_session_id()))
-        visitor.task = visitor.task.replace()
-        return visitor
 
     def opening(self, visitor: PlayState, waiting: str, *asked: object) -> str:
         visitor.opening = _opening(visitor, waiting)
@@ -137,7 +134,7 @@ class PlayHandlers(RunTab[PlayState]):
 
     def new(self, visitor: PlayState | None) -> tuple[PlayState, str, str]:
         """Clear was pressed. returns: visitor, empty stream, empty prompt"""
-        visitor = visitor or PlayState(self.studio.open(current_session_id()))
+        visitor = visitor or self.newcomer()
         visitor.task.replace()
         visitor.conversation.reset()
         visitor.turns = []
@@ -177,7 +174,7 @@ def _create_prompt(studio: EngineClient) -> tuple[gr.Textbox, Any, Any, Any, Any
 def create_play(studio: EngineClient) -> Play:
     """Create the tab's components and their events. Call it inside the tab."""
     handlers = PlayHandlers(studio)
-    visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
+    visitor = create_state()
     prompt, run, stop, new, method, drawer = _create_prompt(studio)
     with gr.Row(elem_id="sd-starts"):
         runs = create_runs()
@@ -244,11 +241,6 @@ def _opening(visitor: PlayState, waiting: str = "") -> str:
     """Return the first lines of a new stream: the reason why it waits, and the earlier turns."""
     first = present.open_line("live", uuid.uuid4().hex, waiting=waiting)
     return first + present.earlier_lines(visitor.turns)
-
-
-def _leave(visitor: PlayState | None) -> None:
-    if visitor is not None:
-        visitor.close()
 
 
 def _site(_studio: EngineClient, folder: Path) -> dict[str, object]:

@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import gradio as gr
@@ -23,11 +23,12 @@ from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.run_tab import (
     IN_LINE,
     QUICK,
-    VISITOR_SECONDS,
     LatestRun,
     RunTab,
+    TabState,
     create_ask,
     create_recorded,
+    create_state,
     current_session_id,
 )
 from specdemo.ui.settings_panel import by_name, create_widget
@@ -39,15 +40,14 @@ TOKENS, LOOKAHEAD = 64, 6
 
 
 @dataclass(slots=True)
-class ProposalVisitor:
+class ProposalVisitor(TabState):
     """Text of one visitor, the chosen position in it, and the latest task."""
 
     comparison: Comparison
     text: Text | None = None
     position: int = 0
-    task: LatestRun = field(default_factory=LatestRun)
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Free the caches after the visitor has left."""
         self.task.replace()
         self.comparison.close()
@@ -86,10 +86,8 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
         names = [lane.run for lane in runs]
         return self.view("recorded", runs=names, prompt=self._prompts[names[0]])
 
-    def renewed(self, visitor: ProposalVisitor | None) -> ProposalVisitor:
-        visitor = visitor or ProposalVisitor(Comparison(self.studio, current_session_id()))
-        visitor.task = visitor.task.replace()
-        return visitor
+    def newcomer(self) -> ProposalVisitor:
+        return ProposalVisitor(Comparison(self.studio, current_session_id()))
 
     def opening(self, visitor: ProposalVisitor, waiting: str, *asked: object) -> str:
         return self.view(phase="writing", waiting=waiting)
@@ -250,7 +248,7 @@ def _row(guess: Guess, titles: dict[str, str]) -> dict[str, object]:
 def create_proposals(studio: EngineClient) -> None:
     """Create the tab's components and their events. Call it inside the tab."""
     handlers = ProposalHandlers(studio)
-    visitor = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=_leave)
+    visitor = create_state()
     gr.Markdown(words.LEAD, elem_classes="sd-lead")
     live = not studio.replay_only
     prompt, write, stop = create_ask(
@@ -291,11 +289,6 @@ def create_proposals(studio: EngineClient) -> None:
             **IN_LINE,
         )
     recorded.input(handlers.replay, [visitor, recorded], view, **QUICK)
-
-
-def _leave(visitor: ProposalVisitor | None) -> None:
-    if visitor is not None:
-        visitor.leave()
 
 
 def _site(studio: EngineClient, runs: Path) -> dict[str, object] | None:

@@ -23,14 +23,14 @@ from specdemo.ui import words as page
 from specdemo.ui.checks import asked_settings, asked_text
 from specdemo.ui.run_tab import (
     QUICK,
-    VISITOR_SECONDS,
     YIELD_SECONDS,
     LatestRun,
     Lines,
     RunTab,
+    TabState,
     create_ask,
     create_recorded,
-    leave,
+    create_state,
 )
 from specdemo.ui.settings_panel import create_widget
 from specdemo.ui.view import RUNS, Tab, mounted
@@ -50,8 +50,8 @@ class RaceLines(Lines):
         self.add(RACED)
 
 
-class RaceHandlers(RunTab[LatestRun]):
-    """Handlers of the race; a visitor's race is a `LatestRun`."""
+class RaceHandlers(RunTab[TabState]):
+    """Handlers of the race; each visitor has one at a time."""
 
     words = words
 
@@ -87,19 +87,16 @@ class RaceHandlers(RunTab[LatestRun]):
             for option in ("policy", "lookahead")
         )
 
-    def renewed(self, visitor: LatestRun | None) -> LatestRun:
-        return LatestRun() if visitor is None else visitor.replace()
-
-    def opening(self, visitor: LatestRun, waiting: str, *asked: object) -> str:
+    def opening(self, visitor: TabState, waiting: str, *asked: object) -> str:
         return present.open_line("live", uuid.uuid4().hex, waiting=waiting)
 
     def run(
-        self, task: LatestRun, prompt: str | None, count: int, values: Mapping[str, object]
+        self, visitor: TabState, prompt: str | None, count: int, values: Mapping[str, object]
     ) -> Iterator[object]:
         """Run the race. count: of runs; values: see `read_lanes`. yields: the stream, longer each time"""
         lines = RaceLines(present.open_line("live", uuid.uuid4().hex, waiting=words.WAIT_TURN))
-        work = self._race(task, lines, prompt or "", count, values)
-        yield from self.stream(task, work, lines, kind=TIMED)
+        work = self._race(visitor.task, lines, prompt or "", count, values)
+        yield from self.stream(visitor, work, lines, kind=TIMED)
 
     def _race(
         self, task: LatestRun, lines: Lines, prompt: str, count: int, values: Mapping[str, object]
@@ -144,7 +141,7 @@ def read_lanes(values: Mapping[str, object], limits: AppSettings) -> list[RunSet
 def create_race(studio: EngineClient) -> list[Any]:
     """Create the tab's components and their events. Call it inside the tab. returns: the outputs of `against_plain`"""
     handlers = RaceHandlers(studio)
-    task = gr.State(None, time_to_live=VISITOR_SECONDS, delete_callback=leave)
+    task = create_state()
     gr.Markdown(words.LEAD, elem_classes="sd-lead")
     live = not studio.replay_only
     prompt, start, stop = create_ask(

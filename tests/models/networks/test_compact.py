@@ -11,7 +11,7 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 from specdemo.config.errors import UserError
 from specdemo.engine.cache import BLOCK_SLOTS
 from specdemo.models.networks.chain import CompactModel, CompactWeights
-from specdemo.models.networks.folders import export, load_compact, read_embedding
+from specdemo.models.networks.folders import export, load_compact, read_tensor
 from specdemo.models.networks.loader import TargetTensors
 from specdemo.training.package import Card, package
 
@@ -34,7 +34,7 @@ def draft(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 @pytest.fixture(scope="module")
 def weights(draft: tuple[Path, Path], tiny_folder: Path) -> CompactWeights:
     """The draft in bf16, ready to run."""
-    embedding = read_embedding(tiny_folder)
+    embedding = read_tensor(tiny_folder)
     return load_compact(draft[0], TargetTensors(embedding, torch.device("cpu"), four_bit=False))
 
 
@@ -85,7 +85,7 @@ def test_cache_grows_past_its_first_block(weights):
 
 
 def test_four_bit_stays_near(draft, tiny_folder, weights):
-    four = load_compact(draft[0], TargetTensors(read_embedding(tiny_folder), torch.device("cpu")))
+    four = load_compact(draft[0], TargetTensors(read_tensor(tiny_folder), torch.device("cpu")))
     exact, near = CompactModel(weights).read(TEXT), CompactModel(four).read(TEXT)
     assert torch.corrcoef(torch.stack([exact, near]))[0, 1] > 0.9
 
@@ -100,7 +100,7 @@ def test_damaged_weights_are_told(draft, tiny_folder, tmp_path):
     part = next(draft[0].glob("*.safetensors")).read_bytes()
     (tmp_path / "part-01.safetensors").write_bytes(part[: len(part) // 2])
     with pytest.raises(UserError, match="damaged"):
-        load_compact(tmp_path, TargetTensors(read_embedding(tiny_folder), torch.device("cpu")))
+        load_compact(tmp_path, TargetTensors(read_tensor(tiny_folder), torch.device("cpu")))
 
 
 def test_a_grown_tree_has_the_logits_of_each_path_alone(weights):

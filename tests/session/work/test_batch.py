@@ -100,7 +100,7 @@ def test_one_that_fails_keeps_its_error_and_the_others_go_on():
         "",
         "It is too long. Shorten it.",
         "No memory. All is well. Shorten it.",
-        "The run broke: no such token. The text so far is kept, and other visitors are not affected. Run again.",
+        str(UserError("run.failed", error="no such token")),
         "",
     ]
     assert (totals.prompts, totals.failed, totals.new_tokens) == (5, 3, 6 + 2 + 6)

@@ -16,7 +16,7 @@ from specdemo.session.door import MethodInfo
 from specdemo.session.meter import Meter
 from specdemo.session.work.race import WARM_UP_TOKENS, recorded_races, recorded_together, run_race
 from specdemo.trace.events import FinishReason, ModelInfo, Node, RunFinished, RunStarted, Verified
-from specdemo.ui.run_tab import LatestRun
+from specdemo.ui.run_tab import TabState
 from specdemo.ui.tabs.race import RaceHandlers, lane_title, read_lanes
 from specdemo.ui.view import RUNS
 
@@ -128,8 +128,8 @@ def controls(*methods, tokens=10):
 
 
 def race_of(races, prompt, *methods):
-    task, first = races.begin(None)
-    *_, last = races.run(task, prompt, len(methods), controls(*methods, "tree", "tree"))
+    visitor, first = races.begin(None)
+    *_, last = races.run(visitor, prompt, len(methods), controls(*methods, "tree", "tree"))
     return first, last
 
 
@@ -159,9 +159,9 @@ def test_what_cannot_be_raced_is_a_sentence(prompt, method, said):
 
 
 def test_what_is_dropped_shows_nothing_more():
-    races, task = RaceHandlers(ScriptedStudio(), RUNS), LatestRun()
-    races.replay(task, None)
-    shown = list(races.run(task, "a", 2, controls("nothing", "tree")))
+    races, visitor = RaceHandlers(ScriptedStudio(), RUNS), TabState()
+    races.replay(visitor, None)
+    shown = list(races.run(visitor, "a", 2, controls("nothing", "tree")))
     assert not any(isinstance(value, str) for value in shown)
     assert not races.studio.ran
 

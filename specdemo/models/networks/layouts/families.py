@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -22,6 +22,7 @@ from specdemo.models.networks.layouts.source import DrafterFiles, drafter_files
 from specdemo.models.networks.loader import TargetTensors
 from specdemo.models.networks.trained import Trained
 from specdemo.models.tokenizers import load_tokenizer, same_tokenizer
+from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -51,33 +52,19 @@ class PublishedDrafter:
 
     def trained(self, target: LoadedModel) -> Trained:
         """The drafter of a loaded target; its weights are read at first use."""
-        embedding: Any = target.model.get_input_embeddings().weight
-        output: Any = target.model.get_output_embeddings().weight
         four_bit = target.info.precision == "nf4" and target.device.type == "cpu"
         whole = target.info.precision == "fp32"
         precision = "int4" if four_bit else "fp32" if whole else "bf16"
-        shared = TargetTensors(
-            embedding=embedding,
-            device=target.device,
-            dtype=torch.float32 if whole else torch.bfloat16,
-            four_bit=four_bit,
-            output=output,
-        )
+        dtype = torch.float32 if whole else torch.bfloat16
+        shared = TargetTensors.of(target, dtype, four_bit=four_bit)
         parameters = self.reading.parameters
         if parameters is None:
             parameters = sum(torch.Size(shape).numel() for shape in self.files.shapes.values())
         needed = int(parameters * BYTES_PER_WEIGHT[precision])
         check_room(self.files.name, precision, needed, target.device)
-        facts = {
-            "name": self.files.name,
-            "revision": self.files.revision,
-            "precision": precision,
-            "parameters": parameters,
-            "reads": list(self.reading.reads),
-            "feedback": self.reading.alone,
-        }
-        config = {**self.files.config, "specdemo": facts}
-        return Trained(self.files.folder, config, partial(self.reading.load, shared))
+        info = ModelInfo(self.files.name, self.files.revision, precision, "", parameters)
+        load = partial(self.reading.load, shared)
+        return Trained(self.reading.reads, info, self.reading.alone, load)
 
 
 def find_published(

@@ -41,7 +41,7 @@ from specdemo.models.networks.layouts.family import (
     refuse,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
-from specdemo.models.networks.loader import TargetTensors
+from specdemo.models.networks.loader import TargetTensors, read_tensors
 from specdemo.models.networks.parts import CompactConfig, Injection
 
 # targets whose MTP layers transformers computes
@@ -213,7 +213,7 @@ def _block(files: DrafterFiles, layout: Layout, shared: TargetTensors) -> Any:
     config.vocab_size, config.pad_token_id = 1, None
     front = (layout.embedding, layout.state, layout.fuse)
     tensors = {"embed_tokens.weight": torch.zeros(1, config.hidden_size)}
-    for name, one in files.tensors(layout.begin).items():
+    for name, one in read_tensors(files.weights, lambda one: one.startswith(layout.begin)).items():
         rest = name.removeprefix(layout.begin)
         if rest == layout.norm:
             tensors["norm.weight"] = one

@@ -18,6 +18,7 @@ from specdemo.files.folder import broken_files, read_config, read_header, weight
 from specdemo.files.hub import PICKLES, fetch_drafter
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import file_sha256, made_once
+from specdemo.models.networks.loader import read_tensors
 from specdemo.models.offers import licence_of
 
 LARGEST_SIZE = 1 << 24  # of any size in a config: larger ones would only fill the memory
@@ -42,21 +43,10 @@ class DrafterFiles:
 
     def tensor(self, name: str) -> Tensor:
         """One tensor, as it is stored."""
-        for path in self.weights:
-            with safe_open(path, framework="pt") as file:
-                if name in file.keys():  # noqa: SIM118 - safe_open is not a dict
-                    found: Tensor = file.get_tensor(name)
-                    return found
-        raise self.wrong(f"it has no tensor {name}")
-
-    def tensors(self, begin: str) -> dict[str, Tensor]:
-        """Return all tensors with a prefix, as they are stored; each file is opened once."""
-        found: dict[str, Tensor] = {}
-        for path in self.weights:
-            with safe_open(path, framework="pt") as file:
-                names = [name for name in file.keys() if name.startswith(begin)]  # noqa: SIM118
-                found |= {name: file.get_tensor(name) for name in names}
-        return found
+        found = read_tensors(self.weights, name.__eq__)
+        if name not in found:
+            raise self.wrong(f"it has no tensor {name}")
+        return found[name]
 
     def number(
         self,
@@ -152,10 +142,7 @@ def drafter_files(name: str, cache_dir: Path, progress: ProgressCallback = silen
     if broken := broken_files(list(weights)):
         raise UserError("drafter.incomplete", drafter=title, file=broken[0].name)
     shapes = {
-        key: tuple(row["shape"])
-        for path in weights
-        for key, row in read_header(path).items()
-        if key != "__metadata__"
+        key: tuple(row["shape"]) for path in weights for key, row in read_header(path).items()
     }
     return DrafterFiles(folder, title, revision, licence_of(folder), config, weights, shapes)
 
