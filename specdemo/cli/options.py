@@ -301,11 +301,11 @@ def lane_settings(options: argparse.Namespace, lane: str) -> RunSettings:
 def check_paths(options: argparse.Namespace, command: JsonView) -> None:
     """Raise UserError for an input that cannot be read or an output that cannot be written, before a model loads."""
     for option in command_options(command):
-        check = PATH_CHECKS.get(option.get("type", ""))
-        name = option.get("dest") or option["names"].lstrip("-").replace("-", "_")
-        given = getattr(options, name) if check else None
-        for path in given if isinstance(given, list) else filter(None, [given]):
-            check(path)
+        if (check := PATH_CHECKS.get(option.get("type", ""))) is not None:
+            name = option.get("dest") or option["names"].lstrip("-").replace("-", "_")
+            given = getattr(options, name)
+            for path in given if isinstance(given, list) else filter(None, [given]):
+                check(path)
 
 
 def _check_input(path: Path) -> None:

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import platform
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -68,7 +69,7 @@ def facts() -> list[Fact]:
         _draft(),
         _pip(),
         *complaint,
-        *_environment(),
+        *(_variable(name) for name in sorted(os.environ) if name.startswith("SPECDEMO_")),
     ]
 
 
@@ -96,20 +97,17 @@ def _required(package: str) -> str:
     from packaging.requirements import InvalidRequirement, Requirement
     from packaging.utils import canonicalize_name
 
+    lines: list[str] = []
     if REQUIREMENTS.is_file():
         lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
     else:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             lines = metadata.requires("specdemo") or []
-        except metadata.PackageNotFoundError:
-            return ""
     for line in lines:
-        try:
+        with suppress(InvalidRequirement):
             requirement = Requirement(line.split("#")[0].strip())
-        except InvalidRequirement:
-            continue
-        if canonicalize_name(requirement.name) == canonicalize_name(package):
-            return str(requirement.specifier)
+            if canonicalize_name(requirement.name) == canonicalize_name(package):
+                return str(requirement.specifier)
     return ""
 
 
@@ -134,22 +132,15 @@ def _package(name: str) -> Fact:
     return Fact(name, value, ok, "" if ok else INSTALL)
 
 
-def _cpuinfo(key: str) -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return ""
-    return next(
-        (line.split(":", 1)[1].strip() for line in lines if line.startswith(key) and ":" in line),
-        "",
-    )
-
-
 def _processor() -> list[Fact]:
-    flags = set(_cpuinfo("flags").split())
+    cpu: dict[str, str] = {}
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        cpu = {key.strip(): value.strip() for key, _, value in (x.partition(":") for x in lines)}
+    flags = cpu.get("flags", "").split()
     known = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
     found = ", ".join(flag for flag in known if flag in flags) or "cannot be told on this system"
-    name = _cpuinfo("model name") or platform.processor() or platform.machine()
+    name = cpu.get("model name") or platform.processor() or platform.machine()
     return [Fact("CPU", f"{name}, {os.cpu_count()} cores"), Fact("CPU instructions", found)]
 
 
@@ -263,11 +254,6 @@ def _pip() -> Fact:
     except UserError as error:
         return Fact("pip", "missing", ok=False, advice=error.advice)
     return Fact("pip", "can fetch the embedded model")
-
-
-def _environment() -> list[Fact]:
-    names = sorted(name for name in os.environ if name.startswith("SPECDEMO_"))
-    return [_variable(name) for name in names]
 
 
 def _variable(name: str) -> Fact:

@@ -97,7 +97,8 @@ def place_model(
     """
     where = choose_device(device, precision)
     check_folder(files.folder, files.name)
-    _check_precision(precision)
+    if precision not in (*SMALLER, "nf4"):
+        raise UserError("model.precision", precision=precision)
     kinds = read_config(files.folder, files.name).get("architectures") or ()
     compiled = (
         where.type == "cpu" and cpu_features.compiles() and {*kinds} <= {*COMPILED_ARCHITECTURES}
@@ -283,24 +284,13 @@ def warm_up(model: PreTrainedModel) -> None:
     finish(model.device)
 
 
-def _check_precision(precision: str) -> None:
-    if precision not in SMALLER and precision != "nf4":
-        raise UserError("model.precision", precision=precision)
-
-
 def check_room(name: str, precision: str, needed: int, device: torch.device) -> None:
     """Raise UserError when a device has fewer bytes free than are needed."""
-    free = _free(device)
+    free = free_ram() if device.type == "cpu" else free_on(device)
     if free is not None and needed > free:
         raise _too_large(
             name, precision, Phrase("model.needs", needed=megabytes(needed), free=megabytes(free))
         )
-
-
-def _free(device: torch.device) -> int | None:
-    if device.type == "cpu":
-        return free_ram()
-    return free_on(device)
 
 
 def _too_large(name: str, precision: str, reason: Phrase) -> UserError:

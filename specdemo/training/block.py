@@ -92,9 +92,19 @@ def plan_blocks(
                 line * width + at, row.start + anchor + place, place + 1, row.temperature == 0,
                 int(row.token_ids[anchor + place]), number,
             ))  # fmt: skip
-    here, there, place, greedy, previous, block = map(np.array, zip(*rows, strict=True))
+    here, there, places, greedy, previous, block_numbers = map(np.array, zip(*rows, strict=True))
     return BlockPlan(
-        texts, where, seen[:, None], here, there, place, greedy, previous, block, anchors, ahead
+        texts,
+        where,
+        seen[:, None],
+        here,
+        there,
+        places,
+        greedy,
+        previous,
+        block_numbers,
+        anchors,
+        ahead,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from specdemo.config.settings import AppSettings
@@ -26,7 +28,16 @@ HOSTILE = "<img src=x onerror=window.hacked=1>"
 
 
 class ScriptedConversation:
-    """Plain takes 0.1 s a token, every other method half of it; `forever` ends when it is cancelled."""
+    """Plain takes 0.1 s a token, every other method half of it: one drafted token is kept in each step.
+
+    `forever` ends when it is cancelled.
+    """
+
+    def __init__(self, host):
+        self.host = host
+
+    def perform(self, work, arguments, cancel=None):
+        return work(self, cancel, **arguments)
 
     def run(self, prompt, settings, *, system="", cancel, every=0.0):
         plain = settings.method == "nothing"
@@ -40,10 +51,18 @@ class ScriptedConversation:
                 return
             if prompt == "forever":
                 cancel.wait(0.1)
-            own = Node(step, HOSTILE if step == 2 else f" w{step}", status=Status.PLAIN)
-            elapsed = (0.1 if plain else 0.05) * (step + 1)
-            yield Verified(lane, step, (), (), own, 0, 0.05, 0, elapsed)
+            if plain or step % 2 == 0:
+                own = Node(step, HOSTILE if step == 2 else f" w{step}", status=Status.PLAIN)
+                drafted = () if plain else (replace(own, status=Status.ACCEPTED),)
+            elapsed = 0.1 * (step + 1) if plain else 0.05 * (step + 1)
+            if plain:
+                yield Verified(lane, step, (), (), own, 0, 0.1, 0, elapsed)
+            elif step % 2:
+                own = Node(step, f" w{step}", status=Status.BONUS)
+                yield Verified(lane, step // 2, drafted, (0,), own, 0, 0.1, 0, elapsed)
         yield RunFinished(lane, FinishReason.LENGTH, most, elapsed)
+
+    events = run
 
     def reset(self):
         pass
@@ -78,7 +97,7 @@ class ReadyStudio(Studio):
         ]
 
     def open(self, _visitor=""):
-        return ScriptedConversation()
+        return ScriptedConversation(self)
 
 
 @pytest.fixture(scope="module")

@@ -98,7 +98,9 @@ def test_a_wrong_drafter_is_refused_before_the_target_is_loaded(monkeypatch, tar
         ("hidden_size is -1; allowed", {"hidden_size": -1}),
         ("has no vocab_size", {"vocab_size": None}),
         ("eagle_config is 7; allowed: an object", {"eagle_config": 7}),
-        ("is not written as its family", {"layer_types": 7}),
+        ("layer_types is 7; allowed: a list", {"layer_types": 7}),
+        ("architectures is 1.5; allowed: a list", {"architectures": 1.5}),
+        ("is not written as its family", {"layer_types": [[]]}),
     ):
         odd = write_flat(tmp_path / "odd", make(hidden=64, vocabulary=words, words=40), **wrong)
         assert sentence in refused(monkeypatch, settings(target, odd, tmp_path))

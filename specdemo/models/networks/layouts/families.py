@@ -82,6 +82,10 @@ def find_published(
     if name in ("", "none"):
         return None
     files = drafter_files(name, cache_dir, progress)
+    for part in (files.config, files.part(files.config, "transformer_layer_config")):
+        for key in ("architectures", "layer_types"):
+            if not isinstance(part.get(key) or [], list):
+                raise files.refused(key, part[key], Phrase("drafter.list"))
     try:
         family = next((one for one in FAMILIES if one.takes(files.config)), None)
         reading = family.read(files, target_facts(target)) if family else None
