@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rich.text import Text
 
 from specdemo.cli import console
 from specdemo.config.errors import UserError
+from specdemo.config.paths import ASSETS
 from specdemo.trace.events import (
     PLAIN,
     SPECULATIVE,
@@ -27,11 +29,14 @@ ROUNDED = (
     "This is not the compiled pass: passes of several rows round differently, so greedy text may differ from plain "
     "decoding's from a near tie on. Either is the target's."
 )
+# The page's design tokens of a light background; they can be read on a dark one too.
+_LIGHT, *_ = (ASSETS / "view/css/view.css").read_text(encoding="utf-8").split(".dark ")
+COLOURS = dict(re.findall(r"--sd-(\w+): (#[0-9a-f]{6})", _LIGHT))
 STYLES = {
-    Status.ACCEPTED: "green",
-    Status.REJECTED: "strike red",
-    Status.CORRECTION: "bold yellow",
-    Status.BONUS: "bold cyan",
+    Status.ACCEPTED: COLOURS["accepted"],
+    Status.REJECTED: f"strike {COLOURS['rejected']}",
+    Status.CORRECTION: f"bold {COLOURS['correction']}",
+    Status.BONUS: f"bold {COLOURS['bonus']}",
     Status.PLAIN: "",
 }
 

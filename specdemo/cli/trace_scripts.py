@@ -46,8 +46,7 @@ def rules() -> str:
                 field: {**_optional(part, field), **_rule(value)}
                 for field, value in part["properties"].items()
             }
-            written = (f"      {field}: {json.dumps(rule)}," for field, rule in rows.items())
-            lines += [f"    {name}: {{", *written, "    },"]
+            lines.append(f"    {name}: {json.dumps(rows)},")
     return "\n".join((HEAD, "", "export const RULES = {", *lines, "  },", "};\n"))
 
 

@@ -75,6 +75,6 @@ def test_a_site_is_written_anew_and_other_folders_are_left_alone(tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     (other / "index.html").write_text("mine")
-    with pytest.raises(UserError, match="other things"):
+    with pytest.raises(UserError, match="not part of a site"):
         site.write_site(other)
     assert [path.name for path in other.iterdir()] == ["index.html"]

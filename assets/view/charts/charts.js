@@ -5,11 +5,9 @@ import { FIGURES, NAMES, readRun } from "./figures.js";
 import { palette, picture } from "./plot.js";
 import { Slot } from "./slot.js";
 
-/**
- * @import { Header, Lane, State } from "../core/state"
- * @import { Words } from "../parts/page"
- * @import { Choice, Figure, Palette, Reach } from "./figure"
- */
+/** @import { Header, Lane, State } from "../core/state" */
+/** @import { Words } from "../parts/page" */
+/** @import { Choice, Figure, Palette, Reach } from "./figure" */
 /** @param {"png" | "svg"} format */
 const size = (format) => ({ format, width: 900, height: 440, scale: format === "png" ? 2 : 1 }); // pixels of a saved picture
 const LEAST = { steps: 12, seconds: 0.4 }; // of the horizontal axis
@@ -29,8 +27,7 @@ export class ChartsView {
   /** @type {Reach & { header: Header | null, whole: boolean, most: Reach }} */
   #reach = { header: null, whole: false, most: LEAST, ...LEAST };
 
-  /** @param {Words} words */
-  constructor(words) {
+  constructor(/** @type {Words} */ words) {
     this.#words = words.charts;
     this.#methods = words.methods;
     this.slots = this.#choice.slots.map((_, i) => new Slot(this.#words, i, {
@@ -86,8 +83,7 @@ export class ChartsView {
     })));
   }
 
-  /** @param {number} index */
-  #find(index) {
+  #find(/** @type {number} */ index) {
     return this.#state?.lanes.speculative?.steps.findIndex((step) => step.index === index) ?? -1;
   }
 
@@ -96,8 +92,7 @@ export class ChartsView {
     return this.#state && FIGURES[name](readRun(this.#state, this.#choice.axis, this.#reach), this.#words, colours, this.#methods);
   }
 
-  /** @param {string} name */
-  #picture(name) {
+  #picture(/** @type {string} */ name) {
     const { kind } = /** @type {State} */ (this.#state).source;
     const colours = palette(this.root);
     const title = `${this.#words.titles[name]} (${this.#words.origin[kind]})`;
@@ -106,14 +101,12 @@ export class ChartsView {
 
   // The axis reaches as far as this run has been seen to go, so that looking back does not move it; while a run goes on
   // it grows by a third at a time.
-  /** @param {Lane | undefined} lane */
-  #extend(lane) {
+  #extend(/** @type {Lane | undefined} */ lane) {
     const header = lane?.header ?? null;
     const before = header === this.#reach.header ? this.#reach : { whole: false, most: LEAST };
     const most = { steps: Math.max(before.most.steps, (lane?.steps.at(-1)?.index ?? 0) + 1), seconds: Math.max(before.most.seconds, lane?.elapsed ?? 0) };
     const whole = before.whole || Boolean(lane?.end);
-    /** @param {"steps" | "seconds"} name */
-    const end = (name) => (whole ? most[name] : roundUp(most[name], LEAST[name]));
+    const end = (/** @type {"steps" | "seconds"} */ name) => (whole ? most[name] : roundUp(most[name], LEAST[name]));
     this.#reach = { header, whole, most, steps: end("steps"), seconds: end("seconds") };
   }
 
@@ -122,8 +115,7 @@ export class ChartsView {
     this.#keep({ ...this.#choice, slots: this.#choice.slots.with(i, name) });
   }
 
-  /** @param {Choice} choice */
-  #keep(choice) {
+  #keep(/** @type {Choice} */ choice) {
     this.#choice = choice;
     remember(choice);
     this.#apply();
@@ -154,8 +146,7 @@ export function recall() {
   }
 }
 
-/** @param {Choice} choice */
-export function remember(choice) {
+export function remember(/** @type {Choice} */ choice) {
   try {
     localStorage.setItem(KEPT, JSON.stringify(choice));
   } catch {

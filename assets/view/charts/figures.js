@@ -6,11 +6,9 @@ import { fill } from "../core/sentence.js";
 import { depthOf, isTree } from "../core/tree.js";
 import { Pen, escapeMarkup } from "./pen.js";
 
-/**
- * @import { JudgedStep, State } from "../core/state"
- * @import { Words } from "../parts/page"
- * @import { Choice, Figure, FigureOf, Look, Reach, Run, Spans } from "./figure"
- */
+/** @import { JudgedStep, State } from "../core/state" */
+/** @import { Words } from "../parts/page" */
+/** @import { Choice, Figure, FigureOf, Look, Reach, Run, Spans } from "./figure" */
 
 // ---- A state as the charts read it: judged steps, and where each stands on the horizontal axis
 
@@ -51,10 +49,8 @@ export const nothing = ({ lane, plain }, words) => ((lane ?? plain)?.end ? words
 
 /** @param {Words} words @param {...string} names */
 export const pick = (words, ...names) => Object.fromEntries(names.map((name) => [name, words[name]]));
-/** @param {readonly unknown[]} items */
-export const zeros = (items) => items.map(() => 0);
-/** @param {{ index: number }[]} steps */
-export const indices = (steps) => steps.map((step) => step.index);
+export const zeros = (/** @type {readonly unknown[]} */ items) => items.map(() => 0);
+export const indices = (/** @type {{ index: number }[]} */ steps) => steps.map((step) => step.index);
 /** @param {Spans} spans */
 export const middles = ({ starts, ends }) => starts.map((start, i) => (start + ends[i]) / 2);
 /** @param {number[]} values */
@@ -129,8 +125,7 @@ function lookaheadText(step, depth, best, words, methods) {
   return lines.join("<br>");
 }
 
-/** @param {number} top */
-const tick = (top) => (top > 8 ? 4 : 2);
+const tick = (/** @type {number} */ top) => (top > 8 ? 4 : 2);
 
 /** A sentence in lines of at most about LINE letters. @param {string} sentence */
 export function wrap(sentence) {
@@ -215,8 +210,7 @@ export function speedup(run, words, colours) {
   // The first steps jump about: they may leave the frame, the rest may not.
   const settled = Object.values(curves).flatMap((curve) => curve.slice(Math.min(3, curve.length - 1)).map((point) => point.speedup));
   const top = 1.12 * Math.max(2, ...settled);
-  /** @param {Curve} curve */
-  const by = (curve) => new Map(curve.map((point) => [point.step, point]));
+  const by = (/** @type {Curve} */ curve) => new Map(curve.map((point) => [point.step, point]));
   const [measured, foreseen, bounds] = [by(points), by(predicted), by(bound)];
   const all = run.steps.filter(({ index }) => measured.has(index) || foreseen.has(index));
   /** @param {Curve[number] | undefined} point @param {string} sentence */
@@ -226,8 +220,7 @@ export function speedup(run, words, colours) {
   ].filter(Boolean).join("<br>"));
   const here = all.map((step) => run.x({ step: step.index, seconds: step.elapsed }));
   const heights = all.map(({ index }) => (measured.get(index) ?? foreseen.get(index))?.speedup ?? null);
-  /** @param {Curve} curve */
-  const last = (curve) => two(curve.at(-1)?.speedup);
+  const last = (/** @type {Curve} */ curve) => two(curve.at(-1)?.speedup);
   return {
     ...overSteps(run, words, { empty: points.length ? "" : state.source.kind === "live" && state.lane === "plain" && !plain?.end ? words.wait_plain : plain ? nothing(run, words) : words.no_plain }),
     looks: SPEEDUP_LOOKS,
@@ -347,8 +340,7 @@ export function forecast(run, words, colours) {
   const origin = words.origin[run.state.source.kind];
   const names = { foreseen: words.foreseen, came: fill(words.came, { origin }) };
   const pen = new Pen(colours, FORECAST_LOOKS, names);
-  /** @param {number | null} value */
-  const scaled = (value) => (value === null ? null : 1000 * value);
+  const scaled = (/** @type {number | null} */ value) => (value === null ? null : 1000 * value);
   const tokens = steps.map((step) => step.tokens);
   const expected = steps.map((step) => step.expectedTokens);
   const took = steps.map((step) => 1000 * step.seconds);
@@ -358,8 +350,7 @@ export function forecast(run, words, colours) {
     step: step.step + 1, origin, tokens: tokens[i], expected_tokens: two(expected[i]), expected: two(planned[i]), measured: two(took[i]),
   }));
   const low = { yaxis: "y2", showlegend: false };
-  /** @param {(step: typeof steps[number]) => number} read */
-  const average = (read) => two(mean(known.map(read)));
+  const average = (/** @type {(step: typeof steps[number]) => number} */ read) => two(mean(known.map(read)));
   return {
     ...overSteps(run, words, { empty: known.length ? "" : steps.length ? words.no_forecast : nothing(run, words) }),
     looks: FORECAST_LOOKS,

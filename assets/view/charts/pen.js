@@ -65,8 +65,7 @@ export class Pen {
 
   /**
    * A flat cap over each value that is not null, from its start to its end; a roof where peaked[i]. thick: in the value's unit
-   * @param {string} name @param {Spans} spans @param {(number | null)[]} values @param {(boolean | null)[]} peaked
-   * @param {number} thick
+   * @param {string} name @param {Spans} spans @param {(number | null)[]} values @param {(boolean | null)[]} peaked @param {number} thick
    */
   caps(name, { starts, ends }, values, peaked, thick) {
     return this.#areas(name, values.flatMap((value, i) => {

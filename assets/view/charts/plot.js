@@ -120,8 +120,7 @@ export class Plot {
   #listen() {
     if (this.#listening) return;
     this.#listening = true;
-    /** @param {PlotlyEvent} event */
-    const id = (event) => event.points?.[0]?.customdata ?? null;
+    const id = (/** @type {PlotlyEvent} */ event) => event.points?.[0]?.customdata ?? null;
     const plot = /** @type {PlotlyElement} */ (this.plot);
     plot.on("plotly_hover", (event) => this.onhover?.(id(event)));
     plot.on("plotly_unhover", () => this.onhover?.(null));
@@ -132,8 +131,7 @@ export class Plot {
     const [from, to] = this.#range ?? [0, 1];
     const { l, r } = margins(this.#colours ?? palette(this.root));
     const room = this.#size.width - l - r;
-    /** @param {number} x */
-    const at = (x) => l + (room * (x - from)) / (to - from);
+    const at = (/** @type {number} */ x) => l + (room * (x - from)) / (to - from);
     const mark = this.#mark && this.#range && this.#mark[0] <= to ? this.#mark : null;
     this.band.hidden = !mark;
     if (!mark) return;

@@ -5,10 +5,8 @@ import { NAMES, keyOfFigure } from "./figures.js";
 import { keyItems } from "./pen.js";
 import { Plot } from "./plot.js";
 
-/**
- * @import { Words } from "../parts/page"
- * @import { Asks, Choice, Figure, Palette } from "./figure"
- */
+/** @import { Words } from "../parts/page" */
+/** @import { Asks, Choice, Figure, Palette } from "./figure" */
 
 export class Slot {
   #words;
@@ -78,8 +76,7 @@ export class Slot {
     this.plot.mark(this.#figure?.place(this.#asks.lit()) ?? null);
   }
 
-  /** @param {Palette} colours */
-  #draw(colours) {
+  #draw(/** @type {Palette} */ colours) {
     const figure = this.#asks.figure(this.#name, colours);
     this.#figure = figure;
     if (figure) this.#say(figure);
@@ -87,8 +84,7 @@ export class Slot {
     return figure;
   }
 
-  /** @param {Figure} figure */
-  #say(figure) {
+  #say(/** @type {Figure} */ figure) {
     const entries = keyOfFigure(figure);
     const key = entries.map(([, text]) => text).join("\n");
     if (key !== this.#key) this.key.replaceChildren(...keyItems(entries));

@@ -39,8 +39,7 @@ class Problem extends Error {
     this.problem = problem;
   }
 
-  /** @param {string} outer */
-  within(outer) {
+  within(/** @type {string} */ outer) {
     return new Problem(outer + (this.field.startsWith("[") ? "" : ".") + this.field, this.problem);
   }
 }
@@ -92,11 +91,9 @@ function checkedEntry(rule, key, value) {
   return checkedValue(rule, value, clean(key));
 }
 
-/** @param {string} name */
-const clean = (name) => name.replace(/[^A-Za-z0-9_]/gu, "?").slice(0, 40);
+const clean = (/** @type {string} */ name) => name.replace(/[^A-Za-z0-9_]/gu, "?").slice(0, 40);
 
-/** @param {any} given */
-const isObject = (given) => typeof given === "object" && given !== null && !Array.isArray(given);
+const isObject = (/** @type {any} */ given) => typeof given === "object" && given !== null && !Array.isArray(given);
 
 /** @type {(given: any, rule: any) => boolean} */
 const isNumber = (given, { minimum, maximum }) => typeof given === "number" && given >= minimum && given <= maximum;

@@ -2,20 +2,16 @@
 // what both models thought of the place. Pure: a step in, sentences and rows out.
 
 import { two } from "./metrics.js";
-import { fill, spell } from "./sentence.js";
+import { fill, quote } from "./sentence.js";
 import { depths, isTree } from "./tree.js";
 
-/**
- * @import { Words } from "../parts/page"
- * @import { Header, Node, Step } from "./state"
- */
+/** @import { Words } from "../parts/page" */
+/** @import { Header, Node, Step } from "./state" */
 /**
  * returns: { token, status, place, why, formula, branch, rows, residual, notes }
  * node: index among the step's nodes, -1 for the target's own token; count: tokens of a folded piece instead, or 0
  * rows: { token_id, text, target, draft, residual, status, self }; the probabilities are null where the trace has none
- *
- * @param {Record<string, any>} words
- * @param {{ header: Header, step: Step, node: number, count?: number }} subject
+ * @param {Record<string, any>} words @param {{ header: Header, step: Step, node: number, count?: number }} subject
  */
 export function decide(words, { header, step, node, count = 0 }) {
   if (count) return { ...NOTHING, token: `+${count}`, status: "unreached", why: fill(words.explain.folded, { count }) };
@@ -106,8 +102,7 @@ class Decision {
   #before() {
     const { nodes, path } = this.step;
     let node = this.node;
-    /** @param {number} index */
-    const parentOf = (index) => nodes[index].parent ?? -1;
+    const parentOf = (/** @type {number} */ index) => nodes[index].parent ?? -1;
     while (node >= 0 && parentOf(node) >= 0 && !path.includes(parentOf(node))) node = parentOf(node);
     if (node < 0 || nodes[node].status === "rejected") return nodes[node] ?? this.value;
     return nodes.find((value, i) => path.includes(i) && (value.parent ?? -1) === parentOf(node)) ?? nodes[node];
@@ -205,8 +200,7 @@ class Decision {
     return this.step.next && this.reached ? [this.step.next] : [];
   }
 
-  /** @param {number} id */
-  #row(id) {
+  #row(/** @type {number} */ id) {
     /** @param {"target" | "draft" | "residual"} name */
     const listed = (name) => this.thoughts?.[name]?.find((choice) => choice.token_id === id);
     const node = this.siblings.find((value) => value.token_id === id);
@@ -244,10 +238,8 @@ class Decision {
  * prefix[i]: probability to keep the first i tokens, whatever follows them
  * keep[i]: probability to keep token i with all before it, given the whole draft
  * ends[i]: probability that the draft ends after token i when it is not kept further
- *
  * @typedef {{ prefix: number[], keep: number[], ends: number[] }} Block
- * @param {Node[]} nodes
- * @returns {Block}
+ * @param {Node[]} nodes @returns {Block}
  */
 function blockOf(nodes) {
   const prefix = [1];
@@ -265,17 +257,8 @@ function blockOf(nodes) {
 const LISTS = ["target", "draft", "residual"];
 
 /**
- * A token as it is named in a sentence: without the blank before it, invisible characters by name.
- *
- * @param {{ text?: string } | null | undefined} value
- */
-const quote = (value) => spell((value?.text ?? "").trim() || (value?.text ?? ""));
-
-/**
  * Two numbers with as many digits, from two significant on, as it takes to see which is larger.
- *
- * @param {number | undefined} one
- * @param {number | undefined} other
+ * @param {number | undefined} one @param {number | undefined} other
  */
 export function apart(one, other) {
   if (one === undefined || other === undefined) return [two(one), two(other)];
@@ -303,9 +286,7 @@ const SENTENCES = {
 
 /**
  * Return a number of a step's reasons by its name, or undefined if they do not contain it.
- *
- * @param {Pick<Step, "reason" | "reasons">} step
- * @param {string} name
+ * @param {Pick<Step, "reason" | "reasons">} step @param {string} name
  */
 export function reasonValue({ reason, reasons }, name) {
   const found = reasons.find(({ values = {} }) => name in values)?.values?.[name];
@@ -315,9 +296,7 @@ export function reasonValue({ reason, reasons }, name) {
 
 /**
  * Return a step's reasons as one text. words: their strings by code
- *
- * @param {Pick<Step, "reason" | "reasons" | "source">} step
- * @param {Words} words
+ * @param {Pick<Step, "reason" | "reasons" | "source">} step @param {Words} words
  */
 export function reasonText({ reason, reasons, source }, words) {
   const texts = reasons.map(({ code, values = {} }) => {

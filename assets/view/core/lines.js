@@ -3,19 +3,15 @@
 import { checked } from "./check.js";
 import { RULES } from "./rules.js";
 
-/**
- * @import { Line } from "./state"
- * @import { Event } from "../types"
- */
+/** @import { Line } from "./state" */
+/** @import { Event } from "../types" */
 
 const EVENTS = new Set(Object.keys(RULES.events));
 const PAGE = new Set(["open", "earlier", "waiting", "notice", "lane", "raced"]);
 
 /**
  * Return a line of this program's own stream as an object, an event if it is one of the run. Throws an Error for an unknown type.
- *
- * @param {string} line
- * @returns {Line}
+ * @param {string} line @returns {Line}
  */
 export function parseLine(line) {
   const data = JSON.parse(line);
@@ -42,8 +38,7 @@ export class LineReader {
   #head = "";
   #offset = 0;
 
-  /** @param {string} text */
-  read(text) {
+  read(/** @type {string} */ text) {
     const end = text.indexOf("\n");
     const head = end < 0 ? "" : text.slice(0, end);
     const restarted = head !== this.#head || text.length < this.#offset;

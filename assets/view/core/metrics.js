@@ -9,18 +9,12 @@ const ratio = (part, whole) => (whole ? part / whole : null);
 /** What a step's time goes to, and where a step and a lane hold it. */
 export const TIMES = /** @type {const} */ ({ draft: "draftSeconds", verify: "verifySeconds", overhead: "overheadSeconds" });
 
-/** @param {Lane | null | undefined} lane */
-export const tokensPerSecond = (lane) => (lane ? ratio(lane.tokens, lane.elapsed) : null);
-/** @param {Lane} lane */
-export const acceptRate = (lane) => ratio(lane.accepted, lane.drafted);
-/** @param {Lane} lane */
-export const judged = (lane) => lane.steps.length - (lane.steps.at(-1)?.open ? 1 : 0);
-/** @param {Lane} lane */
-export const tokensPerStep = (lane) => ratio(lane.tokens, judged(lane));
-/** @param {Lane} lane */
-export const draftPerStep = (lane) => ratio(lane.draftSeconds, judged(lane));
-/** @param {Lane} lane */
-export const verifyPerStep = (lane) => ratio(lane.verifySeconds, judged(lane));
+export const tokensPerSecond = (/** @type {Lane | null | undefined} */ lane) => (lane ? ratio(lane.tokens, lane.elapsed) : null);
+export const acceptRate = (/** @type {Lane} */ lane) => ratio(lane.accepted, lane.drafted);
+export const judged = (/** @type {Lane} */ lane) => lane.steps.length - (lane.steps.at(-1)?.open ? 1 : 0);
+export const tokensPerStep = (/** @type {Lane} */ lane) => ratio(lane.tokens, judged(lane));
+export const draftPerStep = (/** @type {Lane} */ lane) => ratio(lane.draftSeconds, judged(lane));
+export const verifyPerStep = (/** @type {Lane} */ lane) => ratio(lane.verifySeconds, judged(lane));
 /** Share of drafts that had been prepared while the target was busy; null for a run that prepares none. @param {Lane} lane */
 export const preparedRate = (lane) => ratio(lane.hits, lane.known);
 
@@ -43,8 +37,7 @@ const USUAL_DIFFERENCE = 0.1; // of times on a quiet machine
 const USUAL_PASSES = 128; // in which that difference may occur: later ones read a longer text
 const FEWEST_PASSES = 4; // whose mean is judged
 
-/** @param {number[]} values */
-const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+const mean = (/** @type {number[]} */ values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
 /**
  * Whether other programs were busy while a run was measured, so that its speedup means nothing; see metrics.py.
@@ -55,10 +48,8 @@ export function disturbed(plain, speculative) {
   const times = speedup(plain, speculative);
   if (times && times > (tokensPerStep(speculative) ?? 0) * (1 + USUAL_DIFFERENCE)) return true;
   if (!plain || Math.max(plain.runs, speculative.runs) > 1) return false;
-  /** @param {Lane} lane */
-  const closed = (lane) => lane.steps.filter((step) => !step.open);
-  /** @param {{ verifySeconds?: number }[]} steps */
-  const seconds = (steps) => steps.map((step) => step.verifySeconds ?? 0);
+  const closed = (/** @type {Lane} */ lane) => lane.steps.filter((step) => !step.open);
+  const seconds = (/** @type {{ verifySeconds?: number }[]} */ steps) => steps.map((step) => step.verifySeconds ?? 0);
   const passes = seconds(closed(plain));
   const bare = seconds(closed(speculative).filter((step) => !step.nodes.length));
   const half = Math.floor(passes.length / 2);
@@ -141,8 +132,7 @@ export function two(value) {
 
 // ---- What the charts show beside the measured values: the oracle's choice, the prediction and the bound. Pure
 
-/** @param {Lane | null | undefined} lane */
-export const judgedSteps = (lane) => (lane?.steps ?? []).filter((step) => !step.open);
+export const judgedSteps = (/** @type {Lane | null | undefined} */ lane) => (lane?.steps ?? []).filter((step) => !step.open);
 
 /**
  * How deep the oracle would have drafted: exactly as far as the target agreed, which is known once something was

@@ -1,8 +1,6 @@
 // Moves a timeline on the run's own clock, at a chosen speed. Knows time and nothing of what is shown.
 
-/**
- * @import { Playable } from "./state"
- */
+/** @import { Playable } from "./state" */
 
 export const SPEEDS = [0.25, 0.5, 1, 2, 4];
 
@@ -73,8 +71,7 @@ export class Player {
     this.seek(this.timeline.neighbour?.(what, by) ?? this.timeline.at);
   }
 
-  /** @param {number} speed */
-  setSpeed(speed) {
+  setSpeed(/** @type {number} */ speed) {
     this.speed = speed;
     if (this.playing) this.#begin();
     this.moved();

@@ -146,7 +146,6 @@ function unjudged({ accept_prob: _, draw: __, target_prob: ___, block_prob: ____
 
 /**
  * Nodes that the target judged, in the order in which it did: at each kept one the next are its children.
- *
  * @param {{ path: number[], nodes: Node[] }} step
  */
 export function tested(step) {
@@ -206,7 +205,6 @@ const proposal = (item) => ({
  * Tokens of a step in reading order: kept, then what was discarded, then the target's own.
  * Of a tree, refused siblings are shown and the rest is one piece with `count`; while it waits for its
  * verdict, what is kept so far and the first branch from there on stand for it.
- *
  * @param {Step} step
  */
 export function pieces(step) {

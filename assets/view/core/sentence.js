@@ -36,6 +36,12 @@ export function split(text) {
 /** @param {string} character */
 const codePoint = (character) => `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
 
+/**
+ * A token as it is named in a sentence: without the blanks around it, invisible characters by name.
+ * @param {{ text?: string } | null | undefined} token
+ */
+export const quote = (token) => spell(token?.text?.trim() || (token?.text ?? ""));
+
 /** One line for a label: every invisible character, spaces and line ends included, by name. @param {string} text */
 export const spell = (text) =>
   split(text).map(({ text: part, name }) => (name ? `[${name}]` : part.replaceAll("\n", "↵").replaceAll(" ", "␣"))).join("");

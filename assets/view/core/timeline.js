@@ -6,13 +6,43 @@
 import { isEvent } from "./lines.js";
 import { emptyState, reduce, tested } from "./reducer.js";
 
-/**
- * @import { Event, Verified } from "../types"
- * @import { Line, PageLine, Stop } from "./state"
- */
+/** @import { Event, Verified } from "../types" */
+/** @import { Line, PageLine, Stop } from "./state" */
 const SHOWN = ["speculative", "plain"];
 
-export class Timeline {
+/** Stops on a clock, one of which is shown. */
+class Clock {
+  /** @type {{ time: number }[]} */
+  stops = [];
+  at = 0; // index of the stop that is shown
+
+  get last() {
+    return this.stops.length - 1;
+  }
+
+  get atEnd() {
+    return this.at >= this.last;
+  }
+
+  /** Milliseconds on the clock at a stop. */
+  timeAt(/** @type {number} */ at) {
+    return this.stops[at]?.time ?? 0;
+  }
+
+  /** The last stop at or before so many milliseconds. */
+  stopAt(/** @type {number} */ time) {
+    let low = 0;
+    let high = this.last;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (this.stops[middle].time <= time) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+}
+
+export class Timeline extends Clock {
   /** @type {PageLine[]} */
   preface = []; // the page's own lines: they stand at every stop
   /** @type {Event[]} */
@@ -22,31 +52,15 @@ export class Timeline {
   held = false; // whether the end stays behind although it is where it stands
   #state = emptyState();
   #applied = 0; // events that are in the state
-  #at = 0;
 
   /** The fold of everything up to the stop. The same object while it moves forward, a new one after a move back. */
   get state() {
     return this.#state;
   }
 
-  /** Index of the stop that is shown. */
-  get at() {
-    return this.#at;
-  }
-
-  get last() {
-    return this.stops.length - 1;
-  }
-
-  get atEnd() {
-    return this.#at >= this.last;
-  }
-
   /**
    * Add lines as they come; the place stays, but at the end it moves with them when `follow`.
-   *
-   * @param {Line[]} items
-   * @param {{ follow: boolean }} how
+   * @param {Line[]} items @param {{ follow: boolean }} how
    */
   push(items, { follow }) {
     const before = this.shown;
@@ -59,8 +73,8 @@ export class Timeline {
       }
     }
     const from = this.#scan();
-    if (from === 0 && before !== this.shown) this.#at = Math.min(this.#at, Math.max(0, this.last));
-    this.seek(following || !this.stops.length ? this.last : this.#at);
+    if (from === 0 && before !== this.shown) this.at = Math.min(this.at, Math.max(0, this.last));
+    this.seek(following || !this.stops.length ? this.last : this.at);
   }
 
   /** The lane that is played: the speculative one once it has begun. */
@@ -74,7 +88,7 @@ export class Timeline {
     const count = this.#countAt(at);
     this.#leaveJudged();
     if (count < this.#applied) this.#rewind(count);
-    this.#at = Math.max(0, at);
+    this.at = Math.max(0, at);
     for (; this.#applied < count; this.#applied += 1) reduce(this.#state, this.events[this.#applied]);
     const stop = this.stops[at];
     if (!stop?.judged) return;
@@ -97,31 +111,19 @@ export class Timeline {
 
   #leaveJudged = () => {};
 
-  /** Milliseconds of the run's own clock at a stop. @param {number} at */
-  timeAt(at) {
-    return this.stops[at]?.time ?? 0;
-  }
-
-  /** The last stop that the run had reached after so many milliseconds. @param {number} time */
-  stopAt(time) {
-    return lastBefore(this.stops, time);
-  }
-
   /**
    * The stop one token, one round or one rejection away. by: 1 or -1; what: "token", "round" or "rejection"
-   *
-   * @param {"token" | "round" | "rejection"} what
-   * @param {number} by
+   * @param {"token" | "round" | "rejection"} what @param {number} by
    */
   neighbour(what, by) {
-    for (let at = this.#at + by; at >= 0 && at <= this.last; at += by) {
+    for (let at = this.at + by; at >= 0 && at <= this.last; at += by) {
       const stop = this.stops[at];
       if (what === "token" || at === 0) return at;
       if (what === "round" && stop.kind === "judged") continue;
       if (what === "round" && stop.kind === "verified") return at;
       if (what === "rejection" && stop.rejection) return at;
     }
-    return what === "rejection" ? this.#at : by > 0 ? this.last : 0;
+    return what === "rejection" ? this.at : by > 0 ? this.last : 0;
   }
 
   /** The stop at which a step of the shown lane has been judged, or -1. @param {number} step */
@@ -134,8 +136,7 @@ export class Timeline {
     return this.stops.filter((stop) => stop.kind === "verified")[place]?.step ?? -1;
   }
 
-  /** @param {number} count */
-  #rewind(count) {
+  #rewind(/** @type {number} */ count) {
     this.#state = emptyState();
     this.#leaveJudged = () => {};
     for (const item of this.preface) reduce(this.#state, item);
@@ -189,63 +190,23 @@ export class Timeline {
   }
 }
 
-/**
- * Index of the last of some stops, in order of time, that is at or before so many milliseconds.
- *
- * @param {{ time: number }[]} stops
- * @param {number} time
- */
-export function lastBefore(stops, time) {
-  let low = 0;
-  let high = stops.length - 1;
-  while (low < high) {
-    const middle = (low + high + 1) >> 1;
-    if (stops[middle].time <= time) low = middle;
-    else high = middle - 1;
-  }
-  return low;
-}
-
 // ---- Several timelines on one clock, and how their race came out. Knows nothing of what is shown
 
 /** A timeline of timelines: its stops are all times at which something happens in one of them. */
-export class Course {
+export class Course extends Clock {
   #timelines;
-  #at = 0;
 
-  /** @param {Timeline[]} timelines */
-  constructor(timelines) {
+  constructor(/** @type {Timeline[]} */ timelines) {
+    super();
     this.#timelines = timelines;
     const times = new Set([0, ...timelines.flatMap((timeline) => timeline.stops.map((stop) => stop.time))]);
     this.stops = [...times].sort((one, other) => one - other).map((time) => ({ time }));
   }
 
-  get at() {
-    return this.#at;
-  }
-
-  get last() {
-    return this.stops.length - 1;
-  }
-
-  get atEnd() {
-    return this.#at >= this.last;
-  }
-
-  /** Milliseconds on the common clock at a stop. @param {number} at */
-  timeAt(at) {
-    return this.stops[at]?.time ?? 0;
-  }
-
-  /** The last stop at or before so many milliseconds. @param {number} time */
-  stopAt(time) {
-    return lastBefore(this.stops, time);
-  }
-
   /** Show a stop: each timeline where it was at that time. @param {number} to */
   seek(to) {
-    this.#at = Math.max(0, Math.min(this.last, to));
-    const time = this.timeAt(this.#at);
+    this.at = Math.max(0, Math.min(this.last, to));
+    const time = this.timeAt(this.at);
     for (const timeline of this.#timelines) {
       const at = timeline.stopAt(time);
       if (at !== timeline.at || at === timeline.last) timeline.seek(at);

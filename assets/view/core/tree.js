@@ -29,7 +29,6 @@ export const isTree = (nodes) => nodes.some((node, i) => (node.parent ?? -1) !==
  *                        (1) cat -- ran
  *     pending --|          |------- (2) sat
  *                        (0) dog
- *
  * @param {Pick<Step, "nodes" | "path" | "next">} step
  */
 export function layout(step) {
@@ -37,8 +36,7 @@ export function layout(step) {
   const kept = new Set(path);
   /** @type {Map<number, number[]>} */
   const children = new Map();
-  /** @param {number} parent */
-  const under = (parent) => {
+  const under = (/** @type {number} */ parent) => {
     const own = children.get(parent) ?? [];
     children.set(parent, own);
     return own;

@@ -8,11 +8,9 @@ import { fill } from "../core/sentence.js";
 import { table } from "../parts/blocks.js";
 import { el } from "../parts/dom.js";
 
-/**
- * @import { Drawing, Look, Palette } from "../charts/figure"
- * @import { Words } from "../parts/page"
- * @import { Shown } from "./types"
- */
+/** @import { Drawing, Look, Palette } from "../charts/figure" */
+/** @import { Words } from "../parts/page" */
+/** @import { Shown } from "./types" */
 
 /** Lines and points; every kind of point has a shape of its own besides its colour. @type {Record<string, Look>} */
 const LOOKS = {
@@ -56,8 +54,7 @@ export class CostChart {
     this.#listen();
   }
 
-  /** @param {Shown} shown */
-  render(shown) {
+  render(/** @type {Shown} */ shown) {
     this.#shown = shown;
     this.plot.show((colours) => costFigure(shown, this.#words, colours, this.plot.root.clientWidth < NARROW));
     this.#place(shown);
@@ -79,8 +76,7 @@ export class CostChart {
 
   #listen() {
     const { root } = this.plot;
-    /** @param {PointerEvent} event */
-    const drag = (event) => {
+    const drag = (/** @type {PointerEvent} */ event) => {
       if (!this.#shown) return;
       const { left, width } = root.getBoundingClientRect();
       const { l, r } = margins(palette(root));
@@ -101,8 +97,7 @@ export class CostChart {
     });
   }
 
-  /** @param {number} drafted */
-  #choose(drafted) {
+  #choose(/** @type {number} */ drafted) {
     if (this.#shown) this.#pick(Math.min(this.#shown.edge, Math.max(1, drafted)));
   }
 }

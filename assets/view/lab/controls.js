@@ -4,10 +4,8 @@ import { two } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
 import { el } from "../parts/dom.js";
 
-/**
- * @import { Setting } from "./types"
- * @import { Words } from "../parts/page"
- */
+/** @import { Setting } from "./types" */
+/** @import { Words } from "../parts/page" */
 
 export class Controls {
   #words;
@@ -120,5 +118,4 @@ export const option = (value, title) => el("option", { value }, title);
 /** @param {string} text @param {() => void} run */
 export const button = (text, run) => el("button", { type: "button", class: "sd-lab-button", onclick: run }, text);
 
-/** @param {string} text */
-const hint = (text) => el("p", { class: "sd-lab-hint" }, text);
+const hint = (/** @type {string} */ text) => el("p", { class: "sd-lab-hint" }, text);

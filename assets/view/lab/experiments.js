@@ -42,8 +42,7 @@ function pointsOf(name, tried) {
 /** Runs with a draft, each beside plain decoding: `lanes` of lookahead 0 are plain runs, and count together. @param {TriedLane[]} lanes */
 export function byLookahead(lanes) {
   const plain = lanes.filter((lane) => !lane.lookahead);
-  /** @param {"seconds" | "tokens"} name */
-  const sum = (name) => plain.reduce((total, lane) => total + lane[name], 0);
+  const sum = (/** @type {"seconds" | "tokens"} */ name) => plain.reduce((total, lane) => total + lane[name], 0);
   const rate = sum("seconds") ? sum("tokens") / sum("seconds") : null;
   return lanes.filter((lane) => lane.lookahead).map((lane) => ({
     ...lane,
@@ -147,8 +146,7 @@ function standing({ state, said, place }, words) {
   return fill(words.state[state] ?? "", { said: what });
 }
 
-/** @param {string} text */
-const hint = (text) => el("p", { class: "sd-lab-hint" }, text);
+const hint = (/** @type {string} */ text) => el("p", { class: "sd-lab-hint" }, text);
 
 // ---- What taking tokens back does to the distribution of the first word, exactly. Pure
 

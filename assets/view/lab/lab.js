@@ -104,16 +104,14 @@ class Lab {
 
   // ---- what is chosen
 
-  /** @param {Partial<Setting>} values */
-  #change(values) {
+  #change(/** @type {Partial<Setting>} */ values) {
     const own = ["a", "c", "kind", "slope"].some((name) => name in values);
     Object.assign(this.#set, values);
     if (own) this.#preset = "own";
     this.#draw();
   }
 
-  /** @param {string} preset */
-  #from(preset) {
+  #from(/** @type {string} */ preset) {
     this.#preset = preset;
     this.#guessing = false;
     Object.assign(this.#set, this.#presets[preset]());
@@ -310,8 +308,7 @@ export function termsOf({ k, tree, budget }, model, step, words) {
     el("dd", {}, ...[symbols, numbers].filter((part) => part.length).flatMap((part) => [el("span", { class: "sd-lab-formula" }, ...part), " = "]), el("b", {}, result))));
 }
 
-/** @param {string | number} text */
-const up = (text) => el("sup", {}, String(text));
+const up = (/** @type {string | number} */ text) => el("sup", {}, String(text));
 
 // ---- The lab's settings as one word of an address: a-0.8_c-0.05_kind-linear_slope-0.05_k-4_tree_budget-12_gain-0.3
 
@@ -320,8 +317,7 @@ const NUMBERS = { a: [0, 1], c: [0, 1], slope: [0, 1], k: [1, 16], budget: [1, 3
 const FLAGS = ["tree", "overlapped"];
 const KINDS = ["flat", "linear"]; // a measured curve is no part of an address
 
-/** @param {Setting} set */
-export function writeLab(set) {
+export function writeLab(/** @type {Setting} */ set) {
   const numbers = Object.keys(NUMBERS).map((name) => `${name}-${set[/** @type {"a"} */ (name)]}`);
   const kind = `kind-${KINDS.includes(set.kind) ? set.kind : KINDS[0]}`;
   return [...numbers, kind, ...FLAGS.filter((name) => set[/** @type {"tree"} */ (name)])].join("_");

@@ -82,8 +82,7 @@ export const best = (steps) => steps.reduce((one, other) => (other.speedup > one
  * @param {Model} model @param {number} k
  */
 export function breakEven(model, k) {
-  /** @param {number} a */
-  const gains = (a) => chainStep({ ...model, a }, k).speedup >= 1;
+  const gains = (/** @type {number} */ a) => chainStep({ ...model, a }, k).speedup >= 1;
   if (!gains(1)) return null;
   let [low, high] = [0, 1];
   for (let i = 0; i < 30; i += 1) {

@@ -116,8 +116,7 @@ export class RunCard {
     this.#taken();
   }
 
-  /** @param {string} sentence */
-  #complain(sentence) {
+  #complain(/** @type {string} */ sentence) {
     this.problem.textContent = sentence;
     const { run } = this;
     if (run) this.pick.value = [...this.pick.options].find((one) => one.textContent === run.title)?.value ?? "";
@@ -158,12 +157,9 @@ export function measure({ lanes }) {
   }
   /** @param {JudgedStep[]} list @param {(one: JudgedStep) => number} of */
   const sum = (list, of) => list.reduce((total, one) => total + of(one), 0);
-  /** @param {JudgedStep} one */
-  const tokens = (one) => one.path.length + (one.next ? 1 : 0);
-  /** @param {JudgedStep} one */
-  const seconds = (one) => one.draftSeconds + one.verifySeconds + one.overheadSeconds;
-  /** @param {(one: JudgedStep) => number} of */
-  const mean = (of) => (rate * sum(steps, of)) / steps.length;
+  const tokens = (/** @type {JudgedStep} */ one) => one.path.length + (one.next ? 1 : 0);
+  const seconds = (/** @type {JudgedStep} */ one) => one.draftSeconds + one.verifySeconds + one.overheadSeconds;
+  const mean = (/** @type {(one: JudgedStep) => number} */ of) => (rate * sum(steps, of)) / steps.length;
   const drafting = sum(steps, (one) => (one.nodes.length ? one.draftSeconds + (one.savedSeconds ?? 0) : 0));
   const { header } = lane;
   return {

@@ -11,10 +11,8 @@ import { PERCENT, SAME, acceptPercent, compareRuns, compared, count, has, passSe
 import { chainCut, draws, judge, learning, passes, sameText, timeOfToken, treeCut } from "./moments.js";
 import { EXAMPLE, outcome } from "./threewords.js";
 
-/**
- * @import { JudgedStep } from "../core/state"
- * @import { Lesson, LessonRun, Question } from "./lesson"
- */
+/** @import { JudgedStep } from "../core/state" */
+/** @import { Lesson, LessonRun, Question } from "./lesson" */
 
 // ---- Why one token costs a whole pass, and what several rows in one pass cost
 
@@ -428,8 +426,7 @@ export function readProgress() {
   }
 }
 
-/** @param {Progress} progress */
-export function saveProgress(progress) {
+export function saveProgress(/** @type {Progress} */ progress) {
   try {
     localStorage.setItem(STORE, JSON.stringify(progress));
   } catch {

@@ -5,12 +5,10 @@ import { fetchFile } from "../core/recorded.js";
 import { fold, tokensOf } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 
-/**
- * @import { Header, Lane, Line, Step } from "../core/state"
- * @import { Words } from "../parts/page"
- * @import { Status } from "../types"
- * @import { Lanes } from "./lesson"
- */
+/** @import { Header, Lane, Line, Step } from "../core/state" */
+/** @import { Words } from "../parts/page" */
+/** @import { Status } from "../types" */
+/** @import { Lanes } from "./lesson" */
 
 // ---- How answers are read off a run
 
@@ -36,8 +34,7 @@ export const count = (items, wanted) => items.filter(wanted).length;
 /** @param {Step} step @param {Status} status */
 export const has = (step, status) => step.nodes.some((node) => node.status === status);
 
-/** @param {Lane} lane */
-export const tokenIds = (lane) => tokensOf(lane).map((token) => token.token_id);
+export const tokenIds = (/** @type {Lane} */ lane) => tokensOf(lane).map((token) => token.token_id);
 
 /** Percent of the drafted tokens that were kept. @param {Lane} lane */
 export const acceptPercent = (lane) => 100 * (acceptRate(lane) ?? 0);
@@ -86,8 +83,7 @@ export class Runs {
     return /** @type {Lanes} */ ({ plain, fast: speculative });
   }
 
-  /** @param {string} name */
-  async #fetch(name) {
+  async #fetch(/** @type {string} */ name) {
     const items = name in this.#known ? await fetchFile(name) : null;
     if (!items) throw new Error(fill(this.#words.missing, { name }));
     return items;

@@ -152,8 +152,7 @@ class Lessons {
     this.#paintList();
   }
 
-  /** @param {number} place */
-  #turn(place) {
+  #turn(/** @type {number} */ place) {
     const words = this.#words;
     /** @param {number} other @param {string} label */
     const to = (other, label) => {
@@ -181,8 +180,7 @@ class Lessons {
     this.pack.disabled = false;
   }
 
-  /** @param {string} sentence */
-  #announce(sentence) {
+  #announce(/** @type {string} */ sentence) {
     this.live.textContent = sentence;
   }
 

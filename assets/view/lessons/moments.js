@@ -2,7 +2,7 @@
 
 import { judged, judgedSteps, two } from "../core/metrics.js";
 import { fold, laneText } from "../core/reducer.js";
-import { fill, spell } from "../core/sentence.js";
+import { fill, quote, spell } from "../core/sentence.js";
 import { depthOf, isTree } from "../core/tree.js";
 import { table } from "../parts/blocks.js";
 import { el } from "../parts/dom.js";
@@ -11,13 +11,11 @@ import { passSeconds, tokenIds } from "./evidence.js";
 import { button } from "./question.js";
 import { draw, gap, outcome, pick } from "./threewords.js";
 
-/**
- * @import { Header, Lane } from "../core/state"
- * @import { Words } from "../parts/page"
- * @import { Lanes, LessonRun } from "./lesson"
- * @import { Runs } from "./evidence"
- * @import { Moment } from "./moment"
- */
+/** @import { Header, Lane } from "../core/state" */
+/** @import { Words } from "../parts/page" */
+/** @import { Lanes, LessonRun } from "./lesson" */
+/** @import { Runs } from "./evidence" */
+/** @import { Moment } from "./moment" */
 
 // ---- What several moments are made of: bars with a label, a text that is said and shown, and time that passes
 
@@ -177,7 +175,7 @@ export const judge = {
     const ask = () => {
       const step = steps[score.asked % steps.length];
       before.textContent = tail(laneText({ ...fast, steps: fast.steps.slice(0, fast.steps.indexOf(step)) }));
-      const tokens = step.nodes.map(({ text }, i) => button(spell((text ?? "").trim() || (text ?? "")), () => answer(step, i), "sd-moment-token"));
+      const tokens = step.nodes.map((node, i) => button(quote(node), () => answer(step, i), "sd-moment-token"));
       draft.replaceChildren(...tokens, button(words.whole, () => answer(step, step.nodes.length), "sd-lesson-quiet"));
       told.textContent = fill(words.ask, { step: step.index + 1 });
       next.hidden = true;
@@ -231,8 +229,7 @@ export function rejections(lane) {
     const both = [...likely.values()].filter(({ token_id: id }) => drafted.has(id));
     const share = both.reduce((sum, { prob }) => sum + prob, 0);
     if (both.length < KNOWN || share < SHARE[0] || share > SHARE[1]) return [];
-    /** @param {number[]} probs */
-    const whole = (probs) => [...probs, Math.max(0, 1 - probs.reduce((sum, prob) => sum + prob, 0))];
+    const whole = (/** @type {number[]} */ probs) => [...probs, Math.max(0, 1 - probs.reduce((sum, prob) => sum + prob, 0))];
     const text = laneText({ ...lane, steps: lane.steps.slice(0, lane.steps.indexOf(step)) });
     return [{
       before: text + step.path.filter((i) => i < at).map((i) => step.nodes[i].text ?? "").join(""),
@@ -282,7 +279,7 @@ export const draws = {
       const total = counts.plain.reduce((sum, one) => sum + one, 0);
       /** @param {number[]} list @param {number} i */
       const share = (list, i) => (total ? two(list[i] / total) : "–");
-      const rows = target.map((prob, i) => [known[i] === undefined ? words.others : spell(known[i].trim() || known[i]),
+      const rows = target.map((prob, i) => [known[i] === undefined ? words.others : quote({ text: known[i] }),
         two(prob), two(draft[i]), share(counts.plain, i), share(counts.drafted, i)]);
       const grid = table(words.columns, rows, { class: "sd-moment-table" });
       [...(grid.tBodies[0]?.rows ?? [])].forEach((row, i) => {
@@ -290,8 +287,7 @@ export const draws = {
         [...row.cells].forEach((cell, column) => column && cell.style.setProperty("--share", String(columns[column])));
       });
       box.replaceChildren(grid);
-      /** @param {number[]} list */
-      const off = (list) => two(gap(list.map((one) => one / total), target));
+      const off = (/** @type {number[]} */ list) => two(gap(list.map((one) => one / total), target));
       const said = { total, rejected: counts.rejected, drafted: total && off(counts.drafted), plain: total && off(counts.plain) };
       told.textContent = total ? fill(words.told, said) : words.none;
     };
@@ -335,8 +331,7 @@ export const draws = {
  */
 export function cuts(lane) {
   const steps = judgedSteps(lane).filter(({ nodes }) => nodes.length);
-  /** @param {(step: (typeof steps)[number]) => number} of */
-  const sum = (of) => steps.reduce((total, step) => total + of(step), 0);
+  const sum = (/** @type {(step: (typeof steps)[number]) => number} */ of) => steps.reduce((total, step) => total + of(step), 0);
   const level = sum(({ draftSeconds }) => draftSeconds) / sum(({ nodes }) => depthOf(nodes));
   const most = Math.max(...steps.map(({ nodes }) => nodes.length));
   return Array.from({ length: most }, (_, i) => {
@@ -360,8 +355,7 @@ const cutting = (run) => ({
     const most = { tokens: Math.max(...all.map(({ tokens, cost }) => Math.max(tokens, cost))), speedup: best.speedup };
     const [tokens, cost, speedup] = [bar("sd-moment-kept"), bar("sd-moment-cost"), bar()];
     const told = el("p", { class: "sd-moment-told", "aria-live": "polite" });
-    /** @param {number} limit */
-    const paint = (limit) => {
+    const paint = (/** @type {number} */ limit) => {
       const one = all[limit - 1];
       tokens.show(fill(words.tokens, { tokens: two(one.tokens) }), one.tokens / most.tokens);
       cost.show(fill(words.cost, { cost: two(one.cost) }), one.cost / most.tokens);
@@ -381,8 +375,7 @@ export const treeCut = cutting("04-tree");
 
 /** Milliseconds of a lane for each of its tokens, and what they go to. @param {Lane} lane */
 export function perToken(lane) {
-  /** @param {number} seconds */
-  const each = (seconds) => (1000 * seconds) / lane.tokens;
+  const each = (/** @type {number} */ seconds) => (1000 * seconds) / lane.tokens;
   return {
     whole: each(lane.elapsed), draft: each(lane.draftSeconds), verify: each(lane.verifySeconds),
     other: each(Math.max(0, lane.elapsed - lane.draftSeconds - lane.verifySeconds)),

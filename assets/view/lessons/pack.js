@@ -1,5 +1,6 @@
 // What a teacher takes home, made in the browser from what the page shows: worksheets, questions for an LMS, pictures for slides.
 
+import { save } from "../play/export.js";
 import { FIGURES, NAMES, readRun } from "../charts/figures.js";
 import { picture } from "../charts/plot.js";
 import { judgedSteps, two } from "../core/metrics.js";
@@ -68,11 +69,7 @@ export async function savePack(words, given) {
     return answer?.ok ? [/** @type {Entry} */ ([name, new Uint8Array(await answer.arrayBuffer())])] : [];
   }));
   const files = [...own, ...added.flat()];
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([zipped(files)], { type: "application/zip" }));
-  link.download = "specdemo-class-pack.zip";
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  save(zipped(files), "application/zip", "specdemo-class-pack.zip");
   return files.length;
 }
 
@@ -107,8 +104,7 @@ export function readQuizzes(words, lanes) {
   }));
 }
 
-/** @param {number} value */
-const rounded = (value) => Number(value.toFixed(3));
+const rounded = (/** @type {number} */ value) => Number(value.toFixed(3));
 
 /** A table for a spreadsheet (RFC 4180), a line a question. @param {Quiz[]} quizzes */
 export function quizTable(quizzes) {

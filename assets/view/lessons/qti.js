@@ -6,19 +6,16 @@
 
 /** A piece that is markup already. */
 export class Markup {
-  /** @param {string} text */
-  constructor(text) {
+  constructor(/** @type {string} */ text) {
     this.text = text;
   }
 }
 
 /** @typedef {string | number | Markup} Child */
 
-/** @param {Child} child */
-const written = (child) => (child instanceof Markup ? child.text : escaped(String(child)));
+const written = (/** @type {Child} */ child) => (child instanceof Markup ? child.text : escaped(String(child)));
 
-/** @param {string} text */
-const escaped = (text) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
+const escaped = (/** @type {string} */ text) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
 /**
  * An element; what holds other elements alone begins a line for each.
@@ -107,8 +104,7 @@ const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
   return rest;
 });
 
-/** @param {Entry[]} entries */
-export function zipped(entries) {
+export function zipped(/** @type {Entry[]} */ entries) {
   const texts = new TextEncoder();
   /** @type {Uint8Array[]} */
   const parts = [];
@@ -135,8 +131,7 @@ function record(fields) {
     typeof field === "number" ? [field, field >> 8] : [field[0], field[0] >> 8, field[0] >> 16, field[0] >> 24]));
 }
 
-/** @param {Uint8Array[]} parts */
-function joined(parts) {
+function joined(/** @type {Uint8Array[]} */ parts) {
   const whole = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
   let at = 0;
   for (const part of parts) {
@@ -146,8 +141,7 @@ function joined(parts) {
   return whole;
 }
 
-/** @param {Uint8Array} bytes */
-function crc(bytes) {
+function crc(/** @type {Uint8Array} */ bytes) {
   let sum = 0xffffffff;
   for (const byte of bytes) sum = TABLE[(sum ^ byte) & 0xff] ^ (sum >>> 8);
   return (sum ^ 0xffffffff) >>> 0;

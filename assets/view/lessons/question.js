@@ -67,15 +67,13 @@ export class Question {
   /** @param {number} value */
   #number = (value) => fill(this.#words.value, { value: Number.isInteger(value) ? value : two(value) });
 
-  /** @param {string | number} guess */
-  #guessed(guess) {
+  #guessed(/** @type {string | number} */ guess) {
     this.#guess = guess;
     this.button.disabled = false;
     this.hint.hidden = true;
   }
 
-  /** @param {() => Promise<Answer>} reveal */
-  async #reveal(reveal) {
+  async #reveal(/** @type {() => Promise<Answer>} */ reveal) {
     this.button.disabled = true;
     try {
       this.#show(await reveal());
@@ -109,8 +107,7 @@ export class Question {
     this.#act.done();
   }
 
-  /** @param {string | number} answer */
-  #judgedChoice(answer) {
+  #judgedChoice(/** @type {string | number} */ answer) {
     const names = this.#words.options;
     for (const radio of this.form.querySelectorAll("input")) {
       const { classList } = /** @type {Element} */ (radio.closest(".sd-option"));
@@ -130,8 +127,7 @@ export class Question {
 
   /** Guess and answer on one line: a hollow ring and a filled bar. @param {number} answer @param {NonNullable<Asked["scale"]>} scale */
   #marks(answer, { min, max }) {
-    /** @param {number} value */
-    const place = (value) => `left: ${100 * Math.max(0, Math.min(1, (value - min) / (max - min)))}%`;
+    const place = (/** @type {number} */ value) => `left: ${100 * Math.max(0, Math.min(1, (value - min) / (max - min)))}%`;
     /** @param {string} kind @param {number} value */
     const mark = (kind, value) => el("span", { class: `sd-mark-${kind}`, style: place(value) });
     return el("div", { class: "sd-marks", "aria-hidden": "true" },
@@ -139,8 +135,7 @@ export class Question {
       el("p", {}, el("i", { class: "sd-mark-guess" }), this.#common.your_guess, el("i", { class: "sd-mark-answer" }), this.#common.the_run));
   }
 
-  /** @param {NonNullable<Answer["bars"]>} bars */
-  #bars(bars) {
+  #bars(/** @type {NonNullable<Answer["bars"]>} */ bars) {
     if (!bars.length) return [];
     const rows = bars.map(({ values, option, share, marked }) => {
       const sentence = fill(this.#words.bar, { ...values, option: this.#words.options?.[option ?? ""] });

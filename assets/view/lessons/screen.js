@@ -4,10 +4,8 @@ import { closest, el } from "../parts/dom.js";
 import { mount } from "../play/view.js";
 import { button } from "./question.js";
 
-/**
- * @import { Words } from "../parts/page"
- * @import { Runs } from "./evidence"
- */
+/** @import { Words } from "../parts/page" */
+/** @import { Runs } from "./evidence" */
 
 export class Screen {
   #words;
@@ -20,8 +18,7 @@ export class Screen {
   /** @type {Record<string, HTMLButtonElement>} */
   #picks = {};
 
-  /** @param {Words} words */
-  constructor(words) {
+  constructor(/** @type {Words} */ words) {
     this.#words = words;
     this.menu = el("div", { class: "sd-lesson-picks", role: "group", "aria-label": words.runs });
     this.look = el("p", { class: "sd-lesson-look", id: "sd-lesson-look" });
@@ -41,8 +38,7 @@ export class Screen {
     this.show(names[0]);
   }
 
-  /** @param {string} name */
-  async show(name) {
+  async show(/** @type {string} */ name) {
     this.#wanted = name;
     for (const [other, pick] of Object.entries(this.#picks)) pick.setAttribute("aria-pressed", String(other === name));
     this.look.textContent = this.#own?.[name]?.look ?? "";

@@ -94,8 +94,7 @@ export class ThreeWords {
     this.#paintDrawn();
   }
 
-  /** @param {number} times */
-  #draw(times) {
+  #draw(/** @type {number} */ times) {
     let last = { drafted: 0, uniform: 0, kept: false, result: 0 };
     for (let i = 0; i < times; i += 1) {
       last = draw(this.draft, this.rule, Math.random);
@@ -117,8 +116,7 @@ export class ThreeWords {
   }
 }
 
-/** @param {number} number */
-const counted = (number) => number.toLocaleString(document.documentElement.lang || "en");
+const counted = (/** @type {number} */ number) => number.toLocaleString(document.documentElement.lang || "en");
 
 /** A cell with a number and a bar. @param {string} column */
 function value(column) {
@@ -126,8 +124,7 @@ function value(column) {
   const bar = el("i", { class: `sd-lesson-bar sd-three-bar-${column}`, "aria-hidden": "true" });
   return {
     cell: el("td", {}, el("span", { class: "sd-three-value" }, number, bar)),
-    /** @param {number | null} prob */
-    show(prob) {
+    show(/** @type {number | null} */ prob) {
       number.textContent = prob === null ? "–" : two(prob);
       bar.style.setProperty("--share", String(prob ?? 0));
     },

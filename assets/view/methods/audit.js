@@ -71,8 +71,7 @@ export function verdicts(method, words) {
 /** @param {number | null | undefined} value @returns {value is number} */
 const has = (value) => value !== null && value !== undefined;
 
-/** @param {Verdict[]} list */
-function cell(list) {
+function cell(/** @type {Verdict[]} */ list) {
   return el("td", {}, ...list.map(({ held, text }) => {
     const mark = held === null ? "" : held ? "✓ " : "✗ ";
     return textEl("div", mark + text, { class: held === false ? "sd-audit-not" : "" });

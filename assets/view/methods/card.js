@@ -1,5 +1,6 @@
 // The training card of the chosen method's weights: what they are, how well they do, from what and how they were made.
 
+import { table } from "../parts/blocks.js";
 import { el, follow, textEl } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
@@ -40,8 +41,8 @@ function content({ card, none }, words) {
   const { plain, placed } = results(card.results ?? {}, words);
   return [
     textEl("p", fill(words.about, { what, ...card }).trim(), { class: "sd-card-about" }),
-    part(words.results, plain.length ? table([], plain, words.results_label) : textEl("p", words.unmeasured)),
-    ...(placed.rows.length ? [part(words.by_place, table(["", ...placed.heads], placed.rows, words.by_place))] : []),
+    part(words.results, plain.length ? boxed([], plain, words.results_label) : textEl("p", words.unmeasured)),
+    ...(placed.rows.length ? [part(words.by_place, boxed(["", ...placed.heads], placed.rows, words.by_place))] : []),
     ...(drawable(card) ? [part(words.curve, ...picture(card, words))] : []),
     part(words.data, el("ul", {}, ...(card.data ?? []).map((line) => textEl("li", line)))),
     part(words.recipe, list([...Object.entries(card.recipe ?? {}).map(([name, value]) => [name, String(value)]), ...facts(card, words)])),
@@ -87,8 +88,7 @@ export function facts(card, words) {
   });
 }
 
-/** @param {Card} card */
-const drawable = (card) => Boolean(card.losses?.length || card.checks?.length);
+const drawable = (/** @type {Card} */ card) => Boolean(card.losses?.length || card.checks?.length);
 
 /**
  * The curve as `Plot.show` takes it: both series over steps, on a logarithmic axis that encloses them.
@@ -99,8 +99,7 @@ export function curve({ losses = [], checks = [] }, words, colours) {
   const pairs = [...losses, ...checks];
   const levels = ticks(pairs.map(([, nats]) => Math.max(LEAST, nats)));
   const drawn = Object.entries({ losses, checks }).filter(([, series]) => series.length);
-  /** @param {Series} series */
-  const end = (series) => (two(series.at(-1)?.[1]));
+  const end = (/** @type {Series} */ series) => (two(series.at(-1)?.[1]));
   return {
     traces: drawn.map(([name, series]) => pen.line(name, series.map(([step]) => step), series.map(([, nats]) => Math.max(LEAST, nats)))),
     names: Object.fromEntries(drawn.map(([name]) => [name, words[name]])),
@@ -135,11 +134,7 @@ function picture(card, words) {
 const part = (title, ...children) => el("section", {}, textEl("h3", title), ...children);
 
 /** @param {string[]} heads @param {string[][]} rows @param {string} label */
-function table(heads, rows, label) {
-  const head = heads.length ? [el("thead", {}, el("tr", {}, ...heads.map((name) => textEl("th", name, { scope: "col" }))))] : [];
-  const body = rows.map(([name, ...cells]) => el("tr", {}, textEl("th", name, { scope: "row" }), ...cells.map((cell) => textEl("td", cell))));
-  return el("div", { class: "sd-card-box", tabindex: "0", role: "region", "aria-label": label }, el("table", {}, ...head, el("tbody", {}, ...body)));
-}
+const boxed = (heads, rows, label) => el("div", { class: "sd-card-box", tabindex: "0", role: "region", "aria-label": label }, table(heads, rows));
 
 /** @param {string[][]} pairs */
 const list = (pairs) => el("dl", {}, ...pairs.flatMap(([name, text]) => [textEl("dt", name), textEl("dd", text)]));

@@ -4,7 +4,7 @@ import { reasonValue } from "../core/decision.js";
 import { two } from "../core/metrics.js";
 import { Player } from "../core/player.js";
 import { fold, tokensOf } from "../core/reducer.js";
-import { fill, spell } from "../core/sentence.js";
+import { fill, quote } from "../core/sentence.js";
 import { depths, isTree } from "../core/tree.js";
 import { chip, place, spots } from "../parts/blocks.js";
 import { el, setText, textEl } from "../parts/dom.js";
@@ -62,8 +62,7 @@ export class Guessing {
     this.#player.play();
   }
 
-  /** @param {KeyboardEvent} event */
-  #key(event) {
+  #key(/** @type {KeyboardEvent} */ event) {
     if (event.target !== this.root || ![" ", "Home"].includes(event.key)) return;
     event.preventDefault();
     event.stopPropagation();
@@ -114,15 +113,14 @@ export class Guessing {
     paintMove(this.button, playing ? "pause" : "play", playing ? this.#words.pause : this.#words.play);
   }
 
-  /** @param {string} beat */
-  #sentence(beat) {
+  #sentence(/** @type {string} */ beat) {
     const words = this.#words;
     const { step, header, kind, matched, places } = this.#scene;
     const { nodes, path, next } = step;
     const refused = nodes.find((node) => node.status === "rejected");
     const values = {
       count: nodes.length, kept: path.length, matched, places, tokens: path.length + 1,
-      token: shown(refused), own: shown(next),
+      token: quote(refused), own: quote(next),
     };
     const guess = step.hit ? words.guess.ready : (words.guess[header.method] ?? words.guess[kind]);
     const result = path.length === nodes.length ? "all" : path.length ? "part" : "none";
@@ -134,9 +132,6 @@ export class Guessing {
     return fill(said[beat], values);
   }
 }
-
-/** @param {Token | null | undefined} token */
-const shown = (token) => spell((token?.text ?? "").trim() || (token?.text ?? ""));
 
 /** The draft's own chance, and the target's once it has judged. @param {Token} token @param {string} state */
 function chanceOf({ draft_prob, confidence, target_prob }, state) {
@@ -277,18 +272,15 @@ export class Moments {
     return this.at === this.last;
   }
 
-  /** @param {number} at */
-  timeAt(at) {
+  timeAt(/** @type {number} */ at) {
     return this.#stops[at];
   }
 
-  /** @param {number} time */
-  stopAt(time) {
+  stopAt(/** @type {number} */ time) {
     return Math.max(0, this.#stops.findLastIndex((stop) => stop <= time));
   }
 
-  /** @param {number} to */
-  seek(to) {
+  seek(/** @type {number} */ to) {
     this.at = Math.max(0, Math.min(this.last, to));
   }
 }

@@ -42,8 +42,7 @@ class MethodsTable {
   /** @type {{ close(): void } | null} */
   #open = null; // the one row that shows how its method guesses
 
-  /** @param {Here} given */
-  constructor(given) {
+  constructor(/** @type {Here} */ given) {
     this.#given = given;
     this.root = el("div", { class: "sd-methods" });
   }
@@ -129,8 +128,7 @@ class MethodsTable {
     place.scrollIntoView({ block: "nearest" });
   }
 
-  /** @param {string} run */
-  #events(run) {
+  #events(/** @type {string} */ run) {
     const known = this.#known.get(run) ?? fetchFile(run).then((items) => items ?? []);
     this.#known.set(run, known);
     return known;

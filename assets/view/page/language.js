@@ -59,8 +59,7 @@ export function translator(table) {
 
 /** A number without English commas, which others read as a decimal point. @param {string} text */
 const grouped = (text) => (/^\d{1,3}(,\d{3})+$/.test(text) ? text.replaceAll(",", "\u202f") : text);
-/** @param {string} text */
-const names = (text) => [...text.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
+const names = (/** @type {string} */ text) => [...text.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
 /** How much a text says of its own. @param {string} text */
 const letters = (text) => text.replace(/\{\w+\}|\W/g, "").length;
 /** What a text says between two names, the longest of it: faster to look for than a pattern. @param {string} text */
@@ -112,8 +111,7 @@ function closedMenu(input, sentence) {
   closed.add(input);
   const own = /** @type {PropertyDescriptor} */ (Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value"));
   const get = () => own.get?.call(input);
-  /** @param {unknown} value */
-  const set = (value) => own.set?.call(input, sentence(String(value ?? "")));
+  const set = (/** @type {unknown} */ value) => own.set?.call(input, sentence(String(value ?? "")));
   Object.defineProperty(input, "value", { get, set, configurable: true });
   set(get());
 }
@@ -122,8 +120,7 @@ function closedMenu(input, sentence) {
 function follow(root, sentence) {
   /** @type {WeakMap<Text, string>} */
   const ours = new WeakMap();
-  /** @param {Text} node */
-  const text = (node) => {
+  const text = (/** @type {Text} */ node) => {
     const parent = node.parentElement;
     if (!parent || ours.get(node) === node.data || (parent.closest(OWN) && !parent.closest(REPORTED))) return;
     const bare = node.data.trim();
@@ -132,8 +129,7 @@ function follow(root, sentence) {
     node.data = node.data.replace(bare, () => meaning);
     ours.set(node, node.data);
   };
-  /** @param {Element} element */
-  const attributes = (element) => {
+  const attributes = (/** @type {Element} */ element) => {
     if (element.closest(".sd-mount")) return;
     if (element instanceof HTMLInputElement && element.role === "combobox") closedMenu(element, sentence);
     for (const name of ATTRIBUTES) {
@@ -141,19 +137,16 @@ function follow(root, sentence) {
       if (own && sentence(own) !== own) element.setAttribute(name, sentence(own));
     }
   };
-  /** @param {Node} node */
-  const one = (node) => {
+  const one = (/** @type {Node} */ node) => {
     if (node instanceof Text) text(node);
     else if (node instanceof Element) attributes(node);
   };
-  /** @param {Node} node */
-  const all = (node) => {
+  const all = (/** @type {Node} */ node) => {
     const walker = document.createTreeWalker(node, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT);
     one(node);
     while (walker.nextNode()) one(walker.currentNode);
   };
-  /** @param {Element} element */
-  const reported = (element) => {
+  const reported = (/** @type {Element} */ element) => {
     if (element.matches(REPORTED)) all(element);
     else element.querySelectorAll(REPORTED).forEach(all);
   };

@@ -19,8 +19,7 @@ export class Presenter {
     return pageRoot().classList.contains(CLASS);
   }
 
-  /** @param {boolean} on */
-  set(on) {
+  set(/** @type {boolean} */ on) {
     if (on === this.on) return;
     pageRoot().classList.toggle(CLASS, on);
     globalThis.dispatchEvent(new Event("resize")); // charts take their new room
@@ -93,8 +92,7 @@ function furnish(drawer, { label, close }) {
   });
 }
 
-/** @param {boolean} open */
-function set(open) {
+function set(/** @type {boolean} */ open) {
   const top = document.getElementById("sd-view")?.getBoundingClientRect().top ?? 0;
   pageRoot().style.setProperty("--sd-drawer-top", `${Math.max(0, Math.round(top))}px`); // below the prompt and the method
   pageRoot().classList.toggle(OPEN, open);

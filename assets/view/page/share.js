@@ -18,8 +18,7 @@ const CLASSROOM = ["prompt", "controls", "examples", "runs", "batch", "tabs"]; /
 export class Share {
   /**
    * server: answers `qr(address)` and `reach(origin)`; defaults: values that a link need not name; languages: of the page
-   * @param {Words} words @param {string} close @param {Server} server
-   * @param {{ defaults: Record<string, unknown>, languages: string[] }} how
+   * @param {Words} words @param {string} close @param {Server} server @param {{ defaults: Record<string, unknown>, languages: string[] }} how
    */
   constructor(words, close, server, { defaults, languages }) {
     this.words = words;
@@ -72,8 +71,7 @@ export class Share {
   }
 
   get #address() {
-    /** @param {string} name */
-    const chosen = (name) => this.choices[name].checked;
+    const chosen = (/** @type {string} */ name) => this.choices[name].checked;
     const hide = Object.keys(this.words.parts).filter(chosen).join(",");
     const lang = this.language.value;
     const { tab, recorded } = this.state ?? {};
@@ -97,8 +95,7 @@ export class Share {
     this.#update();
   }
 
-  /** @param {string} origin */
-  #use(origin) {
+  #use(/** @type {string} */ origin) {
     this.origin = origin;
     this.#update();
   }

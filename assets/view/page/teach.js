@@ -57,8 +57,7 @@ class Teach {
     element.replaceChildren(this.keys, this.dialog.root, this.live, this.list);
     listen({ presenter: this.presenter, list: this.keys });
     watch(() => this.#report(read()));
-    /** @param {string} query */
-    const follow = (query) => {
+    const follow = (/** @type {string} */ query) => {
       this.asked = readState(query);
       this.#report(JSON.stringify(this.#here(this.asked)));
       send(query);
@@ -68,8 +67,7 @@ class Teach {
     onApply(follow);
   }
 
-  /** @param {unknown[]} values */
-  share(values) {
+  share(/** @type {unknown[]} */ values) {
     const state = Object.fromEntries(this.fields.map((name, index) => [name, values[index]]));
     if (state.sampling !== "own") for (const name of DRAWN) delete state[name];
     const tab = document.querySelector("#sd-tabs [role=tab][aria-selected=true]")?.id ?? "";
@@ -105,14 +103,12 @@ class Teach {
     return problems;
   }
 
-  /** @param {boolean} on */
-  #presenting(on) {
+  #presenting(/** @type {boolean} */ on) {
     document.getElementById("sd-present")?.setAttribute("aria-pressed", String(on));
     this.live.textContent = on ? this.words.presenter.entered : this.words.presenter.left;
   }
 
-  /** @param {string} text */
-  #report(text) {
+  #report(/** @type {string} */ text) {
     if (!text?.startsWith("[")) return; // the query itself
     for (const sentence of JSON.parse(text)) {
       const close = el("button", { type: "button", "aria-label": this.words.dismiss, onclick: () => block.remove() }, "\u00d7");

@@ -1,6 +1,6 @@
 // Blocks that several tabs use: what went wrong, a dialog, the head of a tab, the legend, tables, a draft's tokens in a grid.
 
-import { spell } from "../core/sentence.js";
+import { quote } from "../core/sentence.js";
 import { isTree, layout } from "../core/tree.js";
 import { el, setText } from "./dom.js";
 
@@ -16,8 +16,7 @@ import { el, setText } from "./dom.js";
 
 const PARTS = /** @type {const} */ ({ message: "strong", unharmed: "span", advice: "span" });
 
-/** @param {Partial<Problem>} problem */
-export function problemBlock(problem) {
+export function problemBlock(/** @type {Partial<Problem>} */ problem) {
   const parts = /** @type {(keyof Problem)[]} */ (Object.keys(PARTS)).filter((name) => problem[name]);
   return el("div", { class: "sd-problem", role: "alert" }, ...parts.map((name) => el(PARTS[name], { class: `sd-problem-${name}` }, problem[name] ?? "")));
 }
@@ -69,8 +68,7 @@ export class Legend {
   #entries;
   #words;
 
-  /** @param {Words} words */
-  constructor(words) {
+  constructor(/** @type {Words} */ words) {
     this.#words = words;
     this.#entries = STATES.map((status) => {
       const [mark, means] = words.marks[status];
@@ -130,7 +128,7 @@ const inLine = ({ nodes, next }) => [...nodes.keys(), ...(next ? [-1] : [])].map
 
 /** @param {string} text @param {string} status @param {string} title */
 export const chip = (text, status, title) =>
-  el("span", { class: `sd-token sd-${status}`, title }, el("span", { class: "sd-mark" }, spell(text.trim() ? text.trim() : text) || "·"));
+  el("span", { class: `sd-token sd-${status}`, title }, el("span", { class: "sd-mark" }, quote({ text }) || "·"));
 
 /** Put an element of a grid where a token stands. @template {HTMLElement} Element @param {Element} element @param {Spot} spot */
 export function place(element, { column, row, below }) {

@@ -5,10 +5,8 @@ import { el } from "./dom.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
 
-/**
- * @import { Subject, Words } from "./page"
- * @import { Origin } from "../core/state"
- */
+/** @import { Subject, Words } from "./page" */
+/** @import { Origin } from "../core/state" */
 
 /** @typedef {ReturnType<typeof decide>} Decided */
 
@@ -59,8 +57,7 @@ export class InspectorView {
     return fill(this.#words.inspector.summary, { token, status: this.#words.status[status] ?? status, place, why });
   }
 
-  /** @param {Decided} decision */
-  #card(decision) {
+  #card(/** @type {Decided} */ decision) {
     const words = this.#words.inspector;
     const title = el("h3", {}, span("sd-inspected", decision.token), span(`sd-verdict sd-key-${decision.status}`, this.#words.status[decision.status] ?? decision.status), span("sd-where", decision.place));
     const card = el("article", { class: "sd-decision" }, title, el("p", { class: "sd-why" }, decision.why));

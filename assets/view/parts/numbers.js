@@ -4,10 +4,8 @@ import { el } from "./dom.js";
 import { fill } from "../core/sentence.js";
 import { acceptRate, draftPerStep, baselineRate, disturbed, preparedRate, speedup, standIn, tokensPerSecond, tokensPerStep, two, verifyPerStep } from "../core/metrics.js";
 
-/**
- * @import { Words } from "./page"
- * @import { State } from "../core/state"
- */
+/** @import { Words } from "./page" */
+/** @import { State } from "../core/state" */
 
 const FIRST = ["speedup", "accepted", "per_step"]; // always in sight
 const REST = ["fast", "plain", "draft", "verify", "prepared", "saved"]; // on demand
@@ -19,8 +17,7 @@ export class NumbersView {
   #cells = {};
   #words;
 
-  /** @param {Words} words */
-  constructor(words) {
+  constructor(/** @type {Words} */ words) {
     this.#words = words.numbers;
     this.strip = el("dl", { class: "sd-numbers" });
     const rest = el("dl", { class: "sd-numbers-rest" });
@@ -40,8 +37,7 @@ export class NumbersView {
     }
   }
 
-  /** @param {State} state */
-  render(state) {
+  render(/** @type {State} */ state) {
     const { plain, speculative } = state.lanes;
     const busy = disturbed(plain, speculative);
     /** @type {Record<string, string>} */

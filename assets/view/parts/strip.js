@@ -6,10 +6,8 @@ import { TIMES, two } from "../core/metrics.js";
 import { pieces } from "../core/reducer.js";
 import { Steps } from "./steps.js";
 
-/**
- * @import { Words } from "./page"
- * @import { State, Step } from "../core/state"
- */
+/** @import { Words } from "./page" */
+/** @import { State, Step } from "../core/state" */
 
 const NUMBERED = 5; // every fifth step says its number
 
@@ -44,8 +42,7 @@ export class StripView {
     this.#place = this.#followed = -1;
   }
 
-  /** @param {State} state */
-  render(state) {
+  render(/** @type {State} */ state) {
     const place = (state.lanes[state.lane ?? ""]?.steps.length ?? 0) - 1;
     const origin = this.#source[state.source.kind];
     if (this.origin.textContent !== origin) this.origin.textContent = origin;
@@ -56,8 +53,7 @@ export class StripView {
     this.#place = place;
   }
 
-  /** @param {number} i */
-  columnElement(i) {
+  columnElement(/** @type {number} */ i) {
     return this.#steps.at(i);
   }
 
@@ -80,8 +76,7 @@ export class StripView {
     else if (left + room > columns.scrollLeft + columns.clientWidth) columns.scrollLeft = left + room - columns.clientWidth;
   }
 
-  /** @param {number} i */
-  #pick(i) {
+  #pick(/** @type {number} */ i) {
     if (i < 0) return;
     this.choose(i);
     this.#steps.at(i)?.focus({ preventScroll: true });
@@ -109,8 +104,7 @@ export class StripView {
     return column;
   }
 
-  /** @param {Step} step */
-  #label(step) {
+  #label(/** @type {Step} */ step) {
     const words = this.#words;
     const values = { step: step.index + 1, accepted: step.path.length, drafted: step.nodes.length };
     if (step.open) return fill(words.open, values);

@@ -6,10 +6,8 @@ import { isTree } from "../core/tree.js";
 import { closest, el } from "./dom.js";
 import { Steps } from "./steps.js";
 
-/**
- * @import { Lane, Piece, State, Step } from "../core/state"
- * @import { Found, Words } from "./page"
- */
+/** @import { Lane, Piece, State, Step } from "../core/state" */
+/** @import { Found, Words } from "./page" */
 const MARKED = new Set(["correction", "bonus"]); // a blank or a line end of theirs is shown by a sign
 
 /** The text of a lane; `render(state)` draws what has changed since the last call. */
@@ -21,8 +19,7 @@ export class TextView {
   /** @type {WeakMap<Element, { step: Step, piece: Piece }>} */
   #tokens = new WeakMap(); // by element
 
-  /** @param {Words} words */
-  constructor(words) {
+  constructor(/** @type {Words} */ words) {
     this.#words = words;
     this.before = el("div", { class: "sd-earlier" });
     this.prompt = el("p", { class: "sd-asked" });
@@ -45,8 +42,7 @@ export class TextView {
     this.#earlier = 0;
   }
 
-  /** @param {State} state */
-  render(state) {
+  render(/** @type {State} */ state) {
     this.#renderEarlier(state.earlier);
     const lane = state.lane ? state.lanes[state.lane] : null;
     this.#renderPrompt(lane);
@@ -72,8 +68,7 @@ export class TextView {
     return known ? { token, ...known, at: Number(closest(token, ".sd-step")?.dataset.step) } : null;
   }
 
-  /** @param {number} i */
-  stepElement(i) {
+  stepElement(/** @type {number} */ i) {
     return this.#steps.at(i);
   }
 
@@ -89,8 +84,7 @@ export class TextView {
     tokens[at < 0 ? 0 : at + by]?.focus();
   }
 
-  /** @param {State["earlier"]} turns */
-  #renderEarlier(turns) {
+  #renderEarlier(/** @type {State["earlier"]} */ turns) {
     for (; this.#earlier < turns.length; this.#earlier += 1) {
       const { prompt, answer } = turns[this.#earlier];
       const asked = el("p", { class: "sd-asked" }, prompt);
@@ -100,8 +94,7 @@ export class TextView {
     }
   }
 
-  /** @param {Lane | null | undefined} lane */
-  #renderPrompt(lane) {
+  #renderPrompt(/** @type {Lane | null | undefined} */ lane) {
     const prompt = lane?.header.prompt ?? "";
     this.prompt.hidden = !prompt;
     if (this.prompt.textContent !== prompt) this.prompt.textContent = prompt;

@@ -4,11 +4,9 @@ import { SPEEDS } from "../core/player.js";
 import { fill } from "../core/sentence.js";
 import { el, svg } from "./dom.js";
 
-/**
- * @import { Player } from "../core/player"
- * @import { Timeline } from "../core/timeline"
- * @import { Words } from "./page"
- */
+/** @import { Player } from "../core/player" */
+/** @import { Timeline } from "../core/timeline" */
+/** @import { Words } from "./page" */
 
 // ---- The buttons that move a player, each with its icon
 
@@ -40,13 +38,9 @@ export function paintMove(button, name, label) {
   button.querySelector("path")?.setAttribute("d", ICONS[name]);
 }
 
-export class Transport {
-  /** @type {Record<string, HTMLButtonElement>} */
-  #buttons = {};
-
-  /** @param {Timeline} timeline @param {Player} player @param {Words} words */
-  constructor(timeline, player, words) {
-    this.timeline = timeline;
+/** The slider, the place and the speed of a player. words: with `scrub` and `speed` */
+export class PlayerControls {
+  constructor(/** @type {Player} */ player, /** @type {Words} */ words) {
     this.player = player;
     this.words = words;
     this.slider = el("input", { type: "range", class: "sd-scrub", min: 0, max: 0, step: 1, value: 0, "aria-label": words.scrub });
@@ -55,6 +49,32 @@ export class Transport {
     this.speed = el("select", { class: "sd-speed", "aria-label": words.speed, title: words.speed });
     this.speed.append(...SPEEDS.map((speed) => el("option", { value: speed, selected: speed === 1 }, `${speed}×`)));
     this.speed.addEventListener("change", () => player.setSpeed(Number(this.speed.value)));
+  }
+
+  /** Show where the player stands. position: the same as a text */
+  show(/** @type {string} */ position) {
+    const last = String(Math.max(0, this.player.timeline.last));
+    if (this.slider.max !== last) this.slider.max = last;
+    this.slider.value = String(this.player.timeline.at);
+    if (this.place.textContent === position) return;
+    this.place.textContent = position;
+    this.slider.setAttribute("aria-valuetext", position);
+  }
+
+  toEnd() {
+    this.player.pause();
+    this.player.seek(this.player.timeline.last);
+  }
+}
+
+export class Transport extends PlayerControls {
+  /** @type {Record<string, HTMLButtonElement>} */
+  #buttons = {};
+
+  /** @param {Timeline} timeline @param {Player} player @param {Words} words */
+  constructor(timeline, player, words) {
+    super(player, words);
+    this.timeline = timeline;
     /** @param {string} name @param {"token" | "round" | "rejection"} what @param {number} by */
     const step = (name, what, by) => this.#button(name, () => player.step(what, by));
     this.root = el("div", { class: "sd-transport", role: "group", "aria-label": words.label },
@@ -62,7 +82,7 @@ export class Transport {
       step("back_round", "round", -1), step("back", "token", -1),
       this.#button("play", () => this.#toggle()),
       step("forward", "token", 1), step("round", "round", 1), step("rejection", "rejection", 1),
-      this.#button("end", () => this.#toEnd()),
+      this.#button("end", () => this.toEnd()),
       this.slider, this.place, this.speed);
   }
 
@@ -70,17 +90,11 @@ export class Transport {
   render({ live }) {
     this.live = live;
     const { timeline, player, words } = this;
-    const last = Math.max(0, timeline.last);
-    if (Number(this.slider.max) !== last) this.slider.max = String(last);
-    this.slider.value = String(timeline.at);
     this.root.classList.toggle("sd-idle", !timeline.stops.length);
     const steps = timeline.stops.at(-1)?.step ?? -1;
     const step = timeline.stops[timeline.at]?.step ?? -1;
     const position = timeline.stops.length ? fill(words.place, { step: step + 1, steps: steps + 1 }) : "";
-    if (this.place.textContent !== position) {
-      this.place.textContent = position;
-      this.slider.setAttribute("aria-valuetext", position);
-    }
+    this.show(position);
     const moves = player.playing || (live && timeline.atEnd && !timeline.held) ? "pause" : "play";
     paintMove(this.#buttons.play, moves, words[moves]);
     paintMove(this.#buttons.end, "end", live && !timeline.atEnd ? words.live : words.end);
@@ -102,7 +116,7 @@ export class Transport {
       ArrowRight: () => player.step(what, 1),
       ArrowLeft: () => player.step(what, -1),
       Home: () => player.seek(0),
-      End: () => this.#toEnd(),
+      End: () => this.toEnd(),
       n: () => player.step("rejection", 1),
     };
     const act = acts[event.key];
@@ -120,11 +134,6 @@ export class Transport {
       timeline.held = !timeline.held;
       player.moved();
     }
-  }
-
-  #toEnd() {
-    this.player.pause();
-    this.player.seek(this.timeline.last);
   }
 
   /** @param {string} name @param {() => void} act */

@@ -1,7 +1,7 @@
 // The drawing of one step: drafted nodes in the shapes of the legend, the kept path lit, the target's own token at its end.
 
 import { closest, el, svg } from "./dom.js";
-import { fill, spell } from "../core/sentence.js";
+import { fill, quote } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
 import { keyOf } from "../core/reducer.js";
 import { depthOf, layout } from "../core/tree.js";
@@ -35,8 +35,7 @@ export class TreeView {
   /** @type {WeakMap<Element, { step: Step, piece: Piece, place: Placed }>} */
   #tokens = new WeakMap(); // by the element of a node
 
-  /** @param {Words} words */
-  constructor(words) {
+  constructor(/** @type {Words} */ words) {
     this.#words = words.tree;
     this.#status = words.status;
     this.#label = words.token_label;
@@ -111,8 +110,7 @@ export class TreeView {
     if (focused !== undefined) (/** @type {SVGElement | null} */ (drawing.querySelector(`[data-node="${focused}"]`)) ?? this.box).focus();
   }
 
-  /** @param {Step} step */
-  #draw(step) {
+  #draw(/** @type {Step} */ step) {
     const { places, columns, rows } = layout(step);
     const labels = places.map((place) => label(tokenOf(step, place)));
     const widths = Array(columns).fill(0);
@@ -158,8 +156,7 @@ export class TreeView {
     };
     element.append(line(text, box.y - 1, "sd-node-word"));
     if (value.target_prob !== undefined) element.append(line(two(value.target_prob), box.y + 11, "sd-node-prob"));
-    /** @param {number} y */
-    const rule = (y) => svg("line", { x1: box.x + 4, x2: box.x + box.width - 4, y1: y, y2: y });
+    const rule = (/** @type {number} */ y) => svg("line", { x1: box.x + 4, x2: box.x + box.width - 4, y1: y, y2: y });
     if (status === "rejected") element.append(rule(box.y - 4.5));
     if (status === "bonus") element.append(rule(top + HEIGHT - 3));
     this.#tokens.set(element, { step, piece: { value, node: place.index, status, discarded: false }, place });
@@ -172,8 +169,7 @@ export class TreeView {
     this.#fit();
   }
 
-  /** @param {WheelEvent} event */
-  #wheel(event) {
+  #wheel(/** @type {WheelEvent} */ event) {
     if (!event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
     this.#enlarge(event.deltaY < 0 ? ZOOM.by : 1 / ZOOM.by);
@@ -200,8 +196,7 @@ export class TreeView {
     if (!elements.length || !/^Arrow/.test(event.key)) return;
     const at = elements.findIndex((element) => element === document.activeElement);
     const place = this.#tokens.get(elements[at])?.place;
-    /** @param {Element} element */
-    const placeOf = (element) => this.#tokens.get(element)?.place;
+    const placeOf = (/** @type {Element} */ element) => this.#tokens.get(element)?.place;
     const next = {
       ArrowRight: () => elements.find((element) => placeOf(element)?.from === place),
       ArrowLeft: () => elements.find((element) => placeOf(element) === place?.from),
@@ -213,14 +208,11 @@ export class TreeView {
   }
 }
 
-/** @param {number} zoom */
-const clamp = (zoom) => Math.max(ZOOM.least, Math.min(ZOOM.most, zoom));
-/** @param {string} text */
-const widthOf = (text) => 12 + LETTER * Math.max(NARROWEST, letters(text));
+const clamp = (/** @type {number} */ zoom) => Math.max(ZOOM.least, Math.min(ZOOM.most, zoom));
+const widthOf = (/** @type {string} */ text) => 12 + LETTER * Math.max(NARROWEST, letters(text));
 /** @param {Step} step @param {Placed} place */
 const tokenOf = (step, place) => /** @type {Node} */ (place.index < 0 ? step.next : step.nodes[place.index]);
-/** @param {number} row */
-const middle = (row) => EDGE + row * ROW + ROW / 2;
+const middle = (/** @type {number} */ row) => EDGE + row * ROW + ROW / 2;
 
 /** @param {Point} from @param {Point} to @param {Placed} place @param {string | undefined} status */
 function link(from, to, { lit }, status) {
@@ -231,8 +223,7 @@ function link(from, to, { lit }, status) {
 
 /** A token in a few letters: without the blank before it, and cut when it is long. @param {Pick<Node, "text">} value */
 function label(value) {
-  const text = value.text ?? "";
-  const shown = [...spell(text.trim() ? text.trim() : text)];
+  const shown = [...quote(value)];
   const cut = shown.length > LONGEST ? [...shown.slice(0, LONGEST - 1), "…"] : shown;
   return cut.join("") || "·";
 }

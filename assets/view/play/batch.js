@@ -43,8 +43,7 @@ class Card {
   #words;
   #drawn = "";
 
-  /** @param {Words} words */
-  constructor(words) {
+  constructor(/** @type {Words} */ words) {
     this.#words = words;
     this.state = el("span", { class: "sd-batch-state" });
     this.rate = el("span", { class: "sd-batch-rate" });
@@ -54,8 +53,7 @@ class Card {
     this.root = el("li", {}, this.prompt, el("div", { class: "sd-batch-facts" }, this.state, this.rate), this.text, this.error);
   }
 
-  /** @param {Row} row */
-  render(row) {
+  render(/** @type {Row} */ row) {
     const wanted = JSON.stringify(row);
     if (wanted === this.#drawn) return;
     this.#drawn = wanted;

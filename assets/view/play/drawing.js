@@ -5,10 +5,8 @@ import { fill } from "../core/sentence.js";
 import { calm } from "../parts/dom.js";
 import { phaseOf } from "./layout.js";
 
-/**
- * @import { Subject, Words } from "../parts/page"
- * @import { View } from "./view"
- */
+/** @import { Subject, Words } from "../parts/page" */
+/** @import { View } from "./view" */
 
 export class Drawing {
   #view;
@@ -78,8 +76,7 @@ export class Drawing {
     this.drawLatest();
   }
 
-  /** @param {string} phase */
-  #announce(phase) {
+  #announce(/** @type {string} */ phase) {
     if (this.#announced === phase) return;
     this.#announced = phase;
     const { plain, speculative } = this.#view.state.lanes;

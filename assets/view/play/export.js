@@ -2,10 +2,8 @@
 
 import { el } from "../parts/dom.js";
 
-/**
- * @import { Line, Node as Token, State, Verified } from "../core/state"
- * @import { Words } from "../parts/page"
- */
+/** @import { Line, Node as Token, State, Verified } from "../core/state" */
+/** @import { Words } from "../parts/page" */
 /**
  * A menu with the ways to save what a view shows. view: has `events` and `state`; notify: shows a sentence when it fails
  * @param {{ events: Line[], state: State }} view @param {Words} words @param {(sentence: string) => void} notify
@@ -50,11 +48,11 @@ export function exportMenu(view, words, notify) {
 /** @param {State} state */
 const titleOf = ({ source, lane, lanes }) => source.title || (lanes[lane ?? ""]?.header.prompt ?? "");
 
-/** @param {string} text @param {string} type @param {string} name */
-function save(text, type, name) {
-  const url = URL.createObjectURL(new Blob([text], { type }));
+/** Save a file. @param {BlobPart} content @param {string} type @param {string} name */
+export function save(content, type, name) {
+  const url = URL.createObjectURL(new Blob([content], { type }));
   el("a", { href: url, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 1000);
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
 // ---- A run in other forms: its trace, a table, and one HTML file that plays it anywhere
@@ -95,8 +93,7 @@ const row = (event, node, place, parent) => [
 /** A spreadsheet takes such a text for a formula, and a model may say anything. @param {string} text */
 const harmless = (text) => (/^[=+\-@\t\r\n＝＋－＠]/.test(text) ? `'${text}` : text);
 
-/** @param {unknown} value */
-function cell(value) {
+function cell(/** @type {unknown} */ value) {
   const text = String(value ?? "");
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }

@@ -2,12 +2,10 @@
 
 import { closest } from "../parts/dom.js";
 
-/**
- * @import { Found } from "../parts/page"
- * @import { Transport } from "../parts/transport"
- * @import { Drawing } from "./drawing"
- * @import { View } from "./view"
- */
+/** @import { Found } from "../parts/page" */
+/** @import { Transport } from "../parts/transport" */
+/** @import { Drawing } from "./drawing" */
+/** @import { View } from "./view" */
 export class Gestures {
   #view;
   #drawing;
@@ -43,8 +41,7 @@ export class Gestures {
     if (keys) this.#listenToPage(signal);
   }
 
-  /** @param {AbortSignal} signal */
-  #listenToPage(signal) {
+  #listenToPage(/** @type {AbortSignal} */ signal) {
     const { root, transport, layout, selection } = this.#view;
     const unpin = () => Boolean(selection.pins.length) && this.unpin();
     document.addEventListener("keydown", (event) => takeKey(event, { root, transport, unpin }), { signal });
@@ -54,8 +51,7 @@ export class Gestures {
     addEventListener("resize", () => layout.fit(), { signal });
   }
 
-  /** @param {Found | null} found */
-  #point(found) {
+  #point(/** @type {Found | null} */ found) {
     if (!found) return;
     const { selection, tree } = this.#view;
     selection.pointed = selection.subject(found);
@@ -68,8 +64,7 @@ export class Gestures {
     this.#drawing.inspect();
   }
 
-  /** @param {number} at */
-  #hover(at) {
+  #hover(/** @type {number} */ at) {
     this.#view.selection.hovered = at;
     this.#drawing.light();
   }
@@ -141,8 +136,7 @@ export function takeKey(event, { root, transport, unpin }) {
   transport.key(event);
 }
 
-/** @param {KeyboardEvent} event */
-function runKeys(event) {
+function runKeys(/** @type {KeyboardEvent} */ event) {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
     event.preventDefault();
     // The prompt's last keys reach the server with the change event that leaving the box fires.

@@ -105,8 +105,7 @@ export class Layout {
     setText(this.live, sentence);
   }
 
-  /** @param {Problem[]} problems */
-  showProblems(problems) {
+  showProblems(/** @type {Problem[]} */ problems) {
     if (this.problems.childElementCount !== problems.length) this.problems.replaceChildren(...problems.map(problemBlock));
   }
 

@@ -3,10 +3,8 @@
 import { applyState } from "../core/permalink.js";
 import { el } from "../parts/dom.js";
 
-/**
- * @import { Words } from "../parts/page"
- * @import { View } from "./view"
- */
+/** @import { Words } from "../parts/page" */
+/** @import { View } from "./view" */
 
 export class Next {
   #view;

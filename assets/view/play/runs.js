@@ -6,11 +6,9 @@ import { fetchFile } from "../core/recorded.js";
 import { fill } from "../core/sentence.js";
 import { el } from "../parts/dom.js";
 
-/**
- * @import { Line, Notice, Open } from "../core/state"
- * @import { Words } from "../parts/page"
- * @import { Mounted } from "./view"
- */
+/** @import { Line, Notice, Open } from "../core/state" */
+/** @import { Words } from "../parts/page" */
+/** @import { Mounted } from "./view" */
 /**
  * Draw the menu in `element`; words.runs lists [name, title, prompt, method].
  * @param {HTMLElement} element @param {{ send(name: string): void, words: Words }} how

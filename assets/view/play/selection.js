@@ -2,10 +2,8 @@
 
 import { tested } from "../core/reducer.js";
 
-/**
- * @import { Lane, Node, State, Step } from "../core/state"
- * @import { Found, Subject } from "../parts/page"
- */
+/** @import { Lane, Node, State, Step } from "../core/state" */
+/** @import { Found, Subject } from "../parts/page" */
 
 export class Selection {
   /** @type {Subject[]} */

@@ -5,11 +5,9 @@ import { speedup, two } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
 import { closest, el, setText } from "../parts/dom.js";
 
-/**
- * @import { Words } from "../parts/page"
- * @import { Verified } from "../types"
- * @import { View } from "./view"
- */
+/** @import { Words } from "../parts/page" */
+/** @import { Verified } from "../types" */
+/** @import { View } from "./view" */
 
 const KEPT = "specdemo.introduced"; // in the browser's storage
 const BEGIN_SECONDS = 4; // at the first guess
@@ -140,15 +138,13 @@ export class Tour {
     this.#timer = setTimeout(() => this.end(), 1000 * READ_SECONDS);
   }
 
-  /** @param {string} sentence */
-  #say(sentence) {
+  #say(/** @type {string} */ sentence) {
     setText(this.sentence, sentence);
     this.#view.layout.announce(sentence);
   }
 }
 
-/** @param {string | undefined} text */
-const shown = (text) => (text ?? "").trim() || (text?.includes("\n") ? "↵" : "␣");
+const shown = (/** @type {string | undefined} */ text) => (text ?? "").trim() || (text?.includes("\n") ? "↵" : "␣");
 
 /** The text of the drafted lane. @param {View} view */
 const textOf = ({ state }) => (state.lanes.speculative?.steps ?? [])

@@ -213,8 +213,7 @@ export class View {
     if (this.#opening === opening) this.take(lines, true);
   }
 
-  /** @param {File} file */
-  async #open(file) {
+  async #open(/** @type {File} */ file) {
     const lines = await readFile(file, this.#words.trace);
     this.take(lines, lines.length > 1);
   }

@@ -3,7 +3,7 @@
 import { reasonText } from "../core/decision.js";
 import { two } from "../core/metrics.js";
 import { fold } from "../core/reducer.js";
-import { fill, spell } from "../core/sentence.js";
+import { fill, quote } from "../core/sentence.js";
 import { isTree } from "../core/tree.js";
 import { chip, place, spots } from "../parts/blocks.js";
 import { el, textEl } from "../parts/dom.js";
@@ -20,8 +20,7 @@ export class Drafts {
   #words;
   #shown = "";
 
-  /** @param {Words} words */
-  constructor(words) {
+  constructor(/** @type {Words} */ words) {
     this.#words = words;
     this.root = el("ol", { class: "sd-drafts", "aria-label": words.rows });
   }
@@ -43,8 +42,7 @@ export class Drafts {
       ...(rest.length ? [part(silent.length ? fill(this.#words.silent, { count: silent.length }) : "", rest)] : []));
   }
 
-  /** @param {string[]} next */
-  #target(next) {
+  #target(/** @type {string[]} */ next) {
     const { target, target_hint } = this.#words;
     return el("li", { class: "sd-draft sd-draft-target" }, textEl("h3", target),
       el("div", { class: "sd-draft-tree" }, ...next.map((text) => chip(text, "plain", target_hint))));
@@ -54,7 +52,7 @@ export class Drafts {
   #group({ token, count, drafts }, rows, steps, drafted, own, source) {
     const words = this.#words;
     const verdict = own === undefined ? words.agree : own === token.text ? words.agree_right : words.agree_wrong;
-    const title = fill(verdict, { count, all: drafted, word: shown(token.text), own: shown(own) });
+    const title = fill(verdict, { count, all: drafted, word: quote(token), own: quote({ text: own }) });
     const cards = drafts.map((alike) => this.#draft(alike.map((row) => rows[row]), alike.map((row) => /** @type {JudgedStep} */ (steps[row])), source));
     return part(title, cards, own === token.text);
   }
@@ -112,9 +110,6 @@ function stepOf({ step, events, why }) {
 const part = (title, cards, right = false) =>
   el("li", { class: right ? "sd-draft-group sd-draft-right" : "sd-draft-group" }, ...(title ? [textEl("h3", title)] : []), el("ol", {}, ...cards));
 
-/** @param {string | undefined} text */
-const shown = (text) => spell((text ?? "").trim() || (text ?? ""));
-
 // ---- Which methods guess the same: by the first token that each would bet on, and within that by the whole draft. Pure
 
 /**
@@ -147,8 +142,7 @@ export function agreement(steps) {
 
 /** The token that a draft holds most likely to come first; null for an empty one. @param {JudgedStep} step */
 export function bet({ nodes }) {
-  /** @param {Token} node */
-  const chance = (node) => node.draft_prob ?? node.confidence ?? 0;
+  const chance = (/** @type {Token} */ node) => node.draft_prob ?? node.confidence ?? 0;
   const first = nodes.filter((node) => (node.parent ?? -1) < 0);
   return first.reduce((/** @type {Token | null} */ best, node) => (best && chance(best) >= chance(node) ? best : node), null);
 }

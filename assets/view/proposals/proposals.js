@@ -75,8 +75,7 @@ class ProposalsView {
     this.seen = firstSeen(this.root);
   }
 
-  /** @param {Partial<Data>} data */
-  async take(data) {
+  async take(/** @type {Partial<Data>} */ data) {
     this.#data = { ...NOTHING, ...data };
     this.#positions = null;
     if (data.runs) this.#data.phase = "fetching";
@@ -91,8 +90,7 @@ class ProposalsView {
     this.#paint();
   }
 
-  /** @param {Line[][]} runs */
-  #recorded(runs) {
+  #recorded(/** @type {Line[][]} */ runs) {
     const { tokens, header, positions } = sharedPositions(runs);
     const machine = [header?.target?.name, header?.target?.precision, header?.machine].filter(Boolean).join(", ");
     this.#positions = positions;
@@ -100,8 +98,7 @@ class ProposalsView {
     this.#look(bestPosition(positions));
   }
 
-  /** @param {number} position */
-  #look(position) {
+  #look(/** @type {number} */ position) {
     const { methods } = this.#data;
     const order = methods.map((method) => method.name);
     const drafts = this.#positions?.get(position) ?? [];
@@ -121,8 +118,7 @@ class ProposalsView {
       return;
     }
     if (!this.#positions.size) return;
-    /** @param {number} other */
-    const far = (other) => Math.abs(other - position);
+    const far = (/** @type {number} */ other) => Math.abs(other - position);
     this.#look([...this.#positions.keys()].reduce((best, other) => (far(other) < far(best) ? other : best)));
     this.#paint();
   }
@@ -182,8 +178,7 @@ export class Spots {
     this.bar = el("div", { class: "sd-spot-bar", role: "group", "aria-label": words.place }, button("earlier", "‹", -1), this.slider, button("later", "›", 1), this.position);
   }
 
-  /** @param {Spotted} shown */
-  render(shown) {
+  render(/** @type {Spotted} */ shown) {
     this.#shown = shown;
     const { tokens, position, known, writing } = shown;
     const key = JSON.stringify([tokens, Boolean(known)]);
@@ -200,8 +195,7 @@ export class Spots {
     this.#name(position);
   }
 
-  /** @param {number} position */
-  #name(position) {
+  #name(/** @type {number} */ position) {
     const sentence = fill(this.#words.place_of, { position, tokens: this.#shown.tokens.length });
     setText(this.position, sentence);
     this.slider.setAttribute("aria-valuetext", sentence);

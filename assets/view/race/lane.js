@@ -8,13 +8,11 @@ import { Timeline } from "../core/timeline.js";
 import { el, textEl } from "../parts/dom.js";
 import { TextView } from "../parts/text.js";
 
-/**
- * @import { Look } from "../charts/figure"
- * @import { Lane } from "../core/state"
- * @import { Subject, Words } from "../parts/page"
- * @import { Event } from "../types"
- * @import { Standing } from "./result"
- */
+/** @import { Look } from "../charts/figure" */
+/** @import { Lane } from "../core/state" */
+/** @import { Subject, Words } from "../parts/page" */
+/** @import { Event } from "../types" */
+/** @import { Standing } from "./result" */
 /** No two lanes differ by colour alone. @type {Look[]} */
 export const LOOKS = [
   { shape: "line", colour: "ink", width: 2 },
@@ -61,8 +59,7 @@ export class LaneView {
     return this.lane?.tokens ?? 0;
   }
 
-  /** @param {Event} event */
-  push(event) {
+  push(/** @type {Event} */ event) {
     this.timeline.push([event], { follow: true });
   }
 

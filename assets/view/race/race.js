@@ -14,10 +14,8 @@ import { Course } from "../core/timeline.js";
 import { LaneView } from "./lane.js";
 import { Result, margin, standings } from "./result.js";
 
-/**
- * @import { Given, Words } from "../parts/page"
- * @import { LaneTurn, Line } from "../core/state"
- */
+/** @import { Given, Words } from "../parts/page" */
+/** @import { LaneTurn, Line } from "../core/state" */
 
 /**
  * Build the race in `element`; `read()` gives the stream's text, `words` the part's own and the view's as `view`.
@@ -80,8 +78,7 @@ class RaceView {
     if (items.length || restarted) this.#changed();
   }
 
-  /** @param {Line} item */
-  #item(item) {
+  #item(/** @type {Line} */ item) {
     if (isEvent(item)) this.#lanes[this.#at ?? -1]?.push(item);
     if (item.type === "open") this.#source = { kind: item.source, waiting: item.waiting ?? "", prompt: item.title ?? "" };
     if (item.type === "waiting") this.#source.waiting = item.text;
@@ -109,8 +106,7 @@ class RaceView {
   /** A token is inspected as on the Play tab, and who scrolls one lane reads them all. @param {LaneView} lane */
   #listenTo(lane) {
     const { root } = lane.text;
-    /** @param {MouseEvent | KeyboardEvent} event */
-    const choose = (event) => {
+    const choose = (/** @type {MouseEvent | KeyboardEvent} */ event) => {
       const subject = lane.subject(event.target);
       if (!subject) return;
       event.preventDefault();

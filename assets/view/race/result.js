@@ -24,8 +24,7 @@ export class Result {
   /** @type {{ head: string, table: Table, notes: string[] } | null} */
   #copying = null; // what is copied
 
-  /** @param {Words} words */
-  constructor(words) {
+  constructor(/** @type {Words} */ words) {
     this.#words = words;
     this.chart = new Plot();
     this.chart.say(words.chart.label);
@@ -122,8 +121,7 @@ export class Result {
 
 /** @param {Lane | null | undefined} lane */
 const whole = (lane) => (lane?.tokens && (lane.end === "stop" || lane.end === "length") ? lane : null);
-/** @param {Lane | null | undefined} lane */
-const isPlain = (lane) => lane?.header.method === "nothing";
+const isPlain = (/** @type {Lane | null | undefined} */ lane) => lane?.header.method === "nothing";
 
 /**
  * How a race came out. lanes: folded, null for one that did not run
@@ -211,8 +209,7 @@ export function compared(entries, words) {
   return out;
 }
 
-/** @param {{ text?: string }} token */
-const shown = (token) => (token.text ?? "").replaceAll("\n", "↵") || "·";
+const shown = (/** @type {{ text?: string }} */ token) => (token.text ?? "").replaceAll("\n", "↵") || "·";
 
 /**
  * The cells of the table: a head and a row for each lane, the fastest first. words: of the part
@@ -239,8 +236,7 @@ export function tableOf(titles, { rows, plain }, origin, words) {
 
 /** A table as Markdown. @param {Table} table */
 export function markdown({ head, body }) {
-  /** @param {string[]} cells */
-  const line = (cells) => `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
+  const line = (/** @type {string[]} */ cells) => `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
   const rule = `|${head.map((_, i) => (i === 1 ? " --- " : " ---: ")).join("|")}|`;
   return [line(head), rule, ...body.map(line)].join("\n");
 }

@@ -36,8 +36,7 @@ class Part {
     const place = el("div");
     if (choices) element.append(this.#menu(name, choices));
     element.append(place);
-    /** @param {() => void} call */
-    const watch = (call) => (this.#changed = call);
+    const watch = (/** @type {() => void} */ call) => (this.#changed = call);
     this.ready = MOUNTS[name]().then((mounted) => mounted(place, {
       read: () => this.#value, watch, say, words: { ...data.words, view: data.words, ...own },
       send() {}, // there is nobody to answer
@@ -104,8 +103,7 @@ class Site {
     part.choose(chosen ?? part.chosen);
   }
 
-  /** @param {KeyboardEvent} event */
-  #walk(event) {
+  #walk(/** @type {KeyboardEvent} */ event) {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!by) return;
     event.preventDefault();
