@@ -9,7 +9,7 @@ from tiny_dflash import DFlash
 
 from specdemo.engine.features import Features
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
-from specdemo.models.networks.layouts.families import FAMILIES
+from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
 from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
 from specdemo.models.networks.loader import TargetTensors
@@ -30,7 +30,7 @@ def states_of(model: DFlash, tokens: int) -> torch.Tensor:
 def decoder(folder: Path) -> DFlashDecoder:
     """Open a drafter folder in float32."""
     files = drafter_files(str(folder), folder / "cache")
-    (family,) = [one for one in FAMILIES if one.takes(files.config)]
+    (family,) = [one for one in DRAFTER_FAMILIES if one.takes(files.config)]
     reading = family.read(files, TARGET)
     found = reading.load(TargetTensors(EMBEDDING, torch.device("cpu"), torch.float32, False, HEAD))
     assert reading.kinds == (("block",) if found.weights.markov else ("block", "jet"))

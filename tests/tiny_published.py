@@ -19,7 +19,7 @@ from specdemo.engine.features import Features
 from specdemo.engine.prefix import FeatureReader
 from specdemo.models.networks.chain import CompactModel
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
-from specdemo.models.networks.layouts.families import FAMILIES
+from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
 from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
 from specdemo.models.networks.loader import TargetTensors
@@ -55,7 +55,7 @@ def network(name: str, words: int) -> Any:
     folder = Path(tempfile.mkdtemp(prefix="specdemo-published-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     files = drafter_files(str(_write(name, folder / "it", words)), folder / "cache")
-    (family,) = [one for one in FAMILIES if one.takes(files.config)]
+    (family,) = [one for one in DRAFTER_FAMILIES if one.takes(files.config)]
     reading = family.read(files, TargetFacts("tiny", HIDDEN, words, 2))
     embedding = torch.randn(words, HIDDEN, generator=torch.Generator().manual_seed(2))
     cpu = torch.device("cpu")

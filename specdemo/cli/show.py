@@ -31,12 +31,12 @@ ROUNDED = (
 )
 # The page's design tokens of a light background; they can be read on a dark one too.
 _LIGHT, *_ = (ASSETS / "view/css/view.css").read_text(encoding="utf-8").split(".dark ")
-COLOURS = dict(re.findall(r"--sd-(\w+): (#[0-9a-f]{6})", _LIGHT))
+TOKEN_COLOURS = dict(re.findall(r"--sd-(\w+): (#[0-9a-f]{6})", _LIGHT))
 STYLES = {
-    Status.ACCEPTED: COLOURS["accepted"],
-    Status.REJECTED: f"strike {COLOURS['rejected']}",
-    Status.CORRECTION: f"bold {COLOURS['correction']}",
-    Status.BONUS: f"bold {COLOURS['bonus']}",
+    Status.ACCEPTED: TOKEN_COLOURS["accepted"],
+    Status.REJECTED: f"strike {TOKEN_COLOURS['rejected']}",
+    Status.CORRECTION: f"bold {TOKEN_COLOURS['correction']}",
+    Status.BONUS: f"bold {TOKEN_COLOURS['bonus']}",
     Status.PLAIN: "",
 }
 

@@ -25,7 +25,7 @@ SENTENCEPIECE = "tokenizer.model"  # read by the package sentencepiece, an optio
 TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", SENTENCEPIECE)
 GGUF_PART = re.compile(r"-\d{5}-of-\d{5}\.gguf$", re.I)
 MTP_COUNTS = ("num_nextn_predict_layers", "num_mtp_layers")  # keys of config.json
-LEFT_OUT = {
+UNREAD_CODES = {
     "missing_keys": "model.missing_tensors",
     "mismatched_keys": "model.misfit_tensors",
     "unexpected_keys": "model.unread_tensors",
@@ -176,7 +176,7 @@ def check_read(folder: Path, name: str, report: Mapping[str, Collection[Any]]) -
     config = read_config(folder, name)
     first, count = config.get("num_hidden_layers", 0), max(config.get(key, 0) for key in MTP_COUNTS)
     drafting = ("mtp.", *(f"model.layers.{first + layer}." for layer in range(count)))
-    for kind, code in LEFT_OUT.items():
+    for kind, code in UNREAD_CODES.items():
         tensors = [str(one[0] if isinstance(one, tuple) else one) for one in report[kind]]
         if found := sorted(one for one in tensors if not one.startswith(drafting)):
             shown = ", ".join(found[:NAMED_TENSORS])

@@ -197,13 +197,20 @@ def warm_pair(
 ) -> LoadedPair:
     """Return a placed pair after its first passes: with the decoders that suit the device, and their costs. Raises UserError."""
     options: Any = {"head": settings.head, "cache_dir": settings.cache_dir}
-    open_draft, info = placed.open_draft, placed.draft_info
+    open_draft, info, why = placed.open_draft, placed.draft_info, placed.no_draft_why
     target = warm(placed.target, progress, **options)
     if isinstance(open_draft, ModuleDraft):
-        open_draft = ModuleDraft(warm(open_draft.model, progress, **options))
-        info = open_draft.model.info
+        try:
+            open_draft = ModuleDraft(warm(open_draft.model, progress, **options))
+            info = open_draft.model.info
+        except UserError as error:
+            if settings.draft != "auto":
+                raise
+            open_draft, info, why = None, None, str(error)
     copy = QuantisedCopy(target) if placed.copy else None
-    pair = replace(placed, target=target, draft_info=info, open_draft=open_draft, copy=copy)
+    pair = replace(
+        placed, target=target, draft_info=info, open_draft=open_draft, no_draft_why=why, copy=copy
+    )
     return _measured(pair, settings, progress)
 
 

@@ -22,7 +22,7 @@ from specdemo.files.sources import ModelFiles
 from specdemo.models.networks.chain import CompactModel
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.folders import EMBEDDING, load_compact, load_dflash, load_state
-from specdemo.models.networks.layouts.families import FAMILIES
+from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
 from specdemo.models.networks.layouts.family import TargetFacts
 from specdemo.models.networks.layouts.source import drafter_files
 from specdemo.models.networks.loader import TargetTensors
@@ -95,7 +95,7 @@ def disturbed(network: Any) -> Any:
 def read_back(folder: Path, embedding: torch.Tensor, dtype: torch.dtype):
     """Load the drafter by the family of its config."""
     files = drafter_files(str(folder), folder / "cache")
-    (family,) = [one for one in FAMILIES if one.takes(files.config)]
+    (family,) = [one for one in DRAFTER_FAMILIES if one.takes(files.config)]
     reading = family.read(files, TargetFacts("tiny", HIDDEN, WORDS, LAYERS))
     return files, reading, reading.load(TargetTensors(embedding, CPU, dtype, four_bit=False))
 

@@ -31,7 +31,7 @@ from specdemo.config.errors import UserError
 from specdemo.engine.features import Features
 from specdemo.models.networks.dflash import DFlashModel
 from specdemo.models.networks.layouts import dflash
-from specdemo.models.networks.layouts.families import FAMILIES
+from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
 from specdemo.models.networks.layouts.family import TargetFacts, loader_of
 from specdemo.models.networks.layouts.source import drafter_files
 from specdemo.models.networks.loader import TargetTensors
@@ -162,7 +162,7 @@ def test_causal_is_said_in_three_ways(tmp_path):
     ):
         folder = write_flat(tmp_path / str(number), model, own, **more)
         config = json.loads((folder / "config.json").read_text())
-        assert [one.title for one in FAMILIES if one.takes(config)] == [title]
+        assert [one.title for one in DRAFTER_FAMILIES if one.takes(config)] == [title]
         assert opened(folder).weights.causal == (title == "JetSpec")
 
 

@@ -18,7 +18,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.files.catalogue import drafters, find
 from specdemo.models import pair as pairs
-from specdemo.models.networks.layouts.families import FAMILIES
+from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
 from specdemo.models.networks.layouts.source import drafter_files
 from specdemo.models.pair import load_pair
 
@@ -132,7 +132,7 @@ def test_a_pickle_is_read_as_tensors_alone_and_converted_once(monkeypatch, tmp_p
 
 
 def test_the_catalogue_names_drafters_of_known_families_at_commits():
-    titles = {family.title for family in FAMILIES}
+    titles = {family.title for family in DRAFTER_FAMILIES}
     for one in drafters():
         assert one.family in titles
         assert one.revision is None or len(one.revision) == 40

@@ -265,8 +265,8 @@ def test_run_answers_a_suite_as_json_and_tells_a_failure(terminal, tmp_path, cap
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "one prompt or"),
-        (["hello", "--prompts", "{file}"], "one prompt or"),
+        ([], "Give one prompt"),
+        (["hello", "--prompts", "{file}"], "Give one prompt"),
         (["--prompts", "{file}", "--save", "x"], "--save"),
         (["--prompts", "{file}", "--online-weights", "x"], "--online-weights"),
         (["--prompts", "{file}-not"], "cannot be read"),

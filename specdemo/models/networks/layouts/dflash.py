@@ -29,7 +29,7 @@ from specdemo.models.networks.dflash import (
     Windows,
 )
 from specdemo.models.networks.layouts.family import (
-    Family,
+    DrafterFamily,
     Reading,
     Shapes,
     TargetFacts,
@@ -382,9 +382,9 @@ def _markov(loader: TensorLoader, config: DFlashConfig, depth: int) -> MarkovHea
     )
 
 
-FAMILIES = (
-    Family("DFlash", lambda one: variant_of(one) == "dflash" and not is_causal(one), read),
-    Family("JetSpec", lambda one: variant_of(one) == "dflash" and is_causal(one), read),
-    Family("DFlash 2", lambda one: variant_of(one) == "dflash2", read),
-    Family("DSpark", lambda one: variant_of(one) == "dspark", read),
+BLOCK_FAMILIES = (
+    DrafterFamily("DFlash", lambda one: variant_of(one) == "dflash" and not is_causal(one), read),
+    DrafterFamily("JetSpec", lambda one: variant_of(one) == "dflash" and is_causal(one), read),
+    DrafterFamily("DFlash 2", lambda one: variant_of(one) == "dflash2", read),
+    DrafterFamily("DSpark", lambda one: variant_of(one) == "dspark", read),
 )

@@ -18,7 +18,7 @@ from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.models.networks.chain import CompactDecoder, CompactWeights
 from specdemo.models.networks.four_bit import pack_linear
 from specdemo.models.networks.layouts.family import (
-    Family,
+    DrafterFamily,
     Reading,
     Shapes,
     TargetFacts,
@@ -182,4 +182,4 @@ def _injection(loader: TensorLoader, config: Eagle3Config) -> Injection:
     return Injection(None, mix)
 
 
-EAGLE3 = Family("EAGLE-3", takes, read)
+EAGLE3 = DrafterFamily("EAGLE-3", takes, read)

@@ -17,7 +17,7 @@ from specdemo.files.sources import ModelFiles
 from specdemo.models.loading import check_room
 from specdemo.models.memory import BYTES_PER_WEIGHT
 from specdemo.models.networks.layouts import dflash, eagle3, mtp
-from specdemo.models.networks.layouts.family import Family, Reading, TargetFacts
+from specdemo.models.networks.layouts.family import DrafterFamily, Reading, TargetFacts
 from specdemo.models.networks.layouts.source import DrafterFiles, drafter_files
 from specdemo.models.networks.loader import TargetTensors
 from specdemo.models.networks.trained import Trained
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from specdemo.models.loading import LoadedModel
 
-FAMILIES: tuple[Family, ...] = (
+DRAFTER_FAMILIES: tuple[DrafterFamily, ...] = (
     eagle3.EAGLE3,
-    *dflash.FAMILIES,
+    *dflash.BLOCK_FAMILIES,
     mtp.MTP,
 )
 
@@ -41,7 +41,7 @@ class PublishedDrafter:
     """A published drafter that suits a target, its weights unread."""
 
     files: DrafterFiles
-    family: Family
+    family: DrafterFamily
     reading: Reading
 
     @property
@@ -87,7 +87,7 @@ def find_published(
             if not isinstance(part.get(key) or [], list):
                 raise files.refused(key, part[key], Phrase("drafter.list"))
     try:
-        family = next((one for one in FAMILIES if one.takes(files.config)), None)
+        family = next((one for one in DRAFTER_FAMILIES if one.takes(files.config)), None)
         reading = family.read(files, target_facts(target)) if family else None
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise files.wrong(Phrase("drafter.config_shape")) from error
@@ -97,7 +97,7 @@ def find_published(
             "drafter.unknown_family",
             drafter=files.name,
             kind=kind,
-            families=", ".join(one.title for one in FAMILIES),
+            families=", ".join(one.title for one in DRAFTER_FAMILIES),
         )
     found = PublishedDrafter(files, family, reading)
     _check_tokenizer(files, target, tokenizer)

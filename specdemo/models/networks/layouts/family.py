@@ -54,7 +54,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class DrafterFamily:
     """One way to write a drafter.
 
     title: of the family; takes: whether a config is of it

@@ -33,7 +33,7 @@ from specdemo.files.folder import MTP_COUNTS
 from specdemo.files.quiet import quiet_transformers
 from specdemo.models.networks.chain import CompactDecoder, CompactWeights, DraftInput
 from specdemo.models.networks.layouts.family import (
-    Family,
+    DrafterFamily,
     Reading,
     TargetFacts,
     check_sizes,
@@ -239,4 +239,4 @@ def _norm(block: Any, weight: Tensor) -> nn.Module:
     return norm
 
 
-MTP = Family("MTP", takes, read)
+MTP = DrafterFamily("MTP", takes, read)
