@@ -14,7 +14,7 @@ from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.conversation import Conversation
 from specdemo.session.studio import Studio
 from specdemo.trace.events import Event, RunFailed, Verified
-from specdemo.trace.metrics import Metrics, measure, output_ids, output_probs
+from specdemo.trace.metrics import Metrics, dropped, measure, output_ids, output_probs
 
 PLAIN_METHOD = "nothing"  # the variant that all others are compared with
 CONSTANTS = (1, 2, 3, 4, 6, 10)  # lookaheads, of which the fastest is the best constant
@@ -145,7 +145,7 @@ def run_once(
     system: str = "",
     cancel: threading.Event | None = None,
 ) -> LaneResult:
-    """Run one variant without a baseline. Raises LaneLost if it failed."""
+    """Run one variant without a baseline. Raises LaneLost if it failed, or its drafter did."""
     events: list[Event] = []
     for event in conversation.run(
         prompt,
@@ -157,6 +157,8 @@ def run_once(
         if isinstance(event, RunFailed):
             raise LaneLost(event.message)
         events.append(event)
+    if error := dropped(events):
+        raise LaneLost(error)
     accepted = tuple(len(event.path) for event in events if isinstance(event, Verified))
     ids, probs = tuple(output_ids(events)), tuple(output_probs(events))
     return LaneResult(name, measure(events), ids, probs, accepted, tuple(events))

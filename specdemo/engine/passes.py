@@ -226,7 +226,10 @@ def request_pass(decoder: Decoder, input: ForwardInput) -> ForwardOutput:
 
 
 def run_together(requests: Sequence[ForwardRequest]) -> None:
-    """Run requests of one kind as one pass; if it fails, each alone, so that an error is stored only where it belongs."""
+    """Run requests of one kind as one pass; if it fails, each that drafts alone, so that an error is stored only where it belongs.
+
+    A target's pass is not repeated: it may have written half of its caches.
+    """
     started = time.perf_counter()
     try:
         outputs = requests[0].decoder.run([request.input for request in requests])
@@ -235,8 +238,8 @@ def run_together(requests: Sequence[ForwardRequest]) -> None:
         for request, output in zip(requests, outputs, strict=True):
             request.output = ForwardOutput(output.logits, output.states, output.chain, sharing)
     except Exception as error:  # noqa: BLE001 - raised in the run
-        if len(requests) == 1:
-            requests[0].error = error
-        else:
-            for request in requests:
+        for request in requests:
+            if len(requests) > 1 and request.drafting:
                 run_together([request])
+            else:
+                request.error = error

@@ -255,7 +255,7 @@ def test_what_a_peer_lacks_is_told_in_a_sentence(tmp_path, folders, monkeypatch)
     monkeypatch.setattr(peers, "find_spec", lambda _: None)
     with pytest.raises(UserError, match="llama-cpp-python is not installed"):
         open_peer(studio, "llama.cpp", RunSettings(), "", tmp_path)
-    with pytest.raises(UserError, match="not from one"):
+    with pytest.raises(UserError, match="was not made from one"):
         gguf_file(studio.settings, tmp_path)
     assert gguf_file(AppSettings(target="a/b.GGUF"), tmp_path).name == "b.GGUF"
 

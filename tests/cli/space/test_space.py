@@ -75,7 +75,7 @@ def published(plan: SpacePlan, reports: list[str] | None = None):
         ("me/demo --hardware abacus", "no hardware 'abacus'"),
         ("me/demo --target README.md", "file or folder of this machine"),
         ("me/demo --target smolm2", "no model called 'smolm2'"),
-        ("logs", "which Space"),
+        ("logs", "does not name a Space"),
         ("delete demo", "whose Space"),
         ("logs a/b/c", "no name"),
     ],
