@@ -128,11 +128,13 @@ def _fetch(
 def _download(
     repo: str, revision: str | None, progress: ProgressCallback, *, drafter: bool
 ) -> tuple[Path, str]:
-    from huggingface_hub import constants, hf_hub_download, snapshot_download
+    from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download
     from huggingface_hub.errors import RemoteEntryNotFoundError
 
     endpoint = os.environ.get("HF_ENDPOINT")
     progress(Progress("download", 0.0, f"asking the hub for {repo}"))
+    # It fails at once where a download is tried again for 20 seconds.
+    HfApi(endpoint=endpoint).model_info(repo, revision=revision)
     if not drafter:  # a few hundred bytes decide whether to fetch gigabytes
         with suppress(RemoteEntryNotFoundError):
             small = hf_hub_download(repo, "config.json", revision=revision, endpoint=endpoint)

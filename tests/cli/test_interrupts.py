@@ -29,7 +29,7 @@ def work(options):
     {loading}
     with interrupts.keep_results() as kept:
         {measuring}
-    print("kept", flush=True)
+    print("kept\\n", end="", flush=True)  # in one piece
     return kept.status
 
 lists.run_methods = work
