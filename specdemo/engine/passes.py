@@ -226,9 +226,10 @@ def request_pass(decoder: Decoder, input: ForwardInput) -> ForwardOutput:
 
 
 def run_together(requests: Sequence[ForwardRequest]) -> None:
-    """Run requests of one kind as one pass; if it fails, each that drafts alone, so that an error is stored only where it belongs.
+    """Run requests of one kind as one pass, and store its outputs or its error in them.
 
-    A target's pass is not repeated: it may have written half of its caches.
+    If a shared pass of drafts fails, each request runs alone, so that only those that fail get an error. A target's pass is not
+    repeated, because it may have written a part of its caches.
     """
     started = time.perf_counter()
     try:

@@ -174,7 +174,10 @@ def check_read(folder: Path, name: str, report: Mapping[str, Collection[Any]]) -
     Layers for multi-token prediction may be left out: they draft, and are not part of the target.
     """
     config = read_config(folder, name)
-    first, count = config.get("num_hidden_layers", 0), max(config.get(key, 0) for key in MTP_COUNTS)
+    first, count = (
+        config.get("num_hidden_layers") or 0,
+        max(config.get(key) or 0 for key in MTP_COUNTS),
+    )
     drafting = ("mtp.", *(f"model.layers.{first + layer}." for layer in range(count)))
     for kind, code in UNREAD_CODES.items():
         tensors = [str(one[0] if isinstance(one, tuple) else one) for one in report[kind]]
