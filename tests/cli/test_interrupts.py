@@ -23,9 +23,11 @@ import hashlib, threading, time
 from specdemo.cli import interrupts
 from specdemo.cli.commands import lists
 
+def ready():
+    print("ready", flush=True)
+
 def work(options):
     {start}
-    print("ready", flush=True)
     {loading}
     with interrupts.keep_results() as kept:
         {measuring}
@@ -58,15 +60,15 @@ def interrupted(code: list[str]) -> tuple[int, str, str, float]:
 @pytest.mark.parametrize(
     ("parts", "out"),
     [
-        ({"loading": "time.sleep(60)"}, ""),
-        ({"loading": INSIDE_C}, ""),
-        ({"loading": "try: time.sleep(60)\n    except BaseException: time.sleep(60)"}, ""),
-        ({"measuring": "time.sleep(60)"}, "kept\n"),
-        ({"measuring": INSIDE_C}, ""),
+        ({"loading": "ready(); time.sleep(60)"}, ""),
+        ({"loading": f"ready(); {INSIDE_C}"}, ""),
+        ({"loading": "try: ready(); time.sleep(60)\n    except BaseException: time.sleep(60)"}, ""),
+        ({"measuring": "ready(); time.sleep(60)"}, "kept\n"),
+        ({"measuring": f"ready(); {INSIDE_C}"}, ""),
         (
             {
                 "start": f"threading.Thread(target=lambda: {INSIDE_C}).start()",
-                "measuring": "threading.Event().wait(60)",
+                "measuring": "ready(); threading.Event().wait(60)",
             },
             "kept\n",
         ),
