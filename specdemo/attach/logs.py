@@ -162,7 +162,9 @@ class LlamaLog:
         places, slot.places, drafted = slot.places, {}, int(found[3])
         if drafted > MOST_DRAFTED:
             raise ValueError
-        candidates = tuple(tuple(places[place]) for place in range(drafted + 1) if places.get(place))
+        candidates = tuple(
+            tuple(places[place]) for place in range(drafted + 1) if places.get(place)
+        )
         candidates = candidates if len(candidates) >= drafted else ()
         slot.draft = _Draft(candidates, drafted, slot.drafting, clock)
 
