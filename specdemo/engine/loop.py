@@ -63,7 +63,9 @@ def generate(
                 drafter.verifying(step.proposal)
                 step.output = target.forward(committed[-1], step.proposal)
                 step.shaped = shaper.logits(step.output.logits, committed, step.proposal.paths())
-                step.verdict = verify(step.proposal, step.shaped, shaper, verifier, generator)
+                step.verdict = verify(
+                    step.proposal, step.shaped, shaper, verifier, generator, len(committed)
+                )
             with step.commit:
                 reason = step.cut(limits, len(committed) - num_prompt)
                 target.keep(step.kept)

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specdemo.config.settings import Sampling
+from specdemo.config.settings import COUPLED, RunSettings, Sampling
+from specdemo.engine.tickets import Tickets
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +65,19 @@ class Shaper:
 
     The repetition penalty of a row depends only on the tokens before that row, so a
     refused branch leaves no trace: there is no state to roll back.
+
+    tickets: noise that decides what is drawn from it; None to draw with a generator
     """
 
     sampling: Sampling
+    tickets: Tickets | None = None
+
+    @classmethod
+    def of(cls, settings: RunSettings) -> Shaper:
+        """Return the shaper of a run: with the seed's tickets if target and drafter draw with the same noise."""
+        sampling = settings.sampling
+        coupled = settings.verification == COUPLED and not sampling.greedy
+        return cls(sampling, Tickets(sampling.seed) if coupled else None)
 
     @property
     def draws_simply(self) -> bool:

@@ -110,7 +110,12 @@ class Step:
     def verified(self, detail: int) -> Verified:
         """Return the event after the check. detail: number of alternatives for each position"""
         path, verdict, runs = self.path, self.verdict, self.output.sharing.runs
-        own = Node(verdict.next_id, status=verdict.kind, target_prob=verdict.next_prob)
+        own = Node(
+            verdict.next_id,
+            status=verdict.kind,
+            target_prob=verdict.next_prob,
+            ticket=verdict.tickets[-1] if verdict.tickets else None,
+        )
         return Verified(
             self.lane,
             self.number,
@@ -166,6 +171,7 @@ def _checked_nodes(
             accept_prob=verdict.accept_probs[index],
             draw=verdict.draws[index],
             block_prob=verdict.block_probs[index] if verdict.block_probs else None,
+            ticket=verdict.tickets[index] if verdict.tickets else None,
         )
         for index, node in enumerate(drafted)
     )
