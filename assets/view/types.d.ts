@@ -9,11 +9,12 @@ export type Status = "drafted" | "accepted" | "rejected" | "unreached" | "correc
 /** Method by which a drafter selected a token. */
 export type Origin = "drawn" | "chosen";
 
-/** A token that is possible at a position, and its probability there. */
+/** A token that is possible at a position, and its probability there. ticket: see `Node` */
 export interface Choice {
   token_id: number;
   prob: number;
   text?: string;
+  ticket?: number;
 }
 
 /** A proposal before its verification. */
@@ -56,6 +57,7 @@ export interface Node {
   confidence?: number;
   origin?: Origin;
   block_prob?: number;
+  ticket?: number;
 }
 
 /** The most likely tokens after a node of a step, in descending order; a few of the whole distribution. */

@@ -71,7 +71,7 @@ def generate(
                 target.keep(step.kept)
                 committed += step.new_ids
                 drafter.observe(step.outcome())
-            yield step.verified(detail)
+            yield step.verified(detail, shaper.noise(len(committed) - len(step.new_ids)))
         yield RunFinished(started.lane, reason, len(committed) - num_prompt, step.elapsed)
     finally:
         drafter.close()

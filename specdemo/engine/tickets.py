@@ -17,6 +17,7 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -38,6 +39,11 @@ class Tickets:
     def key(self, position: int) -> int:
         """Return the 64 bits that start the sequence of a position's numbers, one for each token id."""
         return _mixed(self._key + position * GOLDEN & _MASK)
+
+    def keys(self, position: int, count: int) -> Tensor:
+        """Return `key` of some positions, one after another, for compiled code: (count,) int64 with the same bits."""
+        found = np.array([self.key(position + number) for number in range(count)], dtype=np.uint64)
+        return torch.from_numpy(found.view(np.int64))
 
     def winner(self, probs: Tensor, position: int, words: ReducedVocabulary | None = None) -> int:
         """Return the column that is drawn at a position: the largest log probability + ticket.
