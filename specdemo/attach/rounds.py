@@ -7,16 +7,8 @@ the doctor and the tuner read them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
-
-class Knowledge(StrEnum):
-    """How much is known of a generation's rounds."""
-
-    EXACT = "exact"  # the server reports the drafted and accepted tokens of each round
-    ARRIVAL = "arrival"  # rounds are the groups in which tokens arrived
-    TOTALS = "totals"  # the server reports only sums over the whole generation
-    NONE = "none"  # the server reports nothing about drafts
+from specdemo.trace.events import Knowledge as Knowledge
 
 
 @dataclass(frozen=True, slots=True)
