@@ -365,7 +365,7 @@ def test_prompts_are_learned_from_behind_what_all_of_them_begin_with():
 
 
 def test_batches_and_held_out_prompts_share_nothing():
-    answers = [Answer("made", i // 2, 0.0, np.arange(3 + i), np.arange(4)) for i in range(40)]
+    answers = [Answer("made", i // 2, 0.0, np.arange(3 + i % 40), np.arange(4)) for i in range(100)]
     rows = to_rows(answers)
     kept, held = hold_out(rows, 3, 0)
     assert len({row.key for row in held}) == 3
