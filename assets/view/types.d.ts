@@ -12,11 +12,12 @@ export type Origin = "drawn" | "chosen";
 /** How much is known of a run's rounds, if another program's server made it. */
 export type Knowledge = "exact" | "arrival" | "totals" | "none";
 
-/** A token that is possible at a position, and its probability there. */
+/** A token that is possible at a position, and its probability there. ticket: see `Node` */
 export interface Choice {
   token_id: number;
   prob: number;
   text?: string;
+  ticket?: number;
 }
 
 /** A proposal before its verification. */
@@ -59,6 +60,7 @@ export interface Node {
   confidence?: number;
   origin?: Origin;
   block_prob?: number;
+  ticket?: number;
 }
 
 /** The most likely tokens after a node of a step, in descending order; a few of the whole distribution. */

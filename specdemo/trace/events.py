@@ -138,6 +138,8 @@ class Node:
     origin: None for the target's own token, and in some recordings of the first trace format
     block_prob: if the draft was verified as a block, the probability with which this token and all before it were
         accepted, given the whole draft; accept_prob is then its ratio to the one before
+    ticket: the token's noise if target and drafter share it: each draws the token with the largest log probability +
+        ticket, and a drafted token is accepted if it is the target's. None for tokens that were not tested
     """
 
     token_id: Count | None = None
@@ -152,15 +154,17 @@ class Node:
     confidence: Probability | None = None
     origin: Origin | None = None
     block_prob: Probability | None = None
+    ticket: Finite | None = None
 
 
 @part
 class Choice:
-    """A token that is possible at a position, and its probability there."""
+    """A token that is possible at a position, and its probability there. ticket: see `Node`"""
 
     token_id: Count
     prob: Probability
     text: Text = ""
+    ticket: Finite | None = None
 
 
 @part

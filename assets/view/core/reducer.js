@@ -150,7 +150,7 @@ function takeOpen(lane, item) {
 }
 
 /** @param {Node} node @returns {Node} */
-function unjudged({ accept_prob: _, draw: __, target_prob: ___, block_prob: ____, ...node }) {
+function unjudged({ accept_prob: _, draw: __, target_prob: ___, block_prob: ____, ticket: _____, ...node }) {
   return { ...node, status: "drafted" };
 }
 
