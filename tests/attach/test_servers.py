@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterable
@@ -17,8 +18,9 @@ from specdemo.attach.events import events_of
 from specdemo.attach.llama_server import RoundReader
 from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
 from specdemo.attach.servers import Request, attach
+from specdemo.bench.peers import gguf_file
 from specdemo.config.errors import UserError
-from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.session.remote.attached import attached_client
 from specdemo.trace.codec import dumps, loads
 from specdemo.trace.events import PLAIN, SPECULATIVE, RunFailed, RunFinished, RunStarted, Status
@@ -287,3 +289,44 @@ def test_a_cancelled_stream_ends_at_once_with_what_came() -> None:
         assert time.monotonic() - start < 1
     assert found[-1].finish == "cancelled"
     assert found[-1].rounds
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+def test_rounds_of_a_real_llama_server_equal_its_sums(temperature, real_llama_server) -> None:
+    """The embedded model as target and n-gram drafts, one thread."""
+    server = attach(real_llama_server)
+    assert server.drafting
+    ask = [{"role": "user", "content": "Repeat ten times: the cat sat on the mat."}]
+    request = Request(ask, 16, Sampling(temperature=temperature, seed=3))
+    *_, whole = server.stream(request, threading.Event())
+    assert whole.knowledge is Knowledge.EXACT
+    assert not whole.mismatches()
+    assert 1 < whole.tokens <= 16
+    assert sum(one.drafted for one in whole.rounds) == whole.drafted
+
+
+@pytest.fixture(scope="module")
+def real_llama_server(tmp_path_factory) -> str:
+    """Address of a llama-server in this process; skipped without its package or the embedded model's file."""
+    native = pytest.importorskip("xllamacpp")
+    try:
+        path = gguf_file(
+            AppSettings(target="smollm2-135m-instruct"), tmp_path_factory.mktemp("gguf")
+        )
+    except UserError as error:
+        pytest.skip(str(error))
+    options = native.CommonParams()
+    options.model.path, options.hostnames = str(path), ["127.0.0.1"]
+    options.n_ctx, options.n_parallel, options.endpoint_slots = 512, 1, True
+    options.cpuparams.n_threads = options.cpuparams_batch.n_threads = 1
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        options.port = free.getsockname()[1]
+    kind = native.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE
+    options.speculative.types, options.speculative.ngram_simple.size_n = [kind], 3
+    server = native.Server(options)
+    servers.append(server)  # its end would wait for its threads
+    return str(server.listening_address)
+
+
+servers: list[object] = []

@@ -12,9 +12,8 @@ from specdemo.cli.interrupts import keep_results
 from specdemo.cli.options import run_settings
 from specdemo.cli.show import TokenPrinter, show_metrics
 from specdemo.config.errors import UserError
-from specdemo.config.strings import load
 from specdemo.trace.codec import dumps, encode
-from specdemo.trace.events import SPECULATIVE, Event, RunStarted, Trace
+from specdemo.trace.events import SPECULATIVE, Event, Trace
 
 KEY_VARIABLE = "SPECDEMO_SERVER_KEY"
 
@@ -51,16 +50,6 @@ def run(options: argparse.Namespace) -> int:
     if not options.json and events:
         console.out.print()
         show_metrics(Trace(tuple(events)), "measured by the server")
-        _show_source(events)
     if broken:
         raise broken
     return kept.status
-
-
-def _show_source(events: list[Event]) -> None:
-    """Print which server answered, and how much of its rounds is known."""
-    words = load("page")["VIEW"]["knowledge"]
-    for event in events:
-        if isinstance(event, RunStarted) and event.knowledge:
-            source = f"{event.lane}: {event.server}, {words[event.knowledge.value]}"
-            console.err.print(source, style="dim", markup=False)
