@@ -57,6 +57,7 @@ class Generation:
     prefill_seconds, decode_seconds: by the server's clock
     finish: stop, length, cancelled or "" if unknown
     drafted, accepted: the server's own sums; accepted_by_place: how many rounds accepted the token at each drafted place
+    reported_tokens: the server's own count of the answer's tokens, of which a piece may contain several
     """
 
     server: str
@@ -72,6 +73,7 @@ class Generation:
     drafted: int | None = None
     accepted: int | None = None
     accepted_by_place: tuple[int, ...] = ()
+    reported_tokens: int | None = None
     model: str = ""
     method: str = ""
     prompt: str = ""
