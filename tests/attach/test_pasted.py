@@ -120,7 +120,9 @@ def test_a_line_that_a_program_puts_before_each_entry_is_ignored() -> None:
     assert read_text("".join(marked), "log").records == read_text("".join(lines), "log").records
 
 
-def test_import_writes_a_table_and_records(tmp_path, capsys) -> None:
+def test_import_writes_a_table_and_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "records.jsonl"
     (tmp_path / "bench").write_text(BENCH + "\n" + BENCH[:44], encoding="utf-8")
     assert main(["import", str(LOG), str(tmp_path / "bench"), "--aiperf", str(out)]) == 1
