@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, repeat
+from itertools import chain
 from statistics import median
 
 import numpy as np
@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from specdemo.attach.records import Record
 from specdemo.attach.rounds import Round
 from specdemo.config.errors import UserError
-from specdemo.engine.stopping import best_rate
 
 RESAMPLES = 400
 LEVEL = 0.9  # probability that the interval is meant to contain the true value
@@ -386,27 +385,21 @@ def _plain_times(plain: Sequence[Record], count: int) -> Floats:
 
 
 def break_even(
-    target_bytes: float, draft_bytes: float, bandwidth: float, longest: int = 16
+    target_bytes: float, draft_bytes: float, longest: int = 16
 ) -> list[tuple[int, float, float, float]]:
     """Model a pair before it is downloaded: a pass reads all weights once, and nothing else takes time.
 
-    bandwidth: bytes a second
     returns: for each draft length the tokens a round and the acceptance per token above which it is faster than plain
     decoding, and its speedup if 80 % of the tokens are accepted
     """
-    plain, step = target_bytes / bandwidth, draft_bytes / bandwidth
     rows = []
     for length in range(1, longest + 1):
-        needed = (plain + length * step) / plain
-
-        def seconds(drafted: int) -> float:
-            return plain + drafted * step
-
+        needed = 1 + length * draft_bytes / target_bytes
         low, high = 0.0, 1.0
         for _ in range(40):
             middle = (low + high) / 2
-            gained = 1 + sum(accumulate(repeat(middle, length), float.__mul__))
+            gained = 1 + sum(middle**n for n in range(1, length + 1))
             low, high = (middle, high) if gained < needed else (low, middle)
-        speedup = best_rate([0.8] * length, seconds, [length]) * plain
+        speedup = (1 + sum(0.8**n for n in range(1, length + 1))) / needed
         rows.append((length, needed, high if needed <= 1 + length else float("nan"), speedup))
     return rows

@@ -137,11 +137,11 @@ def test_a_plan_needs_requests_and_times(recorded: list[Record], message: str) -
 
 
 def test_break_even_of_a_pair_before_it_is_downloaded() -> None:
-    rows = break_even(10e9, 1e9, 100e9, 4)
+    rows = break_even(10e9, 1e9, 4)
     assert [row[1] for row in rows] == pytest.approx([1.1, 1.2, 1.3, 1.4])
     assert rows[0][2] == pytest.approx(0.1)
     assert rows[3][3] == pytest.approx((1 + 0.8 + 0.64 + 0.512 + 0.4096) / 1.4)
-    assert all(np.isnan(row[2]) for row in break_even(1e9, 2e9, 100e9, 4))
+    assert all(np.isnan(row[2]) for row in break_even(1e9, 2e9, 4))
 
 
 def test_tune_recommends_flags_and_confirms_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip

@@ -7,6 +7,7 @@ import os
 import threading
 from contextlib import closing
 
+from specdemo.attach.client import KEY_VARIABLE
 from specdemo.cli import console
 from specdemo.cli.interrupts import keep_results
 from specdemo.cli.options import run_settings
@@ -14,8 +15,6 @@ from specdemo.cli.show import TokenPrinter, show_metrics
 from specdemo.config.errors import UserError
 from specdemo.trace.codec import dumps, encode
 from specdemo.trace.events import SPECULATIVE, Event, Trace
-
-KEY_VARIABLE = "SPECDEMO_SERVER_KEY"
 
 
 def run(options: argparse.Namespace) -> int:

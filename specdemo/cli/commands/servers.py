@@ -34,7 +34,22 @@ def run_import(options: argparse.Namespace) -> int:
         lines = (json.dumps(report) + "\n" for report in known)
         options.aiperf.write_text("".join(lines), encoding="utf-8")
         console.note(f"Wrote {len(known)} of {len(records)} records to {options.aiperf}.")
+    if options.save:
+        _save(options.save, records)
     return int(any(one.problems.count for one in found))
+
+
+def _save(folder: Path, records: Iterable[Record]) -> None:
+    """Write a trace of each request whose rounds are known; `replay`, `export` and the page read them."""
+    from specdemo.attach.events import events
+    from specdemo.trace.codec import dumps
+
+    folder.mkdir(parents=True, exist_ok=True)
+    known = [record.generation for record in records if record.generation]
+    for number, generation in enumerate(known, 1):
+        path = folder / f"request-{number}.jsonl"
+        path.write_text(dumps(events(generation)), encoding="utf-8")
+    console.note(f"Wrote {len(known)} traces to {folder}.")
 
 
 def _read(paths: Iterable[Path]) -> list[Findings]:
@@ -140,7 +155,7 @@ def _print_break_even(options: argparse.Namespace) -> int:
     target, draft = options.sizes
     console.write("| drafted | tokens/round needed | acceptance needed | x plain at 80 % |")
     console.write("| --: | --: | --: | --: |")
-    for drafted, needed, chance, speedup in break_even(target, draft, options.bandwidth):
+    for drafted, needed, chance, speedup in break_even(target, draft):
         shown = "never" if math.isnan(chance) else f"{chance:.0%}"
         console.write(f"| {drafted} | {needed:.2f} | {shown} | {speedup:.2f} |")
     console.note(
