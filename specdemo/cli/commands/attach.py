@@ -8,6 +8,7 @@ import threading
 from contextlib import closing
 
 from specdemo.attach.client import KEY_VARIABLE
+from specdemo.attach.events import with_log
 from specdemo.cli import console
 from specdemo.cli.interrupts import keep_results
 from specdemo.cli.options import run_settings
@@ -45,6 +46,11 @@ def run(options: argparse.Namespace) -> int:
     except UserError as error:
         broken = error
     finally:
+        if options.log:
+            from specdemo.attach.pasted import read_file
+
+            records = read_file(options.log).records
+            events = with_log(events, [one.generation for one in records if one.generation])
         if options.save and events:
             options.save.write_text(dumps(events), encoding="utf-8")
     if not options.json and events:
