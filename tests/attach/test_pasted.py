@@ -64,6 +64,10 @@ SGLEXT = {
     "spec_verify_ct": 43,
     "spec_correct_drafts_histogram": [11, 14, 11, 4, 0, 3],
 }
+METRICS = "".join(
+    f"# TYPE llamacpp:spec_decode_{name} counter\nllamacpp:spec_decode_{name} {value}\n"
+    for name, value in (("num_draft_tokens_total", 45), ("num_accepted_tokens_total", 38), ("num_drafts_total", 9), ('num_accepted_tokens_per_pos_total{position="0"}', 9), ('num_accepted_tokens_per_pos_total{position="1"}', 8))
+)  # fmt: skip
 STUDIO = {"stats": {"total_draft_tokens_count": 20, "accepted_draft_tokens_count": 17}}
 
 
@@ -88,6 +92,8 @@ STUDIO = {"stats": {"total_draft_tokens_count": 20, "accepted_draft_tokens_count
         (json.dumps([STEPS], indent=1), "JSON", "request|-|3|7|3|42.9%|2.00|-|67% 33%"),
         (json.dumps({"usage": {"completion_tokens": 106}, "sglext": SGLEXT}), "JSON", "request|106|43|215|63|29.3%|2.47|-|74% 42% 16% 7% 7%"),
         (json.dumps(STUDIO), "JSON", "request|-|-|20|17|85.0%|-|-|-"),
+        (METRICS, "metrics", "since its start|-|9|45|38|84.4%|5.22|-|100% 89%"),
+        (METRICS.replace("llamacpp", "vllm").replace("_total ", '_total{engine="0",model_name="m"} '), "metrics", "since its start|-|9|45|38|84.4%|5.22|-|100% 89%"),
     ],
 )  # fmt: skip
 def test_read_text_knows_each_format(text: str, kind: str, cells: str) -> None:

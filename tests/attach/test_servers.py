@@ -211,26 +211,85 @@ def test_an_attached_page_answers_with_a_plain_run_first_and_saves_the_same() ->
     assert KEY not in dumps(events)
 
 
-def test_any_openai_server_gives_text_and_no_drafts() -> None:
-    def chunk(**choice: object) -> bytes:
-        return f"data: {json.dumps({'choices': [choice]})}\n\n".encode()
+def chunk(**choice: object) -> bytes:
+    """Return a chunk of a chat answer."""
+    return f"data: {json.dumps({'choices': [choice]})}\n\n".encode()
 
-    usage = b'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":4}}\n\ndata: [DONE]\n\n'
-    stream = [chunk(delta={"content": "a b"}), chunk(delta={"content": " c"}), chunk(delta={}, finish_reason="stop"), usage]  # fmt: skip
+
+def group(*ids: int) -> bytes:
+    return chunk(delta={"content": "x" * len(ids)}, token_ids=ids)
+
+
+STEPS = {
+    "num_accepted_draft_tokens": 3,
+    "num_draft_tokens": 9,
+    "num_spec_steps": 3,
+    "acceptance_histogram": [1, 1, 1],
+    "per_step_accepted": [2, 1, 0],
+    "per_step_drafted": [3, 3, 3],
+}
+SUMS = {
+    "spec_num_correct_drafts": 3,
+    "spec_num_proposed_drafts": 9,
+    "spec_verify_ct": 3,
+    "spec_correct_drafts_histogram": [1, 1, 1],
+}
+TEXT = [chunk(delta={"content": part}) for part in ("a", " b c d", " e f")]
+COUNTERS = b'vllm:spec_decode_num_drafts_total{engine="0"} 0.0\n'
+VLLM = {"/version": b'{"version":"0.32.0"}', "/metrics": COUNTERS}
+STUDIO = {"/api/v0/models": b'{"data":[{"id":"m","state":"loaded"}]}'}
+SGLANG = {
+    "/get_server_info": b'{"internal_states":[],"version":"0.5","speculative_algorithm":"EAGLE"}'
+}
+# Pages, chunks, fields of the last chunk; then what is found: server, level, sums, accepted by place, (accepted, drafted).
+FOREIGN = {
+    "vllm": (VLLM, [group(1), group(2, 3, 4), group(5, 6), group(7)], {"metrics": {"speculative_decoding": STEPS}},
+             "vLLM 0.32.0", "arrival", (9, 3), (2, 1), [(2, 3), (1, 3), (0, 3)]),
+    "vllm, two steps as one chunk, the last cut": (VLLM, [group(1), group(2, 3, 4, 5)], {"metrics": {"speculative_decoding": {**STEPS, "per_step_accepted": [2, 1], "per_step_drafted": [3, 6]}}},
+             "vLLM 0.32.0", "arrival", (9, 3), (2, 1), [(2, 3), (1, 6)]),
+    "vllm, no report": (VLLM, [group(1), group(2, 3)], {}, "vLLM 0.32.0", "arrival", (None, None), (), [(None, None)]),
+    "sglang": (SGLANG, TEXT, {"sglext": {"spec_tokens_details": SUMS}}, "SGLang 0.5", "totals", (9, 3), (2, 1), [(None, None)] * 2),
+    "lm studio": (STUDIO, TEXT, {"stats": {"total_draft_tokens_count": 20, "accepted_draft_tokens_count": 17}}, "LM Studio", "totals", (20, 17), (), [(None, None)] * 2),
+    "lm studio without drafts": (STUDIO, TEXT, {"stats": {}}, "LM Studio", "totals", (0, 0), (), [(None, None)] * 2),
+    "ollama": ({"/": b"Ollama is running"}, TEXT, {}, "Ollama", "none", (None, None), (), [(None, None)] * 2),
+    "any other": ({}, TEXT, {}, "OpenAI-compatible", "none", (None, None), (), [(None, None)] * 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pages", "stream", "report", "name", "level", "sums", "places", "rounds"),
+    FOREIGN.values(),
+    ids=FOREIGN,
+)
+def test_each_server_shows_what_it_reports_and_no_more(
+    pages, stream, report, name, level, sums, places, rounds
+) -> None:
+    """Stand-ins with the replies that the servers document."""
+    usage = {"prompt_tokens": 5, "completion_tokens": 7}
+    last = {"choices": [], "usage": usage, **report}
+    whole = [*stream, chunk(delta={}, finish_reason="stop"), f"data: {json.dumps(last)}\n\n".encode(), b"data: [DONE]\n\n"]  # fmt: skip
+    lists = {"/v1/models": b'{"data":[{"id":"m"}]}', **pages}
+    unknown = 200 if "/api/v0/models" in pages else 404  # LM Studio replies to every path
 
     def reply(path: str, _headers: dict[str, str], _body: bytes) -> Reply:
-        if path == "/v1/models":
-            return 200, {}, [b'{"data":[{"id":"m"}]}']
-        return (200, STREAM, stream) if path == "/v1/chat/completions" else (404, {}, [b"no"])
+        if path in lists:
+            return 200, {}, [lists[path]]
+        return (200, STREAM, whole) if path == "/v1/chat/completions" else (unknown, {}, [b"no"])
 
     with serving(reply) as url:
         server = attach(url)
-        parts = server.stream(Request([{"role": "user", "content": "hi"}], 8), threading.Event())
-        events = list(events_of(parts, "hi", {}))
-    assert output_text(events) == "a b c"
+        request = Request([{"role": "user", "content": "hi"}], 8)
+        parts = list(server.stream(request, threading.Event()))
+    found = parts[-1]
+    assert f"{found.server} {found.version}".strip() == name
+    assert found.knowledge.value == level
+    assert (found.drafted, found.accepted) == sums
+    assert found.accepted_by_place == places
+    assert [(one.accepted, one.drafted) for one in found.rounds] == rounds
+    events = list(events_of(parts, "hi", {}))
+    assert output_text(events) == found.text
     figures = measure(events)
-    assert (figures.new_tokens, figures.drafted, figures.drafted_accept_rate) == (4, 0, None)
-    assert events[0].knowledge is Knowledge.NONE
+    assert (figures.new_tokens, figures.drafted) == (7, sums[0] or 0)
 
 
 ENDLESS = (b"x" * 65536 for _ in itertools.count())

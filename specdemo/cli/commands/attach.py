@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 
 from specdemo.attach.client import KEY_VARIABLE
 from specdemo.attach.events import with_log
+from specdemo.attach.pasted import counters, read_file
+from specdemo.attach.records import markdown
 from specdemo.cli import console
 from specdemo.cli.interrupts import keep_results
 from specdemo.cli.options import run_settings
@@ -46,8 +48,6 @@ def run(options: argparse.Namespace) -> int:
         broken = error
     finally:
         if options.log:
-            from specdemo.attach.pasted import read_file
-
             records = read_file(options.log).records
             events = with_log(events, [one.generation for one in records if one.generation])
         if options.save and events:
@@ -55,6 +55,9 @@ def run(options: argparse.Namespace) -> int:
     if not options.json and events:
         console.out.print()
         show_metrics(Trace(tuple(events)), "measured by the server")
+        with suppress(UserError):  # the answer is complete without its metrics
+            if totals := counters(server.client.get("/metrics").text):
+                console.write(markdown([totals]))
     if broken:
         raise broken
     return kept.status
