@@ -33,6 +33,7 @@ class Candidate:
 
     token_id: int
     probability: float
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,8 @@ class Round:
     committed: the accepted tokens, then the target's own one; the last round of a generation may be cut
     drafted, accepted: numbers of tokens; drafted is 0 in a round of plain decoding
     seconds: time of the round by the server's clock; draft_seconds: the part in which it drafted
-    candidates: for each drafted place the draft model's candidates, the drafted one first; only from a log
+    candidates: for each drafted place the draft model's candidates, the drafted one first; only from a log. One place
+        more than `drafted` if the draft ended there because its candidate was too improbable
     """
 
     committed: tuple[Piece, ...]

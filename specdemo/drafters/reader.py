@@ -18,7 +18,7 @@ from specdemo.engine.clock import Stopwatch
 from specdemo.engine.cost import Costs
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import ReducedVocabulary, Shaper, draw, draw_at, likeliest
-from specdemo.kernels.plan import Chain, DraftPlan
+from specdemo.kernels.plan import Chain
 from specdemo.trace.events import Reason
 
 
@@ -131,9 +131,8 @@ class DraftReader:
         uniforms = None
         if not self.greedy:
             uniforms = torch.rand(most, generator=self._generator, dtype=torch.float64)
-        if lookahead.rule and not (self.bias or self.head) and self.shaper.draws_simply:
-            sampling = self.shaper.sampling
-            plan = DraftPlan(most, lookahead.rule, uniforms, sampling.temperature, sampling.top_p)
+        if lookahead.rule and not (self.bias or self.head):
+            plan = self.shaper.plan(most, lookahead.rule, uniforms, committed)
             found = self.reader.chain_after(committed, plan)
             if found:
                 if found.step_seconds:

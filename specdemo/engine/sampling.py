@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from specdemo.config.settings import Sampling
+from specdemo.kernels.plan import DraftPlan, StopRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +69,15 @@ class Shaper:
 
     sampling: Sampling
 
-    @property
-    def draws_simply(self) -> bool:
-        """Whether a row depends on its logits, the temperature and top-p alone."""
-        sampling = self.sampling
-        return sampling.repetition_penalty == 1 and (sampling.greedy or not sampling.top_k)
+    def plan(
+        self, most: int, rule: StopRule, uniforms: Tensor | None, committed: Sequence[int]
+    ) -> DraftPlan:
+        """Return the plan of a draft after a text, whose rows compiled code shapes as `probs` does."""
+        sampling, penalty = self.sampling, self.sampling.repetition_penalty
+        text_ids = committed if penalty != 1 else ()
+        return DraftPlan(
+            most, rule, uniforms, sampling.temperature, sampling.top_k, sampling.top_p, penalty, text_ids
+        )  # fmt: skip
 
     def logits(
         self,

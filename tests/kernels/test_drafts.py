@@ -99,7 +99,17 @@ def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool | str)
 @pytest.mark.parametrize("reads", [False, True, "own", "mixed"])
 @pytest.mark.parametrize("policy", ["constant", "confidence", "cost"])
 @pytest.mark.parametrize(
-    "sampling", [Sampling(), Sampling(1.0), Sampling(0.6), Sampling(1.0, top_p=0.8)]
+    "sampling",
+    [
+        Sampling(),
+        Sampling(1.0),
+        Sampling(0.6),
+        Sampling(1.0, top_p=0.8),
+        Sampling(repetition_penalty=1.5),
+        Sampling(1.0, top_k=7, seed=3),
+        Sampling(0.7, top_k=20, top_p=0.8, repetition_penalty=1.1, seed=4),
+        Sampling(1.5, repetition_penalty=0.8, seed=5),
+    ],
 )
 def test_a_draft_in_one_go_is_the_one_made_token_by_token(sampling, policy, reads):
     pairs = zip(
