@@ -7,16 +7,8 @@ the doctor and the tuner read them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
-
-class Knowledge(StrEnum):
-    """How much is known of a generation's rounds."""
-
-    EXACT = "exact"  # the server reports the drafted and accepted tokens of each round
-    ARRIVAL = "arrival"  # rounds are the groups in which tokens arrived
-    TOTALS = "totals"  # the server reports only sums over the whole generation
-    NONE = "none"  # the server reports nothing about drafts
+from specdemo.trace.events import Knowledge as Knowledge
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +57,7 @@ class Generation:
     prefill_seconds, decode_seconds: by the server's clock
     finish: stop, length, cancelled or "" if unknown
     drafted, accepted: the server's own sums; accepted_by_place: how many rounds accepted the token at each drafted place
+    reported_tokens: the server's own count of the answer's tokens, of which a piece may contain several
     """
 
     server: str
@@ -80,6 +73,7 @@ class Generation:
     drafted: int | None = None
     accepted: int | None = None
     accepted_by_place: tuple[int, ...] = ()
+    reported_tokens: int | None = None
     model: str = ""
     method: str = ""
     prompt: str = ""
