@@ -14,8 +14,9 @@ import pytest
 from llama_server import llama_server
 
 from specdemo.attach import client
-from specdemo.attach.events import events_of
+from specdemo.attach.events import events_of, with_log
 from specdemo.attach.llama_server import RoundReader
+from specdemo.attach.pasted import read_file
 from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
 from specdemo.attach.servers import Request, attach
 from specdemo.bench.peers import gguf_file
@@ -23,7 +24,15 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.session.remote.attached import attached_client
 from specdemo.trace.codec import dumps, loads
-from specdemo.trace.events import PLAIN, SPECULATIVE, RunFailed, RunFinished, RunStarted, Status
+from specdemo.trace.events import (
+    PLAIN,
+    SPECULATIVE,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    Status,
+    Verified,
+)
 from specdemo.trace.metrics import measure, output_text
 from tests.attach.stand_in import Reply, serving, slowly
 
@@ -156,6 +165,21 @@ def test_events_of_a_server_leave_unknown_what_it_does_not_give() -> None:
     figures = measure(events)
     assert (figures.drafted, figures.accepted, figures.new_tokens) == (45, 38, 48)
     assert output_text(events) == parts[-1].text
+
+
+def test_a_log_names_the_refused_tokens() -> None:
+    reader = RoundReader(ABOUT, "")
+    parts = [part for chunk in chunks(DRAFTED) for part in reader.read(chunk)]
+    events = list(events_of(parts, "hi", {}))
+    records = read_file(DATA / "llama-server.log").records
+    logged = [one.generation for one in records if one.generation]
+    named = with_log(events, logged)
+    assert with_log(events, []) == events
+    assert dumps(loads(dumps(named))) == dumps(named)
+    refused = [node for one in named if isinstance(one, Verified) for node in one.nodes if node.status is not Status.ACCEPTED]  # fmt: skip
+    assert len(refused) == 45 - 38
+    assert all(node.token_id is not None and node.confidence is not None for node in refused)
+    assert output_text(named) == output_text(events)
 
 
 def test_events_of_totals_invent_no_rounds() -> None:
