@@ -5,13 +5,13 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
-import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from llama_server import llama_server
 
 from specdemo.attach import client
 from specdemo.attach.events import events_of, with_log
@@ -389,27 +389,21 @@ def test_rounds_of_a_real_llama_server_equal_its_sums(temperature, real_llama_se
 
 
 @pytest.fixture(scope="module")
-def real_llama_server(tmp_path_factory) -> str:
-    """Address of a llama-server in this process; skipped without its package or the embedded model's file."""
-    native = pytest.importorskip("xllamacpp")
+def real_llama_server(tmp_path_factory) -> Iterator[str]:
+    """Address of a llama-server; skipped without its package or the embedded model's file."""
+    pytest.importorskip("xllamacpp")
     try:
         path = gguf_file(
             AppSettings(target="smollm2-135m-instruct"), tmp_path_factory.mktemp("gguf")
         )
     except UserError as error:
         pytest.skip(str(error))
-    options = native.CommonParams()
-    options.model.path, options.hostnames = str(path), ["127.0.0.1"]
-    options.n_ctx, options.n_parallel, options.endpoint_slots = 512, 1, True
-    options.cpuparams.n_threads = options.cpuparams_batch.n_threads = 1
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        options.port = free.getsockname()[1]
-    kind = native.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE
-    options.speculative.types, options.speculative.ngram_simple.size_n = [kind], 3
-    server = native.Server(options)
-    servers.append(server)  # its end would wait for its threads
-    return str(server.listening_address)
+    with llama_server(str(path), OPTIONS) as address:
+        yield address
 
 
-servers: list[object] = []
+OPTIONS = """
+options.n_ctx, options.endpoint_slots = 512, True
+kind = xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE
+options.speculative.types, options.speculative.ngram_simple.size_n = [kind], 3
+"""
