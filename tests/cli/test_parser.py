@@ -200,6 +200,15 @@ def test_a_renamed_setting_keeps_its_earlier_flag_unseen():
     assert "how many (default: 1)" in parser.format_help()
 
 
+@pytest.mark.parametrize(
+    "words", [["run", ""], ["compare", " \n"], ["attach", "127.0.0.1:1", "--prompt", ""]]
+)
+def test_an_empty_prompt_is_refused_before_a_model_loads(words, capsys):
+    with pytest.raises(SystemExit):
+        parse(words)
+    assert "the prompt is empty" in capsys.readouterr().err
+
+
 def test_a_value_out_of_range_is_told_in_a_sentence(capsys):
     assert main(["run", "x", "--lookahead", "99"]) == 1
     told = capsys.readouterr().err
