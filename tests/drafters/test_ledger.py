@@ -109,7 +109,7 @@ def test_ledger_is_never_much_slower_than_plain_decoding(case):
 
 def test_ledger_explores_for_a_bounded_part_of_a_long_run():
     found = replay(lambda _: LOSES, tokens=4000)
-    assert 5 < sum(decision.drafts for decision in found.decisions)
+    assert sum(decision.drafts for decision in found.decisions) > 5
     assert found.rule - found.plain <= EXPLORED * found.plain + 2 * (LOSES.cost - 1)
 
 
@@ -135,3 +135,15 @@ def recorded(steps: list[list[float]]) -> Steps:
         return Drafting(int(drafted), int(accepted), *rest)
 
     return step_at
+
+
+def test_ledger_loses_little_against_the_best_choice_in_hindsight():
+    """Recorded acceptances; the costs of steps are modelled, by rows and draft steps of a processor with AVX2."""
+    found = [replay(recorded(one["steps"]), tokens=one["tokens"]) for one in RECORDED]
+    regrets = [run.rule / min(run.plain, run.drafted) - 1 for run in found]
+    speedups = [run.plain / run.rule for run in found]
+    best_single = max(1.0, mean(run.plain / run.drafted for run in found))
+    assert mean(regrets) <= 0.02
+    assert mean(speedups) >= 1.02 * best_single
+    assert min(speedups) >= 0.92
+    assert sum(speedup < 0.97 for speedup in speedups) <= len(found) // 12

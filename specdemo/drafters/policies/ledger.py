@@ -5,8 +5,9 @@ longer text change all of them alike. A step that gives `tokens` and costs `pass
 
     tokens * plain - passes        plain: a measured plain step
 
-against plain decoding. A source drafts while its recent steps gained. What its steps lost, and none of its later ones
-regained, is its debt. While that is below a fraction of the run, a source may also draft to find out whether it gains.
+against plain decoding. What the steps of a run have lost and later ones have not regained is its debt, which is kept
+below a fraction of the run. Within that limit a source drafts while its recent steps gained, and also to find out
+whether it gains.
 """
 
 from __future__ import annotations
@@ -18,13 +19,12 @@ from specdemo.engine.cost import FOLLOW, Costs
 from specdemo.engine.types import Outcome, Proposal
 
 EXPLORED = 0.02  # fraction of a run that exploration may cost
-AHEAD = 48  # tokens that are still to come and count as a part of the run
+AHEAD = 32  # tokens that are still to come and count as a part of the run
 PROVEN = 3  # steps before a source needs no exploration
-REMEMBER = 0.96  # decay per step of a source's statistics: single steps are noisy
+REMEMBER = 0.94  # decay per step of a source's statistics: single steps are noisy
 FADE = 0.99  # the same for a step of plain decoding
 PRIOR_STEPS = 3.0  # weight of the first forecast
 HELD_UP = 2.0  # a step counts for at most this many times its forecast
-INTEREST = 0.05  # gain that a source needs for each pass of debt beyond the limit
 CLOSE_GAIN = 0.2  # passes: below this gain, a plain step is measured from time to time
 PLAIN_EVERY = 24  # steps after which it is
 
@@ -132,7 +132,7 @@ class Ledger:
     def decide(self, record: Record, gain: float, budget: int) -> Decision:
         """Decide on a step of a source. gain: passes that it is expected to gain; budget: tokens that are still to come"""
         left = EXPLORED * (self.elapsed + min(budget, AHEAD)) - self.debt
-        if record.seen >= PROVEN and gain >= max(0.0, -INTEREST * left):
+        if record.seen >= PROVEN and gain >= 0 and left >= 0:
             close = gain < CLOSE_GAIN and gain <= left and self._since_plain >= PLAIN_EVERY
             return Decision.PROBE if close else Decision.DRAFT
         # The first step of a source does not pay for another one's debt.
@@ -161,7 +161,7 @@ class Ledger:
         self._since_plain += 1
         planned = outcome.proposal.expected_seconds
         record.add(tokens, passes, planned / self._unit if planned else passes, outcome)
-        self.debt = max(0.0, self.debt + passes - tokens * self.plain)
+        self.debt = max(0.0, self.debt + passes - len(outcome.new_ids) * self.plain)
 
     @property
     def _unit(self) -> float:
