@@ -17,7 +17,7 @@ from tiny_trained import READS, TextFeatures, tiny_trained
 from transformers import LlamaConfig, LlamaForCausalLM
 from xdist.plugin import pytest_xdist_auto_num_workers as auto_num_workers
 
-from specdemo.config.settings import AppSettings, RunSettings, Sampling
+from specdemo.config.settings import COUPLED, TOKEN, AppSettings, RunSettings, Sampling
 from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.memory.datastore import Datastore
 from specdemo.drafters.memory.visit import Memory
@@ -134,6 +134,7 @@ def run_lane(
     stop_ids: frozenset[int] = frozenset(),
     target: CachedModel | None = None,
     verifier: Verifier = verify_sampling,
+    coupled: bool = False,
 ) -> list[Event]:
     """Run one variant and return all events."""
     target = target or bound_target(drafter) or CachedModel(decoder_of(model))
@@ -143,12 +144,17 @@ def run_lane(
             target,
             drafter,
             prompt_ids,
-            shaper=Shaper(sampling or Sampling()),
+            shaper=shaper_of(sampling or Sampling(), coupled=coupled),
             limits=Limits(max_new_tokens, stop_ids),
             started=header(),
             verifier=verifier,
         )
     )
+
+
+def shaper_of(sampling: Sampling, *, coupled: bool) -> Shaper:
+    """Return the shaper of a run with this sampling."""
+    return Shaper.of(RunSettings(verification=COUPLED if coupled else TOKEN, sampling=sampling))
 
 
 def reference_greedy(
@@ -209,7 +215,7 @@ def drafter_for(
     )
     context = DraftingContext(
         settings,
-        Shaper(settings.sampling),
+        Shaper.of(settings),
         vocabulary,
         profile=PROFILE,
         memory=memory or Memory(),

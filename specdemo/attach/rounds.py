@@ -7,16 +7,8 @@ the doctor and the tuner read them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
-
-class Knowledge(StrEnum):
-    """How much is known of a generation's rounds."""
-
-    EXACT = "exact"  # the server reports the drafted and accepted tokens of each round
-    ARRIVAL = "arrival"  # rounds are the groups in which tokens arrived
-    TOTALS = "totals"  # the server reports only sums over the whole generation
-    NONE = "none"  # the server reports nothing about drafts
+from specdemo.trace.events import Knowledge as Knowledge
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +25,7 @@ class Candidate:
 
     token_id: int
     probability: float
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +35,8 @@ class Round:
     committed: the accepted tokens, then the target's own one; the last round of a generation may be cut
     drafted, accepted: numbers of tokens; drafted is 0 in a round of plain decoding
     seconds: time of the round by the server's clock; draft_seconds: the part in which it drafted
-    candidates: for each drafted place the draft model's candidates, the drafted one first; only from a log
+    candidates: for each drafted place the draft model's candidates, the drafted one first; only from a log. One place
+        more than `drafted` if the draft ended there because its candidate was too improbable
     """
 
     committed: tuple[Piece, ...]
@@ -63,6 +57,7 @@ class Generation:
     prefill_seconds, decode_seconds: by the server's clock
     finish: stop, length, cancelled or "" if unknown
     drafted, accepted: the server's own sums; accepted_by_place: how many rounds accepted the token at each drafted place
+    reported_tokens: the server's own count of the answer's tokens, of which a piece may contain several
     """
 
     server: str
@@ -78,6 +73,7 @@ class Generation:
     drafted: int | None = None
     accepted: int | None = None
     accepted_by_place: tuple[int, ...] = ()
+    reported_tokens: int | None = None
     model: str = ""
     method: str = ""
     prompt: str = ""

@@ -129,7 +129,7 @@ class DraftReader:
         needs as much time as the step itself.
         """
         uniforms = None
-        if not self.greedy:
+        if not self.greedy and not self.shaper.tickets:
             uniforms = torch.rand(most, generator=self._generator, dtype=torch.float64)
         if lookahead.rule and not (self.bias or self.head):
             plan = self.shaper.plan(most, lookahead.rule, uniforms, committed)
@@ -151,7 +151,9 @@ class DraftReader:
             probs = self.probs_after(committed, drafted)
             at = len(columns)
             columns.append(
-                int(likeliest(probs)) if uniforms is None else draw_at(probs, float(uniforms[at]))
+                self.expected(probs, len(committed) + at)
+                if uniforms is None
+                else draw_at(probs, float(uniforms[at]))
             )
             rows.append(probs)
             confidences.append(float(probs[columns[-1]]))
@@ -168,14 +170,23 @@ class DraftReader:
         self._warm = True
         return probs
 
-    def pick(self, probs: Tensor, position: int | None = None) -> int:
+    def expected(self, probs: Tensor, position: int) -> int:
+        """Return the column that a target of this distribution would draw with the run's tickets, or else the most likely.
+
+        position: of the token in the text
+        """
+        if self.shaper.tickets:
+            return self.shaper.tickets.winner(probs, position, self.words)
+        return int(likeliest(probs))
+
+    def pick(self, probs: Tensor, position: int, *, repeatable: bool = False) -> int:
         """Return the most likely column of a distribution when greedy, else one drawn.
 
-        position: draw by position in the text, so that a draft prepared ahead is the one that would be drawn later
+        repeatable: draw by position in the text, so that a draft prepared ahead is the one that would be drawn later
         """
-        if self.greedy:
-            return int(likeliest(probs))
-        if position is not None:
+        if self.greedy or self.shaper.tickets:
+            return self.expected(probs, position)
+        if repeatable:
             self._generator.manual_seed(self._seed + 7919 * position)
         return draw(probs, self._generator)
 

@@ -28,6 +28,10 @@ from specdemo.kernels.parts import (
 from specdemo.kernels.plan import TENTHS
 
 DRAFT_ENDS = -1
+# SplitMix64, see `engine.tickets`
+STEP, FIRST_FACTOR, SECOND_FACTOR = map(
+    np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
 SMALLEST, CLOSE = 1e-12, 1 + 1e-7  # limits of a probability, and of the quotient of two
 
 
@@ -129,8 +133,32 @@ def likeliest(probs):
 
 
 @compiled
+def winner(probs, key, word_ids):
+    """The column that is drawn with a position's noise, see `engine.tickets`. word_ids: the token of each column"""
+    best, least = 0, np.inf
+    for column in range(len(probs)):
+        prob = np.float64(probs[column])
+        if not prob > 0:
+            continue
+        number = key + (np.uint64(word_ids[column]) + np.uint64(1)) * STEP
+        number = (number ^ (number >> np.uint64(30))) * FIRST_FACTOR
+        number = (number ^ (number >> np.uint64(27))) * SECOND_FACTOR
+        number = (number ^ (number >> np.uint64(31))) >> np.uint64(11)
+        uniform = (np.float64(number) + 0.5) * 2.0**-53
+        if uniform > least * CLOSE * prob:
+            continue  # its quotient is larger still
+        wait = -math.log1p(-uniform) / prob
+        if wait < least:
+            best, least = column, wait
+    return best
+
+
+@compiled
 def choose(draft, probs):
     """Decide on a draft's next token. Returns its column."""
+    if draft.keys:
+        key = np.uint64(carray(simd.int64s_at(draft.keys), draft.most)[draft.taken])
+        return winner(probs, key, carray(simd.int64s_at(draft.word_ids), len(probs)))
     if draft.uniforms:
         return drawn(probs, carray(simd.float64s_at(draft.uniforms), draft.most)[draft.taken])
     return likeliest(probs)

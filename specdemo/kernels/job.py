@@ -73,6 +73,7 @@ DRAFT = np.dtype(
         ("rule", ADDRESS),  # `StopRule.numbers`
         ("survival", REAL),  # chance that all tokens so far are accepted, by the rule
         ("uniforms", ADDRESS),  # (most,) float64 for drawing tokens; 0 chooses the most likely
+        ("keys", ADDRESS),  # (most,) 64 bits for drawing tokens by shared noise; 0 for none
         ("inverse_temperature", REAL),
         ("top_k", COUNT),  # most likely tokens to draw from; 0 for all
         ("top_p", REAL),  # probability of the most likely tokens to draw from; 1 for all

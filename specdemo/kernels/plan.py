@@ -47,6 +47,7 @@ class DraftPlan:
 
     most: tokens at most; rule: where it ends before that
     uniforms: (most,) float64 on the CPU, for drawing tokens, see `sampling.draw_at`; None chooses the most likely
+    keys: (most,) int64 on the CPU, to draw with the noise of `tickets.Tickets.keys` instead; None if it is not used
     temperature, top_k, top_p: of the rows, when tokens are drawn; top_k 0 and top_p 1 are off
     penalty: of tokens in the text and of drafted ones, in any case; text_ids: the text, if there is a penalty
     """
@@ -59,6 +60,7 @@ class DraftPlan:
     top_p: float = 1.0
     penalty: float = 1.0
     text_ids: Sequence[int] = ()
+    keys: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)

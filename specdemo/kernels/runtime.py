@@ -198,6 +198,9 @@ class CompiledLayers:
         record.num_penalised = len(drafting.penalised) - plan.most
         if plan.uniforms is not None:
             record.uniforms = plan.uniforms.data_ptr()
+        if plan.keys is not None:
+            record.keys = plan.keys.data_ptr()
+        if record.uniforms or record.keys:
             record.inverse_temperature, record.top_p = 1 / plan.temperature, plan.top_p
             record.top_k = plan.top_k
 
