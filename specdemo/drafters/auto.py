@@ -85,7 +85,8 @@ class Auto(Drafter):
         if best is not None:
             decision = Decision.DRAFT
         elif self.model and decision.drafts:
-            best, draft = self.model, self._drafted(self.model, committed, budget)
+            best = self.model
+            draft = self._drafted(self.model, committed, budget, decision)
         self._chosen = best
         if best is None:
             draft = Proposal(source="plain")
@@ -107,11 +108,13 @@ class Auto(Drafter):
                     best, draft, to_beat = arm, proposal, rate
         return best, draft
 
-    def _drafted(self, model: Arm, committed: Sequence[int], budget: int) -> Proposal:
+    def _drafted(
+        self, model: Arm, committed: Sequence[int], budget: int, decision: Decision
+    ) -> Proposal:
         """The model's draft; where rows are cheap and a lookup fires, copies after it, as many as pay."""
         if not self._reads:
             self._begin(model, committed)
-        draft = model.propose(committed, budget, self.costs)
+        draft = model.propose(committed, decision.tokens(budget), self.costs)
         if self.through is None or not self._behind or not len(draft):
             return draft
         return self.through.continued(draft, committed, budget)
@@ -120,7 +123,7 @@ class Auto(Drafter):
         """Give a step to the arm that drafted it, without copies after it; the others learn the text, as without a draft."""
         if self.through and outcome.proposal.source == COPY_THROUGH.name:
             outcome = self.through.drafted(outcome)
-        silent = outcome if self._chosen is None else outcome.silent()
+        silent = outcome.silent() if len(outcome.proposal) else outcome
         if self._chosen is None:
             self.ledger.plain_step(outcome, *(arm.record for arm in self.arms))
         else:

@@ -32,6 +32,17 @@ class Drafting(NamedTuple):
     expected: float
     cost: float
 
+    def begin(self, most: int) -> Drafting:
+        """The same draft with at most so many tokens; tokens cost alike."""
+        part = min(1.0, most / self.drafted)
+        return Drafting(
+            min(self.drafted, most),
+            min(self.accepted, most),
+            min(self.chances, most),
+            1 + part * (self.expected - 1),
+            1 + part * (self.cost - 1),
+        )
+
 
 class Replay(NamedTuple):
     """Passes for the tokens of an answer: by the rule, plain, and always drafted; and the rule's decisions."""
@@ -65,7 +76,7 @@ def replay(step_at: Steps, price_at: Prices = lambda _: PLAIN, tokens: int = TOK
     while position < tokens:
         decision = ledger.decide(record, ledger.gain(record), tokens - position)
         decisions.append(decision)
-        step = step_at(position) if decision.drafts else None
+        step = step_at(position).begin(decision.tokens(99)) if decision.drafts else None
         result = outcome(step, price_at(position))
         if step is None:
             ledger.plain_step(result, record)
@@ -137,13 +148,18 @@ def recorded(steps: list[list[float]]) -> Steps:
     return step_at
 
 
-def test_ledger_loses_little_against_the_best_choice_in_hindsight():
-    """Recorded acceptances; the costs of steps are modelled, by rows and draft steps of a processor with AVX2."""
-    found = [replay(recorded(one["steps"]), tokens=one["tokens"]) for one in RECORDED]
+@pytest.mark.parametrize("part", [0, 1], ids=["chosen on", "held out"])
+def test_ledger_loses_little_against_the_best_choice_in_hindsight(part):
+    """Recorded acceptances; the costs of steps are modelled, by rows and draft steps of a processor with AVX2.
+
+    The constants of the rule were chosen on every second example.
+    """
+    answers = [one for one in RECORDED if one["example"] % 2 == part]
+    found = [replay(recorded(one["steps"]), tokens=one["tokens"]) for one in answers]
     regrets = [run.rule / min(run.plain, run.drafted) - 1 for run in found]
     speedups = [run.plain / run.rule for run in found]
     best_single = max(1.0, mean(run.plain / run.drafted for run in found))
-    assert mean(regrets) <= 0.02
+    assert mean(regrets) <= 0.01
     assert mean(speedups) >= 1.02 * best_single
-    assert min(speedups) >= 0.92
-    assert sum(speedup < 0.97 for speedup in speedups) <= len(found) // 12
+    assert min(speedups) >= 0.96
+    assert sum(speedup < 0.97 for speedup in speedups) <= 1

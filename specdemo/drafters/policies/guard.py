@@ -144,7 +144,7 @@ class Fallback(Wrapper):
         record.join(self.costs)
         self._decision = ledger.decide(record, ledger.gain(record), budget)
         if self._decision.drafts:
-            return self.drafter.propose(committed, budget)
+            return self.drafter.propose(committed, self._decision.tokens(budget))
         if self._decision is Decision.PROBE:
             return Proposal(reasons=(Reason("fallback_probe"),))
         numbers = {

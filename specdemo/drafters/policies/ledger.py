@@ -12,6 +12,7 @@ whether it gains.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -21,12 +22,15 @@ from specdemo.engine.types import Outcome, Proposal
 EXPLORED = 0.02  # fraction of a run that exploration may cost
 AHEAD = 32  # tokens that are still to come and count as a part of the run
 PROVEN = 3  # steps before a source needs no exploration
+TRIAL_TOKENS = 2  # tokens of a model's draft to find out whether it gains, at most: a long one may lose the whole limit
 REMEMBER = 0.94  # decay per step of a source's statistics: single steps are noisy
 FADE = 0.99  # the same for a step of plain decoding
 PRIOR_STEPS = 3.0  # weight of the first forecast
 HELD_UP = 2.0  # a step counts for at most this many times its forecast
 CLOSE_GAIN = 0.2  # passes: below this gain, a plain step is measured from time to time
 PLAIN_EVERY = 24  # steps after which it is
+MOVED = 0.15  # relative change of the cost model's scale after which one is measured, see `Ledger._moved`
+MOVED_EVERY = 4  # drafted steps before that
 
 
 class Decision(StrEnum):
@@ -41,6 +45,10 @@ class Decision(StrEnum):
     def drafts(self) -> bool:
         """Whether the step drafts."""
         return self in (Decision.DRAFT, Decision.TRIAL)
+
+    def tokens(self, budget: int) -> int:
+        """Tokens that a model may draft, at most `budget`."""
+        return min(budget, TRIAL_TOKENS) if self is Decision.TRIAL else budget
 
 
 @dataclass(slots=True)
@@ -105,16 +113,21 @@ class Record:
 class Ledger:
     """Decides for the sources of one run; see the module.
 
-    plain: passes of a plain step, as measured in this run
     elapsed: passes of the run so far; debt: passes that drafting has lost and not regained
     """
 
     def __init__(self, costs: Costs) -> None:
         self.costs = costs
-        self.plain = 1.0
+        self._plain_alone = 1.0
         self.elapsed = self.debt = 0.0
         self._plain_steps = 1
         self._since_plain = 0
+        self._scale = costs.scale  # when a plain step was measured last
+
+    @property
+    def plain(self) -> float:
+        """Passes of a plain step, as measured in this run while it was alone."""
+        return self._plain_alone if self.costs.together == 1 else 1.0
 
     @property
     def plain_seconds(self) -> float:
@@ -134,7 +147,7 @@ class Ledger:
         left = EXPLORED * (self.elapsed + min(budget, AHEAD)) - self.debt
         if record.seen >= PROVEN and gain >= 0 and left >= 0:
             close = gain < CLOSE_GAIN and gain <= left and self._since_plain >= PLAIN_EVERY
-            return Decision.PROBE if close else Decision.DRAFT
+            return Decision.PROBE if close or self._moved else Decision.DRAFT
         # The first step of a source does not pay for another one's debt.
         tried = left >= max(0.0, -gain) or (not record.seen and gain >= 0)
         return Decision.TRIAL if tried else Decision.PLAIN
@@ -143,11 +156,12 @@ class Ledger:
         """Measure a step without a draft, before the costs learn of it. records: of the sources, which it makes older"""
         passes = self._passes(outcome)
         self.elapsed += passes
-        self._since_plain = 0
         if outcome.sharing.runs == 1 and passes > 0:
             self._plain_steps += 1
-            weight = max(FOLLOW, 1 / self._plain_steps)
-            self.plain += weight * (min(passes, HELD_UP * self.plain) - self.plain)
+            weight = 1.0 if self._moved else max(FOLLOW, 1 / self._plain_steps)
+            known = self._plain_alone
+            self._plain_alone += weight * (min(passes, HELD_UP * known) - known)
+        self._since_plain, self._scale = 0, self.costs.scale
         for record in records:
             record.fade(FADE)
 
@@ -162,6 +176,13 @@ class Ledger:
         planned = outcome.proposal.expected_seconds
         record.add(tokens, passes, planned / self._unit if planned else passes, outcome)
         self.debt = max(0.0, self.debt + passes - len(outcome.new_ids) * self.plain)
+
+    @property
+    def _moved(self) -> bool:
+        """Whether passes cost more or less than at the last plain step: all of them, or those with drafts alone?"""
+        if self._since_plain < MOVED_EVERY or self.costs.together > 1:
+            return False
+        return abs(math.log(self.costs.scale / self._scale)) > MOVED
 
     @property
     def _unit(self) -> float:
