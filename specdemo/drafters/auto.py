@@ -88,16 +88,19 @@ class Auto(Drafter):
             best = self.model
             draft = self._drafted(self.model, committed, budget, decision)
         self._chosen = best
+        reason = Reason("auto_trial" if decision is Decision.TRIAL else "auto_best", rates)
         if best is None:
-            draft = Proposal(source="plain")
-        code = "auto_trial" if decision is Decision.TRIAL else "auto_best"
-        return replace(draft, reasons=(Reason(code, rates), *draft.reasons))
+            seconds = self.costs.verify_seconds(0)
+            return Proposal(
+                source="plain", reasons=(reason,), expected_tokens=1.0, expected_seconds=seconds
+            )
+        return replace(draft, reasons=(reason, *draft.reasons))
 
     def _copied(
         self, committed: Sequence[int], budget: int, rates: dict[str, float], to_beat: float
     ) -> tuple[Arm | None, Proposal]:
         """Return the best copy, if its rate exceeds `to_beat`, with its arm. rates: those of copies are added"""
-        best, draft = None, Proposal(source="plain")
+        best, draft = None, Proposal()
         for arm in self.copiers if self._looks else ():
             proposal = arm.propose(committed, budget, self.costs)
             if len(proposal):

@@ -152,7 +152,7 @@ def recorded(steps: list[list[float]]) -> Steps:
 def test_ledger_loses_little_against_the_best_choice_in_hindsight(part):
     """Recorded acceptances; the costs of steps are modelled, by rows and draft steps of a processor with AVX2.
 
-    The constants of the rule were chosen on every second example.
+    The length of trials was chosen on every second example; the other constants were on all of them.
     """
     answers = [one for one in RECORDED if one["example"] % 2 == part]
     found = [replay(recorded(one["steps"]), tokens=one["tokens"]) for one in answers]

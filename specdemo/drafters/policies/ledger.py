@@ -72,8 +72,11 @@ class Record:
 
     def fade(self, factor: float) -> None:
         """Forget a part of the older steps."""
-        for name in ("tokens", "passes", "planned", "steps", "drafted"):
-            setattr(self, name, factor * getattr(self, name))
+        self.tokens *= factor
+        self.passes *= factor
+        self.planned *= factor
+        self.steps *= factor
+        self.drafted *= factor
 
     def add(self, tokens: float, passes: float, planned: float, outcome: Outcome) -> None:
         """Count a step. planned: passes by its forecast"""
