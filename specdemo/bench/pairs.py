@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from statistics import mean
 
-from specdemo.bench.lanes import PLAIN_METHOD
+from specdemo.bench.lanes import PLAIN_METHOD, expand
 from specdemo.bench.results import (
     ABOUT,
     ALL,
@@ -13,6 +14,7 @@ from specdemo.bench.results import (
     Result,
     Row,
     Table,
+    as_percent,
     cell,
     tasks_table,
     totals,
@@ -20,7 +22,8 @@ from specdemo.bench.results import (
 from specdemo.bench.run import BenchOptions, run_bench
 from specdemo.bench.suite import Item
 from specdemo.config.errors import UserError
-from specdemo.config.settings import OWN, RunSettings, Sampling
+from specdemo.config.settings import BLOCK, COUPLED, OWN, RunSettings, Sampling
+from specdemo.drafters.methods import METHODS
 from specdemo.files.progress import ProgressCallback, silent
 from specdemo.session.studio import Studio
 
@@ -29,15 +32,18 @@ SHOWN = (
     "speedup", "speedup_quartiles", "speedup_mean", "speedup_lowest", "repeats", "speedup_all", "disturbed",
     "tokens_per_second", "drafted_accept_rate", "tokens_per_step", "draft_ms_per_token", "same_output_rate",
 )  # fmt: skip
+RULE_KEYS = ("first_accept_rate", "drafted_accept_rate", "tokens_per_step", "speedup")
+SAME_KEYS = ("same_output_rate", "same_prefix_rate", "flip_margin")
 
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """Rows of the bench on one target with one sampling."""
+    """Rows of the bench on one target with one sampling. overlaps: means of `draft_overlaps`"""
 
     target: str
     preset: str
     rows: list[Row]
+    overlaps: dict[str, float] = field(default_factory=dict)
 
     def lines(self) -> list[list[object]]:
         """Return a line for each variant, with the task on which it gains least."""
@@ -71,17 +77,25 @@ def compare_methods(
     *,
     listen: Callable[[str], None],
     progress: ProgressCallback = silent,
+    rules: Sequence[str] = (),
 ) -> PairResult:
-    """Run the variants that this pair has. preset: see `sampling_of`; settings_of: of a variant, but for its sampling"""
+    """Run the variants that this pair has.
+
+    preset: see `sampling_of`; settings_of: of a variant, but for its sampling; rules: see `with_rules`
+    """
     available = {method.name for method in studio.methods() if method.available}
-    lanes = [lane for lane in options.lanes.split(",") if lane.partition(":")[0] in available]
+    names = expand(options.lanes, studio)
+    lanes = [lane for lane in names if lane.partition(":")[0] in available]
     if not lanes:
         raise UserError("method.unknown", method=options.lanes, names=", ".join(sorted(available)))
+    lanes = with_rules(lanes, rules) if rules else lanes
     usual, recommended = sampling_of(preset), studio.pair.recommended.sampling
 
     def drawn(lane: str) -> RunSettings:
         settings = settings_of(lane)
         always = ":constant" in lane  # such a variant drafts at each step
+        if rules and lane == PLAIN_METHOD:
+            settings = replace(settings, verification=COUPLED)
         return replace(
             settings,
             preset=usual.preset,
@@ -91,7 +105,64 @@ def compare_methods(
 
     options = replace(options, lanes=",".join(lanes))
     bench = run_bench(studio, items, options, drawn, listen=listen, progress=progress)
-    return PairResult(studio.pair.target.info.name, preset, bench.rows())
+    found = PairResult(studio.pair.target.info.name, preset, bench.rows())
+    if not rules or studio.pair.open_draft is None:
+        return found
+    texts = {item.name: item.turns[0] for item in items}
+    answers = [
+        (texts[answer.prompt.rpartition("-")[0]], answer.pair.plain.ids)
+        for answer in bench.measured.answers
+        if answer.lane == PLAIN_METHOD
+    ]
+    overlaps = list(draft_overlaps(studio, drawn(PLAIN_METHOD).sampling, answers))
+    names = ("overlap", "bound", "agreement")
+    means = [mean(values) for values in zip(*overlaps, strict=True)]
+    return replace(found, overlaps=dict(zip(names, means, strict=False)))
+
+
+def with_rules(lanes: Sequence[str], rules: Sequence[str]) -> list[str]:
+    """Return each variant once for each rule of verification; the rule for blocks only where chains are drawn.
+
+    auto, draft_model with token, block, coupled -> auto:::token, auto:::coupled, draft_model:::token, ...
+    """
+    found = []
+    for lane in lanes:
+        method = METHODS[lane.partition(":")[0]]
+        chains = method.tokens == "drawn" and "nodes" not in method.options
+        shown = [rule for rule in rules if rule != BLOCK or chains]
+        found += [f"{lane}{':' * (3 - lane.count(':'))}{rule}" for rule in shown]
+    return found
+
+
+def draft_overlaps(
+    studio: Studio, sampling: Sampling, answers: Sequence[tuple[str, Sequence[int]]]
+) -> Iterator[tuple[float, float, float]]:
+    """Compare the draft model's distribution with the target's at each position of answers, read again.
+
+    answers: prompt and new ids
+    yields: 1 - TV, the probability that a drawn token is accepted by rejection sampling (TV: total variation distance);
+        (1 - TV) / (1 + TV), the least with shared noise; and the probability with shared noise itself
+    """
+    from specdemo.engine.prefix import PrefixReader
+    from specdemo.engine.sampling import Shaper
+    from specdemo.engine.target import CachedModel
+    from specdemo.session.text import encode_prompt
+    from specdemo.session.work.judges import reread
+    from specdemo.session.work.statistics import agreement
+
+    pair = studio.pair
+    assert pair.open_draft
+    target, draft = PrefixReader(CachedModel(pair.target.decoder)), PrefixReader(pair.open_draft())
+    shaper, words = Shaper(sampling), draft.model.words
+    for prompt, ids in answers:
+        prompt_ids = encode_prompt(pair.tokenizer, prompt, pair.context)
+        for position, probs in enumerate(reread(target, prompt_ids, ids, sampling)):
+            text = [*prompt_ids, *ids[:position]]
+            row = shaper.probs(draft.logits_after(text)[None], text, [[]], words).cpu()
+            guess = (words.widen(row) if words else row)[0, : len(probs)]
+            probs = probs[: len(guess)]
+            overlap = float(probs.minimum(guess).sum())
+            yield overlap, overlap / (2 - overlap), agreement(probs, guess)
 
 
 def pairs_result(results: Sequence[PairResult], prompts: int, tokens: int) -> Result:
@@ -107,3 +178,55 @@ def pairs_result(results: Sequence[PairResult], prompts: int, tokens: int) -> Re
         "pairs": [{"target": one.target, "preset": one.preset, "rows": one.rows} for one in results]
     }
     return Result("Methods on pairs of models", about, tables, values=values)
+
+
+def rules_result(
+    results: Sequence[PairResult], prompts: int, tokens: int, rules: Sequence[str]
+) -> Result:
+    """Return a table with a line for each target, sampling and variant, and one with the draft model's bounds."""
+    lines, bounds = [], []
+    for result in results:
+        rows = {row["lane"]: row for row in totals(result.rows)}
+        for lane in dict.fromkeys(name.rpartition(":")[0] for name in rows if ":" in name):
+            own = [rows.get(f"{lane}:{rule}", {}) for rule in rules]
+            same = rows.get(f"{lane}:{COUPLED}", {})
+            cells = [cell(row, key) for key in RULE_KEYS for row in own]
+            name = lane.rstrip(":")
+            lines.append(
+                [
+                    result.target,
+                    result.preset,
+                    name,
+                    *cells,
+                    *(cell(same, key) for key in SAME_KEYS),
+                ]
+            )
+        if result.overlaps:
+            drawn = [rows.get(f"draft_model:::{rule}", {}) for rule in rules]
+            seen = [cell(row, "first_accept_rate") for row in drawn]
+            bounds.append(
+                [result.target, result.preset, *map(as_percent, result.overlaps.values()), *seen]
+            )
+    heads = [f"{COLUMNS[key][0]}, {rule}" for key in RULE_KEYS for rule in rules]
+    same_heads = [f"{COLUMNS[key][0]}, {COUPLED}" for key in SAME_KEYS]
+    tables = [
+        Table(["target", "sampling", "lane", *heads, *same_heads], lines),
+        Table(
+            [
+                "target",
+                "sampling",
+                "1 - TV",
+                "(1 - TV) / (1 + TV)",
+                "shared noise",
+                *(f"first accepted, {rule}" for rule in rules),
+            ],
+            bounds,
+            title="Bounds of the draft model",
+            about="TV is the total variation distance of the target's and the draft model's distributions, at each position of plain "
+            "decoding's answers. Rejection sampling accepts a drawn token with 1 - TV; with shared noise the probability is at least "
+            "the second value, and exactly the third. First tokens of drafts do not come at each position, so they differ a little.",
+        ),
+    ]
+    values = {"pairs": [asdict(one) for one in results]}
+    about = f"{prompts} prompts, first turns, {tokens} new tokens. {ABOUT}"
+    return Result("Three rules of verification", about, tables, values=values)

@@ -22,13 +22,12 @@ from specdemo.cli.options import (
     run_settings,
 )
 from specdemo.config.errors import UserError
-from specdemo.config.settings import AppSettings
+from specdemo.config.settings import AppSettings, RunSettings
 
 if TYPE_CHECKING:
     from specdemo.bench.results import Result, Table
     from specdemo.bench.run import BenchOptions
     from specdemo.bench.suite import Item
-    from specdemo.config.settings import RunSettings
     from specdemo.session.studio import Studio
     from specdemo.session.work.two_words import SchedulerRow
 
@@ -113,7 +112,14 @@ def run_compare(options: argparse.Namespace) -> int:
 
 def run_pairs(options: argparse.Namespace) -> int:
     """Print the tables of variants on several pairs, and write them after each pair and sampling."""
-    from specdemo.bench.pairs import LANES, PairResult, compare_methods, pairs_result, sampling_of
+    from specdemo.bench.pairs import (
+        LANES,
+        PairResult,
+        compare_methods,
+        pairs_result,
+        rules_result,
+        sampling_of,
+    )
     from specdemo.bench.report import text
     from specdemo.bench.results import Journal
     from specdemo.bench.suite import read_suite
@@ -121,14 +127,20 @@ def run_pairs(options: argparse.Namespace) -> int:
     items, tokens = read_suite(options.suite, options.limit), options.tokens
     options.max_new_tokens, options.memory, options.first_turns = tokens, False, True
     options.lanes = options.lanes or LANES
-    presets = options.presets.split(",")
+    presets, rules = options.presets.split(","), [rule for rule in options.rules.split(",") if rule]
     for preset in presets:
         sampling_of(preset)
-    journal = Journal(
-        _journal_path(options.json),
-        {"items": [asdict(item) for item in items], "tokens": tokens, "lanes": options.lanes},
-    )
+    for rule in rules:
+        RunSettings(verification=rule).checked()
+    about = {"items": [asdict(item) for item in items], "tokens": tokens, "lanes": options.lanes}
+    journal = Journal(_journal_path(options.json), about | ({"rules": rules} if rules else {}))
     results: list[PairResult] = []
+
+    def result() -> Result:
+        if rules:
+            return rules_result(results, len(items), tokens, rules)
+        return pairs_result(results, len(items), tokens)
+
     with keep_results() as kept, console.reporting() as progress:
         for target in options.targets.split(","):
             studio = None
@@ -145,14 +157,15 @@ def run_pairs(options: argparse.Namespace) -> int:
                     partial(lane_settings, options),
                     listen=console.note,
                     progress=progress,
+                    rules=rules,
                 )
                 results.append(found)
                 journal.store(key, asdict(found))
                 if options.json:
-                    _write_json(options.json, pairs_result(results, len(items), tokens))
+                    _write_json(options.json, result())
         journal.close()
     if results:
-        console.write(text(pairs_result(results, len(items), tokens)))
+        console.write(text(result()))
     return kept.status
 
 
