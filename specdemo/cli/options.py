@@ -113,6 +113,13 @@ def counts(text: str) -> tuple[int, ...]:
     return tuple(number for number in numbers if number)
 
 
+def prompt(text: str) -> str:
+    """Return a prompt that is not empty."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the prompt is empty")
+    return text
+
+
 def suite(text: str) -> Path:
     """Return the file of a bundled suite by its name, or of any other by its path."""
     bundled = ASSETS / "suites" / f"{text}.jsonl"
@@ -137,6 +144,7 @@ TYPES: dict[str, Callable[[str], Any]] = {  # other types are paths, see PATH_CH
     "int": int,
     "float": float,
     "counts": counts,
+    "prompt": prompt,
     "suite": suite,
 }
 SUITE = (

@@ -48,7 +48,7 @@ def test_every_option_has_help_that_tells_its_default(action):
 
 
 # Options without a default: their help explains the effect.
-NONE_BY_NATURE = {"prompts", "examples", "online_weights", "csv", "html", "attach", "plain"}
+NONE_BY_NATURE = {"prompts", "examples", "online_weights", "csv", "html", "attach", "plain", "log"}
 
 
 def test_help_shows_twelve_commands_and_those_for_other_servers(capsys):
@@ -200,6 +200,15 @@ def test_a_renamed_setting_keeps_its_earlier_flag_unseen():
     assert parser.parse_args([]).count is None
     assert "--number" not in parser.format_help()
     assert "how many (default: 1)" in parser.format_help()
+
+
+@pytest.mark.parametrize(
+    "words", [["run", ""], ["compare", " \n"], ["attach", "127.0.0.1:1", "--prompt", ""]]
+)
+def test_an_empty_prompt_is_refused_before_a_model_loads(words, capsys):
+    with pytest.raises(SystemExit):
+        parse(words)
+    assert "the prompt is empty" in capsys.readouterr().err
 
 
 def test_a_value_out_of_range_is_told_in_a_sentence(capsys):
