@@ -12,8 +12,8 @@ from specdemo.drafters.auto import Auto
 from specdemo.drafters.plain import Scripted
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.guard import Forecast
+from specdemo.engine.clock import ALONE, Sharing
 from specdemo.engine.cost import CostProfile, Costs
-from specdemo.engine.passes import ALONE, Sharing
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Reason, Status
 

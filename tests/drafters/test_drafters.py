@@ -14,8 +14,8 @@ from specdemo.drafters.methods import make_drafter
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.guard import WINDOW, Fallback, survivals
 from specdemo.drafters.policies.lookahead import Confidence, Constant, CostAware, Heuristic
+from specdemo.engine.clock import Sharing
 from specdemo.engine.cost import CostProfile, Costs
-from specdemo.engine.passes import Sharing
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Drafter, Outcome, Proposal, Verdict
 from specdemo.trace.events import Reason, Status

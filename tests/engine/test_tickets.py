@@ -12,11 +12,10 @@ import torch
 
 from specdemo.config.settings import Sampling
 from specdemo.drafters.plain import Plain, Scripted
-from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.engine.tickets import FIRST_FACTOR, GOLDEN, SECOND_FACTOR, Tickets
-from specdemo.engine.types import Proposal
+from specdemo.engine.types import Limits, Proposal
 from specdemo.engine.verify import verify_coupled
 from specdemo.kernels import runtime
 from specdemo.session.work.statistics import agreement, chi_square_p

@@ -24,10 +24,9 @@ from torch import Tensor
 
 from specdemo.config.settings import Sampling
 from specdemo.drafters.draft_model import LookBack
-from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper, draw
-from specdemo.engine.types import Drafter, Proposal, TargetOutput
+from specdemo.engine.types import Drafter, Limits, Proposal, TargetOutput
 from specdemo.session.work.real_bugs import Distribution, RuleRow, as_row, tenths
 from specdemo.trace.events import ModelInfo, RunStarted, Verified
 from specdemo.trace.metrics import output_ids
