@@ -36,7 +36,8 @@ class Arm:
     def propose(self, committed: Sequence[int], budget: int, costs: Costs) -> Proposal:
         """Return the drafter's proposal, with a forecast by this arm's own calibration."""
         proposal = self.drafter.propose(committed, budget)
-        if not len(proposal) and proposal.source:  # this is most steps of a copier: copies of values cost more than a search
+        # Most steps of a copier are empty, and copying a value costs more than the search.
+        if not len(proposal) and proposal.source:
             return proposal
         named = replace(proposal, source=self.name)
         return with_forecast(named, costs, self.calibration, self.token_seconds)
