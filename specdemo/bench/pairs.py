@@ -19,7 +19,7 @@ from specdemo.bench.results import (
     tasks_table,
     totals,
 )
-from specdemo.bench.run import BenchOptions, run_bench
+from specdemo.bench.run import Bench, BenchOptions, run_bench
 from specdemo.bench.suite import Item
 from specdemo.config.errors import UserError
 from specdemo.config.settings import BLOCK, COUPLED, OWN, RunSettings, Sampling
@@ -33,6 +33,12 @@ SHOWN = (
     "tokens_per_second", "drafted_accept_rate", "tokens_per_step", "draft_ms_per_token", "same_output_rate",
 )  # fmt: skip
 RULE_KEYS = ("first_accept_rate", "drafted_accept_rate", "tokens_per_step", "speedup")
+BOUNDS_TITLE = "Bounds of the draft model"
+BOUNDS = (
+    "TV is the total variation distance of the target's and the draft model's distributions, at each position of plain "
+    "decoding's answers. Rejection sampling accepts a drawn token with 1 - TV; with shared noise the probability is at least "
+    "the second value, and exactly the third. First tokens of drafts do not come at each position, so their rates differ."
+)
 SAME_KEYS = ("same_output_rate", "same_prefix_rate", "flip_margin")
 
 
@@ -78,10 +84,12 @@ def compare_methods(
     listen: Callable[[str], None],
     progress: ProgressCallback = silent,
     rules: Sequence[str] = (),
+    save: Callable[[PairResult], None] = lambda _: None,
 ) -> PairResult:
     """Run the variants that this pair has.
 
     preset: see `sampling_of`; settings_of: of a variant, but for its sampling; rules: see `with_rules`
+    save: called after each prompt with the results so far
     """
     available = {method.name for method in studio.methods() if method.available}
     names = expand(options.lanes, studio)
@@ -94,8 +102,6 @@ def compare_methods(
     def drawn(lane: str) -> RunSettings:
         settings = settings_of(lane)
         always = ":constant" in lane  # such a variant drafts at each step
-        if rules and lane == PLAIN_METHOD:
-            settings = replace(settings, verification=COUPLED)
         return replace(
             settings,
             preset=usual.preset,
@@ -104,8 +110,20 @@ def compare_methods(
         ).drawn(recommended)
 
     options = replace(options, lanes=",".join(lanes))
-    bench = run_bench(studio, items, options, drawn, listen=listen, progress=progress)
-    found = PairResult(studio.pair.target.info.name, preset, bench.rows())
+
+    def rows_of(bench: Bench) -> PairResult:
+        return PairResult(studio.pair.target.info.name, preset, bench.rows())
+
+    bench = run_bench(
+        studio,
+        items,
+        options,
+        drawn,
+        listen=listen,
+        progress=progress,
+        save=lambda bench: save(rows_of(bench)),
+    )
+    found = rows_of(bench)
     if not rules or studio.pair.open_draft is None:
         return found
     texts = {item.name: item.turns[0] for item in items}
@@ -153,20 +171,26 @@ def draft_overlaps(
     pair = studio.pair
     assert pair.open_draft
     target, draft = PrefixReader(CachedModel(pair.target.decoder)), PrefixReader(pair.open_draft())
-    shaper, words = Shaper(sampling), draft.model.words
+    shaper = Shaper(sampling)
     for prompt, ids in answers:
         prompt_ids = encode_prompt(pair.tokenizer, prompt, pair.context)
         for position, probs in enumerate(reread(target, prompt_ids, ids, sampling)):
             text = [*prompt_ids, *ids[:position]]
-            row = shaper.probs(draft.logits_after(text)[None], text, [[]], words).cpu()
+            logits = draft.logits_after(text)[None]
+            words = draft.model.words  # grows with the text
+            row = shaper.probs(logits, text, [[]], words).cpu()
             guess = (words.widen(row) if words else row)[0, : len(probs)]
             probs = probs[: len(guess)]
             overlap = float(probs.minimum(guess).sum())
             yield overlap, overlap / (2 - overlap), agreement(probs, guess)
 
 
-def pairs_result(results: Sequence[PairResult], prompts: int, tokens: int) -> Result:
-    """Return the tables of all pairs. prompts: number in the suite; tokens: of each answer"""
+def pairs_result(
+    results: Sequence[PairResult], prompts: int, tokens: int, rules: Sequence[str] = ()
+) -> Result:
+    """Return the tables of all pairs. prompts: number in the suite; tokens: of each answer; rules: see `with_rules`"""
+    if rules:
+        return rules_result(results, tokens, rules)
     heads = ["target", "sampling", "lane", *(COLUMNS[key][0] for key in SHOWN), "worst task"]
     lines = [line for result in results for line in result.lines()]
     tables = [Table(heads, lines)]
@@ -180,53 +204,33 @@ def pairs_result(results: Sequence[PairResult], prompts: int, tokens: int) -> Re
     return Result("Methods on pairs of models", about, tables, values=values)
 
 
-def rules_result(
-    results: Sequence[PairResult], prompts: int, tokens: int, rules: Sequence[str]
-) -> Result:
+def rules_result(results: Sequence[PairResult], tokens: int, rules: Sequence[str]) -> Result:
     """Return a table with a line for each target, sampling and variant, and one with the draft model's bounds."""
     lines, bounds = [], []
     for result in results:
-        rows = {row["lane"]: row for row in totals(result.rows)}
+        rows, key = (
+            {row["lane"]: row for row in totals(result.rows)},
+            [result.target, result.preset],
+        )
         for lane in dict.fromkeys(name.rpartition(":")[0] for name in rows if ":" in name):
             own = [rows.get(f"{lane}:{rule}", {}) for rule in rules]
             same = rows.get(f"{lane}:{COUPLED}", {})
-            cells = [cell(row, key) for key in RULE_KEYS for row in own]
-            name = lane.rstrip(":")
-            lines.append(
-                [
-                    result.target,
-                    result.preset,
-                    name,
-                    *cells,
-                    *(cell(same, key) for key in SAME_KEYS),
-                ]
-            )
+            cells = [cell(row, name) for name in RULE_KEYS for row in own]
+            cells += [cell(same, name) for name in SAME_KEYS]
+            lines.append([*key, lane.rstrip(":"), *cells])
         if result.overlaps:
             drawn = [rows.get(f"draft_model:::{rule}", {}) for rule in rules]
             seen = [cell(row, "first_accept_rate") for row in drawn]
-            bounds.append(
-                [result.target, result.preset, *map(as_percent, result.overlaps.values()), *seen]
-            )
-    heads = [f"{COLUMNS[key][0]}, {rule}" for key in RULE_KEYS for rule in rules]
-    same_heads = [f"{COLUMNS[key][0]}, {COUPLED}" for key in SAME_KEYS]
+            bounds.append([*key, *map(as_percent, result.overlaps.values()), *seen])
+    heads = [f"{COLUMNS[name][0]}, {rule}" for name in RULE_KEYS for rule in rules]
+    heads += [f"{COLUMNS[name][0]}, {COUPLED}" for name in SAME_KEYS]
+    seen_heads = [f"first accepted, {rule}" for rule in rules]
+    bound_heads = ["1 - TV", "(1 - TV) / (1 + TV)", "shared noise", *seen_heads]
     tables = [
-        Table(["target", "sampling", "lane", *heads, *same_heads], lines),
-        Table(
-            [
-                "target",
-                "sampling",
-                "1 - TV",
-                "(1 - TV) / (1 + TV)",
-                "shared noise",
-                *(f"first accepted, {rule}" for rule in rules),
-            ],
-            bounds,
-            title="Bounds of the draft model",
-            about="TV is the total variation distance of the target's and the draft model's distributions, at each position of plain "
-            "decoding's answers. Rejection sampling accepts a drawn token with 1 - TV; with shared noise the probability is at least "
-            "the second value, and exactly the third. First tokens of drafts do not come at each position, so they differ a little.",
-        ),
+        Table(["target", "sampling", "lane", *heads], lines),
+        Table(["target", "sampling", *bound_heads], bounds, BOUNDS_TITLE, BOUNDS),
     ]
-    values = {"pairs": [asdict(one) for one in results]}
+    prompts = max((row["answers"] for result in results for row in result.rows), default=0)
     about = f"{prompts} prompts, first turns, {tokens} new tokens. {ABOUT}"
+    values = {"pairs": [asdict(one) for one in results]}
     return Result("Three rules of verification", about, tables, values=values)

@@ -19,7 +19,7 @@ from specdemo.cli.options import add_settings, app_settings, lane_settings, run_
 from specdemo.cli.parser import COMMANDS, command_parser, main, parse
 from specdemo.config.errors import UserError
 from specdemo.config.paths import ASSETS
-from specdemo.config.settings import AppSettings, RunSettings, Sampling, fields
+from specdemo.config.settings import BLOCK, COUPLED, AppSettings, RunSettings, Sampling, fields
 
 FOLDER = Path(commands.__file__).parent
 
@@ -114,6 +114,8 @@ def test_values_of_sampling_are_those_that_are_named_or_those_of_a_preset():
 
 def test_options_left_out_are_the_defaults(monkeypatch):
     assert run_settings(parsed("run x")) == RunSettings(preset="recommended")
+    assert run_settings(parsed("bench")) == RunSettings(verification=COUPLED)
+    assert run_settings(parsed("bench --verification block")).verification == BLOCK
     assert run_settings(parsed("compare x")) == RunSettings()
     assert run_settings(parsed("bench"), "nothing") == RunSettings(method="nothing")
     for setting in fields(AppSettings):

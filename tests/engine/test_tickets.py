@@ -12,14 +12,13 @@ import torch
 
 from specdemo.config.settings import Sampling
 from specdemo.drafters.plain import Plain, Scripted
-from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.engine.tickets import FIRST_FACTOR, GOLDEN, SECOND_FACTOR, Tickets
-from specdemo.engine.types import Proposal
+from specdemo.engine.types import Limits, Proposal
 from specdemo.engine.verify import verify_coupled
 from specdemo.kernels import runtime
-from specdemo.session.work.statistics import chi_square_p
+from specdemo.session.work.statistics import agreement, chi_square_p
 from specdemo.trace.events import ModelInfo, RunStarted, Status
 from specdemo.trace.metrics import output_ids
 
@@ -126,6 +125,8 @@ def test_drawn_tokens_are_accepted_as_often_as_the_bound_says():
     same = [tickets.winner(TARGET, at) == tickets.winner(DRAFT, at) for at in range(4_000)]
     share = sum(same) / len(same)
     assert (1 - distance) / (1 + distance) - 0.03 < share < 1 - distance + 0.03
+    assert share == pytest.approx(agreement(TARGET, DRAFT), abs=0.03)
+    assert agreement(TARGET, TARGET) == pytest.approx(1)
 
 
 class Table:
