@@ -20,11 +20,10 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Sampling
 from specdemo.drafters.draft_model import LookBack
 from specdemo.drafters.plain import Plain, Scripted
-from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper, draw
-from specdemo.engine.types import Drafter, Proposal
+from specdemo.engine.types import Drafter, Limits, Proposal
 from specdemo.engine.verify import verify_sampling
 from specdemo.session.door import MethodInfo
 from specdemo.session.work.judges import (
