@@ -10,6 +10,7 @@ import { laneText } from "../core/reducer.js";
 import { PERCENT, SAME, acceptPercent, compareRuns, compared, count, has, passSeconds, sidestepped, tokenIds } from "./evidence.js";
 import { chainCut, draws, judge, learning, passes, sameText, timeOfToken, treeCut } from "./moments.js";
 import { EXAMPLE, outcome } from "./threewords.js";
+import { sharedTickets } from "./tickets.js";
 
 /** @import { JudgedStep } from "../core/state" */
 /** @import { Lesson, LessonRun, Question } from "./lesson" */
@@ -107,6 +108,7 @@ export const exact = {
   live: { run: "03-story-sampled" },
   exercise: true,
   moment: draws,
+  second: { name: "tickets", moment: sharedTickets },
   questions: [
     {
       id: "accept",

@@ -46,5 +46,7 @@ export interface Lesson {
   exercise?: boolean;
   /** what only this page can show, beside its questions */
   moment: Moment;
+  /** a second one, with the name of its words */
+  second?: { name: string; moment: Moment };
   questions: Question[];
 }

@@ -4,6 +4,7 @@ import { LESSONS } from "../../../assets/view/lessons/curriculum.js";
 import { fold } from "../../../assets/view/core/reducer.js";
 import { gap } from "../../../assets/view/lessons/threewords.js";
 import { comparable, count, cuts, drafts, ending, likeness, none, passTimes, perToken, rejections, shares, trend } from "../../../assets/view/lessons/moments.js";
+import { TARGET, chances, compare, draftOf } from "../../../assets/view/lessons/tickets.js";
 import { recordedRuns } from "./fixtures.mjs";
 
 const near = (one, other, within = 1e-9) => assert.ok(Math.abs(one - other) <= within, `${one} is not ${other}`);
@@ -32,6 +33,18 @@ for (const drawn of [counts.drafted, counts.plain]) {
   assert.ok(gap(drawn.map((one) => one / 20_000), target) < 0.02);
 }
 assert.ok(gap(counts.drafted.map((one) => one / 20_000), draft) > 0.05 && counts.rejected > 500);
+
+// Both acceptance rates move with the difference, between their bounds, and draws follow them.
+assert.deepEqual(chances(TARGET, draftOf(0)), { dice: 1, tickets: 1, least: 1 });
+for (const difference of [0.3, 1]) {
+  const other = draftOf(difference);
+  const chance = chances(TARGET, other);
+  assert.ok(chance.least <= chance.tickets && chance.tickets <= chance.dice && chance.dice < 0.9);
+  const drawn = compare(TARGET, other, 20_000, random);
+  near(drawn.dice / 20_000, chance.dice, 0.015);
+  near(drawn.tickets / 20_000, chance.tickets, 0.015);
+  assert.ok(drawn.same < 10_000);
+}
 
 // Every method that was recorded without sampling wrote plain decoding's text, and one that does not is found out.
 const known = Object.fromEntries([...runs].map(([name, { plain, fast }]) => [name, { prompt: "", settings: (fast ?? plain).header.settings }]));
