@@ -250,6 +250,24 @@ def test_app_serves_the_page_until_it_is_closed(monkeypatch, capsys):
     assert "http://here" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("words", "variable", "target"),
+    [
+        ("", "", "auto"),
+        ("--target tiny", "", "tiny"),
+        ("", "tiny", "tiny"),
+        ("--replay", "", AppSettings().target),
+    ],
+)
+def test_app_chooses_a_target_if_none_is_named(monkeypatch, words, variable, target):
+    monkeypatch.setenv("SPECDEMO_TARGET", variable)
+    studios = []
+    monkeypatch.setattr(app_command, "make_page", lambda studio: studios.append(studio) or Page())
+    monkeypatch.setattr(app_command.Studio, "start", lambda _: None)
+    assert main(["app", "--no-browser", *words.split()]) == 0
+    assert studios[0].settings.target == target
+
+
 def test_app_says_when_its_port_is_taken(monkeypatch, capsys):
     assert serve(monkeypatch, Page(taken=True), "--port 7999") == 1
     assert "Port 7999 is taken." in capsys.readouterr().err
