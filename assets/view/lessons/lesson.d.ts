@@ -45,8 +45,6 @@ export interface Lesson {
   /** whether the rejection rule is tried by hand */
   exercise?: boolean;
   /** what only this page can show, beside its questions */
-  moment: Moment;
-  /** a second one, with the name of its words */
-  second?: { name: string; moment: Moment };
+  moments: Record<string, Moment>;
   questions: Question[];
 }

@@ -116,8 +116,7 @@ class Lessons {
     this.asked = new Set(lesson.questions);
     const questions = lesson.questions.map((question) => this.#question(lesson, question, own));
     const [first, ...rest] = questions;
-    const shown = [{ name: lesson.id, moment: lesson.moment }, ...(lesson.second ? [lesson.second] : [])];
-    const moments = shown.map(({ name, moment }) => momentBox(moment, {
+    const moments = Object.entries(lesson.moments).map(([name, moment]) => momentBox(moment, {
       words, name, runs: this.#runs, known: this.#data.runs, announce: (sentence) => this.#announce(sentence),
     }));
     const exercise = lesson.exercise ? [first.root, new ThreeWords(words.three, (sentence) => this.#announce(sentence)).root] : [];

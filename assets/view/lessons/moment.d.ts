@@ -5,7 +5,7 @@ import type { Words } from "../parts/page";
 import type { Lanes, LessonRun } from "./lesson";
 
 /** Where the numbers of a moment come from: a name among the words of origins. */
-export type Origin = "recorded" | "measured" | "modelled" | "drawn" | "computed";
+export type Origin = "recorded" | "measured" | "modelled" | "drawn";
 
 /** What a moment is shown with. */
 export interface Stage {
