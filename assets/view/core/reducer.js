@@ -180,7 +180,7 @@ const laneOf = (state, item) => {
 function begin(state, header) {
   const lane = emptyLane(header);
   state.lanes[header.lane] = lane;
-  state.lane = header.lane;
+  state.lane = state.lanes.speculative ? "speculative" : header.lane;
   state.source.waiting = "";
   return lane;
 }

@@ -169,6 +169,7 @@ export interface Stop {
 /** A list of stops with one that is shown: what a player moves. */
 export interface Playable {
   held?: boolean;
+  until?: number;
   readonly at: number;
   readonly last: number;
   readonly atEnd: boolean;
