@@ -26,6 +26,7 @@ from specdemo.trace.metrics import (
     disturbed,
     measure,
     output_text,
+    repeats_itself,
     speedup,
 )
 from specdemo.trace.tables import token_rows
@@ -143,6 +144,11 @@ class Run:
     def comparable(self) -> bool:
         """Whether no other programs were busy during the run and plain decoding; their times mean nothing otherwise."""
         return not disturbed(self.trace, self._plain)
+
+    @property
+    def repeats_itself(self) -> bool:
+        """Whether more than 15 % of the answer's groups of four words occurred before; the speedup says little then."""
+        return repeats_itself(self.answer)
 
     @property
     def speedup(self) -> float | None:

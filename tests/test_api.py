@@ -15,7 +15,7 @@ from tiny_files import make_tiny_model
 import specdemo
 from specdemo.config.errors import UserError
 from specdemo.trace.events import RunFailed, RunFinished, RunStarted
-from specdemo.trace.metrics import output_ids
+from specdemo.trace.metrics import output_ids, repeats_itself
 from specdemo.trace.replay import read
 from specdemo.trace.tables import NODE_FIELDS
 
@@ -86,6 +86,7 @@ def test_a_run_sums_up_to_what_its_trace_says(model, tmp_path):
     assert run.metrics.new_tokens == len(output_ids(answer)) > 0
     assert run.baseline.new_tokens == run.metrics.new_tokens
     assert run.speedup == run.metrics.tokens_per_second / run.baseline.tokens_per_second
+    assert run.repeats_itself is repeats_itself(run.trace)
     rows = run.rows()
     assert tuple(rows[0]) == NODE_FIELDS
     spoken = [row for row in rows if row["lane"] == "plain"]

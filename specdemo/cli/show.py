@@ -23,7 +23,7 @@ from specdemo.trace.events import (
     Trace,
     Verified,
 )
-from specdemo.trace.metrics import Metrics, disturbed, dropped, measure, speedup
+from specdemo.trace.metrics import Metrics, disturbed, dropped, measure, repeats_itself, speedup
 
 ROUNDED = (
     "This is not the compiled pass: passes of several rows round differently, so greedy text may differ from plain "
@@ -91,7 +91,8 @@ def show_metrics(trace: Trace, label: str) -> None:
         if disturbed(trace):
             err.print("speedup: other programs were busy: not comparable", style="bold")
         elif ratio:
-            err.print(f"speedup: {ratio:.2f}x ({label})", style="bold", markup=False)
+            little = "; the answer repeats itself: this says little" * repeats_itself(trace)
+            err.print(f"speedup: {ratio:.2f}x ({label}){little}", style="bold", markup=False)
     if error := dropped(trace):
         console.note(UserError("run.dropped", error=error).message, style="yellow")
     ended = [event for event in trace.events if isinstance(event, RunFinished)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from os.path import commonprefix
@@ -29,6 +30,11 @@ USUAL_PASSES = (
     128  # number of passes in which that difference may occur: later ones read a longer text
 )
 FEWEST_PASSES = 4  # fewest passes whose mean is judged
+REPEATED_WORDS = 4  # consecutive words that are compared with earlier ones
+REPEATED_SHARE = 0.15  # share of repeated groups of words from which an answer repeats itself
+# Chinese, Japanese and the scripts of Thailand, Laos, Burma and Cambodia are written without spaces.
+UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]{{1,16}}")
 DERIVED = ("tokens_per_second", "tokens_per_step", "drafted_accept_rate", "first_accept_rate")
 # Number of tokens, the sum of their predicted probabilities, and the number that was accepted.
 Foreseen: TypeAlias = tuple[int, float, int]
@@ -220,6 +226,25 @@ def output_text(events: Trace | Iterable[Event]) -> str:
         elif isinstance(event, RunFinished) and event.reason is FinishReason.STOP:
             texts = texts[:-1]
     return "".join(texts)
+
+
+def repeated_share(text: str) -> float:
+    """Return the share of a text's groups of four consecutive words that occurred before in it; 0 for a shorter text.
+
+    A word is what white space separates, so in code an expression may be one; of more than 16 characters, every 16 count
+    as a word. Each character of a script that is written without spaces is a word.
+
+    "to be or not to be or not": to be or not, be or not to, or not to be, not to be or, to be or not -> 1/5
+    """
+    words = WORD.findall(text)
+    groups = [tuple(words[start : start + REPEATED_WORDS]) for start in range(len(words) - 3)]
+    return 1 - len(set(groups)) / len(groups) if groups else 0.0
+
+
+def repeats_itself(trace: Trace | Iterable[Event]) -> bool:
+    """Return whether an answer repeats itself: its speedup says little, since a repetition is easy to draft."""
+    events = trace if isinstance(trace, Trace) else Trace(tuple(trace))
+    return repeated_share(output_text(answering(events))) > REPEATED_SHARE
 
 
 def output_probs(events: Trace | Iterable[Event]) -> list[float]:

@@ -6,6 +6,7 @@ answer_ids cut by answer_offsets, and top_ids / top_probs (tokens, 8) before eac
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +24,7 @@ from specdemo.config.errors import UserError
 if TYPE_CHECKING:
     from torch import Tensor
 
+MOST_HELD_OUT = 0.2  # share of the prompts
 SORTED_WITHIN = 1024  # rows that are sorted by length together: little padding, still mixed
 
 
@@ -198,11 +200,21 @@ def to_rows(answers: Sequence[Answer]) -> list[Row]:
 
 
 def hold_out(rows: Sequence[Row], prompts: int, seed: int) -> tuple[list[Row], list[Row]]:
-    """Split into training and held-out rows; rows of the same prompt are on the same side."""
-    keys = sorted({row.key for row in rows})
-    count = min(prompts, len(keys) // 5)
-    held = {keys[index] for index in np.random.default_rng(seed).permutation(len(keys))[:count]}
+    """Split into training and held-out rows; rows of the same prompt are on the same side.
+
+    A prompt's number depends on the prompt and the seed alone, and the lowest numbers are held out. So when answers are
+    added, no prompt that was trained on becomes a held-out one.
+    """
+    numbers = {row.key: _number(row.key, seed) for row in rows}
+    lowest = sorted(numbers, key=numbers.__getitem__)[:prompts]
+    held = {key for key in lowest if numbers[key] < MOST_HELD_OUT} or set(lowest[:1])
     return [row for row in rows if row.key not in held], [row for row in rows if row.key in held]
+
+
+def _number(key: str, seed: int) -> float:
+    """Return a number from 0 to 1 for a prompt."""
+    digest = hashlib.blake2b(f"{seed} {key}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
 
 
 def from_prompts_too(rows: Sequence[Row]) -> list[Row]:

@@ -25,6 +25,7 @@ from specdemo.trace.metrics import (
     disturbed,
     measure,
     output_text,
+    repeats_itself,
     speedup,
 )
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
@@ -134,7 +135,9 @@ class _Reply:
         figures = measure(lane)
         busy = disturbed(trace)
         ratio = speedup(plain, figures) if plain and not busy else None
-        note = {"note": words.NOT_COMPARABLE} if busy else {}
+        again = repeats_itself(lane)
+        notes = [words.NOT_COMPARABLE] * busy + [words.REPEATS_ITSELF] * again
+        note = {"repeats_itself": again} | ({"note": "; ".join(notes)} if notes else {})
         lines = [json.loads(encode(event)) for event in self.events if self._with_trace]
         return output_text(lane), {"speedup": ratio, **note, **figures.values()}, lines
 

@@ -365,11 +365,16 @@ def test_prompts_are_learned_from_behind_what_all_of_them_begin_with():
 
 
 def test_batches_and_held_out_prompts_share_nothing():
-    answers = [Answer("made", i // 2, 0.0, np.arange(3 + i), np.arange(4)) for i in range(40)]
+    answers = [Answer("made", i // 2, 0.0, np.arange(3 + i % 40), np.arange(4)) for i in range(100)]
     rows = to_rows(answers)
     kept, held = hold_out(rows, 3, 0)
     assert len({row.key for row in held}) == 3
-    assert not {row.key for row in kept} & {row.key for row in held}
+    trained = {row.key for row in kept}
+    assert not trained & {row.key for row in held}
+    more = [Answer("added", i, 0.0, np.arange(3), np.arange(4)) for i in range(400)]
+    held_later = {row.key for row in hold_out(to_rows([*answers, *more]), 3, 0)[1]}
+    assert len(held_later) == 3
+    assert not trained & held_later
     plan = batches(rows, 100, 5)
     assert sorted(row.start for batch in plan for row in batch) == [row.start for row in rows]
     assert all(len(b) * max(len(r.token_ids) for r in b) <= 100 for b in plan if len(b) > 1)

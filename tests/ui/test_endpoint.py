@@ -67,7 +67,15 @@ def test_it_gives_text_figures_and_trace_of_the_run(client, monkeypatch):
 def test_a_run_beside_busy_programs_has_a_note_for_a_speedup(client, monkeypatch):
     monkeypatch.setattr(endpoint, "disturbed", lambda _: True)
     metrics = ask(client, method="ngram")[1]
-    assert (metrics["speedup"], metrics["note"]) == (None, limits.NOT_COMPARABLE)
+    assert metrics["speedup"] is None
+    assert metrics["note"].startswith(limits.NOT_COMPARABLE)
+
+
+def test_an_answer_that_repeats_itself_is_marked(client, monkeypatch):
+    monkeypatch.setattr(endpoint, "disturbed", lambda _: False)
+    monkeypatch.setattr(endpoint, "repeats_itself", lambda _: True)
+    metrics = ask(client, method="ngram")[1]
+    assert (metrics["repeats_itself"], metrics["note"]) == (True, limits.REPEATS_ITSELF)
 
 
 def test_a_plain_answer_is_text_and_figures(client):

@@ -14,7 +14,7 @@ from specdemo.bench.recordings import read_index
 from specdemo.drafters.methods import METHODS
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import ModelInfo, Node, RunStarted, Status, Trace, Verified
-from specdemo.trace.metrics import disturbed, measure, speedup
+from specdemo.trace.metrics import disturbed, measure, repeated_share, repeats_itself, speedup
 from specdemo.trace.replay import read
 from specdemo.ui import words
 from specdemo.ui.view import RUNS
@@ -89,6 +89,7 @@ def test_the_script_and_python_count_alike(path):
     plain, fast = measure(trace.lane("plain")), measure(trace.lane("speculative"))
     assert shown["speedup"] == pytest.approx(speedup(plain, fast))
     assert shown["disturbed"] == disturbed(trace)
+    assert shown["repeats"] == repeats_itself(trace)
     for name in ("tokens_per_second", "drafted_accept_rate", "tokens_per_step"):
         assert shown[name] == pytest.approx(getattr(fast, name))
     assert shown["curve"] > 0
@@ -144,3 +145,26 @@ def test_busy_programs_make_a_run_incomparable_for_the_script_and_python(trace, 
     given = dumps(trace.events)
     told = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
     assert json.loads(told.stdout) == disturbed(trace) == busy
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node")
+def test_repeated_share_is_the_same_for_the_script_and_python():
+    texts = {
+        "": 0.0,
+        "one two three": 0.0,
+        "to be or not to be or not": 1 / 5,
+        "a b c d " * 5: 13 / 17,
+        "the cat sat. The cat sat on a mat, and the cat sat on it": 0.0,
+        "推测解码推测解码更快": 1 / 7,
+        "ข้าวข้าวข้าว": 5 / 9,
+        "日本語 or English, 日本語 or English, again": 2 / 8,
+        "f(x)=" * 40: 4 / 10,
+        "𝒳 𝒳 𝒳 𝒳 𝒳 naïve": 1 / 3,
+    }
+    code = f"""
+      import {{ repeatedShare }} from "{RUNS.parent}/view/core/metrics.js";
+      console.log(JSON.stringify({json.dumps(list(texts))}.map(repeatedShare)));"""
+    command = [shutil.which("node"), "--input-type=module", "-e", code]
+    told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert told == pytest.approx([repeated_share(text) for text in texts])
+    assert told == pytest.approx(list(texts.values()))

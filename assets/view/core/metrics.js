@@ -1,5 +1,6 @@
 // Numbers of a lane or of two: the same definitions as specdemo/trace/metrics.py, held equal by a test.
 
+import { tokensOf } from "./reducer.js";
 import { depths } from "./tree.js";
 
 /** @import { JudgedStep, Lane } from "./state" */
@@ -58,6 +59,25 @@ export function disturbed(plain, speculative) {
     const [low, high] = [mean(one), mean(other)].sort((a, b) => a - b);
     return Math.min(one.length, other.length) >= FEWEST_PASSES && high > low * usual;
   });
+}
+
+const REPEATED_WORDS = 4; // consecutive words that are compared with earlier ones
+const REPEATED_SHARE = 0.15; // of repeated groups of words, from which an answer repeats itself
+const UNSPACED = "\\u0e00-\\u0eff\\u1000-\\u109f\\u1780-\\u17ff\\u3040-\\u30ff\\u3400-\\u9fff"; // scripts without spaces
+const WORD = new RegExp(`[${UNSPACED}]|[^\\s${UNSPACED}]{1,16}`, "gu");
+
+/** Share of a text's groups of four consecutive words that occurred before in it; see metrics.py. @param {string} text */
+export function repeatedShare(text) {
+  const words = text.match(WORD) ?? [];
+  const groups = words.slice(REPEATED_WORDS - 1).map((_, i) => words.slice(i, i + REPEATED_WORDS).join("\n"));
+  return groups.length ? 1 - new Set(groups).size / groups.length : 0;
+}
+
+/** Whether the answer of a lane that has ended repeats itself: such a text is easy to draft. @param {Lane | null | undefined} lane */
+export function repeatsItself(lane) {
+  if (!lane?.end) return false;
+  const texts = tokensOf(lane).map((token) => token.text ?? "");
+  return repeatedShare((lane.end === "stop" ? texts.slice(0, -1) : texts).join("")) > REPEATED_SHARE;
 }
 
 /** Seconds a lane needed for its first n tokens; null when it never wrote that many. @param {Lane} lane @param {number} n */

@@ -2,7 +2,7 @@
 
 import { fetchFile } from "../core/recorded.js";
 import { fold } from "../core/reducer.js";
-import { disturbed, speedup, two } from "../core/metrics.js";
+import { disturbed, repeatsItself, speedup, two } from "../core/metrics.js";
 import { applyState } from "../core/permalink.js";
 import { fill } from "../core/sentence.js";
 import { el, firstSeen, textEl } from "../parts/dom.js";
@@ -146,5 +146,5 @@ function gained(items, words) {
   const { plain, speculative } = fold(items).lanes;
   const ratio = speculative && speedup(plain, speculative);
   if (disturbed(plain, speculative)) return words.disturbed;
-  return ratio ? fill(words.gain, { speedup: two(ratio), precision: speculative.header.target?.precision ?? "" }) : words.unsaid;
+  return ratio ? fill(repeatsItself(speculative) ? words.gain_repeats : words.gain, { speedup: two(ratio), precision: speculative.header.target?.precision ?? "" }) : words.unsaid;
 }

@@ -1,6 +1,6 @@
 // How the view is put together: the parts and what frames them. Knows no run.
 
-import { disturbed, speedup, standIn, two } from "../core/metrics.js";
+import { disturbed, repeatsItself, speedup, standIn, two } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
 import { Legend, problemBlock } from "../parts/blocks.js";
 import { el, setText } from "../parts/dom.js";
@@ -142,9 +142,10 @@ export class Headline {
     this.#words = words;
     this.badge = el("span", { class: "sd-badge" });
     this.lossy = el("span", { class: "sd-lossy", title: words.lossy_hint, hidden: true }, words.lossy);
+    this.repeats = el("span", { class: "sd-lossy", title: words.repeats_hint, hidden: true }, words.repeats);
     this.phase = el("h2", { class: "sd-phase" });
     this.about = el("span", { class: "sd-about" });
-    this.root = el("div", { class: "sd-status" }, this.badge, this.lossy, el("div", { class: "sd-said" }, this.phase, this.about), ...ends);
+    this.root = el("div", { class: "sd-status" }, this.badge, this.lossy, this.repeats, el("div", { class: "sd-said" }, this.phase, this.about), ...ends);
   }
 
   /** phase: a name, see `phaseOf`; rate: seconds of the run in one of the player's @param {State} state @param {string} phase @param {number} rate */
@@ -154,6 +155,7 @@ export class Headline {
     const { kind } = state.source;
     const lossy = Boolean(lane?.header.lossy);
     this.lossy.hidden = !lossy;
+    this.repeats.hidden = lane?.header.method === "nothing" || !repeatsItself(lane);
     setText(this.badge, lane ? words.source[kind] : "");
     this.badge.className = `sd-badge sd-badge-${kind}`;
     const name = phase === "playing" && rate !== 1 ? (rate < 1 ? "playing_slowed" : "playing_faster") : phase;

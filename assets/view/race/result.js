@@ -2,7 +2,7 @@
 
 import { Pen } from "../charts/pen.js";
 import { Plot } from "../charts/plot.js";
-import { acceptRate, disturbed, judgedSteps, secondsFor, speedup, tokensPerSecond, tokensPerStep, two } from "../core/metrics.js";
+import { acceptRate, disturbed, judgedSteps, repeatsItself, secondsFor, speedup, tokensPerSecond, tokensPerStep, two } from "../core/metrics.js";
 import { tokensOf } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { stackable } from "../parts/blocks.js";
@@ -144,6 +144,7 @@ export function standings(lanes) {
     rate: tokensPerSecond(lane),
     speedup: plain ? speedup(plain, lane) : null,
     disturbed: lane !== plain && lane?.header.target?.precision === plain?.header.target?.precision && disturbed(plain, lane),
+    repeats: lane !== plain && repeatsItself(lane),
     perPass: lane ? tokensPerStep(lane) : null,
     kept: lane ? acceptRate(lane) : null,
     seconds: lane?.tokens ? lane.elapsed : null,
@@ -225,7 +226,7 @@ export function tableOf(titles, { rows, plain }, origin, words) {
     words.rank[row.rank ?? ""] ?? "–",
     titles[row.index],
     two(row.rate),
-    row.disturbed ? words.disturbed : plain && row.speedup !== null ? fill(words.times, { speedup: two(row.speedup) }) : "–",
+    row.disturbed ? words.disturbed : plain && row.speedup !== null ? fill(row.repeats ? words.times_repeats : words.times, { speedup: two(row.speedup) }) : "–",
     two(row.perPass),
     percent(row.kept),
     two(row.seconds),
