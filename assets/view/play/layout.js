@@ -1,6 +1,7 @@
 // How the view is put together: the parts and what frames them. Knows no run.
 
 import { disturbed, repeatsItself, speedup, standIn, two } from "../core/metrics.js";
+import { headlineOf } from "../core/headline.js";
 import { fill } from "../core/sentence.js";
 import { Legend, problemBlock } from "../parts/blocks.js";
 import { el, setText } from "../parts/dom.js";
@@ -10,13 +11,14 @@ import { el, setText } from "../parts/dom.js";
  * @import { Words } from "../parts/page"
  * @import { ModelInfo } from "../types"
  * @import { View } from "./view"
- * @typedef {Pick<View, "numbers" | "text" | "strip" | "tree" | "inspector" | "transport" | "charts">} Parts
+ * @typedef {Pick<View, "numbers" | "text" | "beside" | "picture" | "strip" | "tree" | "inspector" | "transport" | "charts">} Parts
  */
 const TABS = ["token", "tree"];
 
 export class Layout {
   #lossy = false;
   #fitted = -1; // pixels down the page, of the last fit
+  #words;
 
   /**
    * words: the view's; parts: of which each has its element as `root`
@@ -25,6 +27,7 @@ export class Layout {
    */
   constructor(words, parts, { save, open }) {
     this.save = save;
+    this.#words = words;
     this.legend = new Legend(words);
     const file = this.#chooser(words, open);
     const hide = button(words.hide_drafts, () => {
@@ -40,11 +43,14 @@ export class Layout {
     this.tabs = el("div", { class: "sd-tabs", role: "group", "aria-label": words.inspector.tabs },
       ...TABS.map((tab) => el("button", { type: "button", class: "sd-button", "data-tab": tab, onclick: () => this.tab(tab) }, words.inspector[tab])));
     this.side = el("aside", { class: "sd-side" }, this.tabs, parts.inspector.root, parts.tree.root);
-    const foot = el("div", { class: "sd-foot" },
-      el("div", { class: "sd-legends" }, this.legend.root, parts.strip.key),
-      parts.strip.root, parts.transport.root);
+    const foot = el("div", { class: "sd-foot" }, parts.picture.root, this.legend.root, parts.strip.root, parts.transport.root);
+    this.sentence = el("p", { class: "sd-headline" });
+    const { beside, text } = parts;
+    const column = (/** @type {string} */ name, /** @type {HTMLElement} */ count, /** @type {HTMLElement} */ body) => el("div", { class: `sd-column-${name}` }, count, body);
+    const texts = el("div", { class: "sd-texts" }, this.sentence, text.prompt,
+      column("plain", beside.counts.plain, beside.root), column("drafted", beside.counts.speculative, text.root));
     const right = el("div", { class: "sd-right" }, this.side, parts.charts.root);
-    this.stage = el("div", { class: "sd-stage" }, this.headline.root, this.problems, parts.numbers.shared, parts.text.root, foot, right);
+    this.stage = el("div", { class: "sd-stage" }, this.headline.root, this.problems, parts.numbers.shared, texts, foot, right);
     this.root = el("div", { class: "sd-root" }, this.stage, this.live);
     this.tab("tree");
   }
@@ -103,6 +109,19 @@ export class Layout {
   /** Say a sentence to a screen reader. @param {string} sentence */
   announce(sentence) {
     setText(this.live, sentence);
+  }
+
+  /** The sentence on what the drafts gained; none of a state that answers another question. @param {State | null} state */
+  sayHeadline(state) {
+    const { name, values } = state ? headlineOf(state) : { name: "", values: {} };
+    setText(this.sentence, name ? fill(this.#words.headline[name], values) : "");
+    this.sentence.dataset.kind = name;
+  }
+
+  /** What the page's own buttons depend on: one cannot stop what does not run. @param {{ running: boolean, recorded: boolean }} how */
+  mark({ running, recorded }) {
+    this.stage.classList.toggle("sd-running", running);
+    this.stage.classList.toggle("sd-recorded", recorded);
   }
 
   showProblems(/** @type {Problem[]} */ problems) {
@@ -183,6 +202,7 @@ export function phaseOf(state, { playing, atEnd, running, held }) {
     return lane.steps.length === 0 ? "reading" : (state.lane ?? "");
   }
   if (lane.end === "failed" || lane.end === "cancelled") return lane.end;
+  if (running && state.lane === "speculative") return "plain_rest";
   if (state.lane === "plain") return state.source.kind === "live" ? "plain_done" : "done_alone";
   if (disturbed(state.lanes.plain, lane)) return "done_disturbed";
   if (!state.lanes.plain && standIn(lane)) return "done_stand_in";

@@ -10,12 +10,13 @@ import { el } from "../parts/dom.js";
 /** @import { Words } from "../parts/page" */
 /** @import { Mounted } from "./view" */
 /**
- * Draw the menu in `element`; words.runs lists [name, title, prompt, method].
+ * Draw the menu in `element`; words.runs lists [name, title, prompt, method, group].
  * @param {HTMLElement} element @param {{ send(name: string): void, words: Words }} how
  */
 export function mountRuns(element, { send, words }) {
   const menu = el("select", { class: "sd-runs", "aria-label": words.label });
-  menu.append(el("option", { value: "" }, words.label), ...words.runs.map(([value, title, prompt, method]) => el("option", { value, "data-prompt": prompt, "data-method": method }, title)));
+  menu.append(el("option", { value: "" }, words.label), ...Object.entries(words.groups).map(([group, label]) => el("optgroup", { label },
+    ...words.runs.filter((run) => run[4] === group).map(([value, title, prompt, method]) => el("option", { value, "data-prompt": prompt, "data-method": method }, title)))));
   menu.addEventListener("change", () => menu.value && send(menu.value));
   document.addEventListener("specdemo-shown", (event) => {
     menu.value = /** @type {CustomEvent<string>} */ (event).detail;
