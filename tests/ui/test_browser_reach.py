@@ -190,7 +190,7 @@ def test_a_recorded_run_opens_from_the_address_and_from_the_menu(visit):
 
 def share_of_text(page):
     """Return the fraction of the screen that the text has."""
-    return page.locator("#sd-view .sd-text").evaluate(
+    return page.locator("#sd-view .sd-texts").evaluate(
         "e => e.clientWidth * e.clientHeight / (innerWidth * innerHeight)"
     )
 

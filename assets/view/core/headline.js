@@ -4,7 +4,7 @@ import { baselineRate, disturbed, repeatsItself, speedup, standIn, two } from ".
 import { laneText } from "./reducer.js";
 
 /** @import { Lane, State } from "./state" */
-const FEWEST_TOKENS = 20; // of both variants, before a speedup is named
+export const FEWEST_TOKENS = 20; // of both variants, before a speedup is named
 const EVEN = 0.05; // difference of two times that is none
 
 /**

@@ -147,8 +147,16 @@ export function two(value) {
   const digits = Math.floor(Math.log10(Math.abs(value)));
   const unit = 10 ** (digits - 1);
   const rounded = Math.round(value / unit) * unit;
-  return rounded.toFixed(Math.max(0, 1 - Math.floor(Math.log10(Math.abs(rounded)))));
+  return decimals(rounded, Math.max(0, 1 - Math.floor(Math.log10(Math.abs(rounded)))));
 }
+
+let point = "."; // between a number's whole part and its decimals, in the page's language
+
+/** Write numbers as a language does. @param {string} language */
+export const writeNumbersIn = (language) => (point = (0.5).toLocaleString(language)[1]);
+
+/** A number with so many decimals. @param {number} value @param {number} digits */
+export const decimals = (value, digits) => value.toFixed(digits).replace(".", point);
 
 // ---- What the charts show beside the measured values: the oracle's choice, the prediction and the bound. Pure
 

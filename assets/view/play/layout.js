@@ -60,12 +60,14 @@ export class Layout {
     this.save.classList.toggle("sd-nothing", !some);
   }
 
-  /** An entry of the menu above the text. @param {string} label @param {() => void} act */
-  entry(label, act) {
-    this.save.querySelector(".sd-menu-list")?.append(button(label, () => {
+  /** An entry of the menu above the text. @param {string} label @param {() => void} act @param {string} name class of its own */
+  entry(label, act, name) {
+    const one = button(label, () => {
       this.save.removeAttribute("open");
       act();
-    }));
+    });
+    one.classList.add(name);
+    this.save.querySelector(".sd-menu-list")?.append(one);
   }
 
   /** A button in the line above the text. returns: the button @param {string} label @param {() => void} act */

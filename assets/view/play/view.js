@@ -84,6 +84,7 @@ export class View {
     if (keys) this.text.root.id = "sd-text";
     const save = exportMenu(this, words.export, (message) => this.take([{ type: "notice", message }], false));
     this.layout = new Layout(words, this, { save, open: (file) => this.#open(file) });
+    if (keys) this.layout.entry(words.batch.open, openBatch, "sd-batch-entry");
     this.drawing = new Drawing(this, words);
     this.gestures = new Gestures(this, this.drawing);
     this.gestures.listen(keys, this.#left.signal);
@@ -241,6 +242,14 @@ export class View {
     }
     this.drawing.soon();
   }
+}
+
+/** Show the box of several prompts at once, below the view. */
+function openBatch() {
+  document.body.classList.add("sd-batch-open");
+  const head = /** @type {HTMLElement | null} */ (document.querySelector("#sd-batch-box > button"));
+  head?.click();
+  head?.scrollIntoView({ block: "nearest" });
 }
 
 const WATCHED = 16_000; // milliseconds that the eye needs for a run of a hundred tokens, written without drafts

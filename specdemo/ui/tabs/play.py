@@ -232,9 +232,9 @@ def _example(prompt: str) -> str:
 
 
 def read_examples(path: Path) -> list[dict[str, str]]:
-    """The bundled examples: title, task and prompt each."""
+    """Return the examples that the page shows: title, task and prompt each."""
     examples: list[dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))["examples"]
-    return examples
+    return [example for example in examples if example.get("shown")]
 
 
 def _opening(visitor: PlayState, waiting: str = "") -> str:
