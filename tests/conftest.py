@@ -15,8 +15,9 @@ import pytest
 import torch
 from tiny_trained import READS, TextFeatures, tiny_trained
 from transformers import LlamaConfig, LlamaForCausalLM
+from xdist.plugin import pytest_xdist_auto_num_workers as auto_num_workers
 
-from specdemo.config.settings import AppSettings, RunSettings, Sampling
+from specdemo.config.settings import COUPLED, TOKEN, AppSettings, RunSettings, Sampling
 from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.memory.datastore import Datastore
 from specdemo.drafters.memory.visit import Memory
@@ -40,19 +41,19 @@ VOCABULARY = 64
 PROFILE = CostProfile(((1, 0.020), (5, 0.024), (32, 0.060)), 0.002)
 ALL_METHODS = sorted(METHODS)
 LOOKED = pytest.StashKey[Path]()  # the file whose tests run
-LONGEST = "test_a_part_of_the_script[timeline]"
 
 # Models this small are slower with several threads, and each worker has a core of its own.
 torch.set_num_threads(1)
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One worker more than there are cores: a third of the time, a test waits for a browser, a server or a process."""
+    return auto_num_workers(config) + 1
+
+
 @pytest.hookimpl(tryfirst=True)  # before the plugin that reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that load the embedded model go to one worker, and so do those of a file that serve a page.
-
-    The longest test of all comes first: at the end, one worker would wait for the other.
-    """
-    items.sort(key=lambda item: not item.nodeid.endswith(LONGEST))
+    """Tests that load the embedded model go to one worker, and so do those of a file that serve a page."""
     for item in items:
         if item.get_closest_marker("real"):
             item.add_marker(pytest.mark.xdist_group("real"))
@@ -133,6 +134,7 @@ def run_lane(
     stop_ids: frozenset[int] = frozenset(),
     target: CachedModel | None = None,
     verifier: Verifier = verify_sampling,
+    coupled: bool = False,
 ) -> list[Event]:
     """Run one variant and return all events."""
     target = target or bound_target(drafter) or CachedModel(decoder_of(model))
@@ -142,12 +144,17 @@ def run_lane(
             target,
             drafter,
             prompt_ids,
-            shaper=Shaper(sampling or Sampling()),
+            shaper=shaper_of(sampling or Sampling(), coupled=coupled),
             limits=Limits(max_new_tokens, stop_ids),
             started=header(),
             verifier=verifier,
         )
     )
+
+
+def shaper_of(sampling: Sampling, *, coupled: bool) -> Shaper:
+    """Return the shaper of a run with this sampling."""
+    return Shaper.of(RunSettings(verification=COUPLED if coupled else TOKEN, sampling=sampling))
 
 
 def reference_greedy(
@@ -208,7 +215,7 @@ def drafter_for(
     )
     context = DraftingContext(
         settings,
-        Shaper(settings.sampling),
+        Shaper.of(settings),
         vocabulary,
         profile=PROFILE,
         memory=memory or Memory(),

@@ -94,6 +94,7 @@ def owners(
                 f"{name}.draft.word_ids": one.drafting.token_ids,
                 f"{name}.draft.rule": plan.rule.numbers,
                 f"{name}.draft.uniforms": plan.uniforms,
+                f"{name}.draft.penalised": one.drafting.penalised,
             }
     described = (ctypes.addressof(stack.described), ctypes.sizeof(stack.described))
     return {name: memory(one) for name, one in found.items() if one is not None} | {
@@ -318,6 +319,9 @@ def _draft(job: Any, one: Any, draft: Any, name: str) -> Iterator[Range]:
     yield Range(f"{name}.rule", draft.rule, (TENTHS + 1 + draft.most) * 8, sizes=most)
     if draft.uniforms:
         yield Range(f"{name}.uniforms", draft.uniforms, draft.most * 8, sizes=most)
+    penalised = {"num_penalised": draft.num_penalised, **most}
+    size = sum(penalised.values()) * 8
+    yield Range(f"{name}.penalised", draft.penalised, size, sizes=penalised)
     yield Range(
         f"{name}.word_ids", draft.word_ids, words * 8, sizes={"head_columns": job.head_columns}
     )

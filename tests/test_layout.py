@@ -19,12 +19,13 @@ HEAVY = {"torch", "transformers", "bitsandbytes", "accelerate"}
 # Each room and the rooms that it may import; a room inside another is named with a dot.
 MODELS = {"models", "models.decoders", "models.networks"}
 BELOW_SESSION = {"config", "trace", "kernels", "files", "engine", *MODELS, "drafters"}
-UP_TO_SESSION = {*BELOW_SESSION, "session"}
+UP_TO_SESSION = {*BELOW_SESSION, "attach", "session"}
 ALLOWED = {
     "config": set[str](),
     "kernels": set[str](),
     "trace": {"config"},
     "files": {"config", "trace"},
+    "attach": {"config", "trace", "files"},
     "engine": {"config", "trace", "kernels"},
     "models": {"config", "trace", "kernels", "files", "engine", *MODELS},
     "models.decoders": {"config", "trace", "kernels", "files", "engine", "models"},
@@ -33,7 +34,7 @@ ALLOWED = {
     "session": UP_TO_SESSION,
     "bench": UP_TO_SESSION,
     "training": UP_TO_SESSION,
-    "ui": {"config", "trace", "files", "session"},
+    "ui": {"config", "trace", "files", "attach", "session"},
     "api": UP_TO_SESSION,
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -128,7 +129,7 @@ def test_the_page_never_imports_the_models(path: Path) -> None:
     assert not {name.partition(".")[0] for name in imports_of(path)} & HEAVY
 
 
-@pytest.mark.parametrize("path", in_layers(*BELOW_SESSION, "session"), ids=name_of)
+@pytest.mark.parametrize("path", in_layers(*UP_TO_SESSION), ids=name_of)
 def test_nothing_up_to_the_session_prints_sleeps_or_knows_the_page(path: Path) -> None:
     assert not {name.partition(".")[0] for name in imports_of(path)} & {"gradio", "plotly", "rich"}
     calls = {

@@ -9,11 +9,15 @@ export type Status = "drafted" | "accepted" | "rejected" | "unreached" | "correc
 /** Method by which a drafter selected a token. */
 export type Origin = "drawn" | "chosen";
 
-/** A token that is possible at a position, and its probability there. */
+/** How much is known of a run's rounds, if another program's server made it. */
+export type Knowledge = "exact" | "arrival" | "totals" | "none";
+
+/** A token that is possible at a position, and its probability there. ticket: see `Node` */
 export interface Choice {
   token_id: number;
   prob: number;
   text?: string;
+  ticket?: number;
 }
 
 /** A proposal before its verification. */
@@ -24,7 +28,7 @@ export interface Drafted {
   lookahead: number;
   reason: string;
   nodes: Node[];
-  draft_seconds: number;
+  draft_seconds?: number;
   source?: string;
   expected_tokens?: number;
   expected_seconds?: number;
@@ -44,7 +48,7 @@ export interface ModelInfo {
 
 /** One drafted token, or the target's own token at the end of a step. */
 export interface Node {
-  token_id: number;
+  token_id?: number;
   text?: string;
   parent?: number;
   status?: Status;
@@ -56,6 +60,7 @@ export interface Node {
   confidence?: number;
   origin?: Origin;
   block_prob?: number;
+  ticket?: number;
 }
 
 /** The most likely tokens after a node of a step, in descending order; a few of the whole distribution. */
@@ -88,6 +93,8 @@ export interface RunFinished {
   reason: FinishReason;
   new_tokens: number;
   elapsed_seconds: number;
+  drafted?: number;
+  accepted?: number;
 }
 
 /** First event of a run. */
@@ -109,6 +116,8 @@ export interface RunStarted {
   draft_cost?: number;
   history?: number[];
   stand_in?: StandIn;
+  knowledge?: Knowledge;
+  server?: string;
   schema?: number;
 }
 
@@ -128,7 +137,7 @@ export interface Verified {
   nodes: Node[];
   path: number[];
   next?: Node;
-  draft_seconds: number;
+  draft_seconds?: number;
   verify_seconds: number;
   overhead_seconds: number;
   elapsed_seconds: number;

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
+from statistics import median
 from typing import TYPE_CHECKING
 
-from specdemo.bench.lanes import FLOOR, PLAIN_METHOD, LaneResult
-from specdemo.bench.results import Row, Table, as_factor, means
+from specdemo.bench.lanes import FLOOR, LaneResult
+from specdemo.bench.results import Measured, Row, Table, as_factor, as_percent
+from specdemo.config.strings import JsonView
 from specdemo.engine.cost import CostProfile
 from specdemo.files.folder import read_config, tensors
 from specdemo.models.memory import BYTES_PER_WEIGHT
@@ -25,59 +25,44 @@ BUFFER_BYTES = 1 << 29  # bytes, far more than any cache
 READS = 4  # timed reads of the buffer; the fastest counts
 
 
-class Oracle:
-    """Modelled speed of a policy that drafts exactly the tokens that will be accepted. It is never run.
+def oracle_speedup(measured: Measured, costs: JsonView) -> float | None:
+    """Return the modelled speedup of a policy that drafts exactly the tokens that will be accepted. It is never run.
 
     The oracle follows the variant of the longest constant lookahead: at each step it drafts only the tokens accepted
     there, so its text is the same and no draft token is rejected. Costs are the measured profile, scaled by the
     time of this prompt's plain steps. If that variant's whole draft was accepted, a longer draft might have been
-    accepted too, so the bound is a little low.
+    accepted too, so the bound is a little low. None without a variant of constant lookahead.
     """
-
-    def __init__(self, costs: CostProfile) -> None:
-        self.costs = costs
-        self._sums: defaultdict[str, list[float]] = defaultdict(lambda: [0.0] * 4)
-
-    def add(self, task: str, results: Sequence[LaneResult]) -> None:
-        """Count one prompt. It has no effect without plain decoding and a variant of constant lookahead."""
-        # A name with more after the number has another verification, and therefore another text.
-        constants = [one for one in results if one.name.partition(CONSTANT)[2].isdigit()]
-        plain = next((result for result in results if result.name == PLAIN_METHOD), None)
-        if not constants or plain is None or not plain.metrics.steps:
-            return
-        longest = max(constants, key=lambda result: int(result.name.rpartition(":")[2]))
-        per_pass = plain.metrics.verify_seconds / plain.metrics.steps
-        scale = per_pass / self.costs.verify_seconds(1)
+    profile = CostProfile(**costs)
+    # A name with more after the number has another verification, and therefore another text.
+    constants = [lane for lane in measured.lanes if lane.partition(CONSTANT)[2].isdigit()]
+    longest = max(constants, key=lambda lane: int(lane.rpartition(":")[2]), default=None)
+    ratios = []
+    for pair in (answer.pair for answer in measured.answers if answer.lane == longest):
+        metrics, plain = pair.result.metrics, pair.plain.metrics
+        if pair.result.repeats or not plain.steps or not plain.tokens_per_second:
+            continue
+        scale = plain.verify_seconds / plain.steps / profile.verify_seconds(1)
         # The first draft token of a step also pays for reading the committed ones, so the mean of the run is used.
-        per_draft = longest.metrics.draft_seconds / max(1, longest.metrics.drafted)
+        per_draft = metrics.draft_seconds / max(1, metrics.drafted)
         seconds = sum(
-            scale * self.costs.verify_seconds(1 + count) + count * per_draft
-            for count in longest.accepted
+            scale * profile.verify_seconds(1 + count) + count * per_draft
+            for count in pair.result.accepted
         )
-        sums = self._sums[task]
-        tokens, plain_metrics = longest.metrics.new_tokens, plain.metrics
-        counted = (tokens, seconds, plain_metrics.new_tokens, plain_metrics.elapsed_seconds)
-        self._sums[task] = [total + value for total, value in zip(sums, counted, strict=True)]
-
-    def speedup(self) -> float | None:
-        """Return the mean over tasks of its tokens per second over plain decoding's; None if nothing was counted."""
-        rates = [
-            (tokens / seconds) / (plain_tokens / plain_seconds)
-            for tokens, seconds, plain_tokens, plain_seconds in self._sums.values()
-        ]
-        return mean(rates) if rates else None
+        ratios.append(metrics.new_tokens / seconds / plain.tokens_per_second)
+    return median(ratios) if ratios else None
 
 
 def policies_table(rows: Sequence[Row], oracle: float | None) -> Table:
-    """Compare the mean speedup of each policy with the best constant lookahead and with the oracle's speedup.
+    """Compare the speedup of each policy with the best constant lookahead and with the oracle's speedup.
 
-    The table has no rows without a constant lane. The best constant is chosen on these very prompts, which is an
-    advantage over the policies.
+    rows: over all tasks. The table has no rows without a constant lane. The best constant is chosen on these very
+    prompts, which is an advantage over the policies.
     """
-    rates = {row["lane"]: row["speedup"] for row in means(rows) if row["speedup"] is not None}
+    rates = {row["lane"]: row["speedup"] for row in rows if row["speedup"] is not None}
     constants = {lane: rate for lane, rate in rates.items() if CONSTANT in lane}
     others = {lane: rate for lane, rate in rates.items() if ":" in lane and lane not in constants}
-    columns = ["policy", "speedup", "against the best constant", "of the oracle's", "regret"]
+    columns = ["policy", "speedup", "against the best constant", "of the oracle's"]
     if not constants or not others:
         return Table(columns, [])
     best = max(constants, key=lambda lane: constants[lane])
@@ -89,8 +74,7 @@ def policies_table(rows: Sequence[Row], oracle: float | None) -> Table:
             lane,
             as_factor(rate),
             f"{100 * (rate / constants[best] - 1):+.1f} %",
-            f"{100 * rate / oracle:.0f} %" if oracle else "-",
-            as_factor(oracle - rate) if oracle else "-",
+            as_percent(rate / oracle) if oracle else "-",
         ]
         for lane, rate in shown.items()
     ]

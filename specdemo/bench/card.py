@@ -15,11 +15,11 @@ from itertools import pairwise, takewhile
 from platform import platform, python_version
 from typing import TYPE_CHECKING
 
-from specdemo.bench.lanes import PLAIN_METHOD, Lane, OwnLane, run_lanes
+from specdemo.bench.lanes import PLAIN_METHOD
 from specdemo.bench.peer import versions
 from specdemo.bench.report import pass_costs
-from specdemo.bench.results import COLUMNS, LaneTotals, Result, Row, Table, cell, means
-from specdemo.bench.run import WARM_UP_PROMPT
+from specdemo.bench.results import ABOUT, COLUMNS, Result, Row, Table, cell, totals
+from specdemo.bench.run import Bench, BenchOptions, run_bench
 from specdemo.bench.suite import Item
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
@@ -58,7 +58,7 @@ PASSES_A_TOKEN = (
 )
 SHORTEST_TEXT = 16  # tokens, below which a text is too short to compare
 TIMED_METHODS = ("ngram", "draft_model", "auto")
-EXACT = "exact mode"  # one more variant, if the pair has an exact mode
+EXACT = " in exact mode"  # one more variant, if the pair has an exact mode
 ANSWER_TOKENS = 128  # new tokens of an answer
 FIRST = ("code", "question", "edit", "story")  # tasks that are measured first
 
@@ -299,33 +299,27 @@ def compare(rows: int, alone: Tensor, together: Tensor) -> Sameness:
 
 
 def _rates(studio: Studio, items: Sequence[Item], found: PairFindings, until: float) -> None:
-    """Run plain decoding and the methods of TIMED_METHODS greedily on first turns until the time is over."""
+    """Measure the methods of TIMED_METHODS greedily on first turns until the time is over."""
     methods = {method.name: method for method in studio.methods()}
     missing = {name: methods[name].why_not for name in TIMED_METHODS if not methods[name].available}
     found.left_out |= missing
-    names = [PLAIN_METHOD, *(name for name in TIMED_METHODS if name not in missing)]
+    names = [name for name in TIMED_METHODS if name not in missing]
     # One warm-up and the first prompt; plain decoding bounds the time of each variant.
-    each = 2 * len(names) * studio.pair.costs.verify_seconds(1)
+    each = 4 * len(names) * studio.pair.costs.verify_seconds(1)
     usual = RunSettings(max_new_tokens=tokens_within(ANSWER_TOKENS, until, each), memory=False)
-    lanes: dict[str, Lane] = {
-        name: OwnLane(studio, name, replace(usual, method=name)) for name in names
-    }
-    if 1 < studio.pair.costs.exact_rows < ANY_ROWS and "ngram" in lanes:
-        first = "draft_model" if "draft_model" in lanes else "ngram"
-        exact = replace(usual, method=first, exact=True)
-        lanes[f"{first}, {EXACT}"] = OwnLane(studio, f"{first}, {EXACT}", exact)
-    totals, longest = LaneTotals(PLAIN_METHOD), 0.0
-    lost = found.left_out.__setitem__
-    list(run_lanes(lanes, [WARM_UP_PROMPT], lost=lost))  # not counted
-    for number, item in enumerate(items):
-        begun = time.monotonic()
-        if number and begun + longest > until:
-            found.left_out["prompts"] = f"There was time for {number} of {len(items)}."
-            break
-        for results in run_lanes(lanes, item.turns[:1], first=number, lost=lost):
-            totals.add(item.task, results)
-            found.rows = totals.rows()
-        longest = max(longest, time.monotonic() - begun)
+    if 1 < studio.pair.costs.exact_rows < ANY_ROWS:
+        names += [f"{name}{EXACT}" for name in ("draft_model", "ngram") if name in names][:1]
+
+    def settings_of(lane: str) -> RunSettings:
+        return replace(usual, method=lane.removesuffix(EXACT), exact=lane.endswith(EXACT))
+
+    def save(bench: Bench) -> None:
+        found.rows = bench.rows()
+
+    options = BenchOptions(",".join(names), first_turns=True, until=until)
+    bench = run_bench(studio, items, options, settings_of, listen=lambda _: None, save=save)
+    if bench.notes:
+        found.left_out["prompts"] = " ".join(bench.notes)
 
 
 def _memory(pair: LoadedPair, found: PairFindings, _until: float) -> None:
@@ -344,7 +338,7 @@ def _memory(pair: LoadedPair, found: PairFindings, _until: float) -> None:
 
 
 LANE = (
-    "tokens_per_second", "speedup", "first_accept_rate", "tokens_per_step", "draft_ms_per_token",
+    "tokens_per_second", "speedup", "repeats", "first_accept_rate", "tokens_per_step", "draft_ms_per_token",
     "same_output_rate", "same_prefix_rate", "flip_margin",
 )  # fmt: skip
 COMPARED = LANE[-3:]  # with plain decoding's text
@@ -365,7 +359,7 @@ SAME = (
 )
 RATES = (
     "Tokens per second",
-    "First turns, greedy, in turn; means over tasks. Same output: texts equal to plain decoding's; same until: the part of the text "
+    f"First turns, greedy. {ABOUT} Same output: texts equal to plain decoding's; same until: the part of the text "
     "before the first difference; tie margin: the difference in probability of the two tokens there, a median.",
 )
 MEMORY = ("Memory", "Megabytes of the graphics card after these measurements.")
@@ -419,7 +413,7 @@ def device_facts() -> dict[str, str]:
 
 
 def _tables(named: Sequence[tuple[str, PairFindings]]) -> list[Table]:
-    rates = [(name, row) for name, pair in named for row in means(pair.rows)]
+    rates = [(name, row) for name, pair in named for row in totals(pair.rows)]
     shown = [key for key in LANE if any(_lane_cell(row, key) != "-" for _, row in rates)]
     same_columns = [
         "target", "rows", "tokens", "same bits", "same most likely token", "largest difference",
@@ -484,7 +478,7 @@ def findings(pair: PairFindings) -> list[str]:
             if equal
             else "Passes of two rows gave other bits than passes of one row: greedy texts may differ after a near-tie."
         )
-    known = [row for row in means(pair.rows) if row["speedup"]]
+    known = [row for row in totals(pair.rows) if row["speedup"]]
     if known:
         fastest = max(known, key=lambda row: row["speedup"])
         rate, lane = fastest["tokens_per_second"], fastest["lane"]

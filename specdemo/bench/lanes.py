@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 from specdemo.config.settings import POLICIES, RunSettings
@@ -13,8 +14,17 @@ from specdemo.drafters.methods import METHODS
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.conversation import Conversation
 from specdemo.session.studio import Studio
-from specdemo.trace.events import Event, RunFailed, Verified
-from specdemo.trace.metrics import Metrics, dropped, measure, output_ids, output_probs
+from specdemo.trace.events import Event, RunFailed, Trace, Verified
+from specdemo.trace.metrics import (
+    Metrics,
+    disturbed,
+    dropped,
+    measure,
+    output_ids,
+    output_probs,
+    repeats_itself,
+    speedup,
+)
 
 PLAIN_METHOD = "nothing"  # the variant that all others are compared with
 CONSTANTS = (1, 2, 3, 4, 6, 10)  # lookaheads, of which the fastest is the best constant
@@ -36,6 +46,7 @@ class LaneResult:
     name: the variant's label; ids: its output, empty if it is computed and not run
     probs: the target's probability of each token, if reported
     accepted: number of accepted draft tokens of each step
+    repeats: whether the answer repeats itself, see `trace.metrics`
     events: the trace of the run, if there is one
     """
 
@@ -45,16 +56,45 @@ class LaneResult:
     probs: tuple[float, ...] = ()
     accepted: tuple[int, ...] = ()
     events: tuple[Event, ...] = ()
-
-    def to_dict(self) -> Json:
-        """Return plain values without the trace."""
-        return asdict(replace(self, events=()))
+    repeats: bool = False
 
     @classmethod
     def from_dict(cls, data: JsonView) -> LaneResult:
-        """Return the result that `to_dict` described."""
+        """Return the result from plain values, without its trace."""
         lists = {name: tuple(data[name]) for name in ("ids", "probs", "accepted")}
-        return cls(data["name"], Metrics(**data["metrics"]), **lists)
+        return cls(data["name"], Metrics(**data["metrics"]), **lists, repeats=data["repeats"])
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """An answer of a variant, and plain decoding's of the same prompt that was measured right before or after it."""
+
+    result: LaneResult
+    plain: LaneResult
+    disturbed: bool = False
+
+    @classmethod
+    def of(cls, result: LaneResult, plain: LaneResult) -> Paired:
+        """Return the pair; traces show whether other programs were busy."""
+        if not result.events or result is plain:
+            return cls(result, plain)
+        return cls(result, plain, disturbed(Trace(result.events), Trace(plain.events)))
+
+    @property
+    def ratio(self) -> float | None:
+        """Tokens per second over plain decoding's."""
+        return speedup(self.plain.metrics, self.result.metrics)
+
+    def to_dict(self) -> Json:
+        """Return plain values without the traces."""
+        result, plain = (replace(one, events=()) for one in (self.result, self.plain))
+        return asdict(Paired(result, plain, self.disturbed))
+
+    @classmethod
+    def from_dict(cls, data: JsonView) -> Paired:
+        """Return the pair that `to_dict` described."""
+        result, plain = (LaneResult.from_dict(data[name]) for name in ("result", "plain"))
+        return cls(result, plain, data["disturbed"])
 
 
 class Talk(Protocol):
@@ -86,10 +126,14 @@ class OwnLane:
     name: str
     settings: RunSettings
     system: str = ""
+    online_weights: Path | None = None
 
     def open(self) -> OwnTalk:
         """Start a conversation with its own caches, so that no variant profits from another."""
-        return OwnTalk(self, self.studio.open())
+        talk = OwnTalk(self, self.studio.open())
+        if self.online_weights:
+            talk.conversation.memory.saved_head = self.online_weights
+        return talk
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,33 +152,60 @@ class OwnTalk:
         self.conversation.close()
 
 
+def measuring_order(names: Sequence[str], number: int) -> list[tuple[str, int]]:
+    """Return the order of variants on a prompt, each with the index of the plain run next to it.
+
+    Plain runs have the name of plain decoding. From prompt to prompt the order is reversed, and every second time it
+    rotates, so that each variant follows plain decoding as often as it precedes it.
+
+    names: a, b, c -> plain 0, a 0, b 1, plain 1, c 1
+    """
+    start = number // 2 % max(1, len(names))
+    order = [(PLAIN_METHOD, 0)]
+    for index, name in enumerate([*names[start:], *names[:start]]):
+        order.append((name, (index + 1) // 2))
+        if index % 2:
+            order.append((PLAIN_METHOD, (index + 1) // 2))
+    return order[::-1] if number % 2 else order
+
+
 def run_lanes(
     lanes: dict[str, Lane],
     turns: Sequence[str],
     *,
     first: int = 0,
     lost: Callable[[str, str], None],
-) -> Iterator[list[LaneResult]]:
-    """Yield the results of all variants for each turn of a conversation; one variant runs at a time.
+) -> Iterator[list[Paired]]:
+    """Yield the answers of all variants to each turn of a conversation, plain decoding's first; one runs at a time.
 
-    first: index of the first variant. The order rotates from turn to turn, so that changes of the machine affect all alike
-    lost: called with the name of a variant that failed and a sentence; it is removed from `lanes`
+    first: number of the prompt, for the order; lost: called with the name of a variant that failed and a sentence;
+        it is removed from `lanes`
     """
-    talks = {name: lane.open() for name, lane in lanes.items()}
+    opened = measuring_order(_drafted(lanes), 0)
+    talks = {(name, name == PLAIN_METHOD and index): lanes[name].open() for name, index in opened}
     try:
         for number, turn in enumerate(turns, start=first):
-            names, results = list(lanes), {}
-            start = number % len(names)
-            for name in names[start:] + names[:start]:
+            found: dict[tuple[str, int], LaneResult] = {}
+            order = measuring_order(_drafted(lanes), number)
+            for name, index in order:
                 try:
-                    results[name] = talks[name].answer(turn)
+                    talk = talks[name, name == PLAIN_METHOD and index]
+                    found[name, index] = talk.answer(turn)
                 except LaneLost as error:
                     del lanes[name]
                     lost(name, str(error))
-            yield [results[name] for name in lanes]
+            pairs = {
+                name: Paired.of(found[name, index], found[PLAIN_METHOD, index])
+                for name, index in sorted(found, reverse=True)  # of plain runs, the first stays
+            }
+            yield [pairs[name] for name in lanes]
     finally:
         for talk in talks.values():
             talk.close()
+
+
+def _drafted(lanes: Iterable[str]) -> list[str]:
+    return [name for name in lanes if name != PLAIN_METHOD]
 
 
 def run_once(
@@ -161,7 +232,8 @@ def run_once(
         raise LaneLost(error)
     accepted = tuple(len(event.path) for event in events if isinstance(event, Verified))
     ids, probs = tuple(output_ids(events)), tuple(output_probs(events))
-    return LaneResult(name, measure(events), ids, probs, accepted, tuple(events))
+    again = repeats_itself(events)
+    return LaneResult(name, measure(events), ids, probs, accepted, tuple(events), again)
 
 
 def expand(lanes: str, studio: Studio) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from specdemo.bench.results import MEAN, Result, Row, Table, means
+from specdemo.bench.results import Result, Row, Table
 from specdemo.config.strings import Json, JsonView
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ INK, GRID = (
 LONG_CELL = 60  # characters, from which a cell may break
 NUMBERS = ("", *"0123456789+-")  # first characters of cells that are aligned to the right
 LOG_FACTOR = 5.0  # between the slowest and the fastest line, from which the axis is logarithmic
-PART_TITLES = {"draft": "drafting", "verify": "target's passes", "overhead": "everything else"}
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{ result.title }}</title>
@@ -32,7 +31,6 @@ table { border-collapse: collapse; display: block; overflow-x: auto; font-varian
 th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; vertical-align: top }
 .text { text-align: left }
 .long { white-space: normal; min-width: 14rem }
-tr.mean { font-weight: 600 }
 .facts td + td { white-space: normal; overflow-wrap: anywhere; min-width: 0 }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--back); padding: .7rem }
 @media (prefers-color-scheme: dark) {
@@ -44,7 +42,7 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--back); p
 {%- macro draw(table) %}
 <table><tr>{% for head in table.columns %}<th{{ kinds(table)[loop.index0] }}>{{ head }}</th>{% endfor %}</tr>
 {%- for row in table.rows %}
-<tr{% if row[0] == "mean" %} class="mean"{% endif %}>
+<tr>
 {%- for cell in row %}<td{{ long if cell | string | length > long_cell else kinds(table)[loop.index0] }}>{{ cell }}</td>{% endfor %}</tr>
 {%- endfor %}</table>
 {%- endmacro %}
@@ -113,9 +111,8 @@ def page(result: Result, charts: Sequence[Figure]) -> str:
 
 def bench_charts(values: JsonView) -> list[Figure]:
     """Return the charts of a bench. values: of its result"""
-    rows, costs = values["rows"], values["costs"]["verify"]
-    lines = pass_costs({"as measured at loading": costs})
-    return [speedups(rows), passes_and_time(rows), lines, time_split(rows)]
+    costs = values["costs"]["verify"]
+    return [speedups(values["rows"]), pass_costs({"as measured at loading": costs})]
 
 
 def speedups(rows: Sequence[Row]) -> Figure:
@@ -123,7 +120,7 @@ def speedups(rows: Sequence[Row]) -> Figure:
     from plotly.graph_objects import Bar, Figure
 
     figure = Figure(layout=_layout("Speedup by task", "task", "times plain decoding"))
-    for lane in _lanes(rows):
+    for lane in dict.fromkeys(row["lane"] for row in rows):
         of_lane = [row for row in rows if row["lane"] == lane and row["speedup"] is not None]
         quartiles = [row["speedup_quartiles"] or [row["speedup"]] * 2 for row in of_lane]
         pairs = list(zip([row["speedup"] for row in of_lane], quartiles, strict=True))
@@ -137,28 +134,6 @@ def speedups(rows: Sequence[Row]) -> Figure:
         tasks = [escape(row["task"]) for row in of_lane]
         heights = [speedup for speedup, _ in pairs]
         figure.add_trace(Bar(name=escape(lane), x=tasks, y=heights, error_y=whiskers))
-    return figure
-
-
-def passes_and_time(rows: Sequence[Row]) -> Figure:
-    """Return points, one for each task and lane: tokens per pass and milliseconds per token."""
-    from plotly.graph_objects import Figure, Scatter
-
-    layout = _layout("Tokens per pass against wall time", "tokens per pass", "ms per token")
-    figure = Figure(layout=layout)
-    known = [row for row in rows if row["tokens_per_step"] and row["tokens_per_second"]]
-    for lane in _lanes(rows):
-        points = [row for row in known if row["lane"] == lane]
-        figure.add_trace(
-            Scatter(
-                name=escape(lane),
-                mode="markers",
-                x=[row["tokens_per_step"] for row in points],
-                y=[1000 / row["tokens_per_second"] for row in points],
-                text=[escape(row["task"]) for row in points],
-                marker={"size": [14 if row["task"] == MEAN else 8 for row in points]},
-            )
-        )
     return figure
 
 
@@ -179,24 +154,6 @@ def pass_costs(
     else:
         figure.update_yaxes(rangemode="tozero")
     return figure
-
-
-def time_split(rows: Sequence[Row]) -> Figure:
-    """Return stacked bars: fractions of the time of each variant that reports them."""
-    from plotly.graph_objects import Bar, Figure
-
-    shown = [row for row in means(rows) if row["verify_share"]]
-    layout = _layout("Time by lane", "", "fraction of the time") | {"barmode": "stack"}
-    figure = Figure(layout=layout)
-    for part, title in PART_TITLES.items():
-        lanes = [escape(row["lane"]) for row in shown]
-        figure.add_trace(Bar(name=title, x=lanes, y=[row[f"{part}_share"] for row in shown]))
-    figure.update_yaxes(tickformat=".0%")
-    return figure
-
-
-def _lanes(rows: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(row["lane"] for row in rows))
 
 
 def _layout(title: str, x: str, y: str) -> Json:

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
@@ -17,14 +17,14 @@ from pathlib import Path
 from statistics import mean, median, quantiles
 from typing import Any
 
-from specdemo.bench.lanes import LaneResult
+from specdemo.bench.lanes import Paired
 from specdemo.config.strings import Json, JsonView
 from specdemo.session.loaded import machine_name
 from specdemo.trace.metrics import Metrics, calibration_error, same_prefix, together
 
-Row = Json  # values of one variant on one task, see `LaneTotals.rows`
+Row = Json  # values of one variant on one task, see `summarise` and `_rates`
 REPORTED_POSITIONS = (1, 2, 3, 4, 5)  # positions in a draft that are reported
-MEAN = "mean"  # in the column of tasks: the mean over all of them
+ALL = "all"  # in the column of tasks: all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,77 +118,130 @@ def _line(item: tuple[str, object]) -> str:
     return json.dumps(dict([item]))
 
 
-@dataclass(slots=True)
-class Totals:
-    """Sums over the runs of one variant on one task.
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A paired answer of one variant to one turn of a prompt."""
 
-    same_tokens: tokens before each output first differs from plain decoding's
-    margins: at each such position, the gap between the target's probabilities of the two tokens
-    rounds: tokens and seconds of each repetition of the suite
-    """
-
-    metrics: Metrics = field(
-        default_factory=lambda: Metrics(0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    )
-    outputs: int = 0
-    same_outputs: int = 0
-    same_tokens: int = 0
-    plain_tokens: int = 0
-    margins: list[float] = field(default_factory=list)
-    rounds: dict[int, tuple[int, float]] = field(default_factory=dict)
-
-    def add(self, result: LaneResult, plain: LaneResult, repetition: int = 0) -> None:
-        """Count one output, and whether it equals plain decoding's."""
-        self.metrics = add_metrics(self.metrics, result.metrics)
-        tokens, seconds = self.rounds.get(repetition, (0, 0.0))
-        self.rounds[repetition] = (
-            tokens + result.metrics.new_tokens,
-            seconds + result.metrics.elapsed_seconds,
-        )
-        if not result.ids:  # a computed variant has no output to compare
-            return
-        self.outputs += 1
-        self.same_outputs += result.ids == plain.ids
-        same = same_prefix(result.ids, plain.ids)
-        self.same_tokens += same
-        self.plain_tokens += len(plain.ids)
-        if same < min(len(result.probs), len(plain.probs)):
-            self.margins.append(abs(result.probs[same] - plain.probs[same]))
+    task: str
+    prompt: str
+    pair: Paired
 
     @property
-    def rates(self) -> dict[int, float]:
-        """New tokens per second of decoding by repetition, without those that took no time."""
-        return {
-            number: tokens / seconds
-            for number, (tokens, seconds) in self.rounds.items()
-            if tokens and seconds
-        }
+    def lane(self) -> str:
+        """The name of the variant."""
+        return self.pair.result.name
 
-    def values(self) -> Row:
-        """Return the rates and means of a row."""
-        sums = self.metrics
-        positions = [*sums.accept_by_position, *[None] * len(REPORTED_POSITIONS)]
-        seconds = {"draft": sums.draft_seconds, "verify": sums.verify_seconds}
-        seconds["overhead"] = sums.overhead_seconds
-        return {
-            "tokens_per_second": median(self.rates.values()) if self.rates else 0.0,
-            "first_accept_rate": sums.first_accept_rate,
-            **{f"accept_{position}": positions[position - 1] for position in REPORTED_POSITIONS},
-            "survival_error": calibration_error(sums.survivals),
-            "drafted_accept_rate": sums.drafted_accept_rate,
-            "tokens_per_step": sums.tokens_per_step,
-            "draft_ms_per_token": _ratio(1000 * sums.draft_seconds, sums.drafted) or None,
-            "verify_ms_per_step": _ratio(1000 * sums.verify_seconds, sums.steps) or None,
-            "hit_rate": sums.hit_rate,
-            **{
-                f"{part}_share": _ratio(spent, sums.elapsed_seconds)
-                for part, spent in seconds.items()
-            },
-            "same_output_rate": _ratio(self.same_outputs, self.outputs),
-            "same_prefix_rate": _ratio(self.same_tokens, self.plain_tokens),
-            "flip_margin": median(self.margins) if self.margins else None,
-            "outputs": self.outputs,
-        }
+
+def summarise(answers: Iterable[Answer], *, busy: bool = False) -> Row:
+    """Summarise measured speedups over plain decoding, the one place where that is done.
+
+    speedup, quartiles, lowest, mean: over the prompts whose answers do not repeat themselves; for each prompt the median of
+        its pairs. A pair that other programs disturbed is left out, unless `busy`
+    speedup_all: median over all prompts; answers, repeats: number of prompts, and of those whose answer repeats itself
+    disturbed: number of pairs during which other programs were busy
+    """
+    prompts: dict[str, list[Answer]] = defaultdict(list)
+    for answer in answers:
+        prompts[answer.prompt].append(answer)
+    again = {name for name, runs in prompts.items() if any(one.pair.result.repeats for one in runs)}
+    ratios: dict[str, float] = {}
+    for name, runs in prompts.items():
+        counted = [one.pair.ratio for one in runs if busy or not one.pair.disturbed]
+        if known := [ratio for ratio in counted if ratio]:
+            ratios[name] = median(known)
+    fresh = [ratio for name, ratio in ratios.items() if name not in again]
+    several = len(fresh) > 1
+    return {
+        "speedup": median(fresh) if fresh else None,
+        "speedup_quartiles": quantiles(fresh, n=4, method="inclusive")[::2] if several else None,
+        "speedup_lowest": min(fresh, default=None),
+        "speedup_mean": mean(fresh) if fresh else None,
+        "speedup_all": median(ratios.values()) if ratios else None,
+        "answers": len(prompts),
+        "repeats": len(again),
+        "disturbed": sum(one.pair.disturbed for runs in prompts.values() for one in runs),
+    }
+
+
+@dataclass(slots=True)
+class Measured:
+    """All paired answers of a bench. busy: count those that other programs disturbed, too"""
+
+    answers: list[Answer] = field(default_factory=list)
+    busy: bool = False
+
+    def add(self, task: str, prompt: str, pairs: Iterable[Paired]) -> None:
+        """Add the answers to one turn; `prompt` is the same for each repetition of it."""
+        self.answers += [Answer(task, prompt, pair) for pair in pairs]
+
+    def drop(self, lane: str) -> None:
+        """Remove a variant that failed: it answered fewer prompts than the rest."""
+        self.answers = [answer for answer in self.answers if answer.lane != lane]
+
+    @property
+    def lanes(self) -> list[str]:
+        """Names in order."""
+        return list(dict.fromkeys(answer.lane for answer in self.answers))
+
+    def rows(self) -> list[Row]:
+        """Return a row for each task and variant, then one over all tasks for each variant."""
+        grouped: dict[tuple[str, str], list[Answer]] = defaultdict(list)
+        for answer in self.answers:
+            grouped[answer.task, answer.lane].append(answer)
+        for answer in self.answers:
+            grouped[ALL, answer.lane].append(answer)
+        return [
+            {"task": task, "lane": lane} | summarise(answers, busy=self.busy) | _rates(answers)
+            for (task, lane), answers in grouped.items()
+        ]
+
+    def against(self, lane: str, other: str) -> float | None:
+        """Return the median of one variant's speedup over another's on the same prompt."""
+        theirs: dict[str, list[float]] = defaultdict(list)
+        for answer in self.answers:
+            if answer.lane == other and answer.pair.ratio:
+                theirs[answer.prompt].append(answer.pair.ratio)
+        ratios = [
+            answer.pair.ratio / median(theirs[answer.prompt])
+            for answer in self.answers
+            if answer.lane == lane and answer.pair.ratio and answer.prompt in theirs
+        ]
+        return median(ratios) if ratios else None
+
+
+def _rates(answers: Sequence[Answer]) -> Row:
+    """Return the rates and means over answers.
+
+    same_prefix_rate: tokens before each output first differs from plain decoding's, of all tokens of plain decoding
+    flip_margin: median gap between the target's probabilities of the two tokens at such a position
+    survival_error: calibration error of the predicted probabilities of acceptance
+    """
+    sums = reduce(add_metrics, (answer.pair.result.metrics for answer in answers))
+    positions = [*sums.accept_by_position, *[None] * len(REPORTED_POSITIONS)]
+    pairs = [(answer.pair.result, answer.pair.plain) for answer in answers]
+    written = [(one, plain) for one, plain in pairs if one.ids]  # a computed variant has no output
+    same = [same_prefix(one.ids, plain.ids) for one, plain in written]
+    margins = [
+        abs(one.probs[end] - plain.probs[end])
+        for end, (one, plain) in zip(same, written, strict=True)
+        if end < min(len(one.probs), len(plain.probs))
+    ]
+    return {
+        "tokens_per_second": sums.tokens_per_second or 0.0,
+        "first_accept_rate": sums.first_accept_rate,
+        **{f"accept_{position}": positions[position - 1] for position in REPORTED_POSITIONS},
+        "survival_error": calibration_error(sums.survivals),
+        "drafted_accept_rate": sums.drafted_accept_rate,
+        "tokens_per_step": sums.tokens_per_step,
+        "draft_ms_per_token": _ratio(1000 * sums.draft_seconds, sums.drafted) or None,
+        "verify_ms_per_step": _ratio(1000 * sums.verify_seconds, sums.steps) or None,
+        "hit_rate": sums.hit_rate,
+        "same_output_rate": _ratio(
+            sum(one.ids == plain.ids for one, plain in written), len(written)
+        ),
+        "same_prefix_rate": _ratio(sum(same), sum(len(plain.ids) for _, plain in written)),
+        "flip_margin": median(margins) if margins else None,
+    }
 
 
 def add_metrics(one: Metrics, other: Metrics) -> Metrics:
@@ -201,78 +254,6 @@ def add_metrics(one: Metrics, other: Metrics) -> Metrics:
     pairs = zip_longest(one.positions, other.positions, fillvalue=(0, 0))
     positions = tuple((a + c, b + d) for (a, b), (c, d) in pairs)
     return Metrics(**sums, positions=positions, survivals=together(one.survivals, other.survivals))
-
-
-@dataclass(slots=True)
-class LaneTotals:
-    """Totals by task and variant; `plain` is the variant that the others are compared with."""
-
-    plain: str
-    totals: dict[str, dict[str, Totals]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(Totals))
-    )
-
-    def add(self, task: str, results: Iterable[LaneResult], repetition: int = 0) -> None:
-        """Count one prompt's results. repetition: number of the run of the whole suite"""
-        results = list(results)
-        plain = next(result for result in results if result.name == self.plain)
-        for result in results:
-            self.totals[task][result.name].add(result, plain, repetition)
-
-    def drop(self, lane: str) -> None:
-        """Remove a variant that failed: it answered fewer prompts than the rest."""
-        for lanes in self.totals.values():
-            lanes.pop(lane, None)
-
-    def ratios(self, lane: str, other: str, task: str) -> dict[int, float]:
-        """Return the tokens per second of one variant over another's on a task, by repetition."""
-        mine, theirs = (self.totals[task][name].rates for name in (lane, other))
-        return {number: rate / theirs[number] for number, rate in mine.items() if number in theirs}
-
-    def mean_ratios(self, lane: str, other: str) -> list[float]:
-        """Return the mean over tasks of these ratios, a value for each repetition."""
-        by_repetition: dict[int, list[float]] = defaultdict(list)
-        for task in self.totals:
-            for number, ratio in self.ratios(lane, other, task).items():
-                by_repetition[number].append(ratio)
-        return [mean(ratios) for ratios in by_repetition.values()]
-
-    @property
-    def lanes(self) -> list[str]:
-        """Names in order."""
-        return list(next(iter(self.totals.values()))) if self.totals else []
-
-    def rows(self) -> list[Row]:
-        """Return a row for each task and variant, then the mean over tasks for each variant.
-
-        Rates and speedups are medians over repetitions of the suite, `speedup_quartiles` their spread. `survival_error` is
-        the expected calibration error of the predicted probabilities of acceptance; the mean row has the one over all
-        tasks.
-        """
-        rows: list[Row] = [
-            {"task": task, "lane": lane}
-            | totals.values()
-            | _spread(self.ratios(lane, self.plain, task).values())
-            for task, lanes in self.totals.items()
-            for lane, totals in lanes.items()
-        ]
-        for lane in self.lanes:
-            of_lane = [row for row in rows if row["lane"] == lane]
-            summary: Row = {"task": MEAN, "lane": lane}
-            for key in of_lane[0]:
-                values = [row[key] for row in of_lane if isinstance(row[key], int | float)]
-                summary.setdefault(key, mean(values) if values else None)
-            sums = reduce(add_metrics, (lanes[lane].metrics for lanes in self.totals.values()))
-            summary["survival_error"] = calibration_error(sums.survivals)
-            rows.append(summary | _spread(self.mean_ratios(lane, self.plain)))
-        return rows
-
-
-def _spread(ratios: Iterable[float]) -> Row:
-    """Return the median of repeated measurements, and their quartiles if there are several."""
-    values = list(ratios)
-    lower_upper = quantiles(values, n=4, method="inclusive")[::2] if len(values) > 1 else None
-    return {"speedup": median(values) if values else None, "speedup_quartiles": lower_upper}
 
 
 def _ratio(part: float, whole: float) -> float | None:
@@ -290,73 +271,63 @@ def as_factor(value: float) -> str:
 
 
 COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
-    "tokens_per_second": ("tokens/s", "{:.0f}".format),
     "speedup": ("speedup", as_factor),
     "speedup_quartiles": ("quartiles", lambda value: f"{value[0]:.2f}-{value[1]:.2f}x"),
+    "speedup_mean": ("mean", as_factor),
+    "speedup_lowest": ("lowest", as_factor),
+    "repeats": ("repeat themselves", str),
+    "speedup_all": ("all answers", as_factor),
+    "disturbed": ("disturbed pairs", str),
+    "tokens_per_second": ("tokens/s", "{:.0f}".format),
     "first_accept_rate": ("first accepted", as_percent),
     "drafted_accept_rate": ("drafts accepted", as_percent),
     "tokens_per_step": ("tokens/step", "{:.2f}".format),
     "draft_ms_per_token": ("draft ms/token", "{:.2f}".format),
-    "verify_ms_per_step": ("verify ms/step", "{:.1f}".format),
     "hit_rate": ("prepared drafts used", as_percent),
     "same_output_rate": ("same output", as_percent),
     "same_prefix_rate": ("same until", as_percent),
     "flip_margin": ("tie margin", "{:.3f}".format),
+    "memory_mb": ("memory MB", "{:.0f}".format),
+    "training_minutes": ("training min", "{:.0f}".format),
 }
-SUMMARY = (
-    "tokens_per_second", "speedup", "first_accept_rate", "drafted_accept_rate", "tokens_per_step",
-    "draft_ms_per_token",
-)  # fmt: skip
+ABOUT = (
+    "Speedups are over plain decoding of the same prompt, measured right before or after: medians over the answers that do not repeat "
+    "themselves, with their quartiles, mean and lowest. An answer repeats itself if more than 15 % of its groups of four words "
+    'occurred in it before: it is easy to draft, and counts under "all answers" only.'
+)
 
 
 def cell(row: Row, key: str) -> str:
-    """Return a value of a row as its column shows it."""
-    return "-" if row[key] is None else COLUMNS[key][1](row[key])
+    """Return a value of a row as its column shows it; the number of repeating answers with that of all."""
+    if row.get(key) is None:
+        return "-"
+    shown = COLUMNS[key][1](row[key])
+    return f"{shown} of {row['answers']}" if key == "repeats" else shown
 
 
-def means(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of means over tasks."""
-    return [row for row in rows if row["task"] == MEAN]
+def totals(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows over all tasks."""
+    return [row for row in rows if row["task"] == ALL]
 
 
-def lanes_table(rows: Sequence[Row]) -> Table:
-    """Return all rows without the columns that have no value."""
-    shown = [key for key in COLUMNS if any(row[key] is not None for row in rows)]
-    body = [[row["task"], row["lane"], *(cell(row, key) for key in shown)] for row in rows]
-    return Table(["task", "lane", *(COLUMNS[key][0] for key in shown)], body, title="Lanes")
-
-
-def summary_table(
-    rows: Sequence[Row],
-    memory_mb: Mapping[str, float],
-    training_minutes: Mapping[str, float] | None = None,
-) -> Table:
-    """Return a row for each variant: its mean over tasks, its worst task, memory and training time.
-
-    memory_mb: besides the target's, by method; training_minutes: by method with trained weights
-    """
-    body = []
-    for row in means(rows):
-        lane, method = row["lane"], row["lane"].partition(":")[0]
-        tasks = [one for one in rows if one["lane"] == lane and one["task"] != MEAN]
-        worst = min(tasks, key=lambda one: one["speedup"] or 0.0)
-        shown = f"{worst['task']} {as_factor(worst['speedup'])}" if worst["speedup"] else "-"
-        needs = (memory_mb.get(method), (training_minutes or {}).get(method))
-        needed = ("-" if value is None else f"{value:.0f}" for value in needs)
-        body.append([lane, *(cell(row, key) for key in SUMMARY), shown, *needed])
-    heads = [COLUMNS[key][0] for key in SUMMARY]
-    return Table(["lane", *heads, "worst task", "memory MB", "training min"], body)
+def lanes_table(rows: Sequence[Row], keys: Sequence[str] = tuple(COLUMNS)) -> Table:
+    """Return a row for each variant over all tasks, without the columns that have no value."""
+    known = {key: [row.get(key) for row in totals(rows)] for key in keys}
+    shown = [key for key in keys if any(one is not None for one in known[key])]
+    shown = [key for key in shown if key != "disturbed" or any(known[key])]
+    body = [[row["lane"], *(cell(row, key) for key in shown)] for row in totals(rows)]
+    return Table(["lane", *(COLUMNS[key][0] for key in shown)], body, about=ABOUT)
 
 
 def positions_table(rows: Sequence[Row]) -> Table:
-    """Return the acceptance rate of tested draft tokens by their position in the draft, means over tasks.
+    """Return the acceptance rate of tested draft tokens by their position in the draft.
 
     The table has a row for each variant that drafted; the probability to reach a position is the product up to it.
     The last column is the calibration error of the predicted probabilities.
     """
     keys = [f"accept_{position}" for position in REPORTED_POSITIONS]
     body = []
-    for row in means(rows):
+    for row in totals(rows):
         if any(row[key] is not None for key in keys):
             rates = ["-" if row[key] is None else as_percent(row[key]) for key in keys]
             error = row["survival_error"]
@@ -365,25 +336,24 @@ def positions_table(rows: Sequence[Row]) -> Table:
     return Table(heads, body, title="Acceptance by position")
 
 
-def against_table(totals: LaneTotals, peers: Sequence[str]) -> Table:
-    """Return the tokens per second of the own variants over each peer's: means over tasks, medians over repetitions."""
-    others = [peer for peer in peers if peer in totals.lanes]
+def against_table(measured: Measured, peers: Sequence[str]) -> Table:
+    """Return the speed of the own variants over each peer's, medians over prompts."""
+    others = [peer for peer in peers if peer in measured.lanes]
     body = []
-    for lane in [lane for lane in totals.lanes if lane not in others] if others else []:
-        ratios = [totals.mean_ratios(lane, peer) for peer in others]
-        body.append([lane, *(as_factor(median(values)) if values else "-" for values in ratios)])
+    for lane in [lane for lane in measured.lanes if lane not in others] if others else []:
+        ratios = [measured.against(lane, peer) for peer in others]
+        body.append([lane, *("-" if ratio is None else as_factor(ratio) for ratio in ratios)])
     return Table(["our lane", *(f"over {peer}" for peer in others)], body)
 
 
 def tasks_table(rows: Sequence[Row], plain: str) -> Table:
     """Return the speedup of each variant over plain decoding on each task, the fastest variant first."""
-    tasks = list(dict.fromkeys(row["task"] for row in rows if row["task"] != MEAN))
+    tasks = list(dict.fromkeys(row["task"] for row in rows if row["task"] != ALL))
     cells = {(row["lane"], row["task"]): cell(row, "speedup") for row in rows}
     body = []
-    for row in sorted(means(rows), key=lambda row: -(row["speedup"] or 0.0)):
+    for row in sorted(totals(rows), key=lambda row: -(row["speedup"] or 0.0)):
         if row["lane"] != plain:
             speedups = [cells.get((row["lane"], task), "-") for task in tasks]
-            rest = [cell(row, key) for key in ("tokens_per_step", "first_accept_rate")]
-            body.append([f"`{row['lane']}`", *speedups, f"**{cell(row, 'speedup')}**", *rest])
+            body.append([row["lane"], *speedups, cell(row, "speedup"), cell(row, "repeats")])
     names = [task.replace("_", " ") for task in tasks]
-    return Table(["method", *names, MEAN, "tokens/step", "first accepted"], body)
+    return Table(["speedup by task", *names, ALL, COLUMNS["repeats"][0]], body)

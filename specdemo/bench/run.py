@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
@@ -13,15 +14,21 @@ from platform import python_version
 from typing import TYPE_CHECKING
 
 import specdemo
-from specdemo.bench.bounds import BUFFER_BYTES, FloorLane, Oracle, pass_bytes, policies_table
+from specdemo.bench.bounds import (
+    BUFFER_BYTES,
+    FloorLane,
+    oracle_speedup,
+    pass_bytes,
+    policies_table,
+)
 from specdemo.bench.lanes import (
     FLOOR,
     PEERS,
     PLAIN_METHOD,
     Lane,
     LaneLost,
-    LaneResult,
     OwnLane,
+    Paired,
     expand,
     is_own,
     run_lanes,
@@ -29,15 +36,14 @@ from specdemo.bench.lanes import (
 from specdemo.bench.peer import versions
 from specdemo.bench.peers import PeerLane, open_peer, target_folder
 from specdemo.bench.results import (
-    MEAN,
     Journal,
-    LaneTotals,
+    Measured,
     Result,
     against_table,
     lanes_table,
     positions_table,
-    summary_table,
     tasks_table,
+    totals,
 )
 from specdemo.bench.suite import EXAMPLES, Item
 from specdemo.bench.throughput import Throughput, measure_throughput, throughput_table
@@ -45,7 +51,6 @@ from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
 from specdemo.drafters.methods import METHODS
 from specdemo.files.progress import Progress, ProgressCallback, silent
-from specdemo.session.loaded import machine_name
 from specdemo.trace.codec import dumps
 
 if TYPE_CHECKING:
@@ -55,8 +60,6 @@ if TYPE_CHECKING:
 WARM_UP_PROMPT = "Count from one to ten."
 PACKAGES = ("torch", "transformers", "bitsandbytes")
 Listen = Callable[[str], None]
-
-
 COPYING = [name for name, method in METHODS.items() if "store" in method.uses]
 KNOWN_PROMPTS_NOTE = (
     "The shipped datastore holds answers to these very prompts: {} know them. "
@@ -68,19 +71,24 @@ KNOWN_PROMPTS_NOTE = (
 class BenchOptions:
     """Options of a bench.
 
-    lanes: names for `variants.expand`; repeat: runs of the whole suite; first_turns: leave the later turns out
+    lanes: names for `lanes.expand`; repeat: runs of the whole suite; first_turns: leave the later turns out
+    busy: count pairs that other programs disturbed; until: `time.monotonic` at which no further prompt begins
     concurrent: numbers of conversations at the same time; traces: folder for the trace of every run
     suite: file of the items; journal: file by which the same bench continues after an interruption
+    online_weights: file with the learned weights of `online`
     """
 
     lanes: str
     repeat: int = 1
     first_turns: bool = False
+    busy: bool = False
+    until: float | None = None
     concurrent: Sequence[int] = ()
     system: str = ""
     traces: Path | None = None
     suite: Path = EXAMPLES
     journal: Path | None = None
+    online_weights: Path | None = None
 
 
 @dataclass(slots=True)
@@ -92,9 +100,8 @@ class Bench:
     """
 
     options: BenchOptions
-    totals: LaneTotals
-    oracle: Oracle
     listen: Listen
+    measured: Measured
     values: Json = field(default_factory=dict)
     throughput: list[Throughput] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -110,20 +117,27 @@ class Bench:
 
     def lose(self, lane: str, why: str) -> None:
         """Leave out a variant that failed, with all its results."""
-        self.totals.drop(lane)
+        self.measured.drop(lane)
         self.leave_out(lane, why)
+
+    def rows(self) -> list[Json]:
+        """Return the rows of `results`, with the memory and the training time of each method."""
+        needs = ("memory_mb", "training_minutes")
+        return [
+            row | {key: self.values[key].get(row["lane"].partition(":")[0]) for key in needs}
+            for row in self.measured.rows()
+        ]
 
     def result(self) -> Result:
         """Return the tables and the values behind them."""
-        rows, values = self.totals.rows(), self.values
-        own = [row for row in rows if is_own(row["lane"])]
+        rows, values = self.rows(), self.values
+        own = [row for row in totals(rows) if is_own(row["lane"])]
         tables = [
             lanes_table(rows),
-            summary_table(rows, values["memory_mb"], values["training_minutes"]),
             tasks_table(rows, PLAIN_METHOD),
-            against_table(self.totals, [*PEERS, FLOOR]),
+            against_table(self.measured, [*PEERS, FLOOR]),
             positions_table(rows),
-            policies_table(own, self.oracle.speedup()),
+            policies_table(own, oracle_speedup(self.measured, values["costs"])),
             throughput_table(self.throughput),
         ]
         target, draft, limits = values["target"], values["draft"], values["limits"]
@@ -137,12 +151,11 @@ class Bench:
         }
         return Result(
             title=f"specdemo bench: {target['name']}",
-            about=self._about(),
+            about=f"{facts['target']}; {facts['suite']}; {facts['limits']}.",
             tables=[table for table in tables if table.rows],
             facts=facts,
             notes=[
-                "Speedups are over plain decoding of the same prompts on this engine. Reading the prompt and "
-                "warming up are not counted. The floor is computed: bytes of weights over measured bandwidth.",
+                "Reading the prompt and warming up are not counted. The floor is computed: bytes of weights over measured bandwidth.",
                 *self.notes,
             ],
             values={
@@ -150,23 +163,6 @@ class Bench:
                 "rows": rows,
                 "throughput": [asdict(result) for result in self.throughput],
             },
-        )
-
-    def readme_result(self) -> Result:
-        """Return the README's table, with the sentence above it."""
-        about = f"{self._about()} {machine_name()}."
-        table = replace(tasks_table(self.totals.rows(), PLAIN_METHOD), about=about)
-        return Result("", about, [table])
-
-    def _about(self) -> str:
-        repeat, values, rows = self.options.repeat, self.values, self.totals.rows()
-        plain = next(row for row in rows if row["lane"] == PLAIN_METHOD and row["task"] == MEAN)
-        target, limits = values["target"], values["limits"]
-        return (
-            f"Speedup over plain decoding of the same prompts: {target['name']}, {target['precision']}; "
-            f"plain {plain['tokens_per_second']:.0f} tokens/s; temperature {limits['temperature']:g}, "
-            f"{limits['max_new_tokens']} new tokens, {values['prompts']} prompts, "
-            f"{'one run' if repeat == 1 else f'medians of {repeat} runs'}."
         )
 
 
@@ -189,7 +185,7 @@ def run_bench(
     settings_of: returns the settings of one of our variants by its name; listen: see `Bench`
     save: called after each prompt with the results so far
     """
-    bench = Bench(options, LaneTotals(PLAIN_METHOD), Oracle(studio.pair.costs), listen)
+    bench = Bench(options, listen, Measured(busy=options.busy))
     names = list(dict.fromkeys([PLAIN_METHOD, *expand(options.lanes, studio)]))
     settings = {name: settings_of(name if is_own(name) else PLAIN_METHOD) for name in names}
     with _opened(studio, settings, bench, progress) as lanes:
@@ -200,21 +196,25 @@ def run_bench(
         list(run_lanes(lanes, [WARM_UP_PROMPT], lost=bench.lose))  # not counted
         runs = [(number, item) for number in range(options.repeat) for item in items]
         journal = Journal(options.journal, _about(studio, items, options, settings))
+        longest = 0.0
         for number, (repetition, item) in enumerate(runs):
             which = f"prompt {number + 1} of {len(runs)}, {item.task}"
             progress(Progress("bench", number / len(runs), which))
-            stored = journal.stored.get(str(number))
+            started, stored = time.monotonic(), journal.stored.get(str(number))
+            if options.until and number and started + longest > options.until:
+                bench.note(f"There was time for {number} of {len(runs)} prompts.")
+                break
             if stored is None:
-                turns = _run_item(bench, lanes, item, number)
-                journal.store(str(number), [[one.to_dict() for one in turn] for turn in turns])
+                turns = _run_item(bench, lanes, item, number % len(items) + repetition)
+                journal.store(str(number), [[pair.to_dict() for pair in turn] for turn in turns])
             else:
-                turns = [[LaneResult.from_dict(one) for one in turn] for turn in stored]
-            for results in turns:
-                bench.totals.add(item.task, results, repetition)
-                bench.oracle.add(item.task, results)
-            if bench.totals.totals:
+                turns = [[Paired.from_dict(pair) for pair in turn] for turn in stored]
+            for turn, pairs in enumerate(turns):
+                bench.measured.add(item.task, f"{item.name}-{turn}", pairs)
+            longest = max(longest, time.monotonic() - started)
+            if bench.measured.answers:
                 save(bench)
-    if not bench.totals.totals:
+    if not bench.measured.answers:
         raise UserError("bench.suite_failed")
     for count in options.concurrent:
         progress(Progress("bench", None, f"{count} at once"))
@@ -246,16 +246,14 @@ def _copy_from_store(studio: Studio, settings: dict[str, RunSettings]) -> bool:
     return copies and studio.store is not None and studio.settings.store == "auto"
 
 
-def _run_item(
-    bench: Bench, lanes: dict[str, Lane], item: Item, number: int
-) -> list[list[LaneResult]]:
-    """Return the results of each turn. If a variant refuses a prompt, it and the later turns are left out for all."""
-    found: list[list[LaneResult]] = []
+def _run_item(bench: Bench, lanes: dict[str, Lane], item: Item, number: int) -> list[list[Paired]]:
+    """Return the answers to each turn. If a variant refuses a prompt, it and the later turns are left out for all."""
+    found: list[list[Paired]] = []
     turns = item.turns[:1] if bench.options.first_turns else item.turns
     try:
-        for turn, results in enumerate(run_lanes(lanes, turns, first=number, lost=bench.lose)):
-            found.append(results)
-            _save_traces(bench.options.traces, f"{item.name}-{turn}", results)
+        for turn, pairs in enumerate(run_lanes(lanes, turns, first=number, lost=bench.lose)):
+            found.append(pairs)
+            _save_traces(bench.options.traces, f"{item.name}-{turn}", pairs)
     except UserError as error:
         bench.leave_out(item.name, error.message)
     return found
@@ -275,7 +273,7 @@ def _opened(
                     # In the engine's thread: writing a peer's weights computes, and a second team of threads
                     # in this process would slow down all our passes.
                     lanes[name] = studio.runner.call(
-                        partial(_open, studio, name, wanted, bench.options.system, Path(work))
+                        partial(_open, studio, name, wanted, bench.options, Path(work))
                     )
                 except (UserError, LaneLost) as error:
                     bench.leave_out(name, " ".join(str(error).split()))
@@ -286,9 +284,11 @@ def _opened(
                     lane.process.close()
 
 
-def _open(studio: Studio, name: str, settings: RunSettings, system: str, work: Path) -> Lane:
+def _open(
+    studio: Studio, name: str, settings: RunSettings, options: BenchOptions, work: Path
+) -> Lane:
     if name in PEERS:
-        return open_peer(studio, name, settings, system, work)
+        return open_peer(studio, name, settings, options.system, work)
     if name == FLOOR:
         import torch
 
@@ -298,7 +298,7 @@ def _open(studio: Studio, name: str, settings: RunSettings, system: str, work: P
             lambda: torch.ones(BUFFER_BYTES // 4, device=str(target.device))
         )
         return FloorLane(num_bytes, buffer, settings.max_new_tokens, studio.runner.call)
-    return OwnLane(studio, name, settings, system)
+    return OwnLane(studio, name, settings, options.system, options.online_weights)
 
 
 def _values(
@@ -342,11 +342,11 @@ def _values(
     }
 
 
-def _save_traces(folder: Path | None, name: str, results: Sequence[LaneResult]) -> None:
+def _save_traces(folder: Path | None, name: str, pairs: Sequence[Paired]) -> None:
     if folder is None:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    for result in results:
+    for result in (pair.result for pair in pairs):
         if result.events:
             lane = result.name.replace(":", "-")
             (folder / f"{name}-{lane}.jsonl").write_text(dumps(result.events), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Prompt suites: JSON lines with `id`, `task` and `turns`, or the bundled examples."""
+"""Prompt suites: JSON lines with `id`, `task` and `turns`, or the bundled ones: those of the page, and `examples`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ class Item:
     turns: tuple[str, ...]
 
 
-def read_suite(path: Path, limit: int | None = None) -> list[Item]:
-    """Items of a JSON-lines file, at most `limit` a task, tasks in turn."""
+def read_suite(path: Path | None, limit: int | None = None) -> list[Item]:
+    """Return the items of a JSON-lines file, at most `limit` a task, tasks in turn; by default those of the page."""
+    path = path or EXAMPLES
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".json":

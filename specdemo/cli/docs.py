@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdemo.bench.report import markdown, text
-from specdemo.bench.results import MEAN, Result, Table, as_percent, cell, means
+from specdemo.bench.results import COLUMNS, Result, Table, cell, totals
 from specdemo.cli.options import SUITE, SYSTEM, policies_of
 from specdemo.cli.trace_scripts import declarations, events_table, rules
 from specdemo.config.settings import AppSettings, RunSettings, Setting, fields
@@ -207,20 +207,17 @@ def _section(result: Result) -> str:
 
 
 def readme_table(root: Path) -> str:
-    """Return the README's table: the variants listed under `readme`, the fastest first."""
+    """Return the README's table: the variants that a file of `bench pairs` lists under `readme`."""
     data = next(data for data in read_measurements(root) if "readme" in data)
-    rows = [row for row in data["rows"] if row["lane"] in data["readme"]]
-    body = []
-    for row in sorted(means(rows), key=lambda row: -row["speedup"]):
-        tasks = [one for one in rows if one["lane"] == row["lane"] and one["task"] != MEAN]
-        worst, best = (
-            f"{one['speedup']:.2f}× {one['task'].replace('_', ' ')}"
-            for one in (pick(tasks, key=lambda one: one["speedup"]) for pick in (min, max))
-        )
-        speedup, first = f"**{row['speedup']:.2f}×**", as_percent(row["first_accept_rate"])
-        body.append([f"`{row['lane']}`", speedup, best, worst, first, cell(row, "tokens_per_step")])
-    heads = ["method", "speedup", "best task", "worst task", "first accepted", "tokens/step"]
-    return f"{markdown(Table(heads, body))}\n\n{data['machine']}, {data['date']}. {data['about']}"
+    keys = ("speedup", "speedup_quartiles", "repeats", "speedup_all", "tokens_per_step")
+    body = [
+        [pair["preset"], f"`{row['lane']}`", *(cell(row, key) for key in keys)]
+        for pair in data["pairs"]
+        for row in totals(pair["rows"])
+        if row["lane"] in data["readme"]
+    ]
+    shown = markdown(Table(["sampling", "method", *(COLUMNS[key][0] for key in keys)], body))
+    return FACTOR.sub("×", f"{shown}\n\n{data['machine']}, {data['date']}. {data['about']}")
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -12,6 +12,7 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
+from specdemo.config.paths import ASSETS
 from specdemo.config.settings import (
     OWN,
     PRESET_NAMES,
@@ -111,6 +112,12 @@ def counts(text: str) -> tuple[int, ...]:
     return tuple(number for number in numbers if number)
 
 
+def suite(text: str) -> Path:
+    """Return the file of a bundled suite by its name, or of any other by its path."""
+    bundled = ASSETS / "suites" / f"{text}.jsonl"
+    return bundled if bundled.is_file() else Path(text)
+
+
 def _languages() -> dict[str, str]:
     from specdemo.ui.words import languages
 
@@ -129,9 +136,10 @@ TYPES: dict[str, Callable[[str], Any]] = {  # other types are paths, see PATH_CH
     "int": int,
     "float": float,
     "counts": counts,
+    "suite": suite,
 }
 SUITE = (
-    {"names": "--suite", "type": "input", "metavar": "FILE", "help": "prompts as JSON lines; the bundled examples by default"},
+    {"names": "--suite", "type": "suite", "metavar": "FILE", "help": "prompts as JSON lines, or `examples` for bundled prompts of the page's twelve kinds, six a kind; by default the page's own twelve"},
     {"names": "--limit", "type": "int", "range": [1, 1_000_000], "metavar": "N", "help": "prompts of each task, at most; all by default"},
 )  # fmt: skip
 SYSTEM = {
@@ -347,6 +355,7 @@ def _check_output_folder(path: Path) -> None:
 
 PATH_CHECKS: dict[str, Callable[[Path], None]] = {
     "input": _check_input,
+    "suite": _check_input,
     "input folder": _check_input_folder,
     "output": check_output,
     "output folder": _check_output_folder,

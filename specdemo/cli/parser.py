@@ -22,6 +22,8 @@ from specdemo.config.strings import Json
 COMMANDS: dict[str, Json] = tomllib.loads(
     Path(__file__).with_name("commands.toml").read_text(encoding="utf-8")
 )
+# Titles of the lists in the help, by `group` in `commands.toml`.
+GROUPS = {"": "commands:", "servers": "commands for servers of other programs:"}
 EARLIER_NAMES = {
     "class-pack": "export class-pack",
     "counterexample": "audit counterexample",
@@ -117,11 +119,18 @@ def _top_parser() -> argparse.ArgumentParser:
         prog="specdemo",
         usage="specdemo [--help] [--version] COMMAND ...",
         description="Speculative decoding, visible, provable and fast.",
-        epilog=_listed("commands:", [name for name in COMMANDS if " " not in name]),
+        epilog="\n\n".join(
+            _listed(title, [name for name in COMMANDS if " " not in name and _group(name) == group])
+            for group, title in GROUPS.items()
+        ),
         formatter_class=_Formatter,
     )
     parser.add_argument("--version", action="version", version=f"specdemo {__version__}")
     return parser
+
+
+def _group(name: str) -> str:
+    return str(COMMANDS[name].get("group", ""))
 
 
 def _listed(title: str, names: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from rich.text import Text
 from specdemo.cli import console
 from specdemo.config.errors import UserError
 from specdemo.config.paths import ASSETS
+from specdemo.config.strings import load
 from specdemo.trace.events import (
     PLAIN,
     SPECULATIVE,
@@ -71,7 +72,8 @@ class TokenPrinter:
 
 
 def _styled(node: Node) -> Text:
-    return Text(console.printable(node.text), style=STYLES[node.status])
+    unknown = node.token_id is None and not node.text and node.status is Status.REJECTED
+    return Text("?" if unknown else console.printable(node.text), style=STYLES[node.status])
 
 
 def show_metrics(trace: Trace, label: str) -> None:
@@ -80,9 +82,8 @@ def show_metrics(trace: Trace, label: str) -> None:
     lanes = {lane: measure(trace.lane(lane)) for lane in trace.lanes}
     for event in trace.events:
         if isinstance(event, RunStarted) and event.lane == trace.lanes[-1]:
-            machine = f"{event.target.name}, {event.target.kernel}; {event.machine}"
-            err.print(machine, style="dim", markup=False)
-            if event.target.rounds_by_rows and len(lanes) > 1:
+            err.print(_source(event), style="dim", markup=False, soft_wrap=True)
+            if not event.knowledge and event.target.rounds_by_rows and len(lanes) > 1:
                 err.print(ROUNDED, style="dim", markup=False)
     for lane, metrics in lanes.items():
         err.print(f"{lane}: {_sentence(metrics)} ({label})", markup=False)
@@ -98,6 +99,14 @@ def show_metrics(trace: Trace, label: str) -> None:
     ended = [event for event in trace.events if isinstance(event, RunFinished)]
     if ended:
         err.print(f"ended: {ended[-1].reason.value}", style="dim", markup=False)
+
+
+def _source(header: RunStarted) -> str:
+    """Return where a run was computed, and of another program's server how much of its rounds is known."""
+    if header.knowledge:
+        known = load("page")["VIEW"]["knowledge"][header.knowledge.value]
+        return f"{header.target.name}; {header.server}: {known}"
+    return f"{header.target.name}, {header.target.kernel}; {header.machine}"
 
 
 def _sentence(metrics: Metrics) -> str:

@@ -11,7 +11,9 @@ from specdemo.config.strings import Json
 from specdemo.trace import codec, events
 
 HEAD = "// Generated from specdemo/trace/events.py by `python -m specdemo.cli.docs`; do not edit."
-ENUMERATIONS: tuple[type[StrEnum], ...] = (events.FinishReason, events.Status, events.Origin)
+ENUMERATIONS: tuple[type[StrEnum], ...] = (
+    *(events.FinishReason, events.Status, events.Origin, events.Knowledge),
+)
 
 
 def declarations() -> str:
@@ -66,7 +68,7 @@ def _fields(cls: type[Any]) -> list[str]:
 def _optional(part: Json, field: str) -> dict[str, bool]:
     """Return whether a line must contain a field, and whether null may replace it."""
     nullable = "anyOf" in part["properties"][field]
-    required = field in part["required"] and not nullable
+    required = field in part.get("required", ()) and not nullable
     return {**({"required": True} if required else {}), **({"nullable": True} if nullable else {})}
 
 

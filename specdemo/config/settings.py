@@ -27,8 +27,8 @@ REPLACED: Mapping[tuple[str, object], Mapping[str, str]] = {
 OWN, RECOMMENDED, GREEDY = "own", "recommended", "greedy"
 PRESETS = (RECOMMENDED, GREEDY, OWN)
 AUTHORS, PROJECT = "authors", "project"  # origin of recommended sampling
-TOKEN, BLOCK = "token", "block"
-VERIFICATIONS = (TOKEN, BLOCK)  # verifiers of sampled chains
+TOKEN, BLOCK, COUPLED = "token", "block", "coupled"
+VERIFICATIONS = (TOKEN, BLOCK, COUPLED)  # rules of verification when sampling
 MAX_LOOKAHEAD = 32
 MAX_NODES = 64
 MAX_DETAIL = 20
@@ -295,7 +295,7 @@ class RunSettings:
     )  # fmt: skip
     verification: str = _row(
         TOKEN, "sampling",
-        "judge a drafted chain token by token, or as a block, which keeps at least as many tokens on average; trees, copies and greedy decoding are always judged token by token",
+        "judge a drafted chain token by token, or as a block, which keeps at least as many tokens on average; or `coupled`: a seed gives the same text under every method, because target and drafter draw with the same noise",
         choices=VERIFICATIONS, link="verification", flag="--verification", widget=Widget("radio", folded=True),
     )  # fmt: skip
     sampling: Sampling = Sampling()

@@ -119,7 +119,7 @@ class DSpark(Block, Drafter):
                 break
             expected += survival
             probs = self.draft.shaped(logits, committed, [token_ids])[0]
-            column = self.draft.pick(probs)
+            column = self.draft.pick(probs, len(committed) + position)
             token_ids.append(self.draft.token(column))
             rows.append(probs)
             confidences.append(float(probs[column]))

@@ -136,21 +136,19 @@ class Parallel(Drafter):
 
     def _outcomes(self, text: list[int], chain: PreparedChain) -> list[list[int]]:
         """Return possible commits of the step, most likely first: all accepted and one more, or one rejected and replaced."""
-        from specdemo.engine.sampling import likeliest
-
         found: list[tuple[float, list[int]]] = []
         survival = 1.0
         for place, confidence in enumerate(chain.confidences):
             chance = self.calibration.chance(confidence)
             rest = chain.rows[place].clone()
             rest[chain.columns[place]] = 0
-            instead = int(likeliest(rest))
+            instead = self.draft.expected(rest, len(text) + place)
             right = self.calibration.chance(float(rest[instead]) / max(1e-9, 1 - confidence))
             token = self.draft.token(instead)
             found.append((survival * (1 - chance) * right, [*chain.token_ids[:place], token]))
             survival *= chance
         after = self.draft.probs_after(text, chain.token_ids)
-        bonus = int(likeliest(after))
+        bonus = self.draft.expected(after, len(text) + len(chain.token_ids))
         survival *= self.calibration.chance(float(after[bonus]))
         found.append((survival, [*chain.token_ids, self.draft.token(bonus)]))
         found.sort(key=lambda item: -item[0])
@@ -158,7 +156,7 @@ class Parallel(Drafter):
 
     def _draft_one(self, chain: PreparedChain, text: list[int]) -> None:
         probs = self.draft.probs_after(text, chain.token_ids)
-        column = self.draft.pick(probs, len(text) + len(chain.token_ids))
+        column = self.draft.pick(probs, len(text) + len(chain.token_ids), repeatable=True)
         self._append(chain, column, probs)
 
     def _append(self, chain: PreparedChain, column: int, probs: Tensor) -> None:

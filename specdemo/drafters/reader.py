@@ -18,7 +18,7 @@ from specdemo.engine.clock import Stopwatch
 from specdemo.engine.cost import Costs
 from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import ReducedVocabulary, Shaper, draw, draw_at, likeliest
-from specdemo.kernels.plan import Chain, DraftPlan
+from specdemo.kernels.plan import Chain
 from specdemo.trace.events import Reason
 
 
@@ -129,11 +129,10 @@ class DraftReader:
         needs as much time as the step itself.
         """
         uniforms = None
-        if not self.greedy:
+        if not self.greedy and not self.shaper.tickets:
             uniforms = torch.rand(most, generator=self._generator, dtype=torch.float64)
-        if lookahead.rule and not (self.bias or self.head) and self.shaper.draws_simply:
-            sampling = self.shaper.sampling
-            plan = DraftPlan(most, lookahead.rule, uniforms, sampling.temperature, sampling.top_p)
+        if lookahead.rule and not (self.bias or self.head):
+            plan = self.shaper.plan(most, lookahead.rule, uniforms, committed)
             found = self.reader.chain_after(committed, plan)
             if found:
                 if found.step_seconds:
@@ -152,7 +151,9 @@ class DraftReader:
             probs = self.probs_after(committed, drafted)
             at = len(columns)
             columns.append(
-                int(likeliest(probs)) if uniforms is None else draw_at(probs, float(uniforms[at]))
+                self.expected(probs, len(committed) + at)
+                if uniforms is None
+                else draw_at(probs, float(uniforms[at]))
             )
             rows.append(probs)
             confidences.append(float(probs[columns[-1]]))
@@ -169,14 +170,23 @@ class DraftReader:
         self._warm = True
         return probs
 
-    def pick(self, probs: Tensor, position: int | None = None) -> int:
+    def expected(self, probs: Tensor, position: int) -> int:
+        """Return the column that a target of this distribution would draw with the run's tickets, or else the most likely.
+
+        position: of the token in the text
+        """
+        if self.shaper.tickets:
+            return self.shaper.tickets.winner(probs, position, self.words)
+        return int(likeliest(probs))
+
+    def pick(self, probs: Tensor, position: int, *, repeatable: bool = False) -> int:
         """Return the most likely column of a distribution when greedy, else one drawn.
 
-        position: draw by position in the text, so that a draft prepared ahead is the one that would be drawn later
+        repeatable: draw by position in the text, so that a draft prepared ahead is the one that would be drawn later
         """
-        if self.greedy:
-            return int(likeliest(probs))
-        if position is not None:
+        if self.greedy or self.shaper.tickets:
+            return self.expected(probs, position)
+        if repeatable:
             self._generator.manual_seed(self._seed + 7919 * position)
         return draw(probs, self._generator)
 

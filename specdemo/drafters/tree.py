@@ -101,13 +101,14 @@ class TreeBuilder:
     a family, and reading the distribution below a node. Whether a child is drawn depends only on the nodes drawn
     before it, never on its own probability, and a drawn child is never dropped: so sampling stays exact.
 
+    pick(row, depth): chooses or draws a column of the distribution at a depth, 0 after the pending token
     token(column): returns the token of a column of a distribution
     pays(gain, reading, nodes): whether a token accepted with chance `gain` is worth its cost
     """
 
     branches: Branches
     calibration: Calibration
-    pick: Callable[[Tensor], int]
+    pick: Callable[[Tensor, int], int]
     token: Callable[[int], int]
     chosen: bool  # greedy: children are the most likely tokens, not drawn
     nodes: int
@@ -168,7 +169,7 @@ class TreeBuilder:
     def _child(self, tree: GrownTree, family: _Family) -> int:
         """Choose or draw the family's next child, and remove it from the remaining distribution."""
         row = family.left
-        column = self.pick(row)
+        column = self.pick(row, tree.depths[family.parent] if family.parent >= 0 else 0)
         confidence = float(row[column])
         node = tree.add(family.parent, self.token(column), row, confidence)
         chance = self.calibration.chance(confidence, sibling=family.children > 0)
@@ -338,7 +339,7 @@ class Tree(Drafter):
             builder = TreeBuilder(
                 (self.branches(committed)),
                 self.calibration,
-                self.draft.pick,
+                lambda row, depth: self.draft.pick(row, len(committed) + depth),
                 self.draft.token,
                 self.draft.greedy,
                 self.nodes,

@@ -63,13 +63,15 @@ def generate(
                 drafter.verifying(step.proposal)
                 step.output = target.forward(committed[-1], step.proposal)
                 step.shaped = shaper.logits(step.output.logits, committed, step.proposal.paths())
-                step.verdict = verify(step.proposal, step.shaped, shaper, verifier, generator)
+                step.verdict = verify(
+                    step.proposal, step.shaped, shaper, verifier, generator, len(committed)
+                )
             with step.commit:
                 reason = step.cut(limits, len(committed) - num_prompt)
                 target.keep(step.kept)
                 committed += step.new_ids
                 drafter.observe(step.outcome())
-            yield step.verified(detail)
+            yield step.verified(detail, shaper.noise(len(committed) - len(step.new_ids)))
         yield RunFinished(started.lane, reason, len(committed) - num_prompt, step.elapsed)
     finally:
         drafter.close()

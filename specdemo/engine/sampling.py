@@ -5,7 +5,7 @@ Order as in transformers: repetition penalty (Keskar 1909.05858), temperature, t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -14,7 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specdemo.config.settings import Sampling
+from specdemo.config.settings import COUPLED, RunSettings, Sampling
+from specdemo.engine.tickets import Tickets
+from specdemo.kernels.plan import DraftPlan, StopRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +66,35 @@ class Shaper:
 
     The repetition penalty of a row depends only on the tokens before that row, so a
     refused branch leaves no trace: there is no state to roll back.
+
+    tickets: noise that decides what is drawn from it; None to draw with a generator
     """
 
     sampling: Sampling
+    tickets: Tickets | None = None
 
-    @property
-    def draws_simply(self) -> bool:
-        """Whether a row depends on its logits, the temperature and top-p alone."""
-        sampling = self.sampling
-        return sampling.repetition_penalty == 1 and (sampling.greedy or not sampling.top_k)
+    @classmethod
+    def of(cls, settings: RunSettings) -> Shaper:
+        """Return the shaper of a run: with the seed's tickets if target and drafter draw with the same noise."""
+        sampling = settings.sampling
+        coupled = settings.verification == COUPLED and not sampling.greedy
+        return cls(sampling, Tickets(sampling.seed) if coupled else None)
+
+    def noise(self, position: int) -> Callable[[int, int], float] | None:
+        """Return the ticket of a token so many tokens after a position of the text; None without tickets."""
+        tickets = self.tickets
+        return tickets and (lambda depth, token_id: tickets.ticket(position + depth, token_id))
+
+    def plan(
+        self, most: int, rule: StopRule, uniforms: Tensor | None, committed: Sequence[int]
+    ) -> DraftPlan:
+        """Return the plan of a draft after a text, whose rows compiled code shapes as `probs` does."""
+        sampling, penalty = self.sampling, self.sampling.repetition_penalty
+        text_ids = committed if penalty != 1 else ()
+        keys = self.tickets.keys(len(committed), most) if self.tickets else None
+        return DraftPlan(
+            most, rule, uniforms, sampling.temperature, sampling.top_k, sampling.top_p, penalty, text_ids, keys
+        )  # fmt: skip
 
     def logits(
         self,

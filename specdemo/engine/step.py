@@ -107,10 +107,19 @@ class Step:
             proposal.reasons or None,
         )
 
-    def verified(self, detail: int) -> Verified:
-        """Return the event after the check. detail: number of alternatives for each position"""
+    def verified(self, detail: int, ticket: Callable[[int, int], float] | None = None) -> Verified:
+        """Return the event after the check.
+
+        detail: number of alternatives for each position
+        ticket(depth, token_id): noise of a token, 0 after the pending one; None if target and drafter do not share it
+        """
         path, verdict, runs = self.path, self.verdict, self.output.sharing.runs
-        own = Node(verdict.next_id, status=verdict.kind, target_prob=verdict.next_prob)
+        own = Node(
+            verdict.next_id,
+            status=verdict.kind,
+            target_prob=verdict.next_prob,
+            ticket=verdict.tickets[-1] if verdict.tickets else None,
+        )
         return Verified(
             self.lane,
             self.number,
@@ -122,7 +131,9 @@ class Step:
             self.commit.seconds,
             self.elapsed,
             runs if runs > 1 else None,
-            alternatives(self.proposal, verdict, self.shaped, path, detail) if detail else None,
+            alternatives(self.proposal, verdict, self.shaped, path, detail, ticket)
+            if detail
+            else None,
         )
 
 
@@ -166,35 +177,50 @@ def _checked_nodes(
             accept_prob=verdict.accept_probs[index],
             draw=verdict.draws[index],
             block_prob=verdict.block_probs[index] if verdict.block_probs else None,
+            ticket=verdict.tickets[index] if verdict.tickets else None,
         )
         for index, node in enumerate(drafted)
     )
 
 
 def alternatives(
-    proposal: Proposal, verdict: Verdict, shaped: Tensor, path: Sequence[int], most: int
+    proposal: Proposal,
+    verdict: Verdict,
+    shaped: Tensor,
+    path: Sequence[int],
+    most: int,
+    ticket: Callable[[int, int], float] | None,
 ) -> tuple[Place, ...]:
     """Return the most likely tokens of both models at the committed positions, root first; it is not timed.
 
     shaped: (1 + N, V) float32 — row 0 follows the pending token, row 1 + i node i
-    path: committed nodes, root first; most: tokens of each distribution
+    path: committed nodes, root first; most: tokens of each distribution; ticket: see `Step.verified`
     """
     nodes = (-1, *path)
     rows = shaped[[node + 1 for node in nodes]].softmax(dim=-1)
     found = []
-    for node, choices in zip(nodes, _most_likely(rows, most), strict=True):
+    for depth, (node, choices) in enumerate(zip(nodes, _most_likely(rows, most), strict=True)):
         child = next(iter(proposal.children(node)), None)
         draft_probs = None if child is None else proposal.all_probs(child)
+        draft = () if draft_probs is None else _most_likely(draft_probs[None], most)[0]
         residual = verdict.residual if node == nodes[-1] else None
         found.append(
             Place(
                 node,
-                choices,
-                () if draft_probs is None else _most_likely(draft_probs[None], most)[0],
+                _with_tickets(choices, depth, ticket),
+                _with_tickets(draft, depth, ticket),
                 () if residual is None else _most_likely(residual[None], most)[0],
             )
         )
     return tuple(found)
+
+
+def _with_tickets(
+    choices: tuple[Choice, ...], depth: int, ticket: Callable[[int, int], float] | None
+) -> tuple[Choice, ...]:
+    if ticket is None:
+        return choices
+    return tuple(replace(one, ticket=ticket(depth, one.token_id)) for one in choices)
 
 
 def _most_likely(probs: Tensor, most: int) -> list[tuple[Choice, ...]]:

@@ -126,6 +126,7 @@ class Verdict:
     residual: (V,) distribution from which next_id was drawn after a refusal; None otherwise, and when decoding is greedy
     block_probs: per node, probability to accept it and all before it given the whole draft; empty if the draft was
         not checked as a block
+    tickets: of each tested node, None for others, and of next_id, if target and drafter share their noise; else empty
     """
 
     path: tuple[int, ...]
@@ -137,6 +138,7 @@ class Verdict:
     next_prob: float = 1.0
     residual: Tensor | None = None
     block_probs: tuple[float, ...] = ()
+    tickets: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

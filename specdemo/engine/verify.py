@@ -6,6 +6,7 @@ Both walks start at the pending token and go down the tree of drafted nodes; a c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -13,6 +14,8 @@ from torch import Tensor
 
 from specdemo.config.settings import BLOCK, TOKEN
 from specdemo.engine.sampling import ReducedVocabulary, Shaper, draw, likeliest
+from specdemo.engine.tickets import Tickets
+from specdemo.engine.tree import depths
 from specdemo.engine.types import Proposal, Verdict
 from specdemo.trace.events import Status
 
@@ -28,10 +31,16 @@ def verify(
     shaper: Shaper,
     verifier: Verifier,
     generator: torch.Generator,
+    position: int,
 ) -> Verdict:
-    """Check a proposal greedily, or with `verifier` if the run samples. shaped_logits: (1 + N, V) float32"""
+    """Check a proposal greedily, with the shaper's tickets, or else with `verifier`.
+
+    shaped_logits: (1 + N, V) float32; position: of the first drafted token in the text
+    """
     if shaper.sampling.greedy:
         return verify_greedy(proposal, shaped_logits)
+    if shaper.tickets:
+        return verify_coupled(proposal, shaped_logits.softmax(dim=-1), shaper.tickets, position)
     return verifier(proposal, shaped_logits.softmax(dim=-1), generator)
 
 
@@ -43,30 +52,67 @@ def verify_greedy(proposal: Proposal, shaped_logits: Tensor) -> Verdict:
     choices = likeliest(shaped_logits).to(shaped_logits.device)
     top_probs, node_probs = _probs_to_show(proposal, shaped_logits, choices)
     choices_list = choices.tolist()  # sync: one per step
+    verdict = _equal(proposal, lambda node, _: choices_list[node + 1], node_probs)
+    return replace(verdict, next_prob=top_probs[verdict.path[-1] + 1 if verdict.path else 0])
+
+
+def verify_coupled(
+    proposal: Proposal, target_probs: Tensor, tickets: Tickets, position: int
+) -> Verdict:
+    """Accept the tokens that the target draws with its tickets; the output equals plain decoding's with the same seed.
+
+    target_probs: (1 + N, V) float32 — row 0 answers the pending token, row 1 + i node i
+    position: of the first drafted token in the text
+
+    A drafter that draws with the same tickets is accepted with at least (1 - TV) / (1 + TV), where TV is the total
+    variation distance of both distributions (Daliri 2408.07978). How a token was drafted has no effect on the text.
+    """
+    probs = target_probs.float().cpu()  # sync: one per step
+    node_probs = _node_probs(proposal, probs)
+    verdict = _equal(
+        proposal,
+        lambda node, depth: tickets.winner(probs[node + 1], position + depth),
+        node_probs,
+    )
+    places = [position + depth - 1 for depth in depths(proposal.parents)]
+    shown = [
+        None if tested is None else tickets.ticket(place, token)
+        for token, place, tested in zip(
+            proposal.token_ids, places, verdict.accept_probs, strict=True
+        )
+    ]
+    path = verdict.path
+    return replace(
+        verdict,
+        next_prob=float(probs[path[-1] + 1 if path else 0, verdict.next_id]),
+        tickets=(*shown, tickets.ticket(position + len(path), verdict.next_id)),
+    )
+
+
+def _equal(
+    proposal: Proposal, choice: Callable[[int, int], int], node_probs: tuple[float, ...]
+) -> Verdict:
+    """Walk down as long as a child is the target's choice. choice(node, depth): after a node and the tokens down to it"""
     accept: list[float | None] = [None] * len(proposal)
     path: list[int] = []
-    node, refused = -1, False
     while True:
-        choice = choices_list[node + 1]
-        match, refused = None, False
+        node, refused = path[-1] if path else -1, False
+        chosen = choice(node, len(path))
         for child in proposal.children(node):
-            accept[child] = float(proposal.token_ids[child] == choice)
+            accept[child] = float(proposal.token_ids[child] == chosen)
             if accept[child]:
-                match = child
+                path.append(child)
                 break
             refused = True
-        if match is None:
+        else:
             break
-        path.append(match)
-        node = match
     return Verdict(
         tuple(path),
-        choice,
+        chosen,
         _kind(proposal, refused),
         tuple(accept),
         (None,) * len(proposal),
         node_probs,
-        top_probs[node + 1],
     )
 
 
@@ -190,10 +236,7 @@ def _sampled(
     """The verdict after a walk, with the target's own token drawn. residual: after a refusal"""
     row = probs[path[-1] + 1 if path else 0]
     next_id = draw(row if residual is None else residual, generator)
-    node_probs = tuple(
-        float(probs[parent + 1, token])
-        for token, parent in zip(proposal.token_ids, proposal.parents, strict=True)
-    )
+    node_probs = _node_probs(proposal, probs)
     tested = [tests.get(node, (None, None)) for node in range(len(proposal))]
     return Verdict(
         tuple(path),
@@ -206,6 +249,12 @@ def _sampled(
         residual,
         block_probs,
     )
+
+
+def _node_probs(proposal: Proposal, probs: Tensor) -> tuple[float, ...]:
+    """Return the target's probability of each node. probs: (1 + N, V)"""
+    nodes = zip(proposal.token_ids, proposal.parents, strict=True)
+    return tuple(float(probs[parent + 1, token]) for token, parent in nodes)
 
 
 def _residual(

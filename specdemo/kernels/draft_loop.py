@@ -28,6 +28,10 @@ from specdemo.kernels.parts import (
 from specdemo.kernels.plan import TENTHS
 
 DRAFT_ENDS = -1
+# SplitMix64, see `engine.tickets`
+STEP, FIRST_FACTOR, SECOND_FACTOR = map(
+    np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
 SMALLEST, CLOSE = 1e-12, 1 + 1e-7  # limits of a probability, and of the quotient of two
 
 
@@ -42,8 +46,32 @@ def softmax_in_place(row, columns, inverse_temperature):
 
 
 @compiled
-def keep_top_p(row, columns, top_p):
-    """row: address of `columns` probabilities, of which the most likely that reach top_p stay, with those as likely as the last
+def penalise(row, penalty, penalised, count):
+    """Make the columns of tokens that are in the text less likely. row: address of float32 logits; penalised: of `count` int64"""
+    marked = carray(simd.int64s_at(penalised), count)
+    logits = simd.float32s_at(row)
+    factor = np.float32(penalty)
+    for number in range(count):
+        logit = carray(logits, marked[number] + 1)
+        value = logit[marked[number]]
+        logit[marked[number]] = value / factor if value > 0 else value * factor
+
+
+@compiled
+def count_from(row, columns, least):
+    """Number of values that are not below `least`. row: address of `columns` float32"""
+    values = carray(simd.float32s_at(row), columns)
+    count = 0
+    for column in range(columns):
+        count += values[column] >= least
+    return count
+
+
+@compiled
+def keep_most_likely(row, columns, top_k, top_p):
+    """Keep the `top_k` most likely tokens, or if it is 0 those that reach `top_p`, with those as likely as the last.
+
+    row: address of `columns` probabilities
 
     The least that stays is found by halving the distance, which takes a few microseconds; sorting takes milliseconds.
     """
@@ -51,7 +79,12 @@ def keep_top_p(row, columns, top_p):
     least, above = SMALLEST, 2.0  # enough stays from the one on, too little from the other on
     while above > least * CLOSE:
         middle = math.sqrt(least * above)
-        if simd.sum_from(row, lines, np.float32(middle)) >= top_p:
+        floor = np.float32(middle)
+        if top_k:
+            enough = count_from(row, columns, floor) >= top_k
+        else:
+            enough = simd.sum_from(row, lines, floor) >= top_p
+        if enough:
             least = middle
         else:
             above = middle
@@ -60,6 +93,19 @@ def keep_top_p(row, columns, top_p):
     probs = carray(simd.float32s_at(row), columns)
     for column in range(columns):
         probs[column] = probs[column] / total if probs[column] >= floor else np.float32(0.0)
+
+
+@compiled
+def shape_row(draft, row):
+    """Turn logits into the probabilities that a token is drawn from, in the order of `sampling.Shaper`. row: their address"""
+    columns = draft.num_columns
+    if draft.penalty != 1:
+        penalise(row, draft.penalty, draft.penalised, draft.num_penalised)
+    softmax_in_place(row, columns, draft.inverse_temperature)
+    if draft.top_k:
+        keep_most_likely(row, columns, draft.top_k, 1.0)
+    if draft.top_p < 1:
+        keep_most_likely(row, columns, 0, draft.top_p)
 
 
 @compiled
@@ -87,20 +133,60 @@ def likeliest(probs):
 
 
 @compiled
+def winner(probs, key, word_ids):
+    """The column that is drawn with a position's noise, see `engine.tickets`. word_ids: the token of each column"""
+    best, least = 0, np.inf
+    for column in range(len(probs)):
+        prob = np.float64(probs[column])
+        if not prob > 0:
+            continue
+        number = key + (np.uint64(word_ids[column]) + np.uint64(1)) * STEP
+        number = (number ^ (number >> np.uint64(30))) * FIRST_FACTOR
+        number = (number ^ (number >> np.uint64(27))) * SECOND_FACTOR
+        number = (number ^ (number >> np.uint64(31))) >> np.uint64(11)
+        uniform = (np.float64(number) + 0.5) * 2.0**-53
+        if uniform > least * CLOSE * prob:
+            continue  # its quotient is larger still
+        wait = -math.log1p(-uniform) / prob
+        if wait < least:
+            best, least = column, wait
+    return best
+
+
+@compiled
+def choose(draft, probs):
+    """Decide on a draft's next token. Returns its column."""
+    if draft.keys:
+        key = np.uint64(carray(simd.int64s_at(draft.keys), draft.most)[draft.taken])
+        return winner(probs, key, carray(simd.int64s_at(draft.word_ids), len(probs)))
+    if draft.uniforms:
+        return drawn(probs, carray(simd.float64s_at(draft.uniforms), draft.most)[draft.taken])
+    return likeliest(probs)
+
+
+@compiled
+def penalise_next(draft, column):
+    """Add a drafted token to those that are in the text."""
+    marked = carray(simd.int64s_at(draft.penalised), draft.num_penalised + 1)
+    for number in range(draft.num_penalised):
+        if marked[number] == column:
+            return
+    marked[draft.num_penalised] = column
+    draft.num_penalised += 1
+
+
+@compiled
 def next_token(draft, row, number):
     """Choose or draw a draft's next token. Returns its id, or DRAFT_ENDS when nothing is drafted after it.
 
     row: address of its logits, which become probabilities; number: of that row among all that were written
     """
     columns, taken = draft.num_columns, draft.taken
-    softmax_in_place(row, columns, draft.inverse_temperature)
-    if draft.top_p < 1:
-        keep_top_p(row, columns, draft.top_p)
+    shape_row(draft, row)
     probs = carray(simd.float32s_at(row), columns)
-    if draft.uniforms:
-        column = drawn(probs, carray(simd.float64s_at(draft.uniforms), draft.most)[taken])
-    else:
-        column = likeliest(probs)
+    column = choose(draft, probs)
+    if draft.penalty != 1:
+        penalise_next(draft, column)
     confidence = np.float64(probs[column])
     address = draft.tokens + taken * TOKEN_BYTES
     token = token_at(address)

@@ -114,10 +114,15 @@ class ExtraHead:
 
 @dataclass(frozen=True, slots=True)
 class Drafting:
-    """A draft that continues after a pass. token_ids: (W,) int64, the token of each column of the logits"""
+    """A draft that continues after a pass.
+
+    token_ids: (W,) int64, the token of each column of the logits
+    penalised: (n + plan.most,) int64, columns of the text's tokens, each once, and room for those that are drafted
+    """
 
     plan: DraftPlan
     token_ids: Tensor
+    penalised: np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,8 +73,16 @@ DRAFT = np.dtype(
         ("rule", ADDRESS),  # `StopRule.numbers`
         ("survival", REAL),  # chance that all tokens so far are accepted, by the rule
         ("uniforms", ADDRESS),  # (most,) float64 for drawing tokens; 0 chooses the most likely
+        ("keys", ADDRESS),  # (most,) 64 bits for drawing tokens by shared noise; 0 for none
         ("inverse_temperature", REAL),
+        ("top_k", COUNT),  # most likely tokens to draw from; 0 for all
         ("top_p", REAL),  # probability of the most likely tokens to draw from; 1 for all
+        ("penalty", REAL),  # of tokens that are in the text; 1 for none
+        (
+            "penalised",
+            ADDRESS,
+        ),  # (num_penalised + most,) int64, their columns, and room for drafted ones
+        ("num_penalised", COUNT),
         ("position", NUMBER),  # position of the next token in the text
         ("tokens", ADDRESS),  # (most,) TOKEN
     ]

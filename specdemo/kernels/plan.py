@@ -47,14 +47,20 @@ class DraftPlan:
 
     most: tokens at most; rule: where it ends before that
     uniforms: (most,) float64 on the CPU, for drawing tokens, see `sampling.draw_at`; None chooses the most likely
-    temperature, top_p: of the rows, when tokens are drawn
+    keys: (most,) int64 on the CPU, to draw with the noise of `tickets.Tickets.keys` instead; None if it is not used
+    temperature, top_k, top_p: of the rows, when tokens are drawn; top_k 0 and top_p 1 are off
+    penalty: of tokens in the text and of drafted ones, in any case; text_ids: the text, if there is a penalty
     """
 
     most: int
     rule: StopRule
     uniforms: Tensor | None = None
     temperature: float = 1.0
+    top_k: int = 0
     top_p: float = 1.0
+    penalty: float = 1.0
+    text_ids: Sequence[int] = ()
+    keys: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,9 +193,16 @@ class CompiledLayers:
         record.word_ids, record.rule = token_ids.data_ptr(), plan.rule.numbers.ctypes.data
         record.survival, record.position = 1.0, one.positions[-1] + 1
         record.inverse_temperature = record.top_p = 1.0
+        record.penalty = plan.penalty
+        record.penalised = drafting.penalised.ctypes.data
+        record.num_penalised = len(drafting.penalised) - plan.most
         if plan.uniforms is not None:
             record.uniforms = plan.uniforms.data_ptr()
+        if plan.keys is not None:
+            record.keys = plan.keys.data_ptr()
+        if record.uniforms or record.keys:
             record.inverse_temperature, record.top_p = 1 / plan.temperature, plan.top_p
+            record.top_k = plan.top_k
 
     def _write_scratch(self, job: Any, longest: int) -> tuple[Memory, Memory]:
         """Set the addresses of scratch memory. returns: the part that threads share, and the parts of each

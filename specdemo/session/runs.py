@@ -85,11 +85,11 @@ class Caches:
         """
         from specdemo.engine.loop import generate
         from specdemo.engine.sampling import Shaper
-        from specdemo.engine.verify import VERIFIERS
+        from specdemo.engine.verify import VERIFIERS, verify_sampling
 
         pair, target, token_ids = self.loaded.pair, self._target, list(token_ids)
         settings = settings.drawn(pair.recommended.sampling)
-        shaper = Shaper(settings.sampling)
+        shaper = Shaper.of(settings)
         drafter = drafter or self._drafter(known, settings, shaper, memory, together)
         limits = limits or self._limits(settings, len(token_ids))
         # The last token is always read again.
@@ -108,7 +108,7 @@ class Caches:
             cancelled=cancelled,
             alone=settings.exact and pair.costs.exact_rows != ANY_ROWS,
             detail=settings.detail,
-            verifier=VERIFIERS[settings.verification],
+            verifier=VERIFIERS.get(settings.verification, verify_sampling),
         )
         return (yield from self._with_text(running, token_ids, header, memory))
 

@@ -222,6 +222,7 @@ class TokenText:
         committed = [*(nodes[node] for node in event.path), *([own] if own else [])]
         texts: list[str] = []
         for node in committed:
+            assert node.token_id is not None  # our own engine reports every token
             if node.token_id in self._special and texts:
                 texts[-1] += self._rest()
             texts.append(self._commit(node.token_id))
@@ -242,6 +243,7 @@ class TokenText:
         )
 
     def _alone(self, node: Node) -> Node:
+        assert node.token_id is not None
         return replace(node, text=self._piece(node.token_id))
 
     def _piece(self, token_id: int) -> str:

@@ -71,6 +71,7 @@ def decode(line: str) -> Event:
         _check_schema(data.get("schema", SCHEMA_VERSION))
     elif kind == "verified":
         data.setdefault("next", None)
+        data.setdefault("draft_seconds", None)
     try:
         event = _reader(kind).validate_python(data)
     except ValidationError as error:

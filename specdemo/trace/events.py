@@ -112,10 +112,21 @@ class Origin(StrEnum):
     CHOSEN = "chosen"  # without chance: the most likely token, or a copy of earlier text
 
 
+class Knowledge(StrEnum):
+    """How much is known of a run's rounds, if another program's server made it."""
+
+    EXACT = "exact"  # the server reports the drafted and accepted tokens of each round
+    ARRIVAL = "arrival"  # rounds are the groups in which tokens arrived
+    TOTALS = "totals"  # the server reports only sums over the whole run
+    NONE = "none"  # the server reports nothing about drafts
+
+
 @part
 class Node:
     """One drafted token, or the target's own token at the end of a step.
 
+    token_id: None for a token of another server that its stream does not contain: its text is then empty, or a piece
+        of the answer that may be several tokens
     parent: index of the parent among the step's nodes; -1 follows the pending token
     target_prob: probability under the target, after temperature, top-k, top-p and repetition penalty
     draft_prob: probability q with which a drawn token was drawn, without the siblings drawn before it; the
@@ -127,9 +138,11 @@ class Node:
     origin: None for the target's own token, and in some recordings of the first trace format
     block_prob: if the draft was verified as a block, the probability with which this token and all before it were
         accepted, given the whole draft; accept_prob is then its ratio to the one before
+    ticket: the token's noise if target and drafter share it: each draws the token with the largest log probability +
+        ticket, and a drafted token is accepted if it is the target's. None for tokens that were not tested
     """
 
-    token_id: Count
+    token_id: Count | None = None
     text: Text = ""
     parent: Index = -1
     status: Status = Status.DRAFTED
@@ -141,15 +154,17 @@ class Node:
     confidence: Probability | None = None
     origin: Origin | None = None
     block_prob: Probability | None = None
+    ticket: Finite | None = None
 
 
 @part
 class Choice:
-    """A token that is possible at a position, and its probability there."""
+    """A token that is possible at a position, and its probability there. ticket: see `Node`"""
 
     token_id: Count
     prob: Probability
     text: Text = ""
+    ticket: Finite | None = None
 
 
 @part
@@ -221,6 +236,7 @@ class RunStarted:
     verify_costs: (rows, seconds) of a target pass, measured; draft_cost: seconds of one draft step, measured
     history: fraction of drafted tokens that was accepted in this user's earlier runs of the method
     stand_in: the baseline if no plain decoding was run
+    knowledge: of a run on another program's server, how much of its rounds is known; server: that program and its version
     """
 
     lane: Lane
@@ -239,6 +255,8 @@ class RunStarted:
     draft_cost: Seconds | None = None
     history: Many[Probability] = ()
     stand_in: StandIn | None = None
+    knowledge: Knowledge | None = None
+    server: Text = ""
     schema: Count = SCHEMA_VERSION
 
 
@@ -260,7 +278,7 @@ class Drafted:
     lookahead: Count
     reason: Text
     nodes: Many[Node]
-    draft_seconds: Seconds
+    draft_seconds: Seconds | None = None
     source: Text = ""
     expected_tokens: Amount | None = None
     expected_seconds: Seconds | None = None
@@ -275,6 +293,7 @@ class Verified:
 
     path: indices of the accepted nodes, root first
     next: the target's own token; None only if the draft itself ended the run (end of the answer, or the limit)
+    draft_seconds: None if a server reports only the time of the whole step, which is then `verify_seconds`
     overhead_seconds: the rest of the step; rounding may make it negative
     elapsed_seconds: decoding time since the prompt was read, measured in the engine, never by a viewer
     runs: number of runs that shared the target's pass of this step; None when it was alone
@@ -286,7 +305,7 @@ class Verified:
     nodes: Many[Node]
     path: Many[Index]
     next: Node | None
-    draft_seconds: Seconds
+    draft_seconds: Seconds | None
     verify_seconds: Seconds
     overhead_seconds: SecondsDifference
     elapsed_seconds: Seconds
@@ -296,12 +315,17 @@ class Verified:
 
 @part
 class RunFinished:
-    """Last event of a run that ended normally or was cancelled."""
+    """Last event of a run that ended normally or was cancelled.
+
+    drafted, accepted: sums that another program's server reports, if its rounds are not known exactly
+    """
 
     lane: Lane
     reason: FinishReason
     new_tokens: Count
     elapsed_seconds: Seconds
+    drafted: Count | None = None
+    accepted: Count | None = None
 
 
 @part

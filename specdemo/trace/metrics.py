@@ -14,6 +14,7 @@ from specdemo.trace.events import (
     Drafted,
     Event,
     FinishReason,
+    Knowledge,
     Node,
     Reason,
     RunFinished,
@@ -111,16 +112,22 @@ def measure(events: Trace | Iterable[Event]) -> Metrics:
     """Compute the metrics of one run's events."""
     items = list(events.events if isinstance(events, Trace) else events)
     steps = [event for event in items if isinstance(event, Verified)]
-    drafting = [step for step in steps if step.nodes]
+    known = _knowledge(items)
+    exact = known in (None, Knowledge.EXACT)
+    drafting = [step for step in steps if step.nodes] if exact else []
+    ended = next((event for event in items if isinstance(event, RunFinished)), None)
+    sums = (ended.drafted or 0, ended.accepted or 0) if ended and not exact else (0, 0)
+    new_tokens = sum(_new_tokens(step) for step in steps)
+    grouped = exact or known is Knowledge.ARRIVAL
     prepared = [event for event in items if isinstance(event, Drafted) and event.hit is not None]
     return Metrics(
-        steps=len(steps),
-        new_tokens=sum(_new_tokens(step) for step in steps),
-        drafted=sum(len(step.nodes) for step in steps),
-        accepted=sum(len(step.path) for step in steps),
+        steps=len(steps) if grouped else 0,
+        new_tokens=new_tokens if exact or not ended else ended.new_tokens,
+        drafted=sum(len(step.nodes) for step in drafting) or sums[0],
+        accepted=sum(len(step.path) for step in drafting) or sums[1],
         drafting_steps=len(drafting),
         first_accepted=sum(_first_kept(step) for step in drafting),
-        draft_seconds=sum(step.draft_seconds for step in steps),
+        draft_seconds=sum(step.draft_seconds or 0.0 for step in steps),
         verify_seconds=sum(step.verify_seconds for step in steps),
         overhead_seconds=sum(step.overhead_seconds for step in steps),
         elapsed_seconds=steps[-1].elapsed_seconds if steps else 0.0,
@@ -135,6 +142,11 @@ def measure(events: Trace | Iterable[Event]) -> Metrics:
     )
 
 
+def _knowledge(events: Iterable[Event]) -> Knowledge | None:
+    """Return how much is known of the rounds of a run; None for a run of our own engine."""
+    return next((event.knowledge for event in events if isinstance(event, RunStarted)), None)
+
+
 def speedup(plain: Metrics | StandIn, speculative: Metrics) -> float | None:
     """Speculative tokens per second over plain tokens per second. A `StandIn` was measured on another prompt."""
     if not plain.tokens_per_second or not speculative.tokens_per_second:
@@ -147,7 +159,8 @@ def disturbed(trace: Trace, plain: Trace | None = None) -> bool:
 
     On a quiet machine a speedup is at most the tokens per step, since a pass with drafts costs at least a plain one, and
     plain passes cost the same in both halves of plain decoding and in the steps of the drafted run that have no draft.
-    Runs that shared passes have other costs; of them only the first is checked.
+    Runs that shared passes have other costs; of them only the first is checked, and of those of another program's
+    servers, which have other costs too, only that the passes of plain decoding cost the same.
 
     plain: plain decoding of another trace; default: that of the same trace
     """
@@ -156,7 +169,8 @@ def disturbed(trace: Trace, plain: Trace | None = None) -> bool:
     if before == drafted:
         return False
     figures, slow = measure(drafted), measure(plain) if plain else baseline(trace)
-    ratio = speedup(slow, figures) if slow else None
+    attached = _knowledge(drafted.events) is not None
+    ratio = speedup(slow, figures) if slow and not attached else None
     if ratio and ratio > (figures.tokens_per_step or 0) * (1 + USUAL_DIFFERENCE):
         return True
     steps = [event for event in drafted.events if isinstance(event, Verified)]
@@ -165,7 +179,7 @@ def disturbed(trace: Trace, plain: Trace | None = None) -> bool:
         return False
     passes = [step.verify_seconds for step in first]
     half = len(passes) // 2
-    bare = [step.verify_seconds for step in steps if not step.nodes]
+    bare = [step.verify_seconds for step in steps if not step.nodes and not attached]
     usual = 1 + USUAL_DIFFERENCE * max(1.0, len(passes) / USUAL_PASSES)
     pairs = ((passes[:half], passes[len(passes) - half :]), (passes, bare))
     return any(_differ(one, other, usual) for one, other in pairs)
@@ -201,13 +215,13 @@ def dropped(events: Trace | Iterable[Event]) -> str:
 
 
 def output_ids(events: Trace | Iterable[Event]) -> list[int]:
-    """Return the new token ids of one run, in order."""
+    """Return the new token ids of one run, in order; those that a server does not report are missing."""
     items = events.events if isinstance(events, Trace) else events
     ids: list[int] = []
     for event in items:
         if isinstance(event, Verified):
-            ids += [event.nodes[node].token_id for node in event.path]
-            ids += [event.next.token_id] if event.next else []
+            nodes = [*(event.nodes[node] for node in event.path), event.next]
+            ids += [node.token_id for node in nodes if node and node.token_id is not None]
     return ids
 
 

@@ -13,7 +13,7 @@ from specdemo.trace.replay import parse
 NODE_FIELDS = (
     *("lane", "step", "node", "parent", "token_id", "text", "status"),
     *("target_prob", "draft_prob", "accept_prob", "draw", "survival"),
-    *("confidence", "origin"),
+    *("confidence", "origin", "ticket"),
     *("draft_seconds", "verify_seconds", "overhead_seconds", "elapsed_seconds"),
 )
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -45,7 +45,7 @@ def token_rows(events: Iterable[Event]) -> Iterator[Json]:
                 *(event.lane, event.step, place, None if place is None else node.parent),
                 *(node.token_id, node.text, node.status.value),
                 *(node.target_prob, node.draft_prob, node.accept_prob, node.draw),
-                *(node.survival, node.confidence, node.origin and node.origin.value),
+                *(node.survival, node.confidence, node.origin and node.origin.value, node.ticket),
                 *(event.draft_seconds, event.verify_seconds),
                 *(event.overhead_seconds, event.elapsed_seconds),
             )

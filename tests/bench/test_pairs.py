@@ -1,35 +1,48 @@
-"""The tables of a pair."""
+"""The table of several pairs."""
 
 from __future__ import annotations
 
-from specdemo.bench.pairs import PairResult, pairs_result
+from collections import Counter
+
+import pytest
+
+from specdemo.bench.lanes import LaneResult, Paired
+from specdemo.bench.pairs import PairResult, pairs_result, sampling_of
+from specdemo.bench.results import Measured
+from specdemo.bench.suite import read_suite
+from specdemo.cli.options import suite
+from specdemo.config.errors import UserError
+from specdemo.trace.metrics import Metrics
 
 
-def rows(lane, speedups, **known):
-    usual = {
-        "tokens_per_second": 12.0, "first_accept_rate": 0.6, "tokens_per_step": 2.5,
-        "draft_ms_per_token": 1.0, "verify_ms_per_step": 60.0, "same_output_rate": 1.0,
-    }  # fmt: skip
-    return [
-        {"lane": lane, "task": task, "speedup": speedup} | usual | known
-        for task, speedup in speedups.items()
-    ]
+def answer(lane, rate, *, repeats=False):
+    metrics = Metrics(2, 2, 0, 0, 0, 0, 0.0, 2 / rate, 0.0, 2 / rate, 0.0)
+    return LaneResult(lane, metrics, (1, 2), repeats=repeats)
 
 
-def test_the_table_says_the_worst_task_and_what_the_best_single_method_gives():
-    found = PairResult(
-        "heavy", "greedy",
-        [
-            *rows("nothing", {"qa": 1.0, "rag": 1.0, "mean": 1.0}, draft_ms_per_token=None),
-            *rows("auto", {"qa": 1.1, "rag": 2.9, "mean": 2.0}),
-            *rows("ngram", {"qa": 1.0, "rag": 2.2, "mean": 1.6}),
-            *rows("feature:constant:4", {"qa": 1.9, "rag": 1.9, "mean": 1.9}),
-        ],
-    )  # fmt: skip
-    choice = pairs_result([found], 2, 128).tables[0]
-    line = dict(zip(choice.columns, choice.rows[0], strict=True))
-    assert line["worst task"] == "qa 1.10x"
-    assert line["best single method"] == "ngram 1.60x"
-    assert line["auto over it"] == "1.25"
-    assert [cells[-1] for cells in found.draft_rows()] == ["1/60"] * 3
-    assert found.task_rows()[0] == ["heavy", "greedy", "auto", "1.10x", "2.90x"]
+def test_pairs_result_names_the_worst_task_and_how_many_answers_repeat_themselves():
+    measured, plain = Measured(), answer("nothing", 10)
+    for task, rate, repeats in (("qa", 11, False), ("rag", 29, False), ("loop", 90, True)):
+        measured.add(task, task, [Paired(answer("auto", rate, repeats=repeats), plain)])
+    table = pairs_result([PairResult("heavy", "greedy", measured.rows())], 3, 128).tables[0]
+    line = dict(zip(table.columns, table.rows[0], strict=True))
+    assert (line["speedup"], line["all answers"]) == ("2.00x", "2.90x")
+    assert (line["repeat themselves"], line["worst task"]) == ("1 of 3", "qa 1.10x")
+
+
+def test_sampling_of_a_preset_and_of_numbers():
+    assert sampling_of("greedy").preset == "greedy"
+    chosen = sampling_of("0.7/0.9/1.1").sampling
+    assert (chosen.temperature, chosen.top_p, chosen.repetition_penalty) == (0.7, 0.9, 1.1)
+    for wrong in ("greddy", "0.7/0.9"):
+        with pytest.raises(UserError):
+            sampling_of(wrong)
+
+
+def test_the_suite_examples_has_five_prompts_or_more_of_each_kind_of_the_page():
+    items = read_suite(suite("examples"))
+    counted = Counter(item.task for item in items)
+    assert set(counted) == {item.task for item in read_suite(None)}
+    assert len(items) >= 60
+    assert min(counted.values()) >= 5
+    assert len({item.turns for item in items}) == len({item.name for item in items}) == len(items)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import pytest
 
-from specdemo.bench.bounds import Oracle, policies_table
-from specdemo.bench.lanes import LaneResult, expand
+from specdemo.bench.bounds import oracle_speedup, policies_table
+from specdemo.bench.lanes import LaneResult, Paired, expand
 from specdemo.bench.report import markdown
-from specdemo.bench.results import LaneTotals, positions_table, summary_table
+from specdemo.bench.results import Measured, lanes_table, positions_table
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import CostProfile
 from specdemo.trace.events import Node, Status, Verified
@@ -49,43 +49,50 @@ def lane(name, kept, drafted, steps=10, *, draft=0.002):
     return LaneResult(name, measure(events), ids, (0.5,) * len(ids), accepted)
 
 
+def measured(**tasks):
+    """Return the answers to one prompt of each task, the first one being plain decoding's."""
+    found = Measured()
+    for task, results in tasks.items():
+        found.add(task, task, [Paired(one, results[0]) for one in results])
+    return found
+
+
 def test_the_oracle_drafts_what_is_kept_and_no_policy_beats_it():
     plain, long = lane("nothing", 0, 0), lane("draft_model:constant:8", 2, 8)
-    oracle = Oracle(PROFILE)
     block = lane("draft_model:constant:16:block", 2, 16)  # has another text and is left out
-    oracle.add("qa", [plain, long, lane("draft_model:constant:2", 2, 2), block])
+    found = measured(qa=[plain, long, lane("draft_model:constant:2", 2, 2), block])
     # Three tokens for a pass over three rows and two draft steps, against one token for 20 ms.
-    assert oracle.speedup() == pytest.approx(3 / (0.022 + 0.004) * 0.02)
-    assert Oracle(PROFILE).speedup() is None
+    costs = asdict(PROFILE)
+    assert oracle_speedup(found, costs) == pytest.approx(3 / (0.022 + 0.004) * 0.02)
+    assert oracle_speedup(Measured(), costs) is None
 
 
 def test_policies_are_compared_with_the_best_constant():
-    report = LaneTotals("nothing")
     results = [
         lane("nothing", 0, 0),
         lane("draft_model:constant:1", 1, 1),
         lane("draft_model:constant:8", 2, 8),
         lane("draft_model:cost", 2, 2),
     ]
-    report.add("qa", results)
-    table = markdown(policies_table(report.rows(), 2.4))
+    rows = [row for row in measured(qa=results).rows() if row["task"] == "all"]
+    table = markdown(policies_table(rows, 2.4))
     assert "draft_model:constant:1 (best constant)" in table
     cost = next(line for line in table.splitlines() if "draft_model:cost" in line)
     expected = (3 / 0.026) / (2 / 0.023) - 1
     assert f"{100 * expected:+.1f} %" in cost
     assert "oracle (modelled)" in table
-    others = [row for row in report.rows() if "constant" not in row["lane"]]
+    others = [row for row in rows if "constant" not in row["lane"]]
     assert policies_table(others, 2.0).rows == []
 
 
-def test_the_summary_names_the_worst_task_and_the_memory():
-    report = LaneTotals("nothing")
-    report.add("qa", [lane("nothing", 0, 0), lane("tree", 3, 4)])
-    report.add("rag", [lane("nothing", 0, 0), lane("tree", 0, 4)])
-    text = markdown(summary_table(report.rows(), {"tree": 8.9}))
-    row = next(line for line in text.splitlines() if line.startswith("| tree"))
-    assert "rag 0.62x" in row
-    assert "| 9 " in row
+def test_the_lanes_table_has_memory_and_training_and_no_empty_columns():
+    rows = measured(qa=[lane("nothing", 0, 0), lane("tree", 3, 4)]).rows()
+    rows[-1] |= {"memory_mb": 8.9, "training_minutes": 45.2}
+    table = lanes_table(rows)
+    shown = dict(zip(table.columns, table.rows[1], strict=True))
+    assert (shown["memory MB"], shown["training min"]) == ("9", "45")
+    assert "disturbed pairs" not in table.columns
+    assert "prepared drafts used" not in table.columns
 
 
 def judged(*drafts):
@@ -125,19 +132,24 @@ def test_acceptance_by_position_counts_only_what_was_tested():
 
 
 def test_the_report_tells_acceptance_by_position():
-    report = LaneTotals("nothing")
-    report.add("qa", [lane("nothing", 0, 0), judged(*DRAFTS)])
-    report.add("rag", [lane("nothing", 0, 0), judged(DRAFTS[0])])
-    table = markdown(positions_table(report.rows()))
+    plain = lane("nothing", 0, 0)
+    table = markdown(positions_table(measured(qa=[plain, judged(*DRAFTS)]).rows()))
     assert "nothing" not in table
     row = next(line for line in table.splitlines() if line.startswith("| tree"))
-    assert [cell.strip() for cell in row.split("|")[2:-1]] == ["83 %", "75 %", "0 %", "-", "-", "-"]
+    assert [cell.strip() for cell in row.split("|")[2:-1]] == [
+        "67 %",
+        "50 %",
+        "0 %",
+        "-",
+        "-",
+        "-",
+    ]
 
 
 def test_the_calibration_error_is_that_of_all_runs_together():
     """Half of the tokens with probability .4 are accepted, and all of those with .8."""
     runs = [((KEPT, 0.4), (KEPT, 0.8)), ((REFUSED, 0.4), (KEPT, 0.8))]
-    report = LaneTotals("nothing")
+    tasks = {}
     for task, nodes in zip(("qa", "rag"), runs, strict=True):
         result = judged(tuple((-1, status) for status, _ in nodes))
         step = result.events[0]
@@ -147,23 +159,12 @@ def test_the_calibration_error_is_that_of_all_runs_together():
         )
         metrics = measure([replace(step, nodes=said)])
         assert calibration_error(metrics.survivals) == pytest.approx(0.4 if task == "qa" else 0.3)
-        report.add(task, [lane("nothing", 0, 0), replace(result, metrics=metrics)])
-    means = {row["lane"]: row for row in report.rows() if row["task"] == "mean"}
+        tasks[task] = [lane("nothing", 0, 0), replace(result, metrics=metrics)]
+    rows = measured(**tasks).rows()
+    means = {row["lane"]: row for row in rows if row["task"] == "all"}
     assert means["tree"]["survival_error"] == pytest.approx((2 * 0.1 + 2 * 0.2) / 4)
     assert means["nothing"]["survival_error"] is None
-    assert "15.0 %" in markdown(positions_table(report.rows()))
-
-
-def test_the_summary_names_the_minutes_of_training():
-    report = LaneTotals("nothing")
-    report.add("qa", [lane("nothing", 0, 0), lane("tree:cost", 3, 4)])
-    text = markdown(summary_table(report.rows(), {"tree": 8.9}, {"tree": 45.2}))
-    rows = [line.split("|") for line in text.splitlines()]
-    assert rows[0][-2].strip() == "training min"
-    assert {row[1].strip(): row[-2].strip() for row in rows[2:]} == {
-        "nothing": "-",
-        "tree:cost": "45",
-    }
+    assert "15.0 %" in markdown(positions_table(rows))
 
 
 def test_trained_stands_for_methods_with_weights_of_their_own():

@@ -6,6 +6,8 @@ import json
 import sys
 import threading
 import time
+from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -15,9 +17,17 @@ from errors import reported
 
 from specdemo.bench import bounds, report, run
 from specdemo.bench.bounds import FloorLane, bandwidth, pass_bytes
-from specdemo.bench.lanes import FLOOR, PEERS, LaneLost, LaneResult, expand
-from specdemo.bench.report import markdown, text
-from specdemo.bench.results import LaneTotals, Result, against_table, lanes_table, tasks_table
+from specdemo.bench.lanes import (
+    FLOOR,
+    PEERS,
+    LaneLost,
+    LaneResult,
+    Paired,
+    expand,
+    measuring_order,
+)
+from specdemo.bench.report import text
+from specdemo.bench.results import Measured, Result, against_table, lanes_table
 from specdemo.bench.run import BenchOptions, run_bench
 from specdemo.bench.suite import Item
 from specdemo.bench.throughput import measure_throughput
@@ -127,19 +137,18 @@ def test_lanes_peers_and_the_floor_are_run_in_turn_and_repeated(studio, monkeypa
     rates = iter(range(1, 99))
     monkeypatch.setattr(run, "open_peer", lambda _studio, name, *_: Canned(name, rates))
     found = bench(studio, lanes="script,peers", repeat=2)
-    assert found.totals.lanes == ["nothing", "script", *PEERS, FLOOR]
-    rows = {(row["task"], row["lane"]): row for row in found.totals.rows()}
-    assert rows["count", "nothing"]["outputs"] == 2
-    assert rows[HOSTILE, "script"]["outputs"] == 4  # two turns, twice
+    assert found.measured.lanes == ["nothing", "script", *PEERS, FLOOR]
+    rows = {(row["task"], row["lane"]): row for row in found.rows()}
+    assert rows["count", "nothing"]["answers"] == 1
+    assert rows[HOSTILE, "script"]["answers"] == 2  # two turns
     assert rows["count", "script"]["same_output_rate"] == 1
-    assert rows["mean", FLOOR]["same_output_rate"] is None
-    assert rows["mean", FLOOR]["tokens_per_step"] == 1
-    low, high = rows["count", "llama.cpp"]["speedup_quartiles"]
-    assert low < rows["count", "llama.cpp"]["speedup"] < high
+    assert rows["all", FLOOR]["same_output_rate"] is None
+    assert rows["all", FLOOR]["tokens_per_step"] == 1
+    low, high = rows["all", "llama.cpp"]["speedup_quartiles"]
+    assert low < rows["all", "llama.cpp"]["speedup"] < high
     tables = text(found.result())
     assert "over transformers:assisted" in tables
-    about = "Speedup over plain decoding of the same prompts: tiny, fp32"
-    assert found.readme_result().about.startswith(about)
+    assert found.result().about.startswith("tiny, fp32")
     assert json.loads(json.dumps(found.result().to_dict()))["floor_bytes"] > 0
 
 
@@ -172,7 +181,7 @@ def test_what_cannot_run_is_told_and_left_out_and_the_rest_runs(studio, monkeypa
         "three is left out",
     ]
     assert "Install it." in told[0]
-    assert found.totals.lanes == ["nothing", "script"]  # a failed variant is not counted at all
+    assert found.measured.lanes == ["nothing", "script"]  # a failed variant is not counted at all
     assert set(told) <= set(found.result().notes)
     with pytest.raises(UserError, match="No prompt"):
         bench(studio, items[2:])
@@ -224,58 +233,64 @@ def test_page_is_one_file_whose_texts_are_escaped(studio, monkeypatch):
     result = Result.from_dict(json.loads(json.dumps(result.to_dict())))
     rows = result.values["rows"]
     costs = report.pass_costs({HOSTILE: result.values["costs"]["verify"]})
-    charts = [report.speedups(rows), report.passes_and_time(rows), costs, report.time_split(rows)]
+    charts = [report.speedups(rows), costs]
     page = report.page(result, charts)
     body = page[page.index("<body>") :]
     assert HOSTILE not in page
     assert "&lt;/script&gt;&lt;script&gt;alert" in body
     assert "&lt;b&gt;" in body
-    assert body.count("Plotly.newPlot(") == 4
+    assert body.count("Plotly.newPlot(") == 2
     assert "<script src" not in page
     assert "<link" not in page
-    for words in ("Speedup by task", "Cost of a pass by rows", "Time by lane", "at once"):
+    for words in ("Speedup by task", "Cost of a pass by rows", "at once"):
         assert words in body
     assert len(page) > 3_000_000  # Plotly itself is inside
 
 
-def test_repetitions_give_medians_of_ratios_and_their_quartiles():
-    totals = LaneTotals("nothing")
+def test_summarise_counts_answers_that_repeat_themselves_and_disturbed_pairs_apart():
+    measured = Measured()
+
+    def add(prompt, plain, fast, *, repeats=False, disturbed=False):
+        answer = replace(result("fast", fast), repeats=repeats)
+        measured.add("qa", prompt, [Paired(answer, result("nothing", plain), disturbed)])
+
     for number, (plain, fast) in enumerate([(10, 20), (10, 30), (20, 80), (5, 50), (10, 60)]):
-        totals.add("qa", [result("nothing", plain), result("fast", fast)], number)
-        totals.add("rag", [result("nothing", 10), result("fast", 10)], number)
-    rows = {(row["task"], row["lane"]): row for row in totals.rows()}
-    assert rows["qa", "fast"]["speedup"] == pytest.approx(4)  # the median of 2, 3, 4, 6, 10
-    assert rows["qa", "fast"]["speedup_quartiles"] == pytest.approx([3, 6])
-    assert rows["qa", "fast"]["tokens_per_second"] == pytest.approx(50)
-    assert rows["mean", "fast"]["speedup"] == pytest.approx(2.5)
-    assert rows["mean", "fast"]["speedup_quartiles"] == pytest.approx([2, 3.5])
-    assert "3.00-6.00x" in markdown(lanes_table(totals.rows()))
-    once = LaneTotals("nothing")
-    once.add("qa", [result("nothing", 10), result("fast", 20)])
-    assert "quartiles" not in markdown(lanes_table(once.rows()))
+        add(str(number), plain, fast)
+    add("loop", 10, 900, repeats=True)
+    add("0", 10, 990, disturbed=True)
+    row = next(row for row in measured.rows() if row["task"] == "all")
+    assert row["speedup"] == pytest.approx(4)  # the median of 2, 3, 4, 6, 10
+    assert row["speedup_quartiles"] == pytest.approx([3, 6])
+    assert (row["speedup_lowest"], row["speedup_mean"]) == (pytest.approx(2), pytest.approx(5))
+    assert row["speedup_all"] == pytest.approx(5)
+    assert (row["answers"], row["repeats"], row["disturbed"]) == (6, 1, 1)
+    shown = dict(zip(lanes_table([row]).columns, lanes_table([row]).rows[0], strict=True))
+    assert (shown["speedup"], shown["repeat themselves"]) == ("4.00x", "1 of 6")
+    measured.busy = True
+    assert measured.rows()[-1]["speedup"] == pytest.approx(6)  # prompt 0 has 50.5 in the middle
+
+
+def test_measuring_order_puts_each_variant_next_to_plain_decoding_in_turn():
+    assert measuring_order(["a"], 0) == [("nothing", 0), ("a", 0)]
+    assert measuring_order(["a"], 1) == [("a", 0), ("nothing", 0)]
+    for names in (["a"], ["a", "b"], ["a", "b", "c"], list("abcde")):
+        before = Counter()
+        for number in range(4 * len(names)):
+            order = measuring_order(names, number)
+            for place, (name, index) in enumerate(order):
+                if name != "nothing":
+                    plain = order.index(("nothing", index))
+                    assert abs(plain - place) == 1
+                    before[name] += 1 if plain < place else -1
+        assert not any(before.values())
 
 
 def test_our_lanes_are_compared_with_each_peer():
-    totals = LaneTotals("nothing")
-    totals.add("qa", [result("nothing", 10), result("auto", 30), result("llama.cpp", 20)])
-    table = markdown(against_table(totals, PEERS))
-    assert [line.split("|")[2].strip() for line in table.splitlines()] == [
-        "over llama.cpp",
-        "-" * 14,
-        "0.50x",
-        "1.50x",
-    ]
-    assert against_table(totals, ["transformers"]).rows == []
-
-
-def test_the_readme_table_has_the_fastest_first():
-    totals = LaneTotals("nothing")
-    for task in ("math_reasoning", "qa"):
-        totals.add(task, [result("nothing", 10), result("slow", 5), result("fast", 25)])
-    table = tasks_table(totals.rows(), "nothing")
-    assert table.columns[:4] == ["method", "math reasoning", "qa", "mean"]
-    assert table.rows[0] == ["`fast`", "2.50x", "2.50x", "**2.50x**", "1.00", "-"]
-    assert [row[0] for row in table.rows] == ["`fast`", "`slow`"]
+    plain, measured = result("nothing", 10), Measured()
+    rates = {"nothing": 10, "auto": 30, "llama.cpp": 20}
+    measured.add("qa", "one", [Paired(result(name, rate), plain) for name, rate in rates.items()])
+    assert against_table(measured, PEERS).rows == [["nothing", "0.50x"], ["auto", "1.50x"]]
+    assert against_table(measured, ["transformers"]).rows == []
 
 
 def test_the_floor_reads_every_weight_once(tmp_path):
@@ -363,13 +378,13 @@ def test_an_interrupted_bench_shows_and_writes_its_results_and_the_next_one_cont
 
     monkeypatch.setattr(studio, "run", interrupted)
     assert main(asked) == 130
-    assert "| aa " in capsys.readouterr().out
-    assert {row["task"] for row in json.loads(out.read_text())["rows"]} == {"aa", "mean"}
+    assert " aa " in capsys.readouterr().out
+    assert {row["task"] for row in json.loads(out.read_text())["rows"]} == {"aa", "all"}
     prompts.clear()
     monkeypatch.setattr(studio, "run", lambda *a, **k: (prompts.append(a[0]), whole(*a, **k))[1])
     assert main(asked) == 0
     assert "aab" not in prompts
-    assert {row["task"] for row in json.loads(out.read_text())["rows"]} == {"aa", "stop", "mean"}
+    assert {row["task"] for row in json.loads(out.read_text())["rows"]} == {"aa", "stop", "all"}
     assert sorted(path.name for path in tmp_path.glob("*out*")) == ["out.json"]
 
 
@@ -384,14 +399,12 @@ def test_the_command_writes_its_files(studio, monkeypatch, tmp_path, capsys):
         str(paths["json"]),
         "--html",
         str(paths["html"]),
-        "--readme",
         "--repeat",
         "2",
     ]
     assert main(asked) == 0
     shown = capsys.readouterr().out
-    assert "| `ngram` |" in shown
-    assert "python -m specdemo" in shown
+    assert "| ngram " in shown
     document = json.loads(paths["json"].read_text())
     assert document["repeat"] == 2
     assert document["suite"] == "suite.jsonl"

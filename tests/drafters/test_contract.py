@@ -27,7 +27,7 @@ from conftest import (
 from tiny_published import published
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from specdemo.config.settings import RunSettings, Sampling
+from specdemo.config.settings import COUPLED, RunSettings, Sampling
 from specdemo.drafters.methods import METHODS
 from specdemo.drafters.plain import Scripted
 from specdemo.drafters.policies.guard import Wrapper
@@ -87,6 +87,36 @@ def test_a_seed_repeats_a_text_whatever_the_clock_says(
             events = run_lane(target_weights, drafter, PROMPT, sampling=sampling)
         texts.add(tuple(output_ids(events)))
     assert len(texts) == 1
+
+
+COUPLED_RUNS = [
+    (Sampling(0.7, top_p=0.8, repetition_penalty=1.2, seed=2), "constant", 3),
+    (Sampling(1.3, top_k=9, seed=3), "cost", 9),
+]
+
+
+@pytest.fixture(scope="module")
+def text_of_seed(target_weights, draft_weights):
+    """A function that returns the text of a method with the noise of the seed."""
+
+    def of(method, sampling, policy="cost", lookahead=1, **inputs):
+        drafter = drafter_for(
+            method, open_draft(draft_weights), sampling=sampling, policy=policy,
+            lookahead=lookahead, verification=COUPLED, **inputs,
+        )  # fmt: skip
+        events = run_lane(target_weights, drafter, PROMPT, sampling=sampling, coupled=True)
+        assert not dropped(events)
+        return output_ids(events)
+
+    return of
+
+
+@pytest.mark.parametrize("method", [name for name in ALL_METHODS if name != "nothing"])
+def test_a_seed_has_one_text_under_every_method(text_of_seed, method):
+    """Also under the one that is lossy by the other rules: which drafts are tested has no effect on this text."""
+    for sampling, policy, lookahead in COUPLED_RUNS:
+        plain = text_of_seed("nothing", sampling)
+        assert text_of_seed(method, sampling, policy, lookahead) == plain
 
 
 def test_plain_decoding_is_that_of_transformers(target_weights, draft_weights):
@@ -525,6 +555,14 @@ def test_greedy_output_with_a_published_drafter_is_that_of_transformers(
     drafts = [one.propose(PROMPT, 8).token_ids for one in (drafter, trained)]
     assert drafts[0]
     assert drafts[0] != drafts[1]
+
+
+@pytest.mark.parametrize(("layout", "name"), PUBLISHED)
+def test_a_seed_has_one_text_with_a_published_drafter(target_weights, text_of_seed, layout, name):
+    sampling, policy, lookahead = COUPLED_RUNS[0]
+    inputs = {"target": open_target(target_weights), "published": published(layout)}
+    text = text_of_seed(name, sampling, policy, lookahead, **inputs)
+    assert text == text_of_seed("nothing", sampling)
 
 
 @pytest.mark.parametrize(("layout", "name"), PUBLISHED[:3])

@@ -11,7 +11,7 @@ from passes import TEXT, error, in_one_pass
 from tiny_compact import compact, features_of, feeding, injecting
 from torch.nn import functional as F
 
-from specdemo.config.settings import RunSettings, Sampling
+from specdemo.config.settings import COUPLED, TOKEN, RunSettings, Sampling
 from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.draft_model import DraftModel
 from specdemo.drafters.policies.lookahead import make_lookahead
@@ -62,7 +62,10 @@ def test_a_compact_draft_is_what_torch_makes_of_it(reads):
 
 
 def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool | str) -> list[Proposal]:
-    """Draft with a model, in one call or token by token, along a text that accepts a part of each draft."""
+    """Draft with a model, in one call or token by token, along a text that accepts a part of each draft.
+
+    With an odd seed by the noise that target and drafter share.
+    """
     weights, features = replace(compact(), depth=1), Features((3,))
     if reads:
         matrix = torch.randn(128, 128).bfloat16() / 11
@@ -82,8 +85,11 @@ def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool | str)
     if not alone:
         model.draft = lambda *_: None
     profile = CostProfile(((1, 1.0), (4, 1.1), (8, 1.6)), draft_step=0.02)
-    settings = RunSettings(sampling=sampling, policy=policy, lookahead=9, threshold=0.05)
-    context = DraftingContext(settings, Shaper(sampling), 128, profile)
+    settings = RunSettings(
+        sampling=sampling, policy=policy, lookahead=9, threshold=0.05,
+        verification=COUPLED if sampling.seed % 2 else TOKEN,
+    )  # fmt: skip
+    context = DraftingContext(settings, Shaper.of(settings), 128, profile)
     context.costs.observe_draft = lambda *_: None
     lookahead = make_lookahead(settings, context.costs, context.calibration)
     drafter = DraftModel(DraftReader(reader, context.shaper, 128, context.costs), lookahead)
@@ -99,7 +105,18 @@ def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool | str)
 @pytest.mark.parametrize("reads", [False, True, "own", "mixed"])
 @pytest.mark.parametrize("policy", ["constant", "confidence", "cost"])
 @pytest.mark.parametrize(
-    "sampling", [Sampling(), Sampling(1.0), Sampling(0.6), Sampling(1.0, top_p=0.8)]
+    "sampling",
+    [
+        Sampling(),
+        Sampling(1.0),
+        Sampling(0.6),
+        Sampling(1.0, top_p=0.8),
+        Sampling(1.0, seed=1),
+        Sampling(repetition_penalty=1.5),
+        Sampling(1.0, top_k=7, seed=3),
+        Sampling(0.7, top_k=20, top_p=0.8, repetition_penalty=1.1, seed=4),
+        Sampling(1.5, repetition_penalty=0.8, seed=5),
+    ],
 )
 def test_a_draft_in_one_go_is_the_one_made_token_by_token(sampling, policy, reads):
     pairs = zip(

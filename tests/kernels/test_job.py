@@ -118,7 +118,9 @@ SEQUENCE_FIELDS = [
     "first_row", "num_rows", "start", "num_keys", "prefix", "capacity", "seen", "caches", "first_asked",
     "num_asked", "injected", "first_injected", "num_injected", "num_extra", "draft",
 ]  # fmt: skip
-DRAFT_FIELDS = ["most", "word_ids", "rule", "uniforms", "tokens", "num_columns", "position"]
+DRAFT_FIELDS = [
+    "most", "word_ids", "rule", "uniforms", "tokens", "num_columns", "position", "penalised", "num_penalised",
+]  # fmt: skip
 
 
 def refused(caught, record, field: str, value: int, name: str) -> None:
@@ -176,7 +178,12 @@ def test_a_draft_that_is_off_is_named(caught, field):
     job = caught[0]
     sequence = jobs.SequenceStructure.from_address(job.sequences)
     draft = jobs.DraftStructure.from_address(sequence.draft)
-    name = {"most": "most|drafted", "position": "cos"}.get(field, rf"draft.{field}")
+    names = {
+        "most": "most|drafted",
+        "position": "cos",
+        "num_penalised": r"draft.penalised.*num_penalised",
+    }
+    name = names.get(field, rf"draft.{field}")
     refused(caught, draft, field, getattr(draft, field) + PAST, name)
 
 

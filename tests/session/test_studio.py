@@ -15,7 +15,7 @@ from letters import tiny_pair
 from passes import driven
 
 from specdemo.config.errors import UserError
-from specdemo.config.settings import VERIFICATIONS, AppSettings, RunSettings, Sampling
+from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.engine.cost import ANY_ROWS
 from specdemo.engine.passes import ForwardRequest
 from specdemo.engine.verify import VERIFIERS, verify_sampling
@@ -183,14 +183,14 @@ def test_a_run_without_memory_ends_with_a_sentence_and_the_model_stays(studio, m
     assert studio.loaded is loaded
 
 
-@pytest.mark.parametrize("verification", VERIFICATIONS)
+@pytest.mark.parametrize("verification", VERIFIERS)
 def test_the_settings_choose_how_drafts_are_judged(studio, monkeypatch, verification):
     asked = set()
 
     def judged_by(name):
         return lambda *given: asked.add(name) or verify_sampling(*given)
 
-    for name in VERIFICATIONS:
+    for name in tuple(VERIFIERS):
         monkeypatch.setitem(VERIFIERS, name, judged_by(name))
     drawn = replace(
         PLAIN, max_new_tokens=4, sampling=Sampling(temperature=1.0), verification=verification

@@ -185,7 +185,7 @@ class Decision {
 
   /** What both models thought of this place, likeliest for the target first, with what was drafted and committed there. */
   rows() {
-    /** @type {Set<number>} */
+    /** @type {Set<number | undefined>} */
     const ids = new Set();
     for (const list of [this.siblings, this.#own, ...LISTS.map((name) => this.thoughts?.[name] ?? [])]) {
       for (const { token_id } of list) ids.add(token_id);
@@ -200,7 +200,7 @@ class Decision {
     return this.step.next && this.reached ? [this.step.next] : [];
   }
 
-  #row(/** @type {number} */ id) {
+  #row(/** @type {number | undefined} */ id) {
     /** @param {"target" | "draft" | "residual"} name */
     const listed = (name) => this.thoughts?.[name]?.find((choice) => choice.token_id === id);
     const node = this.siblings.find((value) => value.token_id === id);
@@ -208,7 +208,7 @@ class Decision {
     const token = node ?? own;
     return {
       token_id: id,
-      text: quote([token, ...LISTS.map(listed)].find((value) => value?.text)),
+      text: quote([token, ...LISTS.map(listed)].find((value) => value?.text) ?? token),
       target: listed("target")?.prob ?? node?.target_prob ?? own?.target_prob ?? null,
       draft: listed("draft")?.prob ?? node?.draft_prob ?? node?.confidence ?? null,
       residual: listed("residual")?.prob ?? null,

@@ -1,6 +1,6 @@
 // Numbers of a lane or of two: the same definitions as specdemo/trace/metrics.py, held equal by a test.
 
-import { tokensOf } from "./reducer.js";
+import { roundsKnown, tokensOf } from "./reducer.js";
 import { depths } from "./tree.js";
 
 /** @import { JudgedStep, Lane } from "./state" */
@@ -13,8 +13,8 @@ export const TIMES = /** @type {const} */ ({ draft: "draftSeconds", verify: "ver
 export const tokensPerSecond = (/** @type {Lane | null | undefined} */ lane) => (lane ? ratio(lane.tokens, lane.elapsed) : null);
 export const acceptRate = (/** @type {Lane} */ lane) => ratio(lane.accepted, lane.drafted);
 export const judged = (/** @type {Lane} */ lane) => lane.steps.length - (lane.steps.at(-1)?.open ? 1 : 0);
-export const tokensPerStep = (/** @type {Lane} */ lane) => ratio(lane.tokens, judged(lane));
-export const draftPerStep = (/** @type {Lane} */ lane) => ratio(lane.draftSeconds, judged(lane));
+export const tokensPerStep = (/** @type {Lane} */ lane) => (roundsKnown(lane) || lane.header.knowledge === "arrival" ? ratio(lane.tokens, judged(lane)) : null);
+export const draftPerStep = (/** @type {Lane} */ lane) => (lane.header.knowledge && !lane.draftSeconds ? null : ratio(lane.draftSeconds, judged(lane)));
 export const verifyPerStep = (/** @type {Lane} */ lane) => ratio(lane.verifySeconds, judged(lane));
 /** Share of drafts that had been prepared while the target was busy; null for a run that prepares none. @param {Lane} lane */
 export const preparedRate = (lane) => ratio(lane.hits, lane.known);
@@ -47,12 +47,13 @@ const mean = (/** @type {number[]} */ values) => values.reduce((sum, value) => s
 export function disturbed(plain, speculative) {
   if (!speculative) return false;
   const times = speedup(plain, speculative);
-  if (times && times > (tokensPerStep(speculative) ?? 0) * (1 + USUAL_DIFFERENCE)) return true;
+  const attached = Boolean(speculative.header.knowledge);
+  if (!attached && times && times > (tokensPerStep(speculative) ?? 0) * (1 + USUAL_DIFFERENCE)) return true;
   if (!plain || Math.max(plain.runs, speculative.runs) > 1) return false;
   const closed = (/** @type {Lane} */ lane) => lane.steps.filter((step) => !step.open);
   const seconds = (/** @type {{ verifySeconds?: number }[]} */ steps) => steps.map((step) => step.verifySeconds ?? 0);
   const passes = seconds(closed(plain));
-  const bare = seconds(closed(speculative).filter((step) => !step.nodes.length));
+  const bare = seconds(closed(speculative).filter((step) => !step.nodes.length && !attached));
   const half = Math.floor(passes.length / 2);
   const usual = 1 + USUAL_DIFFERENCE * Math.max(1, passes.length / USUAL_PASSES);
   return [[passes.slice(0, half), passes.slice(passes.length - half)], [passes, bare]].some(([one, other]) => {
@@ -125,7 +126,7 @@ export function speedupCurve(plain, speculative) {
 export function positions(lane) {
   /** @type {{ drafted: number, tested: number, kept: number }[]} */
   const out = [];
-  for (const { open, nodes } of lane?.steps ?? []) {
+  for (const { open, nodes } of lane && roundsKnown(lane) ? lane.steps : []) {
     if (open || !nodes.length) continue;
     /** @type {Set<string | undefined>[]} */
     const fates = []; // by position: the statuses of its tokens

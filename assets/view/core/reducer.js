@@ -94,9 +94,11 @@ const CHANGES = {
     const lane = laneOf(state, item);
     const drafted = takeOpen(lane, item);
     lane.tokens += item.path.length + (item.next ? 1 : 0);
-    lane.drafted += item.nodes.length;
-    lane.accepted += item.path.length;
-    lane.draftSeconds += item.draft_seconds;
+    if (roundsKnown(lane)) {
+      lane.drafted += item.nodes.length;
+      lane.accepted += item.path.length;
+    }
+    lane.draftSeconds += item.draft_seconds ?? 0;
     lane.verifySeconds += item.verify_seconds;
     lane.overheadSeconds += item.overhead_seconds;
     lane.elapsed = item.elapsed_seconds;
@@ -112,7 +114,7 @@ const CHANGES = {
       nodes: item.nodes,
       path: item.path,
       next: item.next ?? null,
-      draftSeconds: item.draft_seconds,
+      draftSeconds: item.draft_seconds ?? 0,
       verifySeconds: item.verify_seconds,
       overheadSeconds: item.overhead_seconds,
       elapsed: item.elapsed_seconds,
@@ -121,7 +123,12 @@ const CHANGES = {
     });
   },
   finished(state, item) {
-    laneOf(state, item).end = item.reason;
+    const lane = laneOf(state, item);
+    lane.end = item.reason;
+    if (roundsKnown(lane)) return;
+    lane.tokens = item.new_tokens;
+    lane.drafted = item.drafted ?? 0;
+    lane.accepted = item.accepted ?? 0;
   },
   failed(state, item) {
     const lane = state.lanes[item.lane];
@@ -130,6 +137,9 @@ const CHANGES = {
     state.source.waiting = "";
   },
 };
+
+/** Whether the drafts of each round are known; other programs' servers may report less. @param {{ header: Header }} lane */
+export const roundsKnown = ({ header }) => !header.knowledge || header.knowledge === "exact";
 
 /** The proposal that a verdict is about, taken out of the lane's steps. @param {Lane} lane @param {{ step: number }} item */
 function takeOpen(lane, item) {
@@ -140,7 +150,7 @@ function takeOpen(lane, item) {
 }
 
 /** @param {Node} node @returns {Node} */
-function unjudged({ accept_prob: _, draw: __, target_prob: ___, block_prob: ____, ...node }) {
+function unjudged({ accept_prob: _, draw: __, target_prob: ___, block_prob: ____, ticket: _____, ...node }) {
   return { ...node, status: "drafted" };
 }
 

@@ -37,10 +37,16 @@ export function split(text) {
 const codePoint = (character) => `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
 
 /**
- * A token as it is named in a sentence: without the blanks around it, invisible characters by name.
- * @param {{ text?: string } | null | undefined} token
+ * Whether a token of a step is unknown: another program's server reports how many tokens it refused, not which.
+ * @param {{ text?: string, token_id?: number, status?: string }} token
  */
-export const quote = (token) => spell(token?.text?.trim() || (token?.text ?? ""));
+export const isUnknown = ({ text, token_id: id, status }) => !text && id === undefined && status !== undefined;
+
+/**
+ * A token as it is named in a sentence: without the blanks around it, invisible characters by name.
+ * @param {{ text?: string, token_id?: number, status?: string } | null | undefined} token
+ */
+export const quote = (token) => (token && isUnknown(token) ? "?" : spell(token?.text?.trim() || (token?.text ?? "")));
 
 /** One line for a label: every invisible character, spaces and line ends included, by name. @param {string} text */
 export const spell = (text) =>

@@ -181,7 +181,7 @@ export class Timeline extends Clock {
   #stop(item, count) {
     if (!this.stops.length) this.stops.push({ kind: "begun", count: item.type === "started" ? count : count - 1, judged: 0, step: -1, time: 0, rejection: false });
     if (item.type === "drafted" && item.nodes.length) {
-      const time = (this.#now + item.draft_seconds) * 1000;
+      const time = (this.#now + (item.draft_seconds ?? 0)) * 1000;
       this.stops.push({ kind: "drafted", count, judged: 0, step: item.step, time, rejection: false });
     }
     if (item.type !== "verified") return;

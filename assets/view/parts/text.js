@@ -1,7 +1,7 @@
 // The hero: what the model wrote, token by token, with what was drafted and refused.
 
 import { pieces } from "../core/reducer.js";
-import { fill, split } from "../core/sentence.js";
+import { fill, isUnknown, split } from "../core/sentence.js";
 import { isTree } from "../core/tree.js";
 import { closest, el } from "./dom.js";
 import { Steps } from "./steps.js";
@@ -121,7 +121,7 @@ export class TextView {
 
   /** @param {Piece} part @param {Step} step */
   #token(part, step) {
-    const text = part.value.text ?? "";
+    const text = isUnknown(part.value) ? "?" : (part.value.text ?? "");
     const token = el("span", { class: `sd-token sd-${part.status}`, tabindex: "-1" });
     if (part.discarded) {
       const word = text.trimStart();

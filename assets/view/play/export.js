@@ -60,7 +60,7 @@ export function save(content, type, name) {
 export const COLUMNS = [
   "lane", "step", "node", "parent", "token_id", "text", "status",
   "target_prob", "draft_prob", "accept_prob", "draw", "survival",
-  "confidence", "origin",
+  "confidence", "origin", "ticket",
   "draft_seconds", "verify_seconds", "overhead_seconds", "elapsed_seconds",
 ];
 
@@ -86,7 +86,7 @@ export function csvTable(events) {
 const row = (event, node, place, parent) => [
   event.lane, event.step, place, parent, node.token_id, harmless(node.text ?? ""), node.status ?? "drafted",
   node.target_prob, node.draft_prob, node.accept_prob, node.draw, node.survival,
-  node.confidence, node.origin,
+  node.confidence, node.origin, node.ticket,
   event.draft_seconds, event.verify_seconds, event.overhead_seconds, event.elapsed_seconds,
 ];
 

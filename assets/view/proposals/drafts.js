@@ -117,7 +117,7 @@ const part = (title, cards, right = false) =>
  * @param {(JudgedStep | null)[]} steps @returns {Group[]}
  */
 export function agreement(steps) {
-  /** @type {Map<number, Group & { known: Map<string, number[]> }>} */
+  /** @type {Map<number | undefined, Group & { known: Map<string, number[]> }>} */
   const groups = new Map();
   steps.forEach((step, row) => {
     const token = step && bet(step);

@@ -168,7 +168,7 @@ export function margin(titles, { rows }, words) {
 
 /**
  * Index of the first token in which two lists differ, as far as both go; null when there is none.
- * @param {{ token_id: number }[]} one @param {{ token_id: number }[]} other
+ * @param {{ token_id?: number }[]} one @param {{ token_id?: number }[]} other
  */
 export function parting(one, other) {
   const common = Math.min(one.length, other.length);

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     settings = app_settings(options)
     _check_host(settings.host)
     _stay_silent()
-    studio = open_door(settings)
+    studio = _attached(settings, options) if options.attach else open_door(settings)
     if on_zero_gpu():  # weights must be loaded in this thread, before the page is served
         with reporting() as report:
             studio.load(report)
@@ -59,6 +59,15 @@ def run(options: argparse.Namespace) -> int:
     else:
         page.block_thread()
     return 0
+
+
+def _attached(settings: AppSettings, options: argparse.Namespace) -> RemoteStudio:
+    """Return a client of another program's server. Only the command line names its address."""
+    from specdemo.cli.commands.attach import KEY_VARIABLE
+    from specdemo.session.remote.attached import attached_client
+
+    key = os.environ.get(KEY_VARIABLE, "")
+    return attached_client(settings, options.attach, options.plain or "", key)
 
 
 def _check_host(host: str) -> None:

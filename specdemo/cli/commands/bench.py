@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING
 
-from specdemo.bench.lanes import PLAIN_METHOD
 from specdemo.bench.results import write_file
 from specdemo.cli import console
 from specdemo.cli.interrupts import keep_results
@@ -23,14 +21,14 @@ from specdemo.cli.options import (
     lane_settings,
     run_settings,
 )
-from specdemo.cli.show import percent
 from specdemo.config.errors import UserError
-from specdemo.config.settings import AppSettings, RunSettings
-from specdemo.files.progress import Progress, ProgressCallback
+from specdemo.config.settings import AppSettings
 
 if TYPE_CHECKING:
-    from specdemo.bench.lanes import LaneResult
     from specdemo.bench.results import Result, Table
+    from specdemo.bench.run import BenchOptions
+    from specdemo.bench.suite import Item
+    from specdemo.config.settings import RunSettings
     from specdemo.session.studio import Studio
     from specdemo.session.work.two_words import SchedulerRow
 
@@ -39,18 +37,35 @@ def run(options: argparse.Namespace) -> int:
     """Measure variants on a suite, print the tables, and write the result after each prompt."""
     from specdemo.bench import report
     from specdemo.bench.lanes import single_lanes
-    from specdemo.bench.run import Bench, BenchOptions, run_bench
-    from specdemo.bench.suite import EXAMPLES, read_suite
+    from specdemo.bench.suite import read_suite
 
     if options.html:
         import plotly  # noqa: F401 - a missing package is noticed before a model loads
-    options.suite = options.suite or EXAMPLES
     options.journal = _journal_path(options.json)
     items = read_suite(options.suite, options.limit)
     for lane in single_lanes(options.lanes):
         lane_settings(options, lane)  # raises UserError for a wrong one
     studio = console.open_studio(options)
-    asked = {part.name: getattr(options, part.name) for part in fields(BenchOptions)}
+    status, result = _measured(studio, items, options, partial(lane_settings, options))
+    if result is None:
+        return status
+    console.write(report.text(result))
+    if options.html:
+        write_file(options.html, report.page(result, report.bench_charts(result.values)))
+    kernel = studio.pair.target.info.kernel
+    console.note(f"{result.machine}; {len(items)} prompts; {kernel}")
+    return status
+
+
+def _measured(
+    studio: Studio,
+    items: Sequence[Item],
+    options: argparse.Namespace,
+    settings_of: Callable[[str], RunSettings],
+) -> tuple[int, Result | None]:
+    """Run a bench and write its file after each prompt. returns: the exit status, and the result if there is one"""
+    from specdemo.bench.run import Bench, run_bench
+
     found: list[Bench] = []
 
     def save(bench: Bench) -> None:
@@ -62,97 +77,56 @@ def run(options: argparse.Namespace) -> int:
         run_bench(
             studio,
             items,
-            BenchOptions(**asked),
-            lambda lane: lane_settings(options, lane).drawn(studio.pair.recommended.sampling),
+            _bench_options(options),
+            lambda lane: settings_of(lane).drawn(studio.pair.recommended.sampling),
             listen=lambda sentence: console.note(sentence, style="yellow"),
             progress=progress,
             save=save,
         )
-    for bench in found:
-        result = bench.readme_result() if options.readme else bench.result()
-        console.write(report.text(result))
-        if options.readme:
-            console.write(f"\n```sh\n{result.command}\n```")
-        if options.html:
-            result = bench.result()
-            write_file(options.html, report.page(result, report.bench_charts(result.values)))
-        kernel = studio.pair.target.info.kernel
-        console.note(f"{result.machine}; {len(items)} prompts; {kernel}")
-    return kept.status
+    return kept.status, found[0].result() if found else None
+
+
+def _bench_options(options: argparse.Namespace) -> BenchOptions:
+    """Return the options of a bench that a command has."""
+    from specdemo.bench.run import BenchOptions
+
+    asked = {part.name: getattr(options, part.name, None) for part in fields(BenchOptions)}
+    return BenchOptions(**{name: value for name, value in asked.items() if value is not None})
 
 
 def run_compare(options: argparse.Namespace) -> int:
-    """Print a table of methods on one prompt: medians of several runs in turn."""
-    from specdemo.bench import report
-    from specdemo.bench.results import Table, as_factor
+    """Print a table of methods on one prompt: medians of several runs, each next to one of plain decoding."""
+    from specdemo.bench.report import markdown
+    from specdemo.bench.suite import Item
 
     for name in filter(None, map(str.strip, options.methods.split(","))):
         run_settings(options, name)  # raises UserError for a wrong one
     studio = console.open_studio(options)
-    results: dict[str, list[LaneResult]] = {}
-    with keep_results() as kept, console.reporting() as progress:
-        for attempt, result in _compared(studio, options, options.repeat, progress):
-            if attempt:  # the first round warms up
-                results.setdefault(result.name, []).append(result)
-    if not results:
-        return kept.status
-    plain, rows = _rate(results[PLAIN_METHOD]), []
-    for name, runs in results.items():
-        metrics, rate = runs[-1].metrics, _rate(runs)
-        rows.append([
-            name,
-            f"{rate:.0f}",
-            as_factor(rate / plain) if plain else "-",
-            percent(metrics.first_accept_rate),
-            percent(metrics.drafted_accept_rate),
-            f"{metrics.tokens_per_step or 0:.2f}",
-            "yes" if runs[-1].ids == results[PLAIN_METHOD][-1].ids else "no",
-        ])  # fmt: skip
-    columns = ["method", "tokens/s", "speedup", "first accepted", "drafts accepted", "tokens/step", "same output"]  # fmt: skip
-    console.write(report.markdown(Table(columns, rows)))
-    rounds = len(results[PLAIN_METHOD])
-    console.note(f"{options.prompt[:60]!r}, medians of {rounds} runs, measured")
-    return kept.status
-
-
-def _compared(
-    studio: Studio, options: argparse.Namespace, repeat: int, report: ProgressCallback
-) -> Iterator[tuple[int, LaneResult]]:
-    """Run every method in turn, `repeat` + 1 times. yields: the round, from 0, and the result"""
-    from specdemo.bench.lanes import run_once
-
-    named = [name.strip() for name in options.methods.split(",") if name.strip()]
-    available = [method.name for method in studio.methods() if method.available]
-    lanes = {
-        name: run_settings(options, name)
-        for name in dict.fromkeys([PLAIN_METHOD, *(named or available)])
-    }
-    for attempt in range(repeat + 1):
-        for index, (name, settings) in enumerate(lanes.items()):
-            done = (attempt * len(lanes) + index) / ((repeat + 1) * len(lanes))
-            report(Progress("compare", done, f"{name}, round {attempt} of {repeat}"))
-            conversation = studio.open()
-            conversation.memory.saved_head = options.online_weights
-            yield attempt, run_once(conversation, name, options.prompt, settings, options.system)
-
-
-def _rate(runs: list[LaneResult]) -> float:
-    return median(result.metrics.tokens_per_second or 0 for result in runs)
+    options.lanes, options.json, options.suite = options.methods or "methods", None, Path("prompt")
+    items = [Item("prompt", "prompt", (options.prompt,))]
+    status, result = _measured(studio, items, options, partial(run_settings, options))
+    if result:
+        console.write(markdown(result.tables[0]))
+        console.note(f"{options.prompt[:60]!r}, medians of {options.repeat} runs, measured")
+    return status
 
 
 def run_pairs(options: argparse.Namespace) -> int:
-    """Print the tables of `auto` next to single methods on several pairs, and write them after each pair."""
-    from specdemo.bench.pairs import PairResult, compare_methods, pairs_result
+    """Print the tables of variants on several pairs, and write them after each pair and sampling."""
+    from specdemo.bench.pairs import LANES, PairResult, compare_methods, pairs_result, sampling_of
     from specdemo.bench.report import text
     from specdemo.bench.results import Journal
-    from specdemo.bench.suite import EXAMPLES, read_suite
+    from specdemo.bench.suite import read_suite
 
-    items, tokens = read_suite(options.suite or EXAMPLES, options.limit), options.tokens
+    items, tokens = read_suite(options.suite, options.limit), options.tokens
+    options.max_new_tokens, options.memory, options.first_turns = tokens, False, True
+    options.lanes = options.lanes or LANES
     presets = options.presets.split(",")
     for preset in presets:
-        RunSettings(preset=preset).checked()
+        sampling_of(preset)
     journal = Journal(
-        _journal_path(options.json), {"items": [asdict(item) for item in items], "tokens": tokens}
+        _journal_path(options.json),
+        {"items": [asdict(item) for item in items], "tokens": tokens, "lanes": options.lanes},
     )
     results: list[PairResult] = []
     with keep_results() as kept, console.reporting() as progress:
@@ -164,7 +138,13 @@ def run_pairs(options: argparse.Namespace) -> int:
                     continue
                 studio = studio or console.load_studio(AppSettings.from_environment(target=target))
                 found = compare_methods(
-                    studio, items, tokens, preset, listen=console.note, progress=progress
+                    studio,
+                    items,
+                    preset,
+                    _bench_options(options),
+                    partial(lane_settings, options),
+                    listen=console.note,
+                    progress=progress,
                 )
                 results.append(found)
                 journal.store(key, asdict(found))
@@ -180,13 +160,13 @@ def run_card(options: argparse.Namespace) -> int:
     """Print the tables of a graphics card, or of the processor, and write both files after each part."""
     from specdemo.bench import report
     from specdemo.bench.card import PairFindings, card_result, charts, measure_pair
-    from specdemo.bench.suite import EXAMPLES, read_suite
+    from specdemo.bench.suite import read_suite
 
     started, allowed = time.monotonic(), 60 * options.minutes
     page, file = (options.out.with_name(options.out.name + end) for end in (".html", ".json"))
     for path in (page, file):
         check_output(path)
-    items = read_suite(options.suite or EXAMPLES, options.limit)
+    items = read_suite(options.suite, options.limit)
     settings, notes = app_settings(options), list[str]()
     found: dict[str, PairFindings] = {}
     targets = options.targets.split(",") if options.targets else _present_targets(settings)

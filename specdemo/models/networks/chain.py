@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from types import SimpleNamespace
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -273,7 +274,7 @@ class CompactDecoder:
                 answers=0 if one.adjust else one.answers,
                 injected=None if joined else _packed_states(one.injected),
                 extra=one.text.extra if one.text else None,
-                drafting=Drafting(one.plan, one.text.words.ids) if one.plan and one.text else None,
+                drafting=_drafting(one.plan, one.text.words) if one.plan and one.text else None,
             )
             for one in inputs
         ]  # fmt: skip
@@ -556,6 +557,14 @@ def _split(x: Tensor, inputs: Sequence[DraftInput]) -> Sequence[Tensor]:
     if len(inputs) == 1:
         return [x]
     return list(x.split([len(one.positions) for one in inputs]))
+
+
+def _drafting(plan: DraftPlan, words: ReducedVocabulary) -> Drafting:
+    """A draft after a pass, with the columns that its penalty applies to."""
+    columns = words.columns(set(plan.text_ids))
+    penalised = np.zeros(len(columns) + plan.most, dtype=np.int64)
+    penalised[: len(columns)] = columns
+    return Drafting(plan, words.ids, penalised)
 
 
 def _packed_states(injected: StateRows | None) -> Injected | None:

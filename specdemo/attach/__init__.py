@@ -1,0 +1,1 @@
+"""Servers of other programs: their streams, logs and reports as rounds of drafts."""

@@ -1,0 +1,268 @@
+"""HTTP to a server that the user named at the start, within bounds of size and time. Its replies are untrusted.
+
+No redirect is followed, no proxy or stored password is used, a compressed reply is refused, and the key is in no message.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from specdemo.config.errors import UserError
+from specdemo.config.strings import Json
+
+if TYPE_CHECKING:
+    import httpx
+
+CONNECT_SECONDS = 5.0
+REPLY_SECONDS = 10.0  # for a reply that is no stream
+SILENT_SECONDS = 180.0  # between two parts of a stream: a request may wait for a free slot
+STREAM_SECONDS = 3600.0  # of a whole stream
+POLL_SECONDS = 0.05  # between two checks whether a stream was cancelled
+LARGEST_REPLY = 4 * 2**20  # bytes of a reply that is no stream
+LARGEST_STREAM = 64 * 2**20  # bytes of a stream
+LONGEST_LINE = 2**20  # bytes of one line of a stream
+MOST_CHARACTERS = 200  # of a server's own message that are shown
+MOST_WAITING = 1000  # parts of a stream that were read and not yet used
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole reply. headers: by their names in lower case"""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+    @property
+    def values(self) -> Json:
+        """The JSON object of the reply; empty if it is none."""
+        found = parsed(self.text)
+        return found if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One server. url: of its root, without a path of the API; key: sent with each request, "" for none"""
+
+    url: str
+    key: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        """Raise UserError for an address that is no plain http or https one."""
+        try:
+            parts = urlsplit(self.url)
+            wrong = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0
+        except ValueError:
+            raise UserError("attach.address", url=shown(self.url)) from None
+        if wrong or parts.username is not None or parts.query or parts.fragment:
+            raise UserError("attach.address", url=shown(f"{parts.scheme}://{parts.hostname}"))
+        object.__setattr__(self, "url", re.sub(r"(/v1)?/*$", "", self.url))
+        if not (self.key.isascii() and self.key.isprintable()):
+            raise UserError("attach.key_unusable")
+
+    def get(self, path: str) -> Reply:
+        """Request a page; an error of the server is returned like any reply. Raises UserError without a whole reply."""
+        return self._whole("GET", path, None)
+
+    def post(self, path: str, body: Json) -> Json:
+        """Return the JSON object of a reply. Raises UserError, also for an error of the server."""
+        reply = self._whole("POST", path, body)
+        self._check(reply)
+        if not reply.values:
+            raise UserError("attach.not_json", url=self.url, path=path)
+        return reply.values
+
+    def stream(self, path: str, body: Json, cancel: threading.Event) -> Iterator[Json]:
+        """Yield the JSON objects of an event stream until it ends or is cancelled. Raises UserError."""
+        parts: queue.Queue[bytes | BaseException | None] = queue.Queue(MOST_WAITING)
+        over = threading.Event()
+        sockets: list[socket.socket] = []
+        reader = threading.Thread(
+            target=self._read, args=(path, body, parts, over, sockets), name="specdemo-attach"
+        )
+        reader.daemon = True
+        reader.start()
+        try:
+            yield from self._objects(self._parts(parts, cancel))
+        finally:
+            over.set()
+            for one in sockets:  # wakes the reader, and lets the server end the request
+                with suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+
+    def clean(self, text: object) -> str:
+        """Return a text of the server for a message: short, on one line and without the key."""
+        whole = str(text)
+        return shown(whole.replace(self.key, "***") if self.key else whole)
+
+    def _parts(
+        self, parts: queue.Queue[bytes | BaseException | None], cancel: threading.Event
+    ) -> Iterator[bytes]:
+        """Yield the parts that the reader found, until the end or until cancelled. Raises UserError."""
+        start = heard = time.monotonic()
+        size = 0
+        while not cancel.is_set():
+            now = time.monotonic()
+            if now - heard > SILENT_SECONDS:
+                raise UserError("attach.silent", url=self.url, seconds=round(SILENT_SECONDS))
+            if now - start > STREAM_SECONDS or size > LARGEST_STREAM:
+                raise UserError("attach.endless", url=self.url)
+            try:
+                part = parts.get(timeout=POLL_SECONDS)
+            except queue.Empty:
+                continue
+            if part is None:
+                return
+            if isinstance(part, BaseException):
+                raise part
+            heard, size = now, size + len(part)
+            yield part
+
+    def _read(
+        self,
+        path: str,
+        body: Json,
+        parts: queue.Queue[bytes | BaseException | None],
+        over: threading.Event,
+        sockets: list[socket.socket],
+    ) -> None:
+        """Read a stream in a thread of its own, so that a silent server cannot delay a cancellation."""
+
+        def put(part: bytes | BaseException | None) -> None:
+            while not over.is_set():
+                with suppress(queue.Full):
+                    parts.put(part, timeout=POLL_SECONDS)
+                    return
+
+        try:
+            with self._open("POST", path, body, SILENT_SECONDS) as response:
+                network = response.extensions.get("network_stream")
+                if network is not None:
+                    sockets.append(network.get_extra_info("socket"))
+                if "event-stream" not in response.headers.get("content-type", ""):
+                    reply = self._read_whole(response)
+                    self._check(reply)
+                    raise UserError("attach.no_stream", url=self.url, path=path)
+                for part in response.iter_raw():
+                    if over.is_set():
+                        return
+                    put(part)
+            put(None)
+        except BaseException as error:  # noqa: BLE001 - raised where the stream is used
+            put(error)
+
+    def _whole(self, method: str, path: str, body: Json | None) -> Reply:
+        with self._open(method, path, body, REPLY_SECONDS) as response:
+            return self._read_whole(response)
+
+    @contextmanager
+    def _open(
+        self, method: str, path: str, body: Json | None, seconds: float
+    ) -> Iterator[httpx.Response]:
+        """Send a request. Raises UserError for a connection that fails, a redirect and a compressed reply."""
+        import httpx
+
+        headers = {"Accept-Encoding": "identity"}
+        if self.key:
+            headers["Authorization"] = f"Bearer {self.key}"
+        limits = httpx.Timeout(seconds, connect=CONNECT_SECONDS)
+        try:
+            with (
+                httpx.Client(timeout=limits, follow_redirects=False, trust_env=False) as client,
+                client.stream(method, self.url + path, json=body, headers=headers) as response,
+            ):
+                if response.is_redirect or 300 <= response.status_code < 400:
+                    raise UserError("attach.redirected", url=self.url)
+                if response.headers.get("content-encoding", "identity") != "identity":
+                    raise UserError("attach.compressed", url=self.url)
+                yield response
+        except httpx.TimeoutException as error:
+            raise UserError("attach.silent", url=self.url, seconds=round(seconds)) from error
+        except httpx.ConnectError as error:
+            raise UserError("attach.unreachable", url=self.url) from error
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            raise UserError("attach.broken", url=self.url, error=self.clean(error)) from error
+
+    def _check(self, reply: Reply) -> None:
+        """Raise UserError for the reply of a server that reports an error."""
+        if reply.status in (401, 403):
+            raise UserError("attach.key", url=self.url)
+        if reply.status >= 400:
+            found = reply.values.get("error", reply.values.get("message", ""))
+            text = found.get("message", "") if isinstance(found, dict) else found
+            raise UserError(
+                "attach.refused", url=self.url, status=reply.status, error=self.clean(text)
+            )
+
+    def _read_whole(self, response: httpx.Response) -> Reply:
+        """Read a reply of limited size in limited time. Raises UserError."""
+        start, parts, size = time.monotonic(), list[bytes](), 0
+        for part in response.iter_raw():
+            parts.append(part)
+            size += len(part)
+            if size > LARGEST_REPLY or time.monotonic() - start > REPLY_SECONDS:
+                raise UserError("attach.endless", url=self.url)
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return Reply(response.status_code, headers, self._text(b"".join(parts)))
+
+    def _objects(self, parts: Iterator[bytes]) -> Iterator[Json]:
+        """Yield the JSON objects of the `data:` lines of an event stream. Raises UserError for any other data."""
+        rest = b""
+        for part in parts:
+            *lines, rest = (rest + part).split(b"\n")
+            if max(len(rest), *map(len, lines), 0) > LONGEST_LINE:
+                raise UserError("attach.endless", url=self.url)
+            for line in lines:
+                if not line.startswith(b"data:"):
+                    continue
+                data = self._text(line[5:].strip())
+                if data == "[DONE]":
+                    return
+                found = parsed(data)
+                if not isinstance(found, dict):
+                    raise UserError("attach.malformed", url=self.url, line=shown(data))
+                yield found
+
+    def _text(self, data: bytes) -> str:
+        """Return a foreign text; a server that returns the key must not make it visible."""
+        text = data.decode("utf-8", "replace")
+        return text.replace(self.key, "***") if self.key else text
+
+
+def parsed(text: str) -> Any:
+    """Return the value of a JSON text; None if it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def shown(text: object) -> str:
+    """Return a foreign text for a message: printable and short."""
+    plain = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+    line = "".join(
+        letter if letter.isprintable() else " " for letter in plain[: 4 * MOST_CHARACTERS]
+    )
+    return line if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]}…"
+
+
+def whole(value: object, default: int | None = None) -> int | None:
+    """Return a foreign value if it is a usable count, else the default."""
+    fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
+    return value if fits and isinstance(value, int) else default
+
+
+def seconds_of(milliseconds: object) -> float | None:
+    """Return a foreign duration in seconds; None if it is none."""
+    fits = isinstance(milliseconds, int | float) and 0 <= milliseconds < 1e12
+    return float(milliseconds) / 1000 if fits and isinstance(milliseconds, int | float) else None

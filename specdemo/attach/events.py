@@ -1,0 +1,162 @@
+"""Rounds of another program's server as the events of a trace. A value that the server does not give is left unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+
+from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
+from specdemo.trace.events import (
+    PLAIN,
+    SPECULATIVE,
+    Choice,
+    Drafted,
+    Event,
+    FinishReason,
+    ModelInfo,
+    Node,
+    Place,
+    RunFinished,
+    RunStarted,
+    Status,
+    Verified,
+)
+
+ATTACHED = "attached"  # method of a server's own drafts
+NOTHING = "nothing"  # plain decoding, as a method
+
+
+def events_of(
+    parts: Iterable[Generation | Round],
+    prompt: str,
+    settings: Mapping[str, object],
+    lane: str = SPECULATIVE,
+) -> Iterator[Event]:
+    """Yield the events of a run from the parts of `Server.stream`. The tokens of the prompt's pass are a step of their own."""
+    elapsed, step, begun, new_tokens = 0.0, 0, False, 0
+    knowledge = Knowledge.NONE
+    for part in parts:
+        if isinstance(part, Round):
+            elapsed += part.seconds or 0.0
+            new_tokens += len(part.committed)
+            yield from _step(part, lane, step, elapsed, exact=knowledge is Knowledge.EXACT)
+            step += 1
+        elif not begun:
+            begun, knowledge = True, part.knowledge
+            yield _header(part, prompt, settings, lane)
+            for piece in part.first:
+                own = Round((piece,), 0, 0, 0.0, 0.0)
+                yield from _step(own, lane, step, 0.0, exact=True)
+                step += 1
+            new_tokens += len(part.first)
+        else:
+            exact = part.knowledge is Knowledge.EXACT
+            if part.finish == "stop" and _last_text(
+                part
+            ):  # a trace ends with the token that ends the answer
+                yield from _step(
+                    Round((Piece(""),), 0, 0, 0.0, 0.0), lane, step, elapsed, exact=exact
+                )
+            yield RunFinished(
+                lane,
+                FinishReason(part.finish or "stop"),
+                new_tokens if exact else (part.reported_tokens or new_tokens),
+                elapsed,
+                None if exact else part.drafted,
+                None if exact else part.accepted,
+            )
+
+
+def events(generation: Generation) -> Iterator[Event]:
+    """Yield the events of a whole generation, for example of one from a log."""
+    lane = PLAIN if generation.drafted == 0 else SPECULATIVE
+    parts: list[Generation | Round] = [generation, *generation.rounds, generation]
+    return events_of(parts, generation.prompt, {}, lane)
+
+
+def _last_text(whole: Generation) -> str:
+    rounds = (piece for one in whole.rounds for piece in one.committed)
+    return ([*whole.first, *rounds] or [Piece("")])[-1].text
+
+
+def _header(
+    about: Generation, prompt: str, settings: Mapping[str, object], lane: str
+) -> RunStarted:
+    return RunStarted(
+        lane=lane,
+        method=NOTHING if lane == PLAIN else ATTACHED,
+        prompt=prompt,
+        settings=dict(settings),
+        target=ModelInfo(about.model or about.server),
+        prompt_tokens=about.prompt_tokens or 0,
+        cached_tokens=about.cached_tokens or 0,
+        prefill_seconds=about.prefill_seconds or 0.0,
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        knowledge=about.knowledge,
+        server=f"{about.server} {about.version}".strip(),
+    )
+
+
+def _step(
+    found: Round, lane: str, step: int, elapsed: float, *, exact: bool
+) -> Iterator[Drafted | Verified]:
+    """Yield a draft and its verification. Refused tokens have ids only if a log named them."""
+    accepted = found.accepted if found.accepted is not None else len(found.committed) - 1
+    drafted = max(found.drafted if found.drafted is not None else accepted, accepted)
+    kept = found.committed[:accepted]
+    # A limit may cut the last round: it then commits fewer tokens than the server accepted.
+    nodes = [_kept(found, place, piece) for place, piece in enumerate(kept)]
+    nodes += [_refused(found, place, place == accepted) for place in range(len(kept), drafted)]
+    own = found.committed[accepted] if len(found.committed) > accepted else None
+    full = bool(drafted) and accepted == drafted
+    status = Status.BONUS if full else Status.CORRECTION if drafted else Status.PLAIN
+    after = own and Node(own.token_id, own.text, status=status if exact else Status.PLAIN)
+    seconds, drafting = found.seconds or 0.0, found.draft_seconds
+    reported = [
+        Node(one.token_id, one.text, one.parent, confidence=one.confidence) for one in nodes
+    ]
+    yield Drafted(lane, step, drafted, "", tuple(reported), drafting)
+    yield Verified(
+        lane,
+        step,
+        tuple(nodes),
+        tuple(range(len(kept))),
+        after or None,
+        drafting,
+        max(0.0, seconds - (drafting or 0.0)),
+        0.0,
+        elapsed,
+        places=_places(found) or None,
+    )
+
+
+def _kept(found: Round, place: int, piece: Piece) -> Node:
+    return Node(
+        piece.token_id, piece.text, place - 1, Status.ACCEPTED, confidence=_chance(found, place)
+    )
+
+
+def _refused(found: Round, place: int, tested: bool) -> Node:  # noqa: FBT001 - of `_step` alone
+    known = found.candidates[place] if place < len(found.candidates) else ()
+    status = Status.REJECTED if tested else Status.UNREACHED
+    token_id = known[0].token_id if known else None
+    text = known[0].text if known else ""
+    return Node(token_id, text, place - 1, status, confidence=_chance(found, place))
+
+
+def _chance(found: Round, place: int) -> float | None:
+    known = found.candidates[place] if place < len(found.candidates) else ()
+    return known[0].probability if known else None
+
+
+def _places(found: Round) -> tuple[Place, ...]:
+    """Return what the draft model considered at each place that a log names."""
+    return tuple(
+        Place(
+            index - 1,
+            (),
+            tuple(Choice(one.token_id, one.probability, one.text) for one in candidates),
+        )
+        for index, candidates in enumerate(found.candidates)
+        if candidates
+    )

@@ -1,0 +1,146 @@
+"""Any OpenAI-compatible server, and the stream of chat chunks that the servers with more knowledge read too."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from specdemo.attach.client import Client, whole
+from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
+from specdemo.attach.servers import Pages, Part, Request
+from specdemo.config.errors import UserError
+from specdemo.config.strings import Json
+
+FINISH = {"stop": "stop", "length": "length"}
+
+
+def detect(client: Client, pages: Pages) -> OpenAIServer | None:
+    """Return the server at this address if it lists models as OpenAI's API does."""
+    model = first_model(client, pages)
+    if model is None:
+        return None
+    name = str(pages["/v1/models"].headers.get("server", ""))[:60]
+    return OpenAIServer(client, Generation("OpenAI-compatible", name, Knowledge.NONE, model=model))
+
+
+def first_model(client: Client, pages: Pages) -> str | None:
+    """Return the first model of `/v1/models`; None if there is no such list. Raises UserError if a key is needed."""
+    if pages["/v1/models"].status in (401, 403):
+        raise UserError("attach.key", url=client.url)
+    data = pages["/v1/models"].values.get("data")
+    if not isinstance(data, list) or not data or not isinstance(data[0], dict):
+        return None
+    return str(data[0].get("id", ""))[:200]
+
+
+def body_of(request: Request, model: str) -> Json:
+    """Return the request for a streamed answer of `/v1/chat/completions`."""
+    drawn = request.sampling
+    return {
+        "model": model,
+        "messages": list(request.messages),
+        "max_tokens": request.max_new_tokens,
+        "temperature": drawn.temperature,
+        "top_p": drawn.top_p,
+        "seed": drawn.seed,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+@dataclass(slots=True)
+class Chunks:
+    """What the chunks of one stream contained, by the clock of their arrival.
+
+    usage: counts of tokens; extra: fields of the last chunks beside the answer, where the servers report drafts
+    """
+
+    client: Client
+    about: Generation
+    start: float = 0.0
+    before: float = 0.0
+    usage: Json | None = None
+    extra: Json | None = None
+    finish: str = ""
+
+    def read(
+        self, path: str, body: Json, cancel: threading.Event, names: tuple[str, ...] = ()
+    ) -> Iterator[tuple[list[Piece], float]]:
+        """Yield the tokens of each chunk and the seconds since the one before. names: of the fields in `extra`"""
+        self.start = time.perf_counter()
+        self.extra = {}
+        for chunk in self.client.stream(path, body, cancel):
+            if isinstance(chunk.get("error"), dict | str):
+                found = chunk["error"]
+                text = found.get("message", "") if isinstance(found, dict) else found
+                raise UserError(
+                    "attach.stopped", url=self.client.url, error=self.client.clean(text)
+                )
+            self.extra |= {name: chunk[name] for name in names if isinstance(chunk.get(name), dict)}
+            if isinstance(chunk.get("usage"), dict):
+                self.usage = chunk["usage"]
+            choices = chunk.get("choices")
+            if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+                continue
+            pieces = _pieces(choices[0])
+            self.finish = FINISH.get(str(choices[0].get("finish_reason")), self.finish)
+            if pieces:
+                now = time.perf_counter()
+                took, self.before = now - (self.before or self.start), now
+                yield pieces, took
+        if not self.finish and not cancel.is_set():
+            raise UserError("attach.died", url=self.client.url)
+
+    def parts(
+        self, chunks: Iterator[tuple[list[Piece], float]], cancel: threading.Event
+    ) -> Iterator[Part]:
+        """Yield the parts of a generation: the first chunk came from the prompt, each other one is a round by arrival."""
+        rounds: list[Round] = []
+        begun = False
+        for pieces, took in chunks:
+            if not begun:
+                begun = True
+                self.about = replace(self.about, first=tuple(pieces), prefill_seconds=took)
+                yield self.about
+                continue
+            rounds.append(Round(tuple(pieces), seconds=took))
+            yield rounds[-1]
+        if not begun:
+            yield self.about
+        usage = self.usage or {}
+        yield replace(
+            self.about,
+            rounds=tuple(rounds),
+            prompt_tokens=whole(usage.get("prompt_tokens")),
+            decode_seconds=sum(one.seconds or 0.0 for one in rounds),
+            finish="cancelled" if cancel.is_set() and not self.finish else self.finish,
+            reported_tokens=whole(usage.get("completion_tokens")),
+        )
+
+
+def _pieces(choice: Json) -> list[Piece]:
+    """Return the tokens of a chunk's choice: with ids if the server sends them, else its text as one piece."""
+    delta = choice.get("delta")
+    held = delta if isinstance(delta, dict) else choice
+    texts = (held.get(name) for name in ("reasoning_content", "content", "text"))
+    text = next((one for one in texts if isinstance(one, str) and one), "")
+    ids = choice.get("token_ids", held.get("token_ids"))
+    if isinstance(ids, list) and ids and all(whole(one) is not None for one in ids):
+        return [*(Piece("", one) for one in ids[:-1]), Piece(text, ids[-1])]
+    return [Piece(text)] if text else []
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIServer:
+    """A server that reports nothing about drafts, see `Server`."""
+
+    client: Client
+    about: Generation
+    drafting: bool | None = None
+
+    def stream(self, request: Request, cancel: threading.Event) -> Iterator[Part]:
+        chunks = Chunks(self.client, self.about)
+        found = chunks.read("/v1/chat/completions", body_of(request, self.about.model), cancel)
+        yield from chunks.parts(found, cancel)

@@ -1,0 +1,80 @@
+"""The protocol of another program's server: detect it, describe it, and stream an answer as rounds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Protocol
+
+from specdemo.attach.client import Client, Reply
+from specdemo.attach.rounds import Generation, Round
+from specdemo.config.errors import UserError
+from specdemo.config.settings import Sampling
+
+Message = dict[str, str]  # role and content
+Part = Generation | Round
+# One file a server, in the order in which a server is asked for: the last accepts every OpenAI-compatible one.
+KINDS = ("llama_server", "openai")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a server shall answer. seed: None for the server's choice"""
+
+    messages: Sequence[Message]
+    max_new_tokens: int
+    sampling: Sampling = field(default_factory=Sampling)
+
+
+class Server(Protocol):
+    """A server of another program.
+
+    about: what is known before the first answer, without rounds
+    drafting: whether it drafts; None if only an answer can show it
+    """
+
+    client: Client
+    about: Generation
+    drafting: bool | None
+
+    def stream(self, request: Request, cancel: threading.Event) -> Iterator[Part]:
+        """Yield a generation without rounds once the prompt is read, its rounds, and the whole generation.
+
+        A cancelled or broken stream ends with the rounds that came. Raises UserError.
+        """
+
+
+class Kind(Protocol):
+    """A module of `KINDS`."""
+
+    def detect(self, client: Client, pages: Pages) -> Server | None:
+        """Return the server at this address; None if it is another program's. Raises UserError."""
+
+
+class Pages:
+    """Pages of a server that is being detected, each requested once."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: dict[str, Reply] = {}
+
+    def __getitem__(self, path: str) -> Reply:
+        if path not in self._known:
+            self._known[path] = self._client.get(path)
+        return self._known[path]
+
+
+def attach(url: str, key: str = "") -> Server:
+    """Return the server at an address. Raises UserError if none answers, or none that can be used."""
+    client = Client(url, key)
+    pages = Pages(client)
+    for name in KINDS:
+        kind: Kind = import_module(f"specdemo.attach.{name}")
+        server = kind.detect(client, pages)
+        if server is not None:
+            return server
+    if pages["/v1/models"].status in (401, 403):
+        raise UserError("attach.key", url=client.url)
+    raise UserError("attach.unknown_server", url=client.url)

@@ -1,0 +1,108 @@
+"""A server of another program as the engine of the page: it answers prompts, and nothing else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import asdict, replace
+
+from specdemo.attach.events import ATTACHED, events_of
+from specdemo.attach.servers import Request, Server, attach
+from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.config.strings import Json, load
+from specdemo.files.progress import Progress, ProgressCallback
+from specdemo.session.door import MethodInfo
+from specdemo.session.remote.client import RemoteStudio
+from specdemo.session.remote.link import Lost
+from specdemo.trace.codec import encode
+from specdemo.trace.events import PLAIN, SPECULATIVE, Event, ModelInfo
+
+
+def answer(
+    server: Server,
+    plain: Server | None,
+    request: Json,
+    cancel: threading.Event,
+) -> Generator[Event, None, None]:
+    """Yield the events of a prompt: first those of the plain server, if there is one. Raises UserError.
+
+    request: messages, prompt, system and settings, as `Engine.run` gets them
+    """
+    settings = RunSettings.from_values(request["settings"])
+    system = [{"role": "system", "content": request["system"]}] if request["system"] else []
+    messages = [*system, *request["messages"], {"role": "user", "content": request["prompt"]}]
+    asked = Request(messages, settings.max_new_tokens, settings.sampling)
+    lanes = [(PLAIN, plain)] if plain and settings.baseline else []
+    for lane, one in (*lanes, (SPECULATIVE, server)):
+        if cancel.is_set():
+            return
+        parts = one.stream(asked, cancel) if one else iter(())
+        yield from events_of(parts, request["prompt"], settings.to_dict(), lane)
+
+
+class AttachedLink:
+    """The connection to one server, and to a second one that decodes without drafts, see `Link`."""
+
+    whole = False
+
+    def __init__(self, server: Server, plain: Server | None) -> None:
+        self._server, self._plain = server, plain
+
+    def about(self) -> Json:
+        words = load("servers")["method"]
+        method = MethodInfo(ATTACHED, words["title"], words["summary"], (), available=True)
+        about = self._server.about
+        return {
+            "target": asdict(ModelInfo(about.model or about.server, kernel=about.server)),
+            "stop_ids": [],
+            "methods": [asdict(method)],
+        }
+
+    def stream(self, method: str, visitor: str, request: Json) -> AttachedStream:
+        if method != "run":
+            raise UserError("attach.only_play")
+        return AttachedStream(self._server, self._plain, request)
+
+    def leave(self, visitor: str) -> None:
+        """Do nothing: the server manages its own caches."""
+
+    def replicas(self) -> int:
+        return 1
+
+
+class AttachedStream:
+    """The lines of one answer, see `Stream`."""
+
+    def __init__(self, server: Server, plain: Server | None, request: Json) -> None:
+        self._server, self._plain, self._request = server, plain, request
+        self._cancel = threading.Event()
+
+    def __iter__(self) -> Iterator[str]:
+        begun = False
+        try:
+            with closing(answer(self._server, self._plain, self._request, self._cancel)) as events:
+                for event in events:
+                    begun = True
+                    yield encode(event) + "\n"
+        except UserError as error:
+            if not begun:
+                raise
+            raise Lost(error) from error  # the text so far stays
+
+    def cancel(self) -> None:
+        self._cancel.set()
+
+
+def attached_client(
+    settings: AppSettings, url: str, plain: str = "", key: str = ""
+) -> RemoteStudio:
+    """Return an engine client for the servers at these addresses; connects to nothing yet. Only this call names addresses."""
+
+    def connect(report: ProgressCallback) -> AttachedLink:
+        report(Progress("start", None, url))
+        return AttachedLink(attach(url, key), attach(plain, key) if plain else None)
+
+    connecting: Callable[[ProgressCallback], AttachedLink] = connect
+    return RemoteStudio(replace(settings, allow_model_switch="off"), connecting)

@@ -1,0 +1,55 @@
+"""A stand-in for another program's server: replies by path, as recorded or hostile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+Reply = tuple[int, dict[str, str], Iterable[bytes]]
+
+
+@contextmanager
+def serving(reply: Callable[[str, dict[str, str], bytes], Reply]) -> Iterator[str]:
+    """Serve replies, a function of path, headers and body, on a free port. yields: the address"""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            length = int(self.headers.get("Content-Length", 0))
+            status, headers, parts = reply(
+                self.path, dict(self.headers.items()), self.rfile.read(length)
+            )
+            self.send_response_only(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            try:
+                for part in parts:
+                    self.wfile.write(part)
+                    self.wfile.flush()
+            except OSError:  # the client has gone
+                pass
+
+        do_POST = do_GET
+
+        def log_message(self, *_: object) -> None:
+            """Write nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=[0.02], daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def slowly(parts: Iterable[bytes], seconds: float) -> Iterator[bytes]:
+    """Yield parts with a pause before each."""
+    for part in parts:
+        time.sleep(seconds)
+        yield part

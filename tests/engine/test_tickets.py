@@ -1,0 +1,155 @@
+"""The noise that depends on seed, position and token alone: its distribution, and the one text of a seed."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from specdemo.config.settings import Sampling
+from specdemo.drafters.plain import Plain, Scripted
+from specdemo.engine.limits import Limits
+from specdemo.engine.loop import generate
+from specdemo.engine.sampling import ReducedVocabulary, Shaper
+from specdemo.engine.tickets import Tickets
+from specdemo.engine.types import Proposal
+from specdemo.engine.verify import verify_coupled
+from specdemo.session.work.statistics import chi_square_p
+from specdemo.trace.events import ModelInfo, RunStarted, Status
+from specdemo.trace.metrics import output_ids
+
+TARGET = torch.tensor([0.45, 0.3, 0.15, 0.1])
+DRAFT = torch.tensor([0.1, 0.2, 0.3, 0.4])
+
+
+def test_the_first_numbers_are_those_of_splitmix64():
+    """Reference values of SplitMix64 from state 0: a position's numbers are its sequence, token by token."""
+    tickets = Tickets(0)
+    tickets.key = lambda _: 0
+    uniforms = tickets._uniforms(0, np.arange(2))
+    expected = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4]
+    assert uniforms.tolist() == [((number >> 11) + 0.5) / 2**53 for number in expected]
+
+
+def test_a_winner_has_the_largest_log_probability_and_ticket():
+    probs = torch.softmax(torch.randn(300, generator=torch.Generator().manual_seed(1)) * 3, 0)
+    probs[50:90] = 0
+    for position in range(40):
+        tickets = Tickets(position % 3)
+        sums = [
+            np.log(prob) + tickets.ticket(position, token) if prob else -np.inf
+            for token, prob in enumerate(probs.tolist())
+        ]
+        assert tickets.winner(probs, position) == int(np.argmax(sums))
+        words = ReducedVocabulary(torch.arange(299, -1, -1), 300)
+        assert 299 - tickets.winner(probs.flip(0), position, words) == int(np.argmax(sums))
+    assert Tickets(0).winner(torch.zeros(4), 0) == 0
+
+
+def test_winners_have_the_distribution_and_do_not_depend_on_their_neighbours():
+    """Chi-square of 100,000 draws over seeds and positions, of single ones and of neighbouring pairs."""
+    draws = 100_000
+    seeds, positions = 100, draws // 100
+    uniforms = np.stack(
+        [
+            Tickets(seed)._uniforms(position, np.arange(4))
+            for seed in range(seeds)
+            for position in range(positions)
+        ]
+    )
+    found = (-np.log1p(-uniforms) / TARGET.double().numpy()).argmin(axis=1)
+    assert [Tickets(3).winner(TARGET, at) for at in range(50)] == found[3 * positions :][
+        :50
+    ].tolist()
+    counts = np.bincount(found, minlength=4)
+    assert chi_square_p(counts.tolist(), (draws * TARGET).tolist()) > 1e-4
+    grid = found.reshape(seeds, positions)
+    for one, other in ((grid[:, 1:], grid[:, :-1]), (grid[1:], grid[:-1])):
+        pairs = np.bincount((4 * one + other).ravel(), minlength=16)
+        expected = (TARGET[:, None] * TARGET).flatten() * one.size
+        assert chi_square_p(pairs.tolist(), expected.tolist()) > 1e-4
+
+
+def test_drawn_tokens_are_accepted_as_often_as_the_bound_says():
+    distance = float((TARGET - DRAFT).abs().sum() / 2)
+    tickets = Tickets(5)
+    same = [tickets.winner(TARGET, at) == tickets.winner(DRAFT, at) for at in range(4_000)]
+    share = sum(same) / len(same)
+    assert (1 - distance) / (1 + distance) - 0.03 < share < 1 - distance + 0.03
+
+
+class Table:
+    """A target whose row depends on the last two tokens of the text."""
+
+    vocabulary_size = 3
+
+    def __init__(self):
+        self.ids = []
+        self.rows = torch.rand(3, 3, 3, generator=torch.Generator().manual_seed(4)) ** 3 + 0.01
+
+    @property
+    def length(self):
+        return len(self.ids)
+
+    def read(self, token_ids):
+        self.ids += token_ids
+
+    def rollback(self, length):
+        del self.ids[length:]
+
+    def forward(self, pending_id, proposal):
+        text = [*self.ids, pending_id]
+        texts = [[*text, *path] for path in proposal.paths()]
+        self.seen = (pending_id, proposal)
+        rows = torch.stack([self.rows[tuple(one[-2:])] for one in texts])
+        return type("Output", (), {"logits": rows.log(), "sharing": type("", (), {"runs": 1})})()
+
+    def keep(self, path):
+        pending_id, proposal = self.seen
+        self.ids += [pending_id, *(proposal.token_ids[node] for node in path)]
+
+
+def text_of(drafter, seed, new_tokens=5):
+    shaper = Shaper(Sampling(1.0, seed=seed), Tickets(seed))
+    events = generate(
+        Table(), drafter, [0, 1], shaper=shaper, limits=Limits(new_tokens),
+        started=RunStarted("speculative", "toy", "", {}, ModelInfo("toy")),
+    )  # fmt: skip
+    return tuple(output_ids(list(events)))
+
+
+def every_draft():
+    """All chains of at most three of three words, and all trees of two or three nodes that are none."""
+    for length in (1, 2, 3):
+        for token_ids in itertools.product(range(3), repeat=length):
+            yield Proposal.chain(token_ids)
+    for parents in ((-1, -1), (-1, -1, 0), (-1, -1, 1), (-1, 0, 0), (-1, 0, -1), (-1, -1, -1)):
+        for token_ids in itertools.product(range(3), repeat=len(parents)):
+            if len({*zip(parents, token_ids, strict=True)}) == len(parents):
+                yield Proposal(token_ids, parents)
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_seed_has_one_text_whatever_is_drafted(seed):
+    """Enumeration of every chain and tree of up to three nodes, drafted in every step."""
+    plain = text_of(Plain(), seed)
+    assert text_of(Plain(), seed + 1) != plain
+    for draft in every_draft():
+        script = Scripted(lambda _, budget, draft=draft: draft if budget >= 3 else Proposal())
+        assert text_of(script, seed) == plain
+
+
+def test_verdicts_report_tickets_of_tested_tokens():
+    tickets, position = Tickets(1), 9
+    rows = TARGET.expand(4, 4)
+    first, second = (tickets.winner(TARGET, position + depth) for depth in (0, 1))
+    wrong = (second + 1) % 4
+    verdict = verify_coupled(Proposal.chain((first, wrong, 0)), rows, tickets, position)
+    assert verdict.path == (0,)
+    assert (verdict.next_id, verdict.kind) == (second, Status.CORRECTION)
+    assert verdict.accept_probs == (1.0, 0.0, None)
+    places = ((position, first), (position + 1, wrong), None, (position + 1, second))
+    assert verdict.tickets == tuple(place and tickets.ticket(*place) for place in places)
+    assert verdict.next_prob == pytest.approx(float(TARGET[second]))
