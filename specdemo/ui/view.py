@@ -180,9 +180,11 @@ def opening_line() -> str:
 
 def create_runs() -> gr.HTML:
     """The menu of recorded runs; its event `sent` leaves the chosen one's name as its value."""
-    runs = [
-        [run.name, run.title, run.prompt, run.method, run.group] for run in recorded_runs()
-    ]
+    runs = [[run.name, run.title, run.prompt, run.method, run.group] for run in recorded_runs()]
     return mounted(
-        "", "play/runs.js", "mountRuns", "sd-runs", own_words={"label": WORDS["runs"], "groups": WORDS["run_groups"], "runs": runs}
+        "",
+        "play/runs.js",
+        "mountRuns",
+        "sd-runs",
+        own_words={"label": WORDS["runs"], "groups": WORDS["run_groups"], "runs": runs},
     )

@@ -203,7 +203,9 @@ def test_hostile_tokens_stay_text_and_every_state_shows(page):
         assert page.locator(f".sd-answer .sd-{status}").count() > 0
     assert page.locator(".sd-answer .sd-name", has_text="RLO").count() > 0
     page.locator(".sd-more summary").click()  # each number has its source, the others on demand
-    page.locator(".sd-numbers-rest .sd-origin", has_text="measured").nth(3).wait_for(state="attached")
+    page.locator(".sd-numbers-rest .sd-origin", has_text="measured").nth(3).wait_for(
+        state="attached"
+    )
     page.locator(".sd-more summary").click()
     assert page.locator(".sd-number-speedup dd b").inner_text() != "\N{EN DASH}"
     page.wait_for_function("document.querySelectorAll('.sd-plot .main-svg').length >= 2")
@@ -318,7 +320,7 @@ def test_a_lossy_run_says_so_and_claims_nothing(page):
     assert "looser" in kept
     run(page, "hello")
     # The page still shows that the run before is finished.
-    page.locator(".sd-status .sd-lossy").wait_for(state="hidden")
+    page.locator(".sd-status .sd-lossy").first.wait_for(state="hidden")
     finished(page)
     assert page.locator(".sd-legend li").first.get_attribute("title") != kept
 
