@@ -211,7 +211,7 @@ def _first_prompt(badge: str, sentence: str) -> str:
 def _guess(events: Iterable[Event]) -> str:
     """The tokens of a run's first draft, marked as drafted; nothing of a run without drafts."""
     drafts = (event for event in events if isinstance(event, Drafted))
-    nodes = next((draft.nodes for draft in drafts if draft.lane == SPECULATIVE), ())
+    nodes = next((draft.nodes for draft in drafts if draft.lane == SPECULATIVE and draft.nodes), ())
     return "".join(
         f'<span class="sd-token sd-drafted"><span class="sd-mark">{escape(node.text)}</span></span>'
         for node in nodes

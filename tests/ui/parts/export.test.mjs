@@ -15,9 +15,9 @@ const event = {
 };
 const lines = csvTable([{ type: "started" }, event]).split("\r\n");
 assert.equal(lines[0], COLUMNS.join(","));
-assert.equal(lines[1], 'plain,3,0,-1,1,"\'=1+""a"",\nb",accepted,0.5,,,,,0.25,chosen,0.1,0.2,0,1');
-assert.equal(lines[2], "plain,3,1,0,2, -,rejected,,,,,,,,0.1,0.2,0,1");
-assert.equal(lines[3], "plain,3,,,3,'@,correction,,,,,,,,0.1,0.2,0,1");
+assert.equal(lines[1], 'plain,3,0,-1,1,"\'=1+""a"",\nb",accepted,0.5,,,,,0.25,chosen,,0.1,0.2,0,1');
+assert.equal(lines[2], "plain,3,1,0,2, -,rejected,,,,,,,,,0.1,0.2,0,1");
+assert.equal(lines[3], "plain,3,,,3,'@,correction,,,,,,,,,0.1,0.2,0,1");
 assert.equal(lines[4], "");
 
 const empty = '<script type="application/json" id="sd-run">null</script>';
