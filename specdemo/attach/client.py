@@ -23,6 +23,7 @@ from specdemo.config.strings import Json
 if TYPE_CHECKING:
     import httpx
 
+KEY_VARIABLE = "SPECDEMO_SERVER_KEY"  # environment variable of the key that servers ask for
 CONNECT_SECONDS = 5.0
 REPLY_SECONDS = 10.0  # for a reply that is no stream
 SILENT_SECONDS = 180.0  # between two parts of a stream: a request may wait for a free slot

@@ -67,7 +67,7 @@ class LaneResult:
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """An answer of a variant, and plain decoding's of the same prompt that was measured right before or after it."""
+    """A variant's answer, and the answer of plain decoding to the same prompt that was measured right before or after it."""
 
     result: LaneResult
     plain: LaneResult

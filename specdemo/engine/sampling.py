@@ -83,7 +83,9 @@ class Shaper:
     def noise(self, position: int) -> Callable[[int, int], float] | None:
         """Return the ticket of a token so many tokens after a position of the text; None without tickets."""
         tickets = self.tickets
-        return tickets and (lambda depth, token_id: tickets.ticket(position + depth, token_id))
+        if tickets is None:
+            return None
+        return lambda depth, token_id: tickets.ticket(position + depth, token_id)
 
     def plan(
         self, most: int, rule: StopRule, uniforms: Tensor | None, committed: Sequence[int]

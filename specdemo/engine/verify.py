@@ -92,7 +92,10 @@ def verify_coupled(
 def _equal(
     proposal: Proposal, choice: Callable[[int, int], int], node_probs: tuple[float, ...]
 ) -> Verdict:
-    """Walk down as long as a child is the target's choice. choice(node, depth): after a node and the tokens down to it"""
+    """Accept drafted tokens from the root down while the target chooses them.
+
+    choice(node, depth): the token that the target chooses after a node, which ends a path of `depth` tokens
+    """
     accept: list[float | None] = [None] * len(proposal)
     path: list[int] = []
     while True:

@@ -98,6 +98,22 @@ def gpu_dtype(device: torch.device) -> torch.dtype:
     return torch.bfloat16 if found else torch.float16
 
 
+def training_dtype(device: torch.device) -> torch.dtype:
+    """Return the type in which training multiplies: bfloat16, or float32 on a processor that only emulates it."""
+    import torch
+
+    emulated = device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return torch.float32 if emulated else torch.bfloat16
+
+
+def mixed_precision(device: torch.device) -> torch.autocast:
+    """Return the context in which float32 weights are multiplied in `training_dtype`."""
+    import torch
+
+    bf16 = torch.bfloat16
+    return torch.autocast(device.type, bf16, enabled=training_dtype(device) == bf16)
+
+
 def free_on(device: torch.device) -> int:
     """Return the free bytes of a GPU, including those that torch has reserved and does not use."""
     import torch

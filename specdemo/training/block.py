@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from specdemo.models.devices import mixed_precision
 from specdemo.trace import metrics
 from specdemo.training.data import Row, padded
 from specdemo.training.networks import DFlashNetwork, MedusaHeads
@@ -213,20 +214,20 @@ class BlockTask(Task):
         return {name: error for name, error in found.items() if error is not None}
 
     def _states(self, plan: BlockPlan, batch: Sequence[Row]) -> tuple[Tensor, Tensor]:
-        """The student's states at all guesses, and the target's: (n, H) bf16 each."""
+        """The student's states at all guesses, and the target's: (n, H) each."""
         device, hidden = self.shared.device, self.shared.hidden
         features = hidden.texts(batch, hidden.layers, device, shift=1)
         seen = torch.from_numpy(plan.seen).to(device)
-        unseen = torch.zeros(seen.shape, dtype=torch.bfloat16, device=device)
-        unseen.masked_fill_(~seen, torch.finfo(torch.bfloat16).min)
+        unseen = torch.zeros(seen.shape, dtype=features.dtype, device=device)
+        unseen.masked_fill_(~seen, torch.finfo(features.dtype).min)
         token_ids, where, anchors, ahead = (
             torch.from_numpy(x).to(device)
             for x in (plan.token_ids, plan.where, plan.anchors, plan.ahead)
         )
-        with torch.autocast(device.type, torch.bfloat16):
+        with mixed_precision(device):
             final, _ = self.run(token_ids, features, where, unseen, anchors, ahead)
         here = torch.from_numpy(plan.here).to(device)
-        return final.flatten(0, 1)[here].to(torch.bfloat16), hidden.final(plan.there, device)
+        return final.flatten(0, 1)[here].to(self.head.dtype), hidden.final(plan.there, device)
 
     def _guess(self, states: Tensor, plan: BlockPlan, *, coarse: bool) -> tuple[Tensor, Tensor]:
         """DSpark's logits (n, W) given the token before, and confidence logits (n,), both float32."""
@@ -292,7 +293,7 @@ class DFlashTask(BlockTask):
         token_ids, where, seen = (
             torch.from_numpy(part).to(device) for part in (plan.token_ids, plan.where, plan.seen)
         )
-        with torch.autocast(device.type, torch.bfloat16):
+        with mixed_precision(device):
             final = self.network.read(features, token_ids, where, seen)
         here = torch.from_numpy(plan.here).to(device)
         wanted = hidden.final(plan.there, device)
@@ -334,8 +335,8 @@ class MedusaTask(Task):
             there = np.concatenate(spans)
             greedy = np.repeat([row.temperature == 0 for row in rows], [len(s) for s in spans])
             states = hidden.final(there, device)
-            with torch.autocast(device.type, torch.bfloat16):
-                guess = (states + F.silu(head(states))).to(torch.bfloat16)
+            with mixed_precision(device):
+                guess = (states + F.silu(head(states))).to(states.dtype)
             pairs.append((guess, hidden.final(there + number, device), greedy))
         return pairs
 

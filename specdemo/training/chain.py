@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from specdemo.models.devices import mixed_precision
 from specdemo.models.networks.four_bit import rounded
 from specdemo.training.data import Row, batches, padded, positions
 from specdemo.training.networks import FeatureNetwork
@@ -45,7 +46,7 @@ class ChainTask(Task):
         device, hidden = self.shared.device, self.shared.hidden
         final, middle = self._read(batch, self._known(batch))
         here, there = positions(batch, answers_only=True)
-        states = final.flatten(0, 1)[torch.from_numpy(here).to(device)].to(torch.bfloat16)
+        states = final.flatten(0, 1)[torch.from_numpy(here).to(device)].to(self.head.dtype)
         wanted = hidden.final(there, device)
         own = self.coarse_head if coarse else None
         distance = distilled_loss(states, wanted, self.head, own, along=True)
@@ -82,7 +83,7 @@ class ChainTask(Task):
             features = self.shared.hidden.texts(batch, self.layers, device, shift=shift)
             if self.student.own_input:
                 features *= torch.from_numpy(known).to(device)[..., None]
-        with torch.autocast(device.type, torch.bfloat16):
+        with mixed_precision(device):
             return self.run(torch.from_numpy(padded(batch)).to(device), features)
 
     def _known(self, batch: Sequence[Row]) -> np.ndarray:

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from specdemo.config.errors import UserError
+from specdemo.models.devices import training_dtype
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -283,23 +284,23 @@ class HiddenStates:
     word_mass: np.ndarray
 
     def rows(self, layer: int, where: np.ndarray, device: torch.device) -> Tensor:
-        """Return states at positions of any shard. where: (n,) int64. returns: (n, H) bf16"""
+        """Return states at positions of any shard. where: (n,) int64. returns: (n, H) of `training_dtype`"""
         column, begins = self.layers.index(layer), self._begins()
         found = np.empty((len(where), self.shards[0].shape[-1]), np.int16)
         which = begins.searchsorted(where, side="right") - 1
         for number in np.unique(which):
             chosen = which == number
             found[chosen] = self.shards[number][where[chosen] - begins[number], column]
-        return torch.from_numpy(found).view(torch.bfloat16).to(device)
+        return torch.from_numpy(found).view(torch.bfloat16).to(device, training_dtype(device))
 
     def final(self, where: np.ndarray, device: torch.device) -> Tensor:
-        """Return the last states, from which the target's head computes its distribution: (n, H) bf16."""
+        """Return the last states, from which the target's head computes its distribution: (n, H)."""
         return self.rows(self.layers[-1], where, device)
 
     def texts(
         self, batch: Sequence[Row], layers: Sequence[int], device: torch.device, *, shift: int = 0
     ) -> Tensor:
-        """(B, L, layers x H) bf16: each token's states, or those of the token `shift` positions before; else zeros."""
+        """(B, L, layers x H): each token's states, or those of the token `shift` positions before; else zeros."""
         length = max(len(row.token_ids) for row in batch)
         columns, begins = [self.layers.index(layer) for layer in layers], self._begins()
         table = np.zeros((len(batch), length, len(columns) * self.shards[0].shape[-1]), np.int16)
@@ -311,7 +312,7 @@ class HiddenStates:
             begin = row.start - begins[number]
             states = self.shards[number][begin : begin + count, columns]
             line[shift : shift + count] = states.reshape(count, -1)
-        return torch.from_numpy(table).view(torch.bfloat16).to(device)
+        return torch.from_numpy(table).view(torch.bfloat16).to(device, training_dtype(device))
 
     def _begins(self) -> np.ndarray:
         return np.cumsum([0, *(len(shard) for shard in self.shards)])

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaModel
 
+from specdemo.models.devices import mixed_precision
+
 HEAD_POSITIONS = 512  # positions whose logits exist at the same time
 EPSILON = 1e-5
 
@@ -62,7 +64,7 @@ class Markov(nn.Module):
     def forward(self, states: Tensor, logits: Tensor, previous: Tensor) -> tuple[Tensor, Tensor]:
         """states: (n, H); logits: (n, W); previous: (n,) words. returns: logits (n, W), confidence logits (n,)"""
         token = self.token(previous)
-        with torch.autocast(states.device.type, torch.bfloat16):
+        with mixed_precision(states.device):
             bias = self.bias(token)
         sure = self.confidence(torch.cat([states.float(), token.float()], dim=-1))
         return logits + bias, sure[:, 0]

@@ -101,7 +101,7 @@ def trained_state(module: nn.Module) -> dict[str, Tensor]:
 class Tally:
     """Sums of measures by position in the draft, for greedy and for sampled texts.
 
-    embedding: (V, H) bf16; word_ids: (W,) int64, ascending; head: (W, H), as the drafter's runtime has it
+    embedding: (V, H); word_ids: (W,) int64, ascending; head: (W, H), as the drafter's runtime has it
     If the target's most likely token is outside the reduced vocabulary, that is a disagreement.
     """
 

@@ -16,7 +16,7 @@ from specdemo.config.errors import Phrase, UserError
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import ModelFiles, resolve
 from specdemo.files.store import make_folder, reporting_full_disk
-from specdemo.models.devices import choose_device
+from specdemo.models.devices import choose_device, training_dtype
 from specdemo.models.loading import load_model, pack_as
 from specdemo.models.networks.folders import HEAD, read_tensor
 from specdemo.models.networks.registry import stored_states
@@ -106,13 +106,11 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
 def _matrices(
     config: LlamaConfig, folder: Path, device: torch.device
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the target's embedding, (V, H) bf16, and its head if that is another matrix."""
-    import torch
-
-    embedding = read_tensor(folder).to(device, torch.bfloat16)
+    """Return the target's embedding, (V, H), and its head if that is another matrix."""
+    embedding = read_tensor(folder).to(device, training_dtype(device))
     if config.tie_word_embeddings:
         return embedding, None
-    return embedding, read_tensor(folder, HEAD).to(device, torch.bfloat16)
+    return embedding, read_tensor(folder, HEAD).to(device, training_dtype(device))
 
 
 def _gather(
@@ -211,7 +209,7 @@ def _recipe_lines(options: TrainOptions, trainer: Trainer) -> dict[str, float | 
         "learning rate": f"{options.learning_rate:g}, {options.warm_up_steps} steps of warm-up, "
         f"linear decay to {LAST_RATE:.0%}",
         "batch": f"{options.batch_tokens} tokens",
-        "arithmetic": "bf16 autocast over fp32 weights; in the last "
+        "arithmetic": f"{training_dtype(trainer.task.shared.device)} products of float32 weights; in the last "
         f"{options.quantised_share:.0%} of the time weights are rounded to 4 bits in every pass",
     }
     if trainer.stopped_early:

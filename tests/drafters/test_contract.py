@@ -170,8 +170,9 @@ def test_a_method_honours_exactly_the_options_and_policies_that_it_declares(
         # Replacing an unknown policy copies every setting.
         if policy != "unknown" or not entry.policies:
             read |= found - {"method", "sampling"}
-    # Conversations pass memory on only if the setting allows it; `make_drafter` itself reads exact and fallback.
-    by_others = {"memory", "exact", "fallback"}
+    # Conversations pass memory on only if the setting allows it; `make_drafter` itself reads exact and fallback. The
+    # verifier and the shaper of every method read the rule of verification.
+    by_others = {"memory", "exact", "fallback", "verification"}
     assert read - by_others == set(entry.options) - by_others
     assert ("policy" in entry.options) == bool(entry.policies)
     if entry.tokens not in ("copied", "mixed"):  # this text has too few copies to distinguish them

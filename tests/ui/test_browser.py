@@ -320,7 +320,7 @@ def test_a_lossy_run_says_so_and_claims_nothing(page):
     assert "looser" in kept
     run(page, "hello")
     # The page still shows that the run before is finished.
-    page.locator(".sd-status .sd-lossy").first.wait_for(state="hidden")
+    page.locator(".sd-status .sd-lossy", has_text="lossy").wait_for(state="hidden")
     finished(page)
     assert page.locator(".sd-legend li").first.get_attribute("title") != kept
 

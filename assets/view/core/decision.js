@@ -49,6 +49,7 @@ class Decision {
     this.lossy = Boolean(header.lossy);
     this.drawn = this.value.draw !== undefined && this.value.accept_prob !== undefined;
     this.sampled = step.nodes.some((value) => value.draw !== undefined);
+    this.coupled = [...step.nodes, step.next].some((value) => value?.ticket !== undefined);
     this.block = step.nodes.some((value) => value.block_prob !== undefined) ? blockOf(step.nodes) : null;
   }
 
@@ -71,14 +72,15 @@ class Decision {
   why() {
     const { words, value, status } = this;
     if (this.lossy && words.explain_lossy[status]) return words.explain_lossy[status];
-    const tested = this.drawn ? "drawn" : "greedy";
+    const tested = this.coupled ? "coupled" : this.drawn ? "drawn" : "greedy";
     /** @type {Partial<Record<string, () => string>>} */
     const names = {
       accepted: () => (this.block ? "accepted_block" : `accepted_${tested}`),
       rejected: () => (this.block ? "rejected_block" : this.drawn || this.kept ? `rejected_${tested}` : "rejected"),
       unreached: () => (this.block ? "unreached_block" : this.#unreached()),
-      correction: () => (!this.sampled ? "correction_greedy" : this.#residualProb === null ? "correction_drawn" : "correction_listed"),
-      bonus: () => (this.sampled ? "bonus_drawn" : "bonus_greedy"),
+      plain: () => (this.coupled ? "plain_coupled" : "plain"),
+      correction: () => (this.coupled ? "correction_coupled" : !this.sampled ? "correction_greedy" : this.#residualProb === null ? "correction_drawn" : "correction_listed"),
+      bonus: () => `bonus_${this.coupled ? "coupled" : this.sampled ? "drawn" : "greedy"}`,
     };
     const name = names[status]?.() ?? status;
     const [draw, accept] = apart(value.draw, value.accept_prob);
@@ -114,12 +116,29 @@ class Decision {
     if (this.lossy) return "";
     if (this.block && this.node >= 0) return [...this.#blockLines(this.block), this.drawn ? this.#test() : ""].filter(Boolean).join("\n");
     if (this.drawn) return [this.#accept(), this.#test()].filter(Boolean).join("\n");
+    if (this.coupled) return this.#scores();
     const tested = status === "accepted" || status === "rejected";
     if (tested && this.kept && !this.sampled) {
       const values = { best: quote(this.kept), best_prob: two(this.kept.target_prob), token: quote(value) };
       return fill(status === "accepted" ? words.greedy_kept : words.greedy_refused, values);
     }
     return status === "correction" && this.sampled ? this.#residual() : "";
+  }
+
+  /** Log probability + ticket of a token under both models, and of the target's winner if it is another. */
+  #scores() {
+    const words = this.words.formula;
+    const { value, kept } = this;
+    const scored = (/** @type {number | undefined} */ prob, /** @type {number | undefined} */ ticket) =>
+      prob && ticket !== undefined ? { ticket: two(ticket), score: two(Math.log(prob) + ticket) } : null;
+    const own = scored(value.target_prob, value.ticket);
+    const drafted = scored(value.draft_prob, value.ticket);
+    const best = kept && kept.token_id !== value.token_id ? scored(kept.target_prob, kept.ticket) : null;
+    return [
+      own && fill(words.coupled_target, { target: two(value.target_prob), ...own }),
+      drafted && fill(words.coupled_draft, { draft: two(value.draft_prob), ...drafted }),
+      best && fill(words.coupled_best, { token: quote(kept), target: two(kept?.target_prob), ...best }),
+    ].filter(Boolean).join("\n");
   }
 
   #accept() {
@@ -221,6 +240,7 @@ class Decision {
     const { words, step, thoughts } = this;
     const notes = [];
     if (this.block && this.node >= 0) notes.push(words.notes.block);
+    if (this.coupled) notes.push(words.notes.coupled);
     if (this.refused.length && this.drawn) notes.push(fill(words.notes.left, { count: this.refused.length }));
     if (this.value.survival !== undefined) notes.push(fill(words.notes.foreseen, { chance: two(this.value.survival) }));
     if (step.open) return notes;

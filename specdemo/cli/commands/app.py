@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _attached(settings: AppSettings, options: argparse.Namespace) -> RemoteStudio:
     """Return a client of another program's server. Only the command line names its address."""
-    from specdemo.cli.commands.attach import KEY_VARIABLE
+    from specdemo.attach.client import KEY_VARIABLE
     from specdemo.session.remote.attached import attached_client
 
     key = os.environ.get(KEY_VARIABLE, "")

@@ -15,11 +15,10 @@ from specdemo.config.errors import UserError
 from specdemo.trace.codec import dumps, encode
 from specdemo.trace.events import SPECULATIVE, Event, Trace
 
-KEY_VARIABLE = "SPECDEMO_SERVER_KEY"
-
 
 def run(options: argparse.Namespace) -> int:
     """Answer a prompt by a server and show what became of its drafts. returns: 1 if the answer broke off"""
+    from specdemo.attach.client import KEY_VARIABLE
     from specdemo.attach.servers import attach
     from specdemo.session.remote.attached import answer
 

@@ -47,6 +47,21 @@ assert.equal(told(-1).formula, "residual = max(target - draft, 0) / rest = (0.60
 assert.deepEqual(told(-1).notes, []);
 assert.deepEqual(told(0).branch, []);
 
+// Target and drafter draw with the same tickets: " cat" wins in both, " ran" in the draft only. log 0.2 + 0.5 = -1.1
+const coupled = step(
+  [
+    node(1, " cat", -1, "accepted", { target_prob: 0.12, draft_prob: 0.31, ticket: 2 }),
+    node(2, " ran", 0, "rejected", { target_prob: 0.2, draft_prob: 0.5, ticket: 0.5 }),
+  ],
+  [0],
+  { ...own(4, " sat", "correction", 0.6), ticket: 1 },
+);
+assert.match(told(0, coupled).why, /“cat” wins in the target's distribution as well/);
+assert.match(told(1, coupled).why, /“sat” wins in the target's distribution, and not “ran”/);
+assert.match(told(1, coupled).formula, /^target: log 0\.20 \+ ticket 0\.50 = -1\.1\ndraft: log 0\.50 .*\n.*“sat”: log 0\.60 \+ ticket 1\.0 = 0\.49$/);
+assert.match(told(-1, coupled).why, /“ran” was drafted, so it was rejected/);
+assert.ok(told(1, coupled).notes.includes(words.notes.coupled));
+
 // A drafter that copies gives all its weight to one token; its number is an estimate and never the divisor.
 const copied = { ...sampled, nodes: [node(1, " cat", -1, "rejected", chosen(0.3, 0.6, { accept_prob: 0.3, draw: 0.7 }))], path: [], places: [
   { after: -1, target: [choice(4, 0.6, " sat"), choice(1, 0.3, " cat")], residual: [choice(4, 0.6 / 0.7, " sat")] },
