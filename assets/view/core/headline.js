@@ -1,6 +1,6 @@
 // The sentence above the text: how much sooner the same text was there, or why that cannot be said.
 
-import { baselineRate, disturbed, repeatsItself, speedup, standIn, two } from "./metrics.js";
+import { baselineRate, disturbed, isFromEarlier, repeatsItself, speedup, standIn, two } from "./metrics.js";
 import { laneText } from "./reducer.js";
 
 /** @import { Lane, State } from "./state" */
@@ -23,6 +23,7 @@ export function headlineOf({ lanes }) {
     return say(speculative.end && plain?.end ? "short" : "begin");
   }
   if (repeatsItself(speculative)) return say("repeats");
+  if (isFromEarlier(speculative)) return say("earlier");
   if (disturbed(plain, speculative)) return say("disturbed");
   const kind = Math.abs(times - 1) < EVEN ? "even" : times > 1 ? "sooner" : "later";
   const whole = !speculative.end ? "so_far" : plain && isSame(plain, speculative) ? "same" : "other";

@@ -7,7 +7,7 @@ import { applyState, remember } from "../core/permalink.js";
 import { fill } from "../core/sentence.js";
 import { el, follow } from "../parts/dom.js";
 import { LESSONS, firstPlace, liveState, readProgress, runsOf, saveProgress } from "./curriculum.js";
-import { Runs } from "./evidence.js";
+import { Runs, withPrompt } from "./evidence.js";
 import { momentBox } from "./moments.js";
 import { Question, button } from "./question.js";
 import { Screen } from "./screen.js";
@@ -218,7 +218,7 @@ function papersOf(label, papers) {
  * @param {Lesson} lesson @param {LessonRun | undefined} run @param {{ words: Words, own: Words, live: boolean }} how
  */
 export function liveBox(lesson, run, { words, own, live }) {
-  const box = el("section", { class: "sd-lesson-live" }, el("h3", {}, words.live), el("p", {}, own.live));
+  const box = el("section", { class: "sd-lesson-live" }, el("h3", {}, words.live), el("p", {}, withPrompt(own.live, run)));
   if (!run) return box;
   const state = liveState(run, lesson.live.changes);
   /** @type {PageState} */

@@ -68,7 +68,7 @@ export class Drawing {
     layout.warn({ lossy: Boolean(this.#view.lane?.header.lossy) });
     layout.allowSaving(this.#view.events.length > 0);
     const { dropped = "" } = this.#view.lane ?? {};
-    layout.showProblems([...state.problems, ...(dropped ? [{ message: fill(this.#words.dropped, { error: dropped }), unharmed: "", advice: "" }] : [])]);
+    layout.showProblems([...state.problems, ...(dropped ? [{ message: fill(this.#words.dropped, { error: dropped }), unharmed: "", advice: "", aside: true }] : [])]);
     this.#announce(phase);
     if (phase === "waiting") this.announceWaiting();
     this.inspect();

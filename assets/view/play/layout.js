@@ -1,7 +1,8 @@
 // How the view is put together: the parts and what frames them. Knows no run.
 
-import { disturbed, repeatsItself, speedup, standIn, two } from "../core/metrics.js";
+import { disturbed, isFromEarlier, repeatsItself, speedup, standIn, two } from "../core/metrics.js";
 import { headlineOf } from "../core/headline.js";
+import { isBroken } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { Legend, problemBlock } from "../parts/blocks.js";
 import { el, setText } from "../parts/dom.js";
@@ -123,6 +124,7 @@ export class Layout {
   /** What the page's own buttons depend on: one cannot stop what does not run. @param {{ running: boolean, recorded: boolean }} how */
   mark({ running, recorded }) {
     this.stage.classList.toggle("sd-running", running);
+    for (const save of /** @type {NodeListOf<HTMLButtonElement>} */ (this.save.querySelectorAll("[data-save]"))) save.disabled = running;
     this.stage.classList.toggle("sd-recorded", recorded);
   }
 
@@ -164,9 +166,10 @@ export class Headline {
     this.badge = el("span", { class: "sd-badge" });
     this.lossy = el("span", { class: "sd-lossy", title: words.lossy_hint, hidden: true }, words.lossy);
     this.repeats = el("span", { class: "sd-lossy", title: words.repeats_hint, hidden: true }, words.repeats);
+    this.earlier = el("span", { class: "sd-lossy", title: words.earlier_hint, hidden: true }, words.earlier);
     this.phase = el("h2", { class: "sd-phase" });
     this.about = el("span", { class: "sd-about" });
-    this.root = el("div", { class: "sd-status" }, this.badge, this.lossy, this.repeats, el("div", { class: "sd-said" }, this.phase, this.about), ...ends);
+    this.root = el("div", { class: "sd-status" }, this.badge, this.lossy, this.repeats, this.earlier, el("div", { class: "sd-said" }, this.phase, this.about), ...ends);
   }
 
   /** phase: a name, see `phaseOf`; rate: seconds of the run in one of the player's @param {State} state @param {string} phase @param {number} rate */
@@ -177,6 +180,7 @@ export class Headline {
     const lossy = Boolean(lane?.header.lossy);
     this.lossy.hidden = !lossy;
     this.repeats.hidden = lane?.header.method === "nothing" || !repeatsItself(lane);
+    this.earlier.hidden = !isFromEarlier(lane);
     setText(this.badge, lane ? words.source[kind] : "");
     this.badge.className = `sd-badge sd-badge-${kind}`;
     const name = phase === "playing" && rate !== 1 ? (rate < 1 ? "playing_slowed" : "playing_faster") : phase;
@@ -200,7 +204,7 @@ export function phaseOf(state, { playing, atEnd, running, held }) {
     if (!playing && !atEnd) return running ? "behind" : "paused";
     if (held && running) return "held";
     if (state.source.kind === "recorded") return playing ? "playing" : "cut";
-    if (state.problems.length) return "cut";
+    if (isBroken(state)) return "cut";
     return lane.steps.length === 0 ? "reading" : (state.lane ?? "");
   }
   if (lane.end === "failed" || lane.end === "cancelled") return lane.end;

@@ -65,11 +65,11 @@ export async function fetchRun(opening, words) {
  */
 export async function readFile(file, words) {
   const { name } = file;
-  if (isTooLarge(file.size)) return [{ type: "notice", message: fill(words.large, { name }), unharmed: words.unharmed, advice: words.advice }];
+  if (isTooLarge(file.size)) return [{ type: "notice", message: fill(words.large, { name }), unharmed: words.unharmed, advice: words.advice, aside: true }];
   const { items, line, problem } = readTrace(await file.text());
   if (!items.length) {
     const message = fill(problem ? words.foreign : words.nothing, { name, line, problem });
-    return [{ type: "notice", message, unharmed: words.unharmed, advice: words.advice }];
+    return [{ type: "notice", message, unharmed: words.unharmed, advice: words.advice, aside: true }];
   }
   /** @type {Open} */
   const opening = { type: "open", source: "recorded", key: name, title: name };

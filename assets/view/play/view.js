@@ -3,6 +3,7 @@
 import { ChartsView } from "../charts/charts.js";
 import { LineReader } from "../core/lines.js";
 import { Player } from "../core/player.js";
+import { isBroken } from "../core/reducer.js";
 import { Timeline } from "../core/timeline.js";
 import { BesideView } from "../parts/beside.js";
 import { InspectorView } from "../parts/inspector.js";
@@ -82,7 +83,7 @@ export class View {
     this.next = new Next(this, words.next);
     this.text.root.append(this.next.root);
     if (keys) this.text.root.id = "sd-text";
-    const save = exportMenu(this, words.export, (message) => this.take([{ type: "notice", message }], false));
+    const save = exportMenu(this, words.export, (message) => this.take([{ type: "notice", message, aside: true }], false));
     this.layout = new Layout(words, this, { save, open: (file) => this.#open(file) });
     if (keys) this.layout.entry(words.batch.open, openBatch, "sd-batch-entry");
     this.drawing = new Drawing(this, words);
@@ -112,9 +113,9 @@ export class View {
 
   /** Whether more of the run is still to come by itself. */
   get running() {
-    const { lanes, problems } = this.state;
+    const { lanes } = this.state;
     const ended = this.events.filter(({ type }) => type === "finished" || type === "failed").length;
-    return !this.recorded && ended < Object.keys(lanes).length && !problems.length;
+    return !this.recorded && ended < Object.keys(lanes).length && !isBroken(this.state);
   }
 
   /** Whether the run moves by itself just now, so that nothing rests at its place. */

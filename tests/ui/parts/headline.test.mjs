@@ -1,6 +1,7 @@
 // The sentence above the text is true, and there is none where there is nothing to compare.
 import assert from "node:assert/strict";
 import { clocksOf, headlineOf, isSame } from "../../../assets/view/core/headline.js";
+import { isFromEarlier } from "../../../assets/view/core/metrics.js";
 import { fold } from "../../../assets/view/core/reducer.js";
 
 // A run of two variants, a token a step: milliseconds of a step of each, and their words. A pass takes 10 ms.
@@ -27,6 +28,14 @@ assert.equal(said({ drafted: 13, tokens: 19, ends: false }).name, "begin"); // n
 assert.equal(said({ drafted: 13, tokens: 19 }).name, "short");
 assert.equal(said({ drafted: 13, words: (i) => ` w${i % 5}` }).name, "repeats");
 assert.equal(headlineOf(fold([])).name, "");
+
+// Kept tokens whose reason is a match in an earlier text are copied from an earlier run.
+const copied = run({ drafted: 13 });
+for (const step of copied.lanes.speculative.steps.slice(0, 4)) Object.assign(step, { nodes: [{ text: ` n${step.index}` }], path: [0], reasons: [{ code: "ngram_earlier" }, { code: "cost" }] });
+assert.ok(isFromEarlier(copied.lanes.speculative));
+assert.equal(headlineOf(copied).name, "earlier");
+copied.lanes.speculative.steps[0].reasons = [];
+assert.ok(!isFromEarlier(copied.lanes.speculative)); // a tenth of the tokens
 
 const both = run({ drafted: 13 });
 assert.ok(isSame(both.lanes.plain, both.lanes.speculative));
