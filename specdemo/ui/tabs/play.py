@@ -87,7 +87,7 @@ class PlayHandlers(RunTab[PlayState]):
         return present.recorded_line(run.name, run.title, uuid.uuid4().hex)
 
     def ask(
-        self, visitor: PlayState | None, prompt: str | None, continues: bool | None
+        self, visitor: PlayState | None, prompt: str | None, continues: object
     ) -> tuple[PlayState, object]:
         """Handle Run immediately. returns: visitor, and the view until the run starts
 
