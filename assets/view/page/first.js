@@ -17,7 +17,7 @@
   setTimeout(() => page.classList.remove("sd-translating"), UNTRANSLATED_MS);
 
   const first = document.getElementById("sd-first");
-  if (first && [...query.keys()].some((name) => !NEUTRAL.has(name))) first.remove();
+  if (first && (location.hash || [...query.keys()].some((name) => !NEUTRAL.has(name)))) first.remove();
   else if (first) {
     const theme = query.get("theme") ?? query.get("__theme");
     const dark = matchMedia("(prefers-color-scheme: dark)").matches ? theme !== "light" : theme === "dark";

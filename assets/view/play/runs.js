@@ -3,6 +3,7 @@
 import { isTooLarge, readTrace } from "../core/lines.js";
 import { readState } from "../core/permalink.js";
 import { fetchFile } from "../core/recorded.js";
+import { readRun } from "../core/runlink.js";
 import { fill } from "../core/sentence.js";
 import { el } from "../parts/dom.js";
 
@@ -52,11 +53,14 @@ export function ask(prompt) {
  * @param {Open} opening @param {Words} words @returns {Promise<Line[]>}
  */
 export async function fetchRun(opening, words) {
+  const sent = opening.key === "opening" ? await readRun(globalThis.location?.hash ?? "") : null;
+  const received = sent && opened(sent, words.shared, words);
+  if (sent?.items.length && received) return received;
   const asked = opening.key === "opening" ? readState(location.search).recorded : "";
   const other = asked && asked !== opening.run ? await fetchFile(asked) : null;
   if (other) return [{ ...opening, run: asked, title: "" }, ...other];
   const events = await fetchFile(opening.run ?? "");
-  return [opening, ...(events ?? [{ type: "notice", message: fill(words.nothing, { name: opening.run }) }])];
+  return [opening, ...(received ?? []), ...(events ?? [{ type: "notice", message: fill(words.nothing, { name: opening.run }) }])];
 }
 
 /**
@@ -66,7 +70,14 @@ export async function fetchRun(opening, words) {
 export async function readFile(file, words) {
   const { name } = file;
   if (isTooLarge(file.size)) return [{ type: "notice", message: fill(words.large, { name }), unharmed: words.unharmed, advice: words.advice, aside: true }];
-  const { items, line, problem } = readTrace(await file.text());
+  return opened(readTrace(await file.text()), name, words);
+}
+
+/**
+ * A trace that somebody sent, as lines of the view; what is wrong with it as a notice. name: of the file, or of what it is
+ * @param {{ items: Line[], line: number, problem: string }} trace @param {string} name @param {Words} words @returns {Line[]}
+ */
+function opened({ items, line, problem }, name, words) {
   if (!items.length) {
     const message = fill(problem ? words.foreign : words.nothing, { name, line, problem });
     return [{ type: "notice", message, unharmed: words.unharmed, advice: words.advice, aside: true }];
@@ -79,6 +90,9 @@ export async function readFile(file, words) {
 }
 
 // ---- The visitor's last run on this page, for parts that look at it
+
+/** The events of the run on show, live or opened. */
+export const shownEvents = () => /** @type {Mounted | null} */ (document.querySelector("#sd-view .sd-mount"))?.view?.events ?? [];
 
 /** Its events; null while nothing was run here, and where a recorded run is shown. */
 export function lastRun() {

@@ -228,7 +228,7 @@ export class View {
 
   // A recorded run plays by itself; where motion is not wanted it stands there whole.
   #begin() {
-    if (this.#opening?.run) this.player.pace = paceOf(this.timeline.until);
+    this.player.pace = paceOf(this.timeline.until);
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.timeline.seek(this.timeline.last);
     else this.player.play();
     const first = this.#opening?.key === "opening" && this.#keys && this.player.playing;
@@ -254,7 +254,7 @@ function openBatch() {
 }
 
 const WATCHED = 16_000; // milliseconds that the eye needs for a run of a hundred tokens, written without drafts
-const PACES = [1, 2, 4, 10, 20, 40, 100];
+const PACES = [1, 1.5, 2, 3, 4, 6, 8, 10, 15, 20, 30, 40, 60, 100];
 
 /** How a recorded run of so many milliseconds is slowed: to what the eye can follow. @param {number} time */
 export const paceOf = (time) => 1 / (PACES.find((slowed) => slowed * time >= WATCHED) ?? 100);

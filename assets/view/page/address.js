@@ -1,0 +1,73 @@
+// The address of the page names the open tab, the lesson and the recorded run, so that Back and reload bring them back.
+
+import { readState, remembered, writeState } from "../core/permalink.js";
+
+/** @import { PageState } from "../core/permalink" */
+const OWN = ["tab", "lesson", "recorded"];
+const SETTLED = 120; // milliseconds after a click until the page shows what it opens
+
+/** Choose an entry of a menu of the page, as a visitor does. @param {string} selector @param {string} value */
+export function choose(selector, value) {
+  const menu = /** @type {HTMLSelectElement | null} */ (document.querySelector(selector));
+  if (!menu) return;
+  menu.value = value;
+  menu.dispatchEvent(new Event("change"));
+}
+
+/** Name of the tab that is open. */
+export const openTab = () => (document.querySelector("#sd-tabs [role=tab][aria-selected=true]")?.id ?? "").replace(/^sd-tab-|-button$/g, "");
+
+/** Name of the recorded run on show; empty for none. */
+export const shownRun = () => document.querySelector("#sd-view .sd-root")?.getAttribute("data-run") ?? "";
+
+export class Address {
+  #opening;
+  #timer = 0;
+  /** @type {PageState} */
+  #noted;
+
+  /** opening: the recorded run that an address without any names @param {string} opening */
+  constructor(opening) {
+    this.#opening = opening;
+    this.#noted = readState(location.search);
+    for (const type of ["click", "keyup", "specdemo-shown"]) document.addEventListener(type, () => this.soon());
+    addEventListener("popstate", () => this.#restore());
+  }
+
+  /** Read what the page shows a moment from now. */
+  soon() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#note(), SETTLED);
+  }
+
+  #note() {
+    const tab = openTab();
+    if (!tab) return; // the page is not drawn yet
+    const run = shownRun();
+    /** @type {PageState} */
+    const here = { tab: tab === "play" ? "" : tab, lesson: tab === "lessons" ? remembered().lesson : "", recorded: run === this.#opening ? "" : run };
+    if (!same(here, this.#noted)) this.#write(here);
+    this.#noted = here;
+  }
+
+  /** What else stands in the address stays: language, theme, settings. @param {PageState} here */
+  #write(here) {
+    const query = new URLSearchParams(location.search);
+    for (const name of [...OWN, "run"]) query.delete(name);
+    const own = writeState(here);
+    const search = [String(query), own].filter(Boolean).join("&");
+    history.pushState(null, "", search ? `?${search}` : location.pathname);
+  }
+
+  #restore() {
+    const asked = readState(location.search);
+    const before = this.#noted;
+    this.#noted = asked;
+    const tab = asked.tab ?? (asked.lesson ? "lessons" : "play");
+    if (tab !== openTab()) document.getElementById(`sd-tab-${tab}-button`)?.click();
+    if ((asked.recorded ?? "") !== (before.recorded ?? "")) choose("#sd-runs select", asked.recorded ?? this.#opening);
+  }
+}
+
+/** @param {PageState} one @param {PageState} other */
+const same = (one, other) => OWN.every((name) => (one[name] ?? "") === (other[name] ?? ""));
