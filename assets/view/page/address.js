@@ -23,13 +23,14 @@ export const shownRun = () => document.querySelector("#sd-view .sd-root")?.getAt
 export class Address {
   #opening;
   #timer = 0;
+  followed = !location.search; // whether the page shows what its address asked for on arrival
   /** @type {PageState} */
   #noted;
 
   /** opening: the recorded run that an address without any names @param {string} opening */
   constructor(opening) {
     this.#opening = opening;
-    this.#noted = readState(location.search);
+    this.#noted = this.#asked;
     for (const type of ["click", "keyup", "specdemo-shown"]) document.addEventListener(type, () => this.soon());
     addEventListener("popstate", () => this.#restore());
   }
@@ -40,12 +41,23 @@ export class Address {
     this.#timer = setTimeout(() => this.#note(), SETTLED);
   }
 
+  /** What the address asks for: an open lesson is on its tab, and the opening run is there without being named. @returns {PageState} */
+  get #asked() {
+    const { tab, lesson, recorded } = readState(location.search);
+    return { tab: lesson ? "lessons" : tab === "play" ? "" : tab, lesson, recorded: recorded === this.#opening ? "" : recorded };
+  }
+
   #note() {
     const tab = openTab();
-    if (!tab) return; // the page is not drawn yet
+    const lesson = tab === "lessons" ? remembered().lesson : "";
+    if (!this.followed) return;
+    if (!tab || lesson === undefined || (tab === "lessons" && !lesson)) {
+      this.soon(); // it is not drawn yet
+      return;
+    }
     const run = shownRun();
     /** @type {PageState} */
-    const here = { tab: tab === "play" ? "" : tab, lesson: tab === "lessons" ? remembered().lesson : "", recorded: run === this.#opening ? "" : run };
+    const here = { tab: tab === "play" ? "" : tab, lesson, recorded: run === this.#opening ? "" : run };
     if (!same(here, this.#noted)) this.#write(here);
     this.#noted = here;
   }
@@ -60,12 +72,12 @@ export class Address {
   }
 
   #restore() {
-    const asked = readState(location.search);
+    const asked = this.#asked;
     const before = this.#noted;
     this.#noted = asked;
-    const tab = asked.tab ?? (asked.lesson ? "lessons" : "play");
+    const tab = asked.tab || "play";
     if (tab !== openTab()) document.getElementById(`sd-tab-${tab}-button`)?.click();
-    if ((asked.recorded ?? "") !== (before.recorded ?? "")) choose("#sd-runs select", asked.recorded ?? this.#opening);
+    if ((asked.recorded ?? "") !== (before.recorded ?? "")) choose("#sd-runs select", asked.recorded || this.#opening);
   }
 }
 

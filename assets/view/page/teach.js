@@ -84,6 +84,7 @@ class Teach {
     // On arrival the view itself opens the run that the address names.
     if (recorded && !this.arriving) choose("#sd-runs select", recorded);
     this.arriving = false;
+    this.address.followed = true;
     this.address.soon();
     if (prompt && !recorded && !run) ask(String(prompt));
     if (run) document.getElementById("sd-run")?.click();
