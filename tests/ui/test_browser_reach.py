@@ -190,7 +190,8 @@ def test_a_recorded_run_opens_from_the_address_and_from_the_menu(visit):
 
 def test_back_and_reload_bring_back_tab_lesson_and_run(visit):
     *_, last = recorded_runs()
-    page = visit("?lesson=7")
+    page = visit()
+    page.goto(f"{page.url}?lesson=7")
     place = page.locator(".sd-lesson-place")
     place.get_by_text("Lesson 7 of 8").wait_for()
     page.locator(".sd-lesson-open").nth(1).click()
