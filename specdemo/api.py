@@ -29,7 +29,7 @@ from specdemo.trace.metrics import (
     repeats_itself,
     speedup,
 )
-from specdemo.trace.tables import token_rows
+from specdemo.trace.replay import token_rows
 
 if TYPE_CHECKING:
     from specdemo.session.conversation import Conversation

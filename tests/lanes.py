@@ -9,11 +9,10 @@ from conftest import header
 
 from specdemo.config.settings import Sampling
 from specdemo.drafters.plain import Plain
-from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
-from specdemo.engine.types import Proposal
+from specdemo.engine.types import Limits, Proposal
 
 PROMPTS = [[3, 14, 15, 9], [26, 5, 35], [8, 9, 7, 9, 3], [2, 3, 8]]
 WAIT = 30.0

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from tiny_dflash import DFlash
 
-from specdemo.engine.features import Features
+from specdemo.engine.target import Features
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
 from specdemo.models.networks.layouts.family import TargetFacts

@@ -16,8 +16,7 @@ import specdemo
 from specdemo.config.errors import UserError
 from specdemo.trace.events import RunFailed, RunFinished, RunStarted
 from specdemo.trace.metrics import output_ids, repeats_itself
-from specdemo.trace.replay import read
-from specdemo.trace.tables import NODE_FIELDS
+from specdemo.trace.replay import NODE_FIELDS, read
 
 ROOT = Path(__file__).resolve().parents[1]
 SHORT = {"max_new_tokens": 12}

@@ -151,7 +151,6 @@ def test_every_module_says_what_it_is(path: Path) -> None:
         "specdemo.trace.replay",
         "specdemo.config.settings",
         "specdemo.drafters.methods",
-        "specdemo.trace.tables",
         "specdemo.cli.parser",
         "specdemo.ui.app",
     ],

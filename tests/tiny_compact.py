@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 from torch.nn import functional as F
 
-from specdemo.engine.features import Features
 from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.engine.target import Features
 from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.chain import CompactWeights
 from specdemo.models.networks.four_bit import pack_linear

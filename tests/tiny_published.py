@@ -15,8 +15,8 @@ import torch
 from tiny_eagle3 import make, write_flat, write_speculators
 from tiny_trained import HIDDEN, READS
 
-from specdemo.engine.features import Features
 from specdemo.engine.prefix import FeatureReader
+from specdemo.engine.target import Features
 from specdemo.models.networks.chain import CompactModel
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES

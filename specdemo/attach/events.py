@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
@@ -159,4 +160,54 @@ def _places(found: Round) -> tuple[Place, ...]:
         )
         for index, candidates in enumerate(found.candidates)
         if candidates
+    )
+
+
+def with_log(events: Sequence[Event], known: Iterable[Generation]) -> list[Event]:
+    """Return a run's events with the refused tokens, probabilities and drafting times that the server's log names.
+
+    They are unchanged if no generation of the log has the same drafts and tokens; of several the last is used.
+    """
+    steps = [one for one in events if isinstance(one, Verified) and one.lane == SPECULATIVE]
+    drafts = [(len(step.nodes), _committed_ids(step)) for step in steps if step.nodes]
+    named: dict[int, Round] = {}
+    for generation in known:
+        rounds = [one for one in generation.rounds if one.drafted]
+        ids = [(one.drafted, [piece.token_id for piece in one.committed]) for one in rounds]
+        if ids == drafts:
+            named = dict(zip((step.step for step in steps if step.nodes), rounds, strict=True))
+    found: list[Event] = []
+    for event in events:
+        if isinstance(event, Drafted | Verified) and event.lane == SPECULATIVE:
+            event = _named(event, named.get(event.step))
+        found.append(event)
+    return found
+
+
+def _committed_ids(step: Verified) -> list[int | None]:
+    return [node.token_id for node in (*(step.nodes[one] for one in step.path), step.next) if node]
+
+
+def _named(event: Drafted | Verified, known: Round | None) -> Event:
+    """Return an event with what a log names of its round."""
+    if known is None:
+        return event
+    nodes = tuple(
+        replace(
+            node,
+            token_id=first[0].token_id,
+            text=node.text or first[0].text,
+            confidence=first[0].probability,
+        )
+        for node, first in zip(event.nodes, known.candidates, strict=False)
+        if first
+    )
+    drafting = known.draft_seconds
+    if len(nodes) != len(event.nodes) or drafting is None:
+        return event
+    if isinstance(event, Drafted):
+        return replace(event, nodes=nodes, draft_seconds=drafting)
+    rest = max(0.0, event.verify_seconds - drafting)
+    return replace(
+        event, nodes=nodes, draft_seconds=drafting, verify_seconds=rest, places=_places(known)
     )

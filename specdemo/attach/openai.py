@@ -1,28 +1,38 @@
-"""Any OpenAI-compatible server, and the stream of chat chunks that the servers with more knowledge read too."""
+"""Any OpenAI-compatible server: text and speed, and the counts of drafts that its last chunk may have."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from specdemo.attach.client import Client, whole
+from specdemo.attach.pasted import reports
 from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
 from specdemo.attach.servers import Pages, Part, Request
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
 
 FINISH = {"stop": "stop", "length": "length"}
+REPORTS = (
+    "metrics",
+    "sglext",
+    "stats",
+    "speculative_decoding",
+)  # fields with counts of drafts: vLLM, SGLang, LM Studio, TensorRT-LLM
 
 
 def detect(client: Client, pages: Pages) -> OpenAIServer | None:
-    """Return the server at this address if it lists models as OpenAI's API does."""
+    """Return the server at this address if it lists models as OpenAI's API does. Ollama hides the drafts of its own server."""
     model = first_model(client, pages)
     if model is None:
         return None
+    ollama = pages["/"].text.startswith("Ollama is running")
     name = str(pages["/v1/models"].headers.get("server", ""))[:60]
-    return OpenAIServer(client, Generation("OpenAI-compatible", name, Knowledge.NONE, model=model))
+    kind = "Ollama" if ollama else "OpenAI-compatible"
+    return OpenAIServer(client, Generation(kind, name, Knowledge.NONE, model=model))
 
 
 def first_model(client: Client, pages: Pages) -> str | None:
@@ -54,7 +64,7 @@ def body_of(request: Request, model: str) -> Json:
 class Chunks:
     """What the chunks of one stream contained, by the clock of their arrival.
 
-    usage: counts of tokens; extra: fields of the last chunks beside the answer, where the servers report drafts
+    usage: counts of tokens; extra: `REPORTS` that came
     """
 
     client: Client
@@ -62,15 +72,14 @@ class Chunks:
     start: float = 0.0
     before: float = 0.0
     usage: Json | None = None
-    extra: Json | None = None
+    extra: Json = field(default_factory=dict)
     finish: str = ""
 
     def read(
-        self, path: str, body: Json, cancel: threading.Event, names: tuple[str, ...] = ()
+        self, path: str, body: Json, cancel: threading.Event
     ) -> Iterator[tuple[list[Piece], float]]:
-        """Yield the tokens of each chunk and the seconds since the one before. names: of the fields in `extra`"""
+        """Yield the tokens of each chunk and the seconds since the one before."""
         self.start = time.perf_counter()
-        self.extra = {}
         for chunk in self.client.stream(path, body, cancel):
             if isinstance(chunk.get("error"), dict | str):
                 found = chunk["error"]
@@ -78,12 +87,13 @@ class Chunks:
                 raise UserError(
                     "attach.stopped", url=self.client.url, error=self.client.clean(text)
                 )
-            self.extra |= {name: chunk[name] for name in names if isinstance(chunk.get(name), dict)}
+            self._keep(chunk)
             if isinstance(chunk.get("usage"), dict):
                 self.usage = chunk["usage"]
             choices = chunk.get("choices")
             if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
                 continue
+            self._keep(choices[0])
             pieces = _pieces(choices[0])
             self.finish = FINISH.get(str(choices[0].get("finish_reason")), self.finish)
             if pieces:
@@ -92,6 +102,9 @@ class Chunks:
                 yield pieces, took
         if not self.finish and not cancel.is_set():
             raise UserError("attach.died", url=self.client.url)
+
+    def _keep(self, values: Json) -> None:
+        self.extra |= {name: values[name] for name in REPORTS if isinstance(values.get(name), dict)}
 
     def parts(
         self, chunks: Iterator[tuple[list[Piece], float]], cancel: threading.Event
@@ -110,7 +123,7 @@ class Chunks:
         if not begun:
             yield self.about
         usage = self.usage or {}
-        yield replace(
+        whole_answer = replace(
             self.about,
             rounds=tuple(rounds),
             prompt_tokens=whole(usage.get("prompt_tokens")),
@@ -118,6 +131,36 @@ class Chunks:
             finish="cancelled" if cancel.is_set() and not self.finish else self.finish,
             reported_tokens=whole(usage.get("completion_tokens")),
         )
+        yield with_report(whole_answer, self.extra)
+
+
+def with_report(found: Generation, extra: Json) -> Generation:
+    """Return an answer with the server's own counts of its drafts, if it reports any.
+
+    Steps that the server lists win over the groups in which tokens arrived, since two may arrive as one; a step whose group
+    differs has no time. It omits steps without a draft: if the listed ones do not make up the answer, the groups stay.
+    """
+    record = next(reports(extra), None)
+    if record is None:
+        return replace(found, drafted=0, accepted=0) if extra.get("stats") == {} else found
+    reached = list(accumulate(reversed(record.histogram)))[::-1][1:]
+    counted = replace(found, drafted=record.drafted, accepted=record.accepted, accepted_by_place=tuple(reached))  # fmt: skip
+    pieces = [piece for one in found.rounds for piece in one.committed]
+    spare = sum(accepted + 1 for accepted, _ in record.steps) - len(pieces)
+    if not record.steps or not 0 <= spare <= record.steps[-1][0]:
+        return counted
+    starts = accumulate((len(one.committed) for one in found.rounds), initial=0)
+    arrived = dict(zip(starts, found.rounds, strict=False))
+    rounds, at = list[Round](), 0
+    for accepted, drafted in record.steps:
+        group = arrived.get(at)
+        committed = tuple(pieces[at : at + accepted + 1])
+        same = group is not None and len(group.committed) == len(committed)
+        rounds.append(
+            Round(committed, drafted, accepted, group.seconds if group and same else None)
+        )
+        at += accepted + 1
+    return replace(counted, rounds=tuple(rounds))
 
 
 def _pieces(choice: Json) -> list[Piece]:
@@ -134,13 +177,14 @@ def _pieces(choice: Json) -> list[Piece]:
 
 @dataclass(frozen=True, slots=True)
 class OpenAIServer:
-    """A server that reports nothing about drafts, see `Server`."""
+    """A server with OpenAI's API, see `Server`. more: fields of a request with which it reports more about drafts"""
 
     client: Client
     about: Generation
     drafting: bool | None = None
+    more: Json = field(default_factory=dict)
 
     def stream(self, request: Request, cancel: threading.Event) -> Iterator[Part]:
         chunks = Chunks(self.client, self.about)
-        found = chunks.read("/v1/chat/completions", body_of(request, self.about.model), cancel)
-        yield from chunks.parts(found, cancel)
+        body = body_of(request, self.about.model) | self.more
+        yield from chunks.parts(chunks.read("/v1/chat/completions", body, cancel), cancel)

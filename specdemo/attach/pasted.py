@@ -63,10 +63,13 @@ def read_text(text: str, name: str) -> Findings:
         counts = Record("llama-speculative", "llama.cpp", None, int(found[1]), int(found[2]))
         records.append(counts)
         kinds.append("llama-speculative")
+    if totals := counters(text):
+        records.append(totals)
+        kinds.append("metrics")
     if '"' in text and any(f'"{mark}"' in text for mark in COUNTERS):
-        reports = [record for value in _documents(text, problems) for record in _reports(value)]
-        records += reports[:MOST_MARKS]
-        kinds += ["JSON"] if reports else []
+        listed = [record for value in _documents(text, problems) for record in reports(value)]
+        records += listed[:MOST_MARKS]
+        kinds += ["JSON"] if listed else []
     if not records:
         raise UserError("servers.foreign_file", name=name, count=problems.count)
     return Findings(
@@ -147,6 +150,33 @@ FORMATS: tuple[tuple[str, str, re.Pattern[str], Read], ...] = tuple(
 )  # fmt: skip
 SPECULATIVE = re.compile(rf"n_drafted *= *{N}\s.{{0,400}}?n_accept *= *{N}", re.DOTALL)
 
+# Counters of a server's Prometheus page: server, name, labels and value.
+COUNTER = re.compile(
+    r"^(llamacpp|vllm):spec_decode_num_(drafts|draft_tokens|accepted_tokens|accepted_tokens_per_pos)_total"
+    r"(\{[^}\n]{0,400}\})? (\d[0-9.e+]{0,20})\s*$",
+    re.MULTILINE,
+)
+
+
+def counters(text: str) -> Record | None:
+    """Return the sums since the start of a llama-server or vLLM from its Prometheus page; None if it has none."""
+    sums, places, engine = dict[str, int](), dict[int, int](), ""
+    for found in COUNTER.finditer(text[:LONGEST_LINE]):
+        server, name, labels, value = found.groups()
+        place = re.search(r'position="(\d{1,4})"', labels or "")
+        engine, count = "llama-server" if server == "llamacpp" else server, int(float(value))
+        if place:
+            places[int(place[1])] = places.get(int(place[1]), 0) + count
+        else:
+            sums[name] = sums.get(name, 0) + count
+    if not sums.keys() >= {"drafts", "draft_tokens", "accepted_tokens"}:
+        return None
+    rounds = sums["drafts"]
+    positions = tuple(places[place] / rounds for place in sorted(places)) if rounds else ()
+    counts = sums["draft_tokens"], sums["accepted_tokens"], rounds
+    return Record("since its start", engine, None, *counts, positions=positions[:MOST_DRAFTED])
+
+
 # Names of accepted tokens, drafted tokens, rounds and the histogram, as different engines call them.
 COUNTERS: dict[str, tuple[str, str, str, str]] = {
     "num_accepted_draft_tokens": ("vllm", "num_draft_tokens", "num_spec_steps", "acceptance_histogram"),
@@ -173,7 +203,7 @@ def _documents(text: str, problems: Problems) -> Iterator[object]:
                 problems.add(number, "malformed")
 
 
-def _reports(value: object) -> Iterator[Record]:
+def reports(value: object) -> Iterator[Record]:
     """Yield a record for each object with draft counters, however deep; of a stream only the final chunk counts."""
     waiting: list[tuple[object, JsonView]] = [(value, {})]
     while waiting:

@@ -16,7 +16,7 @@ from specdemo.config.settings import Sampling
 Message = dict[str, str]  # role and content
 Part = Generation | Round
 # One file a server, in the order in which a server is asked for: the last accepts every OpenAI-compatible one.
-KINDS = ("llama_server", "openai")
+KINDS = ("llama_server", "lm_studio", "vllm", "sglang", "openai")
 
 
 @dataclass(frozen=True, slots=True)

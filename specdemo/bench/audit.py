@@ -20,6 +20,7 @@ from specdemo.session.conversation import Conversation
 from specdemo.session.loaded import machine_name
 from specdemo.session.studio import Studio
 from specdemo.session.work.judges import GreedyAudit, SamplingAudit, judge_greedy, judge_sampling
+from specdemo.session.work.real_bugs import Control, controls
 
 LEVEL = 0.01  # probability that one audit finds a fault in a correct program
 TESTS = 3  # statistical tests per method and condition
@@ -99,11 +100,13 @@ class AuditResult:
     limit: float
     methods: tuple[MethodAudit, ...]
     drafter: str = ""
+    controls: tuple[Control, ...] = ()
 
     @property
     def held(self) -> bool:
-        """Whether no method broke or deviated that claims to be lossless."""
-        return not {"broke", "did not hold"} & {method.verdict for method in self.methods}
+        """Whether no method broke or deviated that claims to be lossless, and the tests found both wrong rules."""
+        faults = {"broke", "did not hold"} & {method.verdict for method in self.methods}
+        return not faults and all(control.found(self.limit) for control in self.controls)
 
     def to_dict(self) -> Json:
         """Return plain values, with the verdicts for readers that have the file only."""
@@ -120,7 +123,8 @@ class AuditResult:
         about = f"{pair}, {self.precision} ({self.kernel}), {self.machine}, {self.date}, {self.seconds:.0f} s."
         rows = [method.cells() for method in self.methods]
         table = Table([*columns, "verdict"], rows, about=about)
-        return Result("Audit", tables=[table], notes=self._notes(), values=self.to_dict())
+        tables = [table, controls_table(self.controls, self.limit)]
+        return Result("Audit", tables=tables, notes=self._notes(), values=self.to_dict())
 
     def _notes(self) -> list[str]:
         notes = [
@@ -141,6 +145,27 @@ class AuditResult:
                 if row.impossible
             ]
         return notes
+
+
+def controls_table(controls: Sequence[Control], limit: float) -> Table:
+    """Return a row for each wrong rule that the audit's tests must find."""
+    rows = [
+        [
+            one.name,
+            one.samples,
+            f"{one.p_uniform:.2g}",
+            f"{one.p_draft:.2g}",
+            "found" if one.found(limit) else "missed: the tests are broken",
+        ]
+        for one in controls
+    ]
+    columns = ["wrong rule on a few tokens", "samples", "p uniform", "p draft", ""]
+    return Table(
+        columns,
+        rows,
+        title="Positive controls",
+        about="Two bugs of other engines, judged by the same tests.",
+    )
 
 
 def run_audit(
@@ -166,6 +191,7 @@ def run_audit(
     runnable = [name for name in names if infos[name].available]
     limit = LEVEL / (TESTS * len(CONDITIONS) * len(runnable))
     started = time.perf_counter()
+    report(Progress("audit", 0.0, "positive controls"))
     report(Progress("audit", 0.0, "plain decoding, greedy"))
     auditor = _Auditor(studio, tokens, runs, limit)
     model, draft = studio.pair.target.info, studio.pair.draft_info
@@ -182,6 +208,7 @@ def run_audit(
         limit=limit,
         methods=(),
         drafter=_published_drafter(studio),
+        controls=controls(),
     )
     for name in names:
         info = infos[name]

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from specdemo.config.errors import UserError
 from specdemo.config.settings import POLICIES, RunSettings
 from specdemo.config.strings import Json, JsonView
 from specdemo.drafters.methods import METHODS
@@ -180,6 +181,7 @@ def run_lanes(
 
     first: number of the prompt, for the order; lost: called with the name of a variant that failed and a sentence;
         it is removed from `lanes`
+    Raises UserError if plain decoding failed: no variant can be compared without it.
     """
     opened = measuring_order(_drafted(lanes), 0)
     talks = {(name, name == PLAIN_METHOD and index): lanes[name].open() for name, index in opened}
@@ -193,6 +195,8 @@ def run_lanes(
                     found[name, index] = talk.answer(turn)
                 except LaneLost as error:
                     del lanes[name]
+                    if name == PLAIN_METHOD:
+                        raise UserError("bench.plain_lost", message=error) from error
                     lost(name, str(error))
             pairs = {
                 name: Paired.of(found[name, index], found[PLAIN_METHOD, index])

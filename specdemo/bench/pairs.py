@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from statistics import mean
 
-from specdemo.bench.lanes import PLAIN_METHOD
+from specdemo.bench.lanes import PLAIN_METHOD, expand
 from specdemo.bench.results import (
     ABOUT,
     ALL,
@@ -13,14 +14,16 @@ from specdemo.bench.results import (
     Result,
     Row,
     Table,
+    as_percent,
     cell,
     tasks_table,
     totals,
 )
-from specdemo.bench.run import BenchOptions, run_bench
+from specdemo.bench.run import Bench, BenchOptions, run_bench
 from specdemo.bench.suite import Item
 from specdemo.config.errors import UserError
-from specdemo.config.settings import OWN, RunSettings, Sampling
+from specdemo.config.settings import BLOCK, COUPLED, OWN, RunSettings, Sampling
+from specdemo.drafters.methods import METHODS
 from specdemo.files.progress import ProgressCallback, silent
 from specdemo.session.studio import Studio
 
@@ -29,15 +32,24 @@ SHOWN = (
     "speedup", "speedup_quartiles", "speedup_mean", "speedup_lowest", "repeats", "speedup_all", "disturbed",
     "tokens_per_second", "drafted_accept_rate", "tokens_per_step", "draft_ms_per_token", "same_output_rate",
 )  # fmt: skip
+RULE_KEYS = ("first_accept_rate", "drafted_accept_rate", "tokens_per_step", "speedup")
+BOUNDS_TITLE = "Bounds of the draft model"
+BOUNDS = (
+    "TV is the total variation distance of the target's and the draft model's distributions, at each position of plain "
+    "decoding's answers. Rejection sampling accepts a drawn token with 1 - TV; with shared noise the probability is at least "
+    "the second value, and exactly the third. First tokens of drafts do not come at each position, so their rates differ."
+)
+SAME_KEYS = ("same_output_rate", "same_prefix_rate", "flip_margin")
 
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """Rows of the bench on one target with one sampling."""
+    """Rows of the bench on one target with one sampling. overlaps: means of `draft_overlaps`"""
 
     target: str
     preset: str
     rows: list[Row]
+    overlaps: dict[str, float] = field(default_factory=dict)
 
     def lines(self) -> list[list[object]]:
         """Return a line for each variant, with the task on which it gains least."""
@@ -71,12 +83,20 @@ def compare_methods(
     *,
     listen: Callable[[str], None],
     progress: ProgressCallback = silent,
+    rules: Sequence[str] = (),
+    save: Callable[[PairResult], None] = lambda _: None,
 ) -> PairResult:
-    """Run the variants that this pair has. preset: see `sampling_of`; settings_of: of a variant, but for its sampling"""
+    """Run the variants that this pair has.
+
+    preset: see `sampling_of`; settings_of: of a variant, but for its sampling; rules: see `with_rules`
+    save: called after each prompt with the results so far
+    """
     available = {method.name for method in studio.methods() if method.available}
-    lanes = [lane for lane in options.lanes.split(",") if lane.partition(":")[0] in available]
+    names = expand(options.lanes, studio)
+    lanes = [lane for lane in names if lane.partition(":")[0] in available]
     if not lanes:
         raise UserError("method.unknown", method=options.lanes, names=", ".join(sorted(available)))
+    lanes = with_rules(lanes, rules) if rules else lanes
     usual, recommended = sampling_of(preset), studio.pair.recommended.sampling
 
     def drawn(lane: str) -> RunSettings:
@@ -90,12 +110,87 @@ def compare_methods(
         ).drawn(recommended)
 
     options = replace(options, lanes=",".join(lanes))
-    bench = run_bench(studio, items, options, drawn, listen=listen, progress=progress)
-    return PairResult(studio.pair.target.info.name, preset, bench.rows())
+
+    def rows_of(bench: Bench) -> PairResult:
+        return PairResult(studio.pair.target.info.name, preset, bench.rows())
+
+    bench = run_bench(
+        studio,
+        items,
+        options,
+        drawn,
+        listen=listen,
+        progress=progress,
+        save=lambda bench: save(rows_of(bench)),
+    )
+    found = rows_of(bench)
+    if not rules or studio.pair.open_draft is None:
+        return found
+    texts = {item.name: item.turns[0] for item in items}
+    answers = [
+        (texts[answer.prompt.rpartition("-")[0]], answer.pair.plain.ids)
+        for answer in bench.measured.answers
+        if answer.lane == PLAIN_METHOD
+    ]
+    overlaps = list(draft_overlaps(studio, drawn(PLAIN_METHOD).sampling, answers))
+    names = ("overlap", "bound", "agreement")
+    means = [mean(values) for values in zip(*overlaps, strict=True)]
+    return replace(found, overlaps=dict(zip(names, means, strict=False)))
 
 
-def pairs_result(results: Sequence[PairResult], prompts: int, tokens: int) -> Result:
-    """Return the tables of all pairs. prompts: number in the suite; tokens: of each answer"""
+def with_rules(lanes: Sequence[str], rules: Sequence[str]) -> list[str]:
+    """Return each variant once for each rule of verification; the rule for blocks only where chains are drawn.
+
+    auto, draft_model with token, block, coupled -> auto:::token, auto:::coupled, draft_model:::token, ...
+    """
+    found = []
+    for lane in lanes:
+        method = METHODS[lane.partition(":")[0]]
+        chains = method.tokens == "drawn" and "nodes" not in method.options
+        shown = [rule for rule in rules if rule != BLOCK or chains]
+        found += [f"{lane}{':' * (3 - lane.count(':'))}{rule}" for rule in shown]
+    return found
+
+
+def draft_overlaps(
+    studio: Studio, sampling: Sampling, answers: Sequence[tuple[str, Sequence[int]]]
+) -> Iterator[tuple[float, float, float]]:
+    """Compare the draft model's distribution with the target's at each position of answers, read again.
+
+    answers: prompt and new ids
+    yields: 1 - TV, the probability that a drawn token is accepted by rejection sampling (TV: total variation distance);
+        (1 - TV) / (1 + TV), the least with shared noise; and the probability with shared noise itself
+    """
+    from specdemo.engine.prefix import PrefixReader
+    from specdemo.engine.sampling import Shaper
+    from specdemo.engine.target import CachedModel
+    from specdemo.session.text import encode_prompt
+    from specdemo.session.work.judges import reread
+    from specdemo.session.work.statistics import agreement
+
+    pair = studio.pair
+    assert pair.open_draft
+    target, draft = PrefixReader(CachedModel(pair.target.decoder)), PrefixReader(pair.open_draft())
+    shaper = Shaper(sampling)
+    for prompt, ids in answers:
+        prompt_ids = encode_prompt(pair.tokenizer, prompt, pair.context)
+        for position, probs in enumerate(reread(target, prompt_ids, ids, sampling)):
+            text = [*prompt_ids, *ids[:position]]
+            logits = draft.logits_after(text)[None]
+            words = draft.model.words  # grows with the text
+            row = shaper.probs(logits, text, [[]], words).cpu()
+            guess = (words.widen(row) if words else row)[0, : len(probs)]
+            probs = probs[: len(guess)]
+            overlap = float(probs.minimum(guess).sum())
+            yield overlap, overlap / (2 - overlap), agreement(probs, guess)
+
+
+def pairs_result(
+    results: Sequence[PairResult], prompts: int, tokens: int, rules: Sequence[str] = ()
+) -> Result:
+    """Return the tables of all pairs. prompts: number in the suite; tokens: of each answer; rules: see `with_rules`"""
+    if rules:
+        return rules_result(results, tokens, rules)
     heads = ["target", "sampling", "lane", *(COLUMNS[key][0] for key in SHOWN), "worst task"]
     lines = [line for result in results for line in result.lines()]
     tables = [Table(heads, lines)]
@@ -107,3 +202,35 @@ def pairs_result(results: Sequence[PairResult], prompts: int, tokens: int) -> Re
         "pairs": [{"target": one.target, "preset": one.preset, "rows": one.rows} for one in results]
     }
     return Result("Methods on pairs of models", about, tables, values=values)
+
+
+def rules_result(results: Sequence[PairResult], tokens: int, rules: Sequence[str]) -> Result:
+    """Return a table with a line for each target, sampling and variant, and one with the draft model's bounds."""
+    lines, bounds = [], []
+    for result in results:
+        rows, key = (
+            {row["lane"]: row for row in totals(result.rows)},
+            [result.target, result.preset],
+        )
+        for lane in dict.fromkeys(name.rpartition(":")[0] for name in rows if ":" in name):
+            own = [rows.get(f"{lane}:{rule}", {}) for rule in rules]
+            same = rows.get(f"{lane}:{COUPLED}", {})
+            cells = [cell(row, name) for name in RULE_KEYS for row in own]
+            cells += [cell(same, name) for name in SAME_KEYS]
+            lines.append([*key, lane.rstrip(":"), *cells])
+        if result.overlaps:
+            drawn = [rows.get(f"draft_model:::{rule}", {}) for rule in rules]
+            seen = [cell(row, "first_accept_rate") for row in drawn]
+            bounds.append([*key, *map(as_percent, result.overlaps.values()), *seen])
+    heads = [f"{COLUMNS[name][0]}, {rule}" for name in RULE_KEYS for rule in rules]
+    heads += [f"{COLUMNS[name][0]}, {COUPLED}" for name in SAME_KEYS]
+    seen_heads = [f"first accepted, {rule}" for rule in rules]
+    bound_heads = ["1 - TV", "(1 - TV) / (1 + TV)", "shared noise", *seen_heads]
+    tables = [
+        Table(["target", "sampling", "lane", *heads], lines),
+        Table(["target", "sampling", *bound_heads], bounds, BOUNDS_TITLE, BOUNDS),
+    ]
+    prompts = max((row["answers"] for result in results for row in result.rows), default=0)
+    about = f"{prompts} prompts, first turns, {tokens} new tokens. {ABOUT}"
+    values = {"pairs": [asdict(one) for one in results]}
+    return Result("Three rules of verification", about, tables, values=values)

@@ -247,7 +247,10 @@ def _copy_from_store(studio: Studio, settings: dict[str, RunSettings]) -> bool:
 
 
 def _run_item(bench: Bench, lanes: dict[str, Lane], item: Item, number: int) -> list[list[Paired]]:
-    """Return the answers to each turn. If a variant refuses a prompt, it and the later turns are left out for all."""
+    """Return the answers to each turn. If a variant refuses a prompt, it and the later turns are left out for all.
+
+    Raises UserError if plain decoding failed.
+    """
     found: list[list[Paired]] = []
     turns = item.turns[:1] if bench.options.first_turns else item.turns
     try:
@@ -255,6 +258,8 @@ def _run_item(bench: Bench, lanes: dict[str, Lane], item: Item, number: int) -> 
             found.append(pairs)
             _save_traces(bench.options.traces, f"{item.name}-{turn}", pairs)
     except UserError as error:
+        if PLAIN_METHOD not in lanes:
+            raise
         bench.leave_out(item.name, error.message)
     return found
 

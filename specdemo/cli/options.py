@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
@@ -53,11 +54,11 @@ def add_command_options(
     for option in command_options(command):
         _add_option(parser, option)
     if (wanted := command.get("run_settings")) is not None:
-        preset = wanted.get("preset", OWN)
         _add_option(parser, SYSTEM)
         without = wanted.get("without", ())
-        add_settings(parser, RunSettings, without=without, preset=preset, method=method)
-        parser.set_defaults(usual_preset=preset)
+        usual = {name: value for name, value in wanted.items() if name != "without"}
+        add_settings(parser, RunSettings, without=without, usual=usual, method=method)
+        parser.set_defaults(usual=usual)
     if (wanted := command.get("app_settings")) is not None:
         add_settings(parser, AppSettings, **wanted)
 
@@ -112,6 +113,13 @@ def counts(text: str) -> tuple[int, ...]:
     return tuple(number for number in numbers if number)
 
 
+def prompt(text: str) -> str:
+    """Return a prompt that is not empty."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the prompt is empty")
+    return text
+
+
 def suite(text: str) -> Path:
     """Return the file of a bundled suite by its name, or of any other by its path."""
     bundled = ASSETS / "suites" / f"{text}.jsonl"
@@ -136,6 +144,7 @@ TYPES: dict[str, Callable[[str], Any]] = {  # other types are paths, see PATH_CH
     "int": int,
     "float": float,
     "counts": counts,
+    "prompt": prompt,
     "suite": suite,
 }
 SUITE = (
@@ -156,12 +165,12 @@ def add_settings(
     *,
     without: Sequence[str] = (),
     groups: Sequence[str] = tuple(TITLES),
-    preset: str = OWN,
+    usual: JsonView = MappingProxyType({}),
     method: str = "",
 ) -> None:
     """Add the flags of a table of settings.
 
-    without: settings that the command has no option for; preset: of sampling, named in the help as the default
+    without: settings that the command has no option for; usual: the command's own defaults, named in the help
     method: see `add_command_options`
     """
     titled: dict[str, argparse._ArgumentGroup] = {}
@@ -169,7 +178,7 @@ def add_settings(
         if setting.flag and setting.group in groups and setting.name not in without:
             group = titled.get(setting.group) or parser.add_argument_group(TITLES[setting.group])
             titled[setting.group] = group
-            default = preset if setting.name == "preset" else setting.default
+            default = usual.get(setting.name, setting.default)
             _add_setting(group, _honoured(replace(setting, default=default), method))
 
 
@@ -233,8 +242,9 @@ def run_settings(options: argparse.Namespace, method: str | None = None) -> RunS
         given["method"] = method
     _report_replaced(given)
     named = [field(name).flag for name in PRESET_NAMES if name in given]
-    if not named:
-        given.setdefault("preset", getattr(options, "usual_preset", OWN))
+    for name, value in getattr(options, "usual", {}).items():
+        if not (named and name == "preset"):
+            given.setdefault(name, value)
     if named and given.get("preset", OWN) != OWN:
         raise UserError("cli.sampling_conflict", preset=given["preset"], names=", ".join(named))
     settings = RunSettings.from_values(given)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from specdemo.drafters.arms import TRY, Arm, copiers, model_arm
+from specdemo.drafters.arms import Arm, copiers, model_arm
 from specdemo.drafters.base import DraftingContext, Method
 from specdemo.drafters.copies import NGRAM, known_texts
 from specdemo.drafters.copy_through import COPY_THROUGH, Through
+from specdemo.drafters.policies.ledger import Decision, Ledger
 from specdemo.drafters.policies.lookahead import CostAware
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
 from specdemo.engine.types import Drafter, Outcome, Proposal
 from specdemo.trace.events import Reason
 
-FIRST_REST, LONGEST_REST = 12, 96  # steps until an arm that lost is tried again
 USUAL = 4  # drafted tokens of which one length must pay before a model is tried
 AGAIN = 8  # steps after which that is checked again
 SURE_CHANCE = 0.95  # chance of each token of a good copy
@@ -28,8 +28,8 @@ WORTH = 1.6  # speedup that copies must give before runs that share passes searc
 class Auto(Drafter):
     """Chooses among copying, the draft model and plain decoding by expected tokens a second, step by step.
 
-    A copy's rate is predicted from its match and the measured costs; the model's is that of its last steps.
-    A model that loses pauses, and is tried again now and then; if its usual drafts are predicted to lose, for example
+    A copy's gain is predicted from its match and the measured costs; the model's is that of its last steps. `Ledger`
+    decides on both, with plain decoding as a choice. If the model's usual drafts are predicted to lose, for example
     with many concurrent runs, it does not even read the prompt; and if the best copies would gain little, none are
     searched for. None of this changes the distribution.
     """
@@ -48,9 +48,8 @@ class Auto(Drafter):
         self.through = through
         self._chosen: Arm | None = None
         self._reads = False  # whether the model has read the text
-        self._trials = TRY  # steps of trial, in which the model drafts at any rate
-        # Steps since it drafted, and until it is tried again.
-        self._idle, self._rest = 0, FIRST_REST
+        self._steps = 0
+        self.ledger = Ledger(costs)
         # Whether copies are searched for, and after drafts too, and whether the model would pay; None if not calculated.
         self._looks = self._behind = True
         self._pays: bool | None = None
@@ -74,44 +73,51 @@ class Auto(Drafter):
         """Return the draft with the most expected tokens a second; empty if plain decoding has more."""
         if self.costs.together != self._together:
             self._join()
-        plain = self.costs.plain_rate()
-        model, trial = self._model(plain)
-        if model and not (self._reads or self._repays(model, committed, budget)):
-            model = None
+        self._steps += 1
+        plain = 1 / self.ledger.plain_seconds
         rates = {"plain": plain}
+        decision = self._model(committed, budget)
+        to_beat = plain
         if self.model:
-            rates[self.model.name] = self.model.rate or 0.0
-            self._idle += 1
-        to_beat = max(plain, (model.rate or plain) if model else plain)
+            rates[self.model.name] = self.ledger.rate(self.model.record)
+            to_beat = max(plain, rates[self.model.name]) if decision.drafts else plain
         best, draft = self._copied(committed, budget, rates, to_beat)
-        if best is None and model is not None:
-            best, draft = model, self._drafted(model, committed, budget)
+        if best is not None:
+            decision = Decision.DRAFT
+        elif self.model and decision.drafts:
+            best = self.model
+            draft = self._drafted(self.model, committed, budget, decision)
         self._chosen = best
+        reason = Reason("auto_trial" if decision is Decision.TRIAL else "auto_best", rates)
         if best is None:
-            return Proposal(source="plain", reasons=self._why(draft, rates, trial=False))
-        return replace(draft, reasons=self._why(draft, rates, trial=trial and best is model))
+            seconds = self.costs.verify_seconds(0)
+            return Proposal(
+                source="plain", reasons=(reason,), expected_tokens=1.0, expected_seconds=seconds
+            )
+        return replace(draft, reasons=(reason, *draft.reasons))
 
     def _copied(
         self, committed: Sequence[int], budget: int, rates: dict[str, float], to_beat: float
     ) -> tuple[Arm | None, Proposal]:
         """Return the best copy, if its rate exceeds `to_beat`, with its arm. rates: those of copies are added"""
-        best, draft = None, Proposal(source="plain")
+        best, draft = None, Proposal()
         for arm in self.copiers if self._looks else ():
             proposal = arm.propose(committed, budget, self.costs)
             if len(proposal):
-                rate = arm.promise(proposal)
-                rates[arm.name] = rate
-                if rate > to_beat:
+                tokens, seconds = arm.record.promise(proposal)
+                rates[arm.name] = rate = tokens / seconds
+                gain = tokens * self.ledger.plain - seconds / self.costs.verify_seconds(0)
+                if rate > to_beat and self.ledger.decide(arm.record, gain, budget).drafts:
                     best, draft, to_beat = arm, proposal, rate
         return best, draft
 
-    def _drafted(self, model: Arm, committed: Sequence[int], budget: int) -> Proposal:
+    def _drafted(
+        self, model: Arm, committed: Sequence[int], budget: int, decision: Decision
+    ) -> Proposal:
         """The model's draft; where rows are cheap and a lookup fires, copies after it, as many as pay."""
         if not self._reads:
             self._begin(model, committed)
-        draft = model.propose(committed, budget, self.costs)
-        model.believe(draft)
-        self._idle, self._trials = 0, max(0, self._trials - 1)
+        draft = model.propose(committed, decision.tokens(budget), self.costs)
         if self.through is None or not self._behind or not len(draft):
             return draft
         return self.through.continued(draft, committed, budget)
@@ -120,7 +126,11 @@ class Auto(Drafter):
         """Give a step to the arm that drafted it, without copies after it; the others learn the text, as without a draft."""
         if self.through and outcome.proposal.source == COPY_THROUGH.name:
             outcome = self.through.drafted(outcome)
-        silent = outcome if self._chosen is None else outcome.silent()
+        silent = outcome.silent() if len(outcome.proposal) else outcome
+        if self._chosen is None:
+            self.ledger.plain_step(outcome, *(arm.record for arm in self.arms))
+        else:
+            self.ledger.drafted_step(outcome, self._chosen.record)
         for arm in self.arms:
             if arm is self._chosen:
                 arm.observe(outcome, self.costs)
@@ -137,24 +147,22 @@ class Auto(Drafter):
         for arm in self.arms:
             arm.drafter.close()
 
-    def _model(self, plain: float) -> tuple[Arm | None, bool]:
-        """The model, unless plain decoding is faster, and whether that is a trial."""
+    def _model(self, committed: Sequence[int], budget: int) -> Decision:
+        """Decide on the model's draft."""
         model = self.model
-        if model is None or not (model.rate or self._usually_pays(model)):
-            return None, False
-        if not self._trials:
-            if (model.rate or 0.0) >= plain:
-                return model, False
-            if self._idle < self._rest:
-                return None, False
-            if self._together > 1 and not self._usually_pays(model):
-                return None, False
-            self._rest, self._trials = min(LONGEST_REST, 2 * self._rest), 1
-        return model, True
+        if model is None:
+            return Decision.PLAIN
+        decision = self.ledger.decide(model.record, self.ledger.gain(model.record), budget)
+        new = not model.record.steps or (self._together > 1 and decision is Decision.TRIAL)
+        if new and not self._usually_pays(model):
+            return Decision.PLAIN
+        if decision.drafts and not (self._reads or self._repays(model, committed, budget)):
+            return Decision.PLAIN
+        return decision
 
     def _usually_pays(self, model: Arm) -> bool:
         """Return True if a few tokens of a model that is not in use would be faster than plain decoding."""
-        if self._pays is None or not self._idle % AGAIN:
+        if self._pays is None or not self._steps % AGAIN:
             self._pays = self._usual_speedup(model) > 1
         return self._pays
 
@@ -176,14 +184,11 @@ class Auto(Drafter):
         best = self.stopping.speedup(COPIED_TOKENS, SURE_CHANCE, 0.0)
         self._looks, self._behind = self._together == 1 or best >= WORTH, best >= CHEAP
         for arm in self.arms:
-            arm.join(self.costs)
+            arm.record.join(self.costs)
 
     def _begin(self, model: Arm, committed: Sequence[int]) -> None:
         model.drafter.start(committed)
         self._reads = True
-
-    def _why(self, draft: Proposal, rates: dict[str, float], *, trial: bool) -> tuple[Reason, ...]:
-        return (Reason("auto_trial" if trial else "auto_best", rates), *draft.reasons)
 
 
 def _auto(context: DraftingContext) -> Auto:

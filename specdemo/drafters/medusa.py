@@ -34,8 +34,8 @@ from specdemo.trace.events import Reason
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specdemo.engine.features import Features
     from specdemo.engine.sampling import Shaper
+    from specdemo.engine.target import Features
     from specdemo.models.networks.parts import MedusaWeights
 
 # The static tree contains the most likely paths if the choice of rank r, d positions further, is right with chance

@@ -5,10 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Self
-
-if TYPE_CHECKING:
-    from specdemo.engine.passes import Sharing
+from dataclasses import dataclass
+from typing import Self
 
 
 class Cancelled(BaseException):
@@ -18,6 +16,22 @@ class Cancelled(BaseException):
 def never() -> bool:
     """Report that nothing was cancelled."""
     return False
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """The runs that shared a pass.
+
+    runs, rows: their number and the sum of their rows; rows is 0 if unknown
+    seconds: duration of the pass
+    """
+
+    runs: int = 1
+    rows: int = 0
+    seconds: float = 0.0
+
+
+ALONE = Sharing()
 
 
 class Stopwatch:

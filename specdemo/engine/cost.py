@@ -1,4 +1,4 @@
-"""Cost of a pass on this machine: measured once when a pair is loaded, corrected during a run."""
+"""Cost of a pass on this machine, and the rows up to which it is exact: measured when a pair is loaded, corrected during a run."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from specdemo.engine.types import LanguageModel, Outcome, Proposal, TextModel
 
 if TYPE_CHECKING:
     import numpy as np
+    from torch import Tensor
 
     from specdemo.engine.target import CachedModel
 
@@ -29,6 +30,8 @@ DRAFTING = (4, 8, 16, 32)  # rows of a draft's pass, each of a conversation
 REPEATS = 3
 MEASURE_SECONDS = 4.0  # seconds of measuring; a big model on a slow machine is measured fewer times
 ANY_ROWS = 1 << 30
+MOST_ROWS = 8  # rows to check, see `exact_rows`
+CHECKED_TOKENS = 24  # tokens after a text: whole passes of 2, 3, 4, 6 and 8 rows
 FOLLOW = 0.1  # weight of the newest step in the running corrections
 
 
@@ -327,3 +330,46 @@ class Costs:
 def expected_tokens(survivals: Sequence[float]) -> float:
     """Tokens a step is expected to give: the target's own and each drafted one that survives (a tree's likewise)."""
     return 1.0 + sum(survivals)
+
+
+def exact_rows(target: CachedModel, most: int = MOST_ROWS) -> int:
+    """Return the rows up to which a pass gives the bits of passes of one row, over a short and a longer text; 1 for none.
+
+    Up to there a greedy text cannot depend on drafts. A sample, no proof. Rows of a tree are not among it, nor passes that runs share. The cache is given back empty.
+    """
+    import torch
+
+    found = most
+    for context in (fitting(target, one, CHECKED_TOKENS) for one in (CONTEXT, FAR_CONTEXT)):
+        text = [
+            7919 * place % target.decoder.config.vocab_size
+            for place in range(context + CHECKED_TOKENS)
+        ]
+        prompt, token_ids = text[:context], text[context:]
+        alone = read_in_passes(target, prompt, token_ids, 1)
+        for rows in range(2, found + 1):
+            together = read_in_passes(target, prompt, token_ids, rows)
+            if not torch.equal(alone[: len(together)], together):
+                found = rows - 1
+                break
+    target.rollback(0)
+    return found
+
+
+def read_in_passes(
+    target: CachedModel, prompt: Sequence[int], token_ids: Sequence[int], rows: int
+) -> Tensor:
+    """Logits of tokens behind a prompt, read in passes of so many rows with the cache that such passes have written.
+
+    returns: (tokens, V); those of the last tokens are left out where they do not fill a pass
+    """
+    import torch
+
+    target.rollback(0)
+    target.read(prompt)
+    answers = []
+    for begin in range(0, len(token_ids) - rows + 1, rows):
+        first, *others = token_ids[begin : begin + rows]
+        answers.append(target.forward(first, Proposal.chain(others)).logits)
+        target.keep(range(len(others)))
+    return torch.cat(answers)

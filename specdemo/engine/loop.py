@@ -13,12 +13,10 @@ from dataclasses import replace
 import torch
 
 from specdemo.engine.clock import Cancelled, Stage, Stopwatch, never
-from specdemo.engine.limits import Limits
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.step import Step
 from specdemo.engine.target import CachedModel
-from specdemo.engine.tree import depths
-from specdemo.engine.types import Drafter, Outcome, Proposal
+from specdemo.engine.types import Drafter, Limits, Outcome, Proposal, depths
 from specdemo.engine.verify import Verifier, verify, verify_sampling
 from specdemo.trace.events import DROPPED, Event, FinishReason, Reason, RunFinished, RunStarted
 

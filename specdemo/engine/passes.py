@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from greenlet import getcurrent, greenlet
 
-from specdemo.engine.clock import Cancelled, Stopwatch, running
+from specdemo.engine.clock import ALONE, Cancelled, Sharing, Stopwatch, running
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,22 +51,6 @@ def chunks(start: int, rows: int, most: int) -> list[slice]:
         parts.append(slice(begin, min(begin + size, rows)))
         begin += size
     return parts
-
-
-@dataclass(frozen=True, slots=True)
-class Sharing:
-    """The runs that shared a pass.
-
-    runs, rows: their number and the sum of their rows; rows is 0 if unknown
-    seconds: duration of the pass
-    """
-
-    runs: int = 1
-    rows: int = 0
-    seconds: float = 0.0
-
-
-ALONE = Sharing()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +109,7 @@ class ForwardRequest:
 
     drafting: requested by a drafter. Such passes run before any pass of a target, so that runs that draft
         different numbers of tokens still share the target's pass.
-    alone: shares no pass with other runs, because their rows could change its bits; see `engine.exactness`
+    alone: shares no pass with other runs, because their rows could change its bits; see `engine.cost`
     """
 
     __slots__ = ("alone", "decoder", "drafting", "error", "input", "output")

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from specdemo.engine.clock import Stage, Stopwatch, never
-from specdemo.engine.limits import Limits
-from specdemo.engine.types import Outcome, Proposal, TargetOutput, Verdict
+from specdemo.engine.types import Limits, Outcome, Proposal, TargetOutput, Verdict
 from specdemo.trace.events import (
     Choice,
     Drafted,

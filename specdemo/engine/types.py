@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from specdemo.engine.passes import ALONE, Sharing
+from specdemo.engine.clock import ALONE, Sharing
 from specdemo.kernels.plan import Chain, DraftPlan
-from specdemo.trace.events import Reason, Status
+from specdemo.trace.events import FinishReason, Reason, Status
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -104,6 +104,19 @@ class Proposal:
         return [[self.token_ids[node] for node in path] for path in nodes]
 
 
+def depths(parents: Sequence[int]) -> list[int]:
+    """Return the number of drafted tokens down to each node, itself included: 1 after the pending token."""
+    result: list[int] = []
+    for parent in parents:
+        result.append(1 if parent < 0 else result[parent] + 1)
+    return result
+
+
+def is_chain(parents: Sequence[int]) -> bool:
+    """Whether each node follows the one before it."""
+    return all(parent == node - 1 for node, parent in enumerate(parents))
+
+
 @dataclass(frozen=True, slots=True)
 class TargetOutput:
     """The target's answers: row 0 to the pending token, row 1 + i to node i.
@@ -162,6 +175,35 @@ class Outcome:
         """The same text as of a step without a draft."""
         verdict = replace(self.verdict, path=(), accept_probs=())
         return replace(self, proposal=Proposal(), verdict=verdict, draft_seconds=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a run: the only code for end-of-sequence and length.
+
+    max_new_tokens: tokens still allowed; stop_ids: tokens that end an answer, themselves included
+    """
+
+    max_new_tokens: int
+    stop_ids: frozenset[int] = frozenset()
+
+    def budget(self, num_new: int) -> int:
+        """Return the depth of the longest draft that can be accepted with the target's own token after it."""
+        return max(0, self.max_new_tokens - num_new - 1)
+
+    def cut(
+        self, num_new: int, token_ids: Sequence[int]
+    ) -> tuple[tuple[int, ...], FinishReason | None]:
+        """Cut a step's tokens, after `num_new` earlier ones, and return why the run ends, if it does.
+
+        cut(0, [5, <end>, 7])  ->  (5, <end>), STOP
+        """
+        for count, token_id in enumerate(token_ids, start=1):
+            if token_id in self.stop_ids:
+                return tuple(token_ids[:count]), FinishReason.STOP
+            if num_new + count >= self.max_new_tokens:
+                return tuple(token_ids[:count]), FinishReason.LENGTH
+        return tuple(token_ids), None
 
 
 class Drafter(Protocol):

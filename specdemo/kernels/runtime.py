@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from specdemo.kernels.team import is_borrowed, runs_here
 
 __all__ = [
     "CompiledLayers", "Drafting", "ExtraHead", "Injected", "LayerWeights", "Results", "Rows",
-    "SequenceRows", "Shape", "digest", "fits", "is_borrowed", "meanings", "runs_here",
+    "SequenceRows", "Shape", "digest", "fits", "is_borrowed", "meanings", "runs_here", "winner",
 ]  # fmt: skip
 
 LINE = 64  # bytes of a cache line
@@ -288,6 +289,25 @@ def _compiled() -> Any:
     record_sizes.ctypes(sizes.ctypes.data)
     jobs.check_sizes(tuple(sizes.tolist()))
     return run_in_team
+
+
+def winner(probs: Tensor, key: int, word_ids: Tensor | None) -> int | None:
+    """Return `draft_loop.winner`; None if this process has not loaded the compiled pass, which takes seconds.
+
+    probs: (W,) float32, contiguous; word_ids: (W,) int64, contiguous; None for all tokens
+    """
+    draws = getattr(sys.modules.get("specdemo.kernels.draft_loop"), "winner_at", None)
+    if draws is None:
+        return None
+    width = len(probs)
+    ids = _all_ids(width) if word_ids is None else word_ids
+    found: int = draws.ctypes(probs.data_ptr(), width, key, ids.data_ptr())
+    return found
+
+
+@lru_cache(maxsize=4)
+def _all_ids(width: int) -> Tensor:
+    return torch.arange(width)
 
 
 def _mask(one: SequenceRows) -> Tensor | None:

@@ -20,8 +20,16 @@ import torch
 from pydantic import TypeAdapter
 
 from specdemo.config.strings import Json
-from specdemo.engine.cost import ANY_ROWS, LADDER, REPEATS, ROWS, CostProfile, glance, measure_costs
-from specdemo.engine.exactness import exact_rows
+from specdemo.engine.cost import (
+    ANY_ROWS,
+    LADDER,
+    REPEATS,
+    ROWS,
+    CostProfile,
+    exact_rows,
+    glance,
+    measure_costs,
+)
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import LanguageModel
 from specdemo.kernels import runtime

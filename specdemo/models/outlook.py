@@ -19,6 +19,7 @@ from specdemo.models.memory import BYTES_PER_WEIGHT, HEAD_BYTES, free_ram, head_
 
 SPARE_BYTES = 2_000_000_000  # reserved for the KV caches, activations and other programs
 ACCEPTED_FRACTION = 0.65  # fraction of drafted tokens that is accepted, assumed for a draft of the target's own family
+FAST_ENOUGH = 15.0  # tokens a second, with drafts: nearly as fast as one reads
 LONGEST_DRAFT = 8  # drafted tokens a step
 MEASURE = "greedy_agreement"  # name in a card: how often the drafter's most likely token is the target's; also by draft position
 
@@ -216,10 +217,12 @@ def on_gpu(device: str) -> bool:
     return torch.cuda.is_available()
 
 
-def choose(settings: AppSettings) -> tuple[Pair, bool]:
-    """Return the pair for the target "auto": the largest that is on this disk and fits; it never starts a download.
+def choose(settings: AppSettings, known: Sequence[Measured]) -> tuple[Pair, bool]:
+    """Return the pair for the target "auto": the largest that is on this disk, fits and is FAST_ENOUGH.
 
-    returns: the pair, and whether it differs from the default pair
+    It never starts a download. While nothing was timed on this machine, only a card is fast enough for a larger one.
+
+    known: passes timed on the device; returns: the pair, and whether it differs from the default pair
     """
     free, loaded = free_memory(settings.device), way(settings)
     here = [
@@ -230,10 +233,17 @@ def choose(settings: AppSettings) -> tuple[Pair, bool]:
         and not any(
             missing_bytes(entry, settings.cache_dir, settings.precision) for entry in pair.models
         )
+        and _answers_fast(outlook(pair, loaded, settings.cache_dir, free, known), settings.device)
     ]
     usual = next(pair for pair in pairs() if pair.name == DEFAULT_TARGET)
     chosen = here[-1] if here else usual
     return chosen, chosen is not usual
+
+
+def _answers_fast(found: Outlook, device: str) -> bool:
+    if found.plain is None:
+        return on_gpu(device)
+    return max(found.plain, found.drafted or 0.0) >= FAST_ENOUGH
 
 
 def _together(pair: Pair, way: Way) -> int:

@@ -18,6 +18,7 @@ LARGEST, USUAL = "largest", "usual"
 
 if TYPE_CHECKING:
     from specdemo.drafters.memory.datastore import Datastore
+    from specdemo.models.outlook import Measured
     from specdemo.models.pair import LoadedPair
 
 
@@ -79,8 +80,17 @@ def named(settings: AppSettings) -> tuple[AppSettings, str]:
         return settings, ""
     from specdemo.models.outlook import choose
 
-    pair, larger = choose(settings)
+    pair, larger = choose(settings, timed_passes(settings))
     return replace(settings, target=pair.name), LARGEST if larger else USUAL
+
+
+def timed_passes(settings: AppSettings) -> list[Measured]:
+    """Return the costs that were measured on the device of the settings, the newest last."""
+    from specdemo.models.measurements import card_name, known_costs
+    from specdemo.models.outlook import on_gpu
+
+    device = settings.device
+    return known_costs(settings.cache_dir, gpu=on_gpu(device), card=card_name(device))
 
 
 def set_threads(threads: int) -> None:

@@ -18,10 +18,9 @@ from specdemo.trace.metrics import dropped, measure, output_ids, same_prefix
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method
     from specdemo.drafters.memory.visit import Memory
-    from specdemo.engine.limits import Limits
     from specdemo.engine.prefix import PrefixReader
     from specdemo.engine.sampling import Shaper
-    from specdemo.engine.types import Drafter
+    from specdemo.engine.types import Drafter, Limits
     from specdemo.session.loaded import Loaded
 
 Lane = Generator[Event, None, str]
@@ -146,7 +145,7 @@ class Caches:
         return text.answer
 
     def _limits(self, settings: RunSettings, read: int) -> Limits:
-        from specdemo.engine.limits import Limits
+        from specdemo.engine.types import Limits
 
         pair = self.loaded.pair
         return Limits(min(settings.max_new_tokens, pair.context - read), pair.stop_ids())

@@ -24,14 +24,22 @@ from specdemo.session.baselines import Baselines
 from specdemo.session.conversation import Conversation
 from specdemo.session.door import MethodInfo, PairInfo
 from specdemo.session.keeper import Keeper
-from specdemo.session.loaded import Loaded, Starting, fetch, load, machine_name, named
+from specdemo.session.loaded import (
+    Loaded,
+    Starting,
+    fetch,
+    load,
+    machine_name,
+    named,
+    timed_passes,
+)
 from specdemo.session.meter import Meter
 
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method
     from specdemo.drafters.memory.datastore import Datastore
     from specdemo.models.offers import Offer
-    from specdemo.models.outlook import Measured, Outlook
+    from specdemo.models.outlook import Outlook
     from specdemo.models.pair import LoadedPair
     from specdemo.trace.events import ModelInfo
 
@@ -278,15 +286,10 @@ class Studio(Starting):
         ]
 
     def outlooks(self, precision: str) -> dict[str, Outlook]:
-        from specdemo.models.outlook import free_memory, on_gpu, outlook, way
+        from specdemo.models.outlook import free_memory, outlook, way
 
-        device, cache = self.settings.device, self.settings.cache_dir
-        known: list[Measured] = []
-        if installed("torch"):  # else nothing was measured
-            from specdemo.models.measurements import card_name, known_costs
-
-            known = known_costs(cache, gpu=on_gpu(device), card=card_name(device))
-        free = free_memory(device)
+        known = timed_passes(self.settings) if installed("torch") else []
+        free, cache = free_memory(self.settings.device), self.settings.cache_dir
         how = way(self.settings, precision)
         return {pair.name: outlook(pair, how, cache, free, known) for pair in pairs()}
 

@@ -15,6 +15,9 @@ from specdemo.attach.pasted import read_text
 from specdemo.attach.records import markdown, total
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
+from specdemo.trace.events import Status, Verified
+from specdemo.trace.metrics import measure, output_text
+from specdemo.trace.replay import read
 
 LOG = Path(__file__).with_name("data") / "llama-server.log"
 LINE = "slot print_timing: id  3 | task 17 | "
@@ -61,6 +64,10 @@ SGLEXT = {
     "spec_verify_ct": 43,
     "spec_correct_drafts_histogram": [11, 14, 11, 4, 0, 3],
 }
+METRICS = "".join(
+    f"# TYPE llamacpp:spec_decode_{name} counter\nllamacpp:spec_decode_{name} {value}\n"
+    for name, value in (("num_draft_tokens_total", 45), ("num_accepted_tokens_total", 38), ("num_drafts_total", 9), ('num_accepted_tokens_per_pos_total{position="0"}', 9), ('num_accepted_tokens_per_pos_total{position="1"}', 8))
+)  # fmt: skip
 STUDIO = {"stats": {"total_draft_tokens_count": 20, "accepted_draft_tokens_count": 17}}
 
 
@@ -85,6 +92,8 @@ STUDIO = {"stats": {"total_draft_tokens_count": 20, "accepted_draft_tokens_count
         (json.dumps([STEPS], indent=1), "JSON", "request|-|3|7|3|42.9%|2.00|-|67% 33%"),
         (json.dumps({"usage": {"completion_tokens": 106}, "sglext": SGLEXT}), "JSON", "request|106|43|215|63|29.3%|2.47|-|74% 42% 16% 7% 7%"),
         (json.dumps(STUDIO), "JSON", "request|-|-|20|17|85.0%|-|-|-"),
+        (METRICS, "metrics", "since its start|-|9|45|38|84.4%|5.22|-|100% 89%"),
+        (METRICS.replace("llamacpp", "vllm").replace("_total ", '_total{engine="0",model_name="m"} '), "metrics", "since its start|-|9|45|38|84.4%|5.22|-|100% 89%"),
     ],
 )  # fmt: skip
 def test_read_text_knows_each_format(text: str, kind: str, cells: str) -> None:
@@ -120,16 +129,25 @@ def test_a_line_that_a_program_puts_before_each_entry_is_ignored() -> None:
     assert read_text("".join(marked), "log").records == read_text("".join(lines), "log").records
 
 
-def test_import_writes_a_table_and_records(tmp_path, capsys) -> None:
+def test_import_writes_a_table_and_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "records.jsonl"
     (tmp_path / "bench").write_text(BENCH + "\n" + BENCH[:44], encoding="utf-8")
-    assert main(["import", str(LOG), str(tmp_path / "bench"), "--aiperf", str(out)]) == 1
+    words = ["import", str(LOG), str(tmp_path / "bench"), "--aiperf", str(out), "--save", str(tmp_path)]  # fmt: skip
+    assert main(words) == 1
     printed = capsys.readouterr()
     assert printed.out.count("\n") == 5
     assert "bench:2: a line that looks like draft statistics" in printed.err
     (report,) = map(json.loads, out.read_text(encoding="utf-8").splitlines())
     assert sum(report["acceptance_histogram"].values()) == report["num_spec_steps"] == 9
     assert sum(report["per_step_accepted"]) == report["num_accepted_draft_tokens"] == 38
+    saved = read(tmp_path / "request-1.jsonl")
+    figures = measure(saved.trace)
+    assert (saved.problem, figures.drafted, figures.accepted) == ("", 45, 38)
+    assert output_text(saved.trace).startswith("```python\ndef fibonacci(n):")
+    refused = [node for event in saved.trace.events if isinstance(event, Verified) for node in event.nodes if node.status is Status.REJECTED]  # fmt: skip
+    assert all(node.token_id is not None and node.text for node in refused)
     again = read_text(json.dumps({"record": report}), "aiperf").records[0]
     assert again.steps == read_text(LOG.read_text(encoding="utf-8"), "log").records[0].steps
 

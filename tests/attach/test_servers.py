@@ -5,17 +5,18 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
-import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from llama_server import llama_server
 
 from specdemo.attach import client
-from specdemo.attach.events import events_of
+from specdemo.attach.events import events_of, with_log
 from specdemo.attach.llama_server import RoundReader
+from specdemo.attach.pasted import read_file
 from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
 from specdemo.attach.servers import Request, attach
 from specdemo.bench.peers import gguf_file
@@ -23,7 +24,15 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.session.remote.attached import attached_client
 from specdemo.trace.codec import dumps, loads
-from specdemo.trace.events import PLAIN, SPECULATIVE, RunFailed, RunFinished, RunStarted, Status
+from specdemo.trace.events import (
+    PLAIN,
+    SPECULATIVE,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    Status,
+    Verified,
+)
 from specdemo.trace.metrics import measure, output_text
 from tests.attach.stand_in import Reply, serving, slowly
 
@@ -158,6 +167,21 @@ def test_events_of_a_server_leave_unknown_what_it_does_not_give() -> None:
     assert output_text(events) == parts[-1].text
 
 
+def test_a_log_names_the_refused_tokens() -> None:
+    reader = RoundReader(ABOUT, "")
+    parts = [part for chunk in chunks(DRAFTED) for part in reader.read(chunk)]
+    events = list(events_of(parts, "hi", {}))
+    records = read_file(DATA / "llama-server.log").records
+    logged = [one.generation for one in records if one.generation]
+    named = with_log(events, logged)
+    assert with_log(events, []) == events
+    assert dumps(loads(dumps(named))) == dumps(named)
+    refused = [node for one in named if isinstance(one, Verified) for node in one.nodes if node.status is not Status.ACCEPTED]  # fmt: skip
+    assert len(refused) == 45 - 38
+    assert all(node.token_id is not None and node.confidence is not None for node in refused)
+    assert output_text(named) == output_text(events)
+
+
 def test_events_of_totals_invent_no_rounds() -> None:
     about = Generation("LM Studio", "", Knowledge.TOTALS, (Piece("a"),))
     whole = Generation("LM Studio", "", Knowledge.TOTALS, (Piece("a"),), (Round((Piece("b c"),)),), drafted=20, accepted=17, finish="stop", reported_tokens=3)  # fmt: skip
@@ -187,26 +211,85 @@ def test_an_attached_page_answers_with_a_plain_run_first_and_saves_the_same() ->
     assert KEY not in dumps(events)
 
 
-def test_any_openai_server_gives_text_and_no_drafts() -> None:
-    def chunk(**choice: object) -> bytes:
-        return f"data: {json.dumps({'choices': [choice]})}\n\n".encode()
+def chunk(**choice: object) -> bytes:
+    """Return a chunk of a chat answer."""
+    return f"data: {json.dumps({'choices': [choice]})}\n\n".encode()
 
-    usage = b'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":4}}\n\ndata: [DONE]\n\n'
-    stream = [chunk(delta={"content": "a b"}), chunk(delta={"content": " c"}), chunk(delta={}, finish_reason="stop"), usage]  # fmt: skip
+
+def group(*ids: int) -> bytes:
+    return chunk(delta={"content": "x" * len(ids)}, token_ids=ids)
+
+
+STEPS = {
+    "num_accepted_draft_tokens": 3,
+    "num_draft_tokens": 9,
+    "num_spec_steps": 3,
+    "acceptance_histogram": [1, 1, 1],
+    "per_step_accepted": [2, 1, 0],
+    "per_step_drafted": [3, 3, 3],
+}
+SUMS = {
+    "spec_num_correct_drafts": 3,
+    "spec_num_proposed_drafts": 9,
+    "spec_verify_ct": 3,
+    "spec_correct_drafts_histogram": [1, 1, 1],
+}
+TEXT = [chunk(delta={"content": part}) for part in ("a", " b c d", " e f")]
+COUNTERS = b'vllm:spec_decode_num_drafts_total{engine="0"} 0.0\n'
+VLLM = {"/version": b'{"version":"0.32.0"}', "/metrics": COUNTERS}
+STUDIO = {"/api/v0/models": b'{"data":[{"id":"m","state":"loaded"}]}'}
+SGLANG = {
+    "/get_server_info": b'{"internal_states":[],"version":"0.5","speculative_algorithm":"EAGLE"}'
+}
+# Pages, chunks, fields of the last chunk; then what is found: server, level, sums, accepted by place, (accepted, drafted).
+FOREIGN = {
+    "vllm": (VLLM, [group(1), group(2, 3, 4), group(5, 6), group(7)], {"metrics": {"speculative_decoding": STEPS}},
+             "vLLM 0.32.0", "arrival", (9, 3), (2, 1), [(2, 3), (1, 3), (0, 3)]),
+    "vllm, two steps as one chunk, the last cut": (VLLM, [group(1), group(2, 3, 4, 5)], {"metrics": {"speculative_decoding": {**STEPS, "per_step_accepted": [2, 1], "per_step_drafted": [3, 6]}}},
+             "vLLM 0.32.0", "arrival", (9, 3), (2, 1), [(2, 3), (1, 6)]),
+    "vllm, no report": (VLLM, [group(1), group(2, 3)], {}, "vLLM 0.32.0", "arrival", (None, None), (), [(None, None)]),
+    "sglang": (SGLANG, TEXT, {"sglext": {"spec_tokens_details": SUMS}}, "SGLang 0.5", "totals", (9, 3), (2, 1), [(None, None)] * 2),
+    "lm studio": (STUDIO, TEXT, {"stats": {"total_draft_tokens_count": 20, "accepted_draft_tokens_count": 17}}, "LM Studio", "totals", (20, 17), (), [(None, None)] * 2),
+    "lm studio without drafts": (STUDIO, TEXT, {"stats": {}}, "LM Studio", "totals", (0, 0), (), [(None, None)] * 2),
+    "ollama": ({"/": b"Ollama is running"}, TEXT, {}, "Ollama", "none", (None, None), (), [(None, None)] * 2),
+    "any other": ({}, TEXT, {}, "OpenAI-compatible", "none", (None, None), (), [(None, None)] * 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pages", "stream", "report", "name", "level", "sums", "places", "rounds"),
+    FOREIGN.values(),
+    ids=FOREIGN,
+)
+def test_each_server_shows_what_it_reports_and_no_more(
+    pages, stream, report, name, level, sums, places, rounds
+) -> None:
+    """Stand-ins with the replies that the servers document."""
+    usage = {"prompt_tokens": 5, "completion_tokens": 7}
+    last = {"choices": [], "usage": usage, **report}
+    whole = [*stream, chunk(delta={}, finish_reason="stop"), f"data: {json.dumps(last)}\n\n".encode(), b"data: [DONE]\n\n"]  # fmt: skip
+    lists = {"/v1/models": b'{"data":[{"id":"m"}]}', **pages}
+    unknown = 200 if "/api/v0/models" in pages else 404  # LM Studio replies to every path
 
     def reply(path: str, _headers: dict[str, str], _body: bytes) -> Reply:
-        if path == "/v1/models":
-            return 200, {}, [b'{"data":[{"id":"m"}]}']
-        return (200, STREAM, stream) if path == "/v1/chat/completions" else (404, {}, [b"no"])
+        if path in lists:
+            return 200, {}, [lists[path]]
+        return (200, STREAM, whole) if path == "/v1/chat/completions" else (unknown, {}, [b"no"])
 
     with serving(reply) as url:
         server = attach(url)
-        parts = server.stream(Request([{"role": "user", "content": "hi"}], 8), threading.Event())
-        events = list(events_of(parts, "hi", {}))
-    assert output_text(events) == "a b c"
+        request = Request([{"role": "user", "content": "hi"}], 8)
+        parts = list(server.stream(request, threading.Event()))
+    found = parts[-1]
+    assert f"{found.server} {found.version}".strip() == name
+    assert found.knowledge.value == level
+    assert (found.drafted, found.accepted) == sums
+    assert found.accepted_by_place == places
+    assert [(one.accepted, one.drafted) for one in found.rounds] == rounds
+    events = list(events_of(parts, "hi", {}))
+    assert output_text(events) == found.text
     figures = measure(events)
-    assert (figures.new_tokens, figures.drafted, figures.drafted_accept_rate) == (4, 0, None)
-    assert events[0].knowledge is Knowledge.NONE
+    assert (figures.new_tokens, figures.drafted) == (7, sums[0] or 0)
 
 
 ENDLESS = (b"x" * 65536 for _ in itertools.count())
@@ -306,27 +389,21 @@ def test_rounds_of_a_real_llama_server_equal_its_sums(temperature, real_llama_se
 
 
 @pytest.fixture(scope="module")
-def real_llama_server(tmp_path_factory) -> str:
-    """Address of a llama-server in this process; skipped without its package or the embedded model's file."""
-    native = pytest.importorskip("xllamacpp")
+def real_llama_server(tmp_path_factory) -> Iterator[str]:
+    """Address of a llama-server; skipped without its package or the embedded model's file."""
+    pytest.importorskip("xllamacpp")
     try:
         path = gguf_file(
             AppSettings(target="smollm2-135m-instruct"), tmp_path_factory.mktemp("gguf")
         )
     except UserError as error:
         pytest.skip(str(error))
-    options = native.CommonParams()
-    options.model.path, options.hostnames = str(path), ["127.0.0.1"]
-    options.n_ctx, options.n_parallel, options.endpoint_slots = 512, 1, True
-    options.cpuparams.n_threads = options.cpuparams_batch.n_threads = 1
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        options.port = free.getsockname()[1]
-    kind = native.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE
-    options.speculative.types, options.speculative.ngram_simple.size_n = [kind], 3
-    server = native.Server(options)
-    servers.append(server)  # its end would wait for its threads
-    return str(server.listening_address)
+    with llama_server(str(path), OPTIONS) as address:
+        yield address
 
 
-servers: list[object] = []
+OPTIONS = """
+options.n_ctx, options.endpoint_slots = 512, True
+kind = xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE
+options.speculative.types, options.speculative.ngram_simple.size_n = [kind], 3
+"""

@@ -31,11 +31,11 @@ from specdemo.cli import console
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended
-from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.runner import Runner
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Limits
 from specdemo.models.decoders.graphs import GraphDecoder
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.session.door import MethodInfo

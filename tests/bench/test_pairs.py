@@ -7,7 +7,12 @@ from collections import Counter
 import pytest
 
 from specdemo.bench.lanes import LaneResult, Paired
-from specdemo.bench.pairs import PairResult, pairs_result, sampling_of
+from specdemo.bench.pairs import (
+    PairResult,
+    pairs_result,
+    sampling_of,
+    with_rules,
+)
 from specdemo.bench.results import Measured
 from specdemo.bench.suite import read_suite
 from specdemo.cli.options import suite
@@ -28,6 +33,27 @@ def test_pairs_result_names_the_worst_task_and_how_many_answers_repeat_themselve
     line = dict(zip(table.columns, table.rows[0], strict=True))
     assert (line["speedup"], line["all answers"]) == ("2.00x", "2.90x")
     assert (line["repeat themselves"], line["worst task"]) == ("1 of 3", "qa 1.10x")
+
+
+def test_with_rules_leaves_out_the_rule_for_blocks_where_no_chain_is_drawn():
+    found = with_rules(["auto", "draft_model:constant:4"], ["token", "block"])
+    expected = ["auto:::token", "draft_model:constant:4:token", "draft_model:constant:4:block"]
+    assert found == expected
+
+
+def test_rules_result_puts_the_rules_of_a_variant_next_to_each_other():
+    measured, plain = Measured(), answer("nothing", 10)
+    rates = {"draft_model:::token": 15, "draft_model:::coupled": 14}
+    pairs = [Paired(answer(lane, rate), plain) for lane, rate in rates.items()]
+    measured.add("qa", "qa", [Paired(plain, plain), *pairs])
+    overlaps = {"overlap": 0.5, "bound": 1 / 3, "agreement": 0.41}
+    found = PairResult("small", "greedy", measured.rows(), overlaps)
+    rules, bounds = pairs_result([found], 1, 2, ["token", "coupled"]).tables
+    (line,) = rules.rows
+    cells = dict(zip(rules.columns, line, strict=True))
+    assert (cells["lane"], cells["same output, coupled"]) == ("draft_model", "100 %")
+    assert (cells["speedup, token"], cells["speedup, coupled"]) == ("1.50x", "1.40x")
+    assert bounds.rows == [["small", "greedy", "50 %", "33 %", "41 %", "-", "-"]]
 
 
 def test_sampling_of_a_preset_and_of_numbers():

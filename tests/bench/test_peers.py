@@ -300,3 +300,12 @@ def test_lanes_take_turns_at_being_first_and_go_on_without_a_lost_one():
     assert told == [("b", "it broke")]
     assert list(lanes) == [PLAIN_METHOD, "a", "c"]
     assert all(scribe.closed for scribe in scribes)
+
+
+def test_lanes_end_with_the_message_of_plain_decoding_if_that_is_lost():
+    scribes = [Scribe(PLAIN_METHOD, [], lost_at="2"), Scribe("a", [])]
+    results = run_lanes({one.name: one for one in scribes}, ["1", "2"], lost=lambda *_: None)
+    assert len(next(results)) == 2
+    with pytest.raises(UserError, match="Plain decoding failed: it broke"):
+        next(results)
+    assert all(scribe.closed for scribe in scribes)

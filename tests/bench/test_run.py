@@ -37,12 +37,11 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended, RunSettings
 from specdemo.drafters.plain import Plain, Scripted
 from specdemo.engine.cost import CostProfile
-from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.runner import Runner
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
-from specdemo.engine.types import Proposal
+from specdemo.engine.types import Limits, Proposal
 from specdemo.session.door import MethodInfo
 from specdemo.trace.events import ModelInfo, Node, RunFailed, Verified
 from specdemo.trace.metrics import Metrics

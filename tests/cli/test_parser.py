@@ -19,7 +19,7 @@ from specdemo.cli.options import add_settings, app_settings, lane_settings, run_
 from specdemo.cli.parser import COMMANDS, command_parser, main, parse
 from specdemo.config.errors import UserError
 from specdemo.config.paths import ASSETS
-from specdemo.config.settings import AppSettings, RunSettings, Sampling, fields
+from specdemo.config.settings import BLOCK, COUPLED, AppSettings, RunSettings, Sampling, fields
 
 FOLDER = Path(commands.__file__).parent
 
@@ -48,7 +48,7 @@ def test_every_option_has_help_that_tells_its_default(action):
 
 
 # Options without a default: their help explains the effect.
-NONE_BY_NATURE = {"prompts", "examples", "online_weights", "csv", "html", "attach", "plain"}
+NONE_BY_NATURE = {"prompts", "examples", "online_weights", "csv", "html", "attach", "plain", "log"}
 
 
 def test_help_shows_twelve_commands_and_those_for_other_servers(capsys):
@@ -114,6 +114,8 @@ def test_values_of_sampling_are_those_that_are_named_or_those_of_a_preset():
 
 def test_options_left_out_are_the_defaults(monkeypatch):
     assert run_settings(parsed("run x")) == RunSettings(preset="recommended")
+    assert run_settings(parsed("bench")) == RunSettings(verification=COUPLED)
+    assert run_settings(parsed("bench --verification block")).verification == BLOCK
     assert run_settings(parsed("compare x")) == RunSettings()
     assert run_settings(parsed("bench"), "nothing") == RunSettings(method="nothing")
     for setting in fields(AppSettings):
@@ -200,6 +202,15 @@ def test_a_renamed_setting_keeps_its_earlier_flag_unseen():
     assert "how many (default: 1)" in parser.format_help()
 
 
+@pytest.mark.parametrize(
+    "words", [["run", ""], ["compare", " \n"], ["attach", "127.0.0.1:1", "--prompt", ""]]
+)
+def test_an_empty_prompt_is_refused_before_a_model_loads(words, capsys):
+    with pytest.raises(SystemExit):
+        parse(words)
+    assert "the prompt is empty" in capsys.readouterr().err
+
+
 def test_a_value_out_of_range_is_told_in_a_sentence(capsys):
     assert main(["run", "x", "--lookahead", "99"]) == 1
     told = capsys.readouterr().err
@@ -237,6 +248,24 @@ def test_app_serves_the_page_until_it_is_closed(monkeypatch, capsys):
     assert page.launched["inbrowser"] is False
     assert page.closed
     assert "http://here" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "variable", "target"),
+    [
+        ("", "", "auto"),
+        ("--target tiny", "", "tiny"),
+        ("", "tiny", "tiny"),
+        ("--replay", "", AppSettings().target),
+    ],
+)
+def test_app_chooses_a_target_if_none_is_named(monkeypatch, words, variable, target):
+    monkeypatch.setenv("SPECDEMO_TARGET", variable)
+    studios = []
+    monkeypatch.setattr(app_command, "make_page", lambda studio: studios.append(studio) or Page())
+    monkeypatch.setattr(app_command.Studio, "start", lambda _: None)
+    assert main(["app", "--no-browser", *words.split()]) == 0
+    assert studios[0].settings.target == target
 
 
 def test_app_says_when_its_port_is_taken(monkeypatch, capsys):

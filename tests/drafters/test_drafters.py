@@ -12,10 +12,10 @@ from specdemo.drafters.copies import Ngram
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.methods import make_drafter
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.policies.guard import WINDOW, Fallback, survivals
+from specdemo.drafters.policies.guard import Fallback, survivals
 from specdemo.drafters.policies.lookahead import Confidence, Constant, CostAware, Heuristic
+from specdemo.engine.clock import Sharing
 from specdemo.engine.cost import CostProfile, Costs
-from specdemo.engine.passes import Sharing
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Drafter, Outcome, Proposal, Verdict
 from specdemo.trace.events import Reason, Status
@@ -161,15 +161,18 @@ def test_siblings_share_what_is_left():
     assert survivals(tree, Half()) == [0.5, 0.25, 0.25]
 
 
+PLAIN_COSTS = CostProfile(((1, 0.010), (8, 0.013)))
+
+
 def test_fallback_rests_while_drafting_loses_probes_again_and_says_so():
-    drafter = Fallback(Guess())
+    drafter = Fallback(Guess(), Costs(PLAIN_COSTS))
     drafter.start([1])
-    steps = [step(drafter, 0.030, 0.010, 0) for _ in range(200)]
-    plain = [place for place, proposal in enumerate(steps) if not len(proposal)]
-    assert min(plain) >= WINDOW
-    assert len(plain) > 150
-    assert any(len(proposal) for proposal in steps[100:])  # it probes again
-    rested = next(proposal for proposal in steps[20:] if not len(proposal)).reasons[0]
+    steps = [step(drafter, 0.030, 0.010, 0) for _ in range(400)]
+    drafted = [place for place, proposal in enumerate(steps) if len(proposal)]
+    assert drafted[0] == 0
+    assert len(drafted) < 12
+    assert drafted[-1] > 200  # it tries again
+    rested = next(proposal for proposal in steps if not len(proposal)).reasons[0]
     assert rested.code == "fallback_rest"
     assert rested.values["drafting_seconds"] == pytest.approx(0.030)
     assert rested.values["plain_seconds"] == pytest.approx(0.010)
@@ -178,10 +181,10 @@ def test_fallback_rests_while_drafting_loses_probes_again_and_says_so():
 
 
 def test_fallback_leaves_a_winner_alone():
-    drafter = Fallback(Guess())
+    drafter = Fallback(Guess(), Costs(PLAIN_COSTS))
     drafter.start([1])
     steps = [step(drafter, 0.012, 0.010, 1) for _ in range(200)]
-    assert sum(not len(proposal) for proposal in steps) == 1  # one plain step, to compare with
+    assert sum(not len(proposal) for proposal in steps) == 0
 
 
 def test_a_method_that_is_unknown_or_lacks_its_draft_is_a_sentence():

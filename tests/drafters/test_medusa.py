@@ -12,9 +12,8 @@ from specdemo.drafters.medusa import Medusa, static_shape
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.tree import best_paths, depth_tree
 from specdemo.engine.cost import CostProfile, Costs
-from specdemo.engine.features import Features
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
-from specdemo.engine.target import CachedModel
+from specdemo.engine.target import CachedModel, Features
 from specdemo.models.networks.parts import MedusaWeights
 
 PROMPT = [1, 9, 20, 33, 7, 7, 12]

@@ -6,10 +6,10 @@ import torch
 from conftest import drafter_for, header, innermost, reference_greedy, run_lane
 
 from specdemo.config.settings import Sampling
-from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Limits
 from specdemo.trace.events import Drafted, Verified
 from specdemo.trace.metrics import measure, output_ids
 

@@ -52,7 +52,7 @@ def grow(branches, nodes, depth, *, chosen=True, pick=None, pays=lambda *_: True
     builder = TreeBuilder(
         branches,
         Certain(),
-        pick or (lambda row: int(row.argmax())),
+        pick or (lambda row, _depth: int(row.argmax())),
         int,
         chosen,
         nodes,
@@ -102,7 +102,7 @@ def test_what_pays_bounds_the_tree():
 def test_siblings_are_drawn_without_replacement_from_what_is_left():
     generator = torch.Generator().manual_seed(3)
 
-    def pick(row):
+    def pick(row, _depth):
         return int(torch.multinomial(row, 1, generator=generator))
 
     rows = torch.tensor([[0.4, 0.3, 0.2, 0.1], [0.7, 0.1, 0.1, 0.1]])

@@ -8,8 +8,8 @@ import pytest
 import torch
 from passes import Paused
 
-from specdemo.engine.clock import Cancelled, Stage, Stopwatch
-from specdemo.engine.passes import ForwardOutput, Sharing, request_pass
+from specdemo.engine.clock import Cancelled, Sharing, Stage, Stopwatch
+from specdemo.engine.passes import ForwardOutput, request_pass
 
 OWN, PASS, WAIT = 0.02, 0.08, 0.15
 NEAR = 0.015

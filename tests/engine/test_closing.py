@@ -89,7 +89,7 @@ def test_what_wraps_a_drafter_closes_it(method):
     arm = Arm("model", drafter)
     wrapped = {
         "Forecast": lambda: Forecast(drafter, costs, Calibration(), 0.0),
-        "Fallback": lambda: Fallback(drafter),
+        "Fallback": lambda: Fallback(drafter, costs),
         "LookBack": lambda: LookBack(drafter, 0.5),
         "Auto": lambda: Auto([], arm, costs),
     }[method]()

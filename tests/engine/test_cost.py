@@ -9,6 +9,7 @@ from conftest import VOCABULARY
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from specdemo.engine import cost
+from specdemo.engine.clock import ALONE, Sharing
 from specdemo.engine.cost import (
     CONTEXT,
     DRAFTING,
@@ -16,13 +17,12 @@ from specdemo.engine.cost import (
     ROWS,
     CostProfile,
     Costs,
+    exact_rows,
     expected_tokens,
     glance,
     measure_costs,
 )
-from specdemo.engine.exactness import exact_rows
 from specdemo.engine.module_decoder import ModuleDecoder
-from specdemo.engine.passes import ALONE, Sharing
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Status

@@ -9,10 +9,10 @@ import torch
 from conftest import bound_target, drafter_for, header
 
 from specdemo.config.settings import Sampling
-from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Limits
 from specdemo.trace.codec import decode, encode
 from specdemo.trace.events import Status, Verified
 

@@ -12,8 +12,7 @@ from conftest import drafter_for, open_draft, reference_greedy, run_lane
 
 from specdemo.config.errors import UserError
 from specdemo.drafters.methods import METHODS, no_exact
-from specdemo.engine.cost import ANY_ROWS
-from specdemo.engine.exactness import MOST_ROWS, exact_rows
+from specdemo.engine.cost import ANY_ROWS, MOST_ROWS, exact_rows
 from specdemo.trace.events import Verified
 from specdemo.trace.metrics import output_ids
 

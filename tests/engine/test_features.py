@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specdemo.engine.features import Features
-from specdemo.engine.target import CachedModel
+from specdemo.engine.target import CachedModel, Features
 from specdemo.engine.types import Proposal
 
 TEXT = [5, 6, 7, 11, 30, 2]

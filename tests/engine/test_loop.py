@@ -7,11 +7,10 @@ from conftest import VOCABULARY, drafter_for, header, reference_greedy, run_lane
 
 from specdemo.config.settings import Sampling
 from specdemo.drafters.plain import Plain, Scripted, always_right, always_wrong
-from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
-from specdemo.engine.types import Proposal
+from specdemo.engine.types import Limits, Proposal
 from specdemo.trace.events import FinishReason, Status
 from specdemo.trace.metrics import measure, output_ids
 

@@ -16,11 +16,11 @@ from passes import driven
 
 from specdemo.config.settings import Sampling
 from specdemo.engine import passes
-from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.passes import ForwardRequest, chunk_rows, chunks
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Limits
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.trace.events import FinishReason, RunFinished, RunStarted
 from specdemo.trace.metrics import output_ids

@@ -9,9 +9,8 @@ from transformers import JambaConfig, MistralConfig
 
 from specdemo.config.errors import UserError
 from specdemo.engine.cache import BLOCK_SLOTS
-from specdemo.engine.target import CachedModel
-from specdemo.engine.tree import ancestor_mask, depths
-from specdemo.engine.types import Proposal
+from specdemo.engine.target import CachedModel, ancestor_mask
+from specdemo.engine.types import Proposal, depths
 from specdemo.files.folder import check_rollback
 
 PROMPT = [3, 14, 15, 9, 26, 5]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from specdemo.engine.thread_governor import CROWDED, RETRY, ThreadGovernor
+from specdemo.engine.runner import CROWDED, RETRY, ThreadGovernor
 
 QUIET, SLOW = 0.01, 0.01 * 4 * CROWDED
 DECODER = object()

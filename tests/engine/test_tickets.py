@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -10,13 +12,13 @@ import torch
 
 from specdemo.config.settings import Sampling
 from specdemo.drafters.plain import Plain, Scripted
-from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
-from specdemo.engine.tickets import Tickets
-from specdemo.engine.types import Proposal
+from specdemo.engine.tickets import FIRST_FACTOR, GOLDEN, SECOND_FACTOR, Tickets
+from specdemo.engine.types import Limits, Proposal
 from specdemo.engine.verify import verify_coupled
-from specdemo.session.work.statistics import chi_square_p
+from specdemo.kernels import runtime
+from specdemo.session.work.statistics import agreement, chi_square_p
 from specdemo.trace.events import ModelInfo, RunStarted, Status
 from specdemo.trace.metrics import output_ids
 
@@ -33,6 +35,18 @@ def test_the_first_numbers_are_those_of_splitmix64():
     assert uniforms.tolist() == [((number >> 11) + 0.5) / 2**53 for number in expected]
 
 
+@pytest.fixture(params=["numpy", "compiled"])
+def code(request, monkeypatch):
+    """Both codes that draw: numpy's, and the compiled one that replaces it where the compiled pass is loaded."""
+    if request.param == "numpy":
+        monkeypatch.setattr(runtime, "winner", lambda *_: None)
+    elif not runtime.runs_here():
+        pytest.skip("this processor does not run the compiled pass")
+    else:
+        importlib.import_module("specdemo.kernels.draft_loop")
+
+
+@pytest.mark.usefixtures("code")
 def test_a_winner_has_the_largest_log_probability_and_ticket():
     probs = torch.softmax(torch.randn(300, generator=torch.Generator().manual_seed(1)) * 3, 0)
     probs[50:90] = 0
@@ -48,17 +62,50 @@ def test_a_winner_has_the_largest_log_probability_and_ticket():
     assert Tickets(0).winner(torch.zeros(4), 0) == 0
 
 
+@pytest.mark.usefixtures("code")
+def test_a_winner_is_found_among_many_blocks_of_columns():
+    """Sharp and flat rows of a full vocabulary; a reduced one gives the same token."""
+    logits = torch.randn(3, 30_000, generator=torch.Generator().manual_seed(2))
+    order = torch.randperm(30_000, generator=torch.Generator().manual_seed(3))
+    for probs in (logits * torch.tensor([[0.1], [1.0], [5.0]])).softmax(dim=-1):
+        for position in range(20):
+            tickets = Tickets(4)
+            waits = -np.log1p(-tickets._uniforms(position, np.arange(30_000))) / probs.numpy()
+            assert tickets.winner(probs, position) == waits.argmin()
+            words = ReducedVocabulary(order, 30_000)
+            assert words.token(tickets.winner(probs[order], position, words)) == waits.argmin()
+
+
+def _state_before(number, inverses):
+    """The state of SplitMix64 from which its output follows."""
+    first, second = inverses
+    number ^= number >> 31 ^ number >> 62
+    number = number * second % 2**64
+    number ^= number >> 27 ^ number >> 54
+    number = number * first % 2**64
+    return number ^ number >> 30 ^ number >> 60
+
+
+@pytest.mark.usefixtures("code")
+def test_the_largest_number_has_a_logarithm(monkeypatch):
+    """All 64 bits set: half a step more would be 1."""
+    inverses = [pow(factor, -1, 2**64) for factor in (FIRST_FACTOR, SECOND_FACTOR)]
+    key = (_state_before(2**64 - 1, inverses) - 2 * GOLDEN) % 2**64
+    monkeypatch.setattr(Tickets, "key", lambda *_: key)
+    assert Tickets(0)._uniforms(0, np.array([1])).tolist() == [1 - 2.0**-53]
+    assert Tickets(0).ticket(0, 1) == pytest.approx(-math.log(53 * math.log(2)))
+    assert Tickets(0).winner(torch.tensor([0.0, 1.0, 0.0]), 0) == 1
+    assert Tickets(0).winner(torch.tensor([0.5, 0.5, 0.0]), 0) == 0
+
+
 def test_winners_have_the_distribution_and_do_not_depend_on_their_neighbours():
     """Chi-square of 100,000 draws over seeds and positions, of single ones and of neighbouring pairs."""
     draws = 100_000
     seeds, positions = 100, draws // 100
-    uniforms = np.stack(
-        [
-            Tickets(seed)._uniforms(position, np.arange(4))
-            for seed in range(seeds)
-            for position in range(positions)
-        ]
-    )
+    keys = [Tickets(seed).key(position) for seed in range(seeds) for position in range(positions)]
+    all_positions = Tickets(0)
+    all_positions.key = lambda _: np.array(keys, dtype=np.uint64)[:, None]
+    uniforms = all_positions._uniforms(0, np.tile(np.arange(4), (draws, 1)))
     found = (-np.log1p(-uniforms) / TARGET.double().numpy()).argmin(axis=1)
     assert [Tickets(3).winner(TARGET, at) for at in range(50)] == found[3 * positions :][
         :50
@@ -78,6 +125,8 @@ def test_drawn_tokens_are_accepted_as_often_as_the_bound_says():
     same = [tickets.winner(TARGET, at) == tickets.winner(DRAFT, at) for at in range(4_000)]
     share = sum(same) / len(same)
     assert (1 - distance) / (1 + distance) - 0.03 < share < 1 - distance + 0.03
+    assert share == pytest.approx(agreement(TARGET, DRAFT), abs=0.03)
+    assert agreement(TARGET, TARGET) == pytest.approx(1)
 
 
 class Table:

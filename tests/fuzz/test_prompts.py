@@ -24,8 +24,7 @@ from specdemo.trace.events import (
     Status,
     Verified,
 )
-from specdemo.trace.replay import parse
-from specdemo.trace.tables import csv_table
+from specdemo.trace.replay import csv_table, parse
 from specdemo.ui.player import html_replay
 from specdemo.ui.words import VIEW
 

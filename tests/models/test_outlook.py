@@ -26,6 +26,12 @@ PAIRS = {pair.name: pair for pair in pairs()}
 USUAL, LARGER = PAIRS["smollm2-135m-instruct"], PAIRS["qwen2.5-1.5b-instruct"]
 
 
+def timed(rate):
+    """Passes of the larger pair that give so many tokens a second without drafts; further rows are cheap."""
+    profile = CostProfile(((1, 1 / rate), (8, 1.2 / rate)), 0.02 / rate)
+    return [Measured(LARGER.name, "nf4", profile)]
+
+
 @pytest.fixture
 def disk(monkeypatch):
     """Names of the models that are on this disk."""
@@ -54,22 +60,35 @@ def test_the_largest_that_is_here_and_fits(monkeypatch, disk, device, free, whol
     monkeypatch.setattr(
         outlook, "free_memory", lambda asked: free and asked == device and free * GB
     )
-    pair, larger = choose(AppSettings(target="auto", device=device))
+    pair, larger = choose(AppSettings(target="auto", device=device), timed(50.0))
     assert (pair.name, larger) == (choice, choice != USUAL.name)
 
 
 def test_a_model_without_its_draft_is_not_chosen(monkeypatch, disk):
     monkeypatch.setattr(outlook, "free_memory", lambda _device: 80 * GB)
     disk.add(LARGER.target.name)
-    assert choose(AppSettings(target="auto"))[0] == USUAL
+    assert choose(AppSettings(target="auto"), timed(50.0))[0] == USUAL
     disk.add(LARGER.draft.name)
-    assert choose(AppSettings(target="auto"))[0] == LARGER
+    assert choose(AppSettings(target="auto"), timed(50.0))[0] == LARGER
+
+
+@pytest.mark.parametrize(
+    ("known", "choice"), [(11.0, LARGER), (5.0, USUAL), (None, USUAL)], ids=str
+)
+def test_the_choice_answers_at_fifteen_tokens_a_second(monkeypatch, disk, known, choice):
+    """Drafts count: 11 tokens a second without them are enough, 5 are not, and no measurement is none."""
+    monkeypatch.setattr(outlook, "free_memory", lambda _device: 80 * GB)
+    disk |= {LARGER.target.name, LARGER.draft.name}
+    passes = timed(known) if known else []
+    assert choose(AppSettings(target="auto"), passes)[0] == choice
 
 
 def test_more_precise_weights_take_more_room(monkeypatch, disk):
     disk |= {LARGER.target.name, LARGER.draft.name}
     monkeypatch.setattr(outlook, "free_memory", lambda _device: SPARE_BYTES + 2 * GB)
-    chosen = [choose(AppSettings(target="auto", precision=one))[0] for one in ("nf4", "bf16")]
+    chosen = [
+        choose(AppSettings(target="auto", precision=one), timed(50.0))[0] for one in ("nf4", "bf16")
+    ]
     assert chosen == [LARGER, USUAL]
 
 

@@ -25,8 +25,7 @@ from specdemo.config.strings import load
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import LARGEST_FILE
 from specdemo.trace.metrics import calibration_error, measure, output_ids
-from specdemo.trace.replay import parse, read
-from specdemo.trace.tables import csv_table
+from specdemo.trace.replay import csv_table, parse, read
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

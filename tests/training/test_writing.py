@@ -17,7 +17,7 @@ from transformers import LlamaConfig
 
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
-from specdemo.engine.features import Features
+from specdemo.engine.target import Features
 from specdemo.files.sources import ModelFiles
 from specdemo.models.networks.chain import CompactModel
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel

@@ -1,12 +1,18 @@
-"""One Chromium for all browser tests of a file; each test has a context of its own."""
+"""One Chromium for all browser tests of a file; each test has pages of its own."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Generator, Iterator
 from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext
 
 FLAGS = [
     "--no-sandbox",
@@ -16,6 +22,16 @@ FLAGS = [
     "--disable-sync",
 ]
 PATIENCE = 60_000  # milliseconds that a page may take for any action, also on a slow machine
+
+
+def leave(context: BrowserContext) -> None:
+    """Close the pages of a context and delete what they stored."""
+    for page in context.pages:
+        origin = "://".join(urlsplit(page.url)[:2])
+        page.goto("about:blank")
+        cleared = {"origin": origin, "storageTypes": "local_storage"}
+        context.new_cdp_session(page).send("Storage.clearDataForOrigin", cleared)
+        page.close()
 
 
 # Not for a whole session: while Playwright runs, nothing else can wait in this thread, as Ray does.
@@ -28,14 +44,18 @@ def browser() -> Iterator[object]:
         pytest.skip("no Chromium")
     with sync_api.sync_playwright() as play:
         running = play.chromium.launch(executable_path=path, args=FLAGS)
-        new_context = running.new_context
+        new_context, contexts = running.new_context, {}
 
-        def patient(**options: object) -> object:
-            context = new_context(**options)
-            context.set_default_timeout(PATIENCE)
-            return context
+        def shared(**options: object) -> object:
+            """A context with these options: the next test finds what it fetched, and nothing that its pages stored."""
+            key = repr(sorted(options.items()))
+            if key not in contexts:
+                contexts[key] = new_context(**options)
+                contexts[key].set_default_timeout(PATIENCE)
+                contexts[key].close = partial(leave, contexts[key])
+            return contexts[key]
 
-        running.new_context = patient
+        running.new_context = shared
         yield running
         running.close()
 

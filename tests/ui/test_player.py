@@ -17,7 +17,7 @@ from specdemo.cli import parser as cli
 from specdemo.config.errors import UserError
 from specdemo.trace.codec import dumps, loads
 from specdemo.trace.events import ModelInfo, Node, Origin, RunStarted, Status, Verified
-from specdemo.trace.tables import NODE_FIELDS, csv_table
+from specdemo.trace.replay import NODE_FIELDS, csv_table
 from specdemo.ui import player
 from specdemo.ui.words import VIEW
 

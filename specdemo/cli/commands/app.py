@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from http.client import HTTPException
 from importlib import import_module
@@ -16,7 +17,7 @@ from urllib.request import urlopen
 from specdemo.cli.console import reporting
 from specdemo.cli.options import app_settings
 from specdemo.config.errors import UserError
-from specdemo.config.settings import AppSettings
+from specdemo.config.settings import AppSettings, field
 from specdemo.session.door import EngineClient
 from specdemo.session.studio import Studio
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> int:
     """Serve the page until it is closed."""
-    settings = app_settings(options)
+    settings = _with_target(app_settings(options), options)
     _check_host(settings.host)
     _stay_silent()
     studio = _attached(settings, options) if options.attach else open_door(settings)
@@ -59,6 +60,13 @@ def run(options: argparse.Namespace) -> int:
     else:
         page.block_thread()
     return 0
+
+
+def _with_target(settings: AppSettings, options: argparse.Namespace) -> AppSettings:
+    """Return the settings with the target "auto" if none was named and the engine is on this machine."""
+    named = options.target or os.environ.get(field("target", AppSettings).variable)
+    elsewhere = options.attach or settings.cluster or settings.replay or on_zero_gpu()
+    return settings if named or elsewhere else replace(settings, target="auto")
 
 
 def _attached(settings: AppSettings, options: argparse.Namespace) -> RemoteStudio:

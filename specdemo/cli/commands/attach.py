@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 
+from specdemo.attach.client import KEY_VARIABLE
+from specdemo.attach.events import with_log
+from specdemo.attach.pasted import counters, read_file
+from specdemo.attach.records import markdown
 from specdemo.cli import console
 from specdemo.cli.interrupts import keep_results
 from specdemo.cli.options import run_settings
@@ -18,7 +22,6 @@ from specdemo.trace.events import SPECULATIVE, Event, Trace
 
 def run(options: argparse.Namespace) -> int:
     """Answer a prompt by a server and show what became of its drafts. returns: 1 if the answer broke off"""
-    from specdemo.attach.client import KEY_VARIABLE
     from specdemo.attach.servers import attach
     from specdemo.session.remote.attached import answer
 
@@ -44,11 +47,17 @@ def run(options: argparse.Namespace) -> int:
     except UserError as error:
         broken = error
     finally:
+        if options.log:
+            records = read_file(options.log).records
+            events = with_log(events, [one.generation for one in records if one.generation])
         if options.save and events:
             options.save.write_text(dumps(events), encoding="utf-8")
     if not options.json and events:
         console.out.print()
         show_metrics(Trace(tuple(events)), "measured by the server")
+        with suppress(UserError):  # the answer is complete without its metrics
+            if totals := counters(server.client.get("/metrics").text):
+                console.write(markdown([totals]))
     if broken:
         raise broken
     return kept.status

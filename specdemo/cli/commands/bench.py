@@ -22,15 +22,15 @@ from specdemo.cli.options import (
     run_settings,
 )
 from specdemo.config.errors import UserError
-from specdemo.config.settings import AppSettings
+from specdemo.config.settings import COUPLED, AppSettings, RunSettings
 
 if TYPE_CHECKING:
-    from specdemo.bench.results import Result, Table
+    from specdemo.bench.pairs import PairResult
+    from specdemo.bench.results import Journal, Result, Table
     from specdemo.bench.run import BenchOptions
     from specdemo.bench.suite import Item
-    from specdemo.config.settings import RunSettings
     from specdemo.session.studio import Studio
-    from specdemo.session.work.two_words import SchedulerRow
+    from specdemo.session.work.real_bugs import RuleRow
 
 
 def run(options: argparse.Namespace) -> int:
@@ -112,31 +112,61 @@ def run_compare(options: argparse.Namespace) -> int:
 
 
 def run_pairs(options: argparse.Namespace) -> int:
-    """Print the tables of variants on several pairs, and write them after each pair and sampling."""
-    from specdemo.bench.pairs import LANES, PairResult, compare_methods, pairs_result, sampling_of
+    """Print the tables of variants on several pairs, and write them after each prompt."""
+    from specdemo.bench.pairs import LANES, pairs_result, sampling_of
     from specdemo.bench.report import text
     from specdemo.bench.results import Journal
     from specdemo.bench.suite import read_suite
 
     items, tokens = read_suite(options.suite, options.limit), options.tokens
     options.max_new_tokens, options.memory, options.first_turns = tokens, False, True
-    options.lanes = options.lanes or LANES
-    presets = options.presets.split(",")
-    for preset in presets:
+    options.lanes, options.usual = options.lanes or LANES, {"verification": COUPLED}
+    options.rules = [rule for rule in options.rules.split(",") if rule]
+    for preset in options.presets.split(","):
         sampling_of(preset)
-    journal = Journal(
-        _journal_path(options.json),
-        {"items": [asdict(item) for item in items], "tokens": tokens, "lanes": options.lanes},
-    )
+    for rule in options.rules:
+        RunSettings(verification=rule).checked()
+    about = {"items": [asdict(item) for item in items], "tokens": tokens, "lanes": options.lanes}
+    about |= {"rules": options.rules} if options.rules else {}
     results: list[PairResult] = []
-    with keep_results() as kept, console.reporting() as progress:
-        for target in options.targets.split(","):
+
+    def result(found: Sequence[PairResult]) -> Result:
+        return pairs_result(found, len(items), tokens, options.rules)
+
+    def save(found: Sequence[PairResult]) -> None:
+        if options.json:
+            _write_json(options.json, result(found))
+
+    journal = Journal(_journal_path(options.json), about)
+    with keep_results() as kept:
+        _measure_pairs(options, items, journal, results, save)
+        journal.close()
+    if results:
+        console.write(text(result(results)))
+    return kept.status
+
+
+def _measure_pairs(
+    options: argparse.Namespace,
+    items: Sequence[Item],
+    journal: Journal,
+    results: list[PairResult],
+    save: Callable[[Sequence[PairResult]], None],
+) -> None:
+    """Append the result of each pair and sampling; stored ones are not measured again. save: called after each prompt"""
+    from specdemo.bench.pairs import PairResult, compare_methods
+
+    targets, presets = options.targets.split(","), options.presets.split(",")
+    seconds = 60 * options.minutes / (len(targets) * len(presets))
+    with console.reporting() as progress:
+        for target in targets:
             studio = None
             for key, preset in ((f"{target} {preset}", preset) for preset in presets):
                 if stored := journal.stored.get(key):
                     results.append(PairResult(**stored))
                     continue
                 studio = studio or console.load_studio(AppSettings.from_environment(target=target))
+                options.until = time.monotonic() + seconds if seconds else None
                 found = compare_methods(
                     studio,
                     items,
@@ -145,15 +175,12 @@ def run_pairs(options: argparse.Namespace) -> int:
                     partial(lane_settings, options),
                     listen=console.note,
                     progress=progress,
+                    rules=options.rules,
+                    save=lambda part: save([*results, part]),
                 )
                 results.append(found)
                 journal.store(key, asdict(found))
-                if options.json:
-                    _write_json(options.json, pairs_result(results, len(items), tokens))
-        journal.close()
-    if results:
-        console.write(text(pairs_result(results, len(items), tokens)))
-    return kept.status
+                save(results)
 
 
 def run_card(options: argparse.Namespace) -> int:
@@ -245,28 +272,42 @@ def run_audit(options: argparse.Namespace) -> int:
 
 
 def run_counterexample(options: argparse.Namespace) -> int:
-    """Print three schedulers on a vocabulary of two tokens, by fractions and by real runs."""
+    """Print three schedulers and two bugs of rules on two or three tokens, by fractions and by real runs."""
     from specdemo.bench.report import markdown
+    from specdemo.session.work.real_bugs import bugs, sound
     from specdemo.session.work.two_words import demonstrate
 
-    console.write(markdown(counterexample_table(demonstrate(options.runs))))
+    rows = [*demonstrate(options.runs), *(rule.run(options.runs) for rule in (sound(), *bugs()))]
+    console.write(markdown(counterexample_table(rows)))
     return 0
 
 
-def counterexample_table(rows: Sequence[SchedulerRow]) -> Table:
-    """Return a row for each scheduler."""
+def counterexample_table(rows: Sequence[RuleRow]) -> Table:
+    """Return a row for each rule."""
     from specdemo.bench.results import Table
 
-    columns = ["scheduler", "words 0 and 1", "measured", "runs", "p, target's", "p, as listed", ""]
+    columns = [
+        "rule",
+        "target",
+        "result",
+        "measured",
+        "runs",
+        "p, target's",
+        "p, as listed",
+        "",
+        "tokens to see it",
+    ]
     body = [
         [
-            row.scheduler,
+            row.rule,
+            " / ".join(f"{float(value):.3g}" for value in row.target),
             " / ".join(f"{float(value):.3g}" for value in row.exact),
             " / ".join(f"{value:.3f}" for value in row.measured),
             row.runs,
             f"{row.p_target:.2g}",
             f"{row.p_exact:.2g}",
             "lossless" if row.lossless else "lossy",
+            row.needed or "-",
         ]
         for row in rows
     ]

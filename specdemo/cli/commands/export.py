@@ -14,8 +14,7 @@ from specdemo.config.settings import AppSettings
 def run(options: argparse.Namespace) -> int:
     """Write a saved trace as a table or as a page."""
     from specdemo.trace.codec import dumps
-    from specdemo.trace.replay import read
-    from specdemo.trace.tables import csv_table
+    from specdemo.trace.replay import csv_table, read
     from specdemo.ui.player import html_replay
     from specdemo.ui.words import VIEW
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdemo.cli import console
+from specdemo.config.errors import UserError
 from specdemo.config.strings import load
 
 if TYPE_CHECKING:
     from specdemo.attach.pasted import Findings
+    from specdemo.attach.records import Record
+    from specdemo.attach.tuning import Plan, Setting
 
 
 def run_import(options: argparse.Namespace) -> int:
@@ -29,7 +34,22 @@ def run_import(options: argparse.Namespace) -> int:
         lines = (json.dumps(report) + "\n" for report in known)
         options.aiperf.write_text("".join(lines), encoding="utf-8")
         console.note(f"Wrote {len(known)} of {len(records)} records to {options.aiperf}.")
+    if options.save:
+        _save(options.save, records)
     return int(any(one.problems.count for one in found))
+
+
+def _save(folder: Path, records: Iterable[Record]) -> None:
+    """Write a trace of each request whose rounds are known; `replay`, `export` and the page read them."""
+    from specdemo.attach.events import events
+    from specdemo.trace.codec import dumps
+
+    folder.mkdir(parents=True, exist_ok=True)
+    known = [record.generation for record in records if record.generation]
+    for number, generation in enumerate(known, 1):
+        path = folder / f"request-{number}.jsonl"
+        path.write_text(dumps(events(generation)), encoding="utf-8")
+    console.note(f"Wrote {len(known)} traces to {folder}.")
 
 
 def _read(paths: Iterable[Path]) -> list[Findings]:
@@ -49,3 +69,97 @@ def _read(paths: Iterable[Path]) -> list[Findings]:
         if one.problems.count > len(one.problems.first):
             console.note(f"{path.name}: {one.problems.count} problems in all", style="yellow")
     return found
+
+
+def run_tune(options: argparse.Namespace) -> int:
+    """Print what other settings of the drafts would give. returns: 1 if the confirmation failed"""
+    from specdemo.attach.tuning import Setting, plan
+
+    if options.sizes:
+        return _print_break_even(options)
+    if not options.files:
+        raise UserError("servers.nothing_to_tune")
+    found = _read(options.files)
+    records = [record for one in found for record in one.records]
+    plain = [record for one in _read(options.plain) for record in one.records]
+    drawn = any(one.synthetic or one.method not in ("", "draft-simple") for one in found)
+    result = plan(
+        records,
+        plain,
+        plain_seconds=options.plain_ms / 1000 if options.plain_ms else None,
+        p_min=found[0].settings.get("p_min", 0.0),
+        assumption=options.assume or ("positions" if drawn else "places"),
+    )
+    if options.json:
+        console.write(json.dumps(asdict(result) | {"best": asdict(result.best)}))
+    else:
+        _print_plan(result)
+    if not options.confirm:
+        return 0
+    after = _read([options.confirm])[0]
+    longest = max((drafted for one in after.records for _, drafted in one.steps), default=0)
+    n_max = int(after.settings.get("n_max", longest))
+    setting = Setting(n_max, after.settings.get("p_min", 0.0))
+    return _print_confirmation(result, setting, records, after.records)
+
+
+def _print_plan(found: Plan) -> None:
+    """Print the table of the best settings and the recommendation."""
+    rows = [["setting", "tokens/round", "tokens/s", "x recorded", "x plain"], ["---", *4 * ["--:"]]]
+    for one in found.shown():
+        mark = " (recorded)" if one.setting == found.current else ""
+        rates = f"{one.tokens_per_round:.2f}", f"{one.tokens_per_second:.1f}"
+        ratios = str(one.over_current), str(one.over_plain or "-")
+        rows.append([f"`{one.setting.flags}`{mark}", *rates, *ratios])
+    console.write("\n".join(f"| {' | '.join(row)} |" for row in rows))
+    best = found.best
+    if found.loses:
+        advice = "no drafts (leave out --spec-type); the best setting is slower than plain decoding"
+    elif best.setting == found.current:
+        advice = "no change; no other setting is predicted to be faster"
+    else:
+        advice = best.setting.flags
+    console.write(f"\nRecommended: {advice}")
+    if not found.clear:
+        console.write("The interval contains 1: these requests do not show that a change helps.")
+    console.note(
+        f"Modelled from {found.requests} requests with {found.rounds} rounds (assumption: {found.assumption}); intervals of 90 % from "
+        f"resampled requests. About {found.needed} requests give 5 %. Restarts to confirm: {found.restarts}, then "
+        "`specdemo tune ... --confirm NEWLOG`."
+    )
+
+
+def _print_confirmation(
+    found: Plan, setting: Setting, before: Sequence[Record], after: Sequence[Record]
+) -> int:
+    """Compare the measured speed of a new log with the prediction. returns: 1 if it is outside of the interval"""
+    from specdemo.attach.records import total
+
+    old, new = (total(one).tokens_per_second for one in (before, after))
+    forecast = found.at(setting)
+    if forecast.setting != setting or not old or not new:
+        raise UserError("servers.not_predicted", flags=setting.flags)
+    said = forecast.over_current
+    true = said.low <= new / old <= said.high
+    console.write(
+        f"{setting.flags}: {new / old:.2f} times the recorded speed was measured, {said} was predicted: "
+        f"{'confirmed' if true else 'not confirmed'}."
+    )
+    return int(not true)
+
+
+def _print_break_even(options: argparse.Namespace) -> int:
+    """Print the model of a pair before it is downloaded."""
+    from specdemo.attach.tuning import break_even
+
+    target, draft = options.sizes
+    console.write("| drafted | tokens/round needed | acceptance needed | x plain at 80 % |")
+    console.write("| --: | --: | --: | --: |")
+    for drafted, needed, chance, speedup in break_even(target, draft):
+        shown = "never" if math.isnan(chance) else f"{chance:.0%}"
+        console.write(f"| {drafted} | {needed:.2f} | {shown} | {speedup:.2f} |")
+    console.note(
+        f"Modelled, not measured: every pass reads all weights once and nothing else takes time; at {options.bandwidth:g} GB/s the "
+        f"target alone gives {options.bandwidth / target:.1f} tokens/s. On a CPU, and with many requests, rows of a pass are not free."
+    )
+    return 0

@@ -85,6 +85,8 @@ class Calibration:
 
     def observe(self, outcome: Outcome) -> None:
         """Learn from every tested node."""
+        if not len(outcome.proposal):
+            return
         proposal, kept, parents = outcome.proposal, set(outcome.verdict.path), set[int]()
         for node, chance in enumerate(outcome.verdict.accept_probs):
             table = self._later if proposal.parents[node] in parents else self._first

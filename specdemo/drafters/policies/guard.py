@@ -1,20 +1,15 @@
-"""Wrappers of every drafter: forecasts of each step, and a pause while drafting measurably loses."""
+"""Wrappers of every drafter: forecasts of each step, and plain steps while drafting loses."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from specdemo.drafters.policies.calibration import Calibration
+from specdemo.drafters.policies.ledger import Decision, Ledger, Record
 from specdemo.engine.cost import FOLLOW, Costs, expected_tokens
 from specdemo.engine.types import Drafter, Outcome, Proposal
 from specdemo.trace.events import Reason
-
-WINDOW = 12  # drafting steps that a judgement compares
-PROBE_STEPS = 4  # drafting steps after a pause before the next judgement
-FIRST_PAUSE, LONGEST_PAUSE = 8, 64  # plain steps
-SLOWER_FACTOR = 1.03  # drafting must be this much slower before it is stopped: timings are noisy
 
 
 class Wrapper(Drafter):
@@ -124,27 +119,19 @@ def survivals(proposal: Proposal, calibration: Calibration) -> list[float]:
 
 
 class Fallback(Wrapper):
-    """Pauses a drafter while it is slower than plain decoding. Both are measured in this run, in seconds per token.
+    """Decodes plainly in steps in which a drafter is expected to lose, see `ledger`.
 
-    Steps without a draft count as plain. If no plain step was seen in the first window, one is taken for comparison.
-
-    costs: predict steps while other runs share passes, as if all drafted the same; the judgement restarts when runs
-        come or go
+    Steps in which the drafter proposes nothing count as plain.
     """
 
-    def __init__(self, drafter: Drafter, costs: Costs | None = None) -> None:
+    def __init__(self, drafter: Drafter, costs: Costs) -> None:
         super().__init__(drafter)
         self.costs = costs
         self._reset()
 
     def _reset(self) -> None:
-        self._drafting: deque[tuple[float, int]] = deque(maxlen=WINDOW)
-        self._plain: deque[float] = deque(maxlen=WINDOW)
-        self._pause = 0
-        self._next_pause = FIRST_PAUSE
-        self._judge_after = WINDOW
-        self._reasons: tuple[Reason, ...] = ()
-        self._runs = 1
+        self.ledger, self.record = Ledger(self.costs), Record()
+        self._decision = Decision.TRIAL
 
     def start(self, prompt_ids: Sequence[int]) -> None:
         """Start without a judgement."""
@@ -152,54 +139,29 @@ class Fallback(Wrapper):
         self.drafter.start(prompt_ids)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Return the drafter's proposal, or an empty one during a pause."""
-        if self._pause:
-            return Proposal(reasons=self._reasons)
-        return self.drafter.propose(committed, budget)
+        """Return the drafter's proposal, or an empty one."""
+        ledger, record = self.ledger, self.record
+        record.join(self.costs)
+        self._decision = ledger.decide(record, ledger.gain(record), budget)
+        if self._decision.drafts:
+            return self.drafter.propose(committed, self._decision.tokens(budget))
+        if self._decision is Decision.PROBE:
+            return Proposal(reasons=(Reason("fallback_probe"),))
+        numbers = {
+            "drafting_seconds": 1 / ledger.rate(record),
+            "plain_seconds": ledger.plain_seconds,
+        }
+        return Proposal(reasons=(Reason("fallback_rest", numbers),))
 
     def verifying(self, proposal: Proposal) -> None:
-        """Let the drafter work in parallel with the target, except during a pause."""
-        if not self._pause:
+        """Let the drafter work in parallel with the target, except in plain steps."""
+        if self._decision.drafts:
             self.drafter.verifying(proposal)
 
     def observe(self, outcome: Outcome) -> None:
-        """Time the step; pause if drafting has been losing."""
+        """Let the drafter learn, and measure the step."""
         self.drafter.observe(outcome)
-        if outcome.sharing.runs != self._runs:
-            self._reset()
-            self._runs, self._judge_after = outcome.sharing.runs, PROBE_STEPS
-        seconds = outcome.draft_seconds + self._verify_seconds(outcome)
         if len(outcome.proposal):
-            self._drafting.append((seconds, len(outcome.new_ids)))
-            self._judge_after -= 1
+            self.ledger.drafted_step(outcome, self.record)
         else:
-            self._plain.append(seconds)
-        if self._pause:
-            self._pause -= 1
-            if not self._pause:
-                self._drafting.clear()
-                self._judge_after = PROBE_STEPS
-        elif self._judge_after <= 0:
-            self._judge()
-
-    def _verify_seconds(self, outcome: Outcome) -> float:
-        if self.costs is None or outcome.sharing.runs == 1:
-            return outcome.verify_seconds
-        return self.costs.verify_seconds(len(outcome.proposal))
-
-    def _judge(self) -> None:
-        if not self._plain:
-            self._pause, self._judge_after = 1, 0
-            self._reasons = (Reason("fallback_probe"),)
-            return
-        seconds, tokens = (sum(column) for column in zip(*self._drafting, strict=True))
-        drafting, plain = seconds / tokens, sorted(self._plain)[len(self._plain) // 2]
-        if drafting <= plain * SLOWER_FACTOR:
-            self._next_pause, self._judge_after = FIRST_PAUSE, 1
-            return
-        self._pause, self._next_pause = (
-            self._next_pause,
-            min(LONGEST_PAUSE, 2 * self._next_pause),
-        )
-        numbers = {"drafting_seconds": drafting, "plain_seconds": plain}
-        self._reasons = (Reason("fallback_rest", numbers),)
+            self.ledger.plain_step(outcome, self.record)

@@ -17,12 +17,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from specdemo.engine.cache import RollbackCache
-from specdemo.engine.features import Features
 from specdemo.engine.passes import ForwardInput, ForwardOutput, chunk_rows, chunks, request_pass
 from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.engine.target import CachedModel
-from specdemo.engine.tree import ancestor_mask, depths
+from specdemo.engine.target import CachedModel, Features, ancestor_mask
+from specdemo.engine.types import depths
 from specdemo.kernels import packing, runtime
 from specdemo.kernels.plan import Chain, DraftPlan
 from specdemo.kernels.runtime import (

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from specdemo.engine.cache import RollbackCache
-from specdemo.engine.features import Features
 from specdemo.engine.passes import (
     ForwardInput,
     ForwardOutput,
@@ -29,7 +28,7 @@ from specdemo.engine.passes import (
 )
 from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.engine.target import CachedModel
+from specdemo.engine.target import CachedModel, Features
 from specdemo.models.decoders import layer as layers
 from specdemo.models.decoders.layer import CacheRows, LlamaLayer
 from specdemo.models.decoders.operators import FOLDED_ROWS, Look, look, rms_norm

@@ -185,7 +185,7 @@ class _Bench:
 
     def run(self, drafter: Drafter | None) -> list[Event]:
         """One run's events; plain decoding without a drafter. Raises UserError when it breaks."""
-        from specdemo.engine.limits import Limits
+        from specdemo.engine.types import Limits
 
         header = RunStarted(
             lane=SPECULATIVE if drafter else PLAIN,

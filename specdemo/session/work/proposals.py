@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from specdemo.config.errors import UserError
-from specdemo.config.settings import RunSettings, Sampling
+from specdemo.config.settings import COUPLED, RunSettings, Sampling
 from specdemo.config.strings import Json
 from specdemo.session.conversation import Conversation
 from specdemo.session.door import EngineClient
@@ -78,7 +78,11 @@ class Comparison:
         """
         self._conversation.reset()
         settings = RunSettings(
-            method=ANSWER_METHOD, max_new_tokens=most, memory=False, sampling=sampling or Sampling()
+            method=ANSWER_METHOD,
+            max_new_tokens=most,
+            memory=False,
+            sampling=sampling or Sampling(),
+            verification=COUPLED,
         )
         self._written_with, stops = self._studio.target, self._studio.stop_ids
         text = Text(prompt, (), system)
@@ -108,7 +112,7 @@ class Comparison:
             raise UserError("run.other_model")
         cancel = cancel or threading.Event()
         settings = replace(settings, memory=False, fallback=False, detail=0, baseline=False)
-        settings = settings.checked()
+        settings = replace(settings, verification=COUPLED).checked()
         methods = [method for method in self._studio.methods() if method.name != ANSWER_METHOD]
         asked = {
             "prompt": text.prompt,

@@ -17,7 +17,6 @@ while tokens per second grow. No drawn word influences the decision: exact again
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import torch
@@ -25,19 +24,16 @@ from torch import Tensor
 
 from specdemo.config.settings import Sampling
 from specdemo.drafters.draft_model import LookBack
-from specdemo.engine.limits import Limits
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper, draw
-from specdemo.engine.types import Drafter, Proposal, TargetOutput
-from specdemo.session.work.statistics import chi_square_p
+from specdemo.engine.types import Drafter, Limits, Proposal, TargetOutput
+from specdemo.session.work.real_bugs import Distribution, RuleRow, as_row, tenths
 from specdemo.trace.events import ModelInfo, RunStarted, Verified
 from specdemo.trace.metrics import output_ids
 
-Distribution = tuple[Fraction, Fraction]
 GoOn = Callable[[Sequence[int]], bool]  # whether to draw another word after these
 
-TARGET: Distribution = (Fraction(7, 10), Fraction(3, 10))
-DRAFT: Distribution = (Fraction(1, 2), Fraction(1, 2))
+TARGET, DRAFT = tenths(7, 3), tenths(5, 5)
 SURVIVAL = tuple(min(Fraction(1), p / q) for p, q in zip(TARGET, DRAFT, strict=True))
 MEAN_SURVIVAL = sum(q * chance for q, chance in zip(DRAFT, SURVIVAL, strict=True))
 DRAFT_COST = Fraction(3, 10)  # cost of a drafted word, in target passes
@@ -45,28 +41,7 @@ LOOKAHEAD = 4
 THRESHOLD = 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulerRow:
-    """Effect of one scheduler on the first word.
-
-    exact: probability of each word, by enumeration of every draft; measured: its frequency in `runs` runs of the loop
-    p_target, p_exact: probability of such counts if the first word came from the target, or from `exact`
-    """
-
-    scheduler: str
-    exact: Distribution
-    measured: tuple[float, float]
-    runs: int
-    p_target: float
-    p_exact: float
-
-    @property
-    def lossless(self) -> bool:
-        """Whether the first word is distributed exactly as the target's."""
-        return self.exact == TARGET
-
-
-def demonstrate(runs: int = 4_000) -> list[SchedulerRow]:
+def demonstrate(runs: int = 4_000) -> list[RuleRow]:
     """Run the three schedulers through the real loop, next to their exact results."""
     return [
         _row("stop after an unlikely word", after_unlikely, runs),
@@ -118,22 +93,15 @@ def _drafts(
         yield from _drafts(go_on, (*drawn, word), chance * share)
 
 
-def _row(name: str, go_on: GoOn, runs: int, *, looks_back: bool = False) -> SchedulerRow:
+def _row(name: str, go_on: GoOn, runs: int, *, looks_back: bool = False) -> RuleRow:
     exact = first_word(go_on, looks_back=looks_back)
-    counts = [0, 0]
+    tokens: list[int] = []
     for seed in range(runs):
         drafter: Drafter = Draws(go_on, seed)
         if looks_back:
             drafter = LookBack(drafter, THRESHOLD)
-        counts[_first_word_of_a_run(drafter, seed)] += 1
-    return SchedulerRow(
-        name,
-        exact,
-        (counts[0] / runs, counts[1] / runs),
-        runs,
-        chi_square_p(counts, [runs * float(share) for share in TARGET]),
-        chi_square_p(counts, [runs * float(share) for share in exact]),
-    )
+        tokens.append(_first_word_of_a_run(drafter, seed))
+    return RuleRow.of(name, TARGET, exact, tokens)
 
 
 def _first_word_of_a_run(drafter: Drafter, seed: int) -> int:
@@ -161,10 +129,10 @@ class Draws(Drafter):
         """Draw a chain."""
         drawn: list[int] = []
         while len(drawn) < min(budget, LOOKAHEAD) and self.go_on(drawn):
-            drawn.append(draw(_tensor(DRAFT), self._generator))
+            drawn.append(draw(as_row(DRAFT), self._generator))
         return Proposal.chain(
             drawn,
-            draft_probs=_tensor(DRAFT).expand(len(drawn), -1),
+            draft_probs=as_row(DRAFT).expand(len(drawn), -1),
             confidences=tuple(float(SURVIVAL[word]) for word in drawn),
             lookahead=LOOKAHEAD,
         )
@@ -181,7 +149,7 @@ class FixedTarget:
     def read(self, token_ids: Sequence[int]) -> Tensor:
         """Count the tokens. returns: (2,) logits"""
         self.length += len(token_ids)
-        return _tensor(TARGET).log()
+        return as_row(TARGET).log()
 
     def rollback(self, length: int) -> None:
         """Forget the rest."""
@@ -189,12 +157,8 @@ class FixedTarget:
 
     def forward(self, pending_id: int, proposal: Proposal) -> TargetOutput:
         """The same row for each: (1 + N, 2) logits."""
-        return TargetOutput(_tensor(TARGET).log().expand(1 + len(proposal), -1))
+        return TargetOutput(as_row(TARGET).log().expand(1 + len(proposal), -1))
 
     def keep(self, path: Sequence[int]) -> None:
         """Count the pending token and the path."""
         self.length += 1 + len(path)
-
-
-def _tensor(distribution: Distribution) -> Tensor:
-    return torch.tensor([float(share) for share in distribution])

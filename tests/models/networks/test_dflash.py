@@ -28,7 +28,7 @@ from safetensors.torch import load_file, save_file
 from tiny_dflash import Reference, make, write_flat, write_speculators
 
 from specdemo.config.errors import UserError
-from specdemo.engine.features import Features
+from specdemo.engine.target import Features
 from specdemo.models.networks.dflash import DFlashModel
 from specdemo.models.networks.layouts import dflash
 from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES

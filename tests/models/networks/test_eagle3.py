@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from tiny_eagle3 import Eagle3, Reference, make, write_flat, write_speculators
 
 from specdemo.config.errors import UserError
-from specdemo.engine.features import Features
+from specdemo.engine.target import Features
 from specdemo.models.networks.chain import CompactModel
 from specdemo.models.networks.layouts import eagle3
 from specdemo.models.networks.layouts.family import TargetFacts

@@ -14,7 +14,7 @@ from tiny_mtp import KINDS, LAYERS, Reference, write_target
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
-from specdemo.engine.features import Features
+from specdemo.engine.target import Features
 from specdemo.models.networks.chain import CompactModel
 from specdemo.models.networks.layouts import mtp
 from specdemo.models.networks.layouts.family import TargetFacts

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from transformers import LlamaConfig
 
 from specdemo.config.errors import UserError
-from specdemo.engine.features import Features
+from specdemo.engine.target import Features
 from specdemo.models.networks.chain import CompactModel
 from specdemo.models.networks.folders import load_compact, load_medusa, read_state, save_compact
 from specdemo.models.networks.four_bit import dense, pack_linear, rounded, stacked

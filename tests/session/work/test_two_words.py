@@ -6,6 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+import torch
 from conftest import run_lane
 
 from specdemo.bench.report import markdown
@@ -13,6 +14,16 @@ from specdemo.cli.commands.bench import counterexample_table
 from specdemo.drafters.draft_model import LookBack
 from specdemo.drafters.plain import always_right, always_wrong
 from specdemo.engine.types import Drafter
+from specdemo.session.work.real_bugs import (
+    Control,
+    RuleRow,
+    as_row,
+    bugs,
+    controls,
+    sound,
+    tenths,
+    with_shared_noise,
+)
 from specdemo.session.work.two_words import (
     TARGET,
     Draws,
@@ -39,7 +50,7 @@ def test_the_non_improvement_lies_inside_the_lookahead():
 
 
 def test_the_real_loop_gives_what_was_listed():
-    rows = demonstrate(2_000)
+    rows = demonstrate(1_000)
     assert [row.exact for row in rows] == [TARGET, TARGET, LOOKED_BACK]
     assert [row.lossless for row in rows] == [True, True, False]
     assert all(row.p_exact > 0.001 for row in rows)
@@ -48,8 +59,34 @@ def test_the_real_loop_gives_what_was_listed():
     assert rows[2].p_target < 1e-12
     table = markdown(counterexample_table(rows)).splitlines()
     assert len(table) == 5
+    assert [row.needed for row in rows] == [None, None, 139]
     assert table[-1].startswith("| look back")
     assert "0.85 / 0.15" in table[-1]
+
+
+def test_both_bugs_are_enumerated_found_and_need_as_many_tokens_as_listed():
+    (shared, reported), correct = bugs(), sound()
+    assert shared.exact == (Fraction(1, 10), Fraction(61, 135), Fraction(121, 270))
+    assert sum(with_shared_noise(tenths(2, 5, 3), tenths(7, 1, 2))) == 1
+    rows = [correct.run(500), shared.run(1_500), reported.run(600)]
+    assert all(row.p_exact > 0.001 for row in rows)
+    assert [row.p_target > 0.001 for row in rows] == [True, False, False]
+    assert [row.needed for row in rows] == [None, 1441, 556]
+    assert all(control.found(1e-5) for control in controls())
+    assert not Control("", 1, 0.3, 0.5).found(1e-5)
+
+
+def test_a_test_with_the_listed_number_of_tokens_finds_nine_of_ten_biases():
+    generator = torch.Generator().manual_seed(1)
+    for bug in bugs():
+        count = bug.run(1).needed
+        exact = as_row(bug.exact).expand(300, -1)
+        tokens = torch.multinomial(exact, count, replacement=True, generator=generator)
+        found = [
+            RuleRow.of(bug.name, bug.target, bug.exact, one).p_target < 0.01
+            for one in tokens.tolist()
+        ]
+        assert sum(found) / len(found) == pytest.approx(0.9, abs=0.05)
 
 
 def test_looking_back_says_what_it_dropped_and_that_it_is_lossy():

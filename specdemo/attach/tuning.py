@@ -1,0 +1,405 @@
+"""Predicts other settings of a server's drafts from recorded rounds: tokens a round, speed, and what to set.
+
+A greedy draft depends only on the text before it. So the rounds tell for every place of the text whether the draft names
+the right token, except after a draft that was accepted completely, where nothing was drafted:
+
+    drafted    a b c x y     n_max 5: 3 accepted, 1 round      places   right right right wrong
+    text       a b c d       n_max 2: 2 and 1 accepted, 2 rounds        a b [c] | d: the draft after c would be x again
+
+`places` replays the text like that; the unknown places give an upper and a lower bound. `positions` shortens each recorded
+round instead: for drafters whose quality depends on the position in the draft (heads, simulated acceptance) or of which
+only counts are known. Intervals come from resampled requests: rounds of one request are alike, so resampling single
+rounds would give intervals half as wide as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specdemo.attach.records import Record
+from specdemo.attach.rounds import Round
+from specdemo.config.errors import UserError
+
+RESAMPLES = 400
+LEVEL = 0.9  # probability that the interval is meant to contain the true value
+SEED = 20261125
+FEWEST_REQUESTS = 4  # below that an interval means nothing
+FEWEST_ROUNDS = 4  # rounds of one draft length whose mean time counts; the shortest and the longest length always do
+LARGEST_TIME = 4.0  # a round's time above so many medians of its length is cut to that: another program disturbed it
+MOST_SHOWN = 6  # settings that a table shows
+MOST_LENGTHS = 32  # n_max that are tried
+P_MINS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9)
+PRECISION = 0.05  # half-width for which the necessary number of requests is reported
+Rounds = Sequence[Round]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Settings of llama-server's drafts."""
+
+    n_max: int
+    p_min: float = 0.0
+
+    @property
+    def flags(self) -> str:
+        """Return the flags of llama-server."""
+        return f"--spec-draft-n-max {self.n_max} --spec-draft-p-min {self.p_min:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A ratio with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Prediction for a setting.
+
+    over_current: speed / speed of the recorded setting; over_plain: / speed without drafts, None if that is unknown
+    """
+
+    setting: Setting
+    tokens_per_round: float
+    tokens_per_second: float
+    over_current: Estimate
+    over_plain: Estimate | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Result of tuning. assumption: `places` or `positions`; needed: requests for an interval of 5 % to both sides"""
+
+    current: Setting
+    forecasts: tuple[Forecast, ...]
+    assumption: str
+    requests: int
+    rounds: int
+    needed: int
+    plain: bool
+
+    @property
+    def best(self) -> Forecast:
+        """Return the fastest setting."""
+        return max(self.forecasts, key=lambda one: one.tokens_per_second)
+
+    @property
+    def loses(self) -> bool:
+        """Return whether plain decoding is predicted to be at least as fast as the best setting."""
+        return self.best.over_plain is not None and self.best.over_plain.value <= 1
+
+    @property
+    def clear(self) -> bool:
+        """Return whether the interval excludes that the best setting changes nothing."""
+        chosen = self.best.over_plain if self.loses else self.best.over_current
+        return chosen is not None and not chosen.low <= 1 <= chosen.high
+
+    @property
+    def restarts(self) -> int:
+        """Return the restarts of the server until the recommendation is confirmed: one, and one without drafts if that was not measured."""
+        return 1 + (not self.plain)
+
+    def at(self, setting: Setting) -> Forecast:
+        """Return the forecast that is nearest to a setting."""
+
+        def distance(one: Forecast) -> tuple[int, float]:
+            n_max, p_min = one.setting.n_max, one.setting.p_min
+            return abs(n_max - setting.n_max), abs(p_min - setting.p_min)
+
+        return min(self.forecasts, key=distance)
+
+    def shown(self) -> list[Forecast]:
+        """Return the fastest setting of each of the best few n_max, and the recorded one."""
+        ranked = sorted(self.forecasts, key=lambda one: -one.tokens_per_second)
+        first = {one.setting.n_max: one for one in reversed(ranked)}
+        few = sorted(first.values(), key=lambda one: -one.tokens_per_second)[:MOST_SHOWN]
+        return list(dict.fromkeys([*few, self.at(self.current)]))
+
+
+def plan(
+    records: Sequence[Record],
+    plain: Sequence[Record] = (),
+    *,
+    plain_seconds: float | None = None,
+    p_min: float = 0.0,
+    assumption: str = "places",
+) -> Plan:
+    """Predict all settings up to the recorded one. Raises UserError if the rounds or their times are not known.
+
+    records: requests with drafts; plain: requests of the same server without; plain_seconds: per token, in place of these
+    p_min: of the recording; assumption: see the module
+    """
+    requests = [rounds for record in records if (rounds := rounds_of(record))]
+    if len(requests) < FEWEST_REQUESTS:
+        raise UserError("servers.few_requests", count=len(requests), needed=FEWEST_REQUESTS)
+    longest = max(each.drafted or 0 for each in chain(*requests))
+    probable = any(each.candidates for each in chain(*requests))
+    costs = _Costs(requests, longest, plain_seconds or _plain_seconds(plain))
+    weights = _resamples(len(requests))
+    current = Setting(longest, p_min)
+    lengths = range(1, longest + 1) if longest <= MOST_LENGTHS else np.linspace(1, longest, MOST_LENGTHS, dtype=int)  # fmt: skip
+    tried = [Setting(int(n), p) for n in lengths for p in (P_MINS if probable else (p_min,)) if p >= p_min]  # fmt: skip
+    tried += [] if current in tried else [current]
+    recorded = _Recorded(requests, longest)
+    speeds: dict[Setting, tuple[Floats, Floats, float]] = {}
+    times = costs.times(weights)
+    for setting in tried:
+        if assumption == "places":
+            low, high = (_Counts.at(requests, longest, setting, right=right) for right in (False, True))  # fmt: skip
+        else:
+            low = high = recorded.at(setting)
+        speeds[setting] = (low.speeds(weights, times), high.speeds(weights, times), high.tokens_per_round())  # fmt: skip
+    base, trust = speeds[current][1], _first_accepted(requests)
+    slow = _plain_times(plain, len(base)) if plain else plain_seconds
+    forecasts = [
+        Forecast(
+            setting,
+            per_round,
+            float(low[0] + trust * (high[0] - low[0])),
+            _estimate(low / base, high / base, trust, len(requests)),
+            None if slow is None else _estimate(low * slow, high * slow, trust, len(requests)),
+        )
+        for setting, (low, high, per_round) in speeds.items()
+    ]
+    spread = float(np.std(base[1:]) / base[0]) * 1.96 / PRECISION
+    needed = max(FEWEST_REQUESTS, round(len(requests) * spread**2))
+    count = sum(map(len, requests))
+    return Plan(current, tuple(forecasts), assumption, len(requests), count, needed, slow is not None)  # fmt: skip
+
+
+def rounds_of(record: Record) -> Rounds:
+    """Return the rounds of a request; of a report without times and tokens their lengths."""
+    if record.generation:
+        return [each for each in record.generation.rounds if each.drafted is not None]
+    return [Round((), drafted, accepted) for accepted, drafted in record.steps]
+
+
+def replay(rounds: Rounds, setting: Setting, *, right: bool) -> Iterator[tuple[int, int, int]]:
+    """Yield (drafted, accepted, refused by p_min) of each round of a replay over the text.
+
+    right: whether the draft is assumed to name the right token where nothing was drafted
+    """
+    places = list(_places(rounds))
+    longest = max(each.drafted or 0 for each in rounds)
+    last = rounds[-1]
+    limited = (last.drafted or 0) < longest and len(last.candidates) <= (last.drafted or 0)
+    at = 0
+    while at < len(places):
+        room = min(setting.n_max, len(places) - at - 1) if limited else setting.n_max
+        drafted = accepted = refused = 0
+        while drafted < room:
+            if at + accepted == len(places):  # the answer ended within the draft
+                drafted = room
+                break
+            correct, probability, later = places[at + accepted]
+            if probability < setting.p_min:
+                refused = 1
+                break
+            drafted += 1
+            if right if correct is None else correct:
+                accepted += 1
+                continue
+            more = later[: room - drafted]
+            refused = int(bool(setting.p_min) and _until(more, setting.p_min) < room - drafted)
+            drafted = drafted + _until(more, setting.p_min) if setting.p_min else room
+            break
+        yield drafted, accepted, refused
+        at += accepted + 1
+
+
+def _places(rounds: Rounds) -> Iterator[tuple[bool | None, float, tuple[float, ...]]]:
+    """Yield for each place whether the draft is right there, None if nothing was drafted, its probability and those after it."""
+    for each in rounds:
+        accepted, drafted = each.accepted or 0, each.drafted or 0
+        known = _probabilities(each) or (1.0,) * drafted
+        yield from ((True, known[index], ()) for index in range(accepted))
+        if accepted < drafted:
+            yield False, known[accepted], known[accepted + 1 :]
+        elif len(known) > drafted:
+            yield None, known[drafted], ()  # the draft ended here by p_min
+        else:
+            yield None, 1.0, ()
+
+
+def _probabilities(each: Round) -> tuple[float, ...]:
+    return tuple(ranked[0].probability for ranked in each.candidates)
+
+
+def _until(values: Sequence[float], least: float) -> int:
+    """Return how many values come before the first that is less than `least`."""
+    return next((index for index, value in enumerate(values) if value < least), len(values))
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Rounds of each request under a setting. lengths: (R, N) rounds by drafted tokens; tokens, refused: (R,)"""
+
+    lengths: Floats
+    tokens: Floats
+    refused: Floats
+
+    @classmethod
+    def at(cls, requests: Sequence[Rounds], longest: int, setting: Setting, *, right: bool) -> _Counts:  # fmt: skip
+        """Replay the text of each request. right: see `replay`"""
+        steps = [
+            (row, *step)
+            for row, rounds in enumerate(requests)
+            for step in replay(rounds, setting, right=right)
+        ]
+        return cls.of(*np.array(steps).T, count=len(requests), longest=longest)
+
+    @classmethod
+    def of(cls, row: Ints, drafted: Ints, accepted: Ints, refused: Ints, *, count: int, longest: int) -> _Counts:  # fmt: skip
+        """Sum rounds by their request, `row`; all arrays are (M,)."""
+        lengths = np.zeros((count, longest + 1))
+        np.add.at(lengths, (row, drafted), 1)
+        tokens = np.bincount(row, accepted + 1, count)
+        return cls(lengths, tokens.astype(float), np.bincount(row, refused, count).astype(float))
+
+    def speeds(self, weights: Floats, times: tuple[Floats, Floats]) -> Floats:
+        """Return tokens a second: (B,), one for each resample. times: see `_Costs.times`"""
+        rounds, step = times
+        seconds = ((weights @ self.lengths) * rounds).sum(axis=1) + step * (weights @ self.refused)
+        speeds: Floats = (weights @ self.tokens) / seconds
+        return speeds
+
+    def tokens_per_round(self) -> float:
+        return float(self.tokens.sum() / self.lengths.sum())
+
+
+class _Recorded:
+    """Recorded rounds as arrays (M,), for shortening all of them to a setting. probabilities: (M, longest), 1 where unknown"""
+
+    def __init__(self, requests: Sequence[Rounds], longest: int) -> None:
+        flat = [(row, each) for row, rounds in enumerate(requests) for each in rounds]
+        self.count, self.longest = len(requests), longest
+        self.row, self.drafted, self.accepted = np.array(
+            [(row, each.drafted or 0, each.accepted or 0) for row, each in flat]
+        ).T
+        self.probabilities = np.ones((len(flat), longest))
+        for number, (_, each) in enumerate(flat):
+            known = _probabilities(each)[:longest]
+            self.probabilities[number, : len(known)] = known
+
+    def at(self, setting: Setting) -> _Counts:
+        """Return the rounds with each draft cut to the setting."""
+        allowed = np.minimum(self.drafted, setting.n_max)
+        weak = self.probabilities < setting.p_min
+        until = np.where(weak.any(axis=1), weak.argmax(axis=1), self.longest)
+        drafted = np.minimum(allowed, until)
+        accepted = np.minimum(self.accepted, drafted)
+        refused = (drafted < allowed).astype(int)
+        return _Counts.of(self.row, drafted, accepted, refused, count=self.count, longest=self.longest)  # fmt: skip
+
+
+class _Costs:
+    """Times of rounds by drafted tokens, from the recording: d * (n + refused) + V(n), or only their sum."""
+
+    def __init__(self, requests: Sequence[Rounds], longest: int, plain: float | None) -> None:
+        shape = (len(requests), longest + 1)
+        self.count, self.spent, self.plain = np.zeros(shape), np.zeros(shape), plain
+        self.steps, self.drafting = np.zeros(len(requests)), np.zeros(len(requests))
+        timed = [(row, each) for row, rounds in enumerate(requests) for each in rounds if each.seconds]  # fmt: skip
+        by_length: dict[int, list[float]] = {}
+        for _, each in timed:
+            by_length.setdefault(each.drafted or 0, []).append(each.seconds or 0.0)
+        most = {n: LARGEST_TIME * median(found) for n, found in by_length.items()}
+        for row, each in timed:
+            drafted = each.drafted or 0
+            drafting, whole = each.draft_seconds or 0.0, each.seconds or 0.0
+            self.count[row, drafted] += 1
+            self.spent[row, drafted] += min(whole, most[drafted]) - min(drafting, whole)
+            self.drafting[row] += drafting
+            self.steps[row] += max(drafted, len(each.candidates)) if drafting else 0
+        seen = self.count.sum(axis=0)
+        known = np.flatnonzero(seen)
+        if len(known) < 1 + (plain is None):
+            raise UserError("servers.no_times", lengths=len(known))
+        ends = (known[0], known[-1])
+        self.known = [int(n) for n in known if seen[n] >= FEWEST_ROUNDS or n in ends]
+
+    def times(self, weights: Floats) -> tuple[Floats, Floats]:
+        """Return seconds of a round by drafted tokens (B, N), and of a draft step (B,); between known lengths a straight line."""
+        count, spent = weights @ self.count, weights @ self.spent
+        whole = self.spent.sum(axis=0) / np.maximum(1, self.count.sum(axis=0))
+        means = np.where(count > 0, spent / np.maximum(1, count), whole)
+        lengths = np.arange(self.count.shape[1])
+        step = (weights @ self.drafting) / np.maximum(1, weights @ self.steps)
+        points = self.known
+        if self.plain is not None and points[0] > 0:
+            points, means[:, 0] = [0, *points], self.plain
+        rows = [np.interp(lengths, points, row[points]) for row in means]
+        return np.array(rows) + step[:, None] * lengths, step
+
+
+def _resamples(count: int) -> Floats:
+    """Return how often each request is drawn: (B, R), the recording itself first."""
+    draws = np.random.default_rng(SEED).multinomial(count, [1 / count] * count, RESAMPLES)
+    return np.concatenate([np.ones((1, count)), draws])
+
+
+def _first_accepted(requests: Sequence[Rounds]) -> float:
+    """Return the fraction of drafts whose first token was accepted: the chance that an unknown place is right."""
+    first = [bool(each.accepted) for each in chain(*requests) if each.drafted]
+    return sum(first) / max(1, len(first))
+
+
+def _estimate(low: Floats, high: Floats, trust: float, count: int) -> Estimate:
+    """Return a value between both bounds and their interval, wider for few requests (Student's t instead of the normal)."""
+    value = float(low[0] + trust * (high[0] - low[0]))
+    tail = (1 - LEVEL) / 2
+    wider = (count / (count - 1)) ** 0.5 * (1 + 0.8 / (count - 1))
+    least, most = float(np.quantile(low[1:], tail)), float(np.quantile(high[1:], 1 - tail))
+    return Estimate(value, value - wider * (value - least), value + wider * (most - value))
+
+
+def _plain_seconds(plain: Sequence[Record]) -> float | None:
+    return float(_plain_times(plain, 1)[0]) if plain else None
+
+
+def _plain_times(plain: Sequence[Record], count: int) -> Floats:
+    """Return seconds a token without drafts: (count,), of all requests first, then of resamples."""
+    timed = [(one.seconds or 0.0, (one.tokens or 0) - 1) for one in plain]
+    known = [(seconds, tokens) for seconds, tokens in timed if seconds > 0 and tokens > 0]
+    if not known:
+        raise UserError("servers.no_times", lengths=0)
+    seconds, tokens = np.array(known, dtype=float).T
+    weights = np.random.default_rng(SEED + 1).multinomial(len(known), [1 / len(known)] * len(known), count)  # fmt: skip
+    weights[0] = 1
+    times: Floats = (weights @ seconds) / (weights @ tokens)
+    return times
+
+
+def break_even(
+    target_bytes: float, draft_bytes: float, longest: int = 16
+) -> list[tuple[int, float, float, float]]:
+    """Model a pair before it is downloaded: a pass reads all weights once, and nothing else takes time.
+
+    returns: for each draft length the tokens a round and the acceptance per token above which it is faster than plain
+    decoding, and its speedup if 80 % of the tokens are accepted
+    """
+    rows = []
+    for length in range(1, longest + 1):
+        needed = 1 + length * draft_bytes / target_bytes
+        low, high = 0.0, 1.0
+        for _ in range(40):
+            middle = (low + high) / 2
+            gained = 1 + sum(middle**n for n in range(1, length + 1))
+            low, high = (middle, high) if gained < needed else (low, middle)
+        speedup = (1 + sum(0.8**n for n in range(1, length + 1))) / needed
+        rows.append((length, needed, high if needed <= 1 + length else float("nan"), speedup))
+    return rows

@@ -1,0 +1,159 @@
+"""Tuning: a replay equals the recording, and the true speedup of simulated servers lies in the stated interval."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from operator import mul
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specdemo.attach.records import Record
+from specdemo.attach.rounds import Candidate, Generation, Knowledge, Piece, Round
+from specdemo.attach.tuning import Setting, break_even, plan, replay
+from specdemo.cli.parser import main
+from specdemo.config.errors import UserError
+
+LOG = Path(__file__).with_name("data") / "llama-server.log"
+LONGEST, TOKENS, REQUESTS, NOISE = 8, 64, 24, 0.05
+
+
+def record(rounds: list[Round]) -> Record:
+    return Record("one", generation=Generation("s", "", Knowledge.EXACT, rounds=tuple(rounds)))
+
+
+class Server:
+    """Simulated server: probabilities of acceptance by position, seconds of a round linear in the draft's length."""
+
+    def __init__(self, rng: np.random.Generator, chances: list[float], fixed: float, step: float):
+        self.rng, self.chances, self.fixed, self.step = rng, chances, fixed, step
+
+    def seconds(self, drafted: int) -> float:
+        return self.fixed + self.step * drafted
+
+    def request(self, n_max: int) -> Record:
+        """Answer with as many tokens as the limit allows; drafts are shortened near it."""
+        rounds, left = list[Round](), TOKENS
+        while left:
+            drafted = min(n_max, left - 1)
+            wrong = self.rng.random(drafted) >= self.chances[:drafted]
+            accepted = int(np.argmax(wrong)) if wrong.any() else drafted
+            seconds = self.seconds(drafted) * self.rng.lognormal(0, NOISE)
+            pieces = (Piece("", 1),) * (accepted + 1)
+            rounds.append(Round(pieces, drafted, accepted, seconds))
+            left -= accepted + 1
+        return record(rounds)
+
+    def plain(self) -> Record:
+        times = np.full(TOKENS, 0.04) * self.rng.lognormal(0, NOISE, TOKENS)
+        return Record("plain", tokens=TOKENS + 1, seconds=float(times.sum()))
+
+    def speed(self, n_max: int) -> float:
+        """Return the exact tokens a second of many rounds."""
+        return float(1 + sum(accumulate(self.chances[:n_max], mul))) / self.seconds(n_max)
+
+
+def test_the_true_speedup_lies_in_the_interval_and_the_choice_is_near_the_best() -> None:
+    inside = near = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        chances = list(rng.uniform(0.3, 0.95) * rng.uniform(0.8, 1) ** np.arange(LONGEST))
+        server = Server(rng, chances, rng.uniform(0.04, 0.08), rng.uniform(0.002, 0.02))
+        recorded = [server.request(LONGEST) for _ in range(REQUESTS)]
+        found = plan(recorded, [server.plain() for _ in range(8)], assumption="positions")
+        best = found.best
+        assert best.over_plain is not None
+        true = server.speed(best.setting.n_max) * 0.04
+        inside += best.over_plain.low <= true <= best.over_plain.high
+        speeds = [server.speed(n) for n in range(1, LONGEST + 1)]
+        near += server.speed(best.setting.n_max) >= 0.97 * max(speeds)
+    assert inside >= 85
+    assert near >= 97
+
+
+def answer(right: list[bool], chances: list[float], n_max: int, p_min: float) -> Record:  # fmt: skip
+    """Return the rounds of a greedy draft of which the text decides at which places it is right."""
+    rounds, at = list[Round](), 0
+    while at < len(right):
+        room = min(n_max, len(right) - at - 1)
+        shown = chances[at : at + room]
+        drafted = next((n for n, chance in enumerate(shown) if chance < p_min), room)
+        rest = right[at : at + drafted]
+        accepted = rest.index(False) if False in rest else drafted
+        candidates = tuple((Candidate(1, chance),) for chance in shown[: drafted + 1])
+        steps, spent = len(candidates), 0.04 + 0.004 * drafted
+        seconds = spent + 0.005 * steps
+        pieces = (Piece("", 1),) * (accepted + 1)
+        rounds.append(Round(pieces, drafted, accepted, seconds, 0.005 * steps, candidates))
+        at += accepted + 1
+    return record(rounds)
+
+
+def test_a_replay_over_the_text_bounds_what_other_settings_would_do() -> None:
+    rng = np.random.default_rng(1)
+    texts = []
+    for _ in range(16):
+        chances = list(rng.beta(2, 0.7, TOKENS))
+        texts.append(([bool(rng.random() < chance) for chance in chances], chances))
+    recorded = [answer(*text, LONGEST, 0.0) for text in texts]
+    found = plan(recorded, assumption="places")
+    same = found.at(Setting(LONGEST))
+    assert (same.over_current.low, same.over_current.high) == (1, 1)
+    inside = 0
+    for setting in (Setting(2), Setting(4), Setting(6), Setting(8, 0.5), Setting(8, 0.9), Setting(4, 0.7)):  # fmt: skip
+        after = [answer(*text, setting.n_max, setting.p_min) for text in texts]
+        speeds = [
+            sum(len(each.committed) for each in rounds) / sum(each.seconds or 0 for each in rounds)
+            for rounds in (
+                [each for one in run if one.generation for each in one.generation.rounds]
+                for run in (recorded, after)
+            )
+        ]
+        guess = found.at(setting)
+        assert guess.setting == setting
+        inside += guess.over_current.low <= speeds[1] / speeds[0] <= guess.over_current.high
+    assert inside >= 5
+
+
+def test_a_replay_counts_rounds_of_a_text_by_hand() -> None:
+    """Text a b c d e f with the draft right everywhere but at d; five drafts were made, and one at the limit."""
+    rounds = [Round((), 5, 3), Round((), 1, 1)]
+    assert list(replay(rounds, Setting(5), right=True)) == [(5, 3, 0), (1, 1, 0)]
+    assert list(replay(rounds, Setting(2), right=True)) == [(2, 2, 0), (2, 0, 0), (1, 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "message"),
+    [
+        ([record([Round((), 2, 1, 0.1)])] * 3, "3 requests"),
+        ([record([Round((), 2, 1)])] * 4, "time"),
+        ([record([Round((), 2, 1, 0.1)])] * 4, "time"),
+    ],
+)
+def test_a_plan_needs_requests_and_times(recorded: list[Record], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        plan(recorded)
+
+
+def test_break_even_of_a_pair_before_it_is_downloaded() -> None:
+    rows = break_even(10e9, 1e9, 4)
+    assert [row[1] for row in rows] == pytest.approx([1.1, 1.2, 1.3, 1.4])
+    assert rows[0][2] == pytest.approx(0.1)
+    assert rows[3][3] == pytest.approx((1 + 0.8 + 0.64 + 0.512 + 0.4096) / 1.4)
+    assert all(np.isnan(row[2]) for row in break_even(1e9, 2e9, 4))
+
+
+def test_tune_recommends_flags_and_confirms_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    text = LOG.read_text(encoding="utf-8")
+    log, plain = tmp_path / "log", tmp_path / "plain"
+    log.write_text("".join(text.replace("task 0", f"task {n}") for n in range(4)), encoding="utf-8")
+    plain.write_text("".join(f"slot print_timing: id 0 | task {n} | eval time = 4000 ms / 97 tokens\n" for n in range(3)))  # fmt: skip
+    assert main(["tune", str(log), "--plain", str(plain), "--confirm", str(log)]) == 0
+    printed = capsys.readouterr()
+    assert "Recommended: --spec-draft-n-max 3 --spec-draft-p-min 0.5\nThe interval contains 1" in printed.out  # fmt: skip
+    assert "`--spec-draft-n-max 5 --spec-draft-p-min 0` (recorded) | 5.22 |" in printed.out
+    assert "1.00 times the recorded speed was measured" in printed.out
+    assert "4 requests with 36 rounds (assumption: places)" in printed.err
+    assert main(["tune", "--sizes", "4.7", "0.4"]) == 0
+    assert "| 1 | 1.09 | 9% | 1.66 |" in capsys.readouterr().out
