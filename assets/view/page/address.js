@@ -5,6 +5,7 @@ import { readState, remembered, writeState } from "../core/permalink.js";
 /** @import { PageState } from "../core/permalink" */
 const OWN = ["tab", "lesson", "recorded"];
 const SETTLED = 120; // milliseconds after a click until the page shows what it opens
+const RESTORING = 1500; // milliseconds that the page may take to go back
 
 /** Choose an entry of a menu of the page, as a visitor does. @param {string} selector @param {string} value */
 export function choose(selector, value) {
@@ -23,6 +24,7 @@ export const shownRun = () => document.querySelector("#sd-view .sd-root")?.getAt
 export class Address {
   #opening;
   #timer = 0;
+  #restored = -RESTORING; // time at which one went back
   followed = !location.search; // whether the page shows what its address asked for on arrival
   /** @type {PageState} */
   #noted;
@@ -58,7 +60,12 @@ export class Address {
     const run = shownRun();
     /** @type {PageState} */
     const here = { tab: tab === "play" ? "" : tab, lesson, recorded: run === this.#opening ? "" : run };
-    if (!same(here, this.#noted)) this.#write(here);
+    if (same(here, this.#noted)) return;
+    if (performance.now() < this.#restored + RESTORING) {
+      this.soon(); // it has not gone back yet
+      return;
+    }
+    this.#write(here);
     this.#noted = here;
   }
 
@@ -75,6 +82,7 @@ export class Address {
     const asked = this.#asked;
     const before = this.#noted;
     this.#noted = asked;
+    this.#restored = performance.now();
     const tab = asked.tab || "play";
     if (tab !== openTab()) document.getElementById(`sd-tab-${tab}-button`)?.click();
     if ((asked.recorded ?? "") !== (before.recorded ?? "")) choose("#sd-runs select", asked.recorded || this.#opening);
