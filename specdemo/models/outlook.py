@@ -217,12 +217,13 @@ def on_gpu(device: str) -> bool:
     return torch.cuda.is_available()
 
 
-def choose(settings: AppSettings, known: Sequence[Measured]) -> tuple[Pair, bool]:
-    """Return the pair for the target "auto": the largest that is on this disk, fits and is FAST_ENOUGH.
+def choose(settings: AppSettings, known: Sequence[Measured] | None = None) -> tuple[Pair, bool]:
+    """Return the largest pair that is on this disk, fits and, for the target "auto", is FAST_ENOUGH.
 
     It never starts a download. While nothing was timed on this machine, only a card is fast enough for a larger one.
 
-    known: passes timed on the device; returns: the pair, and whether it differs from the default pair
+    known: passes timed on the device; None if the speed does not matter
+    returns: the pair, and whether it differs from the default pair
     """
     free, loaded = free_memory(settings.device), way(settings)
     here = [
@@ -233,7 +234,12 @@ def choose(settings: AppSettings, known: Sequence[Measured]) -> tuple[Pair, bool
         and not any(
             missing_bytes(entry, settings.cache_dir, settings.precision) for entry in pair.models
         )
-        and _answers_fast(outlook(pair, loaded, settings.cache_dir, free, known), settings.device)
+        and (
+            known is None
+            or _answers_fast(
+                outlook(pair, loaded, settings.cache_dir, free, known), settings.device
+            )
+        )
     ]
     usual = next(pair for pair in pairs() if pair.name == DEFAULT_TARGET)
     chosen = here[-1] if here else usual

@@ -123,15 +123,15 @@ class Lessons {
     this.asked = new Set(lesson.questions);
     const questions = lesson.questions.map((question) => this.#question(lesson, question, own));
     const [first, ...rest] = questions;
-    const moment = momentBox(lesson.moment, {
-      words, name: lesson.id, runs: this.#runs, known: this.#data.runs, announce: (sentence) => this.#announce(sentence),
-    });
+    const moments = Object.entries(lesson.moments).map(([name, moment]) => momentBox(moment, {
+      words, name, runs: this.#runs, known: this.#data.runs, announce: (sentence) => this.#announce(sentence),
+    }));
     const exercise = lesson.exercise ? [first.root, new ThreeWords(words.three, (sentence) => this.#announce(sentence)).root] : [];
     this.article.replaceChildren(
       el("p", { class: "sd-lesson-place" }, fill(words.place, { place: place + 1, count: LESSONS.length })),
       this.heading, el("p", { class: "sd-lesson-aim" }, own.aim), ...own.text.map(rich), ...exercise,
       el("h3", {}, words.predict), ...(lesson.exercise ? rest : questions).map(({ root }) => root),
-      moment, this.screen.root, liveBox(lesson, this.#data.runs[lesson.live.run], { words, own, live: this.#data.live }),
+      ...moments, this.screen.root, liveBox(lesson, this.#data.runs[lesson.live.run], { words, own, live: this.#data.live }),
       el("aside", { class: "sd-takeaway", "aria-label": words.takeaway }, el("b", {}, words.takeaway), el("p", {}, own.takeaway)),
       papersOf(words.papers, own.papers), this.#turn(place));
   }
