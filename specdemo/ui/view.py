@@ -134,16 +134,25 @@ def _mount(file: str, function: str, given: dict[str, object]) -> str:
 
 
 WORDS = strings("teach").WORDS
+WORTH_SHOWING = 1.3  # speedup from which a recorded run is an example of drafting that pays
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A trace of `assets/runs`: its name is the file's, without `.jsonl`."""
+    """A trace of `assets/runs`: its name is the file's, without `.jsonl`. group: heading of the menu"""
 
     name: str
     title: str
     prompt: str = ""
     method: str = ""
+    group: str = "small"
+
+
+def _group(speedup: float | None, *, repeats: bool) -> str:
+    """Return the group of a run in the menu: a repetition is no showpiece, and a loss is shown as one."""
+    if speedup is not None and speedup < 1:
+        return "loses"
+    return "wins" if not repeats and (speedup or 0) >= WORTH_SHOWING else "small"
 
 
 def recorded_runs(folder: Path = RUNS) -> list[RecordedRun]:
@@ -155,6 +164,7 @@ def recorded_runs(folder: Path = RUNS) -> list[RecordedRun]:
             entry["title"],
             entry.get("prompt", ""),
             entry.get("settings", {}).get("method", ""),
+            _group(entry.get("speedup"), repeats=entry.get("repeats", False)),
         )
         for entry in index
     ]
@@ -170,7 +180,11 @@ def opening_line() -> str:
 
 def create_runs() -> gr.HTML:
     """The menu of recorded runs; its event `sent` leaves the chosen one's name as its value."""
-    runs = [[run.name, run.title, run.prompt, run.method] for run in recorded_runs()]
+    runs = [[run.name, run.title, run.prompt, run.method, run.group] for run in recorded_runs()]
     return mounted(
-        "", "play/runs.js", "mountRuns", "sd-runs", own_words={"label": WORDS["runs"], "runs": runs}
+        "",
+        "play/runs.js",
+        "mountRuns",
+        "sd-runs",
+        own_words={"label": WORDS["runs"], "groups": WORDS["run_groups"], "runs": runs},
     )

@@ -50,6 +50,7 @@ def test_every_lesson_run_question_and_option_has_its_words():
     assert [lesson["id"] for lesson in lessons()] == list(WORDS["lessons"])
     for lesson in lessons():
         own = WORDS["lessons"][lesson["id"]]
+        assert "{prompt}" in own["live"]  # of the run that it is about, filled in by the script
         assert set(own) == {
             *("title", "aim", "text", "runs", "questions", "live", "takeaway", "papers"),
         }

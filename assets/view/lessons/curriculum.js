@@ -291,7 +291,7 @@ export const other = {
 /** @type {Lesson} */
 export const trees = {
   id: "trees",
-  runs: ["04-tree", "11-feature-tree"],
+  runs: ["04-tree", "01-guess-and-check", "11-feature-tree"],
   figure: "position",
   live: { run: "04-tree" },
   moments: { trees: treeCut },
