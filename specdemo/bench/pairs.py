@@ -65,12 +65,12 @@ class PairResult:
 
 
 def sampling_of(name: str) -> RunSettings:
-    """Return the settings of a preset, or of TEMPERATURE/TOP_P/REPETITION_PENALTY. Raises UserError."""
+    """Return the settings of a preset, or of TEMPERATURE/TOP_P/REPETITION_PENALTY[/TOP_K]. Raises UserError."""
     try:
-        temperature, top_p, penalty = map(float, name.split("/"))
+        temperature, top_p, penalty, *top_k = map(float, name.split("/"))
     except ValueError:
         return RunSettings(preset=name).checked()
-    sampling = Sampling(temperature=temperature, top_p=top_p, repetition_penalty=penalty)
+    sampling = Sampling(temperature, int(sum(top_k)), top_p, penalty)
     return RunSettings(preset=OWN, sampling=sampling).checked()
 
 
