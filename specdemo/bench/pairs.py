@@ -133,9 +133,9 @@ def compare_methods(
         if answer.lane == PLAIN_METHOD
     ]
     overlaps = list(draft_overlaps(studio, drawn(PLAIN_METHOD).sampling, answers))
-    names = ("overlap", "bound", "agreement")
+    about = ("overlap", "bound", "agreement")
     means = [mean(values) for values in zip(*overlaps, strict=True)]
-    return replace(found, overlaps=dict(zip(names, means, strict=False)))
+    return replace(found, overlaps=dict(zip(about, means, strict=False)))
 
 
 def with_rules(lanes: Sequence[str], rules: Sequence[str]) -> list[str]:
