@@ -45,9 +45,14 @@ class Reply:
     text: str
 
     @property
+    def value(self) -> object:
+        """The JSON value of the reply; None if it is none."""
+        return parsed(self.text)
+
+    @property
     def values(self) -> Json:
         """The JSON object of the reply; empty if it is none."""
-        found = parsed(self.text)
+        found = self.value
         return found if isinstance(found, dict) else {}
 
 
@@ -177,9 +182,14 @@ class Client:
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
         limits = httpx.Timeout(seconds, connect=CONNECT_SECONDS)
+        encrypted = self.url.startswith(
+            "https:"
+        )  # else the certificates, which load slowly, are unused
         try:
             with (
-                httpx.Client(timeout=limits, follow_redirects=False, trust_env=False) as client,
+                httpx.Client(
+                    timeout=limits, verify=encrypted, follow_redirects=False, trust_env=False
+                ) as client,
                 client.stream(method, self.url + path, json=body, headers=headers) as response,
             ):
                 if response.is_redirect or 300 <= response.status_code < 400:

@@ -29,15 +29,18 @@ class Request:
 
 
 class Server(Protocol):
-    """A server of another program.
+    """A server of another program."""
 
-    about: what is known before the first answer, without rounds
-    drafting: whether it drafts; None if only an answer can show it
-    """
+    @property
+    def client(self) -> Client: ...
 
-    client: Client
-    about: Generation
-    drafting: bool | None
+    @property
+    def about(self) -> Generation:
+        """What is known before the first answer, without rounds."""
+
+    @property
+    def drafting(self) -> bool | None:
+        """Whether it drafts; None if only an answer can show it."""
 
     def stream(self, request: Request, cancel: threading.Event) -> Iterator[Part]:
         """Yield a generation without rounds once the prompt is read, its rounds, and the whole generation.

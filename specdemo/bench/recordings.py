@@ -1,6 +1,6 @@
 """Record the runs that are shipped with the page: each is the most typical of several real takes.
 
-`assets/runs/index.json` lists them. The first take is dropped; of those whose plain run was within 5 % of
+`assets/runs/index.json` lists them; the page opens with the first. The first take is dropped; of those whose plain run was within 5 % of
 the fastest (nothing disturbed it) the one with the median speedup is kept.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +18,9 @@ from specdemo.config.paths import ASSETS
 from specdemo.config.settings import RunSettings
 from specdemo.config.strings import Json
 from specdemo.trace.codec import dumps
-from specdemo.trace.events import Event, RunFailed, Trace
-from specdemo.trace.metrics import measure, speedup
+from specdemo.trace.events import PLAIN, SPECULATIVE, Event, RunFailed, Trace
+from specdemo.trace.metrics import measure, repeats_itself, speedup
+from specdemo.trace.replay import parse
 
 if TYPE_CHECKING:
     from specdemo.session.studio import Studio
@@ -36,6 +37,7 @@ class RecordingEntry:
 
     settings: changes to the defaults of a run
     target: catalogue name; if empty, the target of the command; precision: of the target
+    speedup, repeats: of the recorded run, see `with_result`; the page's menu is sorted by them
     """
 
     name: str
@@ -44,6 +46,8 @@ class RecordingEntry:
     settings: Json
     precision: str = "nf4"
     target: str = ""
+    speedup: float | None = None
+    repeats: bool = False
 
     def run_settings(self) -> RunSettings:
         """Return the settings of its runs. Raises UserError for a value out of range."""
@@ -106,3 +110,25 @@ def record_all(
         for entry in (one for one in wanted if (one.target, one.precision) == pair):
             events = record(studio, entry, takes=takes, listen=listen)
             (folder / f"{entry.name}.jsonl").write_text(dumps(events), encoding="utf-8")
+    write_index(folder)
+
+
+def with_result(entry: Json, events: Sequence[Event]) -> Json:
+    """Return an entry of the index with the speedup of its run (two decimals), and whether its text repeats itself."""
+    trace = Trace(tuple(events))
+    entry = {name: value for name, value in entry.items() if name not in ("speedup", "repeats")}
+    times = speedup(measure(trace.lane(PLAIN)), measure(trace.lane(SPECULATIVE)))
+    entry |= {"speedup": round(times, 2)} if times else {}
+    return entry | ({"repeats": True} if repeats_itself(trace) else {})
+
+
+def write_index(folder: Path) -> None:
+    """Write the results of the recorded runs into the index of their folder."""
+    index = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
+    for at, entry in enumerate(index["runs"]):
+        path = folder / f"{entry['name']}.jsonl"
+        if path.is_file():
+            events = parse(path.read_text(encoding="utf-8")).trace.events
+            index["runs"][at] = with_result(entry, events)
+    text = json.dumps(index, ensure_ascii=False, indent=1) + "\n"
+    (folder / INDEX_FILE).write_text(text, encoding="utf-8")

@@ -42,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _accept_every_character()
     options = parse(sys.argv[1:] if arguments is None else arguments)
     command = COMMANDS[options.command]
-    module, _, function = command["run"].partition(".")
+    foreign = "run_server" in command and options.url
+    module, _, function = command["run_server" if foreign else "run"].partition(".")
     try:
         check_paths(options, command)
         run: Callable[[argparse.Namespace], int]

@@ -19,6 +19,7 @@ from specdemo.ui.view import mounted, recorded_runs, status_view
 from specdemo.ui.words import languages
 
 teach = strings("teach")
+TOGGLE_MORE = "() => { document.body.classList.toggle('sd-header-open'); }"
 TOGGLE_THEME = "() => { document.body.classList.toggle('dark'); }"
 
 
@@ -32,7 +33,9 @@ def create_header() -> tuple[gr.HTML, gr.Button]:
         status = status_view()
         share = create_dialog_buttons()
         theme = gr.Button(words.THEME, size="sm", scale=0, elem_id="sd-theme")
+        more = gr.Button(words.HEADER_MORE, size="sm", scale=0, elem_id="sd-header-more")
     theme.click(None, js=TOGGLE_THEME)
+    more.click(None, js=TOGGLE_MORE)
     return status, share
 
 

@@ -36,7 +36,10 @@ def read_link(
     choices = {"tab": tabs, "recorded": tuple(run.name for run in recorded_runs())}
     values: dict[str, object] = {}
     problems = []
-    for name, text in parse_qsl(query, keep_blank_values=True):
+    named = parse_qsl(query, keep_blank_values=True)
+    if "lesson" in dict(named) and "lessons" in tabs:
+        values["tab"] = "lessons"
+    for name, text in named:
         try:
             if name in fields and (new := replacement(name, text)):
                 values |= new

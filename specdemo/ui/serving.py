@@ -174,7 +174,7 @@ def _words(request: Request) -> Response:
 
 
 SCRIPT = ASSETS / "view/page/first.js"
-BADGE, SENTENCE = "/VIEW/source/recorded", "/VIEW/tour/start"  # their paths in the words
+BADGE, SENTENCE = "/VIEW/source/recorded", "/VIEW/headline/begin"  # their paths in the words
 
 
 def first_words() -> str:
@@ -202,8 +202,8 @@ def _first_prompt(badge: str, sentence: str) -> str:
         events = parse((RUNS / f"{run.name}.jsonl").read_text(encoding="utf-8")).trace.events
         return (
             f'<div id="sd-first"><h1>{words.TITLE}</h1><main><span class="sd-badge sd-badge-recorded">{escape(badge)}</span>'
-            f'<p class="sd-asked">{escape(run.prompt)}</p>'
-            f'<p class="sd-answer">{_guess(events)}</p><p class="sd-first-sentence">{escape(sentence)}</p></main></div>'
+            f'<p class="sd-headline">{escape(sentence)}</p><p class="sd-asked">{escape(run.prompt)}</p>'
+            f'<p class="sd-answer">{_guess(events)}</p></main></div>'
         )
     return ""
 
@@ -211,7 +211,7 @@ def _first_prompt(badge: str, sentence: str) -> str:
 def _guess(events: Iterable[Event]) -> str:
     """The tokens of a run's first draft, marked as drafted; nothing of a run without drafts."""
     drafts = (event for event in events if isinstance(event, Drafted))
-    nodes = next((draft.nodes for draft in drafts if draft.lane == SPECULATIVE), ())
+    nodes = next((draft.nodes for draft in drafts if draft.lane == SPECULATIVE and draft.nodes), ())
     return "".join(
         f'<span class="sd-token sd-drafted"><span class="sd-mark">{escape(node.text)}</span></span>'
         for node in nodes

@@ -6,7 +6,9 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import gradio as gr
@@ -15,6 +17,7 @@ from specdemo.config.paths import ASSETS
 from specdemo.config.strings import strings
 from specdemo.session.door import EngineClient
 from specdemo.ui import present, words
+from specdemo.ui import tabs as tab_modules
 from specdemo.ui.checks import asked_text
 from specdemo.ui.files import address
 
@@ -35,6 +38,12 @@ class Tab:
     label: str
     create: Callable[[EngineClient], Any]
     site: Callable[[EngineClient, Path], dict[str, object] | None]
+
+
+def find_tabs() -> list[Tab]:
+    """Return the `TAB` of each module in `ui/tabs`, in their order."""
+    names = (f"{tab_modules.__name__}.{found.name}" for found in iter_modules(tab_modules.__path__))
+    return sorted((import_module(name).TAB for name in names), key=lambda tab: tab.order)
 
 
 # The script is an ES module: it is imported once by the browser and mounted by each component.
@@ -134,16 +143,25 @@ def _mount(file: str, function: str, given: dict[str, object]) -> str:
 
 
 WORDS = strings("teach").WORDS
+WORTH_SHOWING = 1.3  # speedup from which a recorded run is an example of drafting that pays
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A trace of `assets/runs`: its name is the file's, without `.jsonl`."""
+    """A trace of `assets/runs`: its name is the file's, without `.jsonl`. group: heading of the menu"""
 
     name: str
     title: str
     prompt: str = ""
     method: str = ""
+    group: str = "small"
+
+
+def _group(speedup: float | None, *, repeats: bool) -> str:
+    """Return the group of a run in the menu: a repetition is no showpiece, and a loss is shown as one."""
+    if speedup is not None and speedup < 1:
+        return "loses"
+    return "wins" if not repeats and (speedup or 0) >= WORTH_SHOWING else "small"
 
 
 def recorded_runs(folder: Path = RUNS) -> list[RecordedRun]:
@@ -155,6 +173,7 @@ def recorded_runs(folder: Path = RUNS) -> list[RecordedRun]:
             entry["title"],
             entry.get("prompt", ""),
             entry.get("settings", {}).get("method", ""),
+            _group(entry.get("speedup"), repeats=entry.get("repeats", False)),
         )
         for entry in index
     ]
@@ -170,7 +189,11 @@ def opening_line() -> str:
 
 def create_runs() -> gr.HTML:
     """The menu of recorded runs; its event `sent` leaves the chosen one's name as its value."""
-    runs = [[run.name, run.title, run.prompt, run.method] for run in recorded_runs()]
+    runs = [[run.name, run.title, run.prompt, run.method, run.group] for run in recorded_runs()]
     return mounted(
-        "", "play/runs.js", "mountRuns", "sd-runs", own_words={"label": WORDS["runs"], "runs": runs}
+        "",
+        "play/runs.js",
+        "mountRuns",
+        "sd-runs",
+        own_words={"label": WORDS["runs"], "groups": WORDS["run_groups"], "runs": runs},
     )

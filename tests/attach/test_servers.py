@@ -7,11 +7,10 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from llama_server import llama_server
 
 from specdemo.attach import client
 from specdemo.attach.events import events_of, with_log
@@ -19,7 +18,6 @@ from specdemo.attach.llama_server import RoundReader
 from specdemo.attach.pasted import read_file
 from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
 from specdemo.attach.servers import Request, attach
-from specdemo.bench.peers import gguf_file
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.session.remote.attached import attached_client
@@ -375,9 +373,9 @@ def test_a_cancelled_stream_ends_at_once_with_what_came() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
-def test_rounds_of_a_real_llama_server_equal_its_sums(temperature, real_llama_server) -> None:
+def test_rounds_of_a_real_llama_server_equal_its_sums(temperature, real_server) -> None:
     """The embedded model as target and n-gram drafts, one thread."""
-    server = attach(real_llama_server)
+    server = attach(real_server("ngram"))
     assert server.drafting
     ask = [{"role": "user", "content": "Repeat ten times: the cat sat on the mat."}]
     request = Request(ask, 16, Sampling(temperature=temperature, seed=3))
@@ -386,24 +384,3 @@ def test_rounds_of_a_real_llama_server_equal_its_sums(temperature, real_llama_se
     assert not whole.mismatches()
     assert 1 < whole.tokens <= 16
     assert sum(one.drafted for one in whole.rounds) == whole.drafted
-
-
-@pytest.fixture(scope="module")
-def real_llama_server(tmp_path_factory) -> Iterator[str]:
-    """Address of a llama-server; skipped without its package or the embedded model's file."""
-    pytest.importorskip("xllamacpp")
-    try:
-        path = gguf_file(
-            AppSettings(target="smollm2-135m-instruct"), tmp_path_factory.mktemp("gguf")
-        )
-    except UserError as error:
-        pytest.skip(str(error))
-    with llama_server(str(path), OPTIONS) as address:
-        yield address
-
-
-OPTIONS = """
-options.n_ctx, options.endpoint_slots = 512, True
-kind = xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE
-options.speculative.types, options.speculative.ngram_simple.size_n = [kind], 3
-"""

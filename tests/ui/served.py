@@ -104,7 +104,7 @@ class Visitor:
 
     def ask(self, prompt="abcabc", **changes):
         """Run as the page does. returns: the error before the run, or ""; the lines of the stream"""
-        self.send("begin_answer", [None])
+        self.send("begin_answer", self.values("begin_answer", **{"sd-prompt": prompt}))
         wrong, value = self.send(
             "show_answer",
             self.values("show_answer", **{"sd-prompt": prompt, "sd-max_new_tokens": 8, **changes}),

@@ -203,7 +203,9 @@ def test_hostile_tokens_stay_text_and_every_state_shows(page):
         assert page.locator(f".sd-answer .sd-{status}").count() > 0
     assert page.locator(".sd-answer .sd-name", has_text="RLO").count() > 0
     page.locator(".sd-more summary").click()  # each number has its source, the others on demand
-    page.locator(".sd-origin", has_text="measured").nth(6).wait_for()
+    page.locator(".sd-numbers-rest .sd-origin", has_text="measured").nth(3).wait_for(
+        state="attached"
+    )
     page.locator(".sd-more summary").click()
     assert page.locator(".sd-number-speedup dd b").inner_text() != "\N{EN DASH}"
     page.wait_for_function("document.querySelectorAll('.sd-plot .main-svg').length >= 2")
@@ -225,6 +227,7 @@ def finished(page):
 def test_a_tree_is_drawn_lit_and_walked(page, width, theme):
     page.set_viewport_size({"width": width, "height": 844})
     if theme == "dark":
+        page.locator("#sd-header-more").click()
         page.locator("#sd-theme").click()
     run(page, "tree")
     finished(page)
@@ -417,21 +420,13 @@ def test_an_error_is_a_block_of_sentences(page):
 
 
 def test_ctrl_enter_runs_and_the_theme_changes(page):
-    # The first visit: a recorded run, at a speed that one can follow, with a sentence; Esc shows it whole.
-    tour = page.locator(".sd-tour")
-    tour.wait_for()
-    assert "Playing a recorded run" in page.locator(".sd-phase").inner_text()
-    page.keyboard.press("Escape")
-    tour.wait_for(state="detached")
-    page.locator(".sd-phase", has_text="Finished").wait_for()
-    assert page.evaluate("localStorage.getItem('specdemo.introduced')")  # and not again
-
     page.locator("#sd-prompt textarea").fill("hello")
     page.locator(".sd-stage.sd-stale").wait_for()  # another question than the one that is answered
     page.keyboard.press("Control+Enter")
     page.locator(".sd-stage.sd-stale").wait_for(state="detached")
     page.wait_for_function("document.querySelector('.sd-badge').textContent === 'measured'")
     before = page.evaluate("getComputedStyle(document.querySelector('.sd-stage')).backgroundColor")
+    page.locator("#sd-header-more").click()
     page.locator("#sd-theme").click()
     assert (
         page.evaluate("getComputedStyle(document.querySelector('.sd-stage')).backgroundColor")
@@ -501,7 +496,8 @@ def test_a_run_that_was_not_alone_says_so(page):
 def batch(page, *prompts):
     box = page.locator("#sd-batch-prompts textarea")
     if not box.is_visible():
-        page.get_by_role("button", name="Several prompts at once").click()
+        page.locator(".sd-menu summary").click()
+        page.locator(".sd-batch-entry").click()
         # The content of an opened part is created then, and changes its first values a moment after it is visible.
         page.locator("#sd-batch .sd-batch").wait_for(state="attached")
         page.wait_for_timeout(1000)

@@ -95,7 +95,7 @@ def test_a_run_and_its_first_guess_stand_there_before_the_page_has_started(brows
     assert first.locator(".sd-asked").inner_text() == recorded_runs()[0].prompt
     assert first.locator(".sd-drafted").count()
     translated = words.translations("de")
-    assert first.locator(".sd-first-sentence").inner_text() in translated.values()
+    assert first.locator(".sd-headline").inner_text() in translated.values()
     seen = "element => getComputedStyle(element).backgroundColor"
     assert first.evaluate(seen) == "rgb(19, 22, 25)"  # the dark page's
     for route in held:
@@ -188,9 +188,49 @@ def test_a_recorded_run_opens_from_the_address_and_from_the_menu(visit):
     assert page.problems == []
 
 
+def test_back_and_reload_bring_back_tab_lesson_and_run(visit):
+    *_, last = recorded_runs()
+    page = visit()
+    page.goto(f"{page.url}?lesson=7")
+    place = page.locator(".sd-lesson-place")
+    place.get_by_text("Lesson 7 of 8").wait_for()
+    page.locator(".sd-lesson-open").nth(1).click()
+    page.wait_for_url("**lesson=2")
+    page.locator("#sd-tab-play-button").click()
+    page.wait_for_function("!location.search")
+    page.locator("#sd-runs select").select_option(last.name)
+    page.wait_for_url(f"**?recorded={last.name}")
+    page.reload()
+    page.locator(f"#sd-view .sd-root[data-run='{last.name}']").wait_for()
+    page.go_back()
+    page.locator(f"#sd-view .sd-root[data-run='{recorded_runs()[0].name}']").wait_for()
+    page.go_back()
+    place.get_by_text("Lesson 2 of 8").wait_for()
+    assert page.locator("#sd-tab-lessons-button").get_attribute("aria-selected") == "true"
+    page.go_back()
+    place.get_by_text("Lesson 7 of 8").wait_for()
+    assert page.problems == []
+
+
+def test_a_link_holds_a_run_that_is_no_recorded_one(visit):
+    page = visit()
+    page.locator("#sd-prompt textarea").fill("hello")
+    page.locator("#sd-run").click()
+    page.locator(".sd-badge", has_text="measured").wait_for()
+    page.wait_for_function("!document.querySelector('.sd-stage').matches('.sd-running')")
+    written = page.locator("#sd-view .sd-answer").inner_text()
+    page.get_by_role("button", name="Share").click()
+    page.wait_for_function("document.querySelector('.sd-address').value.includes('#trace=')")
+    link = page.locator(".sd-address").input_value()
+    other = visit(link[link.index("#") :])
+    assert other.locator(".sd-badge").inner_text() == "recorded"
+    assert other.locator("#sd-view .sd-answer").inner_text() == written
+    assert other.problems == []
+
+
 def share_of_text(page):
     """Return the fraction of the screen that the text has."""
-    return page.locator("#sd-view .sd-text").evaluate(
+    return page.locator("#sd-view .sd-texts").evaluate(
         "e => e.clientWidth * e.clientHeight / (innerWidth * innerHeight)"
     )
 

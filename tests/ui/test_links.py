@@ -54,6 +54,8 @@ def test_a_link_sets_what_is_possible_and_says_what_is_not():
     assert values["exact"] is True
     assert "__theme" not in values
 
+    assert read_link("lesson=7", fields(), ("play", "lessons"))[0] == {"tab": "lessons"}
+
     wrong = {
         "method": "gone",
         "policy": "",

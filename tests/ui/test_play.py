@@ -11,7 +11,7 @@ import pytest
 from errors import reported
 from ui.scripted import VALUES, ScriptedConversation, ScriptedStudio, lines
 
-from specdemo.config.errors import Phrase
+from specdemo.config.errors import Phrase, UserError
 from specdemo.trace.events import FinishReason, RunFinished
 from specdemo.ui.tabs.play import PlayHandlers, PlayState
 from specdemo.ui.view import recorded_runs
@@ -34,10 +34,34 @@ def test_the_stream_only_grows_and_keeps_earlier_turns(handlers):
         "verified",
         "finished",
     ]
-    visitor, second = handlers.begin(visitor)
+    visitor, second = handlers.ask(visitor, "b", continues=True)
     assert lines(second)[1] == {"type": "earlier", "prompt": "a", "answer": " a0 a1 a2"}
     assert second.splitlines()[0] != first.splitlines()[0]
+
+
+def test_ask_starts_a_conversation_of_its_own_unless_it_continues(handlers):
+    visitor, _ = handlers.ask(None, "a", continues=False)
+    assert list(handlers.run(visitor, "a", None, VALUES))
+    visitor, alone = handlers.ask(visitor, "b", continues=False)
+    assert [line["type"] for line in lines(alone)] == ["open"]
+    assert visitor.turns == []
+
+
+@pytest.mark.parametrize("prompt", ["", " \n", None])
+def test_ask_leaves_the_page_as_it_is_without_a_prompt(handlers, prompt):
+    visitor, _ = handlers.ask(None, "a", continues=False)
+    list(handlers.run(visitor, "a", None, VALUES))
+    before = visitor.task, list(visitor.turns)
+    with pytest.raises(UserError, match="prompt is empty"):
+        handlers.ask(visitor, prompt, continues=False)
+    assert (visitor.task, visitor.turns) == before
+
+
+def test_clear_drops_the_turns_and_what_later_drafts_could_copy(handlers):
+    visitor, _ = handlers.ask(None, "a", continues=False)
+    list(handlers.run(visitor, "a", None, VALUES))
     assert handlers.new(visitor)[0].turns == []
+    assert visitor.conversation.forgotten
 
 
 @pytest.mark.parametrize(

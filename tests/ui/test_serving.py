@@ -80,7 +80,7 @@ def test_the_first_words_are_translated():
     given = json.loads(re.findall('id="sd-given">(.*?)</script>', first_words())[0])
     for language in words.languages():
         said = given["words"][language]
-        assert words.VIEW["tour"]["start"] in said
+        assert words.VIEW["headline"]["begin"] in said
         assert all(text != meaning for text, meaning in said.items())
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from specdemo.bench.recordings import read_index
+from specdemo.bench.recordings import read_index, with_result
 from specdemo.drafters.methods import METHODS
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import ModelInfo, Node, RunStarted, Status, Trace, Verified
 from specdemo.trace.metrics import disturbed, measure, repeated_share, repeats_itself, speedup
 from specdemo.trace.replay import read
 from specdemo.ui import words
-from specdemo.ui.view import RUNS
+from specdemo.ui.view import RUNS, recorded_runs
 
 RECORDED = sorted(RUNS.glob("*.jsonl"))
 DRAFTED = [path for path in RECORDED if path.stem != "05-plain"]
@@ -168,3 +168,16 @@ def test_repeated_share_is_the_same_for_the_script_and_python():
     told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert told == pytest.approx([repeated_share(text) for text in texts])
     assert told == pytest.approx(list(texts.values()))
+
+
+def test_the_index_of_recorded_runs_holds_their_results_and_the_menu_its_groups():
+    index = json.loads((RUNS / "index.json").read_text(encoding="utf-8"))["runs"]
+    groups = {run.name: run.group for run in recorded_runs()}
+    for entry in index:
+        events = read(RUNS / f"{entry['name']}.jsonl").trace.events
+        assert with_result(entry, events) == entry
+        times, repeats = entry.get("speedup"), entry.get("repeats", False)
+        wins = bool(times and times >= 1.3 and not repeats)
+        assert (groups[entry["name"]] == "wins") == wins
+        assert (groups[entry["name"]] == "loses") == bool(times and times < 1)
+    assert recorded_runs()[0].group == "wins"  # the page opens with it

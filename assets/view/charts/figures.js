@@ -207,9 +207,10 @@ export function speedup(run, words, colours) {
   /** @type {Record<string, Curve>} */
   const curves = { speedup: points, predicted, bound };
   const drawn = Object.keys(names).map((name) => pen.line(name, curves[name].map(run.x), curves[name].map((point) => point.speedup)));
-  // The first steps jump about: they may leave the frame, the rest may not.
-  const settled = Object.values(curves).flatMap((curve) => curve.slice(Math.min(3, curve.length - 1)).map((point) => point.speedup));
-  const top = 1.12 * Math.max(2, ...settled);
+  // What is measured sets the scale: predictions may leave the frame, and so may the first steps, which jump about.
+  const scaled = points.length ? points : predicted;
+  const top = 1.25 * Math.max(1.5, ...scaled.slice(Math.min(3, scaled.length - 1)).map((point) => point.speedup));
+  const late = mean(points.slice(-Math.ceil(points.length / 3)).map((point) => point.speedup)); // where the words stand
   const by = (/** @type {Curve} */ curve) => new Map(curve.map((point) => [point.step, point]));
   const [measured, foreseen, bounds] = [by(points), by(predicted), by(bound)];
   const all = run.steps.filter(({ index }) => measured.has(index) || foreseen.has(index));
@@ -229,8 +230,8 @@ export function speedup(run, words, colours) {
     y: { title: words.times, range: [0, top], dtick: [0.5, 1, 2, 5, 10].find((gap) => top <= 5 * gap) ?? 20 },
     shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { color: colours.ink, width: 1, dash: "dash" } }],
     annotations: [{
-      xref: "paper", x: 1, y: 1, xanchor: "right", yanchor: Number(points.at(-1)?.speedup) < 1 ? "bottom" : "top", showarrow: false,
-      text: words.even, font: { color: colours.soft },
+      xref: "paper", x: 1, y: 1, xanchor: "right", yanchor: Number(late) < 1 ? "bottom" : "top", showarrow: false,
+      text: words.even, font: { color: colours.soft }, bgcolor: colours.card,
     }],
     label: fill(words.speedup_label, { speedup: two(speedupOf(plain, lane)), predicted: last(predicted), bound: last(bound) }),
     table: () => ({

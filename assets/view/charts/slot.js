@@ -24,6 +24,8 @@ export class Slot {
     const id = `sd-chart-${Math.random().toString(36).slice(2)}`;
     this.tabs = Object.fromEntries(NAMES.map((name) => [name, this.#tab(name, id)]));
     const row = el("div", { class: "sd-chart-tabs", role: "tablist", "aria-label": words.slots[i], onkeydown: (event) => this.#walk(event) }, ...Object.values(this.tabs));
+    this.menu = el("select", { class: "sd-speed sd-chart-menu", "aria-label": words.slots[i], onchange: () => asks.choose(this.menu.value) },
+      ...NAMES.map((name) => el("option", { value: name }, words.titles[name])));
     this.key = el("ul", { class: "sd-chart-key" });
     this.empty = el("p", { class: "sd-chart-empty", hidden: true });
     this.plot = new Plot();
@@ -42,7 +44,7 @@ export class Slot {
     this.tools = el("div", { class: "sd-chart-tools" }, this.table, save("png"), save("svg"));
     const foot = el("div", { class: "sd-chart-foot" }, this.turn, this.across, this.origin, this.tools);
     this.panel = el("div", { class: "sd-chart-panel", role: "tabpanel", id }, this.key, this.plot.root, foot);
-    this.root = el("section", { class: "sd-chart" }, row, this.panel);
+    this.root = el("section", { class: "sd-chart" }, row, this.menu, this.panel);
   }
 
   /** @param {string} name @param {Choice["axis"]} axis */
@@ -53,6 +55,7 @@ export class Slot {
       tab.setAttribute("aria-selected", String(chosen));
       tab.tabIndex = chosen ? 0 : -1;
     }
+    this.menu.value = name;
     this.panel.setAttribute("aria-label", this.#words.titles[name]);
     for (const [other, node] of Object.entries(this.axes)) node.setAttribute("aria-pressed", String(other === axis));
     this.plot.redraw();

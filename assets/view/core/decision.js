@@ -1,7 +1,7 @@
 // Why a token of a step was kept or refused: the decision in one sentence, its formula with the numbers filled in, and
 // what both models thought of the place. Pure: a step in, sentences and rows out.
 
-import { two } from "./metrics.js";
+import { decimals, two } from "./metrics.js";
 import { fill, quote } from "./sentence.js";
 import { depths, isTree } from "./tree.js";
 
@@ -284,7 +284,7 @@ export function apart(one, other) {
   if (one === undefined || other === undefined) return [two(one), two(other)];
   if (one === other || two(one) !== two(other)) return [two(one), two(other)];
   for (let digits = 3; digits < 9; digits += 1) {
-    const shown = [one, other].map((value) => value.toFixed(digits));
+    const shown = [one, other].map((value) => decimals(value, digits));
     if (shown[0] !== shown[1]) return shown;
   }
   return [two(one), two(other)];
@@ -320,7 +320,7 @@ export function reasonValue({ reason, reasons }, name) {
  */
 export function reasonText({ reason, reasons, source }, words) {
   const texts = reasons.map(({ code, values = {} }) => {
-    const rates = Object.entries(values).map(([name, rate]) => `${name} ${rate.toFixed(0)}`).join(", ");
+    const rates = Object.entries(values).map(([name, rate]) => `${name} ${decimals(rate, 0)}`).join(", ");
     const shown = Object.entries(values).map(([name, value]) => [name, inWords(name, value)]);
     return fill(words[code] ?? code, { source, rates, ...Object.fromEntries(shown) });
   });
@@ -329,7 +329,7 @@ export function reasonText({ reason, reasons, source }, words) {
 
 /** @param {string} name @param {number} value */
 function inWords(name, value) {
-  if (name === "survival") return `${(100 * value).toFixed(0)} %`;
-  if (name.endsWith("_seconds")) return `${(1000 * value).toFixed(0)} ms`;
-  return Number.isInteger(value) ? value : value.toFixed(2);
+  if (name === "survival") return `${decimals(100 * value, 0)} %`;
+  if (name.endsWith("_seconds")) return `${decimals(1000 * value, 0)} ms`;
+  return Number.isInteger(value) ? value : decimals(value, 2);
 }

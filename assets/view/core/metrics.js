@@ -81,6 +81,15 @@ export function repeatsItself(lane) {
   return repeatedShare((lane.end === "stop" ? texts.slice(0, -1) : texts).join("")) > REPEATED_SHARE;
 }
 
+const EARLIER_SHARE = 0.1; // of the tokens of a run, copied from an earlier one, from which its speedup is due to that
+
+/** Kept tokens of a lane that were copied from an earlier run of the visit. @param {Lane | null | undefined} lane */
+export const copiedFromEarlier = (lane) => (lane?.steps ?? []).filter(({ reasons }) => reasons.some(({ code }) => code.endsWith("_earlier")))
+  .reduce((sum, step) => sum + step.path.length, 0);
+
+/** Whether a run profits from an earlier one. @param {Lane | null | undefined} lane */
+export const isFromEarlier = (lane) => Boolean(lane?.tokens && copiedFromEarlier(lane) > EARLIER_SHARE * lane.tokens);
+
 /** Seconds a lane needed for its first n tokens; null when it never wrote that many. @param {Lane} lane @param {number} n */
 export function secondsFor(lane, n) {
   let low = 0;
@@ -99,15 +108,17 @@ export function secondsFor(lane, n) {
 
 /**
  * After each speculative step: seconds so far, tokens so far, and plain seconds over speculative seconds at that count.
+ * Beyond the end of a shorter plain text, plain seconds are those at its tokens per second.
  * @param {Lane | null | undefined} plain @param {Lane | null | undefined} speculative
  */
 export function speedupCurve(plain, speculative) {
   if (!plain || !speculative) return [];
+  const rate = plain.end ? tokensPerSecond(plain) : null;
   const points = [];
   for (const step of speculative.steps) {
     if (step.open || !step.tokens) continue;
-    const slow = secondsFor(plain, step.tokens);
-    if (slow === null) break; // the plain run ended here
+    const slow = secondsFor(plain, step.tokens) ?? (rate && step.tokens / rate); // a shorter text: at its usual speed
+    if (slow === null) break;
     points.push({ step: step.index, seconds: step.elapsed, tokens: step.tokens, speedup: slow / step.elapsed });
   }
   return points;
@@ -148,8 +159,16 @@ export function two(value) {
   const digits = Math.floor(Math.log10(Math.abs(value)));
   const unit = 10 ** (digits - 1);
   const rounded = Math.round(value / unit) * unit;
-  return rounded.toFixed(Math.max(0, 1 - Math.floor(Math.log10(Math.abs(rounded)))));
+  return decimals(rounded, Math.max(0, 1 - Math.floor(Math.log10(Math.abs(rounded)))));
 }
+
+let separator = "."; // between a number's whole part and its decimals, in the page's language
+
+/** Write numbers as a language does. @param {string} language */
+export const writeNumbersIn = (language) => (separator = (0.5).toLocaleString(language)[1]);
+
+/** A number with so many decimals. @param {number} value @param {number} digits */
+export const decimals = (value, digits) => value.toFixed(digits).replace(".", separator);
 
 // ---- What the charts show beside the measured values: the oracle's choice, the prediction and the bound. Pure
 

@@ -31,10 +31,11 @@ export class Player {
     return this.speed * this.pace;
   }
 
-  /** Milliseconds of the run's clock: between two stops while it plays. */
+  /** Milliseconds of the run's clock: between two stops while it plays, without a bound at the end. */
   get now() {
     const { timeline } = this;
-    return this.playing ? this.#from.time + (performance.now() - this.#from.wall) * this.rate : timeline.timeAt(timeline.at);
+    if (this.playing) return this.#from.time + (performance.now() - this.#from.wall) * this.rate;
+    return timeline.atEnd ? Infinity : timeline.timeAt(timeline.at);
   }
 
   /** Go on from where it stands; from the beginning when it stands at the end. */
@@ -92,7 +93,8 @@ export class Player {
     const at = timeline.stopAt(this.now);
     const due = at > timeline.at;
     if (due) timeline.seek(at);
-    this.#frame = timeline.atEnd ? 0 : requestAnimationFrame(() => this.#tick());
+    const over = timeline.atEnd && this.now >= (timeline.until ?? 0);
+    this.#frame = over ? 0 : requestAnimationFrame(() => this.#tick());
     if (due || !this.playing) this.moved();
     this.ticked?.();
   }

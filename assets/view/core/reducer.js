@@ -4,7 +4,7 @@
 // state.earlier   turns before this one: { prompt, answer }
 // state.lanes     by name, in order of appearance: "plain", then "speculative"
 // state.lane      the lane that is shown now
-// state.problems  { message, unharmed, advice }
+// state.problems  { message, unharmed, advice, aside }; aside: not of this run
 // A lane holds its header, its steps and its running totals; a step is "open" until it is verified.
 
 import { isTree } from "./tree.js";
@@ -190,13 +190,16 @@ const laneOf = (state, item) => {
 function begin(state, header) {
   const lane = emptyLane(header);
   state.lanes[header.lane] = lane;
-  state.lane = header.lane;
+  state.lane = state.lanes.speculative ? "speculative" : header.lane;
   state.source.waiting = "";
   return lane;
 }
 
-/** @param {{ message: string, unharmed?: string, advice?: string }} item */
-const problem = ({ message, unharmed = "", advice = "" }) => ({ message, unharmed, advice });
+/** @param {{ message: string, unharmed?: string, advice?: string, aside?: boolean }} item */
+const problem = ({ message, unharmed = "", advice = "", aside = false }) => ({ message, unharmed, advice, aside });
+
+/** Whether a run cannot go on: a problem that is its own. @param {State} state */
+export const isBroken = ({ problems }) => problems.some(({ aside }) => !aside);
 
 // What a step's proposal says beside its nodes; a trace that lost it, or an older one, says nothing.
 /** @param {Partial<Drafted>} item @returns {Proposal} */

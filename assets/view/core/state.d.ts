@@ -36,6 +36,8 @@ export interface Notice {
   message: string;
   unharmed?: string;
   advice?: string;
+  /** not of the run on show, which goes on */
+  aside?: boolean;
 }
 
 /** A verified event, of which the target has judged the first `count` tokens: never sent, made by the timeline. */
@@ -134,6 +136,7 @@ export interface Problem {
   message: string;
   unharmed: string;
   advice: string;
+  aside: boolean;
 }
 
 export interface State {
@@ -169,6 +172,7 @@ export interface Stop {
 /** A list of stops with one that is shown: what a player moves. */
 export interface Playable {
   held?: boolean;
+  until?: number;
   readonly at: number;
   readonly last: number;
   readonly atEnd: boolean;

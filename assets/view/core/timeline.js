@@ -1,7 +1,8 @@
 // A place in a run, and every way to move it. Live and recorded runs are the same list of events that may still grow.
 //
 // A stop is a place where a run can be looked at: a proposal, each token of it as the target judges it, and the
-// judged step. Stop 0 is before the first. What is shown at a stop is the fold of all events up to it, nothing else.
+// judged step. Stop 0 is before the first. What is shown at a stop is the fold of the shown variant's events up to it.
+// The other variant is compared with as a whole: plain decoding may be written before the drafted run or next to it.
 
 import { isEvent } from "./lines.js";
 import { emptyState, reduce, tested } from "./reducer.js";
@@ -49,9 +50,12 @@ export class Timeline extends Clock {
   events = [];
   /** @type {Stop[]} */
   stops = [];
+  until = 0; // milliseconds at which the last variant ends: plain decoding writes on when the drafted one is done
   held = false; // whether the end stays behind although it is where it stands
+  /** @type {Event[]} */
+  #own = []; // events of the shown variant
   #state = emptyState();
-  #applied = 0; // events that are in the state
+  #applied = 0; // of those, the ones that are in the state
 
   /** The fold of everything up to the stop. The same object while it moves forward, a new one after a move back. */
   get state() {
@@ -65,15 +69,18 @@ export class Timeline extends Clock {
   push(items, { follow }) {
     const before = this.shown;
     const following = follow && this.atEnd && !this.held;
+    this.#leaveJudged();
     for (const item of items) {
       if (isEvent(item)) this.events.push(item);
-      else {
-        this.preface.push(item);
-        reduce(this.#state, item);
-      }
+      else this.preface.push(item);
+      if (item.type === "verified") this.until = Math.max(this.until, 1000 * item.elapsed_seconds);
     }
-    const from = this.#scan();
-    if (from === 0 && before !== this.shown) this.at = Math.min(this.at, Math.max(0, this.last));
+    if (before !== this.shown) this.#restart();
+    else {
+      for (const item of items) if (!isEvent(item) || item.lane !== before) reduce(this.#state, item);
+    }
+    this.#scan(items);
+    if (before !== this.shown) this.at = Math.min(this.at, Math.max(0, this.last));
     this.seek(following || !this.stops.length ? this.last : this.at);
   }
 
@@ -89,10 +96,10 @@ export class Timeline extends Clock {
     this.#leaveJudged();
     if (count < this.#applied) this.#rewind(count);
     this.at = Math.max(0, at);
-    for (; this.#applied < count; this.#applied += 1) reduce(this.#state, this.events[this.#applied]);
+    for (; this.#applied < count; this.#applied += 1) reduce(this.#state, this.#own[this.#applied]);
     const stop = this.stops[at];
     if (!stop?.judged) return;
-    this.#judge(/** @type {Verified} */ (this.events[stop.count]), stop.judged);
+    this.#judge(/** @type {Verified} */ (this.#own[stop.count]), stop.judged);
   }
 
   // A half judged step stands where the drafted one stood, which comes back when the place moves on.
@@ -137,38 +144,37 @@ export class Timeline extends Clock {
   }
 
   #rewind(/** @type {number} */ count) {
+    const { shown } = this;
     this.#state = emptyState();
     this.#leaveJudged = () => {};
-    for (const item of this.preface) reduce(this.#state, item);
+    for (const item of [...this.preface, ...this.events.filter(({ lane }) => lane !== shown)]) reduce(this.#state, item);
     this.#applied = 0;
-    for (; this.#applied < count; this.#applied += 1) reduce(this.#state, this.events[this.#applied]);
+    for (; this.#applied < count; this.#applied += 1) reduce(this.#state, this.#own[this.#applied]);
   }
 
-  /** What comes after the last stop (the end of a lane) belongs to it. @param {number} at */
+  /** What comes after the last stop (the end of the variant) belongs to it. @param {number} at */
   #countAt(at) {
-    return at >= this.last ? this.events.length : this.stops[at].count;
+    return at >= this.last ? this.#own.length : this.stops[at].count;
   }
 
-  /** @type {string | null} */
-  #lane = null;
-  #scanned = 0;
   #now = 0;
 
-  /** Find the stops of new events. returns: 0 when it began anew, because another lane is shown now */
-  #scan() {
-    const shown = this.shown;
-    if (shown !== this.#lane) {
-      this.#lane = shown;
-      this.#scanned = 0;
-      this.#now = 0;
-      this.stops = [];
+  /** Another variant is shown from now on. */
+  #restart() {
+    this.stops = [];
+    this.#own = [];
+    this.#now = 0;
+    this.#rewind(0);
+  }
+
+  /** Find the stops of new events. @param {Line[]} items */
+  #scan(items) {
+    const { shown } = this;
+    for (const item of this.#own.length ? items : this.events) {
+      if (!isEvent(item) || item.lane !== shown) continue;
+      this.#own.push(item);
+      this.#stop(item, this.#own.length);
     }
-    const from = this.#scanned;
-    for (; this.#scanned < this.events.length; this.#scanned += 1) {
-      const item = this.events[this.#scanned];
-      if (item.lane === shown) this.#stop(item, this.#scanned + 1);
-    }
-    return from;
   }
 
   /** @param {Event} item @param {number} count */

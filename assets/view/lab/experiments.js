@@ -1,6 +1,6 @@
 // What was tried on the real model: a perfect draft, a random one, and taking tokens back. The measured points go to the lab's chart.
 
-import { two } from "../core/metrics.js";
+import { decimals, two } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
 import { problemBlock, table } from "../parts/blocks.js";
 import { el, follow, setText } from "../parts/dom.js";
@@ -113,8 +113,8 @@ function lookBackCard(tried, words) {
 // One scheduler: how often the first word comes, exactly and by running, against the target's own share.
 /** @param {Words} own @param {string} name @param {number} share @param {{ share: number, runs: number, p: number } | undefined} run */
 function bar(own, name, share, run) {
-  const parts = [fill(own.exact, { share: share.toFixed(2) })];
-  if (run) parts.push(fill(own.measured, { share: run.share.toFixed(2), runs: run.runs }), fill(own.p, { p: run.p < 1e-6 ? "< 0.000001" : `= ${two(run.p)}` }));
+  const parts = [fill(own.exact, { share: decimals(share, 2) })];
+  if (run) parts.push(fill(own.measured, { share: decimals(run.share, 2), runs: run.runs }), fill(own.p, { p: run.p < 1e-6 ? "< 0.000001" : `= ${two(run.p)}` }));
   return el("div", { class: `sd-toy-row sd-toy-${name}` },
     el("span", { class: "sd-toy-name" }, own.rows[name]),
     el("span", { class: "sd-toy-bar", style: `--share: ${share}; --target: ${TARGET[0]}` }),

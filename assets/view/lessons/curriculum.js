@@ -9,6 +9,7 @@ import { draftPerStep, judged, judgedSteps, speedup, tokensPerSecond, tokensPerS
 import { laneText } from "../core/reducer.js";
 import { PERCENT, SAME, acceptPercent, compareRuns, compared, count, has, passSeconds, sidestepped, tokenIds } from "./evidence.js";
 import { chainCut, draws, judge, learning, passes, sameText, timeOfToken, treeCut } from "./moments.js";
+import { shared } from "./tickets.js";
 import { EXAMPLE, outcome } from "./threewords.js";
 
 /** @import { JudgedStep } from "../core/state" */
@@ -21,7 +22,7 @@ export const slow = {
   id: "slow",
   runs: ["05-plain"],
   live: { run: "05-plain" },
-  moment: passes,
+  moments: { slow: passes },
   questions: [
     {
       id: "passes",
@@ -60,7 +61,7 @@ export const check = {
   runs: ["20-larger-model"],
   figure: "position",
   live: { run: "20-larger-model" },
-  moment: judge,
+  moments: { check: judge },
   questions: [
     {
       id: "kept",
@@ -106,7 +107,7 @@ export const exact = {
   figure: "rate",
   live: { run: "03-story-sampled" },
   exercise: true,
-  moment: draws,
+  moments: { exact: draws, tickets: shared },
   questions: [
     {
       id: "accept",
@@ -155,7 +156,7 @@ export const ahead = {
   runs: ["07-constant-three", "01-guess-and-check", "06-too-far"],
   figure: "lookahead",
   live: { run: "07-constant-three", changes: { policy: "cost", lookahead: 8 } },
-  moment: chainCut,
+  moments: { ahead: chainCut },
   questions: [
     {
       id: "whole",
@@ -211,7 +212,7 @@ export const slower = {
   runs: ["06-too-far"],
   figure: "speedup",
   live: { run: "06-too-far", changes: { policy: "cost", fallback: true } },
-  moment: timeOfToken,
+  moments: { slower: timeOfToken },
   questions: [
     {
       id: "faster",
@@ -245,7 +246,7 @@ export const other = {
   runs: ["02-copy-and-edit", "08-early-exit", "09-medusa", "10-feature"],
   figure: "speedup",
   live: { run: "02-copy-and-edit" },
-  moment: sameText,
+  moments: { other: sameText },
   questions: [
     {
       id: "copied",
@@ -290,10 +291,10 @@ export const other = {
 /** @type {Lesson} */
 export const trees = {
   id: "trees",
-  runs: ["04-tree", "11-feature-tree"],
+  runs: ["04-tree", "01-guess-and-check", "11-feature-tree"],
   figure: "position",
   live: { run: "04-tree" },
-  moment: treeCut,
+  moments: { trees: treeCut },
   questions: [
     {
       id: "share",
@@ -334,7 +335,7 @@ export const latest = {
   runs: ["12-dspark", "13-jetspec", "14-parallel", "15-online"],
   figure: "lookahead",
   live: { run: "12-dspark" },
-  moment: learning,
+  moments: { latest: learning },
   questions: [
     {
       id: "admitted",

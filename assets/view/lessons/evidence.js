@@ -8,7 +8,7 @@ import { fill } from "../core/sentence.js";
 /** @import { Header, Lane, Line, Step } from "../core/state" */
 /** @import { Words } from "../parts/page" */
 /** @import { Status } from "../types" */
-/** @import { Lanes } from "./lesson" */
+/** @import { Lanes, LessonRun } from "./lesson" */
 
 // ---- How answers are read off a run
 
@@ -54,6 +54,14 @@ export const compareRuns = (names, runs, each, marked) =>
     share: each[i] / Math.max(...each),
     marked: i === marked,
   }));
+
+const LONGEST = 90; // letters of a prompt in a sentence
+
+/** A sentence that names the prompt of a run; a long one by its beginning. @param {string} sentence @param {LessonRun | undefined} run */
+export function withPrompt(sentence, run) {
+  const prompt = run?.prompt ?? "";
+  return fill(sentence, { prompt: prompt.length > LONGEST ? `${prompt.slice(0, LONGEST - 1).trimEnd()}…` : prompt });
+}
 
 // ---- The recorded runs of the lessons, each fetched once
 

@@ -45,6 +45,6 @@ export interface Lesson {
   /** whether the rejection rule is tried by hand */
   exercise?: boolean;
   /** what only this page can show, beside its questions */
-  moment: Moment;
+  moments: Record<string, Moment>;
   questions: Question[];
 }

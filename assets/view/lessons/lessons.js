@@ -3,11 +3,11 @@
 // Knows nothing of the page around it. `read()` gives JSON: { runs: { name: { prompt, settings } }, live }
 // where `live` says whether there is a model to try it with.
 
-import { applyState, remember } from "../core/permalink.js";
+import { applyState, readState, remember } from "../core/permalink.js";
 import { fill } from "../core/sentence.js";
 import { el, follow } from "../parts/dom.js";
 import { LESSONS, firstPlace, liveState, readProgress, runsOf, saveProgress } from "./curriculum.js";
-import { Runs } from "./evidence.js";
+import { Runs, withPrompt } from "./evidence.js";
 import { momentBox } from "./moments.js";
 import { Question, button } from "./question.js";
 import { Screen } from "./screen.js";
@@ -27,6 +27,7 @@ export function mountLessons(element, given) {
   const lessons = new Lessons(element, given.words);
   follow(given, (data) => lessons.take(data));
   remember("lesson", () => lessons.shown);
+  addEventListener("popstate", () => lessons.follow());
   return lessons;
 }
 
@@ -66,6 +67,12 @@ class Lessons {
     this.#data = { runs: {}, live: false, ...data };
     this.#runs = new Runs(this.#words, this.#data.runs);
     this.open(this.#at >= 0 ? this.#at : firstPlace(this.#progress));
+  }
+
+  /** Show the lesson that the address names, if it is another one: one has gone back. */
+  follow() {
+    const place = readState(location.search).lesson ? firstPlace(this.#progress) : this.#at;
+    if (place !== this.#at) this.open(place);
   }
 
   /** The lesson's number as an address has it; empty while nobody sees it. */
@@ -116,15 +123,15 @@ class Lessons {
     this.asked = new Set(lesson.questions);
     const questions = lesson.questions.map((question) => this.#question(lesson, question, own));
     const [first, ...rest] = questions;
-    const moment = momentBox(lesson.moment, {
-      words, name: lesson.id, runs: this.#runs, known: this.#data.runs, announce: (sentence) => this.#announce(sentence),
-    });
+    const moments = Object.entries(lesson.moments).map(([name, moment]) => momentBox(moment, {
+      words, name, runs: this.#runs, known: this.#data.runs, announce: (sentence) => this.#announce(sentence),
+    }));
     const exercise = lesson.exercise ? [first.root, new ThreeWords(words.three, (sentence) => this.#announce(sentence)).root] : [];
     this.article.replaceChildren(
       el("p", { class: "sd-lesson-place" }, fill(words.place, { place: place + 1, count: LESSONS.length })),
       this.heading, el("p", { class: "sd-lesson-aim" }, own.aim), ...own.text.map(rich), ...exercise,
       el("h3", {}, words.predict), ...(lesson.exercise ? rest : questions).map(({ root }) => root),
-      moment, this.screen.root, liveBox(lesson, this.#data.runs[lesson.live.run], { words, own, live: this.#data.live }),
+      ...moments, this.screen.root, liveBox(lesson, this.#data.runs[lesson.live.run], { words, own, live: this.#data.live }),
       el("aside", { class: "sd-takeaway", "aria-label": words.takeaway }, el("b", {}, words.takeaway), el("p", {}, own.takeaway)),
       papersOf(words.papers, own.papers), this.#turn(place));
   }
@@ -218,7 +225,7 @@ function papersOf(label, papers) {
  * @param {Lesson} lesson @param {LessonRun | undefined} run @param {{ words: Words, own: Words, live: boolean }} how
  */
 export function liveBox(lesson, run, { words, own, live }) {
-  const box = el("section", { class: "sd-lesson-live" }, el("h3", {}, words.live), el("p", {}, own.live));
+  const box = el("section", { class: "sd-lesson-live" }, el("h3", {}, words.live), el("p", {}, withPrompt(own.live, run)));
   if (!run) return box;
   const state = liveState(run, lesson.live.changes);
   /** @type {PageState} */

@@ -7,7 +7,7 @@ import { depthOf, isTree } from "../core/tree.js";
 import { table } from "../parts/blocks.js";
 import { el } from "../parts/dom.js";
 import { lastRun } from "../play/runs.js";
-import { passSeconds, tokenIds } from "./evidence.js";
+import { passSeconds, tokenIds, withPrompt } from "./evidence.js";
 import { button } from "./question.js";
 import { draw, gap, outcome, pick } from "./threewords.js";
 
@@ -81,7 +81,7 @@ export function momentBox(moment, { words, name, runs, known, announce }) {
   const badge = el("span", { class: "sd-badge" });
   const stage = el("div", { class: "sd-moment-stage" });
   const root = el("section", { class: "sd-moment", "aria-label": own.title },
-    el("h3", {}, own.title, " ", badge), el("p", {}, own.intro), stage);
+    el("h3", {}, own.title, " ", badge), el("p", {}, own.intro), ...moment.runs.map((run) => el("p", { class: "sd-asked" }, withPrompt(words.moments.prompt, known[run]))), stage);
   /** @type {ReturnType<typeof lastRun> | undefined} */
   let shown;
   const show = async () => {
@@ -162,7 +162,7 @@ export const ending = ({ path }) => path.length;
 
 /** @type {Moment} */
 export const judge = {
-  runs: ["01-guess-and-check"],
+  runs: ["20-larger-model"],
   show([{ fast }], { words, from, announce }) {
     from("recorded");
     const steps = drafts(fast);

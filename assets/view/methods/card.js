@@ -3,7 +3,7 @@
 import { table } from "../parts/blocks.js";
 import { el, follow, textEl } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
-import { two } from "../core/metrics.js";
+import { decimals, two } from "../core/metrics.js";
 import { Pen, keyItems } from "../charts/pen.js";
 import { Plot } from "../charts/plot.js";
 
@@ -73,8 +73,8 @@ export function results(values, words) {
 
 /** @param {string} name @param {number} value @param {Words} words */
 function shown(name, value, words) {
-  if (words.shares.includes(name)) return `${(100 * value).toFixed(1)} %`;
-  return Number.isInteger(value) ? value.toLocaleString("en") : value.toFixed(3);
+  if (words.shares.includes(name)) return `${decimals(100 * value, 1)} %`;
+  return Number.isInteger(value) ? value.toLocaleString("en") : decimals(value, 3);
 }
 
 /** What the card says of the making, as [name, text]; what it lacks is left out. @param {Card} card @param {Words} words */

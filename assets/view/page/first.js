@@ -17,21 +17,12 @@
   setTimeout(() => page.classList.remove("sd-translating"), UNTRANSLATED_MS);
 
   const first = document.getElementById("sd-first");
-  /** Whether the introduction was shown to this browser; `tour.js` keeps it. */
-  const introduced = () => {
-    try {
-      return localStorage.getItem("specdemo.introduced") !== null;
-    } catch {
-      return true;
-    }
-  };
-  if (first && [...query.keys()].some((name) => !NEUTRAL.has(name))) first.remove();
+  if (first && (location.hash || [...query.keys()].some((name) => !NEUTRAL.has(name)))) first.remove();
   else if (first) {
     const theme = query.get("theme") ?? query.get("__theme");
     const dark = matchMedia("(prefers-color-scheme: dark)").matches ? theme !== "light" : theme === "dark";
     first.classList.toggle("dark", dark);
-    if (introduced() || matchMedia("(prefers-reduced-motion: reduce)").matches) first.querySelector(".sd-first-sentence")?.remove();
-    for (const element of first.querySelectorAll(".sd-badge, .sd-first-sentence")) {
+    for (const element of first.querySelectorAll(".sd-badge, .sd-headline")) {
       element.textContent = given.words[language]?.[element.textContent ?? ""] ?? element.textContent;
     }
     page.lang = language;

@@ -1,6 +1,8 @@
 // The page in another language: `?lang=de`, else the browser's. English texts are looked up in one table, which the
 // page fetches; what has no entry stays English.
 
+import { writeNumbersIn } from "../core/metrics.js";
+
 // Texts of models and visitors, and parts that the script draws from words that are already translated.
 const OWN = ".sd-mount, textarea, input, script, style, svg";
 // In those, what Python reports.
@@ -90,6 +92,7 @@ export async function translated(words, base, languages) {
 export async function fetched(language, base, known) {
   const answer = known ? new Response(known) : await fetch(`${base}/words/${language}.json`).catch(() => null);
   document.documentElement.lang = language;
+  writeNumbersIn(language);
   return translator(answer?.ok ? await answer.json() : {});
 }
 

@@ -4,9 +4,11 @@ import { dialog } from "../parts/blocks.js";
 import { calm, el, svg, textEl } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { writeState } from "../core/permalink.js";
+import { writeRun } from "../core/runlink.js";
 import { pageRoot } from "./presenter.js";
 
 /**
+ * @import { Line } from "../core/state"
  * @import { Words } from "../parts/page"
  * @import { PageState } from "../core/permalink"
  * @typedef {{ size: number, path: string }} Code a QR code as a drawing
@@ -29,6 +31,8 @@ export class Share {
     this.copy = textEl("button", words.copy, { type: "button", class: "sd-copy", onclick: () => this.#copy() });
     this.note = el("p", { class: "sd-dialog-note", role: "status" });
     this.reach = el("p", { class: "sd-reach", hidden: true });
+    this.long = el("p", { class: "sd-dialog-note", hidden: true }, words.long_run);
+    this.run = ""; // the run on show as the end of an address
     this.code = el("div", { class: "sd-qr" });
     /** @type {Record<string, HTMLInputElement>} */
     this.choices = {};
@@ -41,15 +45,17 @@ export class Share {
     const classroom = textEl("button", words.classroom, { type: "button", class: "sd-button", onclick: () => this.#forClass() });
     own.push(el("label", { class: "sd-choice" }, words.language, " ", this.language), el("label", { class: "sd-choice sd-choice-site" }, words.site, " ", this.site));
     const form = el("div", { class: "sd-share-form" },
-      el("div", { class: "sd-share-row" }, this.link, this.copy), this.note, this.reach,
+      el("div", { class: "sd-share-row" }, this.link, this.copy), this.note, this.long, this.reach,
       textEl("h3", words.class), classroom, ...own, el("fieldset", {}, legend, ...parts));
     this.root = dialog("share", words.title, close, el("div", { class: "sd-share" }, form, this.code));
     this.drawCode = calm(150, () => this.#drawCode());
   }
 
-  /** Open for a state of the page, see permalink.js. @param {PageState} state */
-  async open(state) {
+  /** Open for a state of the page, see permalink.js. events: of a run that is not one of the recorded ones @param {PageState} state @param {Line[]} events */
+  async open(state, events) {
     this.state = state;
+    this.run = events.length ? await writeRun(events) : "";
+    this.long.hidden = !events.length || Boolean(this.run);
     const { classList } = pageRoot();
     for (const name of Object.keys(this.words.parts)) this.choices[name].checked = classList.contains(`sd-hide-${name}`);
     this.choices.presenter.checked = classList.contains("sd-presenter");
@@ -85,7 +91,7 @@ export class Share {
     // Where settings cannot be seen, all are named: the page's defaults may change.
     const left = { ...(chosen("controls") ? {} : this.defaults), presenter: false, run: false };
     const query = writeState(state, left);
-    return `${this.origin}${location.pathname}${query && `?${query}`}`;
+    return `${this.origin}${location.pathname}${query && `?${query}`}${chosen("run") ? "" : this.run}`;
   }
 
   // What thirty learners should all see: the run and nothing to set, in one language.

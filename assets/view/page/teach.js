@@ -4,7 +4,8 @@ import { el } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { Presenter, keysDialog, listen, pageRoot } from "./presenter.js";
 import { onApply, readState, remembered } from "../core/permalink.js";
-import { ask } from "../play/runs.js";
+import { ask, shownEvents } from "../play/runs.js";
+import { Address, choose, openTab, shownRun } from "./address.js";
 import { Share } from "./share.js";
 
 /**
@@ -62,6 +63,7 @@ class Teach {
       this.#report(JSON.stringify(this.#here(this.asked)));
       send(query);
     };
+    this.address = new Address(opening);
     this.arriving = Boolean(location.search);
     if (this.arriving) follow(location.search.slice(1)); // unread: what is wrong with it is reported
     onApply(follow);
@@ -70,12 +72,11 @@ class Teach {
   share(/** @type {unknown[]} */ values) {
     const state = Object.fromEntries(this.fields.map((name, index) => [name, values[index]]));
     if (state.sampling !== "own") for (const name of DRAWN) delete state[name];
-    const tab = document.querySelector("#sd-tabs [role=tab][aria-selected=true]")?.id ?? "";
     const dark = document.body.classList.contains("dark");
     const theme = dark === matchMedia("(prefers-color-scheme: dark)").matches ? "" : dark ? "dark" : "light";
     const { lang } = readState(location.search);
-    const recorded = document.querySelector("#sd-view .sd-root")?.getAttribute("data-run") ?? undefined;
-    this.dialog.open({ ...state, recorded, ...remembered(), tab: tab.replace(/^sd-tab-|-button$/g, ""), theme, lang });
+    const recorded = shownRun() || undefined;
+    this.dialog.open({ ...state, recorded, ...remembered(), tab: openTab(), theme, lang }, recorded ? [] : shownEvents());
   }
 
   applied() {
@@ -83,6 +84,8 @@ class Teach {
     // On arrival the view itself opens the run that the address names.
     if (recorded && !this.arriving) choose("#sd-runs select", recorded);
     this.arriving = false;
+    this.address.followed = true;
+    this.address.soon();
     if (prompt && !recorded && !run) ask(String(prompt));
     if (run) document.getElementById("sd-run")?.click();
   }
@@ -116,12 +119,4 @@ class Teach {
       this.list.append(block);
     }
   }
-}
-
-/** @param {string} selector @param {string} value */
-function choose(selector, value) {
-  const menu = /** @type {HTMLSelectElement | null} */ (document.querySelector(selector));
-  if (!menu) return;
-  menu.value = value;
-  menu.dispatchEvent(new Event("change"));
 }

@@ -17,7 +17,7 @@ import { el, setText } from "./dom.js";
 const PARTS = /** @type {const} */ ({ message: "strong", unharmed: "span", advice: "span" });
 
 export function problemBlock(/** @type {Partial<Problem>} */ problem) {
-  const parts = /** @type {(keyof Problem)[]} */ (Object.keys(PARTS)).filter((name) => problem[name]);
+  const parts = /** @type {(keyof typeof PARTS)[]} */ (Object.keys(PARTS)).filter((name) => problem[name]);
   return el("div", { class: "sd-problem", role: "alert" }, ...parts.map((name) => el(PARTS[name], { class: `sd-problem-${name}` }, problem[name] ?? "")));
 }
 

@@ -3,7 +3,7 @@
 import { decide } from "../core/decision.js";
 import { el } from "./dom.js";
 import { fill } from "../core/sentence.js";
-import { two } from "../core/metrics.js";
+import { decimals, two } from "../core/metrics.js";
 
 /** @import { Subject, Words } from "./page" */
 /** @import { Origin } from "../core/state" */
@@ -89,7 +89,7 @@ const keyOf = ({ lane, step, node, count, header }) => [lane, step.index, step.o
 const LEAST = 1e-5; // probabilities below it are not told apart
 /** @param {number | null} value @param {string} name */
 function bar(value, name) {
-  const cell = el("td", {}, span("", value && value < LEAST ? `< ${LEAST.toFixed(5)}` : two(value)));
+  const cell = el("td", {}, span("", value && value < LEAST ? `< ${decimals(LEAST, 5)}` : two(value)));
   if (value !== null) cell.append(el("i", { class: `sd-bar sd-bar-${name}`, style: `--share:${value.toFixed(4)}` }));
   return cell;
 }

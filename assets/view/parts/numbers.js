@@ -1,6 +1,7 @@
 // The big numbers: two significant digits, fixed width, at most four changes a second.
 
 import { el } from "./dom.js";
+import { FEWEST_TOKENS } from "../core/headline.js";
 import { fill } from "../core/sentence.js";
 import { acceptRate, draftPerStep, baselineRate, disturbed, preparedRate, speedup, standIn, tokensPerSecond, tokensPerStep, two, verifyPerStep } from "../core/metrics.js";
 
@@ -40,9 +41,10 @@ export class NumbersView {
   render(/** @type {State} */ state) {
     const { plain, speculative } = state.lanes;
     const busy = disturbed(plain, speculative);
+    const early = !speculative?.end && (speculative?.tokens ?? 0) < FEWEST_TOKENS;
     /** @type {Record<string, string>} */
     const values = {
-      speedup: busy ? "–" : two(speedup(plain, speculative)),
+      speedup: busy || early ? "–" : two(speedup(plain, speculative)),
       fast: two(tokensPerSecond(speculative)),
       plain: two(baselineRate(plain, speculative)),
       accepted: speculative ? two(scale(acceptRate(speculative), 100)) : "–",
@@ -58,7 +60,8 @@ export class NumbersView {
       if (origin.className !== kind) origin.className = kind;
       if (value.textContent !== values[name]) value.textContent = values[name];
       const whence = !plain && standIn(speculative) && COMPARED.includes(name) ? "stand_in" : state.source.kind;
-      const word = values[name] !== "–" ? this.#words.origin[whence] : busy && name === "speedup" ? this.#words.origin.disturbed : "";
+      const plainly = FIRST.includes(name) && whence === state.source.kind; // the badge in the same row says it
+      const word = values[name] !== "–" ? (plainly ? "" : this.#words.origin[whence]) : busy && name === "speedup" ? this.#words.origin.disturbed : "";
       if (origin.textContent !== word) origin.textContent = word;
     }
     if (speculative?.known) {
@@ -69,7 +72,7 @@ export class NumbersView {
     this.shared.hidden = runs < 2;
     this.shared.textContent = runs < 2 ? "" : fill(this.#words.shared, { runs });
     const ratio = speedup(plain, speculative);
-    this.strip.classList.toggle("sd-slower", !busy && ratio !== null && ratio < 1);
+    this.strip.classList.toggle("sd-slower", !busy && !early && ratio !== null && ratio < 1);
   }
 }
 

@@ -11,10 +11,9 @@ import { Steps } from "./steps.js";
 
 const NUMBERED = 5; // every fifth step says its number
 
-/** All steps that have been seen; those after the place are pale. `choose(i)` is called for the step one picks; `key` explains the times. */
+/** All steps that have been seen; those after the place are pale. `choose(i)` is called for the step one picks. */
 export class StripView {
   #words;
-  #source; // measured or recorded
   #steps;
   #place = -1;
   #followed = -1;
@@ -22,12 +21,8 @@ export class StripView {
   /** @param {Words} words @param {(i: number) => void} choose */
   constructor(words, choose) {
     this.#words = words.strip;
-    this.#source = words.source;
     this.choose = choose;
-    this.columns = el("div", { class: "sd-columns", role: "listbox", "aria-orientation": "horizontal", tabindex: "0", "aria-label": words.strip.label });
-    this.origin = el("span", { class: "sd-origin" });
-    this.key = el("ul", { class: "sd-strip-key", title: words.strip.time_hint }, el("li", {}, words.strip.time, " ", this.origin),
-      ...Object.keys(TIMES).map((name) => el("li", {}, el("i", { class: `sd-time-key sd-time-${name}` }), words.strip[name])));
+    this.columns = el("div", { class: "sd-columns", role: "listbox", "aria-orientation": "horizontal", tabindex: "0", "aria-label": words.strip.label, title: words.strip.time_hint });
     this.veil = el("div", { class: "sd-veil" });
     this.root = el("div", { class: "sd-strip" }, this.columns);
     const drawn = el("div", { class: "sd-drawn", role: "presentation" });
@@ -44,8 +39,6 @@ export class StripView {
 
   render(/** @type {State} */ state) {
     const place = (state.lanes[state.lane ?? ""]?.steps.length ?? 0) - 1;
-    const origin = this.#source[state.source.kind];
-    if (this.origin.textContent !== origin) this.origin.textContent = origin;
     this.#steps.render(state);
     if (place === this.#place) return;
     this.#steps.at(this.#place)?.removeAttribute("aria-selected");

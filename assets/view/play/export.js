@@ -32,6 +32,7 @@ export function exportMenu(view, words, notify) {
       save(withRun(await answer.text(), run), "text/html", "specdemo-replay.html");
     });
   }
+  list.append(el("p", { class: "sd-menu-wait" }, words.wait));
   menu.append(summary, list);
   menu.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || !menu.open) return;

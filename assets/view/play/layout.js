@@ -1,6 +1,8 @@
 // How the view is put together: the parts and what frames them. Knows no run.
 
-import { disturbed, repeatsItself, speedup, standIn, two } from "../core/metrics.js";
+import { disturbed, isFromEarlier, repeatsItself, speedup, standIn, two } from "../core/metrics.js";
+import { headlineOf } from "../core/headline.js";
+import { isBroken } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { Legend, problemBlock } from "../parts/blocks.js";
 import { el, setText } from "../parts/dom.js";
@@ -10,13 +12,14 @@ import { el, setText } from "../parts/dom.js";
  * @import { Words } from "../parts/page"
  * @import { ModelInfo } from "../types"
  * @import { View } from "./view"
- * @typedef {Pick<View, "numbers" | "text" | "strip" | "tree" | "inspector" | "transport" | "charts">} Parts
+ * @typedef {Pick<View, "numbers" | "text" | "beside" | "picture" | "strip" | "tree" | "inspector" | "transport" | "charts">} Parts
  */
 const TABS = ["token", "tree"];
 
 export class Layout {
   #lossy = false;
   #fitted = -1; // pixels down the page, of the last fit
+  #words;
 
   /**
    * words: the view's; parts: of which each has its element as `root`
@@ -25,6 +28,7 @@ export class Layout {
    */
   constructor(words, parts, { save, open }) {
     this.save = save;
+    this.#words = words;
     this.legend = new Legend(words);
     const file = this.#chooser(words, open);
     const hide = button(words.hide_drafts, () => {
@@ -40,11 +44,14 @@ export class Layout {
     this.tabs = el("div", { class: "sd-tabs", role: "group", "aria-label": words.inspector.tabs },
       ...TABS.map((tab) => el("button", { type: "button", class: "sd-button", "data-tab": tab, onclick: () => this.tab(tab) }, words.inspector[tab])));
     this.side = el("aside", { class: "sd-side" }, this.tabs, parts.inspector.root, parts.tree.root);
-    const foot = el("div", { class: "sd-foot" },
-      el("div", { class: "sd-legends" }, this.legend.root, parts.strip.key),
-      parts.strip.root, parts.transport.root);
+    const foot = el("div", { class: "sd-foot" }, parts.picture.root, this.legend.root, parts.strip.root, parts.transport.root);
+    this.sentence = el("p", { class: "sd-headline" });
+    const { beside, text } = parts;
+    const column = (/** @type {string} */ name, /** @type {HTMLElement} */ count, /** @type {HTMLElement} */ body) => el("div", { class: `sd-column-${name}` }, count, body);
+    const texts = el("div", { class: "sd-texts" }, this.sentence, text.prompt,
+      column("plain", beside.counts.plain, beside.root), column("drafted", beside.counts.speculative, text.root));
     const right = el("div", { class: "sd-right" }, this.side, parts.charts.root);
-    this.stage = el("div", { class: "sd-stage" }, this.headline.root, this.problems, parts.numbers.shared, parts.text.root, foot, right);
+    this.stage = el("div", { class: "sd-stage" }, this.headline.root, this.problems, parts.numbers.shared, texts, foot, right);
     this.root = el("div", { class: "sd-root" }, this.stage, this.live);
     this.tab("tree");
   }
@@ -54,12 +61,14 @@ export class Layout {
     this.save.classList.toggle("sd-nothing", !some);
   }
 
-  /** An entry of the menu above the text. @param {string} label @param {() => void} act */
-  entry(label, act) {
-    this.save.querySelector(".sd-menu-list")?.append(button(label, () => {
+  /** An entry of the menu above the text. @param {string} label @param {() => void} act @param {string} name class of its own */
+  entry(label, act, name) {
+    const one = button(label, () => {
       this.save.removeAttribute("open");
       act();
-    }));
+    });
+    one.classList.add(name);
+    this.save.querySelector(".sd-menu-list")?.append(one);
   }
 
   /** A button in the line above the text. returns: the button @param {string} label @param {() => void} act */
@@ -105,6 +114,20 @@ export class Layout {
     setText(this.live, sentence);
   }
 
+  /** The sentence on what the drafts gained; none of a state that answers another question. @param {State | null} state */
+  sayHeadline(state) {
+    const { name, values } = state ? headlineOf(state) : { name: "", values: {} };
+    setText(this.sentence, name ? fill(this.#words.headline[name], values) : "");
+    this.sentence.dataset.kind = name;
+  }
+
+  /** What the page's own buttons depend on: one cannot stop what does not run. @param {{ running: boolean, recorded: boolean }} how */
+  mark({ running, recorded }) {
+    this.stage.classList.toggle("sd-running", running);
+    for (const save of /** @type {NodeListOf<HTMLButtonElement>} */ (this.save.querySelectorAll("[data-save]"))) save.disabled = running;
+    this.stage.classList.toggle("sd-recorded", recorded);
+  }
+
   showProblems(/** @type {Problem[]} */ problems) {
     if (this.problems.childElementCount !== problems.length) this.problems.replaceChildren(...problems.map(problemBlock));
   }
@@ -143,9 +166,10 @@ export class Headline {
     this.badge = el("span", { class: "sd-badge" });
     this.lossy = el("span", { class: "sd-lossy", title: words.lossy_hint, hidden: true }, words.lossy);
     this.repeats = el("span", { class: "sd-lossy", title: words.repeats_hint, hidden: true }, words.repeats);
+    this.earlier = el("span", { class: "sd-lossy", title: words.earlier_hint, hidden: true }, words.earlier);
     this.phase = el("h2", { class: "sd-phase" });
     this.about = el("span", { class: "sd-about" });
-    this.root = el("div", { class: "sd-status" }, this.badge, this.lossy, this.repeats, el("div", { class: "sd-said" }, this.phase, this.about), ...ends);
+    this.root = el("div", { class: "sd-status" }, this.badge, this.lossy, this.repeats, this.earlier, el("div", { class: "sd-said" }, this.phase, this.about), ...ends);
   }
 
   /** phase: a name, see `phaseOf`; rate: seconds of the run in one of the player's @param {State} state @param {string} phase @param {number} rate */
@@ -156,6 +180,7 @@ export class Headline {
     const lossy = Boolean(lane?.header.lossy);
     this.lossy.hidden = !lossy;
     this.repeats.hidden = lane?.header.method === "nothing" || !repeatsItself(lane);
+    this.earlier.hidden = !isFromEarlier(lane);
     setText(this.badge, lane ? words.source[kind] : "");
     this.badge.className = `sd-badge sd-badge-${kind}`;
     const name = phase === "playing" && rate !== 1 ? (rate < 1 ? "playing_slowed" : "playing_faster") : phase;
@@ -179,10 +204,11 @@ export function phaseOf(state, { playing, atEnd, running, held }) {
     if (!playing && !atEnd) return running ? "behind" : "paused";
     if (held && running) return "held";
     if (state.source.kind === "recorded") return playing ? "playing" : "cut";
-    if (state.problems.length) return "cut";
+    if (isBroken(state)) return "cut";
     return lane.steps.length === 0 ? "reading" : (state.lane ?? "");
   }
   if (lane.end === "failed" || lane.end === "cancelled") return lane.end;
+  if (running && state.lane === "speculative") return "plain_rest";
   if (state.lane === "plain") return state.source.kind === "live" ? "plain_done" : "done_alone";
   if (disturbed(state.lanes.plain, lane)) return "done_disturbed";
   if (!state.lanes.plain && standIn(lane)) return "done_stand_in";

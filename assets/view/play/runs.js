@@ -3,6 +3,7 @@
 import { isTooLarge, readTrace } from "../core/lines.js";
 import { readState } from "../core/permalink.js";
 import { fetchFile } from "../core/recorded.js";
+import { readRun } from "../core/runlink.js";
 import { fill } from "../core/sentence.js";
 import { el } from "../parts/dom.js";
 
@@ -10,12 +11,13 @@ import { el } from "../parts/dom.js";
 /** @import { Words } from "../parts/page" */
 /** @import { Mounted } from "./view" */
 /**
- * Draw the menu in `element`; words.runs lists [name, title, prompt, method].
+ * Draw the menu in `element`; words.runs lists [name, title, prompt, method, group].
  * @param {HTMLElement} element @param {{ send(name: string): void, words: Words }} how
  */
 export function mountRuns(element, { send, words }) {
   const menu = el("select", { class: "sd-runs", "aria-label": words.label });
-  menu.append(el("option", { value: "" }, words.label), ...words.runs.map(([value, title, prompt, method]) => el("option", { value, "data-prompt": prompt, "data-method": method }, title)));
+  menu.append(el("option", { value: "" }, words.label), ...Object.entries(words.groups).map(([group, label]) => el("optgroup", { label },
+    ...words.runs.filter((run) => run[4] === group).map(([value, title, prompt, method]) => el("option", { value, "data-prompt": prompt, "data-method": method }, title)))));
   menu.addEventListener("change", () => menu.value && send(menu.value));
   document.addEventListener("specdemo-shown", (event) => {
     menu.value = /** @type {CustomEvent<string>} */ (event).detail;
@@ -51,11 +53,14 @@ export function ask(prompt) {
  * @param {Open} opening @param {Words} words @returns {Promise<Line[]>}
  */
 export async function fetchRun(opening, words) {
+  const sent = opening.key === "opening" ? await readRun(globalThis.location?.hash ?? "") : null;
+  const received = sent && opened(sent, words.shared, words);
+  if (sent?.items.length && received) return received;
   const asked = opening.key === "opening" ? readState(location.search).recorded : "";
   const other = asked && asked !== opening.run ? await fetchFile(asked) : null;
   if (other) return [{ ...opening, run: asked, title: "" }, ...other];
   const events = await fetchFile(opening.run ?? "");
-  return [opening, ...(events ?? [{ type: "notice", message: fill(words.nothing, { name: opening.run }) }])];
+  return [opening, ...(received ?? []), ...(events ?? [{ type: "notice", message: fill(words.nothing, { name: opening.run }) }])];
 }
 
 /**
@@ -64,11 +69,18 @@ export async function fetchRun(opening, words) {
  */
 export async function readFile(file, words) {
   const { name } = file;
-  if (isTooLarge(file.size)) return [{ type: "notice", message: fill(words.large, { name }), unharmed: words.unharmed, advice: words.advice }];
-  const { items, line, problem } = readTrace(await file.text());
+  if (isTooLarge(file.size)) return [{ type: "notice", message: fill(words.large, { name }), unharmed: words.unharmed, advice: words.advice, aside: true }];
+  return opened(readTrace(await file.text()), name, words);
+}
+
+/**
+ * A trace that somebody sent, as lines of the view; what is wrong with it as a notice. name: of the file, or of what it is
+ * @param {{ items: Line[], line: number, problem: string }} trace @param {string} name @param {Words} words @returns {Line[]}
+ */
+function opened({ items, line, problem }, name, words) {
   if (!items.length) {
     const message = fill(problem ? words.foreign : words.nothing, { name, line, problem });
-    return [{ type: "notice", message, unharmed: words.unharmed, advice: words.advice }];
+    return [{ type: "notice", message, unharmed: words.unharmed, advice: words.advice, aside: true }];
   }
   /** @type {Open} */
   const opening = { type: "open", source: "recorded", key: name, title: name };
@@ -78,6 +90,9 @@ export async function readFile(file, words) {
 }
 
 // ---- The visitor's last run on this page, for parts that look at it
+
+/** The events of the run on show, live or opened. */
+export const shownEvents = () => /** @type {Mounted | null} */ (document.querySelector("#sd-view .sd-mount"))?.view?.events ?? [];
 
 /** Its events; null while nothing was run here, and where a recorded run is shown. */
 export function lastRun() {

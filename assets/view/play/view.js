@@ -3,9 +3,12 @@
 import { ChartsView } from "../charts/charts.js";
 import { LineReader } from "../core/lines.js";
 import { Player } from "../core/player.js";
+import { isBroken } from "../core/reducer.js";
 import { Timeline } from "../core/timeline.js";
+import { BesideView } from "../parts/beside.js";
 import { InspectorView } from "../parts/inspector.js";
 import { NumbersView } from "../parts/numbers.js";
+import { PictureView } from "../parts/picture.js";
 import { StripView } from "../parts/strip.js";
 import { TextView } from "../parts/text.js";
 import { Transport } from "../parts/transport.js";
@@ -17,7 +20,6 @@ import { Layout } from "./layout.js";
 import { Next } from "./next.js";
 import { fetchRun, readFile } from "./runs.js";
 import { Selection } from "./selection.js";
-import { Tour, introduced } from "./tour.js";
 
 /**
  * @import { Line, Open } from "../core/state"
@@ -56,8 +58,6 @@ export class View {
   #onselect;
   #keys;
   #asked = ""; // what the prompt box holds that was not run
-  /** @type {Tour | null} */
-  #tour = null;
   /** @type {Open | null} */
   #opening = null;
   #left = new AbortController(); // ends what listens outside of the root
@@ -70,7 +70,10 @@ export class View {
     this.player = new Player(this.timeline, () => this.#moved());
     this.selection = new Selection(this);
     this.transport = new Transport(this.timeline, this.player, words.transport);
+    this.player.ticked = () => this.beside.render(this.state, this.player.now);
     this.text = new TextView(words);
+    this.beside = new BesideView(words.beside);
+    this.picture = new PictureView(words.picture);
     new ResizeObserver(() => this.text.follow()).observe(this.text.root); // larger letters: its end stays in sight
     this.strip = new StripView(words, (at) => this.gestures.choose(at));
     this.tree = new TreeView(words);
@@ -80,9 +83,9 @@ export class View {
     this.next = new Next(this, words.next);
     this.text.root.append(this.next.root);
     if (keys) this.text.root.id = "sd-text";
-    const save = exportMenu(this, words.export, (message) => this.take([{ type: "notice", message }], false));
+    const save = exportMenu(this, words.export, (message) => this.take([{ type: "notice", message, aside: true }], false));
     this.layout = new Layout(words, this, { save, open: (file) => this.#open(file) });
-    if (keys) this.layout.entry(words.tour.again, () => this.#introduce());
+    if (keys) this.layout.entry(words.batch.open, openBatch, "sd-batch-entry");
     this.drawing = new Drawing(this, words);
     this.gestures = new Gestures(this, this.drawing);
     this.gestures.listen(keys, this.#left.signal);
@@ -110,8 +113,9 @@ export class View {
 
   /** Whether more of the run is still to come by itself. */
   get running() {
-    const last = this.events.at(-1)?.type;
-    return !this.recorded && last !== undefined && last !== "finished" && last !== "failed" && !this.state.problems.length;
+    const { lanes } = this.state;
+    const ended = this.events.filter(({ type }) => type === "finished" || type === "failed").length;
+    return !this.recorded && ended < Object.keys(lanes).length && !isBroken(this.state);
   }
 
   /** Whether the run moves by itself just now, so that nothing rests at its place. */
@@ -130,15 +134,9 @@ export class View {
     return Boolean(this.#asked) && shown !== undefined && !this.running && this.#asked !== shown.trim();
   }
 
-  /** Whether the introduction is shown. */
-  get touring() {
-    return Boolean(this.#tour?.going);
-  }
-
   /** The prompt box holds this text now. @param {string} prompt */
   ask(prompt) {
     this.#asked = prompt.trim();
-    if (this.stale) this.#tour?.end();
     this.drawing.soon();
   }
 
@@ -221,7 +219,6 @@ export class View {
   #reset() {
     this.player.pause();
     this.player.pace = 1;
-    this.#tour?.end();
     this.#asked = "";
     this.timeline = this.player.timeline = this.transport.timeline = new Timeline();
     this.recorded = false;
@@ -231,32 +228,33 @@ export class View {
 
   // A recorded run plays by itself; where motion is not wanted it stands there whole.
   #begin() {
-    const first = this.#opening?.key === "opening" && this.#keys && !location.search;
-    if (this.#opening?.run) this.player.pace = paceOf(this.timeline.timeAt(this.timeline.last));
+    this.player.pace = paceOf(this.timeline.until);
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.timeline.seek(this.timeline.last);
-    else if (!first) this.player.play();
-    else if (introduced()) this.timeline.seek(this.timeline.last);
-    else this.#introduce();
-  }
-
-  // The introduction, from the run's beginning: its first guess stands there at once.
-  #introduce() {
-    if (!this.recorded || !this.events.length) return;
-    this.#tour?.end();
-    this.player.pause();
-    this.player.seek(Math.min(1, this.timeline.last));
-    this.#tour = new Tour(this, this.#words.tour);
+    else this.player.play();
+    const first = this.#opening?.key === "opening" && this.#keys && this.player.playing;
+    this.layout.stage.classList.toggle("sd-first-sight", Boolean(first));
   }
 
   // Who moves the player looks at its place, not at what the pointer happens to rest on.
   #moved() {
-    if (!this.player.playing) this.selection.release();
+    if (!this.player.playing) {
+      this.selection.release();
+      this.layout.stage.classList.remove("sd-first-sight");
+    }
     this.drawing.soon();
   }
 }
 
-const WATCHED = 8000; // milliseconds that the eye needs for a run of a hundred tokens
-const PACES = [1, 2, 4, 10, 20, 40, 100];
+/** Show the box of several prompts at once, below the view. */
+function openBatch() {
+  document.body.classList.add("sd-batch-open");
+  const head = /** @type {HTMLElement | null} */ (document.querySelector("#sd-batch-box > button"));
+  head?.click();
+  head?.scrollIntoView({ block: "nearest" });
+}
+
+const WATCHED = 16_000; // milliseconds that the eye needs for a run of a hundred tokens, written without drafts
+const PACES = [1, 1.5, 2, 3, 4, 6, 8, 10, 15, 20, 30, 40, 60, 100];
 
 /** How a recorded run of so many milliseconds is slowed: to what the eye can follow. @param {number} time */
 export const paceOf = (time) => 1 / (PACES.find((slowed) => slowed * time >= WATCHED) ?? 100);

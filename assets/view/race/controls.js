@@ -1,5 +1,6 @@
 // Play, scrub and speed for all lanes of a race at the same time, on their common clock.
 
+import { decimals } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
 import { el } from "../parts/dom.js";
 import { PlayerControls, moveButton, paintMove } from "../parts/transport.js";
@@ -17,7 +18,7 @@ export class Controls extends PlayerControls {
 
   render() {
     const { timeline: course, playing } = this.player;
-    const seconds = (/** @type {number} */ at) => (course.timeAt(at) / 1000).toFixed(1);
+    const seconds = (/** @type {number} */ at) => decimals(course.timeAt(at) / 1000, 1);
     this.show(fill(this.words.clock_of, { now: seconds(course.at), all: seconds(course.last) }));
     const name = playing ? "pause" : "play";
     paintMove(this.play, name, this.words[name]);

@@ -5,18 +5,29 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from itertools import chain, cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.table import Table
+from rich.text import Text
+
+from specdemo.attach.client import KEY_VARIABLE
 from specdemo.cli import console
 from specdemo.config.errors import UserError
-from specdemo.config.strings import load
+from specdemo.config.strings import JsonView, load
+from specdemo.files.progress import Progress
+
+PROBLEM, NO_VERDICT = 3, 4  # exit codes of a server's examination
+LEVELS = {"problem": ("!", "red"), "unknown": ("?", "yellow"), "note": ("", "")}
 
 if TYPE_CHECKING:
     from specdemo.attach.pasted import Findings
     from specdemo.attach.records import Record
+    from specdemo.attach.servers import Server
     from specdemo.attach.tuning import Plan, Setting
 
 
@@ -72,7 +83,7 @@ def _read(paths: Iterable[Path]) -> list[Findings]:
 
 
 def run_tune(options: argparse.Namespace) -> int:
-    """Print what other settings of the drafts would give. returns: 1 if the confirmation failed"""
+    """Print predictions for other settings of the drafts. returns: 1 if the confirmation failed"""
     from specdemo.attach.tuning import Setting, plan
 
     if options.sizes:
@@ -163,3 +174,74 @@ def _print_break_even(options: argparse.Namespace) -> int:
         f"target alone gives {options.bandwidth / target:.1f} tokens/s. On a CPU, and with many requests, rows of a pass are not free."
     )
     return 0
+
+
+def run_doctor(options: argparse.Namespace) -> int:
+    """Print the faults of a server's drafts. returns: 0, PROBLEM or NO_VERDICT"""
+    from specdemo.attach.doctor import diagnose, examine
+
+    server, plain = _attach(options)
+    log = _read([options.log])[0] if options.log else None
+    words = load("servers")["doctor"]
+    with console.reporting() as report:
+        seen = examine(server, plain, log, lambda done, about: report(Progress(words["progress"], done, about)))  # fmt: skip
+    found = diagnose(seen)
+    if options.json:
+        named = {"server": seen.about.server, "version": seen.about.version}
+        console.write(json.dumps(named | {"findings": [asdict(one) for one in found]}, indent=1))
+    else:
+        table = Table(*words["columns"])
+        for one in found:
+            mark, style = LEVELS[one.level]
+            texts = words["findings"][one.kind].values()
+            cells = (Text(text.format(**_rounded(one.values))) for text in texts)
+            table.add_row(Text(mark, style=style), *cells, words[one.sure])
+        console.out.print(table)
+    levels = {one.level for one in found}
+    return PROBLEM if "problem" in levels else NO_VERDICT if "unknown" in levels else 0
+
+
+def _attach(options: argparse.Namespace) -> tuple[Server, Server | None]:
+    """Return the server of the command line and the one without drafts, if it is named. Raises UserError."""
+    from specdemo.attach.servers import attach
+
+    key = options.key or os.environ.get(KEY_VARIABLE, "")
+    return attach(options.url, key), attach(options.plain, key) if options.plain else None
+
+
+def _rounded(values: JsonView) -> dict[str, str]:
+    return {
+        name: "?" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+        for name, value in values.items()
+    }
+
+
+def run_audit(options: argparse.Namespace) -> int:
+    """Compare a server's answers with a plain server's. returns: 0, PROBLEM or NO_VERDICT"""
+    from specdemo.attach.audit import comparable, greedy_audit, sampled, sampled_bias
+    from specdemo.attach.doctor import MORE_PROSE, PROBES
+
+    found, other = _attach(options)
+    if other is None:
+        raise UserError("servers.no_plain")
+    server, plain = comparable(found), comparable(other)
+    prompts = [*chain(*PROBES.values()), *MORE_PROSE]
+    words, bias = load("servers")["audit"], None
+    with console.reporting() as report:
+        result = greedy_audit(server, plain, prompts, options.tokens, lambda done: report(Progress("audit", done)))  # fmt: skip
+        if options.samples:
+            requests = (sampled(prompt, options.tokens, seed) for seed, prompt in enumerate(cycle(prompts)))  # fmt: skip
+            bias = sampled_bias(server, plain, requests, options.samples, lambda done: report(Progress("samples", done)))  # fmt: skip
+    if options.json:
+        console.write(json.dumps(asdict(result) | {"verdict": result.verdict, "bias": bias and asdict(bias)}))  # fmt: skip
+    else:
+        for one in result.differences:
+            console.write(
+                f"prompt {one.prompt}, token {one.place}: {one.gap:.3f} nat, {one.verdict}"
+            )
+        console.write(words[result.verdict].format(**_rounded(result.values())))
+        if bias:
+            kind = "unbiased" if bias.held else "biased"
+            console.write(words[kind].format(**_rounded(bias.values())))
+    broken = result.verdict == "lossy" or bool(bias and not bias.held)
+    return PROBLEM if broken else 0 if result.verdict == "held" else NO_VERDICT

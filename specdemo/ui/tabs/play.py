@@ -15,7 +15,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.paths import ASSETS
 from specdemo.session.door import ConversationClient, EngineClient
 from specdemo.trace.codec import encode
-from specdemo.trace.events import Event, RunStarted
+from specdemo.trace.events import Drafted, Event, RunStarted
 from specdemo.trace.metrics import output_text
 from specdemo.ui import present, words
 from specdemo.ui.batch import create_batch
@@ -86,6 +86,20 @@ class PlayHandlers(RunTab[PlayState]):
             raise UserError("run.not_recorded")
         return present.recorded_line(run.name, run.title, uuid.uuid4().hex)
 
+    def ask(
+        self, visitor: PlayState | None, prompt: str | None, continues: object
+    ) -> tuple[PlayState, object]:
+        """Handle Run immediately. returns: visitor, and the view until the run starts
+
+        continues: whether the prompt continues the conversation; otherwise the earlier messages are dropped
+        Raises UserError for an empty prompt; the run on show stays.
+        """
+        if not asked_text(prompt).strip():
+            raise UserError("prompt.empty")
+        if visitor is not None and not continues:
+            _drop_turns(visitor)
+        return self.begin(visitor)
+
     def opening(self, visitor: PlayState, waiting: str, *asked: object) -> str:
         visitor.opening = _opening(visitor, waiting)
         return visitor.opening
@@ -120,6 +134,7 @@ class PlayHandlers(RunTab[PlayState]):
         settings = replace(asked_settings(values, self.studio.settings), detail=DETAIL)
         prompt, system = asked_text(prompt), asked_system(system)
         answer: list[Event] = []
+        whole_steps = False
         turns = visitor.turns  # Clear assigns another list
         events = visitor.conversation.run(
             prompt, settings, system=system, cancel=task.cancel, every=YIELD_SECONDS
@@ -128,16 +143,20 @@ class PlayHandlers(RunTab[PlayState]):
             lines.add(encode(event) + "\n")
             if isinstance(event, RunStarted):
                 answer.clear()
+                whole_steps = event.knowledge is not None
             answer.append(event)
-            yield
+            # A server of another program reports a start and a draft with the check after it: show these together.
+            if not (whole_steps and isinstance(event, RunStarted | Drafted)):
+                yield
         turns.append((prompt, output_text(answer)))
 
     def new(self, visitor: PlayState | None) -> tuple[PlayState, str, str]:
-        """Clear was pressed. returns: visitor, empty stream, empty prompt"""
+        """Clear the conversation and all text that later drafts could copy. returns: visitor, empty stream, empty prompt"""
         visitor = visitor or self.newcomer()
         visitor.task.replace()
-        visitor.conversation.reset()
-        visitor.turns = []
+        _drop_turns(visitor)
+        visitor.conversation.forget()
+        gr.Info(words.CLEARED)
         return visitor, _opening(visitor), ""
 
     def forget(self, visitor: PlayState | None) -> None:
@@ -147,8 +166,13 @@ class PlayHandlers(RunTab[PlayState]):
         gr.Info(words.FORGOTTEN)
 
 
-def _create_prompt(studio: EngineClient) -> tuple[gr.Textbox, Any, Any, Any, Any, Any]:
-    """Create the first row. returns: prompt, buttons to run, stop and clear, menu of methods, button of the settings"""
+def _drop_turns(visitor: PlayState) -> None:
+    visitor.conversation.reset()
+    visitor.turns = []
+
+
+def _create_prompt(studio: EngineClient) -> tuple[gr.Textbox, Any, Any, Any, Any, Any, Any]:
+    """Create the first row. returns: prompt, buttons to run, stop and clear, switch of the conversation, menu of methods, button of the settings"""
     with gr.Row(elem_id="sd-ask"):
         prompt = gr.Textbox(
             label=words.PROMPT,
@@ -164,22 +188,28 @@ def _create_prompt(studio: EngineClient) -> tuple[gr.Textbox, Any, Any, Any, Any
         run = gr.Button(words.RUN, variant="primary", scale=1, elem_id="sd-run", interactive=live)
         stop = gr.Button(words.STOP, scale=1, elem_id="sd-stop")
         new = gr.Button(words.NEW, scale=1, elem_id="sd-new")
+        continues = gr.Checkbox(
+            False, label=words.CONTINUE, container=False, scale=0, elem_id="sd-continue"
+        )
         method = create_method(
             studio, container=False, show_label=False, scale=1, min_width=120, info=None
         )
         drawer = gr.Button(words.DRAWER, scale=1, elem_id="sd-settings")
-    return prompt, run, stop, new, method, drawer
+    return prompt, run, stop, new, continues, method, drawer
 
 
 def create_play(studio: EngineClient) -> Play:
     """Create the tab's components and their events. Call it inside the tab."""
     handlers = PlayHandlers(studio)
     visitor = create_state()
-    prompt, run, stop, new, method, drawer = _create_prompt(studio)
+    prompt, run, stop, new, continues, method, drawer = _create_prompt(studio)
     with gr.Row(elem_id="sd-starts"):
         runs = create_runs()
         with gr.Row(elem_id="sd-examples"):
+            recorded = {run.prompt for run in recorded_runs()}
             for example in read_examples(EXAMPLES):
+                if studio.replay_only and example["prompt"] not in recorded:
+                    continue
                 button = gr.Button(example["title"], size="sm")
                 button.click(None, None, prompt, js=_example(example["prompt"]))
     with gr.Row(elem_classes="sd-page-row"):
@@ -193,14 +223,14 @@ def create_play(studio: EngineClient) -> Play:
     gr.on(None, handlers.arrive, None, visitor, **QUICK)  # when the page is opened
     begun = gr.on(
         [run.click, prompt.submit],
-        handlers.begin,
-        visitor,
+        handlers.ask,
+        [visitor, prompt, continues],
         [visitor, view],
         # A message of its own, as the one that there are no live runs, reaches the page through the queue alone.
         **{**QUICK, "queue": bool(studio.replay_only)},
         api_name="begin_answer",
     )
-    answered = begun.then(
+    answered = begun.success(
         by_name(handlers.run, settings.fields),
         [visitor, prompt, settings.system, *settings.fields.values()],
         view,
@@ -232,9 +262,9 @@ def _example(prompt: str) -> str:
 
 
 def read_examples(path: Path) -> list[dict[str, str]]:
-    """The bundled examples: title, task and prompt each."""
+    """Return the examples that the page shows: title, task and prompt each."""
     examples: list[dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))["examples"]
-    return examples
+    return [example for example in examples if example.get("shown")]
 
 
 def _opening(visitor: PlayState, waiting: str = "") -> str:

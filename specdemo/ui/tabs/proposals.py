@@ -60,7 +60,8 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
 
     def __init__(self, studio: EngineClient, folder: Path = RUNS) -> None:
         super().__init__(studio)
-        self.recorded = [runs for runs in recorded_together(folder) if len(runs) > 1]
+        together = [runs for runs in recorded_together(folder) if len(runs) > 1]
+        self.recorded = sorted(together, key=len, reverse=True)  # the most to compare first
         index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
         self._prompts = {run["name"]: run["prompt"] for run in index}
 

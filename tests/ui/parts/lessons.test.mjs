@@ -31,6 +31,14 @@ const found = LESSONS.map((lesson) => ({
 }));
 assert.equal(found.length, 8);
 
+// A lesson names no run but its own, and where two are said to answer the same prompt, they do.
+const promptOf = (name) => (runs.get(name).speculative ?? runs.get(name).plain).header.prompt;
+for (const { id, runs: own, questions, moments, live } of LESSONS) {
+  const named = [live.run, ...Object.values(moments).flatMap((moment) => moment.runs), ...questions.flatMap((question) => question.runs ?? [])];
+  assert.deepEqual(named.filter((name) => !own.includes(name)), [], id);
+}
+for (const names of [["04-tree", "01-guess-and-check"], ["13-jetspec", "12-dspark"]]) assert.equal(...names.map(promptOf));
+
 // Costs between two measured counts of rows lie on their line; beyond them nothing is known.
 const header = { verify_costs: [[1, 0.02], [5, 0.04]] };
 assert.ok(Math.abs(passSeconds(header, 3) - 0.03) < 1e-12);

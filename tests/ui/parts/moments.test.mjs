@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { LESSONS } from "../../../assets/view/lessons/curriculum.js";
 import { fold } from "../../../assets/view/core/reducer.js";
 import { gap } from "../../../assets/view/lessons/threewords.js";
+import { agreement, between, tickets, winner } from "../../../assets/view/lessons/tickets.js";
 import { comparable, count, cuts, drafts, ending, likeness, none, passTimes, perToken, rejections, shares, trend } from "../../../assets/view/lessons/moments.js";
 import { recordedRuns } from "./fixtures.mjs";
 
@@ -13,8 +14,9 @@ const runs = new Map(recordedRuns().map(({ name, items }) => {
 }));
 
 // Each lesson has a moment of its own, made from runs that are there.
-assert.equal(new Set(LESSONS.map(({ moment }) => moment)).size, 8);
-for (const { moment } of LESSONS) for (const name of moment.runs) assert.ok(runs.has(name), name);
+const moments = LESSONS.flatMap(({ moments: own }) => Object.values(own));
+assert.equal(new Set(moments).size, 9);
+for (const moment of moments) for (const name of moment.runs) assert.ok(runs.has(name), name);
 
 // A thousand draws follow p with drafts and without, at every position that is offered; a wrong p would be seen.
 let state = 7;
@@ -32,6 +34,22 @@ for (const drawn of [counts.drafted, counts.plain]) {
   assert.ok(gap(drawn.map((one) => one / 20_000), target) < 0.02);
 }
 assert.ok(gap(counts.drafted.map((one) => one / 20_000), draft) > 0.05 && counts.rejected > 500);
+
+// Both models draw the same token as often as the formula says; the more alike they are, the more often.
+for (const share of [0, 0.5, 1]) {
+  const guess = between(target, draft, share);
+  const { dice, tickets: same, most } = agreement(target, guess);
+  let agreed = 0;
+  const winners = Array(target.length).fill(0);
+  for (let i = 0; i < 20_000; i += 1) {
+    const drawn = tickets(target.length, random);
+    agreed += winner(target, drawn) === winner(guess, drawn);
+    winners[winner(target, drawn)] += 1;
+  }
+  near(agreed / 20_000, same, 0.015);
+  assert.ok(gap(winners.map((one) => one / 20_000), target) < 0.02);
+  assert.ok(dice < same && same <= most + 1e-9 && same >= most / (2 - most) - 1e-9);
+}
 
 // Every method that was recorded without sampling wrote plain decoding's text, and one that does not is found out.
 const known = Object.fromEntries([...runs].map(([name, { plain, fast }]) => [name, { prompt: "", settings: (fast ?? plain).header.settings }]));

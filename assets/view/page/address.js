@@ -1,0 +1,93 @@
+// The address of the page names the open tab, the lesson and the recorded run, so that Back and reload bring them back.
+
+import { readState, remembered, writeState } from "../core/permalink.js";
+
+/** @import { PageState } from "../core/permalink" */
+const OWN = ["tab", "lesson", "recorded"];
+const SETTLED = 120; // milliseconds after a click until the page shows what it opens
+const RESTORING = 1500; // milliseconds that the page may take to go back
+
+/** Choose an entry of a menu of the page, as a visitor does. @param {string} selector @param {string} value */
+export function choose(selector, value) {
+  const menu = /** @type {HTMLSelectElement | null} */ (document.querySelector(selector));
+  if (!menu) return;
+  menu.value = value;
+  menu.dispatchEvent(new Event("change"));
+}
+
+/** Name of the tab that is open. */
+export const openTab = () => (document.querySelector("#sd-tabs [role=tab][aria-selected=true]")?.id ?? "").replace(/^sd-tab-|-button$/g, "");
+
+/** Name of the recorded run on show; empty for none. */
+export const shownRun = () => document.querySelector("#sd-view .sd-root")?.getAttribute("data-run") ?? "";
+
+export class Address {
+  #opening;
+  #timer = 0;
+  #restored = -RESTORING; // time at which one went back
+  followed = !location.search; // whether the page shows what its address asked for on arrival
+  /** @type {PageState} */
+  #noted;
+
+  /** opening: the recorded run that an address without any names @param {string} opening */
+  constructor(opening) {
+    this.#opening = opening;
+    this.#noted = this.#asked;
+    for (const type of ["click", "keyup", "specdemo-shown"]) document.addEventListener(type, () => this.soon());
+    addEventListener("popstate", () => this.#restore());
+  }
+
+  /** Read what the page shows a moment from now. */
+  soon() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#note(), SETTLED);
+  }
+
+  /** What the address asks for: an open lesson is on its tab, and the opening run is there without being named. @returns {PageState} */
+  get #asked() {
+    const { tab, lesson, recorded } = readState(location.search);
+    return { tab: lesson ? "lessons" : tab === "play" ? "" : tab, lesson, recorded: recorded === this.#opening ? "" : recorded };
+  }
+
+  #note() {
+    const tab = openTab();
+    const lesson = tab === "lessons" ? remembered().lesson : "";
+    if (!this.followed) return;
+    if (!tab || lesson === undefined || (tab === "lessons" && !lesson)) {
+      this.soon(); // it is not drawn yet
+      return;
+    }
+    const run = shownRun();
+    /** @type {PageState} */
+    const here = { tab: tab === "play" ? "" : tab, lesson, recorded: run === this.#opening ? "" : run };
+    if (same(here, this.#noted)) return;
+    if (performance.now() < this.#restored + RESTORING) {
+      this.soon(); // it has not gone back yet
+      return;
+    }
+    this.#write(here);
+    this.#noted = here;
+  }
+
+  /** What else stands in the address stays: language, theme, settings. @param {PageState} here */
+  #write(here) {
+    const query = new URLSearchParams(location.search);
+    for (const name of [...OWN, "run"]) query.delete(name);
+    const own = writeState(here);
+    const search = [String(query), own].filter(Boolean).join("&");
+    history.pushState(null, "", search ? `?${search}` : location.pathname);
+  }
+
+  #restore() {
+    const asked = this.#asked;
+    const before = this.#noted;
+    this.#noted = asked;
+    this.#restored = performance.now();
+    const tab = asked.tab || "play";
+    if (tab !== openTab()) document.getElementById(`sd-tab-${tab}-button`)?.click();
+    if ((asked.recorded ?? "") !== (before.recorded ?? "")) choose("#sd-runs select", asked.recorded || this.#opening);
+  }
+}
+
+/** @param {PageState} one @param {PageState} other */
+const same = (one, other) => OWN.every((name) => (one[name] ?? "") === (other[name] ?? ""));

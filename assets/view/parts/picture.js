@@ -1,0 +1,108 @@
+// A step as a picture: the guesses as cards, one check over all of them, the wrong one falls, the correction drops in; and two clocks.
+
+import { clocksOf } from "../core/headline.js";
+import { two } from "../core/metrics.js";
+import { keyOf, pieces } from "../core/reducer.js";
+import { fill, quote } from "../core/sentence.js";
+import { isTree } from "../core/tree.js";
+import { el, setText, svg } from "./dom.js";
+
+/** @import { Piece, State, Step } from "../core/state" */
+/** @import { Words } from "./page" */
+const MOST_CARDS = 14; // of a step; the rest is one card with their number
+const PLAYED_MS = 1200; // a step's picture lasts at least so long while the run plays
+
+export class PictureView {
+  #words;
+  #key = "";
+  #until = 0; // time at which the step that is played has been shown
+  #timer = 0;
+
+  /** words: `picture` of the view's @param {Words} words */
+  constructor(words) {
+    this.#words = words;
+    this.said = el("p", { class: "sd-picture-said" });
+    this.cards = el("div", { class: "sd-guesses" });
+    this.clocks = { drafted: clock("drafted", words.drafted), plain: clock("plain", words.plain_clock) };
+    this.root = el("figure", { class: "sd-picture", hidden: true, title: words.hint },
+      el("div", { class: "sd-picture-step" }, this.said, this.cards),
+      el("div", { class: "sd-clocks" }, this.clocks.drafted.root, this.clocks.plain.root));
+  }
+
+  /**
+   * Show the step at the player's place; while the run moves, the newest that was checked, each for a readable time.
+   * @param {State} state @param {{ moving: boolean }} how
+   */
+  render(state, { moving }) {
+    const lane = state.lanes.speculative;
+    const steps = moving ? lane?.steps.filter((step) => !step.open && step.nodes.length) : lane?.steps;
+    const step = steps?.at(-1);
+    this.root.hidden = !lane?.drafted && !step?.nodes.length;
+    if (!lane || !step) return;
+    const key = `${keyOf(lane.header.started_at ?? "", step)} ${Boolean(state.lanes.plain)}`;
+    if (key === this.#key) return;
+    clearTimeout(this.#timer);
+    const left = this.#until - performance.now();
+    if (moving && left > 0) {
+      this.#timer = setTimeout(() => this.render(state, { moving }), left);
+      return;
+    }
+    this.#key = key;
+    this.#until = moving ? performance.now() + PLAYED_MS : 0;
+    this.#draw(state, step, moving);
+  }
+
+  /** @param {State} state @param {Step} step @param {boolean} moving */
+  #draw(state, step, moving) {
+    this.root.classList.remove("sd-played");
+    const kept = step.path.length;
+    const refused = step.nodes.find((node) => node.status === "rejected");
+    const name = step.open ? (step.nodes.length ? "open" : "plain") : !step.nodes.length ? "plain" : !step.next ? "end" : refused ? "wrong" : "right";
+    setText(this.said, fill(this.#words[name], { count: step.nodes.length, kept, guess: quote(refused), own: quote(step.next) }));
+    this.cards.replaceChildren(...slots(step), el("i", { class: "sd-check" }));
+    this.#drawClocks(state, step);
+    if (!moving) return;
+    this.root.getBoundingClientRect(); // restarts the animation
+    this.root.classList.add("sd-played");
+  }
+
+  /** @param {State} state @param {Step} step */
+  #drawClocks(state, step) {
+    const { tokens, drafted, plain } = clocksOf(state, step);
+    const longest = Math.max(drafted, plain ?? 0);
+    for (const { root } of Object.values(this.clocks)) root.hidden = step.open || !longest || plain === null;
+    const times = [["drafted", drafted, 1], ["plain", plain ?? 0, tokens]];
+    for (const [name, seconds, passes] of /** @type {["drafted" | "plain", number, number][]} */ (times)) {
+      const { root, label } = this.clocks[name];
+      root.style.setProperty("--share", String(longest ? seconds / longest : 0));
+      setText(label, fill(passes === 1 ? this.#words.one_pass : this.#words.passes, { passes, time: two(1000 * seconds) }));
+    }
+  }
+}
+
+/** A clock whose hand has run over `--share` of its face. @param {string} name @param {string} title */
+function clock(name, title) {
+  const face = svg("svg", { viewBox: "-10 -10 20 20", "aria-hidden": "true" });
+  face.append(svg("circle", { r: 9, class: "sd-clock-face" }), svg("circle", { r: 4.5, pathLength: 1, class: "sd-clock-time", transform: "rotate(-90)" }));
+  const label = el("span", { class: "sd-clock-passes" });
+  return { label, root: el("div", { class: `sd-clock sd-clock-${name}` }, face, el("span", {}, el("b", {}, title), label)) };
+}
+
+/** One element for each position: its guess and, where that was wrong, the target's own word on top. @param {Step} step */
+function slots(step) {
+  const parts = pieces(step);
+  const own = parts.find(({ node, count }) => node < 0 && !count);
+  const guesses = parts.filter((part) => part !== own);
+  const wrong = isTree(step.nodes) ? -1 : guesses.findIndex(({ status }) => status === "rejected");
+  const out = guesses.slice(0, MOST_CARDS).map((part, i) => {
+    const slot = el("span", { class: `sd-slot-guess sd-slot-of-${part.status}`, style: `--i:${i}` }, card(part));
+    if (i === wrong && own) slot.append(card(own));
+    return slot;
+  });
+  if (guesses.length > MOST_CARDS) out.push(el("span", { class: "sd-slot-guess" }, `+${guesses.length - MOST_CARDS}`));
+  if (own && wrong < 0) out.push(el("span", { class: "sd-slot-guess", style: `--i:${out.length}` }, card(own)));
+  return out;
+}
+
+/** @param {Piece} part */
+const card = ({ value, status }) => el("span", { class: `sd-guess sd-guess-${status}` }, quote(value) || "·");

@@ -1,0 +1,209 @@
+"""Compares the answers of a server that drafts with those of one that does not, both llama-server.
+
+Equal texts at temperature 0 are the wrong test: a pass of several rows rounds differently, and so do other requests at the
+same time. Where the texts part, rounding can only swap tokens that are almost equally likely:
+
+    plain    The cat sat on the mat      plain server after "The cat sat on":  the 0.41, a 0.40: a gap of 0.02 nat
+    drafts   The cat sat on a mat        so this difference is rounding
+
+At temperature 1 every token of an answer is compared with the plain server's probabilities after the same text: how often
+it is the most likely one is a sum of known chances, whatever was drawn before.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import erfc, exp, sqrt
+from typing import Any
+
+from specdemo.attach.llama_server import LlamaServer
+from specdemo.attach.rounds import Generation
+from specdemo.attach.servers import Request, Server
+from specdemo.config.errors import UserError
+from specdemo.config.settings import Sampling
+from specdemo.config.strings import Json
+
+ROUNDING = 0.25  # nat: rounding swaps tokens whose gap is smaller; 0.18 is the largest gap that was measured
+FAULT = 0.5  # nat: no rounding swaps tokens with a larger gap
+LEVEL = 0.01  # probability that a correct server is found biased
+FOUND = 2.576 + 1.282  # deviations of a bias that is found in nine of ten tests at LEVEL
+CANDIDATES = 8  # most likely tokens that the plain server reports
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """First difference of two answers.
+
+    place: index of the token; gap: nat between the two tokens by the plain server, at least; prompt: its index
+    """
+
+    place: int
+    gap: float
+    prompt: int = 0
+
+    @property
+    def verdict(self) -> str:
+        """`rounding`, `unclear` or `fault`."""
+        return "rounding" if self.gap < ROUNDING else "fault" if self.gap > FAULT else "unclear"
+
+
+@dataclass(frozen=True, slots=True)
+class GreedyComparison:
+    """Answers at temperature 0. tokens: compared ones, up to the first difference of each answer"""
+
+    prompts: int
+    tokens: int
+    differences: tuple[Difference, ...]
+
+    @property
+    def verdict(self) -> str:
+        """`held`, `lossy` or `unclear`."""
+        found = {one.verdict for one in self.differences}
+        return "lossy" if "fault" in found else "unclear" if "unclear" in found else "held"
+
+    def values(self) -> Json:
+        """Return the values of the verdict's sentence."""
+        gap = max((one.gap for one in self.differences), default=0.0)
+        equal = self.prompts - len(self.differences)
+        return {"prompts": self.prompts, "equal": equal, "gap": gap, "rounding": ROUNDING, "fault": FAULT}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Bias:
+    """Test of sampled tokens. expected: mean chance of the plain server's most likely token; found: how often it was drawn
+
+    smallest: bias that the test would have found in nine of ten cases
+    """
+
+    tokens: int
+    expected: float
+    found: float
+    p_value: float
+    smallest: float
+
+    @property
+    def held(self) -> bool:
+        """Whether chance explains the difference."""
+        return self.p_value >= LEVEL
+
+    def values(self) -> Json:
+        """Return the values of the verdict's sentence, fractions in percent."""
+        shown = {name: 100 * getattr(self, name) for name in ("expected", "found", "smallest")}
+        return {"tokens": self.tokens, "p_value": self.p_value, **shown}
+
+
+def whole_answer(server: Server, request: Request) -> Generation:
+    """Return the whole answer of a server. Raises UserError."""
+    *_, answer = server.stream(request, threading.Event())
+    assert isinstance(answer, Generation)
+    return answer
+
+
+def token_ids(answer: Generation) -> list[int | None]:
+    """Return the ids of an answer's tokens; None if the server delayed the token's text."""
+    rounds = [piece for each in answer.rounds for piece in each.committed]
+    return [piece.token_id for piece in (*answer.first, *rounds)]
+
+
+def difference(plain: LlamaServer, expected: Generation, answer: Generation) -> Difference | None:
+    """Return the first difference of an answer from the plain server's own; None if there is none. Raises UserError."""
+    theirs, ours = token_ids(expected), token_ids(answer)
+    place = next((n for n, pair in enumerate(zip(theirs, ours, strict=False)) if pair[0] != pair[1]), None)  # fmt: skip
+    if place is None:
+        place = min(len(theirs), len(ours))
+        if len(theirs) == len(ours) or {expected.finish, answer.finish} == {"length"}:
+            return None
+    known = [one for one in theirs[:place] if one is not None]
+    if len(known) < place:
+        raise UserError("servers.no_ids")
+    likely = most_likely(plain, expected.prompt, known)
+    chances: dict[int | None, float] = dict(likely)
+    # An answer may end here instead: its end is a token without an id, and the plain server's is its most likely token.
+    mine = chances.get(theirs[place], likely[0][1]) if place < len(theirs) else likely[0][1]
+    other = chances.get(ours[place], likely[-1][1]) if place < len(ours) else likely[1][1]
+    return Difference(place, abs(mine - other))
+
+
+def greedy_audit(
+    server: LlamaServer,
+    plain: LlamaServer,
+    prompts: Sequence[str],
+    tokens: int,
+    report: Callable[[float], None],
+) -> GreedyComparison:
+    """Compare the answers of both servers at temperature 0. Raises UserError."""
+    found, compared = list[Difference](), 0
+    for number, prompt in enumerate(prompts):
+        report(number / len(prompts))
+        request = Request([{"role": "user", "content": prompt}], tokens)
+        expected, answer = whole_answer(plain, request), whole_answer(server, request)
+        apart = difference(plain, expected, answer)
+        compared += apart.place if apart else answer.tokens
+        found += [replace(apart, prompt=number)] if apart else []
+    return GreedyComparison(len(prompts), compared, tuple(found))
+
+
+def most_likely(plain: LlamaServer, prompt: str, ids: Sequence[int]) -> list[tuple[int, float]]:
+    """Return the plain server's most likely tokens after a prompt and tokens, with natural logarithms of their chances."""
+    body = {
+        "prompt": [prompt, *ids],
+        "n_predict": 1,
+        "temperature": 0,
+        "n_probs": CANDIDATES,
+        "cache_prompt": True,
+    }
+    rows: Any = plain.client.post("/completion", body).get("completion_probabilities")
+    try:
+        found = [(int(one["id"]), float(one["logprob"])) for one in rows[0]["top_logprobs"]]
+    except (TypeError, KeyError, IndexError, ValueError):
+        found = []
+    if len(found) < 2:
+        raise UserError("servers.no_probabilities", url=plain.client.url)
+    return sorted(found, key=lambda one: -one[1])
+
+
+def sampled_bias(
+    server: LlamaServer,
+    plain: LlamaServer,
+    requests: Iterator[Request],
+    tokens: int,
+    report: Callable[[float], None],
+) -> Bias:
+    """Compare tokens that a server drew at temperature 1 with the plain server's chances. Raises UserError.
+
+    The first token of an answer comes from the prompt's pass, which drafts nothing, so it is left out.
+    """
+    count, expected, variance, found = 0, 0.0, 0.0, 0
+    while count < tokens:
+        answer = whole_answer(server, next(requests))
+        ids = token_ids(answer)
+        for place in range(1, len(ids)):
+            before = [one for one in ids[:place] if one is not None]
+            if len(before) < place or ids[place] is None or count == tokens:
+                break
+            token, logarithm = most_likely(plain, answer.prompt, before)[0]
+            chance = min(1.0, exp(logarithm))
+            count, expected = count + 1, expected + chance
+            variance += chance * (1 - chance)
+            found += token == ids[place]
+            report(count / tokens)
+        if len(ids) < 2:
+            raise UserError("servers.no_ids")
+    spread = sqrt(variance) or 1e-9
+    p_value = erfc(abs(found - expected) / spread / sqrt(2))
+    return Bias(count, expected / count, found / count, p_value, FOUND * spread / count)
+
+
+def sampled(prompt: str, tokens: int, seed: int) -> Request:
+    """Return a request whose tokens are drawn from the target's own distribution, without any filter."""
+    message = {"role": "user", "content": prompt}
+    return Request([message], tokens, Sampling(temperature=1.0, seed=seed))
+
+
+def comparable(server: Server) -> LlamaServer:
+    """Return a server whose tokens can be compared. Raises UserError for one whose API does not give ids and chances."""
+    if not isinstance(server, LlamaServer):
+        raise UserError("servers.not_comparable", server=server.about.server)
+    return server

@@ -1,0 +1,362 @@
+"""Finds faults of a server's drafts by a few prompts, which a plain server may answer too.
+
+`examine` observes, `diagnose` decides. A row of the decision table is a function of the observations. A few hundred tokens
+suffice for its thresholds, and a healthy server passes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from math import sqrt
+from statistics import fmean, linear_regression, median, stdev
+
+from specdemo.attach.audit import Difference, difference, whole_answer
+from specdemo.attach.client import whole
+from specdemo.attach.llama_server import LlamaServer
+from specdemo.attach.pasted import Findings
+from specdemo.attach.rounds import Generation, Knowledge, Round
+from specdemo.attach.servers import Request, Server
+from specdemo.config.settings import Sampling
+from specdemo.config.strings import Json
+
+TOKENS = 96  # length of an answer
+PROBES = {
+    "code": (
+        "Write a Python function that returns the n-th Fibonacci number, with a docstring.",
+        "Write a Python class for a stack with push, pop and peek.",
+    ),
+    "prose": (
+        "Tell me a short story about a lighthouse keeper.",
+        "Describe a walk through a forest in autumn.",
+    ),
+    "repetition": ("Repeat this sentence ten times: the cat sat on the mat.",),
+    "counting": ("Count from one to forty in digits, separated by commas.",),
+}
+MORE_PROSE = (
+    "Write a letter to a friend about a rainy holiday.",
+    "Describe the face of an old sailor.",
+    "Tell me about a dream in which a city floats.",
+)
+WARM = 0.7  # temperature of the probe that samples
+ENOUGH = 200  # drafted tokens from which a fraction near 0 or of 1 means something
+SAME_SPEED = 0.1  # largest difference of two plain repeats on a machine that is not busy
+LOSS = 0.95  # speed / plain below which drafts cost time
+T_5 = {
+    1: 6.31,
+    2: 2.92,
+    3: 2.35,
+    4: 2.13,
+    5: 2.02,
+}  # Student's t, one-sided 5 %, by degrees of freedom
+PASSES_FIXED = 1.5  # plain steps that a round may cost, however short its draft
+FEWEST = 40  # rounds that reached a position at which nothing was accepted
+SHORT_CONTEXT = 1024  # tokens: an answer of usual length does not fit behind a prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One prompt and its answer at temperature 0. plain: the plain server's answers, before and after it"""
+
+    kind: str
+    answer: Generation
+    plain: tuple[Generation, ...] = ()
+    difference: Difference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """Observations. warm: answers at temperature WARM; context: tokens of a slot; log: of the server, if it was given"""
+
+    about: Generation
+    drafting: bool | None
+    probes: tuple[Probe, ...] = ()
+    warm: tuple[Generation, ...] = ()
+    context: int | None = None
+    busy: bool = False
+    log: Findings | None = None
+
+    def answers(self, *kinds: str) -> list[Generation]:
+        """Return the answers to the probes of these kinds; to all if none is named."""
+        return [one.answer for one in self.probes if not kinds or one.kind in kinds]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """A finding. kind: names its strings; level: `problem`, `unknown` or `note`; sure: `certain`, `likely` or `possible`"""
+
+    kind: str
+    level: str
+    sure: str
+    values: Json = field(default_factory=dict)
+
+
+def examine(
+    server: Server,
+    plain: Server | None = None,
+    log: Findings | None = None,
+    report: Callable[[float, str], None] = lambda _done, _about: None,
+) -> Examination:
+    """Send the probes to a server, and each also to the plain server. Raises UserError."""
+    slots = _slots(server)
+    context = min((size for one in slots if (size := whole(one.get("n_ctx")))), default=None)
+    busy = any(one.get("is_processing") is True for one in slots)
+    seen = Examination(server.about, server.drafting, context=context, busy=busy, log=log)
+    asked = [(kind, prompt) for kind, prompts in PROBES.items() for prompt in prompts]
+    for number, (kind, prompt) in enumerate(asked):
+        report(number / (len(asked) + 2), kind)
+        seen = replace(seen, probes=(*seen.probes, _probe(server, plain, kind, prompt)))
+    drafted, accepted = _sums(seen.answers("prose"))
+    for prompt in MORE_PROSE:
+        if drafted and accepted == drafted < ENOUGH:
+            seen = replace(seen, probes=(*seen.probes, _probe(server, None, "prose", prompt)))
+            drafted, accepted = _sums(seen.answers("prose"))
+    if _sums(seen.answers())[0]:
+        report(0.9, "sampled")
+        prompts = (PROBES["code"][0], *PROBES["repetition"])
+        requests = [_request(prompt, Sampling(temperature=WARM, seed=1)) for prompt in prompts]
+        seen = replace(seen, warm=tuple(whole_answer(server, one) for one in requests))
+    used = next((one.answer for one in reversed(seen.probes)), server.about)
+    return replace(seen, about=replace(server.about, method=used.method or server.about.method))
+
+
+def _request(prompt: str, sampling: Sampling | None = None) -> Request:
+    return Request([{"role": "user", "content": prompt}], TOKENS, sampling or Sampling())
+
+
+def _probe(server: Server, plain: Server | None, kind: str, prompt: str) -> Probe:
+    request = _request(prompt)
+    if plain is None:
+        return Probe(kind, whole_answer(server, request))
+    before, answer, after = (whole_answer(one, request) for one in (plain, server, plain))
+    if not (isinstance(plain, LlamaServer) and isinstance(server, LlamaServer)):
+        return Probe(
+            kind, answer, (before, after)
+        )  # without ids and chances nothing can be compared
+    return Probe(kind, answer, (before, after), difference(plain, before, answer))
+
+
+def _slots(server: Server) -> list[Json]:
+    """Return the slots of a llama-server; empty if it does not report them."""
+    if not isinstance(server, LlamaServer):
+        return []
+    values = server.client.get("/slots").value
+    return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
+
+
+def diagnose(seen: Examination) -> list[Diagnosis]:
+    """Return the findings, problems first; one that nothing is wrong if there is no problem."""
+    found = list(chain.from_iterable(row(seen) for row in ROWS))
+    if not any(one.level == "problem" for one in found) and _sums(seen.answers())[0]:
+        found.append(Diagnosis("healthy", "note", "likely", _figures(seen.answers())))
+    return sorted(found, key=lambda one: ("problem", "unknown", "note").index(one.level))
+
+
+def _sums(answers: Sequence[Generation]) -> tuple[int, int]:
+    """Return drafted and accepted tokens of answers."""
+    return sum(one.drafted or 0 for one in answers), sum(one.accepted or 0 for one in answers)
+
+
+def _rounds(answers: Sequence[Generation]) -> list[Round]:
+    """Return the rounds with a draft whose numbers are known."""
+    return [
+        each for one in answers for each in one.rounds if each.drafted and each.accepted is not None
+    ]
+
+
+def _figures(answers: Sequence[Generation]) -> Json:
+    """Return drafted and accepted tokens, their ratio in percent, and tokens a round if rounds are known."""
+    drafted, accepted = _sums(answers)
+    rounds = _rounds(answers)
+    length = 1 + sum(each.accepted or 0 for each in rounds) / len(rounds) if rounds else None
+    percent = 100 * accepted / drafted if drafted else 0.0
+    return {"drafted": drafted, "accepted": accepted, "percent": percent, "length": length}
+
+
+def _upper(successes: int, trials: int) -> float:
+    """Return the upper end of Wilson's interval of 95 % for a chance."""
+    z, share = 1.96, successes / trials
+    middle = share + z * z / (2 * trials)
+    width = z * sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    return (middle + width) / (1 + z * z / trials)
+
+
+Row = Iterator[Diagnosis]
+
+
+def _no_drafts(seen: Examination) -> Row:
+    """Rows 1 and 1b: nothing was drafted."""
+    drafted, _ = _sums(seen.answers())
+    names = {"server": seen.about.server, "method": seen.about.method or "unknown"}
+    counted = any(one.drafted is not None for one in seen.answers())
+    ngram = seen.about.method.startswith("ngram")
+    if ngram and not _sums(seen.answers("code", "prose", "counting"))[0]:
+        yield Diagnosis("ngram", "note", "certain", names | {"drafted": drafted})
+    elif drafted:
+        return
+    elif seen.about.server == "Ollama":
+        yield Diagnosis("ollama", "unknown", "certain", names)
+    elif seen.drafting is False:
+        kind = "no_drafts_llama" if seen.about.server == "llama-server" else "no_drafts"
+        yield Diagnosis(kind, "problem", "certain", names)
+    elif seen.drafting:
+        yield Diagnosis("idle_drafts", "problem", "likely", names)
+    elif counted:
+        yield Diagnosis("no_drafts", "problem", "likely", names)
+    else:
+        yield Diagnosis("no_report", "unknown", "certain", names)
+
+
+def _broken(seen: Examination) -> Row:
+    """Row 2: nearly nothing is accepted, even of code and repetitions."""
+    answers = seen.answers("code", "repetition")
+    drafted, accepted = _sums(answers)
+    if drafted < ENOUGH:
+        return
+    rounds = _rounds(answers)
+    first = sum(bool(each.accepted) for each in rounds)
+    upper, limit = (_upper(first, len(rounds)), 0.1) if rounds else (_upper(accepted, drafted), 0.02)  # fmt: skip
+    if upper < limit:
+        sure = "certain" if rounds else "likely"
+        yield Diagnosis("broken", "problem", sure, _figures(answers))
+
+
+def _only_greedy(seen: Examination) -> Row:
+    """Row 2b: drafts are compared by equality, so that sampling accepts none."""
+    drafted, accepted = _sums(seen.answers())
+    warm, kept = _sums(seen.warm)
+    if warm >= ENOUGH / 4 and accepted > 0.3 * drafted and kept < 0.02 * warm:
+        values = {"greedy": 100 * accepted / drafted, "sampled": 100 * kept / warm}
+        yield Diagnosis("only_greedy", "problem", "likely", values | {"temperature": WARM})
+
+
+def _cliff(seen: Examination) -> Row:
+    """Row 2c: from one position on nothing is ever accepted."""
+    rounds = _rounds(seen.answers())
+    for place in range(1, max((each.drafted or 0 for each in rounds), default=0)):
+        reached = [each for each in rounds if (each.drafted or 0) > place and (each.accepted or 0) >= place]  # fmt: skip
+        if len(reached) < FEWEST:
+            return
+        if not any((each.accepted or 0) > place for each in reached):
+            yield Diagnosis("cliff", "problem", "likely", {"place": place + 1, "rounds": len(reached)})  # fmt: skip
+            return
+
+
+def _too_long(seen: Examination) -> Row:
+    """Row 2d: the first drafted tokens are good and the last ones are not."""
+    drafted, accepted = _sums(seen.answers())
+    rounds = _rounds(seen.answers())
+    first = sum(bool(each.accepted) for each in rounds) / len(rounds) if rounds else 0.0
+    if drafted >= ENOUGH and accepted < 0.3 * drafted and first > 0.6:
+        longest = max(each.drafted or 0 for each in rounds)
+        shorter = max(1, round(fmean(each.accepted or 0 for each in rounds) + 1))
+        yield Diagnosis("too_long", "note", "likely", _figures(seen.answers()) | {"first": 100 * first, "longest": longest, "shorter": shorter})  # fmt: skip
+
+
+def _always_accepted(seen: Examination) -> Row:
+    """Row 3: every draft of prose is accepted. Counting is no evidence: healthy servers accept all of it."""
+    drafted, accepted = _sums(seen.answers("prose"))
+    if drafted >= ENOUGH and accepted == drafted:
+        yield Diagnosis("always_accepted", "problem", "likely", _figures(seen.answers("prose")))
+
+
+def _logged(seen: Examination) -> Row:
+    """Rows 4 and 7: findings that need a log."""
+    if seen.log is None:
+        return
+    if seen.log.synthetic:
+        yield Diagnosis("synthetic", "problem", "certain")
+    rounds = [each for one in seen.log.records if one.generation for each in one.generation.rounds]
+    timed = [each for each in rounds if each.drafted and each.seconds and each.draft_seconds]
+    if not timed:
+        return
+    spent, drafting = (sum(getattr(each, name) or 0.0 for each in timed) for name in ("seconds", "draft_seconds"))  # fmt: skip
+    step = drafting / sum(max(each.drafted or 0, len(each.candidates)) for each in timed)
+    plain = _plain_step(seen) or (spent - drafting) / len(
+        timed
+    )  # without a plain server: a verification
+    if drafting > 0.6 * spent and step > 0.5 * plain:
+        yield Diagnosis("slow_draft", "problem", "likely", {"percent": 100 * drafting / spent, "ratio": step / plain})  # fmt: skip
+
+
+def _rate(one: Generation) -> float | None:
+    """Return tokens a second of an answer after its first token; None for a short one."""
+    count = (one.reported_tokens or one.tokens) - 1
+    return count / one.decode_seconds if count >= 8 and one.decode_seconds else None
+
+
+def _plain_step(seen: Examination) -> float | None:
+    rates = [rate for one in seen.probes for each in one.plain if (rate := _rate(each))]
+    return 1 / median(rates) if rates else None
+
+
+def _speed(seen: Examination) -> Row:
+    """Rows 5, 5b and 10: speed against plain decoding, if both repeats of the plain server are alike."""
+    ratios, apart = [], []
+    for one in seen.probes:
+        rates = [rate for each in one.plain if (rate := _rate(each))]
+        own = _rate(one.answer)
+        if len(rates) == 2 and own:
+            apart.append(abs(rates[0] - rates[1]) / fmean(rates))
+            ratios.append(own / fmean(rates))
+    if len(ratios) < 3:
+        yield Diagnosis("no_speed", "note", "certain")
+        return
+    if (worst := median(apart)) > SAME_SPEED or seen.busy:
+        yield Diagnosis("busy", "unknown", "certain", {"percent": 100 * worst})
+        return
+    step = _plain_step(seen)
+    rounds = [each for each in _rounds(seen.answers()) if each.seconds]
+    values = _figures(seen.answers()) | {"ratio": fmean(ratios), "loss": 100 * (1 - fmean(ratios))}
+    if rounds and step:
+        values["cost"] = median(each.seconds or 0.0 for each in rounds) / step
+        values["lengths"] = [1, max(each.drafted or 0 for each in rounds)]
+    margin = T_5[min(5, len(ratios) - 1)] * stdev(ratios) / sqrt(len(ratios))
+    loses = fmean(ratios) + margin < LOSS and bool(_sums(seen.answers())[0])
+    if loses:
+        yield Diagnosis("loses", "problem", "likely", values)
+    elif rounds:
+        yield Diagnosis("faster" if fmean(ratios) > 1 else "no_gain", "note", "likely", values)
+    if loses and step and len({each.drafted for each in rounds}) > 2:
+        fit = linear_regression([each.drafted or 0 for each in rounds], [each.seconds or 0.0 for each in rounds])  # fmt: skip
+        if fit.intercept > PASSES_FIXED * step:
+            yield Diagnosis("fixed_cost", "note", "possible", {"cost": fit.intercept / step})
+
+
+def _text(seen: Examination) -> Row:
+    """Row 6: the text differs from plain decoding's at temperature 0."""
+    parts = [one.difference for one in seen.probes if one.difference]
+    compared = sum(bool(one.plain) for one in seen.probes)
+    values = {"different": len(parts), "prompts": compared, "gap": max((one.gap for one in parts), default=0.0)}  # fmt: skip
+    verdicts = {one.verdict for one in parts}
+    if "fault" in verdicts:
+        yield Diagnosis("lossy", "problem", "certain", values)
+    elif "unclear" in verdicts:
+        yield Diagnosis("unclear_text", "unknown", "possible", values)
+    elif parts:
+        yield Diagnosis("rounding", "note", "likely", values)
+    elif compared and seen.about.knowledge is Knowledge.EXACT:
+        yield Diagnosis("same_text", "note", "certain", values)
+
+
+def _context(seen: Examination) -> Row:
+    """Row 9: the context ended an answer, or is too short for usual ones."""
+    cut = [one for one in seen.answers() if one.finish == "length" and 0 < one.tokens < TOKENS and one.knowledge is Knowledge.EXACT]  # fmt: skip
+    if cut or (seen.context or SHORT_CONTEXT) < SHORT_CONTEXT:
+        sure = "certain" if cut else "likely"
+        yield Diagnosis("context", "problem", sure, {"context": seen.context or 0, "cut": len(cut)})
+
+
+ROWS: tuple[Callable[[Examination], Row], ...] = (
+    _no_drafts,
+    _broken,
+    _only_greedy,
+    _cliff,
+    _too_long,
+    _always_accepted,
+    _logged,
+    _speed,
+    _text,
+    _context,
+)

@@ -1,0 +1,198 @@
+"""The doctor and the audit: each finding where it belongs, none in healthy servers, and a real server that is lossy."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from specdemo.attach import audit, doctor
+from specdemo.attach.client import Client
+from specdemo.attach.doctor import Examination, Probe, diagnose
+from specdemo.attach.llama_server import LlamaServer
+from specdemo.attach.pasted import read_file
+from specdemo.attach.rounds import Candidate, Generation, Knowledge, Piece, Round
+from specdemo.cli.parser import main
+from specdemo.config.strings import flat, load
+from tests.attach.stand_in import serving
+from tests.attach.test_servers import DATA, DRAFTED, KEY, llama
+
+ABOUT = Generation("llama-server", "b1", Knowledge.EXACT, method="draft-simple")
+STEP = 0.04  # seconds of a plain step
+KINDS = [kind for kind, prompts in doctor.PROBES.items() for _ in prompts]
+
+
+def answer(rng: random.Random, chances: list[float], cost: float = 0.0, fixed: float = STEP, tokens: int = doctor.TOKENS) -> Generation:  # fmt: skip
+    """Return an answer of a server with these chances of acceptance by position. cost: seconds a drafted token"""
+    rounds, left = list[Round](), tokens - 1
+    while left > 0:
+        drafted = min(len(chances), left - 1)
+        accepted = next((n for n in range(drafted) if rng.random() >= chances[n]), drafted)
+        seconds = (fixed + cost * drafted) * rng.uniform(0.97, 1.03)
+        rounds.append(Round((Piece("x", 1),) * (accepted + 1), drafted, accepted, seconds))
+        left -= accepted + 1
+    sums = (sum(getattr(each, name) for each in rounds) for name in ("drafted", "accepted"))
+    spent = sum(each.seconds or 0.0 for each in rounds)
+    return replace(ABOUT, first=(Piece("x", 1),), rounds=tuple(rounds), decode_seconds=spent, finish="length", **dict(zip(("drafted", "accepted"), sums, strict=True)))  # fmt: skip
+
+
+def examined(seed: int, chances: list[float], cost: float = 0.0, fixed: float = STEP, noise: float = 0.02, more: int = 0) -> Examination:  # fmt: skip
+    """Return the examination of a simulated server next to a plain one."""
+    rng = random.Random(seed)
+    probes = []
+    for kind in [*KINDS, *["prose"] * more]:
+        plain = [answer(rng, []) for _ in range(2)]
+        plain = [replace(one, decode_seconds=95 * STEP * rng.uniform(1 - noise, 1 + noise)) for one in plain]  # fmt: skip
+        probes.append(Probe(kind, answer(rng, chances, cost, fixed), tuple(plain)))
+    warm = (answer(rng, chances), answer(rng, chances))
+    return Examination(ABOUT, True, tuple(probes), warm, 4096)
+
+
+def kinds(seen: Examination, level: str = "") -> list[str]:
+    return [one.kind for one in diagnose(seen) if level in ("", one.level)]
+
+
+GOOD = [0.8, 0.8, 0.7, 0.7, 0.6]
+
+
+def test_diagnose_raises_no_false_alarm_in_50_healthy_servers() -> None:
+    for seed in range(50):
+        rng = random.Random(seed)
+        first, length = rng.uniform(0.55, 0.95), rng.randint(1, 8)
+        chances = [first * rng.uniform(0.85, 1.0) for _ in range(length)]
+        seen = examined(seed, chances, cost=rng.uniform(0, 0.05) * STEP)
+        counting = [one if one.kind != "counting" else replace(one, answer=answer(rng, [1.0] * length)) for one in seen.probes]  # fmt: skip
+        found = diagnose(replace(seen, probes=tuple(counting)))
+        assert not [one for one in found if one.level != "note"], (seed, chances)
+        assert found[-1].kind == "healthy"
+
+
+def with_gap(seen: Examination, *gaps: float) -> Examination:
+    parts = [audit.Difference(3, gap) for gap in gaps]
+    probes = [replace(one, difference=part) for one, part in zip(seen.probes, parts, strict=False)]
+    return replace(seen, probes=(*probes, *seen.probes[len(parts) :]))
+
+
+def drafting_only(seen: Examination, *named: str, **about: object) -> Examination:
+    """Return an examination in which only some kinds of probes have drafts."""
+    rng = random.Random(1)
+    probes = [one if one.kind in named else replace(one, answer=answer(rng, [])) for one in seen.probes]  # fmt: skip
+    return replace(seen, probes=tuple(probes), about=replace(seen.about, **about))
+
+
+def silent(server: str, *, counted: bool = True) -> Examination:
+    """Return the examination of a server that drafts nothing, or does not report it."""
+    seen = drafting_only(examined(1, GOOD), server=server, method="")
+    totals = {} if counted else {"drafted": None, "accepted": None}
+    probes = [replace(one, answer=replace(one.answer, **totals)) for one in seen.probes]
+    return replace(seen, probes=tuple(probes), drafting=None, warm=())
+
+
+LOG = read_file(DATA / "llama-server.log")
+SLOW_DRAFT = Round((Piece("x", 1),), 2, 0, 0.5, 0.45, ((Candidate(1, 0.5),),) * 2)
+SEEN = examined(1, GOOD)
+WARM = tuple(answer(random.Random(seed), [0.0] * 5) for seed in range(2))
+CASES = {
+    "no_drafts_llama": replace(silent("llama-server"), drafting=False),
+    "idle_drafts": replace(silent("llama-server"), drafting=True),
+    "no_drafts": silent("SGLang"),
+    "no_report": silent("OpenAI-compatible", counted=False),
+    "ollama": silent("Ollama", counted=False),
+    "ngram": drafting_only(SEEN, "repetition", method="ngram-simple"),
+    "broken": examined(2, [0.02] * 5),
+    "only_greedy": replace(SEEN, warm=WARM),
+    "cliff": examined(3, [0.9, 0.9, 0.0, 0.0]),
+    "too_long": examined(4, [0.85, 0.5, *[0.3] * 10]),
+    "always_accepted": examined(5, [1.0] * 5, more=2),
+    "loses": examined(6, GOOD, cost=STEP),
+    "fixed_cost": examined(6, [0.3, 0.3, 0.3, 0.3], cost=0.5 * STEP, fixed=4 * STEP),
+    "faster": SEEN,
+    "no_gain": examined(7, [0.5], fixed=1.55 * STEP),
+    "busy": examined(8, GOOD, noise=0.4),
+    "no_speed": replace(SEEN, probes=tuple(replace(one, plain=()) for one in SEEN.probes)),
+    "same_text": SEEN,
+    "rounding": with_gap(SEEN, 0.1, 0.02),
+    "unclear_text": with_gap(SEEN, 0.1, 0.4),
+    "lossy": with_gap(SEEN, 0.1, 1.4),
+    "context": replace(SEEN, context=512),
+    "synthetic": replace(SEEN, log=replace(LOG, synthetic=True)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "seen"), CASES.items(), ids=CASES)
+def test_diagnose_finds_each_row_of_the_table(kind: str, seen: Examination) -> None:
+    found = kinds(seen)
+    assert kind in found
+    alarms = {"only_greedy", "always_accepted", "lossy", "context", "synthetic", "no_drafts"}
+    assert not (alarms - {kind}) & set(found)
+
+
+def test_a_cut_answer_and_a_slow_draft_are_found() -> None:
+    probes = list(SEEN.probes)
+    probes[0] = replace(probes[0], answer=answer(random.Random(1), GOOD, tokens=40))
+    assert "context" in kinds(replace(SEEN, probes=tuple(probes)), "problem")
+    record = replace(LOG.records[0], generation=replace(ABOUT, rounds=(SLOW_DRAFT,) * 9))
+    assert "slow_draft" in kinds(replace(SEEN, log=replace(LOG, records=[record])), "problem")
+    assert "slow_draft" not in kinds(replace(SEEN, log=LOG))
+
+
+def test_every_finding_has_its_strings_in_each_language() -> None:
+    names = {path.split("/")[3] for path, _ in flat(load("servers")) if "/doctor/findings/" in path}
+    assert names == {*CASES, "healthy", "slow_draft"}
+    assert [path for path, _ in flat(load("servers"))] == [path for path, _ in flat(load("servers", "de"))]  # fmt: skip
+
+
+def test_doctor_examines_a_recorded_server(capsys, monkeypatch) -> None:
+    """All prompts get the recorded answer, of which 38 of 45 drafted tokens were accepted."""
+    monkeypatch.setenv("SPECDEMO_SERVER_KEY", KEY)
+    with serving(llama([DRAFTED.encode()])) as url:
+        assert main(["doctor", url, "--json"]) == 3
+        found = json.loads(capsys.readouterr().out)
+        assert main(["doctor", url]) == 3
+    assert found["server"] == "llama-server"
+    (problem,) = [one for one in found["findings"] if one["level"] == "problem"]
+    assert (
+        problem["kind"] == "context"
+    )  # the recording ends after 48 tokens of the 96 that are requested
+    assert "--ctx-size" in capsys.readouterr().out
+
+
+@pytest.fixture
+def few_probes(monkeypatch) -> None:
+    """One prompt and a short answer."""
+    monkeypatch.setattr(doctor, "TOKENS", 8)
+    monkeypatch.setattr(doctor, "MORE_PROSE", ())
+    monkeypatch.setattr(doctor, "PROBES", {"prose": doctor.PROBES["prose"][:1]})
+
+
+@pytest.mark.usefixtures("few_probes")
+def test_doctor_sees_that_a_real_server_does_not_draft(real_server, capsys) -> None:
+    assert main(["doctor", real_server("plain"), "--json"]) == 3
+    kinds = [one["kind"] for one in json.loads(capsys.readouterr().out)["findings"]]
+    assert kinds == ["no_drafts_llama", "context", "no_speed"]
+
+
+@pytest.mark.usefixtures("few_probes")
+@pytest.mark.parametrize(("kind", "code", "verdict"), [("ngram", 0, "held"), ("lossy", 3, "lossy")])
+def test_audit_tells_a_real_lossy_server_from_a_lossless_one(kind, code, verdict, real_server, capsys) -> None:  # fmt: skip
+    """The lossy server accepts every n-gram draft."""
+    plain, server = real_server("plain"), real_server(kind)
+    assert main(["audit", server, "--plain", plain, "--tokens", "20", "--json"]) == code
+    assert json.loads(capsys.readouterr().out)["verdict"] == verdict
+
+
+def test_sampled_bias_counts_the_plain_servers_most_likely_token(monkeypatch) -> None:
+    """Chances of 0.7, of a server that draws it in 70 or in 80 of 100 places."""
+    server = LlamaServer(Client("http://h"), ABOUT, drafting=True)
+    monkeypatch.setattr(audit, "most_likely", lambda *_: [(1, math.log(0.7)), (2, math.log(0.3))])
+    for drawn, held in ((70, True), (80, False)):
+        ids = [0, *[1] * drawn, *[2] * (100 - drawn)]
+        whole = replace(ABOUT, first=tuple(Piece("x", one) for one in ids))
+        monkeypatch.setattr(audit, "whole_answer", lambda *_, whole=whole: whole)
+        found = audit.sampled_bias(server, server, iter([audit.sampled("hi", 9, 1)] * 3), 300, lambda _: None)  # fmt: skip
+        assert (found.found, found.tokens) == (pytest.approx(drawn / 100), 300)
+        assert found.held is held
+        assert found.smallest == pytest.approx(3.858 * math.sqrt(0.21 / 300), rel=1e-3)
