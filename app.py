@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 if __name__ == "__main__":
-    from specdemo.cli.interrupts import program
+    from specdemo.__main__ import program
 
     program(["app", *sys.argv[1:]])
 

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,26 @@ def test_imports_point_one_way(path: Path) -> None:
     layer = layer_of(path)
     inner = {room_of(name) for name in imports_of(path) if name.startswith("specdemo.")}
     assert inner <= ALLOWED[layer] | {layer}
+
+
+def test_modules_import_each_other_in_no_circle() -> None:
+    """Also inside functions; names that only type checkers read do not count."""
+    known = {name_of(path).removesuffix(".py").replace("/", "."): path for path in MODULES}
+    graph: dict[str, set[str]] = {}
+    for module, path in known.items():
+        typed = [
+            id(inner)
+            for node in ast.walk(parsed(path))
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            for inner in ast.walk(node)
+        ]
+        graph[module] = {
+            f"{node.module}.{name.name}" if f"{node.module}.{name.name}" in known else node.module
+            for node in ast.walk(parsed(path))
+            if isinstance(node, ast.ImportFrom) and node.module and id(node) not in typed
+            for name in node.names
+        }
+    TopologicalSorter(graph).prepare()
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "ui").rglob("*.py")), ids=name_of)

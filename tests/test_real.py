@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
 
-from specdemo.config.settings import POLICIES, AppSettings, RunSettings, Sampling
+from specdemo.config.settings import COUPLED, POLICIES, AppSettings, RunSettings, Sampling
 from specdemo.drafters.methods import METHODS
 from specdemo.files.catalogue import find, partner
 from specdemo.files.sources import resolve
@@ -88,6 +90,52 @@ def test_greedy_output_in_nf4_is_plain_decodings(compiled, method):
     studio, plain = compiled
     settings = RunSettings(method=method, max_new_tokens=2 * TOKENS, fallback=False)
     assert output_ids(ask(studio, settings)) == plain
+
+
+# Each with another temperature and another way of shaping; a method is tested with one of them, in turn.
+SHAPED = (
+    Sampling(0.3, repetition_penalty=1.2, seed=1),
+    Sampling(0.7, top_p=0.9, seed=2),
+    Sampling(1.0, seed=3),
+    Sampling(1.5, top_k=40, top_p=0.95, seed=4),
+)
+COUPLED_METHODS = [name for name in METHODS if name not in ("nothing", "quantised_self")]
+
+
+def coupled(studio, method, sampling):
+    """The output of a method with the noise of the seed."""
+    settings = RunSettings(
+        method=method, lookahead=4, max_new_tokens=12, fallback=False, verification=COUPLED
+    )
+    return output_ids(ask(studio, replace(settings, sampling=sampling)))
+
+
+@pytest.fixture(scope="module")
+def coupled_plain():
+    """A function that returns plain decoding's output with the noise of the seed, computed once."""
+    return cache(lambda studio, sampling: coupled(studio, "nothing", sampling))
+
+
+@pytest.mark.parametrize("method", [*COUPLED_METHODS, "quantised_self"])
+def test_a_seed_has_one_text_in_fp32(studio, coupled_plain, method):
+    sampling = SHAPED[(*COUPLED_METHODS, "quantised_self").index(method) % len(SHAPED)]
+    assert coupled(studio, method, sampling) == coupled_plain(studio, sampling)
+
+
+@pytest.mark.parametrize("method", COUPLED_METHODS)
+def test_a_seed_has_one_text_in_the_compiled_pass(compiled, coupled_plain, method):
+    studio, _ = compiled
+    sampling = SHAPED[(COUPLED_METHODS.index(method) + 1) % len(SHAPED)]
+    assert coupled(studio, method, sampling) == coupled_plain(studio, sampling)
+
+
+def test_a_seed_has_one_text_in_passes_that_runs_share(compiled, coupled_plain):
+    """Four methods run at the same time, each with its own sampling."""
+    studio, _ = compiled
+    methods = ("draft_model", "tree", "feature", "auto")
+    with ThreadPoolExecutor(len(methods)) as pool:
+        found = list(pool.map(coupled, [studio] * len(methods), methods, SHAPED))
+    assert found == [coupled_plain(studio, sampling) for sampling in SHAPED]
 
 
 def test_the_draft_is_worth_its_name(four_bit):

@@ -65,12 +65,12 @@ class PairResult:
 
 
 def sampling_of(name: str) -> RunSettings:
-    """Return the settings of a preset, or of TEMPERATURE/TOP_P/REPETITION_PENALTY. Raises UserError."""
+    """Return the settings of a preset, or of TEMPERATURE/TOP_P/REPETITION_PENALTY[/TOP_K]. Raises UserError."""
     try:
-        temperature, top_p, penalty = map(float, name.split("/"))
+        temperature, top_p, penalty, *top_k = map(float, name.split("/"))
     except ValueError:
         return RunSettings(preset=name).checked()
-    sampling = Sampling(temperature=temperature, top_p=top_p, repetition_penalty=penalty)
+    sampling = Sampling(temperature, int(sum(top_k)), top_p, penalty)
     return RunSettings(preset=OWN, sampling=sampling).checked()
 
 
@@ -133,9 +133,9 @@ def compare_methods(
         if answer.lane == PLAIN_METHOD
     ]
     overlaps = list(draft_overlaps(studio, drawn(PLAIN_METHOD).sampling, answers))
-    names = ("overlap", "bound", "agreement")
+    about = ("overlap", "bound", "agreement")
     means = [mean(values) for values in zip(*overlaps, strict=True)]
-    return replace(found, overlaps=dict(zip(names, means, strict=False)))
+    return replace(found, overlaps=dict(zip(about, means, strict=False)))
 
 
 def with_rules(lanes: Sequence[str], rules: Sequence[str]) -> list[str]:

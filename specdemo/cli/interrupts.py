@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from socket import socketpair
 from typing import NoReturn
@@ -26,31 +25,7 @@ class _State:
     count = 0
 
 
-def program(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a command and end the process, also while the engine's thread is inside torch.
-
-    The interpreter's own end would destroy objects that such a thread uses, which aborts the process.
-    """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        _watch_interrupts()
-    from specdemo.cli.parser import main
-
-    try:
-        status = main(arguments)
-    except SystemExit as ended:  # of the parser
-        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BaseException:  # noqa: BLE001 - an error of this program
-        sys.excepthook(*sys.exc_info())
-        status = 1
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):  # a full disk, a closed pipe
-            status = status or 1
-    os._exit(status)
-
-
-def _watch_interrupts() -> None:
+def watch_interrupts() -> None:
     """End the process at Ctrl+C. The thread is for moments in which the main thread does not run Python code."""
     reader, writer = socketpair()
     writer.setblocking(False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -256,13 +257,10 @@ def run_settings(options: argparse.Namespace, method: str | None = None) -> RunS
 
 def _report_replaced(given: Json) -> None:
     """Write a notice for each name of an earlier version."""
-    from specdemo.cli import console
-
     for name, value in given.items():
         if new := replacement(name, value):
-            console.note(
-                f"{value} is now {', '.join(f'{key} {text}' for key, text in new.items())}."
-            )
+            now = ", ".join(f"{key} {text}" for key, text in new.items())
+            print(f"{value} is now {now}.", file=sys.stderr)
 
 
 def policies_of(method: Method, option: str) -> str:

@@ -296,7 +296,7 @@ class RunSettings:
     verification: str = _row(
         TOKEN, "sampling",
         "judge a drafted chain token by token, or as a block, which keeps at least as many tokens on average; or `coupled`: a seed gives the same text under every method, because target and drafter draw with the same noise",
-        choices=VERIFICATIONS, link="verification", flag="--verification", widget=Widget("radio", folded=True),
+        choices=VERIFICATIONS, link="verification", flag="--verification", widget=Widget("radio"),
     )  # fmt: skip
     sampling: Sampling = Sampling()
 

@@ -176,7 +176,9 @@ class DraftReader:
         position: of the token in the text
         """
         if self.shaper.tickets:
-            return self.shaper.tickets.winner(probs, position, self.words)
+            return self.shaper.tickets.winner(
+                probs, position, self.words.ids if self.words else None
+            )
         return int(likeliest(probs))
 
     def pick(self, probs: Tensor, position: int, *, repeatable: bool = False) -> int:

@@ -14,16 +14,12 @@ The numbers come from a hash (SplitMix64, Steele 2014) on the CPU: the same in e
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from specdemo.kernels import runtime
-
-if TYPE_CHECKING:
-    from specdemo.engine.sampling import ReducedVocabulary
 
 GOLDEN = 0x9E3779B97F4A7C15  # SplitMix64's step from one number to the next
 FIRST_FACTOR, SECOND_FACTOR = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
@@ -48,23 +44,25 @@ class Tickets:
         found = np.array([self.key(position + number) for number in range(count)], dtype=np.uint64)
         return torch.from_numpy(found.view(np.int64))
 
-    def winner(self, probs: Tensor, position: int, words: ReducedVocabulary | None = None) -> int:
+    def winner(self, probs: Tensor, position: int, word_ids: Tensor | None = None) -> int:
         """Return the column that is drawn at a position: the largest log probability + ticket.
 
-        probs: (W,) float32 on the CPU, whose sum does not matter; words: the vocabulary of the columns; None for all tokens
+        probs: (W,) float32 on the CPU, whose sum does not matter; word_ids: (W,) int64, the token of each column; None for all tokens
 
         A ticket is -log(-log(1 - uniform)), so the largest sum is the smallest -log(1 - uniform) / probability. That
         quotient is at least uniform / probability, so few tokens need a logarithm. Compiled code does the same in a fraction
         of the time, if it is loaded.
         """
-        if (found := runtime.winner(probs, self.key(position), words and words.ids)) is not None:
+        if (found := runtime.winner(probs, self.key(position), word_ids)) is not None:
             return found
         row = probs.numpy()
         columns = np.flatnonzero(row)
         if not len(columns):  # nothing is left of a distribution
             return 0
         chances = row[columns].astype(np.float64)
-        uniforms = self._uniforms(position, words.ids.numpy()[columns] if words else columns)
+        uniforms = self._uniforms(
+            position, columns if word_ids is None else word_ids.numpy()[columns]
+        )
         first = int(chances.argmax())
         best = -math.log1p(-float(uniforms[first])) / float(chances[first])
         near = np.flatnonzero(uniforms <= best * _SLACK * chances)

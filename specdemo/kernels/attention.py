@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numba import carray
 
-from specdemo.kernels import runtime, simd
+from specdemo.kernels import cpu_features, simd
 from specdemo.kernels.cache import compiled, loose
 from specdemo.kernels.parts import sequence_at
 
-products = runtime.products()
+products = cpu_features.products()
 QUERIES = 16  # queries of one key head per call
 BLOCK_KEYS = 64  # keys whose values are weighed line by line
 UNSEEN = np.float32(-1e30)

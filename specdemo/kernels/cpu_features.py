@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import importlib.util
 import platform
 import sys
@@ -80,3 +81,10 @@ def name() -> str:
     if not has_vectors():
         return "128-bit vectors"
     return "512-bit vectors" if has_wide_vectors() else "256-bit vectors"
+
+
+@cache
+def products() -> Any:
+    """Return the module with the matrix products for this processor."""
+    name = "matmul_amx" if has_tiles() else "matmul_vectors"
+    return importlib.import_module(f"specdemo.kernels.{name}")

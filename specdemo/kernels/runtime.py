@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -48,16 +47,9 @@ MOST_BUFFERS = 64  # for jobs of different forms, of each thread
 Memory = tuple[int, int]  # first byte, number of bytes
 
 
-@cache
-def products() -> Any:
-    """The module with the matrix products for this processor."""
-    name = "matmul_amx" if cpu_features.has_tiles() else "matmul_vectors"
-    return importlib.import_module(f"specdemo.kernels.{name}")
-
-
 def meanings(code: Tensor) -> tuple[Tensor, float]:
     """The numbers that the compiled pass turns 4-bit codes into, and the factor for the scales that this takes. code: (16,)"""
-    found: tuple[Tensor, float] = products().meanings(code)
+    found: tuple[Tensor, float] = cpu_features.products().meanings(code)
     return found
 
 
@@ -84,13 +76,13 @@ class CompiledLayers:
         self._run_in_team = _compiled()
         self.shape, self.layers, self.norm, self.table = shape, tuple(layers), norm, table
         self.feedback = feedback
-        self.head = head if isinstance(head, Packed) else products().laid_out(head)
+        self.head = head if isinstance(head, Packed) else cpu_features.products().laid_out(head)
         self.columns = BLOCK_OUTPUTS * len(self.head.codes)
         self.described = (jobs.LayerStructure * len(layers))()
         for record, layer in zip(self.described, layers, strict=True):
             layer.write(record)
         self.tiles = _tile_shapes()
-        self._query_bytes = products().QUERY
+        self._query_bytes = cpu_features.products().QUERY
         self._like = torch.zeros(1, shape.kv_heads, 1, shape.head_dim, dtype=torch.bfloat16)
         self._own = threading.local()
         self._template = self._fixed()

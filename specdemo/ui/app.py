@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any
 
 import gradio as gr
 
 from specdemo.session.door import EngineClient
-from specdemo.ui import tabs as tab_modules
 from specdemo.ui import words
 from specdemo.ui.checks import Page
 from specdemo.ui.endpoint import create_endpoint
@@ -21,18 +18,12 @@ from specdemo.ui.run_tab import QUICK, current_session_id
 from specdemo.ui.serving import launch_options
 from specdemo.ui.tabs.play import Play
 from specdemo.ui.tabs.race import against_plain
-from specdemo.ui.view import Tab
+from specdemo.ui.view import find_tabs
 
 __all__ = ["create_app", "launch_options"]
 
 LOADING_SECONDS = 0.5  # seconds between polls of the loading progress
 QUEUE_SECONDS = 0.02  # seconds between Gradio's polls of its queue
-
-
-def find_tabs() -> list[Tab]:
-    """Return the `TAB` of each module in `ui/tabs`, in their order."""
-    names = (f"{tab_modules.__name__}.{found.name}" for found in iter_modules(tab_modules.__path__))
-    return sorted((import_module(name).TAB for name in names), key=lambda tab: tab.order)
 
 
 def create_app(studio: EngineClient) -> gr.Blocks:

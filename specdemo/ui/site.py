@@ -30,6 +30,7 @@ from specdemo.ui.player import (
     plotly_path,
     style_files,
 )
+from specdemo.ui.view import find_tabs
 
 RUNS = ASSETS / "runs"
 NOTEBOOK = ASSETS.parent / "notebooks" / "speculative_decoding.ipynb"
@@ -110,8 +111,6 @@ def lesson_package(language: str) -> bytes:
 
 def parts() -> dict[str, Json]:
     """Return the content of the tabs by name, see `Tab.site`."""
-    from specdemo.ui.app import find_tabs
-
     studio = Studio(AppSettings(replay=True))
     contents = {tab.name: tab.site(studio, RUNS) for tab in find_tabs()}
     return {name: content for name, content in contents.items() if content}

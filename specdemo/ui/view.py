@@ -6,7 +6,9 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import gradio as gr
@@ -15,6 +17,7 @@ from specdemo.config.paths import ASSETS
 from specdemo.config.strings import strings
 from specdemo.session.door import EngineClient
 from specdemo.ui import present, words
+from specdemo.ui import tabs as tab_modules
 from specdemo.ui.checks import asked_text
 from specdemo.ui.files import address
 
@@ -35,6 +38,12 @@ class Tab:
     label: str
     create: Callable[[EngineClient], Any]
     site: Callable[[EngineClient, Path], dict[str, object] | None]
+
+
+def find_tabs() -> list[Tab]:
+    """Return the `TAB` of each module in `ui/tabs`, in their order."""
+    names = (f"{tab_modules.__name__}.{found.name}" for found in iter_modules(tab_modules.__path__))
+    return sorted((import_module(name).TAB for name in names), key=lambda tab: tab.order)
 
 
 # The script is an ES module: it is imported once by the browser and mounted by each component.

@@ -17,6 +17,7 @@ from specdemo.bench.results import Measured
 from specdemo.bench.suite import read_suite
 from specdemo.cli.options import suite
 from specdemo.config.errors import UserError
+from specdemo.config.settings import Sampling
 from specdemo.trace.metrics import Metrics
 
 
@@ -60,6 +61,7 @@ def test_sampling_of_a_preset_and_of_numbers():
     assert sampling_of("greedy").preset == "greedy"
     chosen = sampling_of("0.7/0.9/1.1").sampling
     assert (chosen.temperature, chosen.top_p, chosen.repetition_penalty) == (0.7, 0.9, 1.1)
+    assert sampling_of("1.5/0.95/1/40").sampling == Sampling(1.5, top_k=40, top_p=0.95)
     for wrong in ("greddy", "0.7/0.9"):
         with pytest.raises(UserError):
             sampling_of(wrong)

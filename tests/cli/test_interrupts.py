@@ -20,6 +20,7 @@ RECORDED = Path(__file__).parents[2] / "assets" / "runs" / "01-guess-and-check.j
 INSIDE_C = "hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"  # runs no Python code until it is over
 CHILD = """
 import hashlib, threading, time
+from specdemo.__main__ import program
 from specdemo.cli import interrupts
 from specdemo.cli.commands import lists
 
@@ -35,7 +36,7 @@ def work(options):
     return kept.status
 
 lists.run_methods = work
-interrupts.program(["methods"])
+program(["methods"])
 """
 
 

@@ -116,8 +116,9 @@ def test_options_left_out_are_the_defaults(monkeypatch):
     assert run_settings(parsed("run x")) == RunSettings(preset="recommended")
     assert run_settings(parsed("bench")) == RunSettings(verification=COUPLED)
     assert run_settings(parsed("bench --verification block")).verification == BLOCK
-    assert run_settings(parsed("compare x")) == RunSettings()
-    assert run_settings(parsed("bench"), "nothing") == RunSettings(method="nothing")
+    assert run_settings(parsed("compare x")) == RunSettings(verification=COUPLED)
+    plain = RunSettings(method="nothing", verification=COUPLED)
+    assert run_settings(parsed("bench"), "nothing") == plain
     for setting in fields(AppSettings):
         monkeypatch.delenv(setting.variable, raising=False)
     assert app_settings(parsed("app")) == AppSettings()
@@ -150,7 +151,7 @@ def test_options_become_settings():
 
 
 def test_a_lane_takes_from_the_options_what_it_leaves_out():
-    options = parsed("bench --policy heuristic --lookahead 5")
+    options = parsed("bench --policy heuristic --lookahead 5 --verification token")
     assert lane_settings(options, "ngram") == RunSettings("ngram", "heuristic", 5)
     assert lane_settings(options, "ngram:constant:2") == RunSettings("ngram", "constant", 2)
     assert lane_settings(options, "ngram:::block") == RunSettings(

@@ -58,7 +58,7 @@ def test_a_winner_has_the_largest_log_probability_and_ticket():
         ]
         assert tickets.winner(probs, position) == int(np.argmax(sums))
         words = ReducedVocabulary(torch.arange(299, -1, -1), 300)
-        assert 299 - tickets.winner(probs.flip(0), position, words) == int(np.argmax(sums))
+        assert 299 - tickets.winner(probs.flip(0), position, words.ids) == int(np.argmax(sums))
     assert Tickets(0).winner(torch.zeros(4), 0) == 0
 
 
@@ -73,7 +73,7 @@ def test_a_winner_is_found_among_many_blocks_of_columns():
             waits = -np.log1p(-tickets._uniforms(position, np.arange(30_000))) / probs.numpy()
             assert tickets.winner(probs, position) == waits.argmin()
             words = ReducedVocabulary(order, 30_000)
-            assert words.token(tickets.winner(probs[order], position, words)) == waits.argmin()
+            assert words.token(tickets.winner(probs[order], position, words.ids)) == waits.argmin()
 
 
 def _state_before(number, inverses):

@@ -9,7 +9,8 @@ from specdemo.config import strings
 from specdemo.config.settings import AppSettings
 from specdemo.session.studio import Studio
 from specdemo.ui import site, tabs
-from specdemo.ui.app import create_app, find_tabs
+from specdemo.ui.app import create_app
+from specdemo.ui.view import find_tabs
 
 ECHO = """
 from specdemo.config.strings import strings

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from specdemo.config.strings import strings
+from specdemo.config.strings import load, strings
+from specdemo.session.work.real_bugs import bugs
 from specdemo.ui import words
 from specdemo.ui.tabs.lessons import lessons_value, lessons_words
 from specdemo.ui.view import RUNS
@@ -72,6 +73,15 @@ def test_every_number_in_an_evidence_comes_from_the_run():
             assert names_in(said["evidence"]) <= set(question["values"]), question["id"]
             for bar in question["bars"]:
                 assert names_in(said["bar"]) <= {*bar["values"], "option"}
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_the_bugs_in_the_lesson_are_those_that_are_enumerated(language):
+    told = " ".join(load("lessons", language)["WORDS"]["lessons"]["exact"]["text"])
+    for bug in bugs():
+        for prob in (*bug.target, *bug.draft, *bug.exact[:-1]):
+            assert f"{float(prob):.3g}" in told
+        assert str(bug.run(1).needed) in told
 
 
 def test_terms_and_code_are_marked_in_pairs():

@@ -68,7 +68,7 @@ export const shared = {
         `${i === first ? "★ " : ""}${prob ? (Math.log(prob) + drawn[i]).toFixed(2) : "–"}`;
       const rows = target.map((prob, i) => [known[i] === undefined ? words.others : quote({ text: known[i] }), two(prob), two(guess[i]),
         drawn[i].toFixed(2), cell(prob, i, best.target), cell(guess[i], i, best.draft)]);
-      box.replaceChildren(table(words.columns, rows, { class: "sd-moment-table" }));
+      box.replaceChildren(table(words.columns, rows));
       const rates = agreement(target, guess);
       for (const [one, name] of /** @type {const} */ ([[dice, "dice"], [same, "tickets"], [most, "most"]])) {
         one.show(fill(words[name], { percent: Math.round(100 * rates[name]) }), rates[name]);

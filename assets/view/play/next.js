@@ -1,10 +1,13 @@
-// What one may do after a run, or where it rests: look at the first rejection, race the prompt, see the other drafts, draw instead of choosing.
+// What one may do after a run, or where it rests: look at the first rejection, race the prompt, see the other drafts, draw instead of choosing, take another seed.
 
 import { applyState } from "../core/permalink.js";
 import { el } from "../parts/dom.js";
 
 /** @import { Words } from "../parts/page" */
 /** @import { View } from "./view" */
+
+const COUPLED = "coupled"; // the verification under which a seed has one text
+const SEEDS = 9999;
 
 export class Next {
   #view;
@@ -20,15 +23,19 @@ export class Next {
       view.explain();
       focus(".sd-inspector-box");
     });
+    /** Ask again with other settings. @param {Record<string, string | number>} changes */
+    const again = (changes) => {
+      applyState({ prompt: this.#prompt, ...changes, run: true });
+      focus(".sd-text");
+    };
     this.live = [
       button("race", () => askTab("race", this.#prompt)),
       button("others", () => askTab("proposals", this.#prompt)),
-      button("drawn", () => {
-        applyState({ prompt: this.#prompt, sampling: "own", temperature: 1, run: true });
-        focus(".sd-text");
-      }),
+      button("drawn", () => again({ sampling: "own", temperature: 1, verification: COUPLED })),
     ];
-    this.root = el("div", { class: "sd-next", role: "group", "aria-label": words.label, hidden: true }, this.explain, ...this.live);
+    this.seed = button("seed", () => again({ seed: 1 + Math.floor(Math.random() * SEEDS) }));
+    this.coupled = button("coupled", () => again({ verification: COUPLED }));
+    this.root = el("div", { class: "sd-next", role: "group", "aria-label": words.label, hidden: true }, this.explain, this.coupled, this.seed, ...this.live);
   }
 
   get #prompt() {
@@ -45,6 +52,10 @@ export class Next {
     const run = /** @type {HTMLButtonElement | null} */ (document.getElementById("sd-run"));
     const here = Boolean(run && !run.disabled && root.closest("#sd-view"));
     for (const button of this.live) button.hidden = !here;
+    const settings = this.#view.lane?.header.settings ?? {};
+    const drawn = here && settings.sampling?.temperature > 0;
+    this.seed.hidden = !drawn;
+    this.coupled.hidden = !drawn || settings.verification === COUPLED;
   }
 }
 

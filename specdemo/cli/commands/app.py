@@ -33,9 +33,12 @@ def run(options: argparse.Namespace) -> int:
     _check_host(settings.host)
     _stay_silent()
     studio = _attached(settings, options) if options.attach else open_door(settings)
-    if on_zero_gpu():  # weights must be loaded in this thread, before the page is served
+    # ZeroGPU needs the weights before the page is served; a server of another program determines the menu of methods.
+    if on_zero_gpu() or options.attach:
         with reporting() as report:
             studio.load(report)
+        if options.attach and studio.error:
+            raise studio.error
     page = make_page(studio)
     from specdemo.ui.app import launch_options
     from specdemo.ui.desktop import open_window

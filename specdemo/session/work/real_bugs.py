@@ -26,7 +26,7 @@ from torch import Tensor
 from specdemo.engine.sampling import draw
 from specdemo.engine.tickets import Tickets
 from specdemo.engine.types import Proposal
-from specdemo.engine.verify import verify_coupled, verify_sampling
+from specdemo.engine.verify import verify_sampling
 from specdemo.session.work.statistics import chi_square_p, overrated, transform, uniformity_p
 
 Distribution = tuple[Fraction, ...]
@@ -179,14 +179,6 @@ def _shared(target: Tensor, draft: Tensor, seed: int) -> int:
     return tickets.winner((target - draft).clamp(min=0), 0)
 
 
-def _equal(target: Tensor, draft: Tensor, seed: int) -> int:
-    """Draw a draft and the target's token with the same tickets, and accept if they are equal."""
-    tickets = Tickets(seed)
-    proposal = Proposal.chain([tickets.winner(draft, 0)], draft_probs=draft[None])
-    verdict = verify_coupled(proposal, target.expand(2, -1), tickets, 0)
-    return proposal.token_ids[0] if verdict.path else verdict.next_id
-
-
 def _reported(target: Tensor, draft: Tensor, reported: Tensor, seed: int) -> int:
     """Draw from one distribution and check with another."""
     generator = torch.Generator().manual_seed(seed)
@@ -210,14 +202,6 @@ def bugs() -> Iterator[Bug]:
         "another draft distribution reported", two, drawn, exact,
         lambda seed: _reported(t, d, reported, seed),
     )  # fmt: skip
-
-
-def sound() -> Bug:
-    """Return the rule with which shared noise is exact, on the tokens of the first bug."""
-    target, draft = tenths(1, 4, 5), tenths(6, 1, 3)
-    p, q = as_row(target), as_row(draft)
-    name = "shared noise, accept if equal"
-    return Bug(name, target, draft, target, lambda seed: _equal(p, q, seed))
 
 
 @cache

@@ -15,7 +15,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.paths import ASSETS
 from specdemo.session.door import ConversationClient, EngineClient
 from specdemo.trace.codec import encode
-from specdemo.trace.events import Event, RunStarted
+from specdemo.trace.events import Drafted, Event, RunStarted
 from specdemo.trace.metrics import output_text
 from specdemo.ui import present, words
 from specdemo.ui.batch import create_batch
@@ -134,6 +134,7 @@ class PlayHandlers(RunTab[PlayState]):
         settings = replace(asked_settings(values, self.studio.settings), detail=DETAIL)
         prompt, system = asked_text(prompt), asked_system(system)
         answer: list[Event] = []
+        whole_steps = False
         turns = visitor.turns  # Clear assigns another list
         events = visitor.conversation.run(
             prompt, settings, system=system, cancel=task.cancel, every=YIELD_SECONDS
@@ -142,8 +143,11 @@ class PlayHandlers(RunTab[PlayState]):
             lines.add(encode(event) + "\n")
             if isinstance(event, RunStarted):
                 answer.clear()
+                whole_steps = event.knowledge is not None
             answer.append(event)
-            yield
+            # A server of another program reports a start and a draft with the check after it: show these together.
+            if not (whole_steps and isinstance(event, RunStarted | Drafted)):
+                yield
         turns.append((prompt, output_text(answer)))
 
     def new(self, visitor: PlayState | None) -> tuple[PlayState, str, str]:

@@ -14,6 +14,7 @@ from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.session.studio import Studio
 from specdemo.session.work.proposals import Comparison
 from specdemo.trace.events import Status
+from specdemo.trace.metrics import output_ids
 from specdemo.ui.tabs.proposals import ProposalHandlers
 from specdemo.ui.view import RUNS
 
@@ -90,17 +91,17 @@ def test_cancel_is_heeded_between_two_methods(studio):
     assert len(seen) == 1
 
 
-def test_sampling_judges_by_its_own_rule_and_the_seed_decides(studio):
+def test_sampling_goes_on_with_the_text_of_the_seed_under_every_method(studio):
     comparison, sampling = Comparison(studio), Sampling(temperature=1.0, seed=3)
     text = written(comparison, sampling=sampling)
     settings = RunSettings(policy="constant", lookahead=4, sampling=sampling)
-    (step,) = (
-        guess.verified
-        for guess in comparison.guesses(text, 4, settings)
-        if guess.method == "draft_model"
-    )
-    assert any(node.draw is not None for node in step.nodes)
-    assert all(node.accept_prob is None or 0 <= node.accept_prob <= 1 for node in step.nodes)
+    rest = [token.token_id for token in text.tokens[4:]]
+    steps = [guess.verified for guess in comparison.guesses(text, 4, settings)]
+    for step in filter(None, steps):
+        new_ids = output_ids([step])
+        assert new_ids == rest[: len(new_ids)]
+        assert all(node.draw is None and node.accept_prob in (None, 0, 1) for node in step.nodes)
+    assert max(len(step.path) for step in filter(None, steps)) > 0
 
 
 def test_a_text_of_another_model_is_not_gone_on_with(studio, draft_weights):
