@@ -11,10 +11,18 @@ from pathlib import Path
 import pytest
 
 from specdemo.bench.recordings import read_index, with_result
+from specdemo.config.settings import COUPLED
 from specdemo.drafters.methods import METHODS
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import ModelInfo, Node, RunStarted, Status, Trace, Verified
-from specdemo.trace.metrics import disturbed, measure, repeated_share, repeats_itself, speedup
+from specdemo.trace.metrics import (
+    disturbed,
+    measure,
+    output_ids,
+    repeated_share,
+    repeats_itself,
+    speedup,
+)
 from specdemo.trace.replay import read
 from specdemo.ui import words
 from specdemo.ui.view import RUNS, recorded_runs
@@ -39,6 +47,16 @@ def test_recorded_runs_are_shipped_whole_and_cover_each_method():
         assert replay.trace.lanes == (("plain", "speculative") if path in DRAFTED else ("plain",))
     assert {entry.settings["method"] for entry in read_index(RUNS)} == SHOWN
     assert set(METHODS) >= SHOWN - {"composite"}  # a method of an earlier version
+
+
+def test_a_recorded_seed_has_one_text_with_drafts_and_without():
+    entries = [one for one in read_index(RUNS) if one.settings.get("verification") == COUPLED]
+    assert {entry.settings["sampling"]["temperature"] for entry in entries} == {0.7}
+    for entry in entries:
+        trace = read(RUNS / f"{entry.name}.jsonl").trace
+        plain, drafted = (output_ids(trace.lane(lane)) for lane in ("plain", "speculative"))
+        assert plain == drafted
+        assert len(plain) >= 60
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="no node")
