@@ -9,7 +9,7 @@ from specdemo.drafters.arms import Arm, copiers, model_arm
 from specdemo.drafters.base import DraftingContext, Method
 from specdemo.drafters.copies import NGRAM, known_texts
 from specdemo.drafters.copy_through import COPY_THROUGH, Through
-from specdemo.drafters.policies.ledger import Decision, Ledger
+from specdemo.drafters.policies.ledger import PROVEN, TRIAL_COPIES, Decision, Ledger
 from specdemo.drafters.policies.lookahead import CostAware
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
@@ -102,7 +102,8 @@ class Auto(Drafter):
         """Return the best copy, if its rate exceeds `to_beat`, with its arm. rates: those of copies are added"""
         best, draft = None, Proposal()
         for arm in self.copiers if self._looks else ():
-            proposal = arm.propose(committed, budget, self.costs)
+            most = budget if arm.record.seen >= PROVEN else min(budget, TRIAL_COPIES)
+            proposal = arm.propose(committed, most, self.costs)
             if len(proposal):
                 tokens, seconds = arm.record.promise(proposal)
                 rates[arm.name] = rate = tokens / seconds

@@ -233,3 +233,22 @@ def test_in_company_a_step_counts_for_what_it_would_take_if_all_did_the_same():
 def test_auto_without_any_arm_is_plain_decoding():
     costs = Costs(PROFILE)
     assert set(live(Auto([], None, costs), costs, 5, {}, {})) == {"plain"}
+
+
+def test_auto_copies_few_tokens_until_copies_have_gained():
+    lengths = []
+
+    def copy(_committed, budget):
+        count = min(budget, 8)
+        return Proposal.chain(range(count), confidences=(0.95,) * count)
+
+    chooser = auto(Costs(PROFILE), ngram=Scripted(copy))
+    chooser.start([1])
+    for _ in range(5):
+        proposal = chooser.propose([1], 30)
+        lengths.append(len(proposal))
+        path = tuple(range(len(proposal)))
+        verdict = Verdict(path, 99, Status.BONUS, (1.0,) * len(path))
+        seconds = PROFILE.verify_seconds(1 + len(proposal))
+        chooser.observe(Outcome((*path, 99), proposal, verdict, 0.0, seconds))
+    assert lengths == [3, 3, 3, 8, 8]

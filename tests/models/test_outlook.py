@@ -60,7 +60,7 @@ def test_the_largest_that_is_here_and_fits(monkeypatch, disk, device, free, whol
     monkeypatch.setattr(
         outlook, "free_memory", lambda asked: free and asked == device and free * GB
     )
-    pair, larger = choose(AppSettings(target="auto", device=device), timed(50.0))
+    pair, larger = choose(AppSettings(target="auto", device=device))
     assert (pair.name, larger) == (choice, choice != USUAL.name)
 
 

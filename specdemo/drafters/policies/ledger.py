@@ -22,6 +22,7 @@ from specdemo.engine.types import Outcome, Proposal
 EXPLORED = 0.02  # fraction of a run that exploration may cost
 AHEAD = 32  # tokens that are still to come and count as a part of the run
 PROVEN = 3  # steps before a source needs no exploration
+TRIAL_COPIES = 3  # tokens of a copy to find out whether copies gain, at most
 TRIAL_TOKENS = 2  # tokens of a model's draft to find out whether it gains, at most: a long one may lose the whole limit
 REMEMBER = 0.94  # decay per step of a source's statistics: single steps are noisy
 FADE = 0.99  # the same for a step of plain decoding
