@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
 from html import escape
@@ -25,7 +26,7 @@ from specdemo.ui import words
 from specdemo.ui.files import PLOTLY_NAME, address, files_route
 from specdemo.ui.gate import outermost, route_path
 from specdemo.ui.player import SCRIPTS, data_block, modules, player_page, style_files
-from specdemo.ui.site import NOTEBOOK, lesson_package
+from specdemo.ui.site import NOTEBOOK, lesson_package, preview_tags
 from specdemo.ui.theme import create_theme
 from specdemo.ui.view import RUNS, recorded_runs
 
@@ -106,9 +107,12 @@ class Head:
         ]
         self.link = (b"link", ", ".join([*scripts, *first]).encode())
         sheets = [path.relative_to(SCRIPTS).as_posix() for path in style_files()]
-        self.styles = "".join(
-            f'<link rel="stylesheet" href="{address(f"view/{name}")}">' for name in sheets
-        ).encode()
+        self.styles = (
+            preview_tags(words.TITLE, words.SUBTITLE).encode()
+            + "".join(
+                f'<link rel="stylesheet" href="{address(f"view/{name}")}">' for name in sheets
+            ).encode()
+        )
         self.words = first_words().encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -134,10 +138,17 @@ class Head:
         await self.app(scope, receive, whole)
 
     def _with_words(self, page: bytes) -> bytes:
-        """The page's HTML with the styles at the end of its head, and the words at the beginning of its body."""
+        """The page's HTML with its own preview and the styles at the end of its head, and the words at the beginning of its body."""
         head, end, rest = page.partition(b"</head>")
+        head = _PREVIEW_OF_GRADIO.sub(b"", head)
         begin, close, body = rest.partition(b">")
         return head + self.styles + end + begin + close + self.words + body if end else page
+
+
+# What Gradio's template tells of itself to programs that show a preview of a link.
+_PREVIEW_OF_GRADIO = re.compile(
+    rb'<meta\s+(?:property="og:(?:title|description|type|url|image)"|name="twitter:[a-z]+")[^>]*>'
+)
 
 
 def _player(_request: Request) -> HTMLResponse:

@@ -138,6 +138,7 @@ def index(page: Mapping[str, str], data: JsonView) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f'<meta name="generator" content="{MARK}">',
         f"<title>{escape(page['title'])}</title>",
+        preview_tags(page["title"], page["subtitle"]),
         '<link rel="icon" href="icons/favicon.svg">',
         *(f'<link rel="stylesheet" href="view/{name}">' for name in styles),
         *(
@@ -161,6 +162,13 @@ def index(page: Mapping[str, str], data: JsonView) -> str:
             "</body>\n</html>\n",
         ]
     )
+
+
+def preview_tags(title: str, sentence: str) -> str:
+    """Return the tags of a page's head from which other programs make the preview of a link."""
+    named = {"og:title": title, "og:description": sentence, "og:type": "website"}
+    tags = [f'<meta property="{name}" content="{escape(text)}">' for name, text in named.items()]
+    return "".join([*tags, f'<meta name="description" content="{escape(sentence)}">'])
 
 
 def _is_site(folder: Path) -> bool:

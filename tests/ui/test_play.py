@@ -12,8 +12,9 @@ from errors import reported
 from ui.scripted import VALUES, ScriptedConversation, ScriptedStudio, lines
 
 from specdemo.config.errors import Phrase, UserError
+from specdemo.config.settings import AppSettings
 from specdemo.trace.events import FinishReason, RunFinished
-from specdemo.ui.tabs.play import PlayHandlers, PlayState
+from specdemo.ui.tabs.play import EXAMPLES, PlayHandlers, PlayState, create_play, read_examples
 from specdemo.ui.view import recorded_runs
 
 
@@ -200,3 +201,20 @@ def test_a_run_that_waits_for_its_turn_gives_way_too(handlers):
     assert visitor.turns == []
     handlers.begin(visitor)
     assert lines(list(handlers.run(visitor, "a", "", VALUES))[-1])[-1]["type"] == "finished"
+
+
+@pytest.mark.parametrize("replay", [False, True])
+def test_create_play_offers_without_a_model_only_examples_that_are_recorded(replay):
+    studio = ScriptedStudio()
+    studio.pairs, studio.settings = list, AppSettings()
+    studio.replay_only = reported("Off.") if replay else None
+    with gr.Blocks() as page:
+        create_play(studio)
+    labels = {block.value for block in page.blocks.values() if isinstance(block, gr.Button)}
+    recorded = {run.prompt for run in recorded_runs()}
+    offered = [one for one in read_examples(EXAMPLES) if not replay or one["prompt"] in recorded]
+    assert {one["title"] for one in read_examples(EXAMPLES)} & labels == {
+        one["title"] for one in offered
+    }
+    assert len(read_examples(EXAMPLES)) == 5
+    assert offered

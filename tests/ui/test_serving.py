@@ -17,7 +17,8 @@ from specdemo.ui.player import SCRIPTS, style_files
 from specdemo.ui.serving import Head, first_words
 from specdemo.ui.view import RUNS, recorded_runs
 
-PAGE = b"<html><head><title>a</title></head>\n<body class='b'>\n<gradio-app></gradio-app></body></html>"
+PAGE = b'<html><head><title>a</title><meta property="og:title" content="Gradio" /></head>'
+PAGE += b"\n<body class='b'>\n<gradio-app></gradio-app></body></html>"
 
 
 def answered(path):
@@ -57,6 +58,8 @@ def test_the_page_arrives_with_its_styles_and_first_words():
     assert headers[b"content-length"] == str(len(body)).encode()
     head, rest = body.decode().split("</head>")
     assert len(re.findall('<link rel="stylesheet"', head)) == len(style_files())
+    assert 'property="og:title" content="specdemo"' in head
+    assert "Gradio" not in head
     assert rest.startswith("\n<body class='b'>" + first_words())
     assert rest.endswith("\n<gradio-app></gradio-app></body></html>")
 

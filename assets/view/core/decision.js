@@ -73,6 +73,8 @@ class Decision {
     const { words, value, status } = this;
     if (this.lossy && words.explain_lossy[status]) return words.explain_lossy[status];
     const tested = this.coupled ? "coupled" : this.drawn ? "drawn" : "greedy";
+    // Servers of other programs do not report the target's probabilities.
+    if (tested === "greedy" && (value.target_prob ?? null) === null && JUDGED.has(status)) return words.explain[status];
     /** @type {Partial<Record<string, () => string>>} */
     const names = {
       accepted: () => (this.block ? "accepted_block" : `accepted_${tested}`),
@@ -289,6 +291,9 @@ export function apart(one, other) {
   }
   return [two(one), two(other)];
 }
+
+// Statuses whose explanation needs no probability.
+const JUDGED = new Set(["accepted", "rejected", "correction", "bonus"]);
 
 /** @param {{ status: string | null | undefined, self: boolean }} row */
 const rank = ({ status, self }) => (status === "correction" ? 2 : status === "rejected" && self ? 1 : 0);

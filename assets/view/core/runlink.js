@@ -6,7 +6,7 @@ import { readTrace } from "./lines.js";
 /** @import { Line } from "./state" */
 const MARK = "#trace=";
 export const LONGEST = 32_000; // letters of a run in an address
-const LARGEST = 4_000_000; // bytes of a run that is unpacked
+const LARGEST = 8_000_000; // bytes of a text that is unpacked
 const DIGITS = 4; // of a number in a link
 
 /** The run as the end of an address; empty for one that is too long. @param {Line[]} events */
@@ -25,13 +25,17 @@ export async function writeRun(events) {
 export async function readRun(hash) {
   if (!hash.startsWith(MARK)) return null;
   try {
-    const text = atob(hash.slice(MARK.length).replaceAll("-", "+").replaceAll("_", "/"));
-    const packed = Uint8Array.from(text, (letter) => letter.charCodeAt(0));
-    const bytes = await bytesOf(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw")));
-    return readTrace(new TextDecoder().decode(bytes));
+    return readTrace(await unpacked(hash.slice(MARK.length).replaceAll("-", "+").replaceAll("_", "/")));
   } catch {
     return { items: [], line: 0, problem: "it is damaged" };
   }
+}
+
+/** The text of raw deflate in base64. Throws an Error for a damaged one, or one that is too large. @param {string} base64 */
+export async function unpacked(base64) {
+  const packed = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+  const bytes = await bytesOf(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw")));
+  return new TextDecoder().decode(bytes);
 }
 
 /** @param {unknown} value */

@@ -30,7 +30,7 @@ assert.equal(await writeRun(recorded["06-too-far.jsonl"].flatMap((event) => [eve
 assert.equal(await readRun("#play/01"), null);
 // Anyone may have written it: a damaged one, and one that unpacks to more than a browser should hold, are refused.
 assert.deepEqual((await readRun(`${link.slice(0, -40)}AAAA`)).items, []);
-const bomb = new Blob(["a".repeat(5_000_000)]).stream().pipeThrough(new CompressionStream("deflate-raw"));
+const bomb = new Blob(["a".repeat(9_000_000)]).stream().pipeThrough(new CompressionStream("deflate-raw"));
 const packed = Buffer.from(await new Response(bomb).arrayBuffer()).toString("base64url");
 assert.deepEqual((await readRun(`#trace=${packed}`)).items, []);
 
