@@ -4,12 +4,14 @@ import { fill } from "../core/sentence.js";
 import { el, setText } from "./dom.js";
 import { append } from "./text.js";
 
-/** @import { State } from "../core/state" */
+/** @import { Header, State } from "../core/state" */
 /** @import { Words } from "./page" */
 
 export class BesideView {
   #words;
   #shown = 0; // steps that are written
+  /** @type {Header | null} */
+  #header = null; // of the run that they are of
   #atEnd = true;
 
   /** words: `beside` of the view's @param {Words} words */
@@ -32,7 +34,8 @@ export class BesideView {
     const steps = plain.steps.filter((step) => !step.open);
     const later = steps.findIndex((step) => 1000 * step.elapsed > now);
     const shown = later < 0 ? steps.length : later;
-    if (shown < this.#shown || !shown) this.body.replaceChildren();
+    if (shown < this.#shown || !shown || plain.header !== this.#header) this.body.replaceChildren();
+    this.#header = plain.header;
     const from = this.body.childNodes.length ? this.#shown : 0;
     for (const step of steps.slice(from, shown)) append(this.body, step.next?.text ?? "");
     this.#shown = shown;

@@ -165,8 +165,8 @@ export class Headline {
     this.#words = words;
     this.badge = el("span", { class: "sd-badge" });
     this.lossy = el("span", { class: "sd-lossy", title: words.lossy_hint, hidden: true }, words.lossy);
-    this.repeats = el("span", { class: "sd-lossy", title: words.repeats_hint, hidden: true }, words.repeats);
-    this.earlier = el("span", { class: "sd-lossy", title: words.earlier_hint, hidden: true }, words.earlier);
+    this.repeats = el("span", { class: "sd-lossy sd-said-above", title: words.repeats_hint, hidden: true }, words.repeats);
+    this.earlier = el("span", { class: "sd-lossy sd-said-above", title: words.earlier_hint, hidden: true }, words.earlier);
     this.phase = el("h2", { class: "sd-phase" });
     this.about = el("span", { class: "sd-about" });
     this.root = el("div", { class: "sd-status" }, this.badge, this.lossy, this.repeats, this.earlier, el("div", { class: "sd-said" }, this.phase, this.about), ...ends);
