@@ -102,9 +102,10 @@ class Visitor:
             data.append(changes[named] if named else props.get("value"))
         return data
 
-    def ask(self, prompt="abcabc", **changes):
-        """Run as the page does. returns: the error before the run, or ""; the lines of the stream"""
-        self.send("begin_answer", self.values("begin_answer", **{"sd-prompt": prompt}))
+    def ask(self, prompt="abcabc", *, continues=False, **changes):
+        """Run as the page does. continues: the conversation; returns: the error before the run, or ""; the lines of the stream"""
+        begun = {"sd-prompt": prompt, "sd-continue": continues}
+        self.send("begin_answer", self.values("begin_answer", **begun))
         wrong, value = self.send(
             "show_answer",
             self.values("show_answer", **{"sd-prompt": prompt, "sd-max_new_tokens": 8, **changes}),

@@ -286,7 +286,7 @@ def test_the_page_speaks_german_and_leaves_no_known_english(visit):
       const found = new Set();
       while (walker.nextNode()) {
         const { data, parentElement } = walker.currentNode;
-        if (parentElement.closest(".sd-answer, .sd-asked, .sd-spots, .sd-token, script, style")) continue;
+        if (parentElement.closest(".sd-answer, .sd-plain-text, .sd-guesses, .sd-asked, .sd-spots, .sd-token, script, style")) continue;
         if (parentElement.checkVisibility() && known.includes(data.trim())) found.add(data.trim());
       }
       return [...found];

@@ -212,7 +212,9 @@ def test_two_visitors_at_once_never_receive_the_text_of_each_other(local, monkey
     visitors = {question: Visitor(local) for question in questions}
     for number in (1, 2):
         with ThreadPoolExecutor(2) as pool:
-            streams = list(pool.map(lambda asked: visitors[asked].ask(asked), questions))
+            streams = list(
+                pool.map(lambda asked: visitors[asked].ask(asked, continues=True), questions)
+            )
         for (wrong, stream), own, foreign in zip(streams, questions, questions[::-1], strict=True):
             assert wrong == ""
             assert [line["type"] for line in lines(stream)].count("earlier") == number - 1

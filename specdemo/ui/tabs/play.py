@@ -226,8 +226,8 @@ def create_play(studio: EngineClient) -> Play:
         handlers.ask,
         [visitor, prompt, continues],
         [visitor, view],
-        # A message of its own, as the one that there are no live runs, reaches the page through the queue alone.
-        **{**QUICK, "queue": bool(studio.replay_only)},
+        # Messages, that the prompt is empty or that there are no live runs, reach the page through the queue alone.
+        **{**QUICK, "queue": True},
         api_name="begin_answer",
     )
     answered = begun.success(
