@@ -22,7 +22,7 @@ sys.stdin.read()
 
 @contextmanager
 def llama_server(model: str, options: str) -> Iterator[str]:
-    """The server answers until the block ends. options: statements about `options`. yields: its address"""
+    """Run a server until the block ends. options: Python statements that set `options`. yields: its address"""
     child = subprocess.Popen(
         [sys.executable, "-c", SERVE.format(options=options), model],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8",

@@ -82,7 +82,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Result of tuning. assumption: `places` or `positions`; needed: requests for an interval of 5 % to both sides"""
+    """Result of tuning. assumption: `places` or `positions`; needed: requests until the interval is within 5 % on both sides"""
 
     current: Setting
     forecasts: tuple[Forecast, ...]
@@ -123,7 +123,7 @@ class Plan:
         return min(self.forecasts, key=distance)
 
     def shown(self) -> list[Forecast]:
-        """Return the fastest setting of each of the best few n_max, and the recorded one."""
+        """Return the fastest setting for each of the best values of n_max, and the recorded setting."""
         ranked = sorted(self.forecasts, key=lambda one: -one.tokens_per_second)
         first = {one.setting.n_max: one for one in reversed(ranked)}
         few = sorted(first.values(), key=lambda one: -one.tokens_per_second)[:MOST_SHOWN]
@@ -271,7 +271,7 @@ class _Counts:
         return cls(lengths, tokens.astype(float), np.bincount(row, refused, count).astype(float))
 
     def speeds(self, weights: Floats, times: tuple[Floats, Floats]) -> Floats:
-        """Return tokens a second: (B,), one for each resample. times: see `_Costs.times`"""
+        """Return the tokens per second of each resample: (B,). times: see `_Costs.times`"""
         rounds, step = times
         seconds = ((weights @ self.lengths) * rounds).sum(axis=1) + step * (weights @ self.refused)
         speeds: Floats = (weights @ self.tokens) / seconds

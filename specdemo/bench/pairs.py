@@ -67,10 +67,11 @@ class PairResult:
 def sampling_of(name: str) -> RunSettings:
     """Return the settings of a preset, or of TEMPERATURE/TOP_P/REPETITION_PENALTY[/TOP_K]. Raises UserError."""
     try:
-        temperature, top_p, penalty, *top_k = map(float, name.split("/"))
+        parts = name.split("/")
+        temperature, top_p, penalty, top_k = map(float, [*parts, "0"] if len(parts) == 3 else parts)
     except ValueError:
         return RunSettings(preset=name).checked()
-    sampling = Sampling(temperature, int(sum(top_k)), top_p, penalty)
+    sampling = Sampling(temperature, int(top_k), top_p, penalty)
     return RunSettings(preset=OWN, sampling=sampling).checked()
 
 

@@ -133,7 +133,7 @@ class Answer:
 
 
 def summarise(answers: Iterable[Answer], *, busy: bool = False) -> Row:
-    """Summarise measured speedups over plain decoding, the one place where that is done.
+    """Summarise measured speedups over plain decoding; every table of speedups is made with this function.
 
     speedup, quartiles, lowest, mean: over the prompts whose answers do not repeat themselves; for each prompt the median of
         its pairs. A pair that other programs disturbed is left out, unless `busy`

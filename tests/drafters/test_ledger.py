@@ -150,7 +150,7 @@ def recorded(steps: list[list[float]]) -> Steps:
 
 @pytest.mark.parametrize("part", [0, 1], ids=["chosen on", "held out"])
 def test_ledger_loses_little_against_the_best_choice_in_hindsight(part):
-    """Recorded acceptances; the costs of steps are modelled, by rows and draft steps of a processor with AVX2.
+    """Replay recorded acceptances. The cost of a step is modelled from its rows and draft steps, as measured with AVX2.
 
     The length of trials was chosen on every second example; the other constants were on all of them.
     """
