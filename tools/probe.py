@@ -96,8 +96,15 @@ class Visit:
         self._enter(self.outline.names[name], value)
 
     def ask(self, call: Call) -> list[Any]:
-        """Run a call outside of the queue. Raises PageError if it fails."""
-        answer = json.loads(self._post("/run/predict", call))
+        """Run a call, in the page's queue if the page asks for it, and return its values. Raises PageError if it fails."""
+        if call["queue"] is False:
+            answer = json.loads(self._post("/run/predict", call))
+        else:
+            answer = next(
+                message.get("output", message)
+                for message in map(parsed, self.stream(call))
+                if message.get("msg") in ("process_completed", "unexpected_error")
+            )
         if "data" not in answer:
             raise PageError(f"The page could not answer: {answer.get('error')}")
         for part, value in zip(call["outputs"], answer["data"], strict=True):
@@ -154,14 +161,18 @@ class Visit:
         return _request(self.outline.address, "POST", path, json.dumps(body).encode())
 
 
+def parsed(line: bytes) -> dict[str, Any]:
+    """Return the message of a line that the server streamed; empty for the line between two messages."""
+    return json.loads(line.removeprefix(b"data: ")) if line.strip() else {}
+
+
 def last_value(sent: bytes) -> str:
     """Return the only output of a streamed call: the first message has a whole value, the others have changes.
 
     Raises PageError if the call failed.
     """
     value: Any = None
-    for line in sent.decode().splitlines():
-        message = json.loads(line.removeprefix("data: ")) if line else {}
+    for message in map(parsed, sent.splitlines()):
         if message.get("msg") == "process_generating":
             (new,) = message["output"]["data"]
             value = new if value is None else apply_diff(value, new)
