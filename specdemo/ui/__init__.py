@@ -1,1 +1,1 @@
-"""The page: Gradio and Plotly, no torch."""
+"""The page: Gradio, no torch."""

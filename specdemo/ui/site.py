@@ -27,7 +27,6 @@ from specdemo.ui.player import (
     inline_page,
     modules,
     player_page,
-    plotly_path,
     style_files,
 )
 from specdemo.ui.view import find_tabs
@@ -39,7 +38,7 @@ MARK = "specdemo-site"
 OFFLINE = "offline.html"
 TO_OFFLINE = f"if (location.protocol === 'file:') location.replace('{OFFLINE}' + location.search + location.hash)"
 _DIGEST = base64.b64encode(hashlib.sha256(TO_OFFLINE.encode()).digest()).decode()
-# No trace can load anything from another server; Plotly sets styles of its own.
+# No trace can load anything from another server; the scripts set styles of elements.
 SITE_POLICY = (
     f"default-src 'self'; script-src 'self' 'sha256-{_DIGEST}'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
@@ -61,7 +60,7 @@ short_description: Speculative decoding, recorded and explained.
 
 Static files, written by `python -m specdemo export site`. Any web server can serve them
 (for example `python -m http.server` in this folder), and so can a static Space. Opened from a disk, `index.html` continues
-in `offline.html`, which contains everything but the charts' library. Nothing is loaded from elsewhere.
+in `offline.html`, which contains everything. Nothing is loaded from elsewhere.
 """
 
 
@@ -77,7 +76,6 @@ def write_site(folder: Path, *, lms: str = "") -> None:
     for name, source in (("view", SCRIPTS), ("runs", RUNS), ("icons", ASSETS / "icons")):
         shutil.rmtree(folder / name, ignore_errors=True)
         shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("*.d.ts"))
-    shutil.copyfile(plotly_path(), folder / "plotly.min.js")
     (folder / "words").mkdir(exist_ok=True)
     for language in languages():
         table = json.dumps(translations(language), ensure_ascii=False)

@@ -20,7 +20,7 @@ TABS = ("play", "race", "proposals", "lab", "lessons", "methods")
 SERIOUS = ("serious", "critical")
 # Whether the letters at a chart's axis have this size.
 TICKS = """(size) => {
-  const tick = document.querySelector("#sd-view .sd-plot .xtick text");
+  const tick = document.querySelector("#sd-view .sd-plot svg > text");
   return tick && getComputedStyle(tick).fontSize === size;
 }"""
 
@@ -93,7 +93,8 @@ def test_a_run_and_its_first_guess_stand_there_before_the_page_has_started(brows
     first = page.locator("#sd-first")
     page.locator("html[lang=de] #sd-first").wait_for()
     assert first.locator(".sd-asked").inner_text() == recorded_runs()[0].prompt
-    assert first.locator(".sd-drafted").count()
+    first.locator(".sd-accepted").nth(3).wait_for()  # it plays before Gradio has started
+    assert first.locator(".sd-plain-text").inner_text().strip()
     translated = words.translations("de")
     assert first.locator(".sd-headline").inner_text() in translated.values()
     seen = "element => getComputedStyle(element).backgroundColor"

@@ -1,12 +1,12 @@
-// Before the page's scripts: its language, the first words, and Plotly as soon as a run is seen. It stands in the page
-// itself, after what it is given, imports nothing, and declares nothing for others.
+// Before the page's scripts: its language, and the beginning of the opening run, which plays until the page does. It stands
+// in the page itself, after what it is given, imports nothing, and leaves to the page how far it has played.
 
 {
   const UNTRANSLATED_MS = 8000; // the page waits for its words no longer
-  const WORDLESS_MS = 5000; // Plotly waits for the first token of a run no longer: there may be none
   const LOOK_MS = 50;
   const TOKEN = "#sd-view .sd-answer .sd-token";
-  const LEFT_MS = 3000; // the first words stand this long at most beside a page without a run
+  const LEFT_MS = 3000; // the run stands this long at most beside a page without one
+  const WATCHED_MS = 16_000; // that the whole run is played in, see play/view.js
   const NEUTRAL = new Set(["lang", "theme", "__theme"]); // what an address may ask for and still be shown the opening run
 
   const given = JSON.parse(document.getElementById("sd-given")?.textContent ?? "{}");
@@ -16,7 +16,28 @@
   page.classList.toggle("sd-translating", language !== "en");
   setTimeout(() => page.classList.remove("sd-translating"), UNTRANSLATED_MS);
 
+  const begun = performance.now();
   const first = document.getElementById("sd-first");
+  let next = 0;
+  const play = () => {
+    const now = ((performance.now() - begun) * given.until) / WATCHED_MS;
+    for (; next < given.steps.length && given.steps[next].at <= now; next += 1) {
+      const { plain, tokens } = given.steps[next];
+      const text = first?.querySelector(plain ? ".sd-plain-text" : ".sd-answer");
+      if (plain) text?.append(plain);
+      else {
+        for (const [word, status] of tokens) {
+          const token = document.createElement("span");
+          token.className = `sd-token sd-${status}`;
+          const mark = document.createElement("span");
+          mark.className = "sd-mark";
+          mark.textContent = word.trimStart();
+          token.append(word.slice(0, word.length - word.trimStart().length), mark);
+          text?.append(token);
+        }
+      }
+    }
+  };
   if (first && (location.hash || [...query.keys()].some((name) => !NEUTRAL.has(name)))) first.remove();
   else if (first) {
     const theme = query.get("theme") ?? query.get("__theme");
@@ -27,21 +48,18 @@
     }
     page.lang = language;
     for (const done of ["pointerdown", "keydown"]) addEventListener(done, () => first.remove(), { once: true });
+    if (!matchMedia("(prefers-reduced-motion: reduce)").matches) {
+      first.dataset.begun = String(begun);
+      first.dataset.pace = String(given.until / WATCHED_MS);
+    }
   }
 
-  const begun = performance.now();
   let mounted = 0;
   const looking = setInterval(() => {
     const now = performance.now();
-    const seen = document.querySelector(TOKEN) !== null;
     if (document.querySelector("#sd-view .sd-root")) mounted ||= now;
-    if (seen || (mounted && now - mounted > LEFT_MS) || document.querySelector("input[type=password]")) first?.remove();
-    if (!seen && now - begun < WORDLESS_MS) return;
-    if (!document.querySelector(`script[src="${given.plotly}"]`)) {
-      const script = document.createElement("script");
-      script.src = given.plotly;
-      document.head.append(script);
-    }
+    if (document.querySelector(TOKEN) || (mounted && now - mounted > LEFT_MS) || document.querySelector("input[type=password]")) first?.remove();
     if (!first?.isConnected) clearInterval(looking);
+    else if (first.dataset.begun) play();
   }, LOOK_MS);
 }
