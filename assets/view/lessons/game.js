@@ -49,7 +49,7 @@ export function chances(lane, before, guess) {
     length += text.length;
     if (length <= start || !text.trim()) continue;
     /** @type {Choice[]} */
-    const listed = places[0]?.target ?? [];
+    const listed = places?.[0]?.target ?? [];
     const own = listed.find(({ token_id: id }) => id === next?.token_id);
     if (!own) return null;
     const found = listed.find(({ text: word }) => word?.trim() && bare(guess).startsWith(bare(word)));

@@ -4,7 +4,7 @@ import { LESSONS } from "../../../assets/view/lessons/curriculum.js";
 import { fold } from "../../../assets/view/core/reducer.js";
 import { gap } from "../../../assets/view/lessons/threewords.js";
 import { agreement, between, tickets, winner } from "../../../assets/view/lessons/tickets.js";
-import { chances, challenge, gain, kept, wordsOf } from "../../../assets/view/lessons/game.js";
+import { chances, challenge, gain, kept as keptWords, wordsOf } from "../../../assets/view/lessons/game.js";
 import { comparable, count, cuts, drafts, ending, likeness, none, passTimes, perToken, rejections, shares, trend } from "../../../assets/view/lessons/moments.js";
 import { recordedRuns } from "./fixtures.mjs";
 
@@ -99,9 +99,9 @@ assert.deepEqual(trends, ["unclear", "rises", "falls"]);
 
 // The visitor's words are compared by their letters; the first other one ends the draft. A link names text and score.
 assert.deepEqual(wordsOf(" The cat,  sat.\n"), ["The ", "cat,  ", "sat.\n"]);
-assert.equal(kept(["the", "Cat", "sat"], ["The ", "cat,  ", "sat.\n"]), 3);
-assert.equal(kept(["the", "dog", "sat"], ["The ", "cat,  ", "sat.\n"]), 1);
-assert.equal(kept(["the", "cat"], ["The "]), 1);
+assert.equal(keptWords(["the", "Cat", "sat"], ["The ", "cat,  ", "sat.\n"]), 3);
+assert.equal(keptWords(["the", "dog", "sat"], ["The ", "cat,  ", "sat.\n"]), 1);
+assert.equal(keptWords(["the", "cat"], ["The "]), 1);
 assert.deepEqual(challenge("#draft=20-larger-model.9.16"), { text: "20-larger-model", kept: 9, count: 16 });
 for (const wrong of ["", "#trace=abc", "#draft=unknown.9.16", "#draft=20-larger-model.<b>.16"]) assert.equal(challenge(wrong), null);
 const { plain: weather } = runs.get("20-larger-model");
