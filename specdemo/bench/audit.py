@@ -67,7 +67,6 @@ class MethodAudit:
         return "held" if held else "did not hold"
 
     def cells(self) -> list[str]:
-        """Return the method's row of the table."""
         greedy = ["-"] * 3
         if self.greedy:
             margin = self.greedy.median_margin
@@ -114,7 +113,6 @@ class AuditResult:
         return {**asdict(self), "held": self.held, "methods": methods}
 
     def result(self) -> Result:
-        """Return the audit as a table with notes."""
         columns = ["method", "greedy = plain", "same until", "tie margin"]
         for condition in CONDITIONS:
             columns += [condition, "p uniform", "p independent", "p draft"]
@@ -224,7 +222,6 @@ def run_audit(
 
 
 def save_last(found: AuditResult, cache_dir: Path) -> None:
-    """Save a result as the last one."""
     cache_dir.mkdir(parents=True, exist_ok=True)
     write_file(cache_dir / FILE, json.dumps(found.to_dict(), indent=1) + "\n")
 
@@ -259,7 +256,6 @@ class _Auditor:
         self.plain = list(self._greedy(PLAIN_METHOD))
 
     def audited(self, row: MethodAudit, report: ProgressCallback) -> MethodAudit:
-        """Return the row with the findings."""
         try:
             report(Progress("audit", 0.0, f"{row.title}, greedy"))
             answers = list(self._greedy(row.name))

@@ -115,7 +115,6 @@ class FloorLane:
         return self
 
     def answer(self, _prompt: str) -> LaneResult:
-        """Return the fewest seconds for the tokens."""
         rate = self.within(lambda: bandwidth(self.buffer))
         seconds = self.tokens * self.num_bytes / rate
         metrics = Metrics(self.tokens, self.tokens, 0, 0, 0, 0, 0.0, seconds, 0.0, seconds, 0.0)

@@ -88,7 +88,6 @@ class Sameness:
     overtaken: float | None
 
     def __add__(self, other: Sameness) -> Sameness:
-        """Return the comparison of two texts together."""
         overtaken = [one.overtaken for one in (self, other) if one.overtaken is not None]
         return Sameness(
             self.rows,
@@ -223,7 +222,6 @@ def _pass_seconds(target: CachedModel, rows: int) -> float:
 
 
 def _draft_step(pair: LoadedPair, found: PairFindings, _until: float) -> None:
-    """Time single tokens of the draft model."""
     if pair.open_draft is None:
         raise UserError("bench.no_draft", why=pair.no_draft_why)
     draft = pair.open_draft()
@@ -461,7 +459,6 @@ def _lane_cell(row: Row, key: str) -> str:
 
 
 def findings(pair: PairFindings) -> list[str]:
-    """Return the main findings, a sentence each."""
     said = []
     if pair.ladders:
         best = min(pair.ladders, key=lambda one: one.seconds[0])
@@ -489,7 +486,6 @@ def findings(pair: PairFindings) -> list[str]:
 
 
 def charts(pairs: Sequence[PairFindings]) -> list[Figure]:
-    """Return a chart of the passes for each pair."""
     return [
         pass_costs(
             {one.way: list(zip(TIMED_ROWS, one.seconds, strict=True)) for one in pair.ladders},

@@ -93,7 +93,6 @@ class Paired:
 
     @classmethod
     def from_dict(cls, data: JsonView) -> Paired:
-        """Return the pair that `to_dict` described."""
         result, plain = (LaneResult.from_dict(data[name]) for name in ("result", "plain"))
         return cls(result, plain, data["disturbed"])
 
@@ -149,7 +148,6 @@ class OwnTalk:
         return run_once(self.conversation, lane.name, prompt, lane.settings, lane.system)
 
     def close(self) -> None:
-        """Free the caches."""
         self.conversation.close()
 
 
@@ -270,5 +268,4 @@ def single_lanes(lanes: str) -> list[str]:
 
 
 def is_own(lane: str) -> bool:
-    """Return whether a name is one of our methods."""
     return lane not in PEERS and lane != FLOOR

@@ -176,7 +176,6 @@ class Watch:
         model.register_forward_hook(self._after)
 
     def reset(self) -> None:
-        """Restart all counts."""
         self.passes, self.rows, self.seconds = 0, 0, 0.0
 
     def _before(self, _module: object, args: tuple[Any, ...], options: dict[str, Any]) -> None:

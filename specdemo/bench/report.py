@@ -110,7 +110,6 @@ def page(result: Result, charts: Sequence[Figure]) -> str:
 
 
 def bench_charts(values: JsonView) -> list[Figure]:
-    """Return the charts of a bench. values: of its result"""
     costs = values["costs"]["verify"]
     return [speedups(values["rows"]), pass_costs({"as measured at loading": costs})]
 

@@ -103,7 +103,6 @@ class Journal:
         write_file(path, "".join(f"{line}\n" for line in [head, *map(_line, self.stored.items())]))
 
     def store(self, key: str, value: object) -> None:
-        """Append one result."""
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(_line((key, value)) + "\n")
@@ -128,7 +127,6 @@ class Answer:
 
     @property
     def lane(self) -> str:
-        """The name of the variant."""
         return self.pair.result.name
 
 
@@ -180,7 +178,6 @@ class Measured:
 
     @property
     def lanes(self) -> list[str]:
-        """Names in order."""
         return list(dict.fromkeys(answer.lane for answer in self.answers))
 
     def rows(self) -> list[Row]:
@@ -245,7 +242,6 @@ def _rates(answers: Sequence[Answer]) -> Row:
 
 
 def add_metrics(one: Metrics, other: Metrics) -> Metrics:
-    """Return the sums of two runs' metrics."""
     sums = {
         part.name: getattr(one, part.name) + getattr(other, part.name)
         for part in fields(Metrics)
@@ -261,12 +257,10 @@ def _ratio(part: float, whole: float) -> float | None:
 
 
 def as_percent(value: float) -> str:
-    """Return a ratio as whole percent."""
     return f"{100 * value:.0f} %"
 
 
 def as_factor(value: float) -> str:
-    """Return a speedup with two digits."""
     return f"{value:.2f}x"
 
 
@@ -306,7 +300,6 @@ def cell(row: Row, key: str) -> str:
 
 
 def totals(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows over all tasks."""
     return [row for row in rows if row["task"] == ALL]
 
 

@@ -107,12 +107,10 @@ class Bench:
     notes: list[str] = field(default_factory=list)
 
     def note(self, sentence: str) -> None:
-        """Add a note to the figures."""
         self.notes.append(sentence)
         self.listen(sentence)
 
     def leave_out(self, name: str, why: str) -> None:
-        """Note that a variant or a prompt is not counted."""
         self.note(f"{name} is left out: {why}")
 
     def lose(self, lane: str, why: str) -> None:
@@ -129,7 +127,6 @@ class Bench:
         ]
 
     def result(self) -> Result:
-        """Return the tables and the values behind them."""
         rows, values = self.rows(), self.values
         own = [row for row in totals(rows) if is_own(row["lane"])]
         tables = [
@@ -313,7 +310,6 @@ def _values(
     settings: dict[str, RunSettings],
     lanes: dict[str, Lane],
 ) -> Json:
-    """Return the models, the suite and the settings as plain values."""
     pair, plain = studio.pair, settings[PLAIN_METHOD]
     methods = studio.methods()
     ours = [wanted for name, wanted in settings.items() if is_own(name) and name != PLAIN_METHOD]

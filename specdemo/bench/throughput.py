@@ -102,7 +102,6 @@ def _answer_together(
 
 
 def throughput_table(results: Sequence[Throughput]) -> Table:
-    """Return a row for each variant and number of conversations."""
     heads = ["conversations", "lane", "in turn, tokens/s", "together, tokens/s", "over in turn", "over plain together"]  # fmt: skip
     body = [
         [one.conversations, one.lane, f"{one.in_turn:.0f}", f"{one.together:.0f}",

@@ -225,7 +225,6 @@ def _help(setting: Setting) -> str:
 
 
 def _plain(default: object) -> str:
-    """Return a default as help texts show it."""
     if isinstance(default, bool):
         return "on" if default else "off"
     return f"{default:g}" if isinstance(default, float) else str(default)
@@ -256,7 +255,6 @@ def run_settings(options: argparse.Namespace, method: str | None = None) -> RunS
 
 
 def _report_replaced(given: Json) -> None:
-    """Write a notice for each name of an earlier version."""
     for name, value in given.items():
         if new := replacement(name, value):
             now = ", ".join(f"{key} {text}" for key, text in new.items())
@@ -269,7 +267,6 @@ def policies_of(method: Method, option: str) -> str:
 
 
 def check_method(name: str) -> None:
-    """Raise UserError for a method that does not exist."""
     from specdemo.drafters.methods import METHODS
 
     if name not in METHODS:

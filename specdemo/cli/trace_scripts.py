@@ -53,7 +53,6 @@ def rules() -> str:
 
 
 def events_table() -> str:
-    """Return the table of events and their fields for docs/trace-format.md."""
     rows = [
         f"| `{name}` | {_summary(cls)} | {', '.join(f'`{field}`' for field in _fields(cls))} |"
         for name, cls in events.EVENTS.items()

@@ -43,7 +43,6 @@ class Arm:
         return with_forecast(named, costs, self.calibration, self.token_seconds)
 
     def observe(self, outcome: Outcome, costs: Costs) -> None:
-        """Learn from a step of its own."""
         self.drafter.observe(outcome)
         self.calibration.observe(outcome)
         drafted = len(outcome.proposal)

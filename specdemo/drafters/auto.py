@@ -57,11 +57,9 @@ class Auto(Drafter):
 
     @property
     def arms(self) -> list[Arm]:
-        """All of them."""
         return [*self.copiers, *([self.model] if self.model else [])]
 
     def start(self, prompt_ids: Sequence[int]) -> None:
-        """Start every drafter that may be used."""
         self._join()
         for arm in self.copiers:
             arm.drafter.start(prompt_ids)
@@ -139,17 +137,14 @@ class Auto(Drafter):
                 arm.drafter.observe(silent)
 
     def verifying(self, proposal: Proposal) -> None:
-        """Let the arm that drafted work in parallel with the target."""
         if self._chosen:
             self._chosen.drafter.verifying(proposal)
 
     def close(self) -> None:
-        """End the run of every arm."""
         for arm in self.arms:
             arm.drafter.close()
 
     def _model(self, committed: Sequence[int], budget: int) -> Decision:
-        """Decide on the model's draft."""
         model = self.model
         if model is None:
             return Decision.PLAIN

@@ -137,11 +137,9 @@ class DraftingContext:
         object.__setattr__(self, "calibration", self.calibrate(self.prior))
 
     def has(self, need: str) -> bool:
-        """Return whether something that a method needs is available."""
         return getattr(self, need) is not None if need in NEEDS else need in self.trained
 
     def calibrate(self, prior: Priors) -> Calibration:
-        """Return a new calibration that starts from a prior."""
         return Calibration(prior.greedy if self.settings.sampling.greedy else prior.sampled)
 
     def distributions(

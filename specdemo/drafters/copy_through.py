@@ -154,17 +154,14 @@ class CopyThrough(Drafter):
         self.through = through
 
     def start(self, prompt_ids: Sequence[int]) -> None:
-        """The model reads the prompt, and it can be copied."""
         self.through.automaton.begin(prompt_ids)
         return self.model.drafter.start(prompt_ids)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """The model's chain, and copies after it."""
         draft = self.model.propose(committed, budget, self.through.costs)
         return self.through.continued(draft, committed, budget)
 
     def verifying(self, proposal: Proposal) -> None:
-        """Let the model work in parallel with the target."""
         self.model.drafter.verifying(self.through.draft)
 
     def observe(self, outcome: Outcome) -> None:
@@ -172,7 +169,6 @@ class CopyThrough(Drafter):
         self.model.observe(self.through.drafted(outcome), self.through.costs)
 
     def close(self) -> None:
-        """End the model's run."""
         self.model.drafter.close()
 
 

@@ -35,11 +35,9 @@ class DraftModel(Drafter):
         self.lookahead = lookahead
 
     def start(self, prompt_ids: Sequence[int]) -> None:
-        """Read the prompt but for its last token."""
         return self.draft.start(prompt_ids)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Draft a chain until the policy or the budget stops it."""
         self.draft.follow(committed)
         allowed = self.draft.room(committed, min(budget, self.lookahead.allowed(committed)))
         chain = self.draft.chain(committed, allowed, self.lookahead)
@@ -71,7 +69,6 @@ class LookBack(Wrapper):
         self.threshold = threshold
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """The drafter's chain without its unlikely end."""
         proposal = self.drafter.propose(committed, budget)
         kept = len(proposal)
         while kept and self._unlikely(proposal.confidences[kept - 1]):

@@ -13,7 +13,6 @@ class Plain(Drafter):
     """Proposes nothing: plain decoding, the baseline of every other method."""
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Return an empty proposal."""
         return Proposal(reasons=(Reason("plain"),))
 
 
@@ -24,7 +23,6 @@ class Scripted(Drafter):
         self.script = script
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Return the result of the script."""
         return self.script(committed, budget)
 
 

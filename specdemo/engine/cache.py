@@ -42,7 +42,6 @@ class RollbackLayer(CacheLayerMixin):
         self.counted = counted
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Allocate the first block."""
         self.keys, self.values = (
             self._grown(key_states, BLOCK_SLOTS),
             self._grown(value_states, BLOCK_SLOTS),
@@ -124,7 +123,6 @@ class RollbackCache(Cache):
 
     @property
     def length(self) -> int:
-        """Counted tokens."""
         return self._counted.length
 
     @property
@@ -150,7 +148,6 @@ class RollbackCache(Cache):
 
     @property
     def capacity(self) -> int:
-        """Slots that there are."""
         return int(self.layers[0].keys.shape[2])
 
     @property

@@ -29,7 +29,6 @@ class ModuleDecoder:
 
     @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
-        """Answer each pass."""
         answers = [self._run(one) for one in passes]
         finish(self.model.device)
         return answers

@@ -126,7 +126,6 @@ class ForwardRequest:
 
     @property
     def done(self) -> bool:
-        """Whether the pass has run or failed."""
         return self.output is not None or self.error is not None
 
     @property

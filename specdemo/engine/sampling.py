@@ -45,7 +45,6 @@ class ReducedVocabulary:
         return ReducedVocabulary(ids, self.size, (*self.tokens, *tokens), self.column_of | more)
 
     def token(self, column: int) -> int:
-        """Return the token of a column."""
         return self.tokens[column]
 
     def columns(self, tokens: Iterable[int]) -> list[int]:

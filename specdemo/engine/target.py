@@ -29,7 +29,6 @@ class Features:
 
     @property
     def memory_bytes(self) -> int:
-        """Size of all rows, spare room included."""
         return self._rows.nbytes
 
     def write(self, start: int, states: Sequence[Tensor]) -> None:
@@ -88,12 +87,10 @@ class CachedModel:
 
     @property
     def length(self) -> int:
-        """Tokens in the cache."""
         return self._cache.length
 
     @property
     def memory_bytes(self) -> int:
-        """Size of the cache and the stored states."""
         return self._cache.memory_bytes + self.features.memory_bytes
 
     def record(self, *, wanted: bool) -> None:
@@ -118,7 +115,6 @@ class CachedModel:
         return logits
 
     def rollback(self, length: int) -> None:
-        """Forget every cached token from position `length` on, and all grown nodes."""
         self._grown.clear()
         self._cache.rollback(length)
         self.features.rollback(length)
@@ -134,7 +130,6 @@ class CachedModel:
         return self._run(token_ids, parents, len(token_ids), earlier).logits
 
     def draft(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
-        """Return None: this model drafts token by token."""
         return None
 
     def lower(
@@ -199,7 +194,6 @@ class CachedModel:
         answers: int,
         depth: int | None = None,
     ) -> ForwardOutput:
-        """Request a pass over the nodes of `tree` from `first` on."""
         self._cache.skip(first)
         positions = [self.length + below - 1 for below in depths(tree)[first:]]
         reads = self.features.layers if self._recording and depth is None else ()

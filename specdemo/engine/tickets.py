@@ -72,7 +72,6 @@ class Tickets:
         return int(columns[near[waits.argmin()]])
 
     def ticket(self, position: int, token_id: int) -> float:
-        """Return a token's ticket at a position."""
         uniform = float(self._uniforms(position, np.array([token_id]))[0])
         return -math.log(-math.log1p(-uniform))
 

@@ -294,7 +294,6 @@ def check_room(name: str, precision: str, needed: int, device: torch.device) -> 
 
 
 def _too_large(name: str, precision: str, reason: Phrase) -> UserError:
-    """Return the error for a model that does not fit into memory."""
     known = {"name": name, "precision": precision, "reason": reason}
     if precision in SMALLER:
         return UserError("model.too_large_precision", **known, smaller=SMALLER[precision])

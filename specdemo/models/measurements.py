@@ -122,7 +122,6 @@ class PassCheck:
 
     @property
     def accepted(self) -> bool:
-        """True if the compiled pass is used."""
         return self.agrees and (self.seconds is None or self.seconds[0] <= self.seconds[1])
 
 
@@ -141,7 +140,6 @@ class Verdicts:
         return self._measurement(head).read()
 
     def write(self, head: str, verdict: PassCheck) -> None:
-        """Store a verdict."""
         self._measurement(head).write(verdict, self.weights)
 
     def _measurement(self, head: str) -> Measurement[PassCheck]:

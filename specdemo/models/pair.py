@@ -147,7 +147,6 @@ class CompactDraft:
     decoder: CompactDecoder
 
     def __call__(self) -> CompactModel:
-        """A draft model."""
         return CompactModel(self.decoder)
 
 
@@ -158,7 +157,6 @@ class ModuleDraft:
     model: LoadedModel
 
     def __call__(self) -> CachedModel:
-        """A draft model."""
         return CachedModel(self.model.decoder)
 
 

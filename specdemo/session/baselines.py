@@ -28,7 +28,6 @@ class _Kind:
     together: int
 
     def like(self, other: _Kind) -> bool:
-        """Whether one run may replace the other."""
         same = self.target == other.target and self.greedy == other.greedy
         pairs = ((self.tokens, other.tokens), (self.together, other.together))
         return same and all(max(pair) <= ALIKE * min(pair) for pair in pairs)

@@ -105,7 +105,6 @@ class Conversation:
         return self._pair is not None and self._pair() is not loaded
 
     def forget(self) -> None:
-        """Clear the drafters' memory of earlier runs."""
         self._memory = None
 
     def reset(self) -> None:
@@ -114,7 +113,6 @@ class Conversation:
         self._start = object()
 
     def close(self) -> None:
-        """Free the caches and the drafters' memory."""
         self.messages = []
         self._free()
         self.host.keeper.forget(self)
@@ -165,7 +163,6 @@ class Conversation:
     def perform(
         self, work: Work, arguments: Mapping[str, object], cancel: threading.Event | None = None
     ) -> Iterator[Json]:
-        """Run a function of `session.work` on these caches. Raises UserError."""
         return work(self, cancel or threading.Event(), **arguments)
 
     def _run(
@@ -262,7 +259,6 @@ class Conversation:
 
 
 def _draft_info(pair: LoadedPair, needs: tuple[str, ...]) -> ModelInfo | None:
-    """The weights that draft, for the header."""
     if "copy" in needs:
         return pair.copy_info
     for need in needs:

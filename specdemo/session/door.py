@@ -185,28 +185,23 @@ class EngineClient(Protocol):
 def perform(
     door: EngineClient, work: Work, cancel: threading.Event, **arguments: object
 ) -> Generator[Json, None, None]:
-    """Work in a conversation of its own."""
     with closing(door.open()) as chat:
         yield from chat.perform(work, arguments, cancel)
 
 
 def method_labels() -> dict[str, str]:
-    """Return the name of each method inside a sentence."""
     return {name: method.label for name, method in METHODS.items()}
 
 
 def method_titles() -> dict[str, str]:
-    """Return the name of each method in menus."""
     return {name: method.title for name, method in METHODS.items()}
 
 
 def method_summaries() -> dict[str, str]:
-    """Return a sentence about each method."""
     return {name: method.summary for name, method in METHODS.items()}
 
 
 def method_needs() -> dict[str, str]:
-    """Return the descriptions of the methods' requirements, by name."""
     return dict(NEEDED)
 
 

@@ -41,19 +41,16 @@ class Keeper:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that all owners occupy."""
         with self._lock:
             return sum(holder.held_bytes for holder in list(self._used))
 
     def begin(self, holder: Holder) -> None:
-        """Record the start of a run."""
         with self._lock:
             self._left.discard(holder)
             self._used.pop(holder, None)  # move to the end
             self._used[holder] = self._clock()
 
     def keep(self, holder: Holder) -> None:
-        """Record the end of a run."""
         with self._lock:
             left = holder in self._left
             self.begin(holder)

@@ -81,14 +81,12 @@ class Meter:
         return _Figures(self)
 
     def text(self) -> bytes:
-        """All figures as Prometheus reads them."""
         from prometheus_client import generate_latest
 
         return generate_latest(self._made().registry)
 
     @property
     def content_type(self) -> str:
-        """MIME type of the text."""
         from prometheus_client import CONTENT_TYPE_LATEST
 
         return CONTENT_TYPE_LATEST
@@ -119,7 +117,6 @@ class Meter:
         return MeteredRun(figures, time.perf_counter() - waited)
 
     def waited(self, seconds: float) -> None:
-        """Count the seconds that an admitted request waited."""
         self._made().observe("request_queue_time_seconds", seconds)
 
 
@@ -175,7 +172,6 @@ class MeteredRun:
         self.reason = "error"
 
     def count(self, event: Event) -> None:
-        """Add one event's figures."""
         figures = self._figures
         match event:
             case RunStarted():

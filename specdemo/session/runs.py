@@ -53,7 +53,6 @@ class Caches:
 
     @property
     def memory_bytes(self) -> int:
-        """Size of all opened caches."""
         from specdemo.engine.prefix import PrefixReader
 
         opened = [self._draft, self._copy, *self._trained.values()]
@@ -182,33 +181,28 @@ class Caches:
         return make_drafter(context, known)
 
     def _open_trained(self, kind: str) -> Any:
-        """Open a trained drafter on first use."""
         if kind not in self._trained:
             self._trained[kind] = self.loaded.pair.open_trained(kind, self._target)
         return self._trained[kind]
 
 
 def _recorded(running: Iterable[Event], events: list[Event]) -> Iterator[Event]:
-    """Yield events and append them to a list."""
     for event in running:
         events.append(event)
         yield event
 
 
 def failed(lane: str, error: UserError) -> RunFailed:
-    """Return the event of a run that ended with an error."""
     return RunFailed(lane, error.message, error.unaffected, error.advice)
 
 
 def failure(event: RunFailed) -> UserError:
-    """Return the error that ended a run, to be raised."""
     return UserError(
         "run.reported", message=event.message, unaffected=event.unharmed, advice=event.advice
     )
 
 
 def with_answer(messages: Sequence[Message], prompt: str, answer: str) -> list[Message]:
-    """Return the messages of a conversation after one more prompt and its answer."""
     return [
         *messages,
         {"role": "user", "content": prompt},

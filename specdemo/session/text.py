@@ -184,7 +184,6 @@ class TokenText:
             raise
 
     def fill(self, event: Event) -> Event:
-        """Return the event with text in its nodes."""
         match event:
             case Drafted() if event.nodes:
                 return replace(event, nodes=tuple(self._alone(node) for node in event.nodes))

@@ -136,7 +136,6 @@ class BlockTask(Task):
         self.word_of = self.word_of.to(shared.device)
 
     def plan(self, batch: Sequence[Row], offsets: Sequence[int]) -> BlockPlan:
-        """Return the positions of blocks, by `plan_blocks`."""
         return plan_blocks(batch, self.depth, offsets, causal=self.causal)
 
     def loss(self, batch: Sequence[Row], _done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
@@ -284,7 +283,6 @@ class DFlashTask(BlockTask):
         self.network, self.corrects = network, False
 
     def plan(self, batch: Sequence[Row], offsets: Sequence[int]) -> BlockPlan:
-        """Return the positions of blocks, by `lay_blocks`."""
         return lay_blocks(batch, self.depth, offsets, self.network.mask, causal=self.causal)
 
     def _states(self, plan: BlockPlan, batch: Sequence[Row]) -> tuple[Tensor, Tensor]:

@@ -319,7 +319,6 @@ class HiddenStates:
 
 
 def states_path(answers: Path) -> Path:
-    """Return the path of a shard's hidden states."""
     return answers.with_name(answers.name.replace("answers", "states")).with_suffix(".npy")
 
 

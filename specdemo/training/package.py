@@ -63,14 +63,12 @@ class Card:
         return 8 if self.kind == "draft" else 4
 
     def to_dict(self) -> dict[str, object]:
-        """Plain values for config.json."""
         plain = asdict(self)
         plain["layers"], plain["data"] = list(self.layers), list(self.data)
         return plain
 
 
 def describe_machine(device: str = "cpu") -> str:
-    """The processor, or the graphics card, in words."""
     import torch
 
     if device.startswith("cuda"):
@@ -86,7 +84,6 @@ def describe_machine(device: str = "cpu") -> str:
 
 
 def card_words(part: str) -> Json:
-    """Return a part of the words of cards."""
     words: Json = json.loads((CARDS / "words.json").read_text(encoding="utf-8"))[part]
     return words
 
@@ -170,7 +167,6 @@ def _as_llama(config: Any) -> LlamaConfig:
 
 
 def draft_config(target: LlamaConfig, num_layers: int) -> LlamaConfig:
-    """The target's config with fewer layers."""
     from transformers import LlamaConfig
 
     plain = target.to_dict()

@@ -251,7 +251,6 @@ class DistilledHead(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, None, None, None, None, None]:
-        """Scale the stored gradient."""
         return ctx.saved_tensors[0] * outer[0], None, None, None, None, None
 
 

@@ -37,7 +37,6 @@ class Shared:
 
     @property
     def device(self) -> torch.device:
-        """Device of the training."""
         return self.embedding.device
 
     @property
@@ -155,7 +154,6 @@ class Tally:
         )
 
     def count(self, found: np.ndarray, places: np.ndarray, greedy: np.ndarray) -> None:
-        """Add rows of measures."""
         for place in np.unique(places):
             for kind in (True, False):
                 chosen = (places == place) & (greedy == kind)
@@ -163,7 +161,6 @@ class Tally:
                 self.sums[key] = self.sums.get(key, np.zeros(len(MEASURES))) + found[chosen].sum(0)
 
     def results(self) -> dict[str, float]:
-        """Means by name (see card.title)."""
         total = sum(self.sums.values(), np.zeros(len(MEASURES)))
         tokens = max(total[4], 1)
         results = {"loss": total[0] / tokens}

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve the page until it is closed."""
     settings = _with_target(app_settings(options), options)
     _check_host(settings.host)
     _stay_silent()

@@ -234,7 +234,6 @@ def _present_targets(settings: AppSettings) -> list[str]:
 
 
 def run_record(options: argparse.Namespace) -> int:
-    """Record the runs that the page plays."""
     from specdemo.bench.recordings import RUNS, record_all
 
     named = options.target
@@ -283,7 +282,6 @@ def run_counterexample(options: argparse.Namespace) -> int:
 
 
 def counterexample_table(rows: Sequence[RuleRow]) -> Table:
-    """Return a row for each rule."""
     from specdemo.bench.results import Table
 
     columns = [

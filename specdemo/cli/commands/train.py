@@ -10,7 +10,6 @@ from specdemo.config.errors import UserError
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train a drafter of the kind that `options.kind` names."""
     from specdemo.training.options import TrainOptions
     from specdemo.training.package import title
     from specdemo.training.train import train
@@ -46,7 +45,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_datastore(options: argparse.Namespace) -> int:
-    """Build a datastore for `retrieval`."""
     from specdemo.bench.suite import read_suite
     from specdemo.training.datastore import build, build_from_prompts, check_sources
 

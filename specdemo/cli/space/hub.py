@@ -180,7 +180,6 @@ def log_lines(repo: str, api: HfApi) -> Iterator[str]:
 
 
 def delete(repo: str, api: HfApi) -> None:
-    """Delete a Space for good. Raises UserError."""
     with told(NOTHING_CHANGED):
         api.delete_repo(repo, repo_type=KIND)
 

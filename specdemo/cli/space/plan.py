@@ -60,7 +60,6 @@ class SpacePlan:
 
     @property
     def sdk(self) -> str:
-        """Program that serves the page."""
         return STATIC if self.hardware == STATIC else "gradio"
 
 
@@ -92,7 +91,6 @@ def make_plan(
 
 
 def describe(plan: SpacePlan) -> str:
-    """The whole plan as text."""
     who = "private" if plan.private else "public; one that is private already stays so"
     variables = [f"{name}={value}" for name, value in plan.variables.items()]
     return "\n".join(

@@ -28,7 +28,6 @@ class Memory:
         self.forget()
 
     def forget(self) -> None:
-        """Start over."""
         self.texts = SuffixAutomaton()
         self.counts = MarkovCounts()
         self.runs: deque[tuple[str, float]] = deque(maxlen=MOST_RUNS)  # method, accepted share
@@ -57,7 +56,6 @@ class Memory:
 
     @property
     def memory_bytes(self) -> int:
-        """Approximate memory of all parts."""
         head = self._head.memory_bytes if self._head else 0
         return self.texts.memory_bytes + self.counts.memory_bytes + head
 
@@ -73,7 +71,6 @@ class Memory:
         return self._head
 
     def head_bias(self, model: object) -> HeadBias | None:
-        """The same, for one run."""
         head = self.head_of(model)
         return HeadBias(head, model) if isinstance(model, CompactModel) and head else None
 

@@ -44,7 +44,6 @@ class Decision(StrEnum):
 
     @property
     def drafts(self) -> bool:
-        """Whether the step drafts."""
         return self in (Decision.DRAFT, Decision.TRIAL)
 
     def tokens(self, budget: int) -> int:

@@ -53,11 +53,9 @@ class Constant:
         self.rule = StopRule.never(lookahead)
 
     def allowed(self, committed: Sequence[int]) -> int:
-        """The constant."""
         return self.lookahead
 
     def go_on(self, confidence: float) -> bool:
-        """Always."""
         return True
 
     def observe(self, outcome: Outcome) -> None:
@@ -73,11 +71,9 @@ class Heuristic:
         self.rule = StopRule.never(MAX_LOOKAHEAD)
 
     def allowed(self, committed: Sequence[int]) -> int:
-        """The lookahead after the last outcomes."""
         return self.lookahead
 
     def go_on(self, confidence: float) -> bool:
-        """Always."""
         return True
 
     def observe(self, outcome: Outcome) -> None:
@@ -109,15 +105,12 @@ class Confidence:
         self._seen: deque[tuple[float, bool]] = deque(maxlen=256)
 
     def allowed(self, committed: Sequence[int]) -> int:
-        """At most this many, however sure the drafter is."""
         return self.most
 
     def go_on(self, confidence: float) -> bool:
-        """While the drafter is sure enough."""
         return confidence >= self.threshold
 
     def observe(self, outcome: Outcome) -> None:
-        """Learn from every tested token of the draft."""
         chances = outcome.verdict.accept_probs
         kept = set(outcome.verdict.path)
         tested = [node for node in range(len(outcome.proposal)) if chances[node] is not None]
@@ -174,7 +167,6 @@ class CostAware:
         self._survival = 1.0
 
     def allowed(self, committed: Sequence[int]) -> int:
-        """At most this many, however sure the drafter is."""
         self._drafted, self._survival = 0, 1.0
         self.reason = Reason("cost_whole", {"most": self.most})
         self._steps += 1
@@ -182,7 +174,6 @@ class CostAware:
 
     @property
     def rule(self) -> StopRule:
-        """Decisions of this step as numbers, see `Lookahead`."""
         self._look()
         return self._rule
 
@@ -199,7 +190,6 @@ class CostAware:
         return self.costs.draft_step if self.token_seconds is None else self.token_seconds
 
     def go_on(self, confidence: float) -> bool:
-        """While more tokens are worth their cost."""
         self._look()
         self._drafted += 1
         self._survival *= self.calibration.chance(confidence)

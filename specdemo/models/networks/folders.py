@@ -258,7 +258,6 @@ def _markov(loader: TensorLoader) -> MarkovHead | None:
 
 
 def load_dflash(folder: Path, target: TargetTensors) -> DFlashWeights:
-    """Load a block drafter of the form of DFlash."""
     opened = OpenedFolder(folder, target)
     return DFlashWeights(
         config=CompactConfig.of(opened.config),
@@ -277,7 +276,6 @@ def load_dflash(folder: Path, target: TargetTensors) -> DFlashWeights:
 
 
 def load_medusa(folder: Path, target: TargetTensors) -> MedusaWeights:
-    """Load Medusa's heads."""
     opened = OpenedFolder(folder, target)
     heads = range(int(opened.facts["depth"]))
     blocks = tuple(opened.loader.matrix(f"heads.{index}") for index in heads)

@@ -63,7 +63,6 @@ class TensorLoader:
         self.read, self.names, self.target = read, names, target
 
     def has(self, name: str) -> bool:
-        """Whether there is such a tensor."""
         return name in self.names
 
     def vector(self, name: str, dtype: torch.dtype | None = None) -> Tensor:

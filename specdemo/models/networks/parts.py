@@ -51,7 +51,6 @@ class CompactConfig:
 
     @classmethod
     def of(cls, config: JsonView) -> CompactConfig:
-        """Return the sizes in a config.json of transformers."""
         return cls(
             hidden_size=config["hidden_size"],
             num_heads=config["num_attention_heads"],
@@ -63,7 +62,6 @@ class CompactConfig:
 
     @property
     def sizes(self) -> HeadSizes:
-        """Sizes of its attention."""
         return HeadSizes(
             self.num_heads,
             self.num_key_value_heads,

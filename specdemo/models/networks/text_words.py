@@ -44,12 +44,10 @@ class TextWords:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of the added rows."""
         return self._rows.nbytes
 
     @property
     def extra(self) -> ExtraHead | None:
-        """The added rows for the compiled pass."""
         return ExtraHead(self._packed, len(self._met)) if self._packed and self._met else None
 
     def logits(self, states: Tensor) -> Tensor:

@@ -68,7 +68,6 @@ class RemoteStudio(Starting):
         self._target: ModelInfo | None = None
 
     def bring(self, report: ProgressCallback) -> None:
-        """Connect and wait for an engine."""
         link = self._connect(report)
         self._about = link.about()
         self._target = ModelInfo(**self._about["target"])
@@ -82,7 +81,6 @@ class RemoteStudio(Starting):
         return self._link
 
     def replicas(self) -> int:
-        """Return the number of engines that answer now."""
         return self._link.replicas() if self._link else 0
 
     @property
@@ -154,7 +152,6 @@ class RemoteStudio(Starting):
         return card
 
     def last_audit(self) -> dict[str, object] | None:
-        """Return the last audit on the machine of an engine."""
         audit: dict[str, object] | None = self._about.get("audit")
         return audit
 
@@ -210,7 +207,6 @@ class RemoteConversation:
     def perform(
         self, work: Work, arguments: Mapping[str, object], cancel: threading.Event | None = None
     ) -> Iterator[Json]:
-        """Run a function of `session.work` on this user's caches in an engine. Raises UserError."""
         request = {"work": name_of(work), "arguments": dict(arguments)}
         try:
             with closing(self._lines("perform", request, cancel or threading.Event())) as lines:

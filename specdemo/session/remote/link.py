@@ -22,7 +22,6 @@ class Lost(Exception):
 
     @property
     def error(self) -> UserError:
-        """The error for the user."""
         return self.cause or UserError("engine.gone")
 
 

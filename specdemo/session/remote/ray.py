@@ -139,7 +139,6 @@ class ServeStream:
             raise _meaning(error) from error
 
     def cancel(self) -> None:
-        """End the request, in its replica too."""
         self._response.cancel()
 
 
@@ -227,7 +226,6 @@ def running_replicas() -> int:
 
 
 def _meaning(error: Exception) -> Exception:
-    """Translate an error of Ray."""
     from ray.exceptions import RayActorError, TaskCancelledError, WorkerCrashedError
     from ray.serve.exceptions import (
         BackPressureError,
@@ -318,7 +316,6 @@ def most_replicas(settings: AppSettings) -> int:
 
 
 def deployment_options(settings: AppSettings, cpus: int) -> dict[str, Any]:
-    """Return Serve's options for the engines."""
     least, most, slots = settings.replicas, most_replicas(settings), settings.runs_at_once
     size: dict[str, Any] = {"num_replicas": least}
     if most > least:

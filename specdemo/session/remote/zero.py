@@ -188,12 +188,10 @@ class ZeroStream:
             raise meaning(error) from error
 
     def cancel(self) -> None:
-        """End the task, from any thread."""
         self._ended.set()
 
 
 def tokens_of(method: str, request: Json) -> int:
-    """Return the maximum number of tokens of a request."""
     if method == "run":
         settings = RunSettings.from_values(request["settings"])
         lanes = 2 if settings.baseline and settings.method != "nothing" else 1

@@ -71,12 +71,10 @@ class BatchAnswer:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come."""
         return self.state not in (State.WAITING, State.RUNNING)
 
     @property
     def tokens_per_second(self) -> float | None:
-        """New tokens of this prompt per second of its decoding."""
         return self.new_tokens / self.seconds if self.seconds else None
 
 
@@ -91,7 +89,6 @@ class BatchTotals:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """New tokens of all prompts per second."""
         return self.new_tokens / self.seconds if self.seconds else None
 
 
@@ -242,7 +239,6 @@ class _Counted:
         self._runs: dict[int, MeteredRun] = {}
 
     def add(self, number: int, events: Sequence[Event]) -> None:
-        """More events of a prompt's run."""
         for event in events:
             if isinstance(event, RunStarted):
                 self._runs[number] = self._meter.begin(event.prefill_seconds)

@@ -209,13 +209,11 @@ class _Bench:
         return events
 
     def lane(self, lookahead: int, drafter: Drafter | None = None) -> MeasuredRun:
-        """Run and sum up."""
         return self.summed(lookahead, self.run(drafter))
 
     def summed(
         self, lookahead: int, events: Sequence[Event], *, retold: bool = False
     ) -> MeasuredRun:
-        """A run in numbers."""
         metrics = measure(events)
         return MeasuredRun(
             lookahead,

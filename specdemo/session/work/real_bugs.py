@@ -36,7 +36,6 @@ CONTROL_EFFECT = 60.0  # expected chi-square of the audit's controls beyond chan
 
 
 def tenths(*counts: int) -> Distribution:
-    """Return a distribution by tenths."""
     return tuple(Fraction(count, 10) for count in counts)
 
 
@@ -60,7 +59,6 @@ class RuleRow:
     def of(
         cls, rule: str, target: Distribution, exact: Distribution, tokens: Sequence[int]
     ) -> RuleRow:
-        """Count tokens."""
         runs = len(tokens)
         counts = [tokens.count(token) for token in range(len(target))]
         by_target, by_exact = (
@@ -96,7 +94,6 @@ class Control:
     p_draft: float
 
     def found(self, limit: float) -> bool:
-        """Whether a p-value is below the limit."""
         return min(self.p_uniform, self.p_draft) < limit
 
 
@@ -111,7 +108,6 @@ class Bug:
     drawn: Callable[[int], int]
 
     def run(self, runs: int) -> RuleRow:
-        """Draw tokens by the rule."""
         tokens = [self.drawn(seed) for seed in range(runs)]
         return RuleRow.of(self.name, self.target, self.exact, tokens)
 
@@ -188,7 +184,6 @@ def _reported(target: Tensor, draft: Tensor, reported: Tensor, seed: int) -> int
 
 
 def bugs() -> Iterator[Bug]:
-    """Yield both bugs."""
     target, draft = tenths(1, 4, 5), tenths(6, 1, 3)
     p, q = as_row(target), as_row(draft)
     yield Bug(

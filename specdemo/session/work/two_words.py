@@ -85,7 +85,6 @@ def first_word(go_on: GoOn, *, looks_back: bool = False) -> Distribution:
 def _drafts(
     go_on: GoOn, drawn: tuple[int, ...], chance: Fraction
 ) -> Iterator[tuple[tuple[int, ...], Fraction]]:
-    """Every draft with its probability."""
     if len(drawn) == LOOKAHEAD or not go_on(drawn):
         yield drawn, chance
         return
@@ -126,7 +125,6 @@ class Draws(Drafter):
         self._generator = torch.Generator().manual_seed(seed + 1_000_003)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Draw a chain."""
         drawn: list[int] = []
         while len(drawn) < min(budget, LOOKAHEAD) and self.go_on(drawn):
             drawn.append(draw(as_row(DRAFT), self._generator))
@@ -152,7 +150,6 @@ class FixedTarget:
         return as_row(TARGET).log()
 
     def rollback(self, length: int) -> None:
-        """Forget the rest."""
         self.length = length
 
     def forward(self, pending_id: int, proposal: Proposal) -> TargetOutput:
@@ -160,5 +157,4 @@ class FixedTarget:
         return TargetOutput(as_row(TARGET).log().expand(1 + len(proposal), -1))
 
     def keep(self, path: Sequence[int]) -> None:
-        """Count the pending token and the path."""
         self.length += 1 + len(path)

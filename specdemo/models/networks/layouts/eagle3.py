@@ -124,7 +124,6 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
 
 
 def shapes(files: DrafterFiles, config: Eagle3Config) -> tuple[Shapes, Shapes]:
-    """Return the shapes of required and of optional tensors."""
     hidden, count, layers = config.layers.hidden_size, len(config.reads), config.layers
     needed: Shapes = {
         "fc.weight": (hidden, count * config.target_hidden),
@@ -149,7 +148,6 @@ def shapes(files: DrafterFiles, config: Eagle3Config) -> tuple[Shapes, Shapes]:
 def load(
     files: DrafterFiles, config: Eagle3Config, words: ReducedVocabulary, shared: TargetTensors
 ) -> CompactWeights:
-    """Load the weights. words: the head's vocabulary"""
     loader, first = loader_of(files, shared), config.names[0]
     embedding = loader.embedding()
     return CompactWeights(

@@ -176,7 +176,6 @@ def shared_shapes(files: DrafterFiles, vocabulary: int, hidden: int) -> Shapes:
 
 
 def loader_of(files: DrafterFiles, target: TargetTensors) -> TensorLoader:
-    """Return the reader of a drafter's tensors."""
     return TensorLoader(files.tensor, files.shapes, target)
 
 

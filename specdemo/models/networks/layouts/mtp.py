@@ -188,7 +188,6 @@ def _count(config: JsonView) -> int:
 
 
 def _layout(files: DrafterFiles, layers: int) -> Layout:
-    """Return the names of its tensors."""
     if "mtp.fc.weight" in files.shapes:
         return Layout(
             "mtp.", "layers.0.", "pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight", "fc.weight", "norm.weight",

@@ -42,7 +42,6 @@ class DrafterFiles:
     shapes: Mapping[str, tuple[int, ...]]
 
     def tensor(self, name: str) -> Tensor:
-        """One tensor, as it is stored."""
         found = read_tensors(self.weights, name.__eq__)
         if name not in found:
             raise self.wrong(f"it has no tensor {name}")
