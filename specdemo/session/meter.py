@@ -200,8 +200,7 @@ class MeteredRun:
 
     def _step(self, step: Verified) -> None:
         figures, model = self._figures, self._model
-        new_tokens = len(step.path) + (step.next is not None)
-        figures.count("generation_tokens", new_tokens, model)
+        figures.count("generation_tokens", len(step.committed), model)
         if step.nodes:
             figures.count("spec_decode_num_drafts", 1, model)
             figures.count("spec_decode_num_draft_tokens", len(step.nodes), model)
