@@ -20,7 +20,6 @@ from specdemo.bench.peer import versions
 from specdemo.bench.report import pass_costs
 from specdemo.bench.results import ABOUT, COLUMNS, Result, Row, Table, cell, totals
 from specdemo.bench.run import Bench, BenchOptions, run_bench
-from specdemo.bench.suite import Item
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
 from specdemo.config.strings import JsonView
@@ -34,6 +33,7 @@ from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Limits, Proposal
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.session.loaded import machine_name
+from specdemo.session.prompts import Item
 from specdemo.session.text import encode_prompt
 from specdemo.trace.events import ModelInfo, RunStarted
 from specdemo.trace.metrics import output_ids

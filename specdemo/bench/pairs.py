@@ -20,11 +20,11 @@ from specdemo.bench.results import (
     totals,
 )
 from specdemo.bench.run import Bench, BenchOptions, run_bench
-from specdemo.bench.suite import Item
 from specdemo.config.errors import UserError
 from specdemo.config.settings import BLOCK, COUPLED, OWN, RunSettings, Sampling
 from specdemo.drafters.methods import METHODS
 from specdemo.files.progress import ProgressCallback, silent
+from specdemo.session.prompts import Item
 from specdemo.session.studio import Studio
 
 LANES = "auto,ngram,draft_model,feature,draft_model:constant:4,feature:constant:4"

@@ -45,12 +45,12 @@ from specdemo.bench.results import (
     tasks_table,
     totals,
 )
-from specdemo.bench.suite import EXAMPLES, Item
 from specdemo.bench.throughput import Throughput, measure_throughput, throughput_table
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
 from specdemo.drafters.methods import METHODS
 from specdemo.files.progress import Progress, ProgressCallback, silent
+from specdemo.session.prompts import EXAMPLES, Item
 from specdemo.trace.codec import dumps
 
 if TYPE_CHECKING:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import platform
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdemo.config.errors import UserError
@@ -21,6 +25,17 @@ class DeviceChoice:
 
     device: str
     why: str
+
+
+@cache
+def processor() -> dict[str, str]:
+    """Return what the system reports about the processor, at least its `model name`."""
+    facts = {"model name": platform.processor() or platform.machine()}
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        parts = (line.partition(":") for line in lines)
+        facts |= {key.strip(): value.strip() for key, _, value in parts}
+    return facts
 
 
 def best_device(precision: str) -> DeviceChoice:

@@ -7,7 +7,6 @@ answer_ids cut by answer_offsets, and top_ids / top_probs (tokens, 8) before eac
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ import torch
 
 from specdemo.config.errors import UserError
 from specdemo.models.devices import training_dtype
+from specdemo.session import prompts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -81,21 +81,12 @@ class Row:
 
 
 def read_prompts(paths: Iterable[Path]) -> list[Prompt]:
-    """Rows {"prompt": text} or {"turns": [text, ...]} (the first turn counts) of JSON lines files."""
-    prompts = []
-    for path in paths:
-        try:
-            lines = path.read_text(encoding="utf-8").split("\n")
-            for number, line in enumerate(lines):
-                if line.strip():
-                    row = json.loads(line)
-                    if not isinstance(row, dict) or not {"prompt", "turns"} & set(row):
-                        raise ValueError(f"line {number + 1} has no prompt")
-                    text = row["prompt"] if "prompt" in row else row["turns"][0]
-                    prompts.append(Prompt(path.stem, int(row.get("id", number)), str(text)))
-        except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-            raise UserError("training.prompts_unread", path=path.name, error=error) from error
-    return prompts
+    """Return the first turns of files of prompts."""
+    return [
+        Prompt(path.stem, int(item.name) if item.name.isdigit() else number, item.turns[0])
+        for path in paths
+        for number, item in enumerate(prompts.read_prompts(path))
+    ]
 
 
 def save_answers(path: Path, answers: Sequence[Answer], vocabulary_size: int) -> None:

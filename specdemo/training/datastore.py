@@ -16,10 +16,11 @@ from specdemo.drafters.copies import LONGEST_MATCH
 from specdemo.drafters.memory.datastore import CARD, DATASTORE_FORMAT, SUFFIXES, TOKENS, fingerprint
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import scratch
+from specdemo.session.prompts import read_prompts
 from specdemo.trace.events import ModelInfo, RunStarted
 from specdemo.trace.metrics import output_ids
 from specdemo.trace.replay import read
-from specdemo.training.data import Prompt, read_prompts
+from specdemo.training.data import Prompt
 from specdemo.training.options import check_output
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def build_from_prompts(
     examples: prompts that are answered `DRAWN_ANSWERS` times more, drawn at the temperature `WARMTH`. In low precision
         near-ties fall one way or the other with the rows of a pass: one answer alone is soon left behind.
     """
-    lines = read_lines(prompts)
+    lines = [item.turns[0] for item in read_prompts(prompts)]
     texts = answer_texts(decoder, stop_ids, tokenizer, lines, max_new_tokens, report)
     again = [prompt for prompt in examples for _ in range(DRAWN_ANSWERS)]
     texts += answer_texts(
@@ -99,18 +100,8 @@ def check_sources(files: Sequence[Path], prompts: Path | None, out: Path) -> Non
     for path in files:
         read(path) if path.suffix == ".jsonl" else _read_text(path)
     if prompts:
-        read_lines(prompts)
+        read_prompts(prompts)
     _check_out(out)
-
-
-def read_lines(prompts: Path) -> list[str]:
-    """Return the prompts of a file: one a line, or JSON lines as `read_prompts` expects them. Raises UserError."""
-    text = _read_text(prompts)
-    if text.lstrip().startswith("{"):
-        return [one.text for one in read_prompts([prompts])]
-    if not text.strip():
-        raise UserError("training.no_text")
-    return [line for line in text.splitlines() if line.strip()]
 
 
 def _check_out(out: Path) -> None:

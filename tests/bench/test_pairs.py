@@ -14,10 +14,10 @@ from specdemo.bench.pairs import (
     with_rules,
 )
 from specdemo.bench.results import Measured
-from specdemo.bench.suite import read_suite
 from specdemo.cli.options import suite
 from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
+from specdemo.session.prompts import read_suite
 from specdemo.trace.metrics import Metrics
 
 
