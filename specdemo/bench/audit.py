@@ -20,7 +20,7 @@ from specdemo.session.conversation import Conversation
 from specdemo.session.loaded import machine_name
 from specdemo.session.studio import Studio
 from specdemo.session.work.judges import GreedyAudit, SamplingAudit, judge_greedy, judge_sampling
-from specdemo.session.work.real_bugs import Control, controls
+from specdemo.session.work.wrong_rules import Control, controls
 
 LEVEL = 0.01  # probability that one audit finds a fault in a correct program
 TESTS = 3  # statistical tests per method and condition

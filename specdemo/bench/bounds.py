@@ -14,7 +14,7 @@ from specdemo.bench.results import Measured, Row, Table, as_factor, as_percent
 from specdemo.config.strings import JsonView
 from specdemo.engine.cost import CostProfile
 from specdemo.files.folder import read_config, tensors
-from specdemo.models.memory import BYTES_PER_WEIGHT
+from specdemo.models.devices import BYTES_PER_WEIGHT
 from specdemo.trace.metrics import Metrics
 
 if TYPE_CHECKING:

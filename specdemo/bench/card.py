@@ -24,17 +24,16 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
 from specdemo.config.strings import JsonView
 from specdemo.drafters.plain import Plain
+from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.cost import ANY_ROWS, CONTEXT, fitting, read_in_passes
 from specdemo.engine.loop import generate
-from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.passes import Decoder
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Limits, Proposal
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.session.loaded import machine_name
-from specdemo.session.prompts import Item
-from specdemo.session.text import encode_prompt
+from specdemo.session.text import Item, encode_prompt
 from specdemo.trace.events import ModelInfo, RunStarted
 from specdemo.trace.metrics import output_ids
 

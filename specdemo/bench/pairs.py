@@ -24,8 +24,8 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import BLOCK, COUPLED, OWN, RunSettings, Sampling
 from specdemo.drafters.methods import METHODS
 from specdemo.files.progress import ProgressCallback, silent
-from specdemo.session.prompts import Item
 from specdemo.session.studio import Studio
+from specdemo.session.text import Item
 
 LANES = "auto,ngram,draft_model,feature,draft_model:constant:4,feature:constant:4"
 SHOWN = (

@@ -9,8 +9,7 @@ from rich.text import Text
 
 from specdemo.cli import console
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
-from specdemo.config.strings import load
+from specdemo.config.strings import ASSETS, load
 from specdemo.trace.events import (
     PLAIN,
     SPECULATIVE,

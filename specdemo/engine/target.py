@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.cache import RollbackCache, slots_for
-from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.passes import Decoder, ForwardInput, ForwardOutput, chunks, request_pass
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.types import Proposal, TargetOutput, depths, is_chain

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
 from specdemo.config.settings import AUTHORS, PRESET_NAMES, Recommended, RunSettings, Sampling
+from specdemo.config.strings import ASSETS
 
 GENERATION_CONFIG = "generation_config.json"
 CATALOGUE_FILE = Path(__file__).with_name("catalogue.json")

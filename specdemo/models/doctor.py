@@ -12,16 +12,15 @@ from importlib import metadata
 from pathlib import Path
 
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
 from specdemo.config.settings import AppSettings
+from specdemo.config.strings import ASSETS
 from specdemo.files.catalogue import DEFAULT_TARGET, find
 from specdemo.files.progress import folder_bytes, megabytes
 from specdemo.files.quiet import import_bitsandbytes
 from specdemo.files.sources import is_converted
 from specdemo.files.store import free_bytes
 from specdemo.files.wheel import LOCAL_WHEEL, installed_gguf, pip_command
-from specdemo.models.devices import processor
-from specdemo.models.memory import free_ram
+from specdemo.models.devices import free_ram, processor
 
 CHECKED_PACKAGES = (
     "torch",

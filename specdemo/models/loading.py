@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import Phrase, UserError
-from specdemo.engine.attention import use_shared_heads
-from specdemo.engine.module_decoder import ModuleDecoder, finish
+from specdemo.engine.attention import ModuleDecoder, finish, use_shared_heads
 from specdemo.engine.passes import Decoder
 from specdemo.files.folder import (
     check_folder,
@@ -28,9 +27,8 @@ from specdemo.files.sources import ModelFiles
 from specdemo.kernels import cpu_features
 from specdemo.models.decoders.choose import COMPILED_ARCHITECTURES, open_decoder, uses_compiled_pass
 from specdemo.models.decoders.heads import AUTO_HEAD, SAMPLE
-from specdemo.models.devices import choose_device, free_on, gpu_dtype
+from specdemo.models.devices import choose_device, free_on, free_ram, gpu_dtype, needed_bytes
 from specdemo.models.measurements import Verdicts
-from specdemo.models.memory import free_ram, needed_bytes
 from specdemo.models.tokenizers import load_tokenizer
 from specdemo.trace.events import COMPILED, ModelInfo
 

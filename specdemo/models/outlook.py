@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specdemo.config.settings import AppSettings
-from specdemo.engine.cost import CostProfile
-from specdemo.engine.stopping import best_rate
+from specdemo.engine.cost import CostProfile, best_rate
 from specdemo.files import hub
 from specdemo.files.catalogue import DEFAULT_TARGET, Entry, Pair, draft_of, find, pairs
 from specdemo.files.sources import HUB_ID, missing_bytes
 from specdemo.kernels import cpu_features
-from specdemo.models.memory import BYTES_PER_WEIGHT, HEAD_BYTES, free_ram, head_bits, loaded_bytes
+from specdemo.models.devices import BYTES_PER_WEIGHT, HEAD_BYTES, free_ram, head_bits, loaded_bytes
 
 SPARE_BYTES = 2_000_000_000  # reserved for the KV caches, activations and other programs
 ACCEPTED_FRACTION = 0.65  # fraction of drafted tokens that is accepted, assumed for a draft of the target's own family

@@ -17,11 +17,10 @@ from specdemo.drafters.methods import METHODS, NEEDED, no_exact
 from specdemo.engine.runner import Runner
 from specdemo.files.catalogue import pairs
 from specdemo.files.progress import Progress, ProgressCallback
+from specdemo.models.devices import return_freed
 from specdemo.models.doctor import installed
-from specdemo.models.memory import return_freed
 from specdemo.session.admission import page_line
-from specdemo.session.baselines import Baselines
-from specdemo.session.conversation import Conversation
+from specdemo.session.conversation import Baselines, Conversation
 from specdemo.session.door import MethodInfo, PairInfo
 from specdemo.session.keeper import Keeper
 from specdemo.session.loaded import (

@@ -16,7 +16,7 @@ from specdemo.trace import metrics
 from specdemo.training.data import Row, padded
 from specdemo.training.networks import DFlashNetwork, MedusaHeads
 from specdemo.training.student import compiled, distilled_loss
-from specdemo.training.task import Shared, Tally, Task
+from specdemo.training.trainer import Shared, Tally, Task
 
 KL_WEIGHT, L1_WEIGHT = 0.1, 0.9
 TEMPERATURES = tuple(0.4 * 1.06**step for step in range(40))

@@ -16,7 +16,7 @@ from specdemo.drafters.copies import LONGEST_MATCH
 from specdemo.drafters.memory.datastore import CARD, DATASTORE_FORMAT, SUFFIXES, TOKENS, fingerprint
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import scratch
-from specdemo.session.prompts import read_prompts
+from specdemo.session.text import read_prompts
 from specdemo.trace.events import ModelInfo, RunStarted
 from specdemo.trace.metrics import output_ids
 from specdemo.trace.replay import read

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
-from specdemo.config.strings import Json, JsonView
+from specdemo.config.strings import ASSETS, Json, JsonView
 from specdemo.drafters.methods import TRAINED
 from specdemo.models.networks.folders import COMPACT_FORMAT, read_config, save_compact
 

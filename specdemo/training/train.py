@@ -55,8 +55,7 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
 
     from specdemo.training.data import from_prompts_too, hold_out
     from specdemo.training.recipes import RECIPES, Start
-    from specdemo.training.task import Shared
-    from specdemo.training.trainer import Trainer, rounding
+    from specdemo.training.trainer import Shared, Trainer, rounding
 
     device, network = choose_device(options.checked().device), options.network
     packed = pack_as(options.precision, options.device) if network.own_layer else None

@@ -7,8 +7,7 @@ from functools import cache
 from typing import Any
 
 from specdemo.config import strings
-from specdemo.config.paths import ASSETS
-from specdemo.config.strings import Json
+from specdemo.config.strings import ASSETS, Json
 from specdemo.session.door import (
     drafter_kinds,
     method_labels,

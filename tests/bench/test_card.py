@@ -38,7 +38,7 @@ from specdemo.engine.types import Limits
 from specdemo.models.decoders.graphs import GraphDecoder
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.session.door import MethodInfo
-from specdemo.session.prompts import Item
+from specdemo.session.text import Item
 from specdemo.trace.events import ModelInfo
 
 ITEMS = [Item("one", "list", ("abcabc",)), Item("two", "code", ("abab",))]

@@ -17,7 +17,7 @@ from specdemo.bench.results import Measured
 from specdemo.cli.options import suite
 from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
-from specdemo.session.prompts import read_suite
+from specdemo.session.text import read_suite
 from specdemo.trace.metrics import Metrics
 
 

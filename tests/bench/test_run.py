@@ -28,8 +28,7 @@ from specdemo.bench.lanes import (
 )
 from specdemo.bench.report import text
 from specdemo.bench.results import Measured, Result, against_table, lanes_table
-from specdemo.bench.run import BenchOptions, run_bench
-from specdemo.bench.throughput import measure_throughput
+from specdemo.bench.run import BenchOptions, measure_throughput, run_bench
 from specdemo.cli import console
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
@@ -42,7 +41,7 @@ from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Limits, Proposal
 from specdemo.session.door import MethodInfo
-from specdemo.session.prompts import Item
+from specdemo.session.text import Item
 from specdemo.trace.events import ModelInfo, Node, RunFailed, Verified
 from specdemo.trace.metrics import Metrics
 

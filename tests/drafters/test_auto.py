@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 from conftest import PROFILE
 
-from specdemo.drafters.arms import Arm
 from specdemo.drafters.auto import Auto
+from specdemo.drafters.copy_through import Arm
 from specdemo.drafters.plain import Scripted
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.guard import Forecast

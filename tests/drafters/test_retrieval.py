@@ -16,7 +16,7 @@ from specdemo.drafters.copies import Retrieval, most_frequent
 from specdemo.drafters.memory.datastore import CARD, SUFFIXES, TOKENS, Datastore, fingerprint
 from specdemo.drafters.policies.lookahead import Confidence, Constant
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.session.prompts import read_prompts
+from specdemo.session.text import read_prompts
 from specdemo.trace.codec import encode
 from specdemo.trace.events import ModelInfo, Reason
 from specdemo.trace.metrics import measure, output_ids

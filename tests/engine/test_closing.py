@@ -8,8 +8,8 @@ import pytest
 from conftest import drafter_for
 from lanes import PROMPTS, WAIT, Slow, lane
 
-from specdemo.drafters.arms import Arm
 from specdemo.drafters.auto import Auto
+from specdemo.drafters.copy_through import Arm
 from specdemo.drafters.draft_model import LookBack
 from specdemo.drafters.plain import Plain
 from specdemo.drafters.policies.calibration import Calibration

@@ -9,6 +9,7 @@ from conftest import VOCABULARY
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from specdemo.engine import cost
+from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.clock import ALONE, Sharing
 from specdemo.engine.cost import (
     CONTEXT,
@@ -22,7 +23,6 @@ from specdemo.engine.cost import (
     glance,
     measure_costs,
 )
-from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Status

@@ -18,7 +18,7 @@ from specdemo.cli.show import TokenPrinter, show_metrics
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.files.progress import Progress
-from specdemo.session.prompts import read_prompts
+from specdemo.session.text import read_prompts
 from specdemo.trace.codec import dumps, encode
 from specdemo.trace.events import SPECULATIVE, Event, RunFailed, Trace
 from specdemo.trace.metrics import measure

@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_datastore(options: argparse.Namespace) -> int:
-    from specdemo.session.prompts import read_suite
+    from specdemo.session.text import read_suite
     from specdemo.training.datastore import build, build_from_prompts, check_sources
 
     if bool(options.files) == bool(options.prompts):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
+from specdemo.config.strings import ASSETS
 
 if TYPE_CHECKING:
     from huggingface_hub import SpaceCard

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from specdemo.engine.target import CachedModel
 from specdemo.files.quiet import import_bitsandbytes
 from specdemo.models import loading
+from specdemo.models.devices import BYTES_PER_WEIGHT, LOADING_FACTOR
 from specdemo.models.loading import LoadedModel
-from specdemo.models.memory import BYTES_PER_WEIGHT, LOADING_FACTOR
 from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:

@@ -109,7 +109,7 @@ def at_random(door: EngineClient, cancel: threading.Event) -> Iterator[MeasuredR
 
 def two_words() -> dict[str, Scheduler]:
     """Run DSpark's counter-example through the real loop: `stop` after an unlikely word, or drop it (`back`)."""
-    from specdemo.session.work.two_words import demonstrate
+    from specdemo.session.work.wrong_rules import demonstrate
 
     stop, _, back = demonstrate(TOY_RUNS)
     return {

@@ -28,6 +28,7 @@ from specdemo.models.networks.dflash import (
     Scales,
     Windows,
 )
+from specdemo.models.networks.folders import TargetTensors, TensorLoader
 from specdemo.models.networks.layouts.family import (
     DrafterFamily,
     Reading,
@@ -46,7 +47,6 @@ from specdemo.models.networks.layouts.family import (
     states_read,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
-from specdemo.models.networks.loader import TargetTensors, TensorLoader
 from specdemo.models.networks.parts import CompactConfig, MarkovHead, Selector
 
 ARCHITECTURES = (

@@ -16,6 +16,7 @@ import torch
 from specdemo.config.strings import JsonView
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.models.networks.chain import CompactDecoder, CompactWeights
+from specdemo.models.networks.folders import TargetTensors, TensorLoader
 from specdemo.models.networks.four_bit import pack_linear
 from specdemo.models.networks.layouts.family import (
     DrafterFamily,
@@ -34,7 +35,6 @@ from specdemo.models.networks.layouts.family import (
     states_read,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
-from specdemo.models.networks.loader import TargetTensors, TensorLoader
 from specdemo.models.networks.parts import CompactConfig, ConcatInput, Injection
 
 SPECULATORS = "eagle3"

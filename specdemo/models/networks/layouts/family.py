@@ -11,8 +11,8 @@ import torch
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.strings import JsonView
 from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.models.networks.folders import TargetTensors, TensorLoader
 from specdemo.models.networks.layouts.source import DrafterFiles, value_reason
-from specdemo.models.networks.loader import TargetTensors, TensorLoader
 from specdemo.models.networks.parts import CompactConfig, Rope
 from specdemo.models.networks.registry import DraftNetwork
 

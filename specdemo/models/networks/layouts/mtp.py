@@ -25,13 +25,13 @@ from torch import Tensor, nn
 
 from specdemo.config.errors import Phrase
 from specdemo.config.strings import JsonView
-from specdemo.engine.attention import use_shared_heads
-from specdemo.engine.module_decoder import additive, finish
+from specdemo.engine.attention import additive, finish, use_shared_heads
 from specdemo.engine.passes import ForwardOutput
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.files.folder import MTP_COUNTS
 from specdemo.files.quiet import quiet_transformers
 from specdemo.models.networks.chain import CompactDecoder, CompactWeights, DraftInput
+from specdemo.models.networks.folders import TargetTensors, read_tensors
 from specdemo.models.networks.layouts.family import (
     DrafterFamily,
     Reading,
@@ -41,7 +41,6 @@ from specdemo.models.networks.layouts.family import (
     refuse,
 )
 from specdemo.models.networks.layouts.source import DrafterFiles
-from specdemo.models.networks.loader import TargetTensors, read_tensors
 from specdemo.models.networks.parts import CompactConfig, Injection
 
 # targets whose MTP layers transformers computes

@@ -18,7 +18,7 @@ from specdemo.files.folder import broken_files, read_config, read_header, weight
 from specdemo.files.hub import PICKLES, fetch_drafter
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import file_sha256, made_once
-from specdemo.models.networks.loader import read_tensors
+from specdemo.models.networks.folders import read_tensors
 from specdemo.models.offers import licence_of
 
 LARGEST_SIZE = 1 << 24  # of any size in a config: larger ones would only fill the memory
