@@ -20,7 +20,7 @@ import torch
 
 from specdemo.config.errors import UserError
 from specdemo.models.devices import training_dtype
-from specdemo.session import text
+from specdemo.session.text import read_prompts as read_items
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -85,7 +85,7 @@ def read_prompts(paths: Iterable[Path]) -> list[Prompt]:
     return [
         Prompt(path.stem, int(item.name) if item.name.isdigit() else number, item.turns[0])
         for path in paths
-        for number, item in enumerate(text.read_prompts(path))
+        for number, item in enumerate(read_items(path))
     ]
 
 
