@@ -14,7 +14,8 @@ from itertools import cycle, islice
 from pathlib import Path
 from platform import python_version
 from statistics import median
-from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
 
 import specdemo
 from specdemo.bench.bounds import (
@@ -40,8 +41,8 @@ from specdemo.bench.lanes import (
 from specdemo.bench.peer import versions
 from specdemo.bench.peers import PeerLane, open_peer, target_folder
 from specdemo.bench.results import (
+    BenchAnswers,
     Journal,
-    Measured,
     Result,
     Table,
     against_table,
@@ -59,10 +60,6 @@ from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.session.studio import Studio
 from specdemo.session.text import EXAMPLES, Item
 from specdemo.trace.codec import dumps
-
-if TYPE_CHECKING:
-    from specdemo.config.settings import RunSettings
-    from specdemo.session.studio import Studio
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +83,7 @@ def measure_throughput(
     studio: Studio,
     lanes: Mapping[str, RunSettings],
     prompts: Sequence[str],
-    *,
-    repeat: int = 1,
-    system: str = "",
+    options: BenchOptions,
 ) -> list[Throughput]:
     """Answer the prompts in turn, and at the same time, each in its own conversation. Raises the error of a run.
 
@@ -98,12 +93,14 @@ def measure_throughput(
 
     def answer(lane: str, cancel: threading.Event, prompt: str) -> int:
         with closing(studio.open()) as conversation:
-            return len(run_once(conversation, lane, prompt, lanes[lane], system, cancel).ids)
+            return len(
+                run_once(conversation, lane, prompt, lanes[lane], options.system, cancel).ids
+            )
 
     in_turn: dict[str, list[float]] = {lane: [] for lane in lanes}
     together: dict[str, list[float]] = {lane: [] for lane in lanes}
     names = list(lanes)
-    for number in range(repeat):
+    for number in range(options.repeat):
         first = number % len(names)
         order = names[first:] + names[:first]
         for lane in order:
@@ -203,7 +200,7 @@ class Bench:
 
     options: BenchOptions
     listen: Listen
-    measured: Measured
+    measured: BenchAnswers
     values: Json = field(default_factory=dict)
     throughput: list[Throughput] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -284,7 +281,7 @@ def run_bench(
     settings_of: returns the settings of one of our variants by its name; listen: see `Bench`
     save: called after each prompt with the results so far
     """
-    bench = Bench(options, listen, Measured(busy=options.busy))
+    bench = Bench(options, listen, BenchAnswers(busy=options.busy))
     names = list(dict.fromkeys([PLAIN_METHOD, *expand(options.lanes, studio)]))
     settings = {name: settings_of(name if is_own(name) else PLAIN_METHOD) for name in names}
     with _opened(studio, settings, bench, progress) as lanes:
@@ -307,7 +304,7 @@ def run_bench(
                 turns = _run_item(bench, lanes, item, number % len(items) + repetition)
                 journal.store(str(number), [[pair.to_dict() for pair in turn] for turn in turns])
             else:
-                turns = [[Paired.from_dict(pair) for pair in turn] for turn in stored]
+                turns = TypeAdapter(list[list[Paired]]).validate_python(stored)
             for turn, pairs in enumerate(turns):
                 bench.measured.add(item.task, f"{item.name}-{turn}", pairs)
             longest = max(longest, time.monotonic() - started)
@@ -315,13 +312,11 @@ def run_bench(
                 save(bench)
     if not bench.measured.answers:
         raise UserError("bench.suite_failed")
+    own = {name: wanted for name, wanted in settings.items() if is_own(name)}
     for count in options.concurrent:
         progress(Progress("bench", None, f"{count} at once"))
-        own = {name: wanted for name, wanted in settings.items() if is_own(name)}
         prompts = list(islice(cycle(item.turns[0] for item in items), count))
-        bench.throughput += measure_throughput(
-            studio, own, prompts, repeat=options.repeat, system=options.system
-        )
+        bench.throughput += measure_throughput(studio, own, prompts, options)
         save(bench)
     journal.close()
     return bench

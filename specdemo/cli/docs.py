@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdemo.bench.report import markdown, text
-from specdemo.bench.results import COLUMNS, Result, Table, cell, totals
+from specdemo.bench.results import ROW_COLUMNS, Result, Table, cell, totals
 from specdemo.cli.options import SUITE, SYSTEM, policies_of
 from specdemo.config.settings import AppSettings, RunSettings, Setting, fields
 from specdemo.config.strings import Json, JsonView
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 ROOT = Path(__file__).resolve().parents[2]
-TYPES = "assets/view/types.d.ts"
-LINKS = "assets/view/core/settings.js"
-RULES = "assets/view/core/rules.js"
+TYPES_FILE = "assets/view/types.d.ts"
+LINKS_FILE = "assets/view/core/settings.js"
+RULES_FILE = "assets/view/core/rules.js"
 MEASURED = "docs/measured"
 FACTOR = re.compile(r"(?<=\d)x\b")  # speedups of commands have an x, those of documents the sign
-CARDS = (6, 8, 12, 16, 24)  # GB of memory, each of 2**30 bytes
+CARD_SIZES = (6, 8, 12, 16, 24)  # GB of memory, each of 2**30 bytes
 
 
 def methods_table() -> str:
@@ -58,7 +58,7 @@ def memory_table() -> str:
         return sum(memory_bytes(entry, way) for entry in pair.models)
 
     def card(count: int) -> str:
-        fitting = [size for size in CARDS if count + SPARE_BYTES <= size << 30]
+        fitting = [size for size in CARD_SIZES if count + SPARE_BYTES <= size << 30]
         return f"{fitting[0]} GB" if fitting else "none of these"
 
     def draft(pair: Pair) -> str:
@@ -219,7 +219,7 @@ def readme_table(root: Path) -> str:
         for row in totals(pair["rows"])
         if row["lane"] in data["readme"]
     ]
-    shown = markdown(Table(["sampling", "method", *(COLUMNS[key][0] for key in keys)], body))
+    shown = markdown(Table(["sampling", "method", *(ROW_COLUMNS[key][0] for key in keys)], body))
     return FACTOR.sub("×", f"{shown}\n\n{data['machine']}, {data['date']}. {data['about']}")
 
 
@@ -257,9 +257,9 @@ def generated(root: Path = ROOT) -> dict[Path, str]:
         documents[path] = between(before, marker, content)
     return {
         **documents,
-        root / TYPES: declarations(),
-        root / RULES: rules(),
-        root / LINKS: links_script(),
+        root / TYPES_FILE: declarations(),
+        root / RULES_FILE: rules(),
+        root / LINKS_FILE: links_script(),
     }
 
 
@@ -290,7 +290,9 @@ if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
 
 
-HEAD = "// Generated from specdemo/trace/events.py by `python -m specdemo.cli.docs`; do not edit."
+GENERATED_HEAD = (
+    "// Generated from specdemo/trace/events.py by `python -m specdemo.cli.docs`; do not edit."
+)
 ENUMERATIONS: tuple[type[StrEnum], ...] = (
     *(events.FinishReason, events.Status, events.Origin, events.Knowledge),
 )
@@ -307,7 +309,7 @@ def declarations() -> str:
     ]
     blocks += [_interface(name, part) for name, part in parts.items()]
     union = " | ".join(cls.__name__ for cls in events.EVENTS.values())
-    return "\n\n".join((HEAD, *blocks, f"export type Event = {union};")) + "\n"
+    return "\n\n".join((GENERATED_HEAD, *blocks, f"export type Event = {union};")) + "\n"
 
 
 def rules() -> str:
@@ -329,7 +331,7 @@ def rules() -> str:
                 for field, value in part["properties"].items()
             }
             lines.append(f"    {name}: {json.dumps(rows)},")
-    return "\n".join((HEAD, "", "export const RULES = {", *lines, "  },", "};\n"))
+    return "\n".join((GENERATED_HEAD, "", "export const RULES_FILE = {", *lines, "  },", "};\n"))
 
 
 def events_table() -> str:

@@ -23,7 +23,7 @@ from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.plain import PLAIN, Plain
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.guard import with_forecast
-from specdemo.drafters.policies.ledger import Record
+from specdemo.drafters.policies.ledger import StepRecord
 from specdemo.drafters.policies.lookahead import CostAware, Lookahead
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import FOLLOW, Costs
@@ -45,7 +45,7 @@ class Arm:
     drafter: Drafter
     calibration: Calibration = field(default_factory=Calibration)
     token_seconds: float = 0.0
-    record: Record = field(default_factory=Record)
+    record: StepRecord = field(default_factory=StepRecord)
 
     def propose(self, committed: Sequence[int], budget: int, costs: Costs) -> Proposal:
         """Return the drafter's proposal, with a forecast by this arm's own calibration."""

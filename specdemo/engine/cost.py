@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 # 4-bit kernels work by blocks of four rows: both sides of the steps
-ROWS = (1, 2, 4, 5, 8, 9, 12, 13, 16, 32)
+MEASURED_ROWS = (1, 2, 4, 5, 8, 9, 12, 13, 16, 32)
 # on a GPU: its kernels and recordings have their limits at different rows
 LADDER = (*range(1, 18), 32)
 CONTEXT, FAR_CONTEXT = (
@@ -48,7 +48,7 @@ DRAFTING = (4, 8, 16, 32)  # rows of a draft's pass, each of a conversation
 REPEATS = 3
 MEASURE_SECONDS = 4.0  # seconds of measuring; a big model on a slow machine is measured fewer times
 ANY_ROWS = 1 << 30
-MOST_ROWS = 8  # rows to check, see `exact_rows`
+MOST_CHECKED_ROWS = 8  # rows to check, see `exact_rows`
 CHECKED_TOKENS = 24  # tokens after a text: whole passes of 2, 3, 4, 6 and 8 rows
 FOLLOW = 0.1  # weight of the newest step in the running corrections
 
@@ -127,7 +127,7 @@ def measure_costs(
     target: CachedModel,
     draft: LanguageModel | None,
     repeats: int = REPEATS,
-    steps: Sequence[int] = ROWS,
+    steps: Sequence[int] = MEASURED_ROWS,
 ) -> CostProfile:
     """Time passes by rows and by context, and draft steps, on caches that are given back empty: a second or two.
 
@@ -350,7 +350,7 @@ def expected_tokens(survivals: Sequence[float]) -> float:
     return 1.0 + sum(survivals)
 
 
-def exact_rows(target: CachedModel, most: int = MOST_ROWS) -> int:
+def exact_rows(target: CachedModel, most: int = MOST_CHECKED_ROWS) -> int:
     """Return the rows up to which a pass gives the bits of passes of one row, over a short and a longer text; 1 for none.
 
     Up to there a greedy text cannot depend on drafts. A sample, no proof. Rows of a tree are not among it, nor passes that runs share. The cache is given back empty.

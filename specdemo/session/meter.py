@@ -33,7 +33,7 @@ GAUGES = {
     "num_requests_waiting": "Runs that wait for their turn.",
     "num_replicas": "Engines that answer.",
 }
-COUNTERS = {
+RUN_COUNTERS = {
     "prompt_tokens": "Tokens of prompts, those reused included.",
     "prefix_cache_queries": "Tokens of prompts that were looked up.",
     "prefix_cache_hits": "Tokens of prompts found in the caches.",
@@ -148,7 +148,7 @@ class _Figures:
                 ["model_name", *SECOND_LABEL.get(name, [])],
                 registry=self.registry,
             )
-            for name, about in COUNTERS.items()
+            for name, about in RUN_COUNTERS.items()
         }
         self._histograms = {
             name: Histogram(f"specdemo:{name}", about, buckets=buckets, registry=self.registry)

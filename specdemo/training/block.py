@@ -93,20 +93,8 @@ def plan_blocks(
                 line * width + at, row.start + anchor + place, place + 1, row.temperature == 0,
                 int(row.token_ids[anchor + place]), number,
             ))  # fmt: skip
-    here, there, places, greedy, previous, block_numbers = map(np.array, zip(*rows, strict=True))
-    return BlockPlan(
-        texts,
-        where,
-        seen[:, None],
-        here,
-        there,
-        places,
-        greedy,
-        previous,
-        block_numbers,
-        anchors,
-        ahead,
-    )
+    columns = map(np.array, zip(*rows, strict=True))
+    return BlockPlan(texts, where, seen[:, None], *columns, anchors, ahead)
 
 
 class BlockTask(Task):

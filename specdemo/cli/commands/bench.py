@@ -113,14 +113,14 @@ def run_compare(options: argparse.Namespace) -> int:
 
 def run_pairs(options: argparse.Namespace) -> int:
     """Print the tables of variants on several pairs, and write them after each prompt."""
-    from specdemo.bench.pairs import LANES, pairs_result, sampling_of
+    from specdemo.bench.pairs import USUAL_LANES, pairs_result, sampling_of
     from specdemo.bench.report import text
     from specdemo.bench.results import Journal
     from specdemo.session.text import read_suite
 
     items, tokens = read_suite(options.suite, options.limit), options.tokens
     options.max_new_tokens, options.memory, options.first_turns = tokens, False, True
-    options.lanes, options.usual = options.lanes or LANES, {"verification": COUPLED}
+    options.lanes, options.usual = options.lanes or USUAL_LANES, {"verification": COUPLED}
     options.rules = [rule for rule in options.rules.split(",") if rule]
     for preset in options.presets.split(","):
         sampling_of(preset)

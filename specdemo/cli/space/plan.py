@@ -32,7 +32,7 @@ ZERO_TORCH = ("2.8.0", "2.9.1", "2.10.0", "2.11.0")  # versions that ZeroGPU may
 ZERO_PYTHON = ("3.10", "3.12")
 COLOURS = ("red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray")
 DESCRIPTION_LETTERS = 60
-ABOUT = """
+SPACE_ABOUT = """
 # specdemo
 
 A small draft model guesses the next tokens of a text, and the large target model checks all guesses in one pass. This is
@@ -213,7 +213,7 @@ def space_card(folder: Path, hardware: str) -> SpaceCard:
     matter.tags = [TAG]
     if hardware != STATIC:
         matter.suggested_hardware = hardware
-        card.text = ABOUT
+        card.text = SPACE_ABOUT
     return card
 
 

@@ -20,13 +20,19 @@ from specdemo.files.catalogue import OWN_KIND, trained_folder
 from specdemo.models.networks.chain import CompactDecoder, CompactWeights
 from specdemo.models.networks.dflash import DFlashDecoder
 from specdemo.models.networks.exit import ExitDecoder
-from specdemo.models.networks.folders import TargetTensors, load_compact, load_dflash, load_medusa
+from specdemo.models.networks.folders import (
+    TargetTensors,
+    is_compact,
+    load_compact,
+    load_dflash,
+    load_medusa,
+    read_config,
+)
 from specdemo.models.networks.parts import MedusaWeights
 from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
     from specdemo.models.loading import LoadedModel
-    from specdemo.models.networks.chain import CompactWeights
 
 
 OpenedNetwork = FeatureReader | MedusaWeights
@@ -163,8 +169,6 @@ def find_trained(
     wanted: a folder with one subfolder per kind of drafter; "auto" for the shipped ones; "none"
     Raises UserError for a named folder that does not exist, and for drafters of another target.
     """
-    from specdemo.models.networks.folders import TargetTensors, is_compact, read_config
-
     if wanted == "none":
         return {}
     folder = trained_folder(target.info.name, wanted)

@@ -52,7 +52,7 @@ from specdemo.trace.metrics import output_ids
 
 Distribution = tuple[Fraction, ...]
 # Noncentrality that a chi-square test of level 0.01 finds in nine of ten cases, by degrees of freedom.
-NEEDED = {1: 14.88, 2: 17.43}
+NEEDED_EFFECT = {1: 14.88, 2: 17.43}
 CONTROL_EFFECT = 60.0  # expected chi-square of the audit's controls beyond chance
 
 
@@ -96,8 +96,10 @@ class RuleRow:
 
     @property
     def needed(self) -> int | None:
-        """Tokens after which a test finds the bias, see NEEDED; None without a bias."""
-        return None if self.lossless else math.ceil(NEEDED[len(self.target) - 1] / self.effect)
+        """Tokens after which a test finds the bias, see NEEDED_EFFECT; None without a bias."""
+        return (
+            None if self.lossless else math.ceil(NEEDED_EFFECT[len(self.target) - 1] / self.effect)
+        )
 
     @property
     def effect(self) -> float:

@@ -45,7 +45,12 @@ from specdemo.models.networks.parts import CompactConfig, Injection
 
 # targets whose MTP layers transformers computes
 MTP_MODEL_TYPES = ("deepseek_v3", "glm4_moe", "mellum")
-WHOLE = (".weight", ".bias", "_bias", "_proj")  # ends of names of tensors as they were trained
+WHOLE_TENSORS = (
+    ".weight",
+    ".bias",
+    "_bias",
+    "_proj",
+)  # ends of names of tensors as they were trained
 SHARED = ("embed_tokens.weight", "shared_head.head.weight")  # the target's, repeated
 
 
@@ -137,7 +142,7 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
             raise files.wrong(f"it has no tensor {layout.begin}{name} of the shape {shape}")
     own = {name: shape for name, shape in files.shapes.items() if _is_own(name, layout)}
     files.check_finite(own)
-    odd = next((name for name in own if not name.endswith(WHOLE)), "")
+    odd = next((name for name in own if not name.endswith(WHOLE_TENSORS)), "")
     if odd or config.get("quantization_config"):
         raise files.wrong("its MTP layer is quantised, which is not read here")
     return Reading(
