@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 TIMED_ROWS = tuple(range(1, 18))  # row counts of the timed passes
 ROUNDS = 15  # timed passes, at most, after a warm-up
-FEWEST_ROUNDS = 3  # rounds that must fit, else a backend is left out
+FEWEST_TIMED = 3  # rounds that must fit, else a backend is left out
 DRAFT_STEPS = 40
 REREAD_ROWS = (2, 3, 4, 5, 8, 16)  # rows of the passes in which a greedy text is read again
 TEXTS, TOKENS = 4, 64  # greedy texts, and new tokens of each, at most
@@ -187,7 +187,7 @@ def _ladders(pair: LoadedPair, found: PairFindings, until: float) -> None:
         target = CachedModel(decoder)
         target.read([0] * fitting(target, CONTEXT, max(TIMED_ROWS)))
         spent = min(_pass_seconds(target, 1) for _ in range(2))
-        if targets and (1 + FEWEST_ROUNDS) * len(TIMED_ROWS) * spent > until - time.monotonic():
+        if targets and (1 + FEWEST_TIMED) * len(TIMED_ROWS) * spent > until - time.monotonic():
             found.left_out[way] = f"There was no time for it: a pass takes {1e3 * spent:.0f} ms."
             continue
         for rows in TIMED_ROWS:
