@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -142,24 +141,10 @@ def _templated(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) 
     if not tokenizer.chat_template:
         text = "\n\n".join(message["content"] for message in messages)
         return list(tokenizer(text, split_special_tokens=True)["input_ids"])
-    if "sanitize_control_tokens" in inspect.signature(tokenizer.apply_chat_template).parameters:
-        options: dict[str, Any] = {"sanitize_control_tokens": True}
-    else:  # earlier transformers: break every control token that a message spells out
-        options = {}
-        messages = [
-            {**message, "content": _broken(tokenizer, message["content"])} for message in messages
-        ]
     encoded: Any = tokenizer.apply_chat_template(
-        list(messages), add_generation_prompt=True, return_dict=True, **options
+        list(messages), add_generation_prompt=True, return_dict=True, sanitize_control_tokens=True
     )
     return list(encoded["input_ids"])
-
-
-def _broken(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
-    for token in sorted(map(str, tokenizer.get_added_vocab()), key=len, reverse=True):
-        if len(token) > 1:
-            text = text.replace(token, f"{token[0]}\N{ZERO WIDTH NON-JOINER}{token[1:]}")
-    return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,12 @@ from specdemo.config.strings import Json
 from specdemo.drafters.copies import LONGEST_MATCH
 from specdemo.drafters.memory.datastore import CARD, DATASTORE_FORMAT, SUFFIXES, TOKENS, fingerprint
 from specdemo.files.progress import Progress, ProgressCallback, silent
-from specdemo.files.store import scratch
+from specdemo.files.store import make_folder, scratch
 from specdemo.session.text import read_prompts
 from specdemo.trace.events import ModelInfo, RunStarted
 from specdemo.trace.metrics import output_ids
 from specdemo.trace.replay import read
 from specdemo.training.data import Prompt
-from specdemo.training.options import check_output
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -108,7 +107,7 @@ def _check_out(out: Path) -> None:
     """Refuse an existing folder that is no datastore, and make the folder around it."""
     if out.exists() and not (out / CARD).is_file() and (not out.is_dir() or any(out.iterdir())):
         raise UserError("training.not_a_datastore", path=out)
-    check_output(out.absolute().parent)
+    make_folder(out.absolute().parent)
 
 
 def build_datastore(texts: Iterable[Sequence[int]], out: Path, card: Json) -> Path:

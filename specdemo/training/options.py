@@ -7,7 +7,6 @@ from pathlib import Path
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
-from specdemo.files.store import make_folder
 from specdemo.models.networks.folders import is_compact, read_config
 from specdemo.models.networks.registry import NETWORKS, NetworkKind
 from specdemo.training.data import answered_keys, read_prompts
@@ -77,7 +76,6 @@ class TrainOptions:
             raise UserError("training.no_data")
         if not read_prompts(self.prompts) and not answered_keys(self.answers)[0]:
             raise UserError("training.few_answers")
-        check_output(self.out)
         return self
 
     def _check_start(self) -> None:
@@ -98,14 +96,6 @@ class TrainOptions:
             "kind"
         ) != "draft":
             raise UserError("training.needs_draft", kind=self.kind)
-
-
-def check_output(folder: Path) -> None:
-    """Make a folder for results. Raises UserError if it cannot be written to."""
-    try:
-        make_folder(folder)
-    except (OSError, UserError) as error:
-        raise UserError("training.closed_output", path=folder) from error
 
 
 def _facts(folder: Path) -> dict[str, object]:
