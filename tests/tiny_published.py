@@ -21,8 +21,7 @@ from specdemo.models.networks.chain import CompactModel
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.folders import TargetTensors
 from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
-from specdemo.models.networks.layouts.family import TargetFacts
-from specdemo.models.networks.layouts.source import drafter_files
+from specdemo.models.networks.layouts.family import TargetFacts, drafter_files
 
 
 def _write(name: str, folder: Path, words: int) -> Path:

@@ -91,7 +91,7 @@ class Journal:
 
     def __init__(self, path: Path | None, about: Json) -> None:
         self._path = path
-        self.stored: dict[str, Any] = {}
+        self.stored: Json = {}
         if path is None:
             return
         head = json.dumps(about, sort_keys=True, default=str)

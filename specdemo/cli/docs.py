@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specdemo.bench.report import markdown, text
 from specdemo.bench.results import ROW_COLUMNS, Result, Table, cell, totals
@@ -342,7 +342,7 @@ def events_table() -> str:
     return "\n".join(("| type | meaning | fields |", "|---|---|---|", *rows))
 
 
-def _fields(cls: type[Any]) -> list[str]:
+def _fields(cls: type) -> list[str]:
     return list(codec.json_schema()[cls.__name__]["properties"])
 
 
@@ -402,9 +402,9 @@ def _union(cls: type[StrEnum]) -> str:
     return " | ".join(f'"{member.value}"' for member in cls)
 
 
-def _summary(cls: type[Any]) -> str:
+def _summary(cls: type) -> str:
     return (inspect.getdoc(cls) or "").partition("\n")[0]
 
 
-def _comment(cls: type[Any]) -> str:
+def _comment(cls: type) -> str:
     return f"/** {_summary(cls)} */"

@@ -195,7 +195,7 @@ def _honoured(setting: Setting, method: str) -> Setting:
 
 
 def _add_setting(group: argparse._ArgumentGroup, setting: Setting) -> None:
-    known: dict[str, Any] = {"dest": setting.name}
+    known: Json = {"dest": setting.name}
     if setting.kind is bool:
         known |= {"action": argparse.BooleanOptionalAction}
     else:

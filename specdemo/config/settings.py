@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from specdemo.config.errors import Phrase, UserError
+from specdemo.config.strings import Json
 
 PRECISIONS = ("nf4", "int8", "bf16", "fp32")
 HEADS = ("auto", "16")
@@ -306,7 +307,7 @@ class RunSettings:
         """The value of a setting by its name, those of `sampling` included."""
         return getattr(self.sampling if name in _names(Sampling) else self, name)
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> Json:
         """Return plain values by name, including those of `sampling`: the input of `from_values`."""
         return {setting.name: self.value(setting.name) for setting in fields(RunSettings)}
 
@@ -475,7 +476,7 @@ class AppSettings:
 
         On a public page all other settings have their public defaults.
         """
-        values: dict[str, Any] = {
+        values: Json = {
             setting.name: setting.read(text)
             for setting in fields(AppSettings)
             if (text := os.environ.get(setting.variable))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import Phrase, UserError
+from specdemo.config.strings import Json
 from specdemo.engine.attention import ModuleDecoder, finish, use_shared_heads
 from specdemo.engine.passes import Decoder
 from specdemo.files.folder import (
@@ -193,11 +194,11 @@ def _verdicts(files: ModelFiles, cache_dir: Path | None) -> Verdicts | None:
     return Verdicts(cache_dir, f"{files.name} {files.revision}")
 
 
-def loading_options(folder: Path, precision: str, device: torch.device) -> dict[str, Any]:
+def loading_options(folder: Path, precision: str, device: torch.device) -> Json:
     """Return transformers' options for a folder's weights in a precision. A packed copy contains its own quantisation."""
     dtype = torch_dtype(precision, device)
     kind = read_config(folder, folder.name)["model_type"]
-    options: dict[str, Any] = {
+    options: Json = {
         "dtype": dtype,
         "attn_implementation": find_family(model_type=kind).attention,
         "device_map": {"": device},

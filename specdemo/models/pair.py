@@ -29,7 +29,7 @@ from specdemo.models.networks.folders import (
     read_tensor,
 )
 from specdemo.models.networks.layouts.families import find_published
-from specdemo.models.networks.layouts.source import drafter_files
+from specdemo.models.networks.layouts.family import drafter_files
 from specdemo.models.networks.registry import OpenedNetwork, Trained, find_trained, stands_alone
 from specdemo.models.tokenizers import (
     check_pair,

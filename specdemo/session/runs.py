@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
+from specdemo.config.strings import Json
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import ANY_ROWS
 from specdemo.session.text import Message, TokenText, Transcript
@@ -46,7 +47,7 @@ class Caches:
         self._target = pair.open_target()
         self._draft = PrefixReader(pair.open_draft()) if pair.open_draft else None
         self._copy: PrefixReader | None = None
-        self._trained: dict[str, Any] = {}
+        self._trained: Json = {}
         self._cached_ids: list[int] = []
         self.committed: list[int] = []
         self.transcript: Transcript | None = None

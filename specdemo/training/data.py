@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zipfile import BadZipFile
 
 import numpy as np
 import torch
 
 from specdemo.config.errors import UserError
+from specdemo.config.strings import Json
 from specdemo.models.devices import training_dtype
 from specdemo.session.text import read_prompts as read_items
 
@@ -92,7 +93,7 @@ def read_prompts(paths: Iterable[Path]) -> list[Prompt]:
 def save_answers(path: Path, answers: Sequence[Answer], vocabulary_size: int) -> None:
     """Write a shard in one move."""
     dtype = np.uint16 if vocabulary_size <= 1 << 16 else np.uint32
-    arrays: dict[str, Any] = {
+    arrays: Json = {
         "source": np.array([answer.source for answer in answers]),
         "row_id": np.array([answer.row_id for answer in answers], np.int32),
         "temperature": np.array([answer.temperature for answer in answers], np.float16),

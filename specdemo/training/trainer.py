@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -335,7 +334,7 @@ class Trainer:
 
 
 @contextmanager
-def rounding(parameters: Sequence[Any]) -> Iterator[None]:
+def rounding(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
     """Within it, matrices have the values that the 4-bit kernel will compute with.
 
     The gradient found there is applied to the exact values (a straight-through estimator, Bengio 1308.3432),

@@ -29,8 +29,7 @@ from specdemo.models.networks.folders import (
     load_state,
 )
 from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
-from specdemo.models.networks.layouts.family import TargetFacts
-from specdemo.models.networks.layouts.source import drafter_files
+from specdemo.models.networks.layouts.family import TargetFacts, drafter_files
 from specdemo.training.block import lay_blocks
 from specdemo.training.data import Row
 from specdemo.training.networks import DFlashNetwork, Eagle3Network, FeatureNetwork

@@ -15,8 +15,7 @@ from specdemo.engine.target import Features
 from specdemo.models.networks.chain import CompactModel
 from specdemo.models.networks.folders import TargetTensors
 from specdemo.models.networks.layouts import eagle3
-from specdemo.models.networks.layouts.family import TargetFacts
-from specdemo.models.networks.layouts.source import drafter_files
+from specdemo.models.networks.layouts.family import TargetFacts, drafter_files
 
 HIDDEN, VOCABULARY, LAYERS = 32, 64, 8
 TARGET = TargetFacts("tiny", HIDDEN, VOCABULARY, LAYERS)

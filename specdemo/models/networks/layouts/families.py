@@ -18,8 +18,13 @@ from specdemo.models.devices import BYTES_PER_WEIGHT
 from specdemo.models.loading import check_room
 from specdemo.models.networks.folders import TargetTensors
 from specdemo.models.networks.layouts import dflash, eagle3, mtp
-from specdemo.models.networks.layouts.family import DrafterFamily, Reading, TargetFacts
-from specdemo.models.networks.layouts.source import DrafterFiles, drafter_files
+from specdemo.models.networks.layouts.family import (
+    DrafterFamily,
+    DrafterFiles,
+    Reading,
+    TargetFacts,
+    drafter_files,
+)
 from specdemo.models.networks.registry import Trained
 from specdemo.models.tokenizers import load_tokenizer, same_tokenizer
 from specdemo.trace.events import ModelInfo

@@ -34,13 +34,13 @@ from specdemo.models.networks.chain import CompactDecoder, CompactWeights, Draft
 from specdemo.models.networks.folders import TargetTensors, read_tensors
 from specdemo.models.networks.layouts.family import (
     DrafterFamily,
+    DrafterFiles,
     Reading,
     TargetFacts,
     check_sizes,
     loader_of,
     refuse,
 )
-from specdemo.models.networks.layouts.source import DrafterFiles
 from specdemo.models.networks.parts import CompactConfig, Injection
 
 # targets whose MTP layers transformers computes
