@@ -94,7 +94,7 @@ def plan_blocks(
                 int(row.token_ids[anchor + place]), number,
             ))  # fmt: skip
     columns = map(np.array, zip(*rows, strict=True))
-    return BlockPlan(texts, where, seen[:, None], *columns, anchors, ahead)
+    return BlockPlan(texts, where, seen[:, None], *columns, anchors=anchors, ahead=ahead)
 
 
 class BlockTask(Task):

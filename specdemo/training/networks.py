@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaMLP
 
 from specdemo.models.decoders.rotary import rotary_angles, rotary_frequencies
@@ -50,7 +49,7 @@ class Layer(nn.Module):
     head_norms: queries and keys pass a norm of each head, as in Qwen3
     """
 
-    def __init__(self, config: LlamaConfig, inputs: int, *, head_norms: bool = False) -> None:
+    def __init__(self, config: Any, inputs: int, *, head_norms: bool = False) -> None:
         super().__init__()
         hidden, width, bias = config.hidden_size, config.head_dim, config.attention_bias
         queries, keys = config.num_attention_heads * width, config.num_key_value_heads * width
@@ -91,7 +90,7 @@ class StatesNetwork(nn.Module):
     layers: nn.ModuleList
     norm: Norm
 
-    def __init__(self, config: LlamaConfig, embedding: Tensor) -> None:
+    def __init__(self, config: Any, embedding: Tensor) -> None:
         super().__init__()
         self.config = config
         self.__dict__["embedding"] = embedding
@@ -160,9 +159,7 @@ class FeatureNetwork(StatesNetwork):
 
     skips_first = False
 
-    def __init__(
-        self, config: LlamaConfig, num_states: int, embedding: Tensor, scale: float
-    ) -> None:
+    def __init__(self, config: Any, num_states: int, embedding: Tensor, scale: float) -> None:
         super().__init__(config, embedding)
         self.scale = scale
         self._make(num_states)
@@ -356,7 +353,7 @@ class Eagle3Network(FeatureNetwork):
 class DFlashNetwork(StatesNetwork):
     """A block drafter. num_states: hidden states of the target that are read; mask: token id"""
 
-    def __init__(self, config: LlamaConfig, num_states: int, embedding: Tensor, mask: int) -> None:
+    def __init__(self, config: Any, num_states: int, embedding: Tensor, mask: int) -> None:
         super().__init__(config, embedding)
         hidden, epsilon = config.hidden_size, config.rms_norm_eps
         self.mask = mask
