@@ -15,8 +15,7 @@ import torch
 from tiny_eagle3 import make, write_flat, write_speculators
 from tiny_trained import HIDDEN, READS
 
-from specdemo.engine.prefix import FeatureReader
-from specdemo.engine.target import Features
+from specdemo.engine.target import FeatureReader, Features
 from specdemo.models.networks.chain import CompactModel
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.folders import TargetTensors

@@ -240,8 +240,7 @@ class _Auditor:
     """The loaded target and its prompts. It runs methods through the session and reads their outputs with fresh passes."""
 
     def __init__(self, studio: Studio, tokens: int, runs: int, limit: float) -> None:
-        from specdemo.engine.prefix import PrefixReader
-        from specdemo.engine.target import CachedModel
+        from specdemo.engine.target import CachedModel, PrefixReader
         from specdemo.session.text import encode_prompt
 
         pair = studio.pair

@@ -162,9 +162,8 @@ def draft_overlaps(
     yields: 1 - TV, the probability that a drawn token is accepted by rejection sampling (TV: total variation distance);
         (1 - TV) / (1 + TV), the least with shared noise; and the probability with shared noise itself
     """
-    from specdemo.engine.prefix import PrefixReader
     from specdemo.engine.sampling import Shaper
-    from specdemo.engine.target import CachedModel
+    from specdemo.engine.target import CachedModel, PrefixReader
     from specdemo.session.text import encode_prompt
     from specdemo.session.work.judges import reread
     from specdemo.session.work.statistics import agreement

@@ -23,7 +23,7 @@ from specdemo.session.meter import Meter
 from specdemo.trace.events import Event, ModelInfo
 
 if TYPE_CHECKING:
-    from specdemo.models.offers import Offer as Offer  # re-exported for the page
+    from specdemo.models.outlook import Offer as Offer  # re-exported for the page
     from specdemo.models.outlook import Outlook as Outlook
 
 Work: TypeAlias = "Callable[..., Iterator[Json]]"

@@ -19,8 +19,8 @@ from specdemo.trace.metrics import dropped, measure, output_ids, same_prefix
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method
     from specdemo.drafters.memory.visit import Memory
-    from specdemo.engine.prefix import PrefixReader
     from specdemo.engine.sampling import Shaper
+    from specdemo.engine.target import PrefixReader
     from specdemo.engine.types import Drafter, Limits
     from specdemo.session.loaded import Loaded
 
@@ -39,7 +39,7 @@ class Caches:
     """
 
     def __init__(self, loaded: Loaded) -> None:
-        from specdemo.engine.prefix import PrefixReader
+        from specdemo.engine.target import PrefixReader
 
         self.loaded = loaded
         self.broken = False
@@ -54,7 +54,7 @@ class Caches:
 
     @property
     def memory_bytes(self) -> int:
-        from specdemo.engine.prefix import PrefixReader
+        from specdemo.engine.target import PrefixReader
 
         opened = [self._draft, self._copy, *self._trained.values()]
         readers = [one for one in opened if isinstance(one, PrefixReader)]
@@ -161,7 +161,7 @@ class Caches:
         """Make the drafter that the settings name. The quantised copy is opened only for a method that needs it."""
         from specdemo.drafters.base import DraftingContext
         from specdemo.drafters.methods import make_drafter
-        from specdemo.engine.prefix import PrefixReader
+        from specdemo.engine.target import PrefixReader
 
         pair, method = self.loaded.pair, known.get(settings.method)
         if method and "copy" in method.needs and pair.open_copy and self._copy is None:

@@ -19,7 +19,7 @@ from ui.served import API, Visitor, served
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import load, strings
-from specdemo.models.offers import Offer
+from specdemo.models.outlook import Offer
 from specdemo.ui import words
 from specdemo.ui.checks import MOST_CHARACTERS, check_values
 from specdemo.ui.gate import Gate

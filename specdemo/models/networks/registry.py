@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from specdemo.config.errors import UserError
 from specdemo.config.strings import JsonView
-from specdemo.engine.prefix import FeatureReader
-from specdemo.engine.target import CachedModel
+from specdemo.engine.target import CachedModel, FeatureReader
 from specdemo.files.catalogue import OWN_KIND, trained_folder
 from specdemo.models.networks.chain import CompactDecoder, CompactWeights
 from specdemo.models.networks.dflash import DFlashDecoder

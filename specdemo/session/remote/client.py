@@ -41,8 +41,7 @@ from specdemo.trace.events import (
 from specdemo.trace.metrics import measure, output_text
 
 if TYPE_CHECKING:
-    from specdemo.models.offers import Offer
-    from specdemo.models.outlook import Outlook
+    from specdemo.models.outlook import Offer, Outlook
 
 
 class Lost(Exception):

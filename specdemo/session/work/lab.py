@@ -246,7 +246,7 @@ def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> T
     """Read the text again with both models, and sum up the effect of dropping at each position."""
     import torch
 
-    from specdemo.engine.prefix import PrefixReader
+    from specdemo.engine.target import PrefixReader
 
     threshold = RunSettings().threshold
     target = reread(PrefixReader(pair.open_target()), prompt_ids, ids, Sampling(temperature=1.0))

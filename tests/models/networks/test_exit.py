@@ -17,9 +17,8 @@ from specdemo.drafters.policies.lookahead import Constant
 from specdemo.drafters.reader import DraftReader
 from specdemo.engine.attention import first_layers
 from specdemo.engine.cost import Costs
-from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
-from specdemo.engine.target import CachedModel
+from specdemo.engine.target import CachedModel, FeatureReader
 from specdemo.engine.types import Proposal
 from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.chain import CompactWeights

@@ -23,7 +23,7 @@ from specdemo.files.store import file_sha256, made_once
 from specdemo.models.networks.folders import TargetTensors, TensorLoader, read_tensors
 from specdemo.models.networks.parts import CompactConfig, Rope
 from specdemo.models.networks.registry import DraftNetwork
-from specdemo.models.offers import licence_of
+from specdemo.models.outlook import licence_of
 
 LARGEST_SIZE = 1 << 24  # of any size in a config: larger ones would only fill the memory
 
