@@ -328,8 +328,8 @@ def test_what_a_drafter_weighs_and_its_licence_are_known_before_it_is_here(serve
     asked = len(server.requests)
     folder, _ = hub.fetch_drafter("owner/drafter", COMMIT)
     known = CatalogueDrafter("owner/drafter", "DFlash", "qwen3-8b", COMMIT)
-    monkeypatch.setattr(offers, "drafters", lambda: (known,))
-    assert outlook.offers("Qwen/Qwen3-8B") == offers.offers("qwen3-8b")
+    monkeypatch.setattr(outlook, "drafters", lambda: (known,))
+    assert outlook.offers("Qwen/Qwen3-8B") == outlook.offers("qwen3-8b")
     (here,) = outlook.offers("qwen3-8b")
     weights = (folder / "model.safetensors").stat().st_size
     assert (here.family, here.here, here.size) == ("DFlash", True, weights)
