@@ -286,10 +286,6 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
-
-
 GENERATED_HEAD = (
     "// Generated from specdemo/trace/events.py by `python -m specdemo.cli.docs`; do not edit."
 )
@@ -408,3 +404,7 @@ def _summary(cls: type) -> str:
 
 def _comment(cls: type) -> str:
     return f"/** {_summary(cls)} */"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
