@@ -1,1 +1,1 @@
-"""The page: Gradio, no torch."""
+"""The page: Gradio and Plotly, no torch."""

@@ -17,14 +17,13 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
 from specdemo.config.settings import AppSettings
-from specdemo.config.strings import Json
+from specdemo.config.strings import ASSETS, Json
 from specdemo.session.meter import Meter
 from specdemo.trace.events import PLAIN, Event, Verified
 from specdemo.trace.replay import parse
 from specdemo.ui import words
-from specdemo.ui.files import address, files_route
+from specdemo.ui.files import PLOTLY_NAME, address, files_route
 from specdemo.ui.gate import outermost, route_path
 from specdemo.ui.player import SCRIPTS, data_block, modules, player_page, style_files
 from specdemo.ui.site import NOTEBOOK, lesson_package, preview_tags
@@ -190,22 +189,25 @@ BADGE, SENTENCE = "/VIEW/source/recorded", "/VIEW/headline/begin"  # their paths
 
 
 def first_words() -> str:
-    """Return the HTML at the start of the body: the opening run, and the script that plays it until the page does."""
+    """Return the HTML at the start of the body: the opening run, and the script that plays it until the page does.
+
+    Plotly loads after that: it takes a browser as long as all the rest, and nothing moves meanwhile.
+    """
     english = words.texts("page", "en")
     said = {language: words.texts("page", language) for language in words.languages()}
     [run] = recorded_runs()[:1] or [None]
     events = _events(run.name) if run else ()
-    steps = sorted(
-        (step for event in events for step in _steps(event)), key=lambda step: step["at"]
-    )
+    checks = [event for event in events if isinstance(event, Verified)]
+    checks.sort(key=lambda event: event.elapsed_seconds)
     given = {
         "languages": ["en", *said],
         "words": {
             language: {english[path]: texts.get(path, english[path]) for path in (BADGE, SENTENCE)}
             for language, texts in said.items()
         },
-        "steps": steps,
-        "until": max((step["at"] for step in steps), default=0),
+        "steps": [_step(event) for event in checks],
+        "until": _milliseconds(checks[-1]) if checks else 0,
+        "plotly": address(PLOTLY_NAME),
     }
     script = SCRIPT.read_text(encoding="utf-8")
     shown = _first_run(run.prompt, english[BADGE], english[SENTENCE]) if run else ""
@@ -226,16 +228,17 @@ def _first_run(prompt: str, badge: str, sentence: str) -> str:
     )
 
 
-def _steps(event: Event) -> list[Json]:
+def _milliseconds(event: Verified) -> int:
+    return round(1000 * event.elapsed_seconds)
+
+
+def _step(event: Verified) -> Json:
     """Return the new text of a step, and its milliseconds on the run's clock."""
-    if not isinstance(event, Verified):
-        return []
     kept = [event.nodes[node] for node in event.path]
     new = [*kept, event.next] if event.next else kept
-    at = round(1000 * event.elapsed_seconds)
     if event.lane == PLAIN:
-        return [{"at": at, "plain": "".join(token.text for token in new)}]
-    return [{"at": at, "tokens": [[token.text, token.status] for token in new]}]
+        return {"at": _milliseconds(event), "plain": "".join(token.text for token in new)}
+    return {"at": _milliseconds(event), "tokens": [[token.text, token.status] for token in new]}
 
 
 class Watched(Protocol):

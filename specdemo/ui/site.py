@@ -16,9 +16,8 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
 from specdemo.config.settings import AppSettings
-from specdemo.config.strings import Json, JsonView
+from specdemo.config.strings import ASSETS, Json, JsonView
 from specdemo.session.studio import Studio
 from specdemo.ui.player import (
     REPLAY_POLICY,
@@ -27,6 +26,7 @@ from specdemo.ui.player import (
     inline_page,
     modules,
     player_page,
+    plotly_path,
     style_files,
 )
 from specdemo.ui.view import find_tabs
@@ -38,7 +38,7 @@ MARK = "specdemo-site"
 OFFLINE = "offline.html"
 TO_OFFLINE = f"if (location.protocol === 'file:') location.replace('{OFFLINE}' + location.search + location.hash)"
 _DIGEST = base64.b64encode(hashlib.sha256(TO_OFFLINE.encode()).digest()).decode()
-# No trace can load anything from another server; the scripts set styles of elements.
+# No trace can load anything from another server; Plotly sets styles of its own.
 SITE_POLICY = (
     f"default-src 'self'; script-src 'self' 'sha256-{_DIGEST}'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
@@ -60,7 +60,7 @@ short_description: Speculative decoding, recorded and explained.
 
 Static files, written by `python -m specdemo export site`. Any web server can serve them
 (for example `python -m http.server` in this folder), and so can a static Space. Opened from a disk, `index.html` continues
-in `offline.html`, which contains everything. Nothing is loaded from elsewhere.
+in `offline.html`, which contains everything but the charts' library. Nothing is loaded from elsewhere.
 """
 
 
@@ -76,6 +76,7 @@ def write_site(folder: Path, *, lms: str = "") -> None:
     for name, source in (("view", SCRIPTS), ("runs", RUNS), ("icons", ASSETS / "icons")):
         shutil.rmtree(folder / name, ignore_errors=True)
         shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("*.d.ts"))
+    shutil.copyfile(plotly_path(), folder / "plotly.min.js")
     (folder / "words").mkdir(exist_ok=True)
     for language in languages():
         table = json.dumps(translations(language), ensure_ascii=False)

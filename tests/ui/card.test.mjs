@@ -9,7 +9,6 @@ class Fake {
   setAttribute(name, value) {
     this.attributes[name] = String(value);
   }
-  addEventListener() {}
   append(...children) {
     this.children.push(...children.map((child) => (child instanceof Fake ? child : Object.assign(new Fake("#text"), { textContent: child }))));
   }

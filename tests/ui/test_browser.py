@@ -208,7 +208,7 @@ def test_hostile_tokens_stay_text_and_every_state_shows(page):
     )
     page.locator(".sd-more summary").click()
     assert page.locator(".sd-number-speedup dd b").inner_text() != "\N{EN DASH}"
-    page.wait_for_function("document.querySelectorAll('.sd-plot svg').length >= 2")
+    page.wait_for_function("document.querySelectorAll('.sd-plot .main-svg').length >= 2")
     page.locator(".sd-answer .sd-token.sd-rejected").first.hover()
     inspector = page.locator(".sd-inspector")
     inspector.get_by_text("draw 0.25 is not below the accept probability 0.50").wait_for()
@@ -295,15 +295,13 @@ def test_the_charts_show_the_oracle_the_forecast_and_the_bound(page):
     keys = page.locator(".sd-chart-key").all_inner_texts()
     assert "best possible, in hindsight" in keys[1]
     assert "predicted (modelled)" in keys[0]
-    page.wait_for_function(
-        "document.querySelectorAll('.sd-plot')[1].drawing?.traces[4].text.length === 8"
-    )
-    page.wait_for_function("document.querySelector('.sd-plot').drawing?.traces.length === 4")
-    plots = "[...document.querySelectorAll('.sd-plot')].map((plot) => plot.drawing?.traces)"
+    page.wait_for_function("document.querySelectorAll('.sd-plot')[1].data?.[4].text.length === 8")
+    page.wait_for_function("document.querySelector('.sd-plot').data?.length === 4")
+    plots = "[...document.querySelectorAll('.sd-plot')].map((plot) => plot.data)"
     speedup, lookahead = page.evaluate(plots)[:2]
     assert "from: tree" in lookahead[4]["text"][0]
     assert "best possible, in hindsight: 1" in lookahead[4]["text"][0]
-    assert len({trace.get("dash") for trace in speedup[:3]}) == 3
+    assert len({trace["line"]["dash"] for trace in speedup[:3]}) == 3
     page.locator(".sd-number-prepared dd b").get_by_text("50", exact=True).wait_for()
     page.locator(".sd-number-saved dd b").get_by_text("80", exact=True).wait_for()
     run(page, "hello")
@@ -391,7 +389,7 @@ def test_the_training_card_is_text_and_a_curve_and_follows_the_method(page):
     choose(page, "Draft model")
     page.get_by_role("tab", name="Methods").click()
     page.get_by_role("button", name="Training").click()
-    lines = "document.querySelectorAll('#sd-card .sd-series').length"
+    lines = "document.querySelectorAll('#sd-card .scatterlayer .trace').length"
     page.wait_for_function(f"{lines} === 2")
     assert HOSTILE[0] in page.locator("#sd-card").inner_text()
     assert page.locator("#sd-card img").count() == 0

@@ -75,7 +75,7 @@ def chart(page, place):
 
 
 def drawn(page, place):
-    chart(page, place).locator(".sd-series path").first.wait_for(state="attached")
+    chart(page, place).locator(".scatterlayer path").first.wait_for(state="attached")
 
 
 def chosen(page):
@@ -123,24 +123,19 @@ def middle(one):
 def test_one_cursor_for_both_charts_and_the_text_and_the_way_back(open_page):
     page = open_page()
     chart(page, 0).get_by_role("tab", name=TABS["lookahead"]).click()
-    page.wait_for_function(
-        "document.querySelectorAll('.sd-plot')[0].querySelectorAll('.sd-series').length === 5"
-    )
+    page.wait_for_function("document.querySelector('.sd-plot').data.length === 5")
     page.mouse.move(*middle(chart(page, 0)))
     page.wait_for_function(f"{MARKS}.join() === 'true,true'")
     lit = int(page.locator(".sd-column.sd-lit").get_attribute("data-step"))
-    assert f"step {lit + 1}:" in chart(page, 0).locator(".sd-plot-hover").inner_text()
+    assert f"step {lit + 1}:" in chart(page, 0).locator(".hoverlayer").text_content()
     page.mouse.move(5, 5)
     page.wait_for_function(f"{MARKS}.join() === 'false,false'")
     page.locator(".sd-column").nth(3).hover()
     page.wait_for_function(f"{MARKS}.join() === 'true,true'")
 
     # After a click the run rests at that step: the charts end there, on the same axis, and continue again.
-    limit = words.VIEW["charts"]["allowed"]
-    steps = f"document.querySelector('.sd-plot [data-name=\"{limit}\"] path').getAttribute('d').split('H').length - 1"
-    ends = (
-        "[...document.querySelectorAll('.sd-plot')[0].querySelectorAll('text')].at(-1).textContent"
-    )
+    steps = "document.querySelector('.sd-plot').data.at(-1).x.length"
+    ends = "document.querySelector('.sd-plot').layout.xaxis.range[1]"
     whole, axis = page.evaluate(steps), page.evaluate(ends)
     here = middle(chart(page, 0))
     page.mouse.move(*here)
@@ -154,7 +149,7 @@ def test_one_cursor_for_both_charts_and_the_text_and_the_way_back(open_page):
 def test_a_phone_in_the_dark_without_storage(open_page):
     blocked = "Object.defineProperty(window, 'localStorage', { get() { throw new Error('no'); } });"
     page = open_page(blocked, viewport={"width": 390, "height": 844})
-    ink = "document.querySelector('.sd-plot svg').getAttribute('fill')"
+    ink = "document.querySelector('.sd-plot').layout.font.color"
     light = page.evaluate(ink)
     page.evaluate("document.body.classList.add('dark')")
     page.wait_for_function(f"{ink} !== '{light}'")

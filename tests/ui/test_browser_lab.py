@@ -19,9 +19,8 @@ pytestmark = pytest.mark.browser
 
 VERDICT = ".sd-lab-verdict"
 # Points or vertices that the chart draws under a name of its key
-POINTS = """(name) => [...document.querySelectorAll('.sd-cost-picture .sd-series')]
-    .filter((one) => one.dataset.name === name).flatMap((one) => [...one.querySelectorAll('path')])
-    .reduce((all, path) => all + path.getAttribute('d').match(/[ML]/g).length, 0)"""
+POINTS = """(name) => (document.querySelector('.sd-cost-picture .js-plotly-plot')?.data ?? [])
+    .filter((one) => one.name === name).reduce((all, one) => all + one.x.length, 0)"""
 COSTS = CostProfile(((1, 0.02), (5, 0.03), (32, 0.06)), 0.002)
 
 

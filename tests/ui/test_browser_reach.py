@@ -20,7 +20,7 @@ TABS = ("play", "race", "proposals", "lab", "lessons", "methods")
 SERIOUS = ("serious", "critical")
 # Whether the letters at a chart's axis have this size.
 TICKS = """(size) => {
-  const tick = document.querySelector("#sd-view .sd-plot svg > text");
+  const tick = document.querySelector("#sd-view .sd-plot .xtick text");
   return tick && getComputedStyle(tick).fontSize === size;
 }"""
 

@@ -106,7 +106,7 @@ def test_the_replay_file_plays_from_a_disk(page, url, tmp_path):
     download.value.save_as(saved)
     page.goto(saved.as_uri())
     page.locator(".sd-answer .sd-rejected").first.wait_for()
-    page.locator(".sd-plot svg").nth(1).wait_for(state="attached")
+    page.locator(".sd-plot .main-svg").nth(1).wait_for(state="attached")
     assert page.evaluate("window.hacked") is None
     assert page.title().startswith(HOSTILE[7])
     assert all(asked.startswith(("data:", "file:", "blob:", url)) for asked in page.asked)
@@ -157,7 +157,7 @@ def test_it_opens_from_a_disk(browser, folder):
     page.locator(".sd-answer .sd-rejected").first.wait_for()
     assert page.url.endswith("/offline.html?lang=de#play/hostile")
     assert page.evaluate("window.hacked") is None
-    page.locator(".sd-plot svg").nth(1).wait_for(state="attached")
+    page.locator(".sd-plot .main-svg").nth(1).wait_for(state="attached")
     page.get_by_role("tab", name="Lektionen").click()
     page.locator(".sd-lesson h2", has_text="Warum Decodieren langsam ist").wait_for()
     for tab, shown in {

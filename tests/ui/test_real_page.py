@@ -34,7 +34,7 @@ def test_a_real_run_is_shown_live_measured_and_stopped(browser):
         for status in ("accepted", "rejected", "correction", "bonus"):
             assert page.locator(f".sd-answer .sd-{status}").count() > 0, status
         for chart in (0, 1):
-            points = f"document.querySelectorAll('.sd-plot')[{chart}].drawing.traces[0].y.length"
+            points = f"document.querySelectorAll('.sd-plot')[{chart}].data[0].y.length"
             page.wait_for_function(f"{points} > 5")
         speedup = page.locator(".sd-number-speedup dd b").inner_text()
         assert speedup == "\N{EN DASH}" or float(speedup) > 0  # other programs may be busy

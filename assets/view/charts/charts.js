@@ -2,13 +2,14 @@
 
 import { el } from "../parts/dom.js";
 import { FIGURES, NAMES, readRun } from "./figures.js";
-import { address, picture, pngOf } from "./paper.js";
-import { palette } from "./plot.js";
+import { palette, picture } from "./plot.js";
 import { Slot } from "./slot.js";
 
 /** @import { Header, Lane, State } from "../core/state" */
 /** @import { Words } from "../parts/page" */
 /** @import { Choice, Figure, Palette, Reach } from "./figure" */
+/** @param {"png" | "svg"} format */
+const size = (format) => ({ format, width: 900, height: 440, scale: format === "png" ? 2 : 1 }); // pixels of a saved picture
 const LEAST = { steps: 12, seconds: 0.4 }; // of the horizontal axis
 
 export class ChartsView {
@@ -67,9 +68,19 @@ export class ChartsView {
 
   /** Save a chart, seen or not, as "png" or "svg". @param {string} name @param {"png" | "svg"} format */
   async export(name, format) {
-    if (!this.#state) return;
-    const drawn = this.#picture(name);
-    el("a", { href: format === "png" ? await pngOf(drawn) : address(drawn), download: `specdemo-${name}.${format}` }).click();
+    if (this.#state) await globalThis.Plotly?.downloadImage(this.#picture(name), { ...size(format), filename: `specdemo-${name}` });
+  }
+
+  /** Pictures of all charts that have something to show: [{ name, title, url }], each url a data URL. */
+  async images(format = /** @type {const} */ ("png")) {
+    const { Plotly } = globalThis;
+    if (!this.#state || !Plotly) return [];
+    const shown = NAMES.filter((name) => this.#figure(name, palette(this.root))?.empty === "");
+    return Promise.all(shown.map(async (name) => ({
+      name,
+      title: this.#words.titles[name],
+      url: await Plotly.toImage(this.#picture(name), size(format)),
+    })));
   }
 
   #find(/** @type {number} */ index) {

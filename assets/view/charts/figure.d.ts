@@ -1,4 +1,4 @@
-// What a chart is made from, and what is drawn.
+// What a chart is made from, and what it hands to Plotly.
 
 import type { JudgedStep, Lane, State } from "../core/state";
 import type { Words } from "../parts/page";
@@ -33,61 +33,15 @@ export interface Run extends Spans {
   range: [number, number];
 }
 
+/** Plotly's axis: https://plotly.com/javascript/reference/layout/xaxis */
 export interface Axis {
   title: string;
-  /** its ends; powers of ten on a logarithmic one */
   range: [number, number];
-  type?: "log";
-  /** from one mark to the next, or the marks themselves, or how many there may be */
-  dtick?: number;
-  tickvals?: number[];
-  ticktext?: string[];
-  nticks?: number;
-  ticksuffix?: string;
+  [option: string]: unknown;
 }
 
-/** A line, areas, or points that only the pointer finds; a null interrupts it. */
-export interface Series {
-  kind: "line" | "area" | "hover";
-  name?: string;
-  x: (number | null)[];
-  y: (number | null)[];
-  colour: string;
-  width?: number;
-  dash?: string;
-  /** keeps each value until the next */
-  level?: boolean;
-  /** the points of a line: pixels of their width, and of their edge */
-  marks?: { symbol?: string; size: number | number[]; fill?: string; edge?: number; opacity?: number };
-  pattern?: "hatch" | "dots";
-  /** on the lower vertical axis */
-  low?: boolean;
-  /** may leave the plotting area */
-  free?: boolean;
-  /** what the pointer reads at a point, and what those who listen are given */
-  text?: string[];
-  ids?: (number | null)[];
-}
-
-/** A straight line at a height, or up from the axis. */
-export interface Rule {
-  at?: number;
-  up?: { x: number; y: number };
-  colour: string;
-  width: number;
-  dash?: string;
-}
-
-/** A text at a height or at the upper edge; side: of the text that lies there. */
-export interface Note {
-  text: string;
-  x?: number;
-  y?: number;
-  side: "top" | "bottom";
-  anchor?: string;
-  colour: string;
-  bold?: boolean;
-}
+/** One of Plotly's series: https://plotly.com/javascript/reference/scatter */
+export type Series = Record<string, unknown>;
 
 /** What a plot draws. */
 export interface Drawing {
@@ -96,8 +50,8 @@ export interface Drawing {
   y: Axis;
   /** stands below y */
   y2?: Axis;
-  rules?: Rule[];
-  notes?: Note[];
+  shapes?: object[];
+  annotations?: object[];
   /** what is read out instead */
   label?: string;
 }
@@ -145,3 +99,21 @@ export interface Asks {
 
 /** methods: their titles by name */
 export type FigureOf = (run: Run, words: Words, colours: Palette, methods: Words) => Figure;
+
+export interface PlotlyEvent {
+  points?: { customdata?: number | null }[];
+}
+
+/** The element that Plotly draws in. */
+export interface PlotlyElement extends HTMLDivElement {
+  on(type: string, call: (event: PlotlyEvent) => void): void;
+}
+
+declare global {
+  /** large, and there some time after the page */
+  var Plotly: undefined | {
+    react(element: HTMLElement, traces: Series[], layout: object, config: object): void;
+    toImage(picture: object, size: object): Promise<string>;
+    downloadImage(picture: object, size: object): Promise<string>;
+  };
+}

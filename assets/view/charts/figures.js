@@ -1,10 +1,10 @@
-// The charts of a run by name: each takes a run as the charts read it and returns what is drawn. A new one goes into the table at the end.
+// The charts of a run by name: each takes a run as the charts read it and returns what Plotly draws. A new one goes into the table at the end.
 
 import { reasonText } from "../core/decision.js";
 import { TIMES, acceptanceHistory, forecastSteps, judgedSteps, oracle, overlapBound, plainRates, positions, predictedCurve, rateCurve, speedup as speedupOf, speedupCurve, tokensPerSecond, two } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
 import { depthOf, isTree } from "../core/tree.js";
-import { Pen } from "./pen.js";
+import { Pen, escapeMarkup } from "./pen.js";
 
 /** @import { JudgedStep, State } from "../core/state" */
 /** @import { Words } from "../parts/page" */
@@ -118,11 +118,11 @@ function lookaheadText(step, depth, best, words, methods) {
   const counts = { step: step.index + 1, lookahead: step.lookahead, drafted: step.nodes.length, accepted: step.path.length, depth };
   const lines = [
     fill(isTree(step.nodes) ? words.tree_hover : words.lookahead_hover, counts),
-    ...wrap(reasonText(step, words.reasons) || words.no_reason),
+    ...wrap(reasonText(step, words.reasons) || words.no_reason).map(escapeMarkup),
   ];
-  if (step.source) lines.push(fill(words.source_hover, { source: methods[step.source] ?? step.source }));
+  if (step.source) lines.push(fill(words.source_hover, { source: escapeMarkup(methods[step.source] ?? step.source) }));
   if (best) lines.push(fill(best.exact ? words.oracle_exact : words.oracle_least, best));
-  return lines.join("\n");
+  return lines.join("<br>");
 }
 
 const tick = (/** @type {number} */ top) => (top > 8 ? 4 : 2);
@@ -218,7 +218,7 @@ export function speedup(run, words, colours) {
   const hover = (point, sentence) => (point ? fill(sentence, { ...point, seconds: two(point.seconds), speedup: two(point.speedup) }) : "");
   const texts = all.map(({ index }) => [
     hover(measured.get(index), words.speedup_hover), hover(foreseen.get(index), words.predicted_hover), hover(bounds.get(index), words.bound_hover),
-  ].filter(Boolean).join("\n"));
+  ].filter(Boolean).join("<br>"));
   const here = all.map((step) => run.x({ step: step.index, seconds: step.elapsed }));
   const heights = all.map(({ index }) => (measured.get(index) ?? foreseen.get(index))?.speedup ?? null);
   const last = (/** @type {Curve} */ curve) => two(curve.at(-1)?.speedup);
@@ -228,8 +228,11 @@ export function speedup(run, words, colours) {
     names,
     traces: [...drawn, pen.hover(here, heights, texts, indices(all))],
     y: { title: words.times, range: [0, top], dtick: [0.5, 1, 2, 5, 10].find((gap) => top <= 5 * gap) ?? 20 },
-    rules: [{ at: 1, colour: colours.ink, width: 1, dash: "dash" }],
-    notes: [{ y: 1, side: Number(late) < 1 ? "bottom" : "top", text: words.even, colour: colours.soft }],
+    shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { color: colours.ink, width: 1, dash: "dash" } }],
+    annotations: [{
+      xref: "paper", x: 1, y: 1, xanchor: "right", yanchor: Number(late) < 1 ? "bottom" : "top", showarrow: false,
+      text: words.even, font: { color: colours.soft }, bgcolor: colours.card,
+    }],
     label: fill(words.speedup_label, { speedup: two(speedupOf(plain, lane)), predicted: last(predicted), bound: last(bound) }),
     table: () => ({
       heads: [words.table_step, ...Object.values(names)],
@@ -265,7 +268,7 @@ export function position(run, words, colours) {
     names,
     traces: [
       pen.bars("kept_drafted", { starts: at.map((x) => x - 0.4), ends: at.map((x) => x + 0.4) }, zeros(at), drafted),
-      pen.line("kept_tested", at, tested, { free: true }),
+      pen.line("kept_tested", at, tested, { cliponaxis: false }),
       pen.hover(at, tested, texts, at.map(() => null)),
     ],
     x: { title: words.across.position, range: [0.5, Math.max(8, places.length) + 0.5], dtick: places.length > 12 ? 2 : 1 },
@@ -347,7 +350,7 @@ export function forecast(run, words, colours) {
   const texts = steps.map((step, i) => fill(words.forecast_hover, {
     step: step.step + 1, origin, tokens: tokens[i], expected_tokens: two(expected[i]), expected: two(planned[i]), measured: two(took[i]),
   }));
-  const low = { low: true };
+  const low = { yaxis: "y2", showlegend: false };
   const average = (/** @type {(step: typeof steps[number]) => number} */ read) => two(mean(known.map(read)));
   return {
     ...overSteps(run, words, { empty: known.length ? "" : steps.length ? words.no_forecast : nothing(run, words) }),
@@ -394,7 +397,7 @@ export function history(run, words, colours) {
     looks: HISTORY_LOOKS,
     names,
     traces: [
-      pen.line("history", at, shares, { free: true, marks: { size: points.map((point) => (point.current ? 10 : 6)) } }),
+      pen.line("history", at, shares, { cliponaxis: false, marker: { size: points.map((point) => (point.current ? 10 : 6)), color: colours.accepted } }),
       pen.hover(at, shares, texts, at.map(() => null)),
     ],
     x: { title: words.across.run, range: [0.5, Math.max(6, points.length) + 0.5], dtick: points.length > 12 ? 5 : 1 },

@@ -1,9 +1,13 @@
-// Turns values into series, in looks of which no two differ by colour alone.
+// Turns values into Plotly's series, in looks of which no two differ by colour alone.
 
 import { el, svg } from "../parts/dom.js";
 
 /** @import { Look, Palette, Series, Spans } from "./figure" */
-/** Turns values into series, drawn in the looks of a table. looks: name -> look names: name -> what a key calls the series */
+/** Plotly reads a small markup in its labels: text from a trace must not be taken for it. @param {string} text */
+export const escapeMarkup = (text) =>
+  text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+
+/** Turns values into Plotly's series, drawn in the looks of a table. looks: name -> look names: name -> what a key calls the series */
 export class Pen {
   /** @param {Palette} colours @param {Record<string, Look>} looks @param {Record<string, string>} names */
   constructor(colours, looks, names) {
@@ -25,30 +29,38 @@ export class Pen {
   }
 
   /**
-   * A line through points; null breaks it. more: what else is known of it
-   * @param {string | number} name @param {number[]} x @param {(number | null)[]} y @param {Partial<Series>} [more]
-   * @returns {Series}
+   * A line through points; null breaks it. more: what else Plotly shall know
+   * @param {string | number} name @param {number[]} x @param {(number | null)[]} y @param {object} [more]
    */
   line(name, x, y, more = {}) {
-    const { width, dash, symbol } = this.looks[name];
+    const { colour, width, dash, symbol } = this.looks[name];
     const alone = y.length === 1;
-    return { ...this.#series(name, x, y), width, dash, ...(symbol || alone ? { marks: { symbol, size: 6 } } : {}), ...more };
+    return {
+      ...this.#series(name, x, y),
+      mode: symbol || alone ? "lines+markers" : "lines",
+      line: { color: this.colours[colour], width, dash: dash ?? "solid" },
+      marker: { color: this.colours[colour], symbol: symbol ?? "circle", size: 6 },
+      ...more,
+    };
   }
 
   /** A line that keeps each value from its start to its end. @param {string} name @param {Spans} spans @param {(number | null)[]} y */
   level(name, { starts, ends }, y) {
     if (!y.length) return this.line(name, [], []);
-    return { ...this.line(name, [...starts, ends[ends.length - 1]], [...y, y[y.length - 1]]), level: true };
+    return { ...this.line(name, [...starts, ends[ends.length - 1]], [...y, y[y.length - 1]]), mode: "lines", line: { ...this.line(name, [], []).line, shape: "hv" } };
   }
 
   /**
    * Points of their own sizes, in pixels of half their width; the pointer reads their texts.
-   * @param {string} name @param {{ x: number, y: number, size: number, text: string }[]} points @returns {Series}
+   * @param {string} name @param {{ x: number, y: number, size: number, text: string }[]} points
    */
   points(name, points) {
-    const { symbol } = this.looks[name];
-    const series = this.#series(name, points.map(({ x }) => x), points.map(({ y }) => y));
-    return { ...series, marks: { symbol, size: points.map(({ size }) => 2 * size), opacity: 0.85 }, text: points.map(({ text }) => text), free: true };
+    const { colour, symbol } = this.looks[name];
+    const marker = { color: this.colours[colour], symbol, size: points.map(({ size }) => 2 * size), opacity: 0.85, line: { width: 1.5 } };
+    return {
+      ...this.#series(name, points.map(({ x }) => x), points.map(({ y }) => y)),
+      mode: "markers", marker, text: points.map(({ text }) => escapeMarkup(text)), hoverinfo: "text", cliponaxis: false,
+    };
   }
 
   /**
@@ -67,25 +79,43 @@ export class Pen {
 
   /**
    * What the pointer finds: texts at points that are not seen. ids[i] is handed to those who listen.
-   * @param {number[]} x @param {(number | null)[]} y @param {string[]} text @param {(number | null)[]} ids @returns {Series}
+   * @param {number[]} x @param {(number | null)[]} y @param {string[]} texts @param {(number | null)[]} ids
    */
-  hover(x, y, text, ids) {
-    return { kind: "hover", colour: "", x, y, text, ids };
+  hover(x, y, texts, ids) {
+    return {
+      type: "scatter", mode: "none", showlegend: false,
+      x, y, text: texts, customdata: ids, hoverinfo: "text",
+    };
   }
 
-  /** Polygons, with a null between two. @param {string} name @param {number[][][]} polygons @returns {Series} */
+  // Polygons as one line, which comes to each from the ground and goes back the same way, so that nothing between them is
+  // filled: after a gap Plotly would begin another element, and hundreds of them take it too long.
+  /** @param {string} name @param {number[][][]} polygons */
   #areas(name, polygons) {
-    const points = polygons.flatMap((corners, i) => (i ? [[null, null], ...corners] : corners));
-    const { shape } = this.looks[name];
-    const pattern = shape === "hatch" || shape === "dots" ? shape : undefined;
-    return { ...this.#series(name, points.map(([x]) => x), points.map(([, y]) => y)), kind: "area", pattern };
+    const points = polygons.flatMap((corners) => [[corners[0][0], 0], ...corners, corners[0], [corners[0][0], 0]]);
+    const colour = this.colours[this.looks[name].colour];
+    const pattern = PATTERNS[this.looks[name].shape];
+    return {
+      ...this.#series(name, points.map(([x]) => x), points.map(([, y]) => y)),
+      mode: "none",
+      fill: "toself",
+      fillcolor: pattern ? CLEAR : colour,
+      ...(pattern && { fillpattern: { ...pattern, fgcolor: colour, bgcolor: CLEAR } }),
+    };
   }
 
-  /** @param {string | number} name @param {(number | null)[]} x @param {(number | null)[]} y @returns {Series} */
+  /** @param {string | number} name @param {number[]} x @param {(number | null)[]} y */
   #series(name, x, y) {
-    return { kind: "line", name: this.names[name], colour: this.colours[this.looks[name].colour], x, y };
+    return { type: "scatter", mode: "lines", name: this.names[name], x, y, hoverinfo: "skip" };
   }
 }
+
+export const CLEAR = "rgba(0,0,0,0)";
+/** @type {Record<string, object>} */
+const PATTERNS = {
+  hatch: { shape: "/", size: 5, solidity: 0.4 },
+  dots: { shape: ".", size: 4, solidity: 0.35 },
+};
 
 // ---- The key of a chart: a small drawing of each look, and what it stands for
 

@@ -1,11 +1,11 @@
 // The element that keeps a drawing as it grows, is resized or changes its theme. Knows nothing of what is drawn.
 
 import { el } from "../parts/dom.js";
-import { areas, drawn, margins } from "./paper.js";
+import { CLEAR } from "./pen.js";
 
-/** @import { Draw, Drawing, Palette } from "./figure" */
+/** @import { Axis, Draw, Drawing, Figure, Palette, PlotlyElement, PlotlyEvent } from "./figure" */
 const COLOURS = ["ink", "soft", "line", "grid", "card", "accepted", "rejected", "correction", "bonus", "drafted"];
-const NEAR = 40; // pixels from the pointer to a point that it finds
+const CONFIG = { displayModeBar: false };
 const EVERY = 60; // milliseconds from one drawing's begin to the next, so that a chart is never seen behind the player
 const REST = 2; // times as long as a drawing took, the next one waits: a slow machine draws less often
 const LATE = 10; // milliseconds that a drawing may wait for a moment between two frames
@@ -32,8 +32,8 @@ export class Plot {
   #colours = null;
   #timer = 0;
   #rested = 0; // when the next drawing may be made, by performance.now()
-  /** What is drawn, for who looks at it. @type {Drawing | null} */
-  drawing = null;
+  /** @type {[number, number] | null} */
+  #range = null;
   /** @type {[number, number] | null} */
   #mark = null;
 
@@ -47,11 +47,7 @@ export class Plot {
     this.plot = el("div", { class: "sd-plot" });
     this.band = el("div", { class: "sd-plot-mark", hidden: true });
     this.units = el("div", { class: "sd-plot-units", "aria-hidden": "true" });
-    this.hover = el("div", { class: "sd-plot-hover", hidden: true, "aria-hidden": "true" });
-    this.root = el("div", { class: "sd-plot-box" }, this.plot, this.units, this.band, this.hover);
-    this.plot.addEventListener("pointermove", (event) => this.#point(event));
-    this.plot.addEventListener("pointerleave", () => this.#point(null));
-    this.plot.addEventListener("click", () => this.#found !== null && this.onclick?.(this.#found));
+    this.root = el("div", { class: "sd-plot-box" }, this.plot, this.units, this.band);
     new ResizeObserver(([entry]) => this.#resize(entry.contentRect)).observe(this.root);
     const theme = new MutationObserver(() => (this.root.isConnected ? this.redraw() : theme.disconnect()));
     theme.observe(document.body, { attributes: true, attributeFilter: ["class"] });
@@ -91,19 +87,20 @@ export class Plot {
     const { width, height } = this.#size;
     if (!this.#figure || width < 80 || height < 40 || !this.root.isConnected) return;
     const began = performance.now();
-    if (began < this.#rested) {
+    const { Plotly } = globalThis;
+    if (!Plotly) this.#rested = began + 100; // it is large and comes after the text
+    if (!Plotly || began < this.#rested) {
       this.#soon();
       return;
     }
     const colours = (this.#colours ??= palette(this.root));
     const figure = this.#figure(colours);
     if (!figure) return;
-    const text = drawn(colours, figure, this.#frame(colours), this.#id);
-    this.plot.replaceChildren(document.importNode(new DOMParser().parseFromString(text, "image/svg+xml").documentElement, true));
+    Plotly.react(this.plot, figure.traces, { ...layout(colours, figure), width, height }, CONFIG);
     if (figure.label) this.say(figure.label);
     this.#name(figure);
-    this.drawing = figure;
-    Object.assign(this.plot, { drawing: figure });
+    this.#listen();
+    this.#range = figure.x.range;
     this.#placeMark();
     const took = performance.now() - began;
     this.#rested = began + took + Math.max(EVERY - took, REST * took);
@@ -118,51 +115,92 @@ export class Plot {
   }
 
   #titles = "";
-  #id = `sd-plot-${Math.random().toString(36).slice(2)}`;
-  /** @type {number | null} */
-  #found = null; // what belongs to the point under the pointer
+  #listening = false;
 
-  #frame(/** @type {Palette} */ colours) {
-    return { ...this.#size, ...margins(colours) };
-  }
-
-  /** Read the point next to the pointer: the nearest across, and of those the nearest one. @param {PointerEvent | null} event */
-  #point(event) {
-    const { drawing } = this;
-    const near = event && drawing && this.#colours ? this.#nearest(event, drawing, this.#colours) : null;
-    this.hover.hidden = !near;
-    if (near) {
-      this.hover.textContent = near.text;
-      const right = near.x < this.#size.width / 2;
-      this.hover.style.left = right ? `${near.x + 8}px` : "auto";
-      this.hover.style.right = right ? "auto" : `${this.#size.width - near.x + 8}px`;
-      this.hover.style.top = `${Math.max(0, Math.min(near.y - 12, this.#size.height - this.hover.offsetHeight))}px`;
-    }
-    const found = near?.id ?? null;
-    if (found !== this.#found) this.onhover?.(found);
-    this.#found = found;
-  }
-
-  /** @param {PointerEvent} event @param {Drawing} drawing @param {Palette} colours */
-  #nearest({ clientX, clientY }, drawing, colours) {
-    const { left, top } = this.plot.getBoundingClientRect();
-    const { x, above } = areas(drawing, this.#frame(colours));
-    const points = drawing.traces.flatMap(({ x: across, y, text, ids }) => (text ?? []).flatMap((said, i) => {
-      const [at, height] = [across[i], y[i] ?? null];
-      if (at === null || height === null || !said) return [];
-      return [{ x: x(at), y: above.up(height), text: said, id: ids?.[i] ?? null, far: Math.abs(x(at) - clientX + left) + Math.abs(above.up(height) - clientY + top) / 1000 }];
-    }));
-    const near = points.sort((one, other) => one.far - other.far)[0];
-    return near && near.far < NEAR ? near : null;
+  #listen() {
+    if (this.#listening) return;
+    this.#listening = true;
+    const id = (/** @type {PlotlyEvent} */ event) => event.points?.[0]?.customdata ?? null;
+    const plot = /** @type {PlotlyElement} */ (this.plot);
+    plot.on("plotly_hover", (event) => this.onhover?.(id(event)));
+    plot.on("plotly_unhover", () => this.onhover?.(null));
+    plot.on("plotly_click", (event) => id(event) !== null && this.onclick?.(id(event)));
   }
 
   #placeMark() {
-    const [, to] = this.drawing?.x.range ?? [0, 1];
-    const mark = this.#mark && this.drawing && this.#colours && this.#mark[0] <= to ? this.#mark : null;
+    const [from, to] = this.#range ?? [0, 1];
+    const { l, r } = margins(this.#colours ?? palette(this.root));
+    const room = this.#size.width - l - r;
+    const at = (/** @type {number} */ x) => l + (room * (x - from)) / (to - from);
+    const mark = this.#mark && this.#range && this.#mark[0] <= to ? this.#mark : null;
     this.band.hidden = !mark;
-    if (!mark || !this.drawing || !this.#colours) return;
-    const [left, right] = mark.map(areas(this.drawing, this.#frame(this.#colours)).x);
+    if (!mark) return;
+    const [left, right] = mark.map(at);
     this.band.style.left = `${left}px`;
     this.band.style.width = `${Math.max(2, right - left)}px`;
   }
+}
+
+// ---- Plotly's layout of a figure: on the page, where its titles stand beside it, and as a picture on paper
+
+const TICK = 12; // pixels of a tick's letters, where the style sheet says nothing
+
+/** Pixels around the plotting area, for the ticks' letters; the horizontal title stands below it. @param {Palette} colours */
+export function margins({ tick }) {
+  const letters = Number(tick) || TICK;
+  return { l: 3 * letters + 6, r: 10, t: 7, b: letters + 8 };
+}
+
+/**
+ * Plotly's layout of a figure, in the colours of the theme and without motion.
+ * figure: { x, y } and perhaps y2, which stands below y: Plotly's axes, { title, range, ... }; shapes, annotations
+ * The titles are left to the page: to measure texts is most of what a drawing costs.
+ * @param {Palette} colours @param {Pick<Figure, "x" | "y" | "y2" | "shapes" | "annotations">} figure
+ */
+export function layout(colours, { x, y, y2, shapes = [], annotations = [] }) {
+  const size = Number(colours.tick) || TICK;
+  /** @param {Axis} axis */
+  const axis = ({ title: _, ...rest }) => ({
+    gridcolor: colours.grid, linecolor: colours.line, zeroline: false, fixedrange: true,
+    tickfont: { size }, tickangle: 0, ticklabeloverflow: "allow", ...rest,
+  });
+  return {
+    margin: margins(colours),
+    paper_bgcolor: CLEAR,
+    plot_bgcolor: CLEAR,
+    font: { family: colours.font, size, color: colours.soft },
+    hovermode: "x",
+    hoverdistance: 40,
+    hoverlabel: { bgcolor: colours.card, bordercolor: colours.line, font: { family: colours.font, color: colours.ink, size: 12 }, align: "left" },
+    xaxis: { ...axis(x), showgrid: false, ...(y2 ? { anchor: "y2" } : {}) },
+    yaxis: { ...axis(y), ...(y2 ? { domain: [0.56, 1] } : {}) },
+    ...(y2 ? { yaxis2: { ...axis(y2), domain: [0, 0.44] } } : {}),
+    showlegend: false,
+    shapes,
+    annotations,
+  };
+}
+
+/**
+ * A figure with its traces as it stands on paper: with a title, a legend and the names of its axes.
+ * @param {Palette} colours @param {Figure} figure @param {string} title
+ */
+export function picture(colours, figure, title) {
+  const drawn = layout(colours, figure);
+  /** @param {"xaxis" | "yaxis" | "yaxis2"} name @param {Axis} axis */
+  const titled = (name, { title: text }) => ({ [name]: { ...drawn[name], title: { text, font: { size: 12 } } } });
+  return {
+    data: figure.traces,
+    layout: {
+      ...drawn,
+      ...titled("xaxis", figure.x),
+      ...titled("yaxis", figure.y),
+      ...(figure.y2 ? titled("yaxis2", figure.y2) : {}),
+      title: { text: title, font: { size: 16, color: colours.ink }, x: 0.03, xanchor: "left", y: 0.97, yanchor: "top" },
+      margin: { l: 62, r: 24, t: 84, b: 54 },
+      paper_bgcolor: colours.card,
+      showlegend: true,
+      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 12 } },
+    },
+  };
 }

@@ -32,7 +32,7 @@ export async function readRun(hash) {
 }
 
 /** The text of raw deflate in base64. Throws an Error for a damaged one, or one that is too large. @param {string} base64 */
-async function unpacked(base64) {
+export async function unpacked(base64) {
   const packed = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
   const bytes = await bytesOf(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw")));
   return new TextDecoder().decode(bytes);

@@ -2,14 +2,13 @@
 // And the ladder of a machine: what a target pass of several rows costs, next to the assumption that rows are free.
 
 import { Pen, keyItems } from "../charts/pen.js";
-import { margins } from "../charts/paper.js";
-import { Plot, palette } from "../charts/plot.js";
+import { Plot, margins, palette } from "../charts/plot.js";
 import { two } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
 import { table } from "../parts/blocks.js";
 import { el } from "../parts/dom.js";
 
-/** @import { Drawing, Look, Palette, Series } from "../charts/figure" */
+/** @import { Drawing, Look, Palette } from "../charts/figure" */
 /** @import { Words } from "../parts/page" */
 /** @import { Shown } from "./types" */
 
@@ -31,8 +30,8 @@ const SPARE = 0.3; // drafted tokens between the axis and the first of them
 
 /** The line of plain decoding, and what it is called. @param {Palette} colours @param {string} text @param {"top" | "bottom"} side */
 const even = (colours, text, side) => ({
-  rules: [{ at: 1, colour: colours.ink, width: 1, dash: "dash" }],
-  notes: [{ y: 1, side, text, colour: colours.soft }],
+  shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { color: colours.ink, width: 1, dash: "dash" } }],
+  annotations: [{ xref: "paper", x: 1, y: 1, xanchor: "right", yanchor: side, showarrow: false, text, font: { color: colours.soft } }],
 });
 
 export class CostChart {
@@ -106,26 +105,26 @@ export class CostChart {
 /** @param {Shown} shown @param {Words} words @param {Palette} colours @param {boolean} [narrow] @returns {Drawing} */
 export function costFigure({ most, top, lines, points, chosen, best }, words, colours, narrow = false) {
   const pen = new Pen(colours, LOOKS, words.names);
-  /** @param {number} x @param {number} y @param {string} colour @param {Series["marks"]} marks @returns {Series} */
-  const mark = (x, y, colour, marks) => ({ kind: "line", colour, x: [x], y: [y], marks, free: true });
+  /** @param {number} x @param {number} y @param {object} marker */
+  const mark = (x, y, marker) => ({ type: "scatter", mode: "markers", x: [x], y: [y], marker, hoverinfo: "skip", cliponaxis: false });
   const named = !best ? "" : best.drafted ? fill(words.best_label, { k: best.drafted, speedup: two(best.speedup) }) : words.never;
-  const { rules, notes } = even(colours, words.even, best && lines.some(({ steps }) => (steps[most] ?? best).speedup < 1) ? "bottom" : "top");
-  const stem = { up: { x: chosen.drafted, y: best ? chosen.speedup : top }, colour: colours.accepted, width: 1.5 };
+  const { shapes, annotations } = even(colours, words.even, best && lines.some(({ steps }) => (steps[most] ?? best).speedup < 1) ? "bottom" : "top");
+  const stem = { type: "line", x0: chosen.drafted, x1: chosen.drafted, y0: 0, y1: best ? chosen.speedup : top, line: { color: colours.accepted, width: 1.5 } };
   return {
     traces: [
       ...lines.map(({ name, steps }) => pen.line(name, steps.map((one) => one.drafted), steps.map((one) => one.speedup))),
-      ...lines.flatMap(({ name, mark: at }) => (at ? [mark(at.drafted, at.speedup, colours[LOOKS[name].colour], { fill: colours.card, size: 8, edge: 2 })] : [])),
-      ...(best ? [mark(best.drafted, best.speedup, colours.ink, { symbol: "diamond", fill: colours.card, size: STAR, edge: 2 })] : []),
+      ...lines.flatMap(({ name, mark: at }) => (at ? [mark(at.drafted, at.speedup, { color: colours.card, size: 8, line: { color: colours[LOOKS[name].colour], width: 2 } })] : [])),
+      ...(best ? [mark(best.drafted, best.speedup, { symbol: "diamond", color: colours.card, size: STAR, line: { color: colours.ink, width: 2 } })] : []),
       ...[...new Set(points.map(({ name }) => name))].map((name) => pen.points(name, points.filter((point) => point.name === name))),
-      ...(best ? [mark(chosen.drafted, chosen.speedup, colours.card, { fill: colours.accepted, size: 10, edge: 2 })] : []),
+      ...(best ? [mark(chosen.drafted, chosen.speedup, { color: colours.accepted, size: 10, line: { color: colours.card, width: 2 } })] : []),
     ],
     x: { title: words.x_axis, range: [-SPARE, most + SPARE], dtick: most > 16 ? 4 : narrow ? 2 : 1 },
     y: { title: "", range: [0, top], dtick: [0.25, 0.5, 1, 2, 5, 10].find((step) => top / step <= 7) ?? 20, ticksuffix: "×" },
-    rules: [...rules, stem],
-    notes: [...notes, ...(best ? [{
+    shapes: [...shapes, stem],
+    annotations: [...annotations, ...(best ? [{
       // At the top edge, which no line and no point reaches.
-      x: best.drafted, side: /** @type {const} */ ("top"), text: named, bold: true, colour: colours.ink,
-      anchor: best.drafted < most / 4 ? "start" : best.drafted > 0.75 * most ? "end" : "middle",
+      x: best.drafted, yref: "paper", y: 1, yanchor: "top", showarrow: false, text: `<b>${named}</b>`, font: { color: colours.ink },
+      xanchor: best.drafted < most / 4 ? "left" : best.drafted > 0.75 * most ? "right" : "center",
     }] : [])],
     label: [words.label, named].filter(Boolean).join(": "),
   };
@@ -165,7 +164,7 @@ export class Ladder {
     this.told.textContent = fill(words.told, { name, rows: last.rows, cost: two(last.cost), each: two((last.cost - 1) / (last.rows - 1)) });
     this.numbers.replaceChildren(table(words.columns, all.map(({ rows, cost, milliseconds }) => [String(rows), two(milliseconds), two(cost)]), { class: "sd-lab-table" }));
     this.plot.show((colours) => ({
-      traces: [new Pen(colours, { chain: { ...LOOKS.chain, symbol: "circle" } }, {}).line("chain", all.map(({ rows }) => rows), all.map(({ cost }) => cost), { free: true })],
+      traces: [new Pen(colours, { chain: { ...LOOKS.chain, symbol: "circle" } }, {}).line("chain", all.map(({ rows }) => rows), all.map(({ cost }) => cost), { cliponaxis: false })],
       x: { title: words.rows, range: [0.5, last.rows + 0.5], tickvals: [1, 4, 8, 16, 32, 64] },
       y: { title: "", range: [0, 1.15 * Math.max(1.4, ...all.map(({ cost }) => cost))], nticks: 6, ticksuffix: "×" },
       ...even(colours, words.assumed, "bottom"),

@@ -2,23 +2,21 @@
 
 import { save } from "../play/export.js";
 import { FIGURES, NAMES, readRun } from "../charts/figures.js";
-import { picture, pngOf } from "../charts/paper.js";
-import { Markup, tag } from "../core/markup.js";
+import { picture } from "../charts/plot.js";
 import { judgedSteps, two } from "../core/metrics.js";
 import { fold, pieces } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { LESSONS, runsOf } from "./curriculum.js";
 import { Runs } from "./evidence.js";
-import { qti21, zipped } from "./qti.js";
+import { Markup, qti21, tag, zipped } from "./qti.js";
 import { CLOSE } from "./question.js";
 
 /**
  * @import { Palette } from "../charts/figure"
- * @import { Child } from "../core/markup"
  * @import { Line, State } from "../core/state"
  * @import { Words } from "../parts/page"
  * @import { Lanes, Lesson } from "./lesson"
- * @import { Entry } from "./qti"
+ * @import { Child, Entry } from "./qti"
  * @typedef {{ runs: Record<string, unknown>, language: string, png?: boolean }} Given
  * @typedef {{ id: string, text: string }} Option
  * @typedef {{ min: number, max: number, low: number, high: number, value: number }} Range a number, and the answers that count as right
@@ -123,6 +121,8 @@ const INK = {
   font: "system-ui, sans-serif", ink: "#000", soft: "#222", line: "#666", grid: "#ddd", card: "#fff",
   accepted: "#000", rejected: "#666", correction: "#333", bonus: "#888", drafted: "#999",
 };
+const SIZE = { width: 900, height: 440 }; // pixels
+const SLIDE = 2; // of a PNG
 
 /** A recorded run as the charts take it. @param {Line[]} items @param {string} title @returns {State} */
 export const recordedState = (items, title) => fold([{ type: "open", source: "recorded", key: "pack", title }, ...items]);
@@ -132,6 +132,7 @@ export const recordedState = (items, title) => fold([{ type: "open", source: "re
  * @param {string} name @param {State} state @param {Words} view @param {{ png: boolean }} how @returns {Promise<Picture[]>}
  */
 export async function pictures(name, state, view, { png }) {
+  const Plotly = await loaded();
   const lane = state.lanes.speculative ?? state.lanes.plain;
   const run = readRun(state, "steps", { steps: (lane?.steps.at(-1)?.index ?? 0) + 1, seconds: lane?.elapsed ?? 0 });
   /** @type {Picture[]} */
@@ -140,14 +141,21 @@ export async function pictures(name, state, view, { png }) {
     const figure = FIGURES[chart](run, view.charts, INK, view.methods);
     if (figure.empty) continue;
     const title = `${view.charts.titles[chart]}: ${state.source.title} (${view.charts.origin.recorded})`;
-    const svg = picture(INK, figure, title);
-    out.push({ name, chart, title, svg, png: png ? bytes(await pngOf(svg)) : null });
+    const drawn = picture(INK, figure, title);
+    const svg = decodeURIComponent((await Plotly.toImage(drawn, { ...SIZE, format: "svg" })).replace(/^[^,]*,/, ""));
+    out.push({ name, chart, title, svg, png: png ? bytes(await Plotly.toImage(drawn, { ...SIZE, format: "png", scale: SLIDE })) : null });
   }
   return out;
 }
 
 /** @param {string} address a data URL with base64 */
 const bytes = (address) => Uint8Array.from(atob(address.replace(/^[^,]*,/, "")), (sign) => sign.charCodeAt(0));
+
+// It is large and comes after the page.
+async function loaded() {
+  while (!globalThis.Plotly) await new Promise((next) => setTimeout(next, 50));
+  return globalThis.Plotly;
+}
 
 // ---- Worksheets to print, without answers or with them: one HTML file that needs nothing else, in black on white
 

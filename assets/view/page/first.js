@@ -1,8 +1,9 @@
-// Before the page's scripts: its language, and the beginning of the opening run, which plays until the page does. It stands
-// in the page itself, after what it is given, imports nothing, and leaves to the page how far it has played.
+// Before the page's scripts: its language, and the beginning of the opening run, which plays until the page does; Plotly
+// after it. It stands in the page itself, after what it is given, imports nothing, and leaves to the page how far it has played.
 
 {
   const UNTRANSLATED_MS = 8000; // the page waits for its words no longer
+  const WORDLESS_MS = 5000; // Plotly waits for the first token of a run no longer: there may be none
   const LOOK_MS = 50;
   const TOKEN = "#sd-view .sd-answer .sd-token";
   const LEFT_MS = 3000; // the run stands this long at most beside a page without one
@@ -54,12 +55,27 @@
     }
   }
 
+  let touched = false; // whether somebody uses the page, who may want the charts
+  for (const used of ["pointerdown", "keydown"]) addEventListener(used, () => (touched = true), { once: true });
+  /** Plotly holds up everything for a second or two: it comes when the opening run has been played. @param {boolean} seen */
+  const load = (seen) => {
+    const waited = performance.now() - begun;
+    if (!touched && !(given.until && first?.dataset.begun ? waited > WATCHED_MS : seen || waited > WORDLESS_MS)) return false;
+    const script = document.createElement("script");
+    script.src = given.plotly;
+    document.head.append(script);
+    return true;
+  };
+
+  let loaded = false;
   let mounted = 0;
   const looking = setInterval(() => {
     const now = performance.now();
     if (document.querySelector("#sd-view .sd-root")) mounted ||= now;
-    if (document.querySelector(TOKEN) || (mounted && now - mounted > LEFT_MS) || document.querySelector("input[type=password]")) first?.remove();
-    if (!first?.isConnected) clearInterval(looking);
-    else if (first.dataset.begun) play();
+    const seen = document.querySelector(TOKEN) !== null;
+    if (seen || (mounted && now - mounted > LEFT_MS) || document.querySelector("input[type=password]")) first?.remove();
+    if (first?.isConnected && first.dataset.begun) play();
+    loaded ||= load(seen);
+    if (loaded && !first?.isConnected) clearInterval(looking);
   }, LOOK_MS);
 }

@@ -94,11 +94,12 @@ export class Result {
       const steps = judgedSteps(lane);
       return [pen.line(i, [0, ...steps.map((step) => step.elapsed)], [0, ...steps.map((step) => step.tokens)])];
     });
+    const line = { color: colours.soft, width: 1, dash: "dot" };
     return {
       traces,
       x: { title: words.x, range: [0, seconds * 1.02] },
       y: { title: words.y, range: [0, most * 1.06] },
-      rules: goal ? [{ at: goal, colour: colours.soft, width: 1, dash: "dot" }] : [],
+      shapes: goal ? [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: goal, y1: goal, line }] : [],
     };
   }
 

@@ -3,7 +3,7 @@
 import { el } from "../parts/dom.js";
 import { data, say } from "./data.js";
 import { readState } from "../core/permalink.js";
-import { frame } from "./frame.js";
+import { frame, later } from "./frame.js";
 import { mount } from "../play/view.js";
 
 /**
@@ -121,3 +121,4 @@ if (data.lms) {
 }
 for (const name of readState(location.search).hide ?? []) document.body.classList.add(`sd-hide-${name}`);
 new Site();
+later({ src: "plotly.min.js" });

@@ -258,7 +258,7 @@ def test_a_static_space_from_the_command_to_the_first_visit(server, capsys):
     assert main(["space", NAME, "--hardware", "static", "--wait"]) == 0
     space = server.spaces[NAME]
     assert (space.sdk, space.hardware, space.variables) == ("static", None, {})
-    assert {"index.html", "view/site/site.js"} <= set(space.files)
+    assert {"index.html", "plotly.min.js", "view/site/site.js"} <= set(space.files)
     told = capsys.readouterr()
     assert f"{server.url}/spaces/{NAME}" in told.out
     assert f"The site is at {server.url}" in told.err

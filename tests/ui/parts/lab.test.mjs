@@ -121,7 +121,7 @@ const shown = { most: 16, top: 3, edge: 16, lines: [{ name: "chain", steps: pric
 const figure = costFigure(shown, chart, colours);
 assert.deepEqual(figure.traces.map(({ x }) => x.length), [17, 1, 1, 1]);
 assert.deepEqual(figure.traces.slice(1).map(({ x: [drafted] }) => drafted), [6, 5, 4]);
-assert.deepEqual(figure.traces[2].text, ["<all>"]);
-assert.deepEqual(figure.notes.map(({ text }) => text), ["plain", "best: 6, 2.5"]);
+assert.deepEqual(figure.traces[2].text, ["&lt;all&gt;"]);
+assert.deepEqual(figure.annotations.map(({ text }) => text), ["plain", "<b>best: 6, 2.5</b>"]);
 const guessing = costFigure({ ...shown, lines: [], points: [], best: null }, chart, colours);
-assert.deepEqual([guessing.traces.length, guessing.notes.length, guessing.rules[1].up.y], [0, 1, 3]);
+assert.deepEqual([guessing.traces.length, guessing.annotations.length, guessing.shapes[1].y1], [0, 1, 3]);
