@@ -219,7 +219,7 @@ def _events(name: str) -> Sequence[Event]:
 
 
 def _first_run(prompt: str, badge: str, sentence: str) -> str:
-    """Return the place of the opening run, in the looks of the page's view."""
+    """Return the element that the opening run is played in; it looks like the page's view."""
     return (
         f'<div id="sd-first"><h1>{words.TITLE}</h1><main><div class="sd-status"><span class="sd-badge sd-badge-recorded">{escape(badge)}</span></div>'
         f'<div class="sd-texts"><p class="sd-headline">{escape(sentence)}</p><p class="sd-asked">{escape(prompt)}</p>'
