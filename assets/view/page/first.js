@@ -23,19 +23,16 @@
   const play = () => {
     const now = ((performance.now() - begun) * given.until) / WATCHED_MS;
     for (; next < given.steps.length && given.steps[next].at <= now; next += 1) {
-      const { plain, tokens } = given.steps[next];
-      const text = first?.querySelector(plain ? ".sd-plain-text" : ".sd-answer");
-      if (plain) text?.append(plain);
-      else {
-        for (const [word, status] of tokens) {
-          const token = document.createElement("span");
-          token.className = `sd-token sd-${status}`;
-          const mark = document.createElement("span");
-          mark.className = "sd-mark";
-          mark.textContent = word.trimStart();
-          token.append(word.slice(0, word.length - word.trimStart().length), mark);
-          text?.append(token);
-        }
+      const { plain, tokens = [] } = given.steps[next];
+      if (plain) first?.querySelector(".sd-plain-text")?.append(plain);
+      for (const [word, status] of tokens) {
+        const token = document.createElement("span");
+        token.className = `sd-token sd-${status}`;
+        const mark = document.createElement("span");
+        mark.className = "sd-mark";
+        mark.textContent = word.trimStart();
+        token.append(word.slice(0, word.length - word.trimStart().length), mark);
+        first?.querySelector(".sd-answer")?.append(token);
       }
     }
   };
@@ -48,7 +45,6 @@
       element.textContent = given.words[language]?.[element.textContent ?? ""] ?? element.textContent;
     }
     page.lang = language;
-    for (const done of ["pointerdown", "keydown"]) addEventListener(done, () => first.remove(), { once: true });
     if (!matchMedia("(prefers-reduced-motion: reduce)").matches) {
       first.dataset.begun = String(begun);
       first.dataset.pace = String(given.until / WATCHED_MS);
@@ -56,7 +52,11 @@
   }
 
   let touched = false; // whether somebody uses the page, who may want the charts
-  for (const used of ["pointerdown", "keydown"]) addEventListener(used, () => (touched = true), { once: true });
+  const use = () => {
+    touched = true;
+    first?.remove();
+  };
+  for (const used of ["pointerdown", "keydown"]) addEventListener(used, use, { once: true });
   /** Plotly holds up everything for a second or two: it comes when the opening run has been played. @param {boolean} seen */
   const load = (seen) => {
     const waited = performance.now() - begun;
