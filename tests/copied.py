@@ -6,11 +6,19 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("app.py", "assets", "docs", "pyproject.toml", "README.md", "specdemo", "tests")
-LEFT = shutil.ignore_patterns("__pycache__", "*.safetensors", "*.npz", "node_modules")
+# Compiled modules come along: copies keep the times by which Python knows that they are those of the sources.
+LEFT = shutil.ignore_patterns("compiled-*", "*.pyc.*", "*.safetensors", "*.npz", "node_modules")
+
+
+def _copy(source: str, target: str) -> None:
+    """Copy a file with its time, unless another process has removed it."""
+    with suppress(FileNotFoundError):
+        shutil.copy2(source, target)
 
 
 def copy_project(folder: Path) -> Path:
@@ -18,7 +26,7 @@ def copy_project(folder: Path) -> Path:
     folder.mkdir()
     for path in (ROOT / name for name in COPIED):
         if path.is_dir():
-            shutil.copytree(path, folder / path.name, ignore=LEFT)
+            shutil.copytree(path, folder / path.name, ignore=LEFT, copy_function=_copy)
         else:
             shutil.copy(path, folder)
     return folder

@@ -589,6 +589,10 @@ def chi_square(method, sampling, *, words=4, runs=1_000, published=None, verifie
     exact = exact_joint(target, prompt, sampling, words)
     counts = torch.zeros_like(exact)
     shaper = Remembering(sampling)
+
+    def text():
+        return target.ids
+
     for seed in range(runs):
         seeded = replace(sampling, seed=seed)
         if method == "siblings":
@@ -596,21 +600,24 @@ def chi_square(method, sampling, *, words=4, runs=1_000, published=None, verifie
         else:
             drafter = drafter_for(
                 method,
-                Table(4, words),
+                draft,
                 vocabulary=words,
                 sampling=seeded,
                 policy="confidence",
                 threshold=0.5,
                 lookahead=3,
                 nodes=6,
-                toy_text=lambda: target.ids,
+                toy_text=text,
                 published=published,
             )
         target.rollback(0)
-        events = generate(
-            target, drafter, prompt, shaper=replace(shaper, sampling=seeded), limits=Limits(3),
-            started=header(), verifier=verifier,
+        events = list(
+            generate(
+                target, drafter, prompt, shaper=replace(shaper, sampling=seeded), limits=Limits(3),
+                started=header(), verifier=verifier,
+            )
         )  # fmt: skip
+        assert not dropped(events)
         counts[tuple(output_ids(events))] += 1
     expected = exact * runs
     common = expected >= 5

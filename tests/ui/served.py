@@ -29,6 +29,17 @@ def load_tiny(settings, _report):
 
 
 @contextmanager
+def launched(studio):
+    """The page of a studio, for tests in a browser. yields: its address"""
+    page = create_app(studio)
+    _, url, _ = page.launch(server_port=None, prevent_thread_lock=True, **launch_options())
+    try:
+        yield url
+    finally:
+        page.close()
+
+
+@contextmanager
 def served(**settings):
     """A page, its client and its studio. settings: of the program; the rest as on a server without variables"""
     with pytest.MonkeyPatch.context() as patch:

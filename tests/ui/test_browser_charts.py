@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import json
 import shutil
-import threading
 
 import pytest
+from loopback import serving_files
 
 from specdemo.cli import parser as cli
 from specdemo.ui import site, words
@@ -16,11 +14,6 @@ from specdemo.ui import site, words
 pytestmark = pytest.mark.browser
 TABS = words.VIEW["charts"]["tabs"]
 MARKS = "[...document.querySelectorAll('.sd-plot-mark')].map((mark) => !mark.hidden)"
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
 
 
 @pytest.fixture(scope="module")
@@ -35,27 +28,16 @@ def url(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(site, "RUNS", runs)
         assert cli.main(["export-site", str(folder)]) == 0
-    handler = functools.partial(Quiet, directory=folder)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+    with serving_files(folder) as address:
+        yield f"{address}/"
 
 
 @pytest.fixture
-def open_page(browser, url):
+def open_page(open_page, url):
     """Open the page with the whole run shown, as for users who prefer reduced motion."""
-    contexts, problems = [], []
 
     def opened(script="", **options):
-        size = {"width": 1280, "height": 800}
-        contexts.append(
-            browser.new_context(
-                **{"viewport": size, "reduced_motion": "reduce", "bypass_csp": True, **options}
-            )
-        )
-        page = contexts[-1].new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
+        page = open_page(reduced_motion="reduce", bypass_csp=True, **options)
         page.add_init_script(script)
         page.goto(url)
         drawn(page, 0)  # one next to the text; both below it once they are enlarged
@@ -64,10 +46,7 @@ def open_page(browser, url):
         drawn(page, 1)
         return page
 
-    yield opened
-    for context in contexts:
-        context.close()
-    assert problems == []
+    return opened
 
 
 def chart(page, place):

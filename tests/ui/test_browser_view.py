@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import json
-import threading
 from pathlib import Path
 
 import pytest
+from loopback import Files, serving_files
 
 from specdemo.ui import words
 
@@ -80,7 +78,7 @@ def run():
     return [*events, {"type": "finished", "lane": "speculative", "reason": "length"}]
 
 
-class Files(http.server.SimpleHTTPRequestHandler):
+class Page(Files):
     made = {
         "/": ("text/html", PAGE),
         "/words": ("application/json", json.dumps(words.VIEW)),
@@ -96,30 +94,19 @@ class Files(http.server.SimpleHTTPRequestHandler):
         self.end_headers()
         return self.wfile.write(text.encode())
 
-    def log_message(self, *_):
-        pass
-
 
 @pytest.fixture(scope="module")
 def url():
-    handler = functools.partial(Files, directory=ASSETS)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+    with serving_files(ASSETS, Page) as address:
+        yield f"{address}/"
 
 
 @pytest.fixture
-def page(browser, url):
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    page = context.new_page()
-    problems = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
+def page(open_page, url):
+    page = open_page()
     page.goto(url)
     page.wait_for_function("window.ready")
-    yield page
-    context.close()
-    assert problems == []
+    return page
 
 
 AT = "view.timeline.at"
