@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel, FeatureReader, Features
 from specdemo.models.decoders.layer import LlamaLayer
-from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.models.networks.chain import CompactDecoder, CompactModel, CompactWeights
 from specdemo.models.networks.exit import ExitModel
 from specdemo.models.networks.four_bit import pack_linear

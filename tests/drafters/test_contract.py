@@ -116,12 +116,6 @@ def test_a_seed_has_one_text_under_every_method(text_of_seed, method):
         assert text_of_seed(method, sampling, policy, lookahead) == plain
 
 
-def test_plain_decoding_is_that_of_transformers(target_weights, draft_weights):
-    plain = drafter_for("nothing", open_draft(draft_weights))
-    events = run_lane(target_weights, plain, PROMPT, max_new_tokens=48)
-    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 48)
-
-
 @pytest.mark.parametrize("method", ALL_METHODS)
 def test_greedy_output_with_a_repetition_penalty_is_that_of_transformers(
     target_weights, draft_weights, method
