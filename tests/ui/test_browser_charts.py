@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-
 import pytest
 from loopback import serving_files
+from ui.served import export_site
 
-from specdemo.cli import parser as cli
-from specdemo.ui import site, words
+from specdemo.ui import words
 
 pytestmark = pytest.mark.browser
 TABS = words.VIEW["charts"]["tabs"]
@@ -18,17 +15,7 @@ MARKS = "[...document.querySelectorAll('.sd-plot-mark')].map((mark) => !mark.hid
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
-    """A site with one recorded run."""
-    runs = tmp_path_factory.mktemp("runs")
-    shutil.copy(site.RUNS / "01-guess-and-check.jsonl", runs)
-    index = json.loads((site.RUNS / "index.json").read_text(encoding="utf-8"))
-    [run] = [run for run in index["runs"] if run["name"] == "01-guess-and-check"]
-    (runs / "index.json").write_text(json.dumps({"runs": [run]}))
-    folder = tmp_path_factory.mktemp("site")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(site, "RUNS", runs)
-        assert cli.main(["export-site", str(folder)]) == 0
-    with serving_files(folder) as address:
+    with serving_files(export_site(tmp_path_factory.mktemp)) as address:
         yield f"{address}/"
 
 

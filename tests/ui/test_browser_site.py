@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-
 import pytest
 from loopback import serving_files
+from ui.served import export_site
 
-from specdemo.cli import parser as cli
-from specdemo.ui import site
 from tests.ui.test_player import HOSTILE, hostile_trace
 
 pytestmark = pytest.mark.browser
@@ -18,18 +14,7 @@ pytestmark = pytest.mark.browser
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A site whose second run has the worst texts that a model could write."""
-    runs = tmp_path_factory.mktemp("runs")
-    shutil.copy(site.RUNS / "01-guess-and-check.jsonl", runs)
-    (runs / "hostile.jsonl").write_text(hostile_trace(), encoding="utf-8", newline="")
-    index = json.loads((site.RUNS / "index.json").read_text(encoding="utf-8"))
-    [run] = [run for run in index["runs"] if run["name"] == "01-guess-and-check"]
-    hostile = {**run, "name": "hostile", "title": HOSTILE[7]}
-    (runs / "index.json").write_text(json.dumps({"runs": [run, hostile]}))
-    folder = tmp_path_factory.mktemp("site")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(site, "RUNS", runs)
-        assert cli.main(["export-site", str(folder)]) == 0
-    return folder
+    return export_site(tmp_path_factory.mktemp, hostile=(HOSTILE[7], hostile_trace()))
 
 
 @pytest.fixture(scope="module")
