@@ -199,8 +199,7 @@ class TokenText:
         self.answer = ""
 
     def _decode(self, token_ids: Sequence[int]) -> str:
-        text: Any = self._tokenizer.decode(list(token_ids))
-        return str(text)
+        return str(self._tokenizer.decode(list(token_ids)))
 
     def filled(self, events: Iterable[Event]) -> Iterator[Event]:
         """Yield the events of the run with text in their nodes.
