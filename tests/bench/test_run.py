@@ -33,7 +33,7 @@ from specdemo.cli import console
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended, RunSettings
-from specdemo.drafters.plain import Plain, Scripted
+from specdemo.drafters.base import Plain, Scripted
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.loop import generate
 from specdemo.engine.runner import Runner
