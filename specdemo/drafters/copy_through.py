@@ -28,8 +28,7 @@ from specdemo.drafters.copies import (
 from specdemo.drafters.draft_model import DRAFT_MODEL, FEATURE, DraftModel
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.policies.guard import with_forecast
-from specdemo.drafters.policies.ledger import StepRecord
+from specdemo.drafters.policies.guard import StepRecord, with_forecast
 from specdemo.drafters.policies.lookahead import CostAware, Lookahead
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import FOLLOW, Costs
