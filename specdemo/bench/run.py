@@ -18,21 +18,23 @@ from statistics import median
 from pydantic import TypeAdapter
 
 import specdemo
-from specdemo.bench.lanes import (
+from specdemo.bench.bounds import (
     BUFFER_BYTES,
+    FloorLane,
+    oracle_speedup,
+    pass_bytes,
+    policies_table,
+)
+from specdemo.bench.lanes import (
     FLOOR,
     PEERS,
     PLAIN_METHOD,
-    FloorLane,
     Lane,
     LaneLost,
     OwnLane,
     Paired,
     expand,
     is_own,
-    oracle_speedup,
-    pass_bytes,
-    policies_table,
     run_lanes,
     run_once,
 )

@@ -15,18 +15,16 @@ import torch
 from conftest import header, tiny_llama
 from errors import reported
 
-from specdemo.bench import lanes, report, run
+from specdemo.bench import bounds, report, run
+from specdemo.bench.bounds import FloorLane, bandwidth, pass_bytes
 from specdemo.bench.lanes import (
     FLOOR,
     PEERS,
-    FloorLane,
     LaneLost,
     LaneResult,
     Paired,
-    bandwidth,
     expand,
     measuring_order,
-    pass_bytes,
 )
 from specdemo.bench.report import text
 from specdemo.bench.results import BenchAnswers, Result, against_table, lanes_table
@@ -305,7 +303,7 @@ def test_the_floor_reads_every_weight_once(tmp_path):
 
 
 def test_the_floor_takes_as_long_as_its_bytes(monkeypatch):
-    monkeypatch.setattr(lanes, "bandwidth", lambda _: 1000.0)
+    monkeypatch.setattr(bounds, "bandwidth", lambda _: 1000.0)
     said = FloorLane(50, torch.ones(1), 10, lambda work: work()).open().answer("anything")
     assert said.metrics.tokens_per_second == pytest.approx(1000 / 50)
     assert said.ids == ()
