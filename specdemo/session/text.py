@@ -123,7 +123,7 @@ def encode_prompt(
 def _templated_or_refused(
     tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]
 ) -> list[int]:
-    """Encode messages. A model's template is its own program: whatever it raises becomes a UserError."""
+    """Encode messages. A model's template is its own program: each of its errors becomes a UserError."""
     try:
         return _templated(tokenizer, messages)
     except Exception as error:

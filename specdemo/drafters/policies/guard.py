@@ -1,6 +1,6 @@
 """The one rule that decides whether a step drafts, and wrappers of every drafter that apply it and add forecasts.
 
-The rule uses what was accepted in this run and what its steps really cost. All costs are in passes of plain decoding,
+The rule uses the acceptances of this run and the measured costs of its steps. All costs are in passes of plain decoding,
 as the cost model of the run has them now, so that a busy machine and a longer text change all of them alike. A step that
 gives `tokens` and costs `passes` gains
 
