@@ -160,7 +160,7 @@ def with_log(events: Sequence[Event], known: Iterable[Generation]) -> list[Event
     They are unchanged if no generation of the log has the same drafts and tokens; of several the last is used.
     """
     steps = [one for one in events if isinstance(one, Verified) and one.lane == SPECULATIVE]
-    drafts = [(len(step.nodes), _ids(_committed(step))) for step in steps if step.nodes]
+    drafts = [(len(step.nodes), _ids(step.committed)) for step in steps if step.nodes]
     named: dict[int, Round] = {}
     for generation in known:
         rounds = [one for one in generation.rounds if one.drafted]
@@ -174,15 +174,14 @@ def with_log(events: Sequence[Event], known: Iterable[Generation]) -> list[Event
         if known is None:
             found.append(event)
         elif isinstance(event, Verified):
-            known = replace(known, committed=_committed(event), seconds=event.verify_seconds)
+            known = replace(known, committed=_pieces(event.committed), seconds=event.verify_seconds)
             found += _step(known, event.lane, event.step, event.elapsed_seconds, exact=True)
     return found
 
 
-def _committed(step: Verified) -> tuple[Piece, ...]:
-    nodes = [*(step.nodes[one] for one in step.path), *([step.next] if step.next else [])]
+def _pieces(nodes: Iterable[Node]) -> tuple[Piece, ...]:
     return tuple(Piece(node.text, node.token_id) for node in nodes)
 
 
-def _ids(pieces: Sequence[Piece]) -> list[int | None]:
+def _ids(pieces: Iterable[Piece | Node]) -> list[int | None]:
     return [piece.token_id for piece in pieces]

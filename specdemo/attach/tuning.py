@@ -44,7 +44,7 @@ Step = tuple[int, int, int]  # drafted, accepted, refused by p_min
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class DraftSetting:
     """Settings of llama-server's drafts."""
 
     n_max: int
@@ -75,7 +75,7 @@ class Forecast:
     over_current: speed / speed of the recorded setting; over_plain: / speed without drafts, None if that is unknown
     """
 
-    setting: Setting
+    setting: DraftSetting
     tokens_per_round: float
     tokens_per_second: float
     over_current: Estimate
@@ -83,10 +83,10 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TuningPlan:
     """Result of tuning. assumption: `places` or `positions`; needed: requests until the interval is within 5 % on both sides"""
 
-    current: Setting
+    current: DraftSetting
     forecasts: tuple[Forecast, ...]
     assumption: str
     requests: int
@@ -115,7 +115,7 @@ class Plan:
         """Return the restarts of the server until the recommendation is confirmed: one, and one without drafts if that was not measured."""
         return 1 + (not self.plain)
 
-    def at(self, setting: Setting) -> Forecast | None:
+    def at(self, setting: DraftSetting) -> Forecast | None:
         """Return the forecast for a setting; None if it was not tried."""
         return next((one for one in self.forecasts if one.setting == setting), None)
 
@@ -136,7 +136,7 @@ def plan(
     plain_seconds: float | None = None,
     p_min: float = 0.0,
     assumption: str = "places",
-) -> Plan:
+) -> TuningPlan:
     """Predict all settings up to the recorded one. Raises UserError if the rounds or their times are not known.
 
     records: requests with drafts; plain: requests of the same server without; plain_seconds: per token, in place of these
@@ -150,11 +150,11 @@ def plan(
     slow = plain_seconds or _plain_seconds(plain)
     weights = _resamples(len(requests))
     times, step = _times(requests, longest, slow, weights)
-    current = Setting(longest, p_min)
+    current = DraftSetting(longest, p_min)
     lengths = range(1, longest + 1) if longest <= MOST_LENGTHS else np.linspace(1, longest, MOST_LENGTHS, dtype=int)  # fmt: skip
-    tried = [Setting(int(n), p) for n in lengths for p in (P_MINS if probable else (p_min,)) if p >= p_min]  # fmt: skip
+    tried = [DraftSetting(int(n), p) for n in lengths for p in (P_MINS if probable else (p_min,)) if p >= p_min]  # fmt: skip
     tried += [] if current in tried else [current]
-    speeds: dict[Setting, tuple[Floats, Floats, float]] = {}
+    speeds: dict[DraftSetting, tuple[Floats, Floats, float]] = {}
     for setting in tried:
         if assumption == "places":
             ways = [[replay(each, setting, right=right) for each in requests] for right in (False, True)]  # fmt: skip
@@ -177,7 +177,7 @@ def plan(
     spread = float(np.std(base[1:]) / base[0]) * 1.96 / PRECISION
     needed = max(FEWEST_REQUESTS, round(len(requests) * spread**2))
     count = sum(map(len, requests))
-    return Plan(current, tuple(forecasts), assumption, len(requests), count, needed, slow is not None)  # fmt: skip
+    return TuningPlan(current, tuple(forecasts), assumption, len(requests), count, needed, slow is not None)  # fmt: skip
 
 
 def rounds_of(record: Record) -> Rounds:
@@ -187,7 +187,7 @@ def rounds_of(record: Record) -> Rounds:
     return [Round((), drafted, accepted) for accepted, drafted in record.steps]
 
 
-def replay(rounds: Rounds, setting: Setting, *, right: bool) -> Iterator[Step]:
+def replay(rounds: Rounds, setting: DraftSetting, *, right: bool) -> Iterator[Step]:
     """Yield the rounds of a replay over the text.
 
     right: whether the draft is assumed to name the right token where nothing was drafted
@@ -220,7 +220,7 @@ def replay(rounds: Rounds, setting: Setting, *, right: bool) -> Iterator[Step]:
         at += accepted + 1
 
 
-def shortened(rounds: Rounds, setting: Setting) -> Iterator[Step]:
+def shortened(rounds: Rounds, setting: DraftSetting) -> Iterator[Step]:
     """Yield the recorded rounds as `replay` does, with each draft cut to the setting."""
     for each in rounds:
         allowed = min(each.drafted or 0, setting.n_max)

@@ -105,13 +105,11 @@ def load_studio(settings: AppSettings) -> Studio:
 
 
 def write(text: str) -> None:
-    """Write a text to standard output unchanged."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def note(sentence: str, style: str | None = None) -> None:
-    """Write a sentence to standard error."""
     err.print(sentence, style=style, markup=False, soft_wrap=True)
 
 

@@ -21,8 +21,8 @@ from specdemo.attach.events import events as events_of
 from specdemo.attach.pasted import read_text
 from specdemo.attach.records import table
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
 from specdemo.config.settings import AppSettings
+from specdemo.config.strings import ASSETS
 from specdemo.session.meter import Meter
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import SPECULATIVE, Drafted, Event
