@@ -41,7 +41,7 @@ SEEDS = (
 )
 SHORT = 4  # tokens of an answer that is drawn for its frequency
 CELL = 8  # characters of such an answer that are counted
-LEAST_EXPECTED = 5  # answers of a cell; rarer ones are counted together
+FEWEST_IN_CELL = 5  # answers of a cell; rarer ones are counted together
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Bias:
 
 
 @dataclass(frozen=True, slots=True)
-class Draws:
+class DrawComparison:
     """Comparison of short answers at temperature 1.
 
     equal: fraction of equal answers with the same seeds; p_value: of the frequencies with other seeds, if these were needed
@@ -284,7 +284,7 @@ def compare_draws(
     prompts: Sequence[str],
     samples: int,
     report: Callable[[float], None],
-) -> Draws:
+) -> DrawComparison:
     """Compare short answers at temperature 1, each prompt equally often. Raises UserError.
 
     If the same seeds nearly always give the same text, the fraction of different ones bounds any bias. Otherwise the plain
@@ -305,10 +305,10 @@ def compare_draws(
     drawn, expected = draw(server, samples, 0), draw(plain, samples, 0 if seeded else samples)
     if seeded:
         apart = sum(map(ne, drawn, expected))
-        return Draws(samples, 1 - apart / samples, None, upper_limit(apart, samples))
+        return DrawComparison(samples, 1 - apart / samples, None, upper_limit(apart, samples))
     p_value, freedom = same_frequencies(drawn, expected)
     least = sqrt(_noncentrality(freedom) / (2 * samples))
-    return Draws(samples, 1 - apart / few, p_value, least)
+    return DrawComparison(samples, 1 - apart / few, p_value, least)
 
 
 Answers = Sequence[tuple[str, str]]  # prompt and text
@@ -317,7 +317,7 @@ Answers = Sequence[tuple[str, str]]  # prompt and text
 def same_frequencies(one: Answers, two: Answers) -> tuple[float, int]:
     """Return the chi-square probability that answers of two samples have the same frequencies, and degrees of freedom."""
     both = Counter([*one, *two])
-    often = {cell for cell, count in both.items() if count >= 2 * LEAST_EXPECTED}
+    often = {cell for cell, count in both.items() if count >= 2 * FEWEST_IN_CELL}
     first, second = (
         Counter((prompt, text if (prompt, text) in often else None) for prompt, text in each)
         for each in (one, two)

@@ -280,7 +280,7 @@ def run_audit(options: argparse.Namespace) -> int:
         raise UserError("servers.no_plain")
     prompts = [*chain(*PROBES.values()), *MORE_PROSE]
     words = load("servers")["audit"]
-    drawn: audit.Bias | audit.Draws | None = None
+    drawn: audit.Bias | audit.DrawComparison | None = None
     with console.reporting() as report:
         result = audit.greedy_audit(server, plain, prompts, options.tokens, lambda done: report(Progress("audit", done)))  # fmt: skip
         samples = lambda done: report(Progress("samples", done))  # noqa: E731
