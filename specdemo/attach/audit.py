@@ -168,28 +168,38 @@ def difference(plain: LlamaServer, expected: Generation, answer: Generation) -> 
 def text_difference(plain: OpenAIServer, request: Request, answer: Generation) -> Difference | None:
     """Return the first difference of an answer's text from the plain server's; None if there is none. Raises UserError."""
     body = body_of(request, plain.about.model) | {"logprobs": True, "top_logprobs": CANDIDATES}
-    place, rest = 0, answer.text
-    for chunk in plain.client.stream("/v1/chat/completions", body, threading.Event()):
-        try:
-            choices = chunk.get("choices", [])
-            rows = [
-                row for one in choices for row in (one.get("logprobs") or {}).get("content") or []
-            ]
-            for row in rows:
-                if not rest.startswith(row["token"]):
-                    chances = [(one["token"], float(one["logprob"])) for one in row["top_logprobs"]]
-                    other = [
-                        chance for token, chance in chances if token and rest.startswith(token)
-                    ]
-                    # A token outside of the list, or the end of the answer, is at most as likely as the last one.
-                    chance = max(other) if other else min(chance for _, chance in chances)
-                    return Difference(place, abs(float(row["logprob"]) - chance))
-                place, rest = place + 1, rest[len(row["token"]) :]
-        except (AttributeError, KeyError, TypeError, ValueError):
-            break
-    if not place:
+    text, rows, rest = "", [], answer.text.encode()
+    try:
+        for chunk in plain.client.stream("/v1/chat/completions", body, threading.Event()):
+            for choice in chunk.get("choices", []):
+                text += choice["delta"].get("content") or ""
+                rows += (choice.get("logprobs") or {}).get("content") or []
+        if text == answer.text and rows:
+            return None
+        for place, row in enumerate(rows):
+            token = _token_bytes(row)
+            if rest.startswith(token):
+                rest = rest[len(token) :]
+                continue
+            listed = row["top_logprobs"]
+            if not rest:
+                break
+            mine = [one for one in listed if rest.startswith(_token_bytes(one))]
+            # A token outside of the list is at most as likely as the last one.
+            chance = max(one["logprob"] for one in mine) if mine else min(one["logprob"] for one in listed)  # fmt: skip
+            return Difference(place, abs(float(row["logprob"]) - float(chance)))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        rows = []
+    if not rows:
         raise UserError("servers.no_probabilities", url=plain.client.url)
-    return None
+    return Difference(
+        len(rows), ROUNDING
+    )  # one ends where the other continues: how likely is unknown
+
+
+def _token_bytes(row: Json) -> bytes:
+    """Return a token; its text may lack a part of a character."""
+    return bytes(row["bytes"]) if row.get("bytes") else str(row["token"]).encode()
 
 
 def greedy_audit(
