@@ -184,7 +184,9 @@ def text_difference(plain: OpenAIServer, request: Request, answer: Generation) -
             listed = row["top_logprobs"]
             if not rest:
                 break
-            mine = [one for one in listed if rest.startswith(_token_bytes(one))]
+            mine = [
+                one for one in listed if (token := _token_bytes(one)) and rest.startswith(token)
+            ]
             # A token outside of the list is at most as likely as the last one.
             chance = max(one["logprob"] for one in mine) if mine else min(one["logprob"] for one in listed)  # fmt: skip
             return Difference(place, abs(float(row["logprob"]) - float(chance)))
