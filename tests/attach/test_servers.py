@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 from ui.scripted import VALUES
 
-from specdemo.attach import client, servers
+from specdemo.attach import client, detection
+from specdemo.attach.detection import attach
 from specdemo.attach.events import events_of, with_log
 from specdemo.attach.llama_server import RoundReader
 from specdemo.attach.pasted import read_file
 from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
-from specdemo.attach.servers import Request, attach
+from specdemo.attach.servers import Request
 from specdemo.cli.commands import app
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
@@ -267,7 +268,7 @@ def test_attach_finds_the_llama_server_of_an_ollama_if_the_user_agrees(listed, d
 
     with serving(reply) as url, serving(child) as own:
         processes = listed.format(port=own.rpartition(":")[2]).splitlines()
-        monkeypatch.setattr(servers, "_processes", lambda: processes)
+        monkeypatch.setattr(detection, "_processes", lambda: processes)
         assert attach(url, KEY).about.server == "Ollama"
         if drafting is None:
             with pytest.raises(UserError, match="no llama-server"):
@@ -279,7 +280,7 @@ def test_attach_finds_the_llama_server_of_an_ollama_if_the_user_agrees(listed, d
 
 
 def test_processes_lists_this_one() -> None:
-    listed = [line.split(maxsplit=2) for line in servers._processes()]
+    listed = [line.split(maxsplit=2) for line in detection._processes()]
     assert [str(os.getpid()), str(os.getppid())] in [fields[:2] for fields in listed]
 
 

@@ -253,7 +253,8 @@ def run_doctor(options: argparse.Namespace) -> int:
 
 def _attach(options: argparse.Namespace) -> tuple[Server, Server | None]:
     """Return the server of the command line and the one without drafts, if it is named. Raises UserError."""
-    from specdemo.attach.servers import OLLAMA, attach
+    from specdemo.attach.detection import attach
+    from specdemo.attach.servers import OLLAMA
 
     key = options.key or os.environ.get(KEY_VARIABLE, "")
     server = attach(options.url, key, ollama_child=options.ollama_child)

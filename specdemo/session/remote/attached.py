@@ -7,8 +7,9 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
 
+from specdemo.attach.detection import attach
 from specdemo.attach.events import ATTACHED, events_of
-from specdemo.attach.servers import Request, Server, attach
+from specdemo.attach.servers import Request, Server
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import Json, load
