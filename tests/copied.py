@@ -6,19 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("app.py", "assets", "docs", "pyproject.toml", "README.md", "specdemo", "tests")
-# Compiled modules come along: copies keep the times by which Python knows that they are those of the sources.
-LEFT = shutil.ignore_patterns("compiled-*", "*.pyc.*", "*.safetensors", "*.npz", "node_modules")
-
-
-def _copy(source: str, target: str) -> None:
-    """Copy a file with its time, unless another process has removed it."""
-    with suppress(FileNotFoundError):
-        shutil.copy2(source, target)
+LEFT = shutil.ignore_patterns("__pycache__", "*.safetensors", "*.npz", "node_modules")
 
 
 def copy_project(folder: Path) -> Path:
@@ -26,7 +18,7 @@ def copy_project(folder: Path) -> Path:
     folder.mkdir()
     for path in (ROOT / name for name in COPIED):
         if path.is_dir():
-            shutil.copytree(path, folder / path.name, ignore=LEFT, copy_function=_copy)
+            shutil.copytree(path, folder / path.name, ignore=LEFT)
         else:
             shutil.copy(path, folder)
     return folder

@@ -2,29 +2,60 @@
 
 from __future__ import annotations
 
-import pytest
-from loopback import serving_files
-from ui.served import export_site
+import functools
+import http.server
+import json
+import shutil
+import threading
 
-from specdemo.ui import words
+import pytest
+
+from specdemo.cli import parser as cli
+from specdemo.ui import site, words
 
 pytestmark = pytest.mark.browser
 TABS = words.VIEW["charts"]["tabs"]
 MARKS = "[...document.querySelectorAll('.sd-plot-mark')].map((mark) => !mark.hidden)"
 
 
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
-    with serving_files(export_site(tmp_path_factory.mktemp)) as address:
-        yield f"{address}/"
+    """A site with one recorded run."""
+    runs = tmp_path_factory.mktemp("runs")
+    shutil.copy(site.RUNS / "01-guess-and-check.jsonl", runs)
+    index = json.loads((site.RUNS / "index.json").read_text(encoding="utf-8"))
+    [run] = [run for run in index["runs"] if run["name"] == "01-guess-and-check"]
+    (runs / "index.json").write_text(json.dumps({"runs": [run]}))
+    folder = tmp_path_factory.mktemp("site")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(site, "RUNS", runs)
+        assert cli.main(["export-site", str(folder)]) == 0
+    handler = functools.partial(Quiet, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
 
 
 @pytest.fixture
-def open_page(open_page, url):
+def open_page(browser, url):
     """Open the page with the whole run shown, as for users who prefer reduced motion."""
+    contexts, problems = [], []
 
     def opened(script="", **options):
-        page = open_page(reduced_motion="reduce", bypass_csp=True, **options)
+        size = {"width": 1280, "height": 800}
+        contexts.append(
+            browser.new_context(
+                **{"viewport": size, "reduced_motion": "reduce", "bypass_csp": True, **options}
+            )
+        )
+        page = contexts[-1].new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
         page.add_init_script(script)
         page.goto(url)
         drawn(page, 0)  # one next to the text; both below it once they are enlarged
@@ -33,7 +64,10 @@ def open_page(open_page, url):
         drawn(page, 1)
         return page
 
-    return opened
+    yield opened
+    for context in contexts:
+        context.close()
+    assert problems == []
 
 
 def chart(page, place):

@@ -2,35 +2,64 @@
 
 from __future__ import annotations
 
-import pytest
-from loopback import serving_files
-from ui.served import export_site
+import functools
+import http.server
+import json
+import shutil
+import threading
 
+import pytest
+
+from specdemo.cli import parser as cli
+from specdemo.ui import site
 from tests.ui.test_player import HOSTILE, hostile_trace
 
 pytestmark = pytest.mark.browser
 
 
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A site whose second run has the worst texts that a model could write."""
-    return export_site(tmp_path_factory.mktemp, hostile=(HOSTILE[7], hostile_trace()))
+    runs = tmp_path_factory.mktemp("runs")
+    shutil.copy(site.RUNS / "01-guess-and-check.jsonl", runs)
+    (runs / "hostile.jsonl").write_text(hostile_trace(), encoding="utf-8", newline="")
+    index = json.loads((site.RUNS / "index.json").read_text(encoding="utf-8"))
+    [run] = [run for run in index["runs"] if run["name"] == "01-guess-and-check"]
+    hostile = {**run, "name": "hostile", "title": HOSTILE[7]}
+    (runs / "index.json").write_text(json.dumps({"runs": [run, hostile]}))
+    folder = tmp_path_factory.mktemp("site")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(site, "RUNS", runs)
+        assert cli.main(["export-site", str(folder)]) == 0
+    return folder
 
 
 @pytest.fixture(scope="module")
 def url(folder):
-    with serving_files(folder) as address:
-        yield f"{address}/"
+    handler = functools.partial(Quiet, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
 
 
 @pytest.fixture
-def page(open_page, url):
-    page = open_page()
-    page.asked = []
+def page(browser, url):
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    page.problems, page.asked = [], []
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
     page.on("console", lambda line: line.type == "error" and page.problems.append(line.text))
     page.on("request", lambda request: page.asked.append(request.url))
     yield page
+    context.close()
     elsewhere = (url, "data:", "blob:", "file:")
+    assert page.problems == []
     assert [asked for asked in page.asked if not asked.startswith(elsewhere)] == []
 
 
@@ -118,7 +147,12 @@ def test_it_fits_a_phone_and_changes_its_light(page, url):
     assert page.evaluate(colour) != before
 
 
-def test_it_opens_from_a_disk(page, folder):
+def test_it_opens_from_a_disk(browser, folder):
+    page = browser.new_page()
+    problems, asked = [], []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda line: line.type == "error" and problems.append(line.text))
+    page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{(folder / 'index.html').as_uri()}?lang=de#play/hostile")
     page.locator(".sd-answer .sd-rejected").first.wait_for()
     assert page.url.endswith("/offline.html?lang=de#play/hostile")
@@ -134,4 +168,6 @@ def test_it_opens_from_a_disk(page, folder):
     }.items():
         page.locator(f"#sd-tab-{tab}").click()
         page.locator(f"#sd-panel-{tab} {shown}").first.wait_for()
-    assert all(address.startswith(("file:", "data:", "blob:")) for address in page.asked)
+    page.close()
+    assert problems == []
+    assert all(address.startswith(("file:", "data:", "blob:")) for address in asked)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import json
+import threading
 from pathlib import Path
 
 import pytest
-from loopback import Files, serving_files
 
 from specdemo.ui import words
 
@@ -78,7 +80,7 @@ def run():
     return [*events, {"type": "finished", "lane": "speculative", "reason": "length"}]
 
 
-class Page(Files):
+class Files(http.server.SimpleHTTPRequestHandler):
     made = {
         "/": ("text/html", PAGE),
         "/words": ("application/json", json.dumps(words.VIEW)),
@@ -94,19 +96,30 @@ class Page(Files):
         self.end_headers()
         return self.wfile.write(text.encode())
 
+    def log_message(self, *_):
+        pass
+
 
 @pytest.fixture(scope="module")
 def url():
-    with serving_files(ASSETS, Page) as address:
-        yield f"{address}/"
+    handler = functools.partial(Files, directory=ASSETS)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
 
 
 @pytest.fixture
-def page(open_page, url):
-    page = open_page()
+def page(browser, url):
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    problems = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
     page.goto(url)
     page.wait_for_function("window.ready")
-    return page
+    yield page
+    context.close()
+    assert problems == []
 
 
 AT = "view.timeline.at"

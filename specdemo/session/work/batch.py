@@ -290,25 +290,25 @@ def _answer(
     if cancel.is_set():
         yield replace(answer, state=State.STOPPED)
         return
+    conversation = studio.open()
     last = ""  # the text of the last token
     passed: list[Event] = []
     try:
-        with closing(studio.open()) as conversation:
-            events: Any = conversation.run(
-                answer.prompt, settings, system=system, cancel=cancel, every=LOOK_SECONDS
-            )
-            with closing(events):
-                for event in events:
-                    if isinstance(event, RunStarted) and asked not in (None, event.target):
-                        raise Changed(event.target)
-                    passed.append(event)
-                    grown = _after(answer, event, last)
-                    if isinstance(event, Verified):
-                        last = event.committed[-1].text
-                    if grown is not answer:
-                        answer = grown
-                        yield replace(answer, events=tuple(passed))
-                        passed = []
+        events: Any = conversation.run(
+            answer.prompt, settings, system=system, cancel=cancel, every=LOOK_SECONDS
+        )
+        with closing(events):
+            for event in events:
+                if isinstance(event, RunStarted) and asked not in (None, event.target):
+                    raise Changed(event.target)
+                passed.append(event)
+                grown = _after(answer, event, last)
+                if isinstance(event, Verified):
+                    last = event.committed[-1].text
+                if grown is not answer:
+                    answer = grown
+                    yield replace(answer, events=tuple(passed))
+                    passed = []
         if not answer.ended:  # cancelled before the header
             yield replace(answer, state=State.STOPPED)
     except UserError as error:
@@ -316,6 +316,8 @@ def _answer(
     except Exception as error:  # noqa: BLE001 - one prompt must not take the others with it
         broke = UserError("run.failed", error=error)
         yield replace(answer, state=State.FAILED, error=broke)
+    finally:
+        conversation.close()
 
 
 def _after(answer: BatchAnswer, event: Event, last: str) -> BatchAnswer:

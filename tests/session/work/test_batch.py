@@ -109,14 +109,6 @@ def test_one_that_fails_keeps_its_error_and_the_others_go_on():
     assert (studio.open_now, studio.closed) == (0, 5)
 
 
-def test_an_engine_that_opens_no_conversation_fails_the_prompts():
-    studio = ScriptedStudio()
-    studio.open = lambda: {}["gone"]
-    answers, totals = finish(answer_all(studio, ["a", "b"], SETTINGS))
-    assert {answer.state for answer in answers} == {State.FAILED}
-    assert totals.failed == 2
-
-
 def test_answers_grow_one_step_at_a_time_and_count_like_the_metrics():
     studio = ScriptedStudio()
     *grown, _ = answer_all(studio, ["a"], SETTINGS)
