@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LOOKUP_TOKENS = (
     10  # draft tokens: example of transformers' documentation, default of llama-cpp-python
 )
-LOOKUP_NGRAM = 3  # tokens that are looked up: example of OpenVINO GenAI's documentation
+LOOKUP_NGRAM = 3  # tokens of a looked-up sequence: example of OpenVINO GenAI's documentation
 OTHER_TOKENS = "the GGUF file's tokenizer splits text into other tokens than the target's"
 LOOKUP_TOKENS_CPU = 2  # draft tokens: advice of llama-cpp-python's documentation for a CPU
 
@@ -342,7 +342,7 @@ class LlamaServerSpeaker:
             {
                 "prompt": list(prompt_ids),
                 "n_predict": max_new_tokens,
-                "return_tokens": True,
+                "verbose": True,  # with the ids of tokens
                 "cache_prompt": False,
                 "temperature": sampling.temperature,
                 "top_k": sampling.top_k,
@@ -354,7 +354,7 @@ class LlamaServerSpeaker:
         )
         if "error" in answer:
             raise ValueError(str(answer["error"]))
-        ids, timings = answer["tokens"], answer["timings"]
+        ids, timings = answer["__verbose"]["tokens"], answer["timings"]
         drafted, accepted = timings.get("draft_n", 0), timings.get("draft_n_accepted", 0)
         later = int(timings["predicted_n"]) - 1
         passes = later - accepted

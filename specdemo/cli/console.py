@@ -107,7 +107,7 @@ def load_studio(settings: AppSettings) -> Studio:
 
 
 def _about_target(studio: Studio) -> str:
-    """Return what a GGUF file of the user's was recognised as, or a draft model that suits it; "" if neither applies."""
+    """Return a sentence: the catalogue model that a GGUF file was recognised as, or a draft model that suits it, or ""."""
     from specdemo.files.found import FoundModel, found_models, gguf_path
     from specdemo.files.header import read_header
     from specdemo.models.outlook import suggest

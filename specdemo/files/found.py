@@ -27,7 +27,7 @@ class FoundModel:
     """A model on this disk.
 
     name: as `--target` accepts it; source: the program or cache that stored it
-    header: of a GGUF file; None for a folder; known: the catalogue model that it is, whatever its quantisation
+    header: of a GGUF file; None for a folder; known: the catalogue model with its norms
     """
 
     name: str
@@ -38,7 +38,7 @@ class FoundModel:
 
     @property
     def entry(self) -> Entry:
-        """The model as an entry like those of the catalogue, with the numbers that predict its speed."""
+        """Return the model as an entry like those of the catalogue, whose numbers predict its speed."""
         if self.header is None:
             return Entry(self.name, self.name, "", count_parameters(self.path, self.name), "")
         header, name = self.header, self.known.name if self.known else self.name

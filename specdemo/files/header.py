@@ -70,7 +70,7 @@ def read_header(path: Path) -> Header:
 
 
 def recognise(header: Header) -> Entry | None:
-    """Return the catalogue model that has these norms, whatever the quantisation of the other weights."""
+    """Return the catalogue model with the same norms; the other weights may have any quantisation."""
     return next((entry for entry in entries() if entry.norms == header.norms), None)
 
 
@@ -114,7 +114,7 @@ class _Reader:
         return self.data[self.at - length : self.at].decode("utf-8", errors="replace")
 
     def _value(self, key: str, kind: int) -> Any:
-        """Read a value; None for an array, of which only the place is stored."""
+        """Read a value; return None for an array, of which only the range of bytes is stored."""
         if kind == TEXT:
             return self._text()
         if kind != ARRAY:

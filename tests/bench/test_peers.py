@@ -331,10 +331,8 @@ class FakeServer:
             range(request["prompt"][-1] + 1, request["prompt"][-1] + 1 + request["n_predict"])
         )
         drafts = {"draft_n": 4, "draft_n_accepted": 2} if self.options.speculative.types else {}
-        return {
-            "tokens": ids,
-            "timings": {"predicted_n": len(ids), "predicted_ms": 500.0, **drafts},
-        }
+        timings = {"predicted_n": len(ids), "predicted_ms": 500.0, **drafts}
+        return {"__verbose": {"tokens": ids}, "timings": timings}
 
 
 def some(**values):

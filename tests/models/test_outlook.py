@@ -229,6 +229,7 @@ def test_suggest_proposes_the_draft_model_with_the_best_forecast(rate, others, d
 def test_suggest_offers_a_catalogue_model_with_the_same_tokenizer(disk):
     entry = find("qwen2.5-coder-0.5b-instruct")
     target = found("target", 8e9, entry.tokenizer)
+    disk.add(target.name)
     for here in (False, True):
         disk |= {entry.name} if here else set()
         seen = outlook.suggest(target, [], partial(looked, timed(20)))
