@@ -6,9 +6,10 @@ import io
 import json
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from conftest import reference_greedy
@@ -18,6 +19,7 @@ from specdemo.bench.lanes import PLAIN_METHOD, LaneLost, LaneResult, run_lanes
 from specdemo.bench.peer import (
     LlamaServerSpeaker,
     LlamaSpeaker,
+    OpenVinoSpeaker,
     PeerSpec,
     TransformersSpeaker,
     serve,
@@ -359,3 +361,47 @@ def test_llama_server_counts_tokens_after_the_first_and_its_drafts(monkeypatch, 
         assert (draft.mparams.path, draft.cpuparams.n_threads) == ("b", 3)
     with pytest.raises(ValueError, match="nothing to do"):
         speaker.speak([4, 5], 0, Sampling())
+
+
+class FakePipeline:
+    """openvino_genai's surface: counts up from the last token, two tokens a pass with lookup."""
+
+    def __init__(self, path, device, **options):
+        self.path, self.device, self.options = path, device, options
+
+    def get_tokenizer(self):
+        def encode(text, **_options):
+            return SimpleNamespace(input_ids=SimpleNamespace(data=np.array([list(text.encode())])))
+
+        return SimpleNamespace(encode=encode)
+
+    def generate(self, prompt, config, streamer):
+        first = int(prompt[0, -1]) + 1
+        ids = list(range(first, first + config.max_new_tokens))
+        streamer.write(ids[0])
+        step = 2 if self.options.get("prompt_lookup") else 1
+        for start in range(1, len(ids), step):
+            streamer.write(ids[start : start + step])
+        streamer.end()
+        return SimpleNamespace(tokens=[ids])
+
+
+@pytest.mark.parametrize(("way", "passes"), [("", 4), (":lookup", 2)])
+def test_openvino_counts_tokens_after_the_first(monkeypatch, way, passes):
+    status = SimpleNamespace(RUNNING=None)
+    genai = SimpleNamespace(
+        LLMPipeline=FakePipeline,
+        GenerationConfig=SimpleNamespace,
+        StreamerBase=object,
+        StreamingStatus=status,
+    )
+    monkeypatch.setitem(sys.modules, "openvino_genai", genai)
+    monkeypatch.setitem(sys.modules, "openvino", SimpleNamespace(Tensor=lambda array: array))
+    spec = PeerSpec(f"openvino{way}", gguf="a", threads=3, probe="ab", probe_ids=(97, 98))
+    speaker = OpenVinoSpeaker(spec)
+    spoken = speaker.speak([4, 5], 5, Sampling())
+    assert spoken.ids == (6, 7, 8, 9, 10)
+    assert (spoken.tokens, spoken.passes, spoken.rows) == (4, passes, 4)
+    assert speaker._pipeline.options["INFERENCE_NUM_THREADS"] == 3
+    with pytest.raises(ValueError, match="other tokens"):
+        OpenVinoSpeaker(replace(spec, probe_ids=(1,)))
