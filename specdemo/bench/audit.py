@@ -20,9 +20,9 @@ from specdemo.session.conversation import Conversation
 from specdemo.session.loaded import machine_name
 from specdemo.session.studio import Studio
 from specdemo.session.work.judges import GreedyAudit, SamplingAudit, judge_greedy, judge_sampling
-from specdemo.session.work.real_bugs import Control, controls
+from specdemo.session.work.wrong_rules import Control, controls
 
-LEVEL = 0.01  # probability that one audit finds a fault in a correct program
+FALSE_ALARMS = 0.01  # probability that one audit finds a fault in a correct program
 TESTS = 3  # statistical tests per method and condition
 FILE = "audit.json"
 CONDITIONS = {
@@ -67,7 +67,6 @@ class MethodAudit:
         return "held" if held else "did not hold"
 
     def cells(self) -> list[str]:
-        """Return the method's row of the table."""
         greedy = ["-"] * 3
         if self.greedy:
             margin = self.greedy.median_margin
@@ -83,7 +82,7 @@ class MethodAudit:
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """One audit. limit: a p-value below it counts against a method (LEVEL divided by the number of tests, Bonferroni).
+    """One audit. limit: a p-value below it counts against a method (FALSE_ALARMS divided by the number of tests, Bonferroni).
 
     date: ISO 8601, UTC; drafter: name of a published drafter, with its commit if it has one; "" for none
     """
@@ -114,7 +113,6 @@ class AuditResult:
         return {**asdict(self), "held": self.held, "methods": methods}
 
     def result(self) -> Result:
-        """Return the audit as a table with notes."""
         columns = ["method", "greedy = plain", "same until", "tie margin"]
         for condition in CONDITIONS:
             columns += [condition, "p uniform", "p independent", "p draft"]
@@ -129,7 +127,7 @@ class AuditResult:
     def _notes(self) -> list[str]:
         notes = [
             f"{self.runs} sampled runs of at most {self.tokens} tokens for each method and condition. A p-value below "
-            f"{self.limit:.1g} counts against a method: {LEVEL:g} divided by the number of tests."
+            f"{self.limit:.1g} counts against a method: {FALSE_ALARMS:g} divided by the number of tests."
         ]
         compared = [method.greedy for method in self.methods if method.greedy]
         if compared and not compared[0].required:
@@ -189,7 +187,7 @@ def run_audit(
         raise UserError("method.unknown", method=min(unknown), names=", ".join(infos))
     names = [PLAIN_METHOD, *(name for name in methods or infos if name != PLAIN_METHOD)]
     runnable = [name for name in names if infos[name].available]
-    limit = LEVEL / (TESTS * len(CONDITIONS) * len(runnable))
+    limit = FALSE_ALARMS / (TESTS * len(CONDITIONS) * len(runnable))
     started = time.perf_counter()
     report(Progress("audit", 0.0, "positive controls"))
     wrong_rules = controls()
@@ -224,7 +222,6 @@ def run_audit(
 
 
 def save_last(found: AuditResult, cache_dir: Path) -> None:
-    """Save a result as the last one."""
     cache_dir.mkdir(parents=True, exist_ok=True)
     write_file(cache_dir / FILE, json.dumps(found.to_dict(), indent=1) + "\n")
 
@@ -243,8 +240,7 @@ class _Auditor:
     """The loaded target and its prompts. It runs methods through the session and reads their outputs with fresh passes."""
 
     def __init__(self, studio: Studio, tokens: int, runs: int, limit: float) -> None:
-        from specdemo.engine.prefix import PrefixReader
-        from specdemo.engine.target import CachedModel
+        from specdemo.engine.target import CachedModel, PrefixReader
         from specdemo.session.text import encode_prompt
 
         pair = studio.pair
@@ -259,7 +255,6 @@ class _Auditor:
         self.plain = list(self._greedy(PLAIN_METHOD))
 
     def audited(self, row: MethodAudit, report: ProgressCallback) -> MethodAudit:
-        """Return the row with the findings."""
         try:
             report(Progress("audit", 0.0, f"{row.title}, greedy"))
             answers = list(self._greedy(row.name))

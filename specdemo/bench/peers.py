@@ -68,7 +68,6 @@ class PeerProcess:
             raise
 
     def ask(self, request: Json) -> Json:
-        """Send one line and wait for one line."""
         try:
             self._requests.write(json.dumps(request) + "\n")
             self._requests.flush()
@@ -131,7 +130,6 @@ class PeerTalk:
     messages: list[dict[str, str]] = field(default_factory=list)
 
     def answer(self, prompt: str) -> LaneResult:
-        """Send the ids of the conversation and return the answer's."""
         lane = self.lane
         asked = [*self.messages, {"role": "user", "content": prompt}]
         prompt_ids = encode_prompt(
@@ -149,7 +147,6 @@ class PeerTalk:
         return LaneResult(lane.name, _metrics(answer), tuple(answer["ids"]))
 
     def close(self) -> None:
-        """Clear the messages."""
         self.messages = []
 
 
@@ -224,7 +221,6 @@ def _start(spec: PeerSpec) -> PeerProcess:
 
 
 def target_folder(studio: Studio) -> Path:
-    """Return the folder of the loaded target."""
     wanted = studio.settings.target
     name = studio.pair.target.info.name if wanted == "auto" else wanted
     return model_files(name, studio.settings).folder

@@ -126,13 +126,11 @@ def _about_target(studio: Studio) -> str:
 
 
 def write(text: str) -> None:
-    """Write a text to standard output unchanged."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def note(sentence: str, style: str | None = None) -> None:
-    """Write a sentence to standard error."""
     err.print(sentence, style=style, markup=False, soft_wrap=True)
 
 

@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
 from specdemo.config.settings import (
     OWN,
     PRESET_NAMES,
@@ -26,7 +25,7 @@ from specdemo.config.settings import (
     fields,
     replacement,
 )
-from specdemo.config.strings import Json, JsonView
+from specdemo.config.strings import ASSETS, Json, JsonView
 
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method
@@ -196,7 +195,7 @@ def _honoured(setting: Setting, method: str) -> Setting:
 
 
 def _add_setting(group: argparse._ArgumentGroup, setting: Setting) -> None:
-    known: dict[str, Any] = {"dest": setting.name}
+    known: Json = {"dest": setting.name}
     if setting.kind is bool:
         known |= {"action": argparse.BooleanOptionalAction}
     else:
@@ -225,7 +224,6 @@ def _help(setting: Setting) -> str:
 
 
 def _plain(default: object) -> str:
-    """Return a default as help texts show it."""
     if isinstance(default, bool):
         return "on" if default else "off"
     return f"{default:g}" if isinstance(default, float) else str(default)
@@ -256,7 +254,6 @@ def run_settings(options: argparse.Namespace, method: str | None = None) -> RunS
 
 
 def _report_replaced(given: Json) -> None:
-    """Write a notice for each name of an earlier version."""
     for name, value in given.items():
         if new := replacement(name, value):
             now = ", ".join(f"{key} {text}" for key, text in new.items())
@@ -269,7 +266,6 @@ def policies_of(method: Method, option: str) -> str:
 
 
 def check_method(name: str) -> None:
-    """Raise UserError for a method that does not exist."""
     from specdemo.drafters.methods import METHODS
 
     if name not in METHODS:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from specdemo.drafters.arms import Arm, copiers, model_arm
 from specdemo.drafters.base import DraftingContext, Method
 from specdemo.drafters.copies import NGRAM, known_texts
-from specdemo.drafters.copy_through import COPY_THROUGH, Through
+from specdemo.drafters.copy_through import COPY_THROUGH, Arm, Through, copiers, model_arm
 from specdemo.drafters.policies.ledger import PROVEN, TRIAL_COPIES, Decision, Ledger
 from specdemo.drafters.policies.lookahead import CostAware
 from specdemo.drafters.policies.rule import StoppingRule
@@ -57,11 +56,9 @@ class Auto(Drafter):
 
     @property
     def arms(self) -> list[Arm]:
-        """All of them."""
         return [*self.copiers, *([self.model] if self.model else [])]
 
     def start(self, prompt_ids: Sequence[int]) -> None:
-        """Start every drafter that may be used."""
         self._join()
         for arm in self.copiers:
             arm.drafter.start(prompt_ids)
@@ -139,17 +136,14 @@ class Auto(Drafter):
                 arm.drafter.observe(silent)
 
     def verifying(self, proposal: Proposal) -> None:
-        """Let the arm that drafted work in parallel with the target."""
         if self._chosen:
             self._chosen.drafter.verifying(proposal)
 
     def close(self) -> None:
-        """End the run of every arm."""
         for arm in self.arms:
             arm.drafter.close()
 
     def _model(self, committed: Sequence[int], budget: int) -> Decision:
-        """Decide on the model's draft."""
         model = self.model
         if model is None:
             return Decision.PLAIN

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from specdemo.drafters.memory.markov import MarkovBias
     from specdemo.drafters.memory.visit import Memory
     from specdemo.drafters.reader import DraftReader
-    from specdemo.engine.prefix import PrefixReader
     from specdemo.engine.sampling import Shaper
-    from specdemo.engine.target import Features
+    from specdemo.engine.target import Features, PrefixReader
     from specdemo.engine.types import Drafter
 
 Tokens = Literal["drawn", "chosen", "copied", "mixed", "none"]
@@ -137,11 +136,9 @@ class DraftingContext:
         object.__setattr__(self, "calibration", self.calibrate(self.prior))
 
     def has(self, need: str) -> bool:
-        """Return whether something that a method needs is available."""
         return getattr(self, need) is not None if need in NEEDS else need in self.trained
 
     def calibrate(self, prior: Priors) -> Calibration:
-        """Return a new calibration that starts from a prior."""
         return Calibration(prior.greedy if self.settings.sampling.greedy else prior.sampled)
 
     def distributions(

@@ -38,7 +38,7 @@ class Block:
     """
 
     def __init__(self, draft: DraftReader) -> None:
-        from specdemo.engine.prefix import FeatureReader
+        from specdemo.engine.target import FeatureReader
         from specdemo.models.networks.chain import CompactModel
         from specdemo.models.networks.dflash import DFlashModel
 
@@ -53,7 +53,6 @@ class Block:
         self._reduced = self.model.weights.words.column_of
 
     def start(self, prompt_ids: Sequence[int]) -> None:
-        """Read the prompt but for its last token."""
         return self.draft.start(prompt_ids)
 
     def guess(self, committed: Sequence[int]) -> Tensor:
@@ -90,7 +89,6 @@ class DSpark(Block, Drafter):
         self._sure: list[float] = []
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Draw from left to right as far as the schedule goes."""
         allowed = min(budget, self.most, self.depth)
         if not allowed:
             return Proposal(reasons=(Reason("block_no_token"),))
@@ -138,7 +136,6 @@ class DSpark(Block, Drafter):
         )
 
     def observe(self, outcome: Outcome) -> None:
-        """Calibrate the confidences."""
         reported = replace(outcome.proposal, confidences=tuple(self._sure))
         if len(reported) == len(self._sure):
             self.calibration.observe(replace(outcome, proposal=reported))
@@ -164,7 +161,6 @@ class JetSpec(Block, Drafter):
         self.depth = min(depth, self.depth)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Grow a tree over the positions of one block."""
         allowed = min(budget, self.depth)
         if not allowed:
             return Proposal(reasons=(Reason("block_no_token"),))
@@ -204,13 +200,11 @@ class BlockTree(Tree):
         self._head_seconds = 0.0
 
     def branches(self, committed: Sequence[int]) -> Branches:
-        """The guesses of one pass."""
         logits = self.block.guess(committed)
         return _Guesses(self, committed, logits)
 
     @property
     def reading_seconds(self) -> float:
-        """Measured seconds of the head for one node."""
         return self._head_seconds
 
     def observe_reading(self, seconds: float, nodes: int) -> None:
@@ -233,7 +227,6 @@ class _Guesses:
         self.states = tree.block.model.states
 
     def below(self, tree: GrownTree, nodes: Sequence[int]) -> Tensor:
-        """Return the corrected distributions below nodes, see `Branches`."""
         import torch
 
         begun = time.perf_counter()

@@ -54,7 +54,6 @@ class Copier(Drafter):
         raise NotImplementedError
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Return a chain of copies."""
         allowed = min(budget, self.lookahead.allowed(committed))
         policy = self.lookahead.reason
         match = self.search(committed, allowed)
@@ -77,7 +76,6 @@ class Copier(Drafter):
         )
 
     def observe(self, outcome: Outcome) -> None:
-        """Update the policy."""
         self.lookahead.observe(outcome)
 
 

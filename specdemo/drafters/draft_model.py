@@ -35,11 +35,9 @@ class DraftModel(Drafter):
         self.lookahead = lookahead
 
     def start(self, prompt_ids: Sequence[int]) -> None:
-        """Read the prompt but for its last token."""
         return self.draft.start(prompt_ids)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Draft a chain until the policy or the budget stops it."""
         self.draft.follow(committed)
         allowed = self.draft.room(committed, min(budget, self.lookahead.allowed(committed)))
         chain = self.draft.chain(committed, allowed, self.lookahead)
@@ -62,7 +60,7 @@ class LookBack(Wrapper):
     """Wraps a drafter of chains and drops its trailing tokens below a threshold, while `Confidence` stops after one.
 
     A scheduler that looks back like this (DSpark's counter-example) uses the drawn tokens to decide which draws
-    the target tests, so the tokens that remain occur too often: `specdemo.session.work.two_words`.
+    the target tests, so the tokens that remain occur too often: `specdemo.session.work.wrong_rules`.
     Chosen tokens are tested one by one, independent of the other proposals, so greedy decoding is unchanged.
     """
 
@@ -71,7 +69,6 @@ class LookBack(Wrapper):
         self.threshold = threshold
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """The drafter's chain without its unlikely end."""
         proposal = self.drafter.propose(committed, budget)
         kept = len(proposal)
         while kept and self._unlikely(proposal.confidences[kept - 1]):

@@ -73,7 +73,6 @@ class Medusa(Drafter):
         self.static = static
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """A tree on the text."""
         depth = min(self.depth, budget)
         probs = self._guess(committed) if depth > 0 else None
         if probs is None:

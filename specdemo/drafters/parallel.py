@@ -54,7 +54,6 @@ class Parallel(Drafter):
         self._drafted: tuple[list[int], PreparedChain, int, int] = ([], PreparedChain(), 0, 0)
 
     def start(self, prompt_ids: Sequence[int]) -> None:
-        """Read the prompt but for its last token."""
         self.close()
         self._worker, self._prepared = _one_thread_worker(), {}
         return self.draft.start(prompt_ids)
@@ -96,14 +95,12 @@ class Parallel(Drafter):
         self.lookahead.observe(outcome)
 
     def close(self) -> None:
-        """Stop the thread, wherever it is, and let it go."""
         if self._worker is not None:
             self._stop.set()
             self._worker.shutdown()
             self._worker = self._task = None
 
     def verifying(self, proposal: Proposal) -> None:
-        """Start to draft the continuations."""
         text, chain, length, budget = self._drafted
         assert self._worker is not None, "verifying before start"
         self._stop.clear()

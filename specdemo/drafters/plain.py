@@ -13,7 +13,6 @@ class Plain(Drafter):
     """Proposes nothing: plain decoding, the baseline of every other method."""
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Return an empty proposal."""
         return Proposal(reasons=(Reason("plain"),))
 
 
@@ -24,7 +23,6 @@ class Scripted(Drafter):
         self.script = script
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Return the result of the script."""
         return self.script(committed, budget)
 
 
@@ -34,17 +32,6 @@ def always_right(answer_ids: Sequence[int], lookahead: int) -> Scripted:
     def script(committed: Sequence[int], budget: int) -> Proposal:
         ids = answer_ids[len(committed) : len(committed) + min(budget, lookahead)]
         return Proposal.chain(ids, lookahead=lookahead, reasons=(Reason("oracle_right"),))
-
-    return Scripted(script)
-
-
-def always_wrong(answer_ids: Sequence[int], lookahead: int, vocabulary_size: int) -> Scripted:
-    """Return a drafter of tokens that are never the true continuation."""
-
-    def script(committed: Sequence[int], budget: int) -> Proposal:
-        right = list(answer_ids[len(committed) : len(committed) + min(budget, lookahead)])
-        ids = [(token_id + 1) % vocabulary_size for token_id in right]
-        return Proposal.chain(ids, lookahead=lookahead, reasons=(Reason("oracle_wrong"),))
 
     return Scripted(script)
 

@@ -16,8 +16,8 @@ from specdemo.drafters.memory.online_head import HeadBias, attach
 from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.clock import Stopwatch
 from specdemo.engine.cost import Costs
-from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import ReducedVocabulary, Shaper, draw, draw_at, likeliest
+from specdemo.engine.target import PrefixReader
 from specdemo.kernels.plan import Chain
 from specdemo.trace.events import Reason
 
@@ -64,7 +64,6 @@ class DraftReader:
         return [learner for learner in (self.bias, self.head) if learner]
 
     def start(self, prompt_ids: Sequence[int]) -> None:
-        """Read the prompt but for its last token."""
         # The drafter's draws must not be those of the verifier, which counts from the seed itself.
         self._generator.manual_seed(self._seed)
         attach(self.reader.model, self.head)
@@ -193,7 +192,6 @@ class DraftReader:
         return draw(probs, self._generator)
 
     def token(self, column: int) -> int:
-        """Return the token of a column."""
         return self.words.token(column) if self.words else column
 
     def shaped(

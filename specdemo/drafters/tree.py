@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from specdemo.engine.sampling import ReducedVocabulary
 
 WIDEST = 10  # children of one parent, as in Medusa's own trees
-WIDTH = 4  # nodes that are read in one pass when one of them must be: further rows of a pass are nearly free
+PASS_NODES = 4  # nodes that are read in one pass when one of them must be: further rows of a pass are nearly free
 
 
 class Branches(Protocol):
@@ -66,7 +66,6 @@ class GrownTree:
     def proposal(
         self, words: ReducedVocabulary | None, lookahead: int, reason: Reason, *, chosen: bool
     ) -> Proposal:
-        """Return the nodes as a proposal; see `Proposal` for the fields."""
         return Proposal(
             tuple(self.token_ids),
             tuple(self.parents),
@@ -160,7 +159,7 @@ class TreeBuilder:
         """Other nodes waiting to be read, that are worth a row of the same pass; taken out of the heap."""
         if index < 0:
             return []
-        waiting = sorted(opening for opening in openings if opening[2])[: WIDTH - 1]
+        waiting = sorted(opening for opening in openings if opening[2])[: PASS_NODES - 1]
         for opening in waiting:
             openings.remove(opening)
         heapq.heapify(openings)
@@ -298,7 +297,6 @@ class DraftBranches:
         self._places: dict[int, int] = {}  # node of the tree -> index among the nodes read
 
     def below(self, tree: GrownTree, nodes: Sequence[int]) -> Tensor:
-        """Return the draft model's distributions, see `Branches`."""
         if list(nodes) == [-1]:
             return (self.draft.probs_after(self.committed))[None]
         for node in nodes:
@@ -328,11 +326,9 @@ class Tree(Drafter):
         self.costly = costly
 
     def start(self, prompt_ids: Sequence[int]) -> None:
-        """Read the prompt but for its last token."""
         return self.draft.start(prompt_ids)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Grow a tree on the text."""
         self.draft.follow(committed)
         tree, depth = GrownTree(), self.draft.room(committed, min(self.depth, budget))
         if depth > 0:
@@ -352,7 +348,6 @@ class Tree(Drafter):
         return tree.proposal(self.draft.words, depth, reason, chosen=self.draft.greedy)
 
     def branches(self, committed: Sequence[int]) -> Branches:
-        """Return the distributions for this step's tree."""
         return DraftBranches(self.draft, committed)
 
     @property

@@ -42,7 +42,6 @@ class RollbackLayer(CacheLayerMixin):
         self.counted = counted
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Allocate the first block."""
         self.keys, self.values = (
             self._grown(key_states, BLOCK_SLOTS),
             self._grown(value_states, BLOCK_SLOTS),
@@ -103,8 +102,6 @@ class RollbackLayer(CacheLayerMixin):
         """Return -1 for no limit; transformers calls it."""
         return -1
 
-    get_max_cache_shape = get_max_length  # the name in earlier 4.x and 5.x
-
 
 class RollbackCache(Cache):
     """Keys and values of one conversation, for any model that transformers loads and that has no other state.
@@ -124,7 +121,6 @@ class RollbackCache(Cache):
 
     @property
     def length(self) -> int:
-        """Counted tokens."""
         return self._counted.length
 
     @property
@@ -150,7 +146,6 @@ class RollbackCache(Cache):
 
     @property
     def capacity(self) -> int:
-        """Slots that there are."""
         return int(self.layers[0].keys.shape[2])
 
     @property

@@ -117,12 +117,10 @@ class GuardedDrafter(Drafter):
         self._dropped = False
 
     def start(self, prompt_ids: Sequence[int]) -> None:
-        """Start the drafter."""
         with self._guard():
             self.drafter.start(prompt_ids)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Return the drafter's proposal, or an empty one."""
         if not self._dropped:
             with self._guard():
                 proposal = self.drafter.propose(committed, budget)
@@ -132,19 +130,16 @@ class GuardedDrafter(Drafter):
         return Proposal(reasons=(Reason(DROPPED),), dropped=error)
 
     def verifying(self, proposal: Proposal) -> None:
-        """Let the drafter work in parallel with the target."""
         if not self._dropped:
             with self._guard():
                 self.drafter.verifying(proposal)
 
     def observe(self, outcome: Outcome) -> None:
-        """Let the drafter learn."""
         if not self._dropped:
             with self._guard():
                 self.drafter.observe(outcome)
 
     def close(self) -> None:
-        """End the drafter's run."""
         with self._guard():
             self.drafter.close()
 

@@ -49,12 +49,10 @@ class _Run:
 
     @property
     def request(self) -> ForwardRequest | None:
-        """The pass that it waits for."""
         return self.stack.request if self.stack else None
 
     @property
     def waits(self) -> bool:
-        """Whether it cannot continue yet."""
         return self.request is not None and not self.request.done and not self.closed.is_set()
 
     def advance(self) -> bool:

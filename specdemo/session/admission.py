@@ -17,7 +17,7 @@ from specdemo.config.settings import AppSettings
 from specdemo.session.meter import Meter
 
 TIMED = "timed"  # work that runs alone, because other runs would disturb its measurement
-MOST_WAITING = 128  # users in the queue
+MOST_WAITING_USERS = 128  # users in the queue
 RECENT_DURATIONS = 32  # recent durations per kind of work, from which the next one is estimated
 UPDATE_SECONDS = 1.0  # polling interval of waiting requests
 
@@ -83,12 +83,10 @@ class Turn:
 
     @property
     def admitted(self) -> bool:
-        """Whether it may run."""
         return self.begun is not None
 
     @property
     def others_wait(self) -> bool:
-        """Whether another user is in the queue now."""
         return self._admission.waits_beside(self.visitor)
 
     def __enter__(self) -> Turn:
@@ -102,7 +100,6 @@ class Turn:
         _error: BaseException | None,
         _where: TracebackType | None,
     ) -> None:
-        """Leave the queue or free the slot."""
         self._admission.leave(self)
 
     def __iter__(self) -> Iterator[Waiting]:
@@ -166,7 +163,7 @@ class Admission:
         per_visitor: int = 1,
         *,
         limits: Mapping[str, int] | None = None,
-        most_waiting: int = MOST_WAITING,
+        most_waiting: int = MOST_WAITING_USERS,
         waited: Callable[[float], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -182,13 +179,11 @@ class Admission:
 
     @property
     def waiting(self) -> int:
-        """Number of requests in the queue."""
         with self._lock:
             return sum(len(turns) for turns in self._line.values())
 
     @property
     def running(self) -> int:
-        """Number of occupied slots."""
         return len(self._running)
 
     def turn(self, visitor: Hashable, *, kind: str = "run", cancel: Cancel | None = None) -> Turn:
@@ -344,7 +339,6 @@ class Admission:
 
 
 def _take(line: dict[Hashable, list[Turn]], turn: Turn) -> None:
-    """Remove an admitted request from the queue."""
     turns = line[turn.visitor]
     turns.remove(turn)
     if turns:

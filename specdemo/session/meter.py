@@ -33,7 +33,7 @@ GAUGES = {
     "num_requests_waiting": "Runs that wait for their turn.",
     "num_replicas": "Engines that answer.",
 }
-COUNTERS = {
+RUN_COUNTERS = {
     "prompt_tokens": "Tokens of prompts, those reused included.",
     "prefix_cache_queries": "Tokens of prompts that were looked up.",
     "prefix_cache_hits": "Tokens of prompts found in the caches.",
@@ -81,14 +81,12 @@ class Meter:
         return _Figures(self)
 
     def text(self) -> bytes:
-        """All figures as Prometheus reads them."""
         from prometheus_client import generate_latest
 
         return generate_latest(self._made().registry)
 
     @property
     def content_type(self) -> str:
-        """MIME type of the text."""
         from prometheus_client import CONTENT_TYPE_LATEST
 
         return CONTENT_TYPE_LATEST
@@ -119,7 +117,6 @@ class Meter:
         return MeteredRun(figures, time.perf_counter() - waited)
 
     def waited(self, seconds: float) -> None:
-        """Count the seconds that an admitted request waited."""
         self._made().observe("request_queue_time_seconds", seconds)
 
 
@@ -151,7 +148,7 @@ class _Figures:
                 ["model_name", *SECOND_LABEL.get(name, [])],
                 registry=self.registry,
             )
-            for name, about in COUNTERS.items()
+            for name, about in RUN_COUNTERS.items()
         }
         self._histograms = {
             name: Histogram(f"specdemo:{name}", about, buckets=buckets, registry=self.registry)
@@ -175,7 +172,6 @@ class MeteredRun:
         self.reason = "error"
 
     def count(self, event: Event) -> None:
-        """Add one event's figures."""
         figures = self._figures
         match event:
             case RunStarted():
@@ -204,8 +200,7 @@ class MeteredRun:
 
     def _step(self, step: Verified) -> None:
         figures, model = self._figures, self._model
-        new_tokens = len(step.path) + (step.next is not None)
-        figures.count("generation_tokens", new_tokens, model)
+        figures.count("generation_tokens", len(step.committed), model)
         if step.nodes:
             figures.count("spec_decode_num_drafts", 1, model)
             figures.count("spec_decode_num_draft_tokens", len(step.nodes), model)

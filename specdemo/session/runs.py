@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
+from specdemo.config.strings import Json
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import ANY_ROWS
 from specdemo.session.text import Message, TokenText, Transcript
@@ -18,8 +19,8 @@ from specdemo.trace.metrics import dropped, measure, output_ids, same_prefix
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method
     from specdemo.drafters.memory.visit import Memory
-    from specdemo.engine.prefix import PrefixReader
     from specdemo.engine.sampling import Shaper
+    from specdemo.engine.target import PrefixReader
     from specdemo.engine.types import Drafter, Limits
     from specdemo.session.loaded import Loaded
 
@@ -38,7 +39,7 @@ class Caches:
     """
 
     def __init__(self, loaded: Loaded) -> None:
-        from specdemo.engine.prefix import PrefixReader
+        from specdemo.engine.target import PrefixReader
 
         self.loaded = loaded
         self.broken = False
@@ -46,15 +47,14 @@ class Caches:
         self._target = pair.open_target()
         self._draft = PrefixReader(pair.open_draft()) if pair.open_draft else None
         self._copy: PrefixReader | None = None
-        self._trained: dict[str, Any] = {}
+        self._trained: Json = {}
         self._cached_ids: list[int] = []
         self.committed: list[int] = []
         self.transcript: Transcript | None = None
 
     @property
     def memory_bytes(self) -> int:
-        """Size of all opened caches."""
-        from specdemo.engine.prefix import PrefixReader
+        from specdemo.engine.target import PrefixReader
 
         opened = [self._draft, self._copy, *self._trained.values()]
         readers = [one for one in opened if isinstance(one, PrefixReader)]
@@ -161,7 +161,7 @@ class Caches:
         """Make the drafter that the settings name. The quantised copy is opened only for a method that needs it."""
         from specdemo.drafters.base import DraftingContext
         from specdemo.drafters.methods import make_drafter
-        from specdemo.engine.prefix import PrefixReader
+        from specdemo.engine.target import PrefixReader
 
         pair, method = self.loaded.pair, known.get(settings.method)
         if method and "copy" in method.needs and pair.open_copy and self._copy is None:
@@ -182,33 +182,28 @@ class Caches:
         return make_drafter(context, known)
 
     def _open_trained(self, kind: str) -> Any:
-        """Open a trained drafter on first use."""
         if kind not in self._trained:
             self._trained[kind] = self.loaded.pair.open_trained(kind, self._target)
         return self._trained[kind]
 
 
 def _recorded(running: Iterable[Event], events: list[Event]) -> Iterator[Event]:
-    """Yield events and append them to a list."""
     for event in running:
         events.append(event)
         yield event
 
 
 def failed(lane: str, error: UserError) -> RunFailed:
-    """Return the event of a run that ended with an error."""
     return RunFailed(lane, error.message, error.unaffected, error.advice)
 
 
 def failure(event: RunFailed) -> UserError:
-    """Return the error that ended a run, to be raised."""
     return UserError(
         "run.reported", message=event.message, unaffected=event.unharmed, advice=event.advice
     )
 
 
 def with_answer(messages: Sequence[Message], prompt: str, answer: str) -> list[Message]:
-    """Return the messages of a conversation after one more prompt and its answer."""
     return [
         *messages,
         {"role": "user", "content": prompt},

@@ -66,7 +66,6 @@ class AnswerText:
         return bool(self.answer_ids) and not self.given
 
     def answer(self) -> Answer:
-        """Return the answer with the distributions before its tokens."""
         top_ids, top_probs = (torch.cat(parts).numpy() for parts in zip(*self.top, strict=True))
         return Answer(
             self.source, self.row_id, self.sampling.temperature,

@@ -16,7 +16,7 @@ from specdemo.trace import metrics
 from specdemo.training.data import Row, padded
 from specdemo.training.networks import DFlashNetwork, MedusaHeads
 from specdemo.training.student import compiled, distilled_loss
-from specdemo.training.task import Shared, Tally, Task
+from specdemo.training.trainer import Shared, Tally, Task
 
 KL_WEIGHT, L1_WEIGHT = 0.1, 0.9
 TEMPERATURES = tuple(0.4 * 1.06**step for step in range(40))
@@ -93,20 +93,8 @@ def plan_blocks(
                 line * width + at, row.start + anchor + place, place + 1, row.temperature == 0,
                 int(row.token_ids[anchor + place]), number,
             ))  # fmt: skip
-    here, there, places, greedy, previous, block_numbers = map(np.array, zip(*rows, strict=True))
-    return BlockPlan(
-        texts,
-        where,
-        seen[:, None],
-        here,
-        there,
-        places,
-        greedy,
-        previous,
-        block_numbers,
-        anchors,
-        ahead,
-    )
+    columns = map(np.array, zip(*rows, strict=True))
+    return BlockPlan(texts, where, seen[:, None], *columns, anchors=anchors, ahead=ahead)
 
 
 class BlockTask(Task):
@@ -136,7 +124,6 @@ class BlockTask(Task):
         self.word_of = self.word_of.to(shared.device)
 
     def plan(self, batch: Sequence[Row], offsets: Sequence[int]) -> BlockPlan:
-        """Return the positions of blocks, by `plan_blocks`."""
         return plan_blocks(batch, self.depth, offsets, causal=self.causal)
 
     def loss(self, batch: Sequence[Row], _done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
@@ -284,7 +271,6 @@ class DFlashTask(BlockTask):
         self.network, self.corrects = network, False
 
     def plan(self, batch: Sequence[Row], offsets: Sequence[int]) -> BlockPlan:
-        """Return the positions of blocks, by `lay_blocks`."""
         return lay_blocks(batch, self.depth, offsets, self.network.mask, causal=self.causal)
 
     def _states(self, plan: BlockPlan, batch: Sequence[Row]) -> tuple[Tensor, Tensor]:

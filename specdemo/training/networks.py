@@ -174,7 +174,6 @@ class FeatureNetwork(StatesNetwork):
 
     @property
     def layer(self) -> Layer:
-        """Its only layer."""
         layer = self.layers[0]
         assert isinstance(layer, Layer)
         return layer
@@ -294,7 +293,6 @@ class FeatureNetwork(StatesNetwork):
         return state
 
     def unfold(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from tensors of `folded`."""
         scaled = {name: state[name].float() * self.scale for name in SCALED}
         size = state["norm.weight"].float().pow(2).mean().sqrt()
         scaled["feedback"] = state["feedback"].float() * size * self.scale

@@ -25,7 +25,7 @@ from specdemo.training.networks import DFlashNetwork, Eagle3Network, FeatureNetw
 from specdemo.training.options import TrainOptions
 from specdemo.training.package import card_words, draft_config
 from specdemo.training.student import EVERYWHERE, KL, L1, Student, spread
-from specdemo.training.task import Shared, Task
+from specdemo.training.trainer import Shared, Task
 
 MARKOV_RANK = 128
 
@@ -45,7 +45,6 @@ class Start:
 
     @property
     def network(self) -> NetworkKind:
-        """The row of the network that is trained."""
         return self.options.network
 
     @property
@@ -73,7 +72,6 @@ class Start:
         return {key: known[key] for key in self.network.facts}
 
     def narrow_config(self) -> LlamaConfig:
-        """The config of layers with a smaller inner width."""
         narrow = draft_config(self.config, self.network.layers)
         narrow.intermediate_size = min(self.options.inner, self.config.intermediate_size)
         return narrow
@@ -234,7 +232,6 @@ RECIPES: dict[str, Callable[[Start], Made]] = {
 
 
 def loss_of(recipe: str) -> str:
-    """Describe the loss of a recipe, for the card."""
     text: str = card_words("losses")[recipe]
     return text.format(
         kl=KL, l1=L1, everywhere=EVERYWHERE, mid=MID_WEIGHT, mid_until=MID_UNTIL, unrolled=UNROLLED, fading=FADING

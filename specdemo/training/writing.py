@@ -65,7 +65,6 @@ class Compact:
         return (entry.repo if entry else None) or self.target.name
 
     def target_config(self) -> JsonView:
-        """The target's config.json."""
         return read_model_config(self.target.folder, self.target.name)
 
     def output_matrix(self) -> Tensor:
@@ -213,7 +212,6 @@ def _dflash(compact: Compact) -> Content:
 
 
 def _layer_sizes(compact: Compact, count: int) -> Json:
-    """Sizes of the layers, as configs of transformers name them."""
     return {name: compact.config[name] for name in SIZES} | {
         "intermediate_size": len(compact.state["layers.0.mlp.up_proj.weight"]),
         "num_hidden_layers": count,
@@ -227,7 +225,6 @@ def _layer_sizes(compact: Compact, count: int) -> Json:
 
 
 def _card(compact: Compact, layout: str, licence: str) -> str:
-    """Return the text of README.md; the hub reads its first lines."""
     entry = find(compact.target.name)
     return fill_card(
         "published",

@@ -30,7 +30,6 @@ _MAKE = """async ([language, png]) => {
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the pack."""
     folder: Path = options.folder
     if folder.exists() and any(folder.iterdir()):
         raise UserError("cli.folder_in_use", folder=folder)

@@ -12,7 +12,6 @@ from specdemo.config.settings import AppSettings
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write a saved trace as a table or as a page."""
     from specdemo.trace.codec import dumps
     from specdemo.trace.replay import csv_table, read
     from specdemo.ui.player import html_replay
@@ -30,7 +29,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_site(options: argparse.Namespace) -> int:
-    """Write recorded runs, lab and lessons as a static site."""
     from specdemo.ui.site import write_site
 
     folder = options.folder
@@ -42,7 +40,6 @@ def run_site(options: argparse.Namespace) -> int:
 
 
 def run_draft(options: argparse.Namespace) -> int:
-    """Write a compact draft as an ordinary transformers model."""
     from specdemo.files.catalogue import partner
     from specdemo.files.sources import resolve
     from specdemo.models.networks.folders import export, is_compact
@@ -60,7 +57,6 @@ def run_draft(options: argparse.Namespace) -> int:
 
 
 def run_drafter(options: argparse.Namespace) -> int:
-    """Write a drafter that `train` made in a published layout."""
     from specdemo.files.sources import resolve
     from specdemo.training.writing import trained_for, write_published
 

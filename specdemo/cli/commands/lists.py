@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def run_methods(_options: argparse.Namespace) -> int:
-    """Print the table of methods."""
     from specdemo.drafters.methods import METHODS, NEEDED
 
     table = Table("method", "title", "what it does", "needs", "options")

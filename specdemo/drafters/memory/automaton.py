@@ -48,7 +48,6 @@ class SuffixAutomaton:
 
     @property
     def memory_bytes(self) -> int:
-        """Approximate memory of the automaton."""
         return STATE_BYTES * len(self._next)
 
     def begin(self, token_ids: Sequence[int]) -> None:
@@ -66,7 +65,6 @@ class SuffixAutomaton:
             self.extend(token_id)
 
     def extend(self, token_id: int) -> None:
-        """Enter one token."""
         if len(self.text) >= self.max_tokens:
             self._start_again()
         self._note()

@@ -36,7 +36,6 @@ class MarkovCounts:
 
     @property
     def memory_bytes(self) -> int:
-        """Approximate memory of the counts."""
         return CONTEXT_BYTES * len(self.followers)
 
     def enter(self, token_ids: Sequence[int]) -> None:

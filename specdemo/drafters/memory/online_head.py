@@ -54,12 +54,10 @@ class OnlineHead:
 
     @property
     def num_verdicts(self) -> int:
-        """Number of stored verdicts."""
         return len(self._words) + sum(len(words) for _, words in self._heard)
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of the head and its stored verdicts."""
         heard = [tensor for verdicts in self._heard for tensor in verdicts]
         own = (self.down, self.up, self._states, self._words, *heard)
         return sum(tensor.nbytes for tensor in own)

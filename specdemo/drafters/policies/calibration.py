@@ -84,7 +84,6 @@ class Calibration:
         return self._first.rates
 
     def observe(self, outcome: Outcome) -> None:
-        """Learn from every tested node."""
         if not len(outcome.proposal):
             return
         proposal, kept, parents = outcome.proposal, set(outcome.verdict.path), set[int]()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.policies.ledger import Decision, Ledger, Record
+from specdemo.drafters.policies.ledger import Decision, Ledger, StepRecord
 from specdemo.engine.cost import FOLLOW, Costs, expected_tokens
 from specdemo.engine.types import Drafter, Outcome, Proposal
 from specdemo.trace.events import Reason
@@ -19,27 +19,22 @@ class Wrapper(Drafter):
         self.drafter = drafter
 
     def start(self, prompt_ids: Sequence[int]) -> None:
-        """Start the inner drafter."""
         self.drafter.start(prompt_ids)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Return the inner drafter's proposal."""
         return self.drafter.propose(committed, budget)
 
     def verifying(self, proposal: Proposal) -> None:
-        """Let the inner drafter work in parallel with the target."""
         self.drafter.verifying(proposal)
 
     def observe(self, outcome: Outcome) -> None:
-        """Let the inner drafter learn."""
         self.drafter.observe(outcome)
 
     def close(self) -> None:
-        """End the inner drafter's run."""
         self.drafter.close()
 
 
-class Forecast(Wrapper):
+class WithForecast(Wrapper):
     """Adds the cost model's prediction to proposals, and updates the run's costs and calibration.
 
     token_seconds: initial duration of drafting one token in a run that is alone; then as measured in this run
@@ -69,7 +64,6 @@ class Forecast(Wrapper):
         self.drafter.start(prompt_ids)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Return the drafter's proposal with its expected tokens and seconds."""
         self.costs.cached = len(committed)
         budget = budget if self.most is None else min(budget, self.most)
         proposal = self.drafter.propose(committed, budget)
@@ -130,16 +124,14 @@ class Fallback(Wrapper):
         self._reset()
 
     def _reset(self) -> None:
-        self.ledger, self.record = Ledger(self.costs), Record()
+        self.ledger, self.record = Ledger(self.costs), StepRecord()
         self._decision = Decision.TRIAL
 
     def start(self, prompt_ids: Sequence[int]) -> None:
-        """Start without a judgement."""
         self._reset()
         self.drafter.start(prompt_ids)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        """Return the drafter's proposal, or an empty one."""
         ledger, record = self.ledger, self.record
         record.join(self.costs)
         self._decision = ledger.decide(record, ledger.gain(record), budget)
@@ -154,12 +146,10 @@ class Fallback(Wrapper):
         return Proposal(reasons=(Reason("fallback_rest", numbers),))
 
     def verifying(self, proposal: Proposal) -> None:
-        """Let the drafter work in parallel with the target, except in plain steps."""
         if self._decision.drafts:
             self.drafter.verifying(proposal)
 
     def observe(self, outcome: Outcome) -> None:
-        """Let the drafter learn, and measure the step."""
         self.drafter.observe(outcome)
         if len(outcome.proposal):
             self.ledger.drafted_step(outcome, self.record)

@@ -18,9 +18,8 @@ from torch.nn import functional as F
 
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.passes import ForwardInput, ForwardOutput, chunk_rows, chunks, request_pass
-from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.engine.target import CachedModel, Features, ancestor_mask
+from specdemo.engine.target import CachedModel, FeatureReader, Features, ancestor_mask
 from specdemo.engine.types import depths
 from specdemo.kernels import packing, runtime
 from specdemo.kernels.plan import Chain, DraftPlan
@@ -38,6 +37,7 @@ from specdemo.models.decoders.layer import CacheRows, LlamaLayer
 from specdemo.models.decoders.operators import look, rms_norm
 from specdemo.models.networks.four_bit import GROUP_WEIGHTS, FourBitLinear, Linear, pack, rounded
 from specdemo.models.networks.parts import (
+    MOST_ADDED,
     Adjust,
     CompactConfig,
     ConcatInput,
@@ -45,8 +45,8 @@ from specdemo.models.networks.parts import (
     Injection,
     MixedEmbedding,
     StateRows,
+    TextWords,
 )
-from specdemo.models.networks.text_words import MOST_ADDED, TextWords
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +152,10 @@ class CompactDecoder:
         self._rotary = weights.config.rotary_tables(weights.embedding)
 
     def open(self, target: CachedModel) -> FeatureReader:
-        """Start one conversation next to the target that it drafts for."""
         return FeatureReader(CompactModel(self, target.features))
 
     @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
-        """Run passes of different conversations as one."""
         inputs = [_draft_input(one) for one in passes]
         parts = [self._embedded(one) for one in inputs]
         x = parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -324,17 +322,14 @@ class CompactModel:
 
     @property
     def length(self) -> int:
-        """Number of cached tokens."""
         return self._cache.length
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of the cache and of the text's additional vocabulary."""
         return self._cache.memory_bytes + self._text_words.memory_bytes
 
     @property
     def words(self) -> ReducedVocabulary:
-        """Its vocabulary after the text that it has read."""
         return self._text_words.words
 
     @property
@@ -343,7 +338,6 @@ class CompactModel:
         return self.decoder.normed(self._final)
 
     def rollback(self, length: int) -> None:
-        """Forget every cached token from position `length` on, and grown nodes."""
         self._cache.rollback(length)
         self._forget_grown()
         self._text_words.forget(length)
@@ -353,7 +347,6 @@ class CompactModel:
         self._text_words.read(self.length, token_ids)
 
     def read(self, token_ids: Sequence[int]) -> Tensor:
-        """Append tokens. returns: (W,) float32 logits over the reduced vocabulary"""
         return self._append(token_ids)[0]
 
     def read_states(self, token_ids: Sequence[int], states: Tensor) -> Tensor:
@@ -361,7 +354,6 @@ class CompactModel:
         return self._append(token_ids, states=states)[0]
 
     def guess(self, token_ids: Sequence[int]) -> Tensor:
-        """Append tokens and guess the next ones in one pass. returns: (depth, W) float32 logits"""
         return self._append(token_ids, guesses=self.weights.depth - 1)
 
     def draft(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
@@ -400,7 +392,6 @@ class CompactModel:
     def _grow_level(
         self, token_ids: Sequence[int], parents: Sequence[int], states: Tensor | None
     ) -> Tensor:
-        """Read nodes in one pass."""
         first, length = len(self._grown), self.length
         injected = self._own_states(parents)
         self._cache.skip(first)
@@ -552,7 +543,6 @@ def _draft_input(one: ForwardInput) -> DraftInput:
 
 
 def _split(x: Tensor, inputs: Sequence[DraftInput]) -> Sequence[Tensor]:
-    """Return the rows of each conversation."""
     if len(inputs) == 1:
         return [x]
     return list(x.split([len(one.positions) for one in inputs]))

@@ -26,9 +26,8 @@ from specdemo.engine.passes import (
     chunks,
     request_pass,
 )
-from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.engine.target import CachedModel, Features
+from specdemo.engine.target import CachedModel, FeatureReader, Features
 from specdemo.models.decoders import layer as layers
 from specdemo.models.decoders.layer import CacheRows, LlamaLayer
 from specdemo.models.decoders.operators import FOLDED_ROWS, Look, look, rms_norm
@@ -45,7 +44,6 @@ class Scales:
     cap: float = 0.0
 
     def of(self, logits: Tensor) -> Tensor:
-        """Return the scaled logits, float32."""
         logits = logits.float() * self.logits
         return (logits / self.cap).tanh() * self.cap if self.cap else logits
 
@@ -169,12 +167,10 @@ class DFlashDecoder:
         self._rotary = weights.config.rotary_tables(weights.embedding)
 
     def open(self, target: CachedModel) -> FeatureReader:
-        """Start one conversation next to the target that it drafts for."""
         return FeatureReader(DFlashModel(self, target.features))
 
     @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
-        """Run passes of different conversations as one."""
         inputs = [one for one in passes if isinstance(one, BlockInput)]
         assert len(inputs) == len(passes), "only a block can be asked for"
         if silent := [one for one in inputs if not one.answers]:
@@ -275,7 +271,6 @@ class DFlashModel:
 
     @property
     def words(self) -> ReducedVocabulary:
-        """Its vocabulary."""
         return self.weights.words
 
     @property
@@ -285,11 +280,9 @@ class DFlashModel:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of the cache."""
         return self._cache.memory_bytes
 
     def rollback(self, length: int) -> None:
-        """Forget every token from position `length` on."""
         self._length = length
         self._cache.rollback(min(length, self._cache.length))
 
@@ -301,7 +294,6 @@ class DFlashModel:
         return torch.empty(0)
 
     def guess(self, token_ids: Sequence[int]) -> Tensor:
-        """Append tokens and guess the next ones. returns: (depth, W) float32 logits"""
         self._length += len(token_ids)
         weights, pending = self.weights, self._length - 1
         *ahead, last = self._new(pending) or [range(0)]

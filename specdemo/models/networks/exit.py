@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.engine.target import CachedModel
+from specdemo.engine.target import CachedModel, FeatureReader
 from specdemo.kernels.plan import Chain, DraftPlan
 from specdemo.models.networks.chain import CompactDecoder, CompactModel, CompactWeights
 
@@ -48,7 +47,6 @@ class ExitModel:
 
     @property
     def length(self) -> int:
-        """Tokens in the adapter's cache."""
         return self.adapter.length
 
     @property
@@ -58,16 +56,13 @@ class ExitModel:
 
     @property
     def words(self) -> ReducedVocabulary:
-        """Its vocabulary after the text that it has read."""
         return self.adapter.words
 
     def rollback(self, length: int) -> None:
-        """Forget every cached token from position `length` on, and grown nodes."""
         self._grown.clear()
         self.adapter.rollback(length)
 
     def read(self, token_ids: Sequence[int]) -> Tensor:
-        """Append tokens. returns: (W,) float32 logits over the reduced vocabulary."""
         self._grown.clear()
         states, features = [], self.target.features
         known = max(0, min(features.length - self.length, len(token_ids)))
@@ -96,7 +91,6 @@ class ExitModel:
         return self.adapter.grow(token_ids, parents, self._fit(states))
 
     def draft(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
-        """Return None: it drafts token by token."""
         return None
 
     def _ahead(self, position: int) -> int:

@@ -40,7 +40,6 @@ class FourBit:
 
     @classmethod
     def stored(cls, parts: Mapping[str, Tensor]) -> FourBit:
-        """Read the tensors of `parts`."""
         levels = torch.stack([parts[""] & 15, parts[""] >> 4], dim=-1).flatten(1)
         return cls(levels, *(parts[part] for part in STORED_PARTS))
 

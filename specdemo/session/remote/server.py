@@ -116,7 +116,6 @@ def reporting(lines: Callable[[], Iterator[str]]) -> Generator[str, None, None]:
 
 
 def line(kind: str, **values: Any) -> str:
-    """Return a line of this kind."""
     return json.dumps({"type": kind, **values}, separators=(",", ":"))
 
 

@@ -32,7 +32,7 @@ from specdemo.trace.events import (
     RunStarted,
     Verified,
 )
-from specdemo.trace.metrics import dropped, output_ids
+from specdemo.trace.metrics import dropped
 
 CONCURRENT_RUNS = 8  # runs that share a pass; more rows cost more without filling it better
 
@@ -71,12 +71,10 @@ class BatchAnswer:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come."""
         return self.state not in (State.WAITING, State.RUNNING)
 
     @property
     def tokens_per_second(self) -> float | None:
-        """New tokens of this prompt per second of its decoding."""
         return self.new_tokens / self.seconds if self.seconds else None
 
 
@@ -91,7 +89,6 @@ class BatchTotals:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """New tokens of all prompts per second."""
         return self.new_tokens / self.seconds if self.seconds else None
 
 
@@ -242,7 +239,6 @@ class _Counted:
         self._runs: dict[int, MeteredRun] = {}
 
     def add(self, number: int, events: Sequence[Event]) -> None:
-        """More events of a prompt's run."""
         for event in events:
             if isinstance(event, RunStarted):
                 self._runs[number] = self._meter.begin(event.prefill_seconds)
@@ -282,12 +278,6 @@ class _Clock:
                 self.seconds += time.perf_counter() - self._begun
 
 
-def new_texts(step: Verified) -> list[str]:
-    """The texts of the tokens that a step adds to an answer."""
-    own = [step.next.text] if step.next else []
-    return [step.nodes[node].text for node in step.path] + own
-
-
 def _answer(
     studio: EngineClient,
     asked: ModelInfo | None,
@@ -314,7 +304,7 @@ def _answer(
                 passed.append(event)
                 grown = _after(answer, event, last)
                 if isinstance(event, Verified):
-                    last = new_texts(event)[-1]
+                    last = event.committed[-1].text
                 if grown is not answer:
                     answer = grown
                     yield replace(answer, events=tuple(passed))
@@ -341,8 +331,8 @@ def _after(answer: BatchAnswer, event: Event, last: str) -> BatchAnswer:
         case Verified():
             return replace(
                 answer,
-                text=answer.text + "".join(new_texts(event)),
-                new_tokens=answer.new_tokens + len(output_ids([event])),
+                text=answer.text + "".join(node.text for node in event.committed),
+                new_tokens=answer.new_tokens + len(event.committed),
                 seconds=event.elapsed_seconds,
             )
         case Drafted() if error := dropped([event]):

@@ -60,7 +60,6 @@ class Comparison:
         self._written_with: ModelInfo | None = None  # pair that wrote the text
 
     def close(self) -> None:
-        """Free the caches."""
         self._conversation.close()
 
     def write(
@@ -90,7 +89,7 @@ class Comparison:
             if isinstance(event, RunFailed):
                 raise failure(event)
             if isinstance(event, Verified):
-                new = tuple(node for node in _committed(event) if node.token_id not in stops)
+                new = tuple(node for node in event.committed if node.token_id not in stops)
                 text = replace(text, tokens=(*text.tokens, *new))
                 yield text
 
@@ -191,7 +190,6 @@ def _takes(
 
 
 def _first_step(lane: Lane) -> list[Event]:
-    """Yield the events of the first step of a run."""
     events: list[Event] = []
     with closing(lane):
         for event in lane:
@@ -202,7 +200,6 @@ def _first_step(lane: Lane) -> list[Event]:
 
 
 def _guesses(found: Iterable[Json]) -> Generator[Guess, None, None]:
-    """Convert the events of one step of each method."""
     for method, parts in groupby(found, key=itemgetter("method")):
         guess = Guess(method)
         for part in parts:
@@ -216,8 +213,3 @@ def _guesses(found: Iterable[Json]) -> Generator[Guess, None, None]:
                 case str(why_not):
                     guess = Guess(method, why_not=why_not)
         yield guess
-
-
-def _committed(step: Verified) -> list[Node]:
-    """The tokens that a step adds to the answer."""
-    return [*(step.nodes[node] for node in step.path), *([step.next] if step.next else [])]

@@ -168,5 +168,4 @@ def _index(folder: Path) -> list[Json]:
 
 
 def _plain(lane: RecordedLane) -> RecordedLane:
-    """Return the plain variant of the same run."""
     return replace(lane, lane=PLAIN, method=NOTHING)

@@ -28,8 +28,10 @@ from specdemo.models.networks.dflash import (
     Scales,
     Windows,
 )
+from specdemo.models.networks.folders import TargetTensors, TensorLoader
 from specdemo.models.networks.layouts.family import (
     DrafterFamily,
+    DrafterFiles,
     Reading,
     Shapes,
     TargetFacts,
@@ -45,8 +47,6 @@ from specdemo.models.networks.layouts.family import (
     shared_shapes,
     states_read,
 )
-from specdemo.models.networks.layouts.source import DrafterFiles
-from specdemo.models.networks.loader import TargetTensors, TensorLoader
 from specdemo.models.networks.parts import CompactConfig, MarkovHead, Selector
 
 ARCHITECTURES = (
@@ -280,7 +280,6 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
 
 
 def shapes(files: DrafterFiles, config: DFlashConfig) -> tuple[Shapes, Shapes]:
-    """Return the shapes of required and of optional tensors."""
     hidden, vocabulary, added = config.layers.hidden_size, config.vocabulary, config.selector
     needed: Shapes = {
         "fc.weight": (hidden, len(config.reads) * hidden),
@@ -315,7 +314,6 @@ def shapes(files: DrafterFiles, config: DFlashConfig) -> tuple[Shapes, Shapes]:
 def load(
     files: DrafterFiles, config: DFlashConfig, words: ReducedVocabulary, shared: TargetTensors
 ) -> DFlashWeights:
-    """Load the weights. words: the head's vocabulary"""
     loader = loader_of(files, shared)
     weights = DFlashWeights(
         config=config.layers,
@@ -344,8 +342,6 @@ def load(
 def _with_selector(
     loader: TensorLoader, config: DFlashConfig, added: SelectorSizes, weights: DFlashWeights
 ) -> DFlashWeights:
-    """Add the parts of DFlash 2."""
-
     def convolution(name: str) -> Convolution:
         base = loader.vector(f"{name}.base_kernel")
         return Convolution(base, loader.matrix(f"{name}.kernel_projection"))
@@ -364,7 +360,6 @@ def _with_selector(
 
 
 def _markov(loader: TensorLoader, config: DFlashConfig, depth: int) -> MarkovHead:
-    """Return DSpark's heads."""
     confidence: Tensor | None = None
     constant = 0.0
     if config.sure:

@@ -16,9 +16,11 @@ import torch
 from specdemo.config.strings import JsonView
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.models.networks.chain import CompactDecoder, CompactWeights
+from specdemo.models.networks.folders import TargetTensors, TensorLoader
 from specdemo.models.networks.four_bit import pack_linear
 from specdemo.models.networks.layouts.family import (
     DrafterFamily,
+    DrafterFiles,
     Reading,
     Shapes,
     TargetFacts,
@@ -33,8 +35,6 @@ from specdemo.models.networks.layouts.family import (
     shared_shapes,
     states_read,
 )
-from specdemo.models.networks.layouts.source import DrafterFiles
-from specdemo.models.networks.loader import TargetTensors, TensorLoader
 from specdemo.models.networks.parts import CompactConfig, ConcatInput, Injection
 
 SPECULATORS = "eagle3"
@@ -124,7 +124,6 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
 
 
 def shapes(files: DrafterFiles, config: Eagle3Config) -> tuple[Shapes, Shapes]:
-    """Return the shapes of required and of optional tensors."""
     hidden, count, layers = config.layers.hidden_size, len(config.reads), config.layers
     needed: Shapes = {
         "fc.weight": (hidden, count * config.target_hidden),
@@ -149,7 +148,6 @@ def shapes(files: DrafterFiles, config: Eagle3Config) -> tuple[Shapes, Shapes]:
 def load(
     files: DrafterFiles, config: Eagle3Config, words: ReducedVocabulary, shared: TargetTensors
 ) -> CompactWeights:
-    """Load the weights. words: the head's vocabulary"""
     loader, first = loader_of(files, shared), config.names[0]
     embedding = loader.embedding()
     return CompactWeights(
