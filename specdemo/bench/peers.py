@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "specdemo.bench.peer")
 # Programs that read GGUF files: a module and the package that has it
-PACKAGES = {
+GGUF_READERS = {
     "llama.cpp": ("llama_cpp", "llama-cpp-python"),
     "llama-server": ("xllamacpp", "xllamacpp"),
     "openvino": ("openvino_genai", "openvino-genai"),
@@ -181,8 +181,8 @@ def open_peer(
     pair, (program, _, way) = studio.pair, name.partition(":")
     context = pair.context
     folder = draft = gguf = ""
-    if program in PACKAGES:
-        module, package = PACKAGES[program]
+    if program in GGUF_READERS:
+        module, package = GGUF_READERS[program]
         if find_spec(module) is None:
             raise UserError("bench.no_peer", package=package)
         gguf, context = str(gguf_file(studio.settings, work)), min(context, LLAMA_CONTEXT)

@@ -15,7 +15,7 @@ from specdemo.files.catalogue import Entry, entries, find
 from specdemo.files.folder import GGUF_PART, count_parameters
 from specdemo.files.header import Header, is_gguf, read_header, recognise
 
-OLLAMA = "ollama:"  # start of a target's name
+OLLAMA_PREFIX = "ollama:"  # start of a target's name
 OLLAMA_FOLDERS = ("~/.ollama/models", "/usr/share/ollama/.ollama/models")
 LM_STUDIO_FOLDERS = ("~/.lmstudio/models", "~/.cache/lm-studio/models")
 WEIGHTS = "application/vnd.ollama.image.model"  # type of the layer with the weights
@@ -67,7 +67,7 @@ def ollama_models() -> dict[str, Path]:
 
 def ollama_file(text: str) -> Path:
     """Return the weights of one of Ollama's models. text: "ollama:", a name and, unless it is `latest`, ":" and a tag"""
-    name, models = text[len(OLLAMA) :], ollama_models()
+    name, models = text[len(OLLAMA_PREFIX) :], ollama_models()
     blob = models.get(name) or models.get(f"{name}:latest")
     if blob is None:
         raise UserError("model.not_in_ollama", name=name, names=", ".join(sorted(models)) or "-")
@@ -76,7 +76,7 @@ def ollama_file(text: str) -> Path:
 
 def gguf_path(text: str) -> Path | None:
     """Return the GGUF file that a target names, by path or by Ollama's name; None for other targets. Raises UserError."""
-    if text.lower().startswith(OLLAMA):
+    if text.lower().startswith(OLLAMA_PREFIX):
         return ollama_file(text)
     path = Path(text).expanduser()
     return path if text.lower().endswith(".gguf") or is_gguf(path) else None
@@ -126,7 +126,7 @@ def _candidates(cache_dir: Path) -> Iterator[tuple[str, str, Path]]:
     for folder in map(_expanded, LM_STUDIO_FOLDERS):
         yield from ((str(path), "LM Studio", path) for path in _files(folder, ".gguf"))
     for name, path in ollama_models().items():
-        yield f"{OLLAMA}{name}", "Ollama", path
+        yield f"{OLLAMA_PREFIX}{name}", "Ollama", path
     yield from ((str(path), "hub cache", path) for path in _files(cached, ".gguf"))
     yield from ((str(path), "specdemo's cache", path) for path in _files(own, ".gguf"))
     for one in sorted(cached.glob("models--*--*")):

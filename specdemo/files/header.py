@@ -17,7 +17,7 @@ from specdemo.files.catalogue import Entry, entries
 
 MAGIC, VERSIONS = b"GGUF", (2, 3)
 # Formats of numbers by their code in the file
-NUMBERS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
+NUMBER_FORMATS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 TEXT, ARRAY = 8, 9
 BFLOAT16 = 30
 VECTOR_TYPES: dict[int, Any] = {0: np.float32, 1: np.float16, BFLOAT16: np.uint16}
@@ -118,11 +118,11 @@ class _Reader:
         if kind == TEXT:
             return self._text()
         if kind != ARRAY:
-            return self._numbers(NUMBERS[kind])[0]
+            return self._numbers(NUMBER_FORMATS[kind])[0]
         kind, count = self._numbers("IQ")
         begin = self.at
         if kind != TEXT:
-            self.at += count * struct.calcsize(f"<{NUMBERS[kind]}")
+            self.at += count * struct.calcsize(f"<{NUMBER_FORMATS[kind]}")
             return None
         at, length = begin, struct.Struct("<Q")
         for _ in range(count):  # hundreds of thousands of texts

@@ -261,7 +261,7 @@ def test_what_a_peer_lacks_is_told_in_a_sentence(tmp_path, folders, monkeypatch)
     with pytest.raises(UserError, match="No draft is known"):
         open_peer(studio, "transformers:assisted", RunSettings(), "", tmp_path)
     monkeypatch.setattr(peers, "find_spec", lambda _: None)
-    for program, (_, package) in peers.PACKAGES.items():
+    for program, (_, package) in peers.GGUF_READERS.items():
         with pytest.raises(UserError, match=f"{package} is not installed"):
             open_peer(studio, program, RunSettings(), "", tmp_path)
     with pytest.raises(UserError, match="was not made from one"):
