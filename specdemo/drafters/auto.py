@@ -8,7 +8,7 @@ from dataclasses import replace
 from specdemo.drafters.base import DraftingContext, Method
 from specdemo.drafters.copies import NGRAM, known_texts
 from specdemo.drafters.copy_through import COPY_THROUGH, Arm, Through, copiers, model_arm
-from specdemo.drafters.policies.ledger import PROVEN, TRIAL_COPIES, Decision, Ledger
+from specdemo.drafters.policies.guard import PROVEN, TRIAL_COPIES, Decision, Ledger
 from specdemo.drafters.policies.lookahead import CostAware
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs

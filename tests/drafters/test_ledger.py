@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from specdemo.drafters.policies.ledger import EXPLORED, Decision, Ledger, StepRecord
+from specdemo.drafters.policies.guard import EXPLORED, Decision, Ledger, StepRecord
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Status

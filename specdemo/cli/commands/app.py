@@ -78,11 +78,12 @@ def _attached(settings: AppSettings, options: argparse.Namespace) -> RemoteStudi
     from specdemo.session.remote.attached import attached_client
 
     key = os.environ.get(KEY_VARIABLE, "")
-    return attached_client(settings, options.attach, options.plain or "", key)
+    child = options.ollama_child
+    return attached_client(settings, options.attach, options.plain or "", key, ollama_child=child)
 
 
 def _check_host(host: str) -> None:
-    """Raise UserError if no page can be served at this address, whatever the port."""
+    """Raise UserError if no page can be served at this address, on any port."""
     try:
         create_server((host, 0), family=AF_INET6 if ":" in host else AF_INET).close()
     except OSError as error:
