@@ -50,52 +50,6 @@ CUT = """() => [...document.querySelector("#sd-controls").children]
   .map((group) => group.innerText)"""
 
 
-# Return texts and controls at first sight that are cut, or that lie on each other.
-OVERLAPS = """() => {
-  const selector = "button, select, textarea, input:not([type=hidden], [type=file]), .sd-headline, .sd-count, .sd-phase, .sd-picture-said";
-  const seen = [...document.querySelectorAll(selector)].filter((one) => {
-    const { left, top, width, height } = one.getBoundingClientRect();
-    if (!one.checkVisibility({ opacityProperty: true, visibilityProperty: true }) || width < 3 || height < 3) return false;
-    const found = document.elementFromPoint(left + width / 2, top + height / 2);
-    return found !== null && (found === one || one.contains(found) || found.contains(one));
-  });
-  const name = (one) => `${one.tagName}.${one.className} ${one.innerText || one.ariaLabel || ""}`.slice(0, 90);
-  const problems = [];
-  for (const one of seen) {
-    const box = one.getBoundingClientRect();
-    if (box.left < -1 || box.right > innerWidth + 1) problems.push(`cut: ${name(one)}`);
-    if (one.matches("button") && one.scrollWidth > one.clientWidth + 2) problems.push(`too narrow: ${name(one)}`);
-    for (const other of seen) {
-      if (one === other || one.contains(other) || other.contains(one)) continue;
-      const over = other.getBoundingClientRect();
-      const wide = Math.min(box.right, over.right) - Math.max(box.left, over.left);
-      const high = Math.min(box.bottom, over.bottom) - Math.max(box.top, over.top);
-      if (wide > 2 && high > 2) problems.push(`${name(one)} lies on ${name(other)}`);
-    }
-  }
-  return problems;
-}"""
-
-
-@pytest.mark.parametrize("language", ["en", "de"])
-def test_nothing_overlaps_or_is_cut_at_first_sight(visit, language):
-    page = visit(f"?lang={language}")
-    page.locator(f"html[lang={language}]").wait_for()
-    for width, height in ((1280, 800), (390, 844)):
-        page.set_viewport_size({"width": width, "height": height})
-        page.wait_for_function("innerWidth === document.documentElement.clientWidth")
-        page.evaluate(
-            "new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(next)))"
-        )
-        assert page.evaluate(OVERLAPS) == [], (language, width)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width + 1
-        transport = page.locator("#sd-view .sd-transport").bounding_box()
-        assert transport["y"] + transport["height"] <= height, (language, width)
-        if width == 1280:
-            assert share_of_text(page) >= 0.35
-    assert page.problems == []
-
-
 # Mark what looks as something before it: the same element in the same surroundings, which has the same contrast.
 REPEATED = """() => {
   const known = new Map([[document.documentElement, ""]]);
