@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.config.strings import Json
 from specdemo.drafters.base import Method
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.files.progress import ProgressLines
@@ -156,7 +157,7 @@ class Run:
         plain = self.baseline
         return speedup(plain, self.metrics) if plain and self.comparable else None
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Json]:
         """Return a row for each token of the trace, rejected ones included; `pandas.DataFrame(run.rows())` is a table."""
         return list(token_rows(self))
 
@@ -248,7 +249,7 @@ class Model:
             yield from conversation.run(prompt, settings, system=system, every=LOOK_SECONDS)
 
 
-def _asked(studio: Studio, method: str | Method, settings: dict[str, Any]) -> RunSettings:
+def _asked(studio: Studio, method: str | Method, settings: Json) -> RunSettings:
     """Return the settings of a run. A `Method` is registered."""
     if isinstance(method, Method):
         studio.add(method)

@@ -24,9 +24,8 @@ from specdemo.drafters.memory.visit import Memory
 from specdemo.drafters.methods import METHODS, make_drafter
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.loop import generate
-from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper
-from specdemo.engine.target import CachedModel
+from specdemo.engine.target import CachedModel, PrefixReader
 from specdemo.engine.types import Drafter, LanguageModel, Limits
 from specdemo.engine.verify import Verifier, verify_sampling
 from specdemo.models.decoders.lean import LeanDecoder

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 
 from conftest import header
 
 from specdemo.config.settings import Sampling
-from specdemo.drafters.plain import Plain
+from specdemo.drafters.plain import Plain, Scripted
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Limits, Proposal
+from specdemo.trace.events import Reason
 
 PROMPTS = [[3, 14, 15, 9], [26, 5, 35], [8, 9, 7, 9, 3], [2, 3, 8]]
 WAIT = 30.0
@@ -73,3 +75,14 @@ class Slow(Plain):
 
     def observe(self, outcome):
         self.outcomes.append(outcome)
+
+
+def always_wrong(answer_ids: Sequence[int], lookahead: int, vocabulary_size: int) -> Scripted:
+    """Return a drafter of tokens that are never the true continuation."""
+
+    def script(committed: Sequence[int], budget: int) -> Proposal:
+        right = list(answer_ids[len(committed) : len(committed) + min(budget, lookahead)])
+        ids = [(token_id + 1) % vocabulary_size for token_id in right]
+        return Proposal.chain(ids, lookahead=lookahead, reasons=(Reason("oracle_wrong"),))
+
+    return Scripted(script)

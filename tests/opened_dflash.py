@@ -9,10 +9,9 @@ from tiny_dflash import DFlash
 
 from specdemo.engine.target import Features
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
+from specdemo.models.networks.folders import TargetTensors
 from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
-from specdemo.models.networks.layouts.family import TargetFacts
-from specdemo.models.networks.layouts.source import drafter_files
-from specdemo.models.networks.loader import TargetTensors
+from specdemo.models.networks.layouts.family import TargetFacts, drafter_files
 
 HIDDEN, VOCABULARY, LAYERS = 32, 64, 8
 TARGET = TargetFacts("tiny", HIDDEN, VOCABULARY, LAYERS)

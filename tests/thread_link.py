@@ -10,7 +10,7 @@ from conftest import loaded
 from letters import tiny_pair
 
 from specdemo.config.settings import AppSettings
-from specdemo.session.remote.link import Lost
+from specdemo.session.remote.client import Lost
 from specdemo.session.remote.server import Engine
 from specdemo.session.studio import Studio
 

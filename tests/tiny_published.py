@@ -15,14 +15,12 @@ import torch
 from tiny_eagle3 import make, write_flat, write_speculators
 from tiny_trained import HIDDEN, READS
 
-from specdemo.engine.prefix import FeatureReader
-from specdemo.engine.target import Features
+from specdemo.engine.target import FeatureReader, Features
 from specdemo.models.networks.chain import CompactModel
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
+from specdemo.models.networks.folders import TargetTensors
 from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
-from specdemo.models.networks.layouts.family import TargetFacts
-from specdemo.models.networks.layouts.source import drafter_files
-from specdemo.models.networks.loader import TargetTensors
+from specdemo.models.networks.layouts.family import TargetFacts, drafter_files
 
 
 def _write(name: str, folder: Path, words: int) -> Path:

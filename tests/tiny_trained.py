@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.engine.target import CachedModel, Features
+from specdemo.engine.target import CachedModel, FeatureReader, Features
 from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.chain import CompactModel, CompactWeights
 from specdemo.models.networks.exit import ExitModel

@@ -169,7 +169,11 @@ def with_log(events: Sequence[Event], known: Iterable[Generation]) -> list[Event
     They are unchanged if no generation of the log has the same drafts and tokens; of several the last is used.
     """
     steps = [one for one in events if isinstance(one, Verified) and one.lane == SPECULATIVE]
-    drafts = [(len(step.nodes), _committed_ids(step)) for step in steps if step.nodes]
+    drafts = [
+        (len(step.nodes), [node.token_id for node in step.committed])
+        for step in steps
+        if step.nodes
+    ]
     named: dict[int, Round] = {}
     for generation in known:
         rounds = [one for one in generation.rounds if one.drafted]
@@ -182,10 +186,6 @@ def with_log(events: Sequence[Event], known: Iterable[Generation]) -> list[Event
             event = _named(event, named.get(event.step))
         found.append(event)
     return found
-
-
-def _committed_ids(step: Verified) -> list[int | None]:
-    return [node.token_id for node in (*(step.nodes[one] for one in step.path), step.next) if node]
 
 
 def _named(event: Drafted | Verified, known: Round | None) -> Event:

@@ -42,7 +42,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class DraftSetting:
     """Settings of llama-server's drafts."""
 
     n_max: int
@@ -73,7 +73,7 @@ class Forecast:
     over_current: speed / speed of the recorded setting; over_plain: / speed without drafts, None if that is unknown
     """
 
-    setting: Setting
+    setting: DraftSetting
     tokens_per_round: float
     tokens_per_second: float
     over_current: Estimate
@@ -81,10 +81,10 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TuningPlan:
     """Result of tuning. assumption: `places` or `positions`; needed: requests until the interval is within 5 % on both sides"""
 
-    current: Setting
+    current: DraftSetting
     forecasts: tuple[Forecast, ...]
     assumption: str
     requests: int
@@ -113,7 +113,7 @@ class Plan:
         """Return the restarts of the server until the recommendation is confirmed: one, and one without drafts if that was not measured."""
         return 1 + (not self.plain)
 
-    def at(self, setting: Setting) -> Forecast:
+    def at(self, setting: DraftSetting) -> Forecast:
         """Return the forecast that is nearest to a setting."""
 
         def distance(one: Forecast) -> tuple[int, float]:
@@ -137,7 +137,7 @@ def plan(
     plain_seconds: float | None = None,
     p_min: float = 0.0,
     assumption: str = "places",
-) -> Plan:
+) -> TuningPlan:
     """Predict all settings up to the recorded one. Raises UserError if the rounds or their times are not known.
 
     records: requests with drafts; plain: requests of the same server without; plain_seconds: per token, in place of these
@@ -150,12 +150,12 @@ def plan(
     probable = any(each.candidates for each in chain(*requests))
     costs = _Costs(requests, longest, plain_seconds or _plain_seconds(plain))
     weights = _resamples(len(requests))
-    current = Setting(longest, p_min)
+    current = DraftSetting(longest, p_min)
     lengths = range(1, longest + 1) if longest <= MOST_LENGTHS else np.linspace(1, longest, MOST_LENGTHS, dtype=int)  # fmt: skip
-    tried = [Setting(int(n), p) for n in lengths for p in (P_MINS if probable else (p_min,)) if p >= p_min]  # fmt: skip
+    tried = [DraftSetting(int(n), p) for n in lengths for p in (P_MINS if probable else (p_min,)) if p >= p_min]  # fmt: skip
     tried += [] if current in tried else [current]
     recorded = _Recorded(requests, longest)
-    speeds: dict[Setting, tuple[Floats, Floats, float]] = {}
+    speeds: dict[DraftSetting, tuple[Floats, Floats, float]] = {}
     times = costs.times(weights)
     for setting in tried:
         if assumption == "places":
@@ -178,7 +178,7 @@ def plan(
     spread = float(np.std(base[1:]) / base[0]) * 1.96 / PRECISION
     needed = max(FEWEST_REQUESTS, round(len(requests) * spread**2))
     count = sum(map(len, requests))
-    return Plan(current, tuple(forecasts), assumption, len(requests), count, needed, slow is not None)  # fmt: skip
+    return TuningPlan(current, tuple(forecasts), assumption, len(requests), count, needed, slow is not None)  # fmt: skip
 
 
 def rounds_of(record: Record) -> Rounds:
@@ -188,7 +188,7 @@ def rounds_of(record: Record) -> Rounds:
     return [Round((), drafted, accepted) for accepted, drafted in record.steps]
 
 
-def replay(rounds: Rounds, setting: Setting, *, right: bool) -> Iterator[tuple[int, int, int]]:
+def replay(rounds: Rounds, setting: DraftSetting, *, right: bool) -> Iterator[tuple[int, int, int]]:
     """Yield (drafted, accepted, refused by p_min) of each round of a replay over the text.
 
     right: whether the draft is assumed to name the right token where nothing was drafted
@@ -253,7 +253,7 @@ class _Counts:
     refused: Floats
 
     @classmethod
-    def at(cls, requests: Sequence[Rounds], longest: int, setting: Setting, *, right: bool) -> _Counts:  # fmt: skip
+    def at(cls, requests: Sequence[Rounds], longest: int, setting: DraftSetting, *, right: bool) -> _Counts:  # fmt: skip
         """Replay the text of each request. right: see `replay`"""
         steps = [
             (row, *step)
@@ -295,7 +295,7 @@ class _Recorded:
             known = _probabilities(each)[:longest]
             self.probabilities[number, : len(known)] = known
 
-    def at(self, setting: Setting) -> _Counts:
+    def at(self, setting: DraftSetting) -> _Counts:
         """Return the rounds with each draft cut to the setting."""
         allowed = np.minimum(self.drafted, setting.n_max)
         weak = self.probabilities < setting.p_min

@@ -20,9 +20,9 @@ from specdemo.session.conversation import Conversation
 from specdemo.session.loaded import machine_name
 from specdemo.session.studio import Studio
 from specdemo.session.work.judges import GreedyAudit, SamplingAudit, judge_greedy, judge_sampling
-from specdemo.session.work.real_bugs import Control, controls
+from specdemo.session.work.wrong_rules import Control, controls
 
-LEVEL = 0.01  # probability that one audit finds a fault in a correct program
+FALSE_ALARMS = 0.01  # probability that one audit finds a fault in a correct program
 TESTS = 3  # statistical tests per method and condition
 FILE = "audit.json"
 CONDITIONS = {
@@ -82,7 +82,7 @@ class MethodAudit:
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """One audit. limit: a p-value below it counts against a method (LEVEL divided by the number of tests, Bonferroni).
+    """One audit. limit: a p-value below it counts against a method (FALSE_ALARMS divided by the number of tests, Bonferroni).
 
     date: ISO 8601, UTC; drafter: name of a published drafter, with its commit if it has one; "" for none
     """
@@ -127,7 +127,7 @@ class AuditResult:
     def _notes(self) -> list[str]:
         notes = [
             f"{self.runs} sampled runs of at most {self.tokens} tokens for each method and condition. A p-value below "
-            f"{self.limit:.1g} counts against a method: {LEVEL:g} divided by the number of tests."
+            f"{self.limit:.1g} counts against a method: {FALSE_ALARMS:g} divided by the number of tests."
         ]
         compared = [method.greedy for method in self.methods if method.greedy]
         if compared and not compared[0].required:
@@ -187,7 +187,7 @@ def run_audit(
         raise UserError("method.unknown", method=min(unknown), names=", ".join(infos))
     names = [PLAIN_METHOD, *(name for name in methods or infos if name != PLAIN_METHOD)]
     runnable = [name for name in names if infos[name].available]
-    limit = LEVEL / (TESTS * len(CONDITIONS) * len(runnable))
+    limit = FALSE_ALARMS / (TESTS * len(CONDITIONS) * len(runnable))
     started = time.perf_counter()
     report(Progress("audit", 0.0, "positive controls"))
     wrong_rules = controls()
@@ -240,8 +240,7 @@ class _Auditor:
     """The loaded target and its prompts. It runs methods through the session and reads their outputs with fresh passes."""
 
     def __init__(self, studio: Studio, tokens: int, runs: int, limit: float) -> None:
-        from specdemo.engine.prefix import PrefixReader
-        from specdemo.engine.target import CachedModel
+        from specdemo.engine.target import CachedModel, PrefixReader
         from specdemo.session.text import encode_prompt
 
         pair = studio.pair

@@ -10,11 +10,11 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from specdemo.bench.lanes import FLOOR, LaneResult
-from specdemo.bench.results import Measured, Row, Table, as_factor, as_percent
+from specdemo.bench.results import BenchAnswers, Row, Table, as_factor, as_percent
 from specdemo.config.strings import JsonView
 from specdemo.engine.cost import CostProfile
 from specdemo.files.folder import read_config, tensors
-from specdemo.models.memory import BYTES_PER_WEIGHT
+from specdemo.models.devices import BYTES_PER_WEIGHT
 from specdemo.trace.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ BUFFER_BYTES = 1 << 29  # bytes, far more than any cache
 READS = 4  # timed reads of the buffer; the fastest counts
 
 
-def oracle_speedup(measured: Measured, costs: JsonView) -> float | None:
+def oracle_speedup(measured: BenchAnswers, costs: JsonView) -> float | None:
     """Return the modelled speedup of a policy that drafts exactly the tokens that will be accepted. It is never run.
 
     The oracle follows the variant of the longest constant lookahead: at each step it drafts only the tokens accepted

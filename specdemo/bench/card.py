@@ -18,23 +18,22 @@ from typing import TYPE_CHECKING
 from specdemo.bench.lanes import PLAIN_METHOD
 from specdemo.bench.peer import versions
 from specdemo.bench.report import pass_costs
-from specdemo.bench.results import ABOUT, COLUMNS, Result, Row, Table, cell, totals
+from specdemo.bench.results import ABOUT, ROW_COLUMNS, Result, Row, Table, cell, totals
 from specdemo.bench.run import Bench, BenchOptions, run_bench
-from specdemo.bench.suite import Item
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
 from specdemo.config.strings import JsonView
 from specdemo.drafters.plain import Plain
+from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.cost import ANY_ROWS, CONTEXT, fitting, read_in_passes
 from specdemo.engine.loop import generate
-from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.passes import Decoder
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Limits, Proposal
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.session.loaded import machine_name
-from specdemo.session.text import encode_prompt
+from specdemo.session.text import Item, encode_prompt
 from specdemo.trace.events import ModelInfo, RunStarted
 from specdemo.trace.metrics import output_ids
 
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
 TIMED_ROWS = tuple(range(1, 18))  # row counts of the timed passes
 ROUNDS = 15  # timed passes, at most, after a warm-up
-FEWEST = 3  # rounds that must fit, else a backend is left out
+FEWEST_TIMED = 3  # rounds that must fit, else a backend is left out
 DRAFT_STEPS = 40
 REREAD_ROWS = (2, 3, 4, 5, 8, 16)  # rows of the passes in which a greedy text is read again
 TEXTS, TOKENS = 4, 64  # greedy texts, and new tokens of each, at most
@@ -188,7 +187,7 @@ def _ladders(pair: LoadedPair, found: PairFindings, until: float) -> None:
         target = CachedModel(decoder)
         target.read([0] * fitting(target, CONTEXT, max(TIMED_ROWS)))
         spent = min(_pass_seconds(target, 1) for _ in range(2))
-        if targets and (1 + FEWEST) * len(TIMED_ROWS) * spent > until - time.monotonic():
+        if targets and (1 + FEWEST_TIMED) * len(TIMED_ROWS) * spent > until - time.monotonic():
             found.left_out[way] = f"There was no time for it: a pass takes {1e3 * spent:.0f} ms."
             continue
         for rows in TIMED_ROWS:
@@ -359,7 +358,7 @@ RATES = (
     "before the first difference; tie margin: the difference in probability of the two tokens there, a median.",
 )
 MEMORY = ("Memory", "Megabytes of the graphics card after these measurements.")
-MISSING = ("Not measured", "Parts that were not measured, with reasons.")
+NOT_MEASURED = ("Not measured", "Parts that were not measured, with reasons.")
 
 
 def card_result(
@@ -423,7 +422,7 @@ def _tables(named: Sequence[tuple[str, PairFindings]]) -> list[Table]:
             for name, pair in named if pair.draft_step
         ], *DRAFT_TITLE),
         Table(same_columns, [_same_row(name, one) for name, pair in named for one in pair.sameness], *SAME),
-        Table(["target", "lane", *(COLUMNS[key][0] for key in shown)], [
+        Table(["target", "lane", *(ROW_COLUMNS[key][0] for key in shown)], [
             [name, row["lane"], *(_lane_cell(row, key) for key in shown)] for name, row in rates
         ], *RATES),
         Table(("target", "when", "MB"), [
@@ -431,7 +430,7 @@ def _tables(named: Sequence[tuple[str, PairFindings]]) -> list[Table]:
         ], *MEMORY),
         Table(("target", "part", "why"), [
             [name, part, why] for name, pair in named for part, why in pair.left_out.items()
-        ], *MISSING),
+        ], *NOT_MEASURED),
     ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import POLICIES, RunSettings
-from specdemo.config.strings import Json, JsonView
+from specdemo.config.strings import Json
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.conversation import Conversation
@@ -30,7 +30,7 @@ from specdemo.trace.metrics import (
 PLAIN_METHOD = "nothing"  # the variant that all others are compared with
 CONSTANTS = (1, 2, 3, 4, 6, 10)  # lookaheads, of which the fastest is the best constant
 FLOOR = "floor"
-GROUPS = ("policies", "methods", "trained", "peers")
+LANE_GROUPS = ("policies", "methods", "trained", "peers")
 PEERS = (
     "transformers",
     "transformers:assisted",
@@ -59,12 +59,6 @@ class LaneResult:
     events: tuple[Event, ...] = ()
     repeats: bool = False
 
-    @classmethod
-    def from_dict(cls, data: JsonView) -> LaneResult:
-        """Return the result from plain values, without its trace."""
-        lists = {name: tuple(data[name]) for name in ("ids", "probs", "accepted")}
-        return cls(data["name"], Metrics(**data["metrics"]), **lists, repeats=data["repeats"])
-
 
 @dataclass(frozen=True, slots=True)
 class Paired:
@@ -90,11 +84,6 @@ class Paired:
         """Return plain values without the traces."""
         result, plain = (replace(one, events=()) for one in (self.result, self.plain))
         return asdict(Paired(result, plain, self.disturbed))
-
-    @classmethod
-    def from_dict(cls, data: JsonView) -> Paired:
-        result, plain = (LaneResult.from_dict(data[name]) for name in ("result", "plain"))
-        return cls(result, plain, data["disturbed"])
 
 
 class Talk(Protocol):
@@ -264,7 +253,7 @@ def expand(lanes: str, studio: Studio) -> list[str]:
 def single_lanes(lanes: str) -> list[str]:
     """Return the names of our methods in a comma-separated list, without those of groups."""
     names = (part.strip() for part in lanes.split(","))
-    return [name for name in names if name and name not in GROUPS and is_own(name)]
+    return [name for name in names if name and name not in LANE_GROUPS and is_own(name)]
 
 
 def is_own(lane: str) -> bool:

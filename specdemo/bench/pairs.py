@@ -10,7 +10,7 @@ from specdemo.bench.lanes import PLAIN_METHOD, expand
 from specdemo.bench.results import (
     ABOUT,
     ALL,
-    COLUMNS,
+    ROW_COLUMNS,
     Result,
     Row,
     Table,
@@ -20,15 +20,15 @@ from specdemo.bench.results import (
     totals,
 )
 from specdemo.bench.run import Bench, BenchOptions, run_bench
-from specdemo.bench.suite import Item
 from specdemo.config.errors import UserError
 from specdemo.config.settings import BLOCK, COUPLED, OWN, RunSettings, Sampling
 from specdemo.drafters.methods import METHODS
 from specdemo.files.progress import ProgressCallback, silent
 from specdemo.session.studio import Studio
+from specdemo.session.text import Item
 
-LANES = "auto,ngram,draft_model,feature,draft_model:constant:4,feature:constant:4"
-SHOWN = (
+USUAL_LANES = "auto,ngram,draft_model,feature,draft_model:constant:4,feature:constant:4"
+SHOWN_COLUMNS = (
     "speedup", "speedup_quartiles", "speedup_mean", "speedup_lowest", "repeats", "speedup_all", "disturbed",
     "tokens_per_second", "drafted_accept_rate", "tokens_per_step", "draft_ms_per_token", "same_output_rate",
 )  # fmt: skip
@@ -60,7 +60,7 @@ class PairResult:
             worst = min(known, key=lambda one: float(one["speedup"]), default=None)
             name = f"{worst['task'].replace('_', ' ')} {cell(worst, 'speedup')}" if worst else "-"
             key = [self.target, self.preset, row["lane"]]
-            lines.append([*key, *(cell(row, column) for column in SHOWN), name])
+            lines.append([*key, *(cell(row, column) for column in SHOWN_COLUMNS), name])
         return lines
 
 
@@ -116,27 +116,27 @@ def compare_methods(
         return PairResult(studio.pair.target.info.name, preset, bench.rows())
 
     bench = run_bench(
-        studio,
-        items,
-        options,
-        drawn,
-        listen=listen,
-        progress=progress,
-        save=lambda bench: save(rows_of(bench)),
-    )
-    found = rows_of(bench)
+        studio, items, options, drawn, listen=listen, progress=progress, save=lambda bench: save(rows_of(bench))
+    )  # fmt: skip
     if not rules or studio.pair.open_draft is None:
-        return found
+        return rows_of(bench)
+    sampling = drawn(PLAIN_METHOD).sampling
+    return replace(rows_of(bench), overlaps=_mean_overlaps(studio, sampling, items, bench))
+
+
+def _mean_overlaps(
+    studio: Studio, sampling: Sampling, items: Sequence[Item], bench: Bench
+) -> dict[str, float]:
+    """Return the means of `draft_overlaps` over plain decoding's answers."""
     texts = {item.name: item.turns[0] for item in items}
     answers = [
         (texts[answer.prompt.rpartition("-")[0]], answer.pair.plain.ids)
         for answer in bench.measured.answers
         if answer.lane == PLAIN_METHOD
     ]
-    overlaps = list(draft_overlaps(studio, drawn(PLAIN_METHOD).sampling, answers))
-    about = ("overlap", "bound", "agreement")
-    means = [mean(values) for values in zip(*overlaps, strict=True)]
-    return replace(found, overlaps=dict(zip(about, means, strict=False)))
+    overlaps = draft_overlaps(studio, sampling, answers)
+    means = map(mean, zip(*overlaps, strict=True))
+    return dict(zip(("overlap", "bound", "agreement"), means, strict=False))
 
 
 def with_rules(lanes: Sequence[str], rules: Sequence[str]) -> list[str]:
@@ -162,9 +162,8 @@ def draft_overlaps(
     yields: 1 - TV, the probability that a drawn token is accepted by rejection sampling (TV: total variation distance);
         (1 - TV) / (1 + TV), the least with shared noise; and the probability with shared noise itself
     """
-    from specdemo.engine.prefix import PrefixReader
     from specdemo.engine.sampling import Shaper
-    from specdemo.engine.target import CachedModel
+    from specdemo.engine.target import CachedModel, PrefixReader
     from specdemo.session.text import encode_prompt
     from specdemo.session.work.judges import reread
     from specdemo.session.work.statistics import agreement
@@ -192,7 +191,13 @@ def pairs_result(
     """Return the tables of all pairs. prompts: number in the suite; tokens: of each answer; rules: see `with_rules`"""
     if rules:
         return rules_result(results, tokens, rules)
-    heads = ["target", "sampling", "lane", *(COLUMNS[key][0] for key in SHOWN), "worst task"]
+    heads = [
+        "target",
+        "sampling",
+        "lane",
+        *(ROW_COLUMNS[key][0] for key in SHOWN_COLUMNS),
+        "worst task",
+    ]
     lines = [line for result in results for line in result.lines()]
     tables = [Table(heads, lines)]
     for result in results:
@@ -223,8 +228,8 @@ def rules_result(results: Sequence[PairResult], tokens: int, rules: Sequence[str
             drawn = [rows.get(f"draft_model:::{rule}", {}) for rule in rules]
             seen = [cell(row, "first_accept_rate") for row in drawn]
             bounds.append([*key, *map(as_percent, result.overlaps.values()), *seen])
-    heads = [f"{COLUMNS[name][0]}, {rule}" for name in RULE_KEYS for rule in rules]
-    heads += [f"{COLUMNS[name][0]}, {COUPLED}" for name in SAME_KEYS]
+    heads = [f"{ROW_COLUMNS[name][0]}, {rule}" for name in RULE_KEYS for rule in rules]
+    heads += [f"{ROW_COLUMNS[name][0]}, {COUPLED}" for name in SAME_KEYS]
     seen_heads = [f"first accepted, {rule}" for rule in rules]
     bound_heads = ["1 - TV", "(1 - TV) / (1 + TV)", "shared noise", *seen_heads]
     tables = [

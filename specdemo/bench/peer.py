@@ -178,7 +178,7 @@ class Watch:
     def reset(self) -> None:
         self.passes, self.rows, self.seconds = 0, 0, 0.0
 
-    def _before(self, _module: object, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+    def _before(self, _module: object, args: tuple[Any, ...], options: Json) -> None:
         ids = args[0] if args else options["input_ids"]
         self.passes += 1
         self.rows += ids.shape[1]

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
 from specdemo.config.settings import RunSettings
-from specdemo.config.strings import Json
+from specdemo.config.strings import ASSETS, Json
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, RunFailed, Trace
 from specdemo.trace.metrics import measure, repeats_itself, speedup

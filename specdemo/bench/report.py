@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from specdemo.bench.results import Result, Row, Table
-from specdemo.config.strings import Json, JsonView
+from specdemo.config.strings import ASSETS, Json, JsonView
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -19,44 +19,7 @@ INK, GRID = (
 LONG_CELL = 60  # characters, from which a cell may break
 NUMBERS = ("", *"0123456789+-")  # first characters of cells that are aligned to the right
 LOG_FACTOR = 5.0  # between the slowest and the fastest line, from which the axis is logarithmic
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{ result.title }}</title>
-<style>
-:root { color-scheme: light dark; --line: #d8dee4; --back: #f6f8fa }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1b1f24; background: #fff }
-h1 { overflow-wrap: anywhere }
-h2 { margin: 2.2rem 0 .4rem }
-table { border-collapse: collapse; display: block; overflow-x: auto; font-variant-numeric: tabular-nums; margin-bottom: 1.2rem }
-th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; vertical-align: top }
-.text { text-align: left }
-.long { white-space: normal; min-width: 14rem }
-.facts td + td { white-space: normal; overflow-wrap: anywhere; min-width: 0 }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--back); padding: .7rem }
-@media (prefers-color-scheme: dark) {
-  :root { --line: #30363d; --back: #161b22 }
-  body { color: #d7dde3; background: #0d1117 }
-}
-</style><script>{{ plotly | safe }}</script></head>
-<body><h1>{{ result.title }}</h1>
-{%- macro draw(table) %}
-<table><tr>{% for head in table.columns %}<th{{ kinds(table)[loop.index0] }}>{{ head }}</th>{% endfor %}</tr>
-{%- for row in table.rows %}
-<tr>
-{%- for cell in row %}<td{{ long if cell | string | length > long_cell else kinds(table)[loop.index0] }}>{{ cell }}</td>{% endfor %}</tr>
-{%- endfor %}</table>
-{%- endmacro %}
-<div class="facts">{{ draw(facts) }}</div>
-<pre>{{ result.command }}</pre>
-{%- for note in result.notes %}<p>{{ note }}</p>{% endfor %}
-{%- for chart in charts %}{{ chart | safe }}{% endfor %}
-{%- for table in result.tables %}
-{%- if loop.first or (loop.previtem.title, loop.previtem.about) != (table.title, table.about) %}
-{% if table.title %}<h2>{{ table.title }}</h2>{% endif %}{% if table.about %}<p>{{ table.about }}</p>{% endif %}{% endif %}
-{{ draw(table) }}
-{%- endfor %}
-</body></html>
-"""
+PAGE = ASSETS / "cards/report.html"
 
 
 def markdown(table: Table) -> str:
@@ -93,7 +56,7 @@ def page(result: Result, charts: Sequence[Figure]) -> str:
     options = {"displaylogo": False, "responsive": True}
     return (
         Environment(autoescape=True)
-        .from_string(PAGE)
+        .from_string(PAGE.read_text(encoding="utf-8"))
         .render(
             result=result,
             facts=Table(("what", "value"), list(facts.items())),

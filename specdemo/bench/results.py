@@ -91,7 +91,7 @@ class Journal:
 
     def __init__(self, path: Path | None, about: Json) -> None:
         self._path = path
-        self.stored: dict[str, Any] = {}
+        self.stored: Json = {}
         if path is None:
             return
         head = json.dumps(about, sort_keys=True, default=str)
@@ -118,7 +118,7 @@ def _line(item: tuple[str, object]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PairedAnswer:
     """A paired answer of one variant to one turn of a prompt."""
 
     task: str
@@ -130,7 +130,7 @@ class Answer:
         return self.pair.result.name
 
 
-def summarise(answers: Iterable[Answer], *, busy: bool = False) -> Row:
+def summarise(answers: Iterable[PairedAnswer], *, busy: bool = False) -> Row:
     """Summarise measured speedups over plain decoding; every table of speedups is made with this function.
 
     speedup, quartiles, lowest, mean: over the prompts whose answers do not repeat themselves; for each prompt the median of
@@ -138,7 +138,7 @@ def summarise(answers: Iterable[Answer], *, busy: bool = False) -> Row:
     speedup_all: median over all prompts; answers, repeats: number of prompts, and of those whose answer repeats itself
     disturbed: number of pairs during which other programs were busy
     """
-    prompts: dict[str, list[Answer]] = defaultdict(list)
+    prompts: dict[str, list[PairedAnswer]] = defaultdict(list)
     for answer in answers:
         prompts[answer.prompt].append(answer)
     again = {name for name, runs in prompts.items() if any(one.pair.result.repeats for one in runs)}
@@ -162,15 +162,15 @@ def summarise(answers: Iterable[Answer], *, busy: bool = False) -> Row:
 
 
 @dataclass(slots=True)
-class Measured:
+class BenchAnswers:
     """All paired answers of a bench. busy: count those that other programs disturbed, too"""
 
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[PairedAnswer] = field(default_factory=list)
     busy: bool = False
 
     def add(self, task: str, prompt: str, pairs: Iterable[Paired]) -> None:
         """Add the answers to one turn; `prompt` is the same for each repetition of it."""
-        self.answers += [Answer(task, prompt, pair) for pair in pairs]
+        self.answers += [PairedAnswer(task, prompt, pair) for pair in pairs]
 
     def drop(self, lane: str) -> None:
         """Remove a variant that failed: it answered fewer prompts than the rest."""
@@ -182,7 +182,7 @@ class Measured:
 
     def rows(self) -> list[Row]:
         """Return a row for each task and variant, then one over all tasks for each variant."""
-        grouped: dict[tuple[str, str], list[Answer]] = defaultdict(list)
+        grouped: dict[tuple[str, str], list[PairedAnswer]] = defaultdict(list)
         for answer in self.answers:
             grouped[answer.task, answer.lane].append(answer)
         for answer in self.answers:
@@ -206,7 +206,7 @@ class Measured:
         return median(ratios) if ratios else None
 
 
-def _rates(answers: Sequence[Answer]) -> Row:
+def _rates(answers: Sequence[PairedAnswer]) -> Row:
     """Return the rates and means over answers.
 
     same_prefix_rate: tokens before each output first differs from plain decoding's, of all tokens of plain decoding
@@ -264,7 +264,7 @@ def as_factor(value: float) -> str:
     return f"{value:.2f}x"
 
 
-COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
+ROW_COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "speedup": ("speedup", as_factor),
     "speedup_quartiles": ("quartiles", lambda value: f"{value[0]:.2f}-{value[1]:.2f}x"),
     "speedup_mean": ("mean", as_factor),
@@ -295,7 +295,7 @@ def cell(row: Row, key: str) -> str:
     """Return a value of a row as its column shows it; the number of repeating answers with that of all."""
     if row.get(key) is None:
         return "-"
-    shown = COLUMNS[key][1](row[key])
+    shown = ROW_COLUMNS[key][1](row[key])
     return f"{shown} of {row['answers']}" if key == "repeats" else shown
 
 
@@ -303,13 +303,13 @@ def totals(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row["task"] == ALL]
 
 
-def lanes_table(rows: Sequence[Row], keys: Sequence[str] = tuple(COLUMNS)) -> Table:
+def lanes_table(rows: Sequence[Row], keys: Sequence[str] = tuple(ROW_COLUMNS)) -> Table:
     """Return a row for each variant over all tasks, without the columns that have no value."""
     known = {key: [row.get(key) for row in totals(rows)] for key in keys}
     shown = [key for key in keys if any(one is not None for one in known[key])]
     shown = [key for key in shown if key != "disturbed" or any(known[key])]
     body = [[row["lane"], *(cell(row, key) for key in shown)] for row in totals(rows)]
-    return Table(["lane", *(COLUMNS[key][0] for key in shown)], body, about=ABOUT)
+    return Table(["lane", *(ROW_COLUMNS[key][0] for key in shown)], body, about=ABOUT)
 
 
 def positions_table(rows: Sequence[Row]) -> Table:
@@ -329,7 +329,7 @@ def positions_table(rows: Sequence[Row]) -> Table:
     return Table(heads, body, title="Acceptance by position")
 
 
-def against_table(measured: Measured, peers: Sequence[str]) -> Table:
+def against_table(measured: BenchAnswers, peers: Sequence[str]) -> Table:
     """Return the speed of the own variants over each peer's, medians over prompts."""
     others = [peer for peer in peers if peer in measured.lanes]
     body = []
@@ -349,4 +349,4 @@ def tasks_table(rows: Sequence[Row], plain: str) -> Table:
             speedups = [cells.get((row["lane"], task), "-") for task in tasks]
             body.append([row["lane"], *speedups, cell(row, "speedup"), cell(row, "repeats")])
     names = [task.replace("_", " ") for task in tasks]
-    return Table(["speedup by task", *names, ALL, COLUMNS["repeats"][0]], body)
+    return Table(["speedup by task", *names, ALL, ROW_COLUMNS["repeats"][0]], body)

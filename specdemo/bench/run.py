@@ -1,17 +1,21 @@
-"""The bench: variants and peers on a suite of prompts, in turn and repeated."""
+"""The bench: variants and peers on a suite of prompts, in turn and repeated, and several conversations at the same time."""
 
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from platform import python_version
-from typing import TYPE_CHECKING
+from statistics import median
+
+from pydantic import TypeAdapter
 
 import specdemo
 from specdemo.bench.bounds import (
@@ -32,30 +36,125 @@ from specdemo.bench.lanes import (
     expand,
     is_own,
     run_lanes,
+    run_once,
 )
 from specdemo.bench.peer import versions
 from specdemo.bench.peers import PeerLane, open_peer, target_folder
 from specdemo.bench.results import (
+    BenchAnswers,
     Journal,
-    Measured,
     Result,
+    Table,
     against_table,
+    as_factor,
     lanes_table,
     positions_table,
     tasks_table,
     totals,
 )
-from specdemo.bench.suite import EXAMPLES, Item
-from specdemo.bench.throughput import Throughput, measure_throughput, throughput_table
 from specdemo.config.errors import UserError
+from specdemo.config.settings import RunSettings
 from specdemo.config.strings import Json
 from specdemo.drafters.methods import METHODS
 from specdemo.files.progress import Progress, ProgressCallback, silent
+from specdemo.session.studio import Studio
+from specdemo.session.text import EXAMPLES, Item
 from specdemo.trace.codec import dumps
 
-if TYPE_CHECKING:
-    from specdemo.config.settings import RunSettings
-    from specdemo.session.studio import Studio
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Medians over repetitions of one variant. The wall clock includes reading the prompts.
+
+    conversations: how many ran at the same time
+    in_turn, together: new tokens per second of all conversations
+    ratio: together over in turn; over_plain: together over plain decoding together, in the same repetition
+    """
+
+    lane: str
+    conversations: int
+    in_turn: float
+    together: float
+    ratio: float
+    over_plain: float
+
+
+def measure_throughput(
+    studio: Studio,
+    lanes: Mapping[str, RunSettings],
+    prompts: Sequence[str],
+    options: BenchOptions,
+) -> list[Throughput]:
+    """Answer the prompts in turn, and at the same time, each in its own conversation. Raises the error of a run.
+
+    lanes: the others are compared with the first one. Each repetition measures all of them in another order, so
+        that other work on the machine slows all of them alike.
+    """
+
+    def answer(lane: str, cancel: threading.Event, prompt: str) -> int:
+        with closing(studio.open()) as conversation:
+            return len(
+                run_once(conversation, lane, prompt, lanes[lane], options.system, cancel).ids
+            )
+
+    in_turn: dict[str, list[float]] = {lane: [] for lane in lanes}
+    together: dict[str, list[float]] = {lane: [] for lane in lanes}
+    names = list(lanes)
+    for number in range(options.repeat):
+        first = number % len(names)
+        order = names[first:] + names[:first]
+        for lane in order:
+            cancel = threading.Event()
+            run = partial(answer, lane, cancel)
+            together[lane].append(_rate(partial(_answer_together, run, prompts, cancel)))
+        for lane in order:
+            run = partial(answer, lane, threading.Event())
+            in_turn[lane].append(_rate(partial(map, run, prompts)))
+    plain = together[names[0]]
+    return [
+        Throughput(
+            lane,
+            len(prompts),
+            median(in_turn[lane]),
+            median(together[lane]),
+            _median_ratio(together[lane], in_turn[lane]),
+            _median_ratio(together[lane], plain),
+        )
+        for lane in names
+    ]
+
+
+def _rate(work: Callable[[], Iterable[int]]) -> float:
+    """Return the tokens per second of runs that return their numbers of tokens."""
+    started = time.perf_counter()
+    tokens = sum(work())
+    return tokens / (time.perf_counter() - started)
+
+
+def _median_ratio(many: Sequence[float], one: Sequence[float]) -> float:
+    return median(a / b for a, b in zip(many, one, strict=True))
+
+
+def _answer_together(
+    answer: Callable[[str], int], prompts: Sequence[str], cancel: threading.Event
+) -> list[int]:
+    """Answer each prompt in its own thread. An error or an interruption cancels all runs."""
+    with ThreadPoolExecutor(len(prompts), "specdemo-bench") as pool:
+        try:
+            return list(pool.map(answer, prompts))
+        finally:
+            cancel.set()
+
+
+def throughput_table(results: Sequence[Throughput]) -> Table:
+    heads = ["conversations", "lane", "in turn, tokens/s", "together, tokens/s", "over in turn", "over plain together"]  # fmt: skip
+    body = [
+        [one.conversations, one.lane, f"{one.in_turn:.0f}", f"{one.together:.0f}",
+         as_factor(one.ratio), as_factor(one.over_plain)]
+        for one in results
+    ]  # fmt: skip
+    return Table(heads, body, title="Several conversations at once")
+
 
 WARM_UP_PROMPT = "Count from one to ten."
 PACKAGES = ("torch", "transformers", "bitsandbytes")
@@ -101,7 +200,7 @@ class Bench:
 
     options: BenchOptions
     listen: Listen
-    measured: Measured
+    measured: BenchAnswers
     values: Json = field(default_factory=dict)
     throughput: list[Throughput] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -182,7 +281,7 @@ def run_bench(
     settings_of: returns the settings of one of our variants by its name; listen: see `Bench`
     save: called after each prompt with the results so far
     """
-    bench = Bench(options, listen, Measured(busy=options.busy))
+    bench = Bench(options, listen, BenchAnswers(busy=options.busy))
     names = list(dict.fromkeys([PLAIN_METHOD, *expand(options.lanes, studio)]))
     settings = {name: settings_of(name if is_own(name) else PLAIN_METHOD) for name in names}
     with _opened(studio, settings, bench, progress) as lanes:
@@ -205,7 +304,7 @@ def run_bench(
                 turns = _run_item(bench, lanes, item, number % len(items) + repetition)
                 journal.store(str(number), [[pair.to_dict() for pair in turn] for turn in turns])
             else:
-                turns = [[Paired.from_dict(pair) for pair in turn] for turn in stored]
+                turns = TypeAdapter(list[list[Paired]]).validate_python(stored)
             for turn, pairs in enumerate(turns):
                 bench.measured.add(item.task, f"{item.name}-{turn}", pairs)
             longest = max(longest, time.monotonic() - started)
@@ -213,13 +312,11 @@ def run_bench(
                 save(bench)
     if not bench.measured.answers:
         raise UserError("bench.suite_failed")
+    own = {name: wanted for name, wanted in settings.items() if is_own(name)}
     for count in options.concurrent:
         progress(Progress("bench", None, f"{count} at once"))
-        own = {name: wanted for name, wanted in settings.items() if is_own(name)}
         prompts = list(islice(cycle(item.turns[0] for item in items), count))
-        bench.throughput += measure_throughput(
-            studio, own, prompts, repeat=options.repeat, system=options.system
-        )
+        bench.throughput += measure_throughput(studio, own, prompts, options)
         save(bench)
     journal.close()
     return bench

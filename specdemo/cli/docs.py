@@ -1,31 +1,37 @@
-"""Generate parts of the documents, the scripts' types and rules, and the names of settings in links."""
+"""Generate parts of the documents, the scripts' types and rules, and the names of settings in links.
+
+The declaration of a trace becomes types of the scripts, rules by which they check lines, and a table.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdemo.bench.report import markdown, text
-from specdemo.bench.results import COLUMNS, Result, Table, cell, totals
+from specdemo.bench.results import ROW_COLUMNS, Result, Table, cell, totals
 from specdemo.cli.options import SUITE, SYSTEM, policies_of
-from specdemo.cli.trace_scripts import declarations, events_table, rules
 from specdemo.config.settings import AppSettings, RunSettings, Setting, fields
 from specdemo.config.strings import Json, JsonView
+from specdemo.trace import codec, events
 
 if TYPE_CHECKING:
     from specdemo.files.catalogue import Pair
 
+
 ROOT = Path(__file__).resolve().parents[2]
-TYPES = "assets/view/types.d.ts"
-LINKS = "assets/view/core/settings.js"
-RULES = "assets/view/core/rules.js"
+TYPES_FILE = "assets/view/types.d.ts"
+LINKS_FILE = "assets/view/core/settings.js"
+RULES_FILE = "assets/view/core/rules.js"
 MEASURED = "docs/measured"
 FACTOR = re.compile(r"(?<=\d)x\b")  # speedups of commands have an x, those of documents the sign
-CARDS = (6, 8, 12, 16, 24)  # GB of memory, each of 2**30 bytes
+CARD_SIZES = (6, 8, 12, 16, 24)  # GB of memory, each of 2**30 bytes
 
 
 def methods_table() -> str:
@@ -52,7 +58,7 @@ def memory_table() -> str:
         return sum(memory_bytes(entry, way) for entry in pair.models)
 
     def card(count: int) -> str:
-        fitting = [size for size in CARDS if count + SPARE_BYTES <= size << 30]
+        fitting = [size for size in CARD_SIZES if count + SPARE_BYTES <= size << 30]
         return f"{fitting[0]} GB" if fitting else "none of these"
 
     def draft(pair: Pair) -> str:
@@ -213,7 +219,7 @@ def readme_table(root: Path) -> str:
         for row in totals(pair["rows"])
         if row["lane"] in data["readme"]
     ]
-    shown = markdown(Table(["sampling", "method", *(COLUMNS[key][0] for key in keys)], body))
+    shown = markdown(Table(["sampling", "method", *(ROW_COLUMNS[key][0] for key in keys)], body))
     return FACTOR.sub("×", f"{shown}\n\n{data['machine']}, {data['date']}. {data['about']}")
 
 
@@ -251,9 +257,9 @@ def generated(root: Path = ROOT) -> dict[Path, str]:
         documents[path] = between(before, marker, content)
     return {
         **documents,
-        root / TYPES: declarations(),
-        root / RULES: rules(),
-        root / LINKS: links_script(),
+        root / TYPES_FILE: declarations(),
+        root / RULES_FILE: rules(),
+        root / LINKS_FILE: links_script(),
     }
 
 
@@ -278,6 +284,126 @@ def main(arguments: list[str]) -> int:
     for path, content in generated().items():
         path.write_text(content, encoding="utf-8")
     return 0
+
+
+GENERATED_HEAD = (
+    "// Generated from specdemo/trace/events.py by `python -m specdemo.cli.docs`; do not edit."
+)
+ENUMERATIONS: tuple[type[StrEnum], ...] = (
+    *(events.FinishReason, events.Status, events.Origin, events.Knowledge),
+)
+
+
+def declarations() -> str:
+    """Return an interface for each event and its parts, and a union of strings for each enumeration.
+
+    A field that has a default or may be None may be missing in a line, so it is optional.
+    """
+    parts = {name: part for name, part in codec.json_schema().items() if "properties" in part}
+    blocks = [
+        f"{_comment(cls)}\nexport type {cls.__name__} = {_union(cls)};" for cls in ENUMERATIONS
+    ]
+    blocks += [_interface(name, part) for name, part in parts.items()]
+    union = " | ".join(cls.__name__ for cls in events.EVENTS.values())
+    return "\n\n".join((GENERATED_HEAD, *blocks, f"export type Event = {union};")) + "\n"
+
+
+def rules() -> str:
+    """Return the module by which assets/view/core/check.js checks events: JSON Schema, and the expected values in words."""
+    constants = {
+        "events": {name: cls.__name__ for name, cls in events.EVENTS.items()},
+        "schema": events.SCHEMA_VERSION,
+        "largestFile": events.LARGEST_FILE,
+        "deepest": events.DEEPEST,
+    }
+    lines = [
+        *(f"  {name}: {json.dumps(value)}," for name, value in constants.items()),
+        "  parts: {",
+    ]
+    for name, part in codec.json_schema().items():
+        if "properties" in part:
+            rows = {
+                field: {**_optional(part, field), **_rule(value)}
+                for field, value in part["properties"].items()
+            }
+            lines.append(f"    {name}: {json.dumps(rows)},")
+    return "\n".join((GENERATED_HEAD, "", "export const RULES_FILE = {", *lines, "  },", "};\n"))
+
+
+def events_table() -> str:
+    rows = [
+        f"| `{name}` | {_summary(cls)} | {', '.join(f'`{field}`' for field in _fields(cls))} |"
+        for name, cls in events.EVENTS.items()
+    ]
+    return "\n".join(("| type | meaning | fields |", "|---|---|---|", *rows))
+
+
+def _fields(cls: type) -> list[str]:
+    return list(codec.json_schema()[cls.__name__]["properties"])
+
+
+def _optional(part: Json, field: str) -> dict[str, bool]:
+    """Return whether a line must contain a field, and whether null may replace it."""
+    nullable = "anyOf" in part["properties"][field]
+    required = field in part.get("required", ()) and not nullable
+    return {**({"required": True} if required else {}), **({"nullable": True} if nullable else {})}
+
+
+def _rule(schema: Json) -> Json:
+    """Return a JSON Schema without descriptions, and the expected values in words."""
+    schema = next((one for one in schema.get("anyOf", []) if one.get("type") != "null"), schema)
+    value = codec.value_schema(schema)
+    found: Json = {"expected": codec.expected(value)}
+    if "properties" in value:
+        return {**found, "part": value["title"]}
+    kept = ("type", "enum", "minimum", "maximum", "maxItems")
+    found |= {name: value[name] for name in kept if name in value and "prefixItems" not in value}
+    if "prefixItems" in value:
+        found |= {"type": "row", "items": [_rule(item) for item in value["prefixItems"]]}
+    elif "items" in value:
+        found |= {"items": _rule(value["items"])}
+    elif isinstance(value.get("additionalProperties"), dict):
+        found |= {"values": _rule(value["additionalProperties"])}
+    return found
+
+
+def _interface(name: str, part: Json) -> str:
+    cls = getattr(events, name)
+    lines = [f'  type: "{codec.EVENT_NAMES[cls]}";'] if cls in codec.EVENT_NAMES else []
+    for field, schema in part["properties"].items():
+        sign = "" if _optional(part, field).get("required") else "?"
+        lines.append(f"  {field}{sign}: {_type(schema)};")
+    return "\n".join((_comment(cls), f"export interface {name} {{", *lines, "}"))
+
+
+def _type(schema: Json) -> str:
+    allowed = [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
+    match allowed[0]:
+        case {"$ref": name}:
+            return str(name).removeprefix("#/$defs/")
+        case {"type": "string"}:
+            return "string"
+        case {"type": "integer" | "number"}:
+            return "number"
+        case {"prefixItems": items}:
+            return f"[{', '.join(map(_type, items))}]"
+        case {"items": item}:
+            return f"{_type(item)}[]"
+        case {"type": "object", "additionalProperties": values}:
+            return f"Record<string, {_type(values) if isinstance(values, dict) else 'any'}>"
+    return "boolean"
+
+
+def _union(cls: type[StrEnum]) -> str:
+    return " | ".join(f'"{member.value}"' for member in cls)
+
+
+def _summary(cls: type) -> str:
+    return (inspect.getdoc(cls) or "").partition("\n")[0]
+
+
+def _comment(cls: type) -> str:
+    return f"/** {_summary(cls)} */"
 
 
 if __name__ == "__main__":

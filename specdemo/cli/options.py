@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
 from specdemo.config.settings import (
     OWN,
     PRESET_NAMES,
@@ -26,7 +25,7 @@ from specdemo.config.settings import (
     fields,
     replacement,
 )
-from specdemo.config.strings import Json, JsonView
+from specdemo.config.strings import ASSETS, Json, JsonView
 
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method
@@ -196,7 +195,7 @@ def _honoured(setting: Setting, method: str) -> Setting:
 
 
 def _add_setting(group: argparse._ArgumentGroup, setting: Setting) -> None:
-    known: dict[str, Any] = {"dest": setting.name}
+    known: Json = {"dest": setting.name}
     if setting.kind is bool:
         known |= {"action": argparse.BooleanOptionalAction}
     else:

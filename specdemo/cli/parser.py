@@ -23,7 +23,7 @@ COMMANDS: dict[str, Json] = tomllib.loads(
     Path(__file__).with_name("commands.toml").read_text(encoding="utf-8")
 )
 # Titles of the lists in the help, by `group` in `commands.toml`.
-GROUPS = {"": "commands:", "servers": "commands for servers of other programs:"}
+HELP_LISTS = {"": "commands:", "servers": "commands for servers of other programs:"}
 EARLIER_NAMES = {
     "class-pack": "export class-pack",
     "counterexample": "audit counterexample",
@@ -122,7 +122,7 @@ def _top_parser() -> argparse.ArgumentParser:
         description="Speculative decoding, visible, provable and fast.",
         epilog="\n\n".join(
             _listed(title, [name for name in COMMANDS if " " not in name and _group(name) == group])
-            for group, title in GROUPS.items()
+            for group, title in HELP_LISTS.items()
         ),
         formatter_class=_Formatter,
     )

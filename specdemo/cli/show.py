@@ -9,8 +9,7 @@ from rich.text import Text
 
 from specdemo.cli import console
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
-from specdemo.config.strings import load
+from specdemo.config.strings import ASSETS, load
 from specdemo.trace.events import (
     PLAIN,
     SPECULATIVE,
@@ -56,8 +55,8 @@ class TokenPrinter:
         if isinstance(event, Verified):
             struck = [node for node in event.nodes if node.status is Status.REJECTED]
             refused = struck if console.out.is_terminal else []
-            path = [event.nodes[index] for index in event.path]
-            nodes = [*self._newest, *path, *refused, *([event.next] if event.next else [])]
+            path = len(event.path)
+            nodes = [*self._newest, *event.committed[:path], *refused, *event.committed[path:]]
             self._newest = [nodes.pop()] if nodes else []
             self._print(nodes)
         elif isinstance(event, RunFinished):

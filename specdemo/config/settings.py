@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from specdemo.config.errors import Phrase, UserError
+from specdemo.config.strings import Json
 
 PRECISIONS = ("nf4", "int8", "bf16", "fp32")
 HEADS = ("auto", "16")
@@ -177,7 +178,7 @@ def _shown(value: object) -> str | Phrase:
 
 
 def _row(default: Any, group: str, about: str, **known: Any) -> Any:
-    """A dataclass field with a row of the table; name and type are those of the field."""
+    """A dataclass field with a row of the table; name, type, flag and the name in links or of the variable follow from it."""
     row = {"group": group, "help": about, **known}
     return dataclasses.field(default=default, metadata={"row": row})
 
@@ -188,25 +189,22 @@ class Sampling:
 
     temperature: float = _row(
         0.0, "sampling", "0 always takes the most likely token; higher is more varied",
-        low=0, high=5, least=LEAST_TEMPERATURE, link="temperature", flag="--temperature", widget=Widget("slider", 0, 2, 0.05),
+        low=0, high=5, least=LEAST_TEMPERATURE, widget=Widget("slider", 0, 2, 0.05),
     )  # fmt: skip
     top_k: int = _row(
-        0, "sampling", "draw from this many most likely tokens; 0 is off",
-        low=0, high=1_000_000, unit="tokens", link="top_k", flag="--top-k",
+        0, "sampling", "draw from this many most likely tokens; 0 is off", low=0, high=1_000_000, unit="tokens",
         widget=Widget("number", folded=True),
     )  # fmt: skip
     top_p: float = _row(
         1.0, "sampling", "draw from the most likely tokens that hold this probability together; 1 is off",
-        low=0.01, high=1, link="top_p", flag="--top-p", widget=Widget("slider", 0.05, 1, 0.05, folded=True),
+        low=0.01, high=1, widget=Widget("slider", 0.05, 1, 0.05, folded=True),
     )  # fmt: skip
     repetition_penalty: float = _row(
         1.0, "sampling", "make tokens that are already in the text less likely; 1 is off",
-        low=0.5, high=3, link="penalty", flag="--repetition-penalty",
-        widget=Widget("slider", 0.5, 2, 0.05, folded=True),
+        low=0.5, high=3, link="penalty", widget=Widget("slider", 0.5, 2, 0.05, folded=True),
     )  # fmt: skip
     seed: int = _row(
-        0, "sampling", "seed of the random numbers",
-        low=0, high=2**63 - 1, link="seed", flag="--seed", widget=Widget("number", folded=True),
+        0, "sampling", "seed of the random numbers", low=0, high=2**63 - 1, widget=Widget("number", folded=True),
     )  # fmt: skip
 
     @property
@@ -235,58 +233,50 @@ class RunSettings:
     """All settings of one run; `help` of each row describes it."""
 
     method: str = _row(
-        "auto", "drafting", "how tokens are drafted; `specdemo methods` lists them all",
-        link="method", flag="--method", widget=Widget("dropdown"),
+        "auto", "drafting", "how tokens are drafted; `specdemo methods` lists them all", widget=Widget("dropdown"),
     )  # fmt: skip
     policy: str = _row(
-        "cost", "drafting", "decides how many tokens a step drafts",
-        choices=POLICIES, link="policy", flag="--policy", widget=Widget("dropdown"),
+        "cost", "drafting", "decides how many tokens a step drafts", choices=POLICIES, widget=Widget("dropdown"),
     )  # fmt: skip
     lookahead: int = _row(
         8, "drafting",
         "tokens drafted per step: always (constant), at first (heuristic) or at most (other policies); the depth of a tree",
-        low=1, high=MAX_LOOKAHEAD, unit="tokens", link="lookahead", flag="--lookahead",
-        widget=Widget("slider", 1, MAX_LOOKAHEAD),
+        low=1, high=MAX_LOOKAHEAD, unit="tokens", widget=Widget("slider", 1, MAX_LOOKAHEAD),
     )  # fmt: skip
     threshold: float = _row(
         0.4, "drafting", "the confidence policy stops after a drafted token less likely than this",
-        low=0, high=1, unit="probability", link="threshold", flag="--threshold",
-        widget=Widget("slider", 0, 1, 0.05, folded=True),
+        low=0, high=1, unit="probability", widget=Widget("slider", 0, 1, 0.05, folded=True),
     )  # fmt: skip
     nodes: int = _row(
-        12, "drafting", "drafted tokens in one tree, at most",
-        low=1, high=MAX_NODES, unit="tokens", link="nodes", flag="--nodes",
+        12, "drafting", "drafted tokens in one tree, at most", low=1, high=MAX_NODES, unit="tokens",
         widget=Widget("slider", 1, MAX_NODES),
     )  # fmt: skip
     memory: bool = _row(
-        True, "drafting", "learn from earlier runs of the same visit",
-        link="memory", flag="--memory", widget=Widget("checkbox"),
+        True, "drafting", "learn from earlier runs of the same visit", widget=Widget("checkbox"),
     )  # fmt: skip
     fallback: bool = _row(
         True, "drafting", "stop drafting while it is slower than plain decoding, and try again from time to time",
-        link="fallback", flag="--fallback", widget=Widget("checkbox", folded=True),
+        widget=Widget("checkbox", folded=True),
     )  # fmt: skip
     baseline: bool = _row(
-        True, "drafting", "run plain decoding first, for a measured speedup",
-        link="baseline", flag="--baseline", widget=Widget("checkbox", folded=True),
+        True, "drafting", "run plain decoding first, for a measured speedup", widget=Widget("checkbox", folded=True),
     )  # fmt: skip
     stand_in: bool = _row(
         True, "drafting", "while others wait, compare with a recent plain run of another prompt",
-        link="stand_in", widget=Widget("checkbox", folded=True),
+        widget=Widget("checkbox", folded=True), flag="",
     )  # fmt: skip
     exact: bool = _row(
         False, "drafting",
         "greedy text is plain decoding's bit by bit: on a graphics card chains of so few tokens as loading has found exact, in the compiled pass any draft",
-        link="exact", flag="--exact", widget=Widget("checkbox", folded=True),
+        widget=Widget("checkbox", folded=True),
     )  # fmt: skip
     max_new_tokens: int = _row(
-        128, "answer", "length of the answer, at most",
-        low=1, high=MAX_NEW_TOKENS, unit="tokens", link="tokens", flag="--max-new-tokens",
+        128, "answer", "length of the answer, at most", low=1, high=MAX_NEW_TOKENS, unit="tokens", link="tokens",
         widget=Widget("slider", 8, 1024, 8),
     )  # fmt: skip
     detail: int = _row(
         0, "answer", "alternatives of both models that the trace records for each token",
-        low=0, high=MAX_DETAIL, unit="tokens",
+        low=0, high=MAX_DETAIL, unit="tokens", flag="", link="",
     )  # fmt: skip
     preset: str = _row(
         OWN, "sampling",
@@ -296,7 +286,7 @@ class RunSettings:
     verification: str = _row(
         TOKEN, "sampling",
         "judge a drafted chain token by token, or as a block, which keeps at least as many tokens on average; or `coupled`: a seed gives the same text under every method, because target and drafter draw with the same noise",
-        choices=VERIFICATIONS, link="verification", flag="--verification", widget=Widget("radio"),
+        choices=VERIFICATIONS, widget=Widget("radio"),
     )  # fmt: skip
     sampling: Sampling = Sampling()
 
@@ -317,7 +307,7 @@ class RunSettings:
         """The value of a setting by its name, those of `sampling` included."""
         return getattr(self.sampling if name in _names(Sampling) else self, name)
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> Json:
         """Return plain values by name, including those of `sampling`: the input of `from_values`."""
         return {setting.name: self.value(setting.name) for setting in fields(RunSettings)}
 
@@ -363,134 +353,114 @@ class AppSettings:
     target: str = _row(
         "smollm2-135m-instruct", "model",
         "the model that decides: a catalogue name, a hub id, a local folder or a GGUF file; `auto` takes the largest of the catalogue that is on this disk, fits and answers at 15 tokens a second or more, as `app` does without a target",
-        flag="--target", variable="SPECDEMO_TARGET",
     )  # fmt: skip
     draft: str = _row(
         "auto", "model",
         "the draft model, named in the same ways; `auto` is the catalogue's partner of the target, `none` is none",
-        flag="--draft", variable="SPECDEMO_DRAFT",
     )  # fmt: skip
     store: str = _row(
-        "auto", "model",
-        "folder of the datastore that `retrieval` reads; `auto` is the shipped one, `none` is none",
-        flag="--store", variable="SPECDEMO_STORE",
+        "auto", "model", "folder of the datastore that `retrieval` reads; `auto` is the shipped one, `none` is none",
     )  # fmt: skip
     trained: str = _row(
         "auto", "model",
         "folder with one subfolder per kind of trained drafter; `auto` is the shipped one, `none` is none",
-        flag="--trained", variable="SPECDEMO_TRAINED",
     )  # fmt: skip
     drafter: str = _row(
         "none", "model",
         "a drafter that others have published for the target: a hub id, with @ and a revision if need be, or a local folder; `none` is none",
-        flag="--drafter", variable="SPECDEMO_DRAFTER",
     )  # fmt: skip
     precision: str = _row(
-        "nf4", "model", "precision of the target's weights",
-        choices=PRECISIONS, flag="--precision", variable="SPECDEMO_PRECISION",
+        "nf4", "model", "precision of the target's weights", choices=PRECISIONS,
     )  # fmt: skip
     head: str = _row(
         "auto", "model",
         "bits of the output head; `auto` uses 8 for a large head in the compiled pass if a measurement finds nearly the same distributions, else 16",
-        choices=HEADS, flag="--head", variable="SPECDEMO_HEAD",
+        choices=HEADS,
     )  # fmt: skip
     device: str = _row(
         "auto", "model", "`cpu`, `cuda` or `mps`; `auto` takes CUDA when there is one, and `mps` on a Mac for weights of 16 or 32 bits",
-        flag="--device", variable="SPECDEMO_DEVICE",
     )  # fmt: skip
     threads: int = _row(
-        0, "model", "processor threads; 0 uses every core",
-        low=0, high=4096, unit="threads", flag="--threads", variable="SPECDEMO_THREADS",
+        0, "model", "processor threads; 0 uses every core", low=0, high=4096, unit="threads",
     )  # fmt: skip
     cache_dir: Path = _row(  # noqa: RUF009 - it returns a dataclass field
-        _CACHE, "files",
-        "folder where downloaded and converted models are kept", variable="SPECDEMO_CACHE",
+        _CACHE, "files", "folder where downloaded and converted models are kept", variable="SPECDEMO_CACHE", flag="",
     )  # fmt: skip
     host: str = _row(
         "127.0.0.1", "page", "address to serve the page on; 0.0.0.0 lets other machines reach it",
-        flag="--host", variable="SPECDEMO_HOST",
     )  # fmt: skip
     port: int = _row(
-        7860, "page", "port to serve the page on",
-        low=0, high=65_535, flag="--port", variable="SPECDEMO_PORT",
+        7860, "page", "port to serve the page on", low=0, high=65_535,
     )  # fmt: skip
     replay: bool = _row(
         False, "page", "load no model and show recorded runs only",
-        flag="--replay", variable="SPECDEMO_REPLAY",
     )  # fmt: skip
     mcp: bool = _row(
         False, "page", "also offer the call `answer` to agents, as a tool of an MCP server; needs requirements-mcp.txt",
-        flag="--mcp", variable="SPECDEMO_MCP",
     )  # fmt: skip
     runs_at_once: int = _row(
-        8, "visitors", "runs that share the model; further ones wait",
-        low=1, high=256, unit="runs", flag="--runs-at-once", variable="SPECDEMO_RUNS_AT_ONCE",
+        8, "visitors", "runs that share the model; further ones wait", low=1, high=256, unit="runs",
     )  # fmt: skip
     runs_per_visitor: int = _row(
         8, "visitors", "runs of one visitor at the same time while others wait",
-        low=1, high=256, public=2, unit="runs", flag="--runs-per-visitor", variable="SPECDEMO_RUNS_PER_VISITOR",
+        low=1, high=256, public=2, unit="runs",
     )  # fmt: skip
     waiting_visitors: int = _row(
         32, "visitors", "visitors who wait at the same time; further ones are asked to come back",
-        low=1, high=10_000, unit="visitors", flag="--waiting-visitors", variable="SPECDEMO_WAITING_VISITORS",
+        low=1, high=10_000, unit="visitors",
     )  # fmt: skip
     cache_mb: int = _row(
-        1024, "visitors",
-        "memory of all visitors' caches; those that were not used for longest are given back first",
-        low=16, high=1_000_000, unit="MB", flag="--cache-mb", variable="SPECDEMO_CACHE_MB",
+        1024, "visitors", "memory of all visitors' caches; those that were not used for longest are given back first",
+        low=16, high=1_000_000, unit="MB",
     )  # fmt: skip
     idle_minutes: int = _row(
         60, "visitors", "a visitor's caches are given back after so long without a run",
-        low=1, high=10_000, public=15, unit="minutes", flag="--idle-minutes", variable="SPECDEMO_IDLE_MINUTES",
+        low=1, high=10_000, public=15, unit="minutes",
     )  # fmt: skip
     races_at_once: int = _row(
         1, "visitors",
         "races, experiments and drafts side by side that go on at the same time; more than one disturbs what is timed",
-        low=1, high=64, unit="races", flag="--races-at-once", variable="SPECDEMO_RACES_AT_ONCE",
+        low=1, high=64, unit="races",
     )  # fmt: skip
     prompt_tokens: int = _row(
         0, "visitors", "tokens of a prompt with its conversation; 0 is what the model can read",
-        low=0, high=1_000_000, public=2048, unit="tokens", flag="--prompt-tokens", variable="SPECDEMO_PROMPT_TOKENS",
+        low=0, high=1_000_000, public=2048, unit="tokens",
     )  # fmt: skip
     answer_tokens: int = _row(
         MAX_NEW_TOKENS, "visitors", "tokens of an answer, at most",
-        low=1, high=MAX_NEW_TOKENS, public=1024, unit="tokens", flag="--answer-tokens", variable="SPECDEMO_ANSWER_TOKENS",
+        low=1, high=MAX_NEW_TOKENS, public=1024, unit="tokens",
     )  # fmt: skip
     batch_prompts: int = _row(
-        16, "visitors", "prompts that are answered together, at most",
-        low=1, high=256, public=8, unit="prompts", flag="--batch-prompts", variable="SPECDEMO_BATCH_PROMPTS",
+        16, "visitors", "prompts that are answered together, at most", low=1, high=256, public=8, unit="prompts",
     )  # fmt: skip
     upload_mb: int = _row(
         16, "visitors", "size of a saved run that the page opens, and of anything that is sent to the server",
-        low=1, high=1024, unit="MB", flag="--upload-mb", variable="SPECDEMO_UPLOAD_MB",
+        low=1, high=1024, unit="MB",
     )  # fmt: skip
     runs_a_minute: int = _row(
         0, "visitors", "runs that one visitor may begin in a minute; 0 is no limit",
-        low=0, high=10_000, public=20, unit="runs", flag="--runs-a-minute", variable="SPECDEMO_RUNS_A_MINUTE",
+        low=0, high=10_000, public=20, unit="runs",
     )  # fmt: skip
     allow_model_switch: str = _row(
         "catalogue", "visitors",
         "what a visitor may load for everybody: nothing, a pair of the catalogue, or, where nobody else reaches the page, any model",
-        choices=SWITCHES, public="off", flag="--allow-model-switch", variable="SPECDEMO_ALLOW_MODEL_SWITCH",
+        choices=SWITCHES, public="off",
     )  # fmt: skip
     allowed_hosts: str = _row(
         "", "visitors",
         "names by which visitors call this page, separated by commas; addresses and this machine's own names need none, `*` is any name",
-        flag="--allowed-hosts", variable="SPECDEMO_ALLOWED_HOSTS",
     )  # fmt: skip
 
     cluster: str = _row(
         "", "cluster",
         "run the engines as Ray Serve replicas: `local` starts Ray here, HOST:PORT or `auto` joins one that runs",
-        flag="--cluster", variable="SPECDEMO_CLUSTER",
     )  # fmt: skip
     replicas: int = _row(
-        1, "cluster", "engines on the cluster, at least",
-        low=1, high=10_000, unit="engines", flag="--replicas", variable="SPECDEMO_REPLICAS",
+        1, "cluster", "engines on the cluster, at least", low=1, high=10_000, unit="engines",
     )  # fmt: skip
     most_replicas: int = _row(
         0, "cluster", "engines on the cluster when many visitors run, at most; 0 is as many as always",
-        low=0, high=10_000, unit="engines", flag="--most-replicas", variable="SPECDEMO_MOST_REPLICAS",
+        low=0, high=10_000, unit="engines",
     )  # fmt: skip
 
     @property
@@ -506,7 +476,7 @@ class AppSettings:
 
         On a public page all other settings have their public defaults.
         """
-        values: dict[str, Any] = {
+        values: Json = {
             setting.name: setting.read(text)
             for setting in fields(AppSettings)
             if (text := os.environ.get(setting.variable))
@@ -541,7 +511,12 @@ def fields(settings: type = RunSettings) -> tuple[Setting, ...]:
         if item.name == "sampling":
             rows += fields(Sampling)
         else:
-            known = item.metadata["row"]
+            usual = {"flag": "--" + item.name.replace("_", "-")}
+            if settings is AppSettings:
+                usual["variable"] = f"SPECDEMO_{item.name.upper()}"
+            else:
+                usual["link"] = item.name
+            known = usual | item.metadata["row"]
             rows.append(
                 Setting(name=item.name, kind=kinds[item.name], default=item.default, **known)
             )

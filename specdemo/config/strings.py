@@ -1,14 +1,19 @@
-"""Interface strings: one folder of JSON files per language, `assets/words/LANGUAGE/PART.json`."""
+"""Interface strings, `assets/words/LANGUAGE/PART.json`, and the folder of all assets: next to the package, or inside it in a wheel."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
-from specdemo.config.paths import ASSETS
+_PACKAGE = Path(__file__).resolve().parents[1]
+ASSETS = next(
+    folder for folder in (_PACKAGE / "assets", _PACKAGE.parent / "assets") if folder.is_dir()
+)
+
 
 Json: TypeAlias = dict[str, Any]
 """An object of a JSON or TOML file."""

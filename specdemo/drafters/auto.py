@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from specdemo.drafters.arms import Arm, copiers, model_arm
 from specdemo.drafters.base import DraftingContext, Method
 from specdemo.drafters.copies import NGRAM, known_texts
-from specdemo.drafters.copy_through import COPY_THROUGH, Through
+from specdemo.drafters.copy_through import COPY_THROUGH, Arm, Through, copiers, model_arm
 from specdemo.drafters.policies.ledger import PROVEN, TRIAL_COPIES, Decision, Ledger
 from specdemo.drafters.policies.lookahead import CostAware
 from specdemo.drafters.policies.rule import StoppingRule

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from specdemo.drafters.memory.markov import MarkovBias
     from specdemo.drafters.memory.visit import Memory
     from specdemo.drafters.reader import DraftReader
-    from specdemo.engine.prefix import PrefixReader
     from specdemo.engine.sampling import Shaper
-    from specdemo.engine.target import Features
+    from specdemo.engine.target import Features, PrefixReader
     from specdemo.engine.types import Drafter
 
 Tokens = Literal["drawn", "chosen", "copied", "mixed", "none"]

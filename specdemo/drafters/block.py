@@ -38,7 +38,7 @@ class Block:
     """
 
     def __init__(self, draft: DraftReader) -> None:
-        from specdemo.engine.prefix import FeatureReader
+        from specdemo.engine.target import FeatureReader
         from specdemo.models.networks.chain import CompactModel
         from specdemo.models.networks.dflash import DFlashModel
 

@@ -18,7 +18,7 @@ from specdemo.drafters import (
     tree,
 )
 from specdemo.drafters.base import NEEDS, DraftingContext, Method
-from specdemo.drafters.policies.guard import Fallback, Forecast
+from specdemo.drafters.policies.guard import Fallback, WithForecast
 from specdemo.engine.cost import ANY_ROWS
 from specdemo.engine.types import Drafter
 
@@ -64,7 +64,7 @@ def make_drafter(context: DraftingContext, known: Mapping[str, Method] = METHODS
     models = "draft" in method.needs or method.states
     step = (models and context.profile.draft_step) or 0.0
     most = _exact_tokens(method, context.profile.exact_rows) if settings.exact else None
-    return Forecast(drafter, context.costs, context.calibration, step, context.together, most)
+    return WithForecast(drafter, context.costs, context.calibration, step, context.together, most)
 
 
 def _exact_tokens(method: Method, rows: int) -> int | None:

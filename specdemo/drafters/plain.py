@@ -36,17 +36,6 @@ def always_right(answer_ids: Sequence[int], lookahead: int) -> Scripted:
     return Scripted(script)
 
 
-def always_wrong(answer_ids: Sequence[int], lookahead: int, vocabulary_size: int) -> Scripted:
-    """Return a drafter of tokens that are never the true continuation."""
-
-    def script(committed: Sequence[int], budget: int) -> Proposal:
-        right = list(answer_ids[len(committed) : len(committed) + min(budget, lookahead)])
-        ids = [(token_id + 1) % vocabulary_size for token_id in right]
-        return Proposal.chain(ids, lookahead=lookahead, reasons=(Reason("oracle_wrong"),))
-
-    return Scripted(script)
-
-
 PLAIN = Method(
     name="nothing",  # in traces, links and recordings; `plain` is accepted wherever it is given
     title="Plain decoding",

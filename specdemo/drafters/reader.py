@@ -16,8 +16,8 @@ from specdemo.drafters.memory.online_head import HeadBias, attach
 from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.clock import Stopwatch
 from specdemo.engine.cost import Costs
-from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import ReducedVocabulary, Shaper, draw, draw_at, likeliest
+from specdemo.engine.target import PrefixReader
 from specdemo.kernels.plan import Chain
 from specdemo.trace.events import Reason
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from specdemo.engine.sampling import ReducedVocabulary
 
 WIDEST = 10  # children of one parent, as in Medusa's own trees
-WIDTH = 4  # nodes that are read in one pass when one of them must be: further rows of a pass are nearly free
+PASS_NODES = 4  # nodes that are read in one pass when one of them must be: further rows of a pass are nearly free
 
 
 class Branches(Protocol):
@@ -159,7 +159,7 @@ class TreeBuilder:
         """Other nodes waiting to be read, that are worth a row of the same pass; taken out of the heap."""
         if index < 0:
             return []
-        waiting = sorted(opening for opening in openings if opening[2])[: WIDTH - 1]
+        waiting = sorted(opening for opening in openings if opening[2])[: PASS_NODES - 1]
         for opening in waiting:
             openings.remove(opening)
         heapq.heapify(openings)

@@ -102,8 +102,6 @@ class RollbackLayer(CacheLayerMixin):
         """Return -1 for no limit; transformers calls it."""
         return -1
 
-    get_max_cache_shape = get_max_length  # the name in earlier 4.x and 5.x
-
 
 class RollbackCache(Cache):
     """Keys and values of one conversation, for any model that transformers loads and that has no other state.

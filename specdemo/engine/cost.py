@@ -1,4 +1,19 @@
-"""Cost of a pass on this machine, and the rows up to which it is exact: measured when a pair is loaded, corrected during a run."""
+"""Cost of a pass on this machine, and the stopping rule: does one more draft token pay?
+
+Costs, and the rows up to which a pass is exact, are measured when a pair is loaded, and corrected during a run.
+
+A run repeats steps of random length. Its tokens per second are the expected tokens of a step over its expected
+seconds (renewal-reward theorem), so one more draft token, or a group of them, makes the run faster exactly if
+
+    gain > rate * seconds
+
+    gain     expected accepted tokens that it adds: for one token, the chance that it and all before it are accepted
+    seconds  duration that it adds to the step: drafting, and its row of the target's pass
+    rate     tokens per second that are reached without it
+
+Everything that decides on the length of a draft uses `pays` and the functions after it: `drafters.policies.rule` with
+the costs of a run, `models.outlook` with the costs of a pair; `survival_floors` prepares them for the compiled loop.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +21,8 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -17,8 +34,9 @@ if TYPE_CHECKING:
 
     from specdemo.engine.target import CachedModel
 
+
 # 4-bit kernels work by blocks of four rows: both sides of the steps
-ROWS = (1, 2, 4, 5, 8, 9, 12, 13, 16, 32)
+MEASURED_ROWS = (1, 2, 4, 5, 8, 9, 12, 13, 16, 32)
 # on a GPU: its kernels and recordings have their limits at different rows
 LADDER = (*range(1, 18), 32)
 CONTEXT, FAR_CONTEXT = (
@@ -30,7 +48,7 @@ DRAFTING = (4, 8, 16, 32)  # rows of a draft's pass, each of a conversation
 REPEATS = 3
 MEASURE_SECONDS = 4.0  # seconds of measuring; a big model on a slow machine is measured fewer times
 ANY_ROWS = 1 << 30
-MOST_ROWS = 8  # rows to check, see `exact_rows`
+MOST_CHECKED_ROWS = 8  # rows to check, see `exact_rows`
 CHECKED_TOKENS = 24  # tokens after a text: whole passes of 2, 3, 4, 6 and 8 rows
 FOLLOW = 0.1  # weight of the newest step in the running corrections
 
@@ -109,7 +127,7 @@ def measure_costs(
     target: CachedModel,
     draft: LanguageModel | None,
     repeats: int = REPEATS,
-    steps: Sequence[int] = ROWS,
+    steps: Sequence[int] = MEASURED_ROWS,
 ) -> CostProfile:
     """Time passes by rows and by context, and draft steps, on caches that are given back empty: a second or two.
 
@@ -332,7 +350,7 @@ def expected_tokens(survivals: Sequence[float]) -> float:
     return 1.0 + sum(survivals)
 
 
-def exact_rows(target: CachedModel, most: int = MOST_ROWS) -> int:
+def exact_rows(target: CachedModel, most: int = MOST_CHECKED_ROWS) -> int:
     """Return the rows up to which a pass gives the bits of passes of one row, over a short and a longer text; 1 for none.
 
     Up to there a greedy text cannot depend on drafts. A sample, no proof. Rows of a tree are not among it, nor passes that runs share. The cache is given back empty.
@@ -373,3 +391,51 @@ def read_in_passes(
         answers.append(target.forward(first, Proposal.chain(others)).logits)
         target.keep(range(len(others)))
     return torch.cat(answers)
+
+
+def pays(gain: float, seconds: float, rate: float) -> bool:
+    """Return whether an addition to a draft makes the run faster; see above."""
+    return gain > rate * seconds
+
+
+def best_count(survivals: Sequence[float], seconds: Sequence[float], rate: float) -> int:
+    """Return how many tokens of a known chain to add so that gain - rate * seconds is largest; 0 if none pays.
+
+    survivals: (N,) chance that each token and all before it are accepted
+    seconds: (N,) duration that the first 1 to N tokens add together
+
+    The whole chain is known before it is checked, so an expensive row may be paid by those after it.
+    """
+    best, count = 0.0, 0
+    for number, (gain, added) in enumerate(zip(accumulate(survivals), seconds, strict=True), 1):
+        net = gain - rate * added
+        if net > best:
+            best, count = net, number
+    return count
+
+
+def survival_floors(seconds: np.ndarray, chance: float, rate: float) -> list[float]:
+    """Return the survival above which a draft of 1 to N tokens continues: N numbers.
+
+    seconds: (N, K) float64, duration that 1 to K more tokens add to a step of n tokens
+    chance: that each of them is accepted once all before it are
+
+    A pass costs more by groups of several rows, so each floor is that of the cheapest group of 1 to K tokens.
+    """
+    import numpy as np
+
+    gains = np.cumsum(chance ** np.arange(1, seconds.shape[1] + 1))
+    floors: list[float] = (rate * seconds / gains).min(axis=1).tolist()
+    return floors
+
+
+def best_rate(
+    chances: Sequence[float], seconds: Callable[[int], float], lengths: Sequence[int]
+) -> float:
+    """Return the tokens per second of the best of some chain lengths.
+
+    chances: by position, chance that a token is accepted once all before it are
+    seconds(n): duration of a step with n draft tokens
+    """
+    survivals = list(accumulate(chances, mul))
+    return max(float(1 + sum(survivals[:length])) / seconds(length) for length in lengths)

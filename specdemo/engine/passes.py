@@ -104,6 +104,7 @@ class Decoder(Protocol):
         """Run each pass; a decoder that can joins them."""
 
 
+@dataclass(slots=True, eq=False)
 class ForwardRequest:
     """A pass that a run needs before it can continue.
 
@@ -112,17 +113,12 @@ class ForwardRequest:
     alone: shares no pass with other runs, because their rows could change its bits; see `engine.cost`
     """
 
-    __slots__ = ("alone", "decoder", "drafting", "error", "input", "output")
-
-    def __init__(
-        self, decoder: Decoder, input: ForwardInput, *, drafting: bool = False, alone: bool = False
-    ) -> None:
-        self.decoder = decoder
-        self.input = input
-        self.drafting = drafting
-        self.alone = alone
-        self.output: ForwardOutput | None = None
-        self.error: BaseException | None = None
+    decoder: Decoder
+    input: ForwardInput
+    drafting: bool = False
+    alone: bool = False
+    output: ForwardOutput | None = None
+    error: BaseException | None = None
 
     @property
     def done(self) -> bool:

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from specdemo.config.settings import BLOCK, TOKEN
-from specdemo.engine.sampling import ReducedVocabulary, Shaper, draw, likeliest
-from specdemo.engine.tickets import Tickets
+from specdemo.engine.sampling import ReducedVocabulary, Shaper, Tickets, draw, likeliest
 from specdemo.engine.types import Proposal, Verdict, depths
 from specdemo.trace.events import Status
 

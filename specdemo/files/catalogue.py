@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
 from specdemo.config.settings import AUTHORS, PRESET_NAMES, Recommended, RunSettings, Sampling
+from specdemo.config.strings import ASSETS, JsonView
 
 GENERATION_CONFIG = "generation_config.json"
 CATALOGUE_FILE = Path(__file__).with_name("catalogue.json")
@@ -55,7 +53,7 @@ class HubGguf:
     file: str
     sha256: str
     size: int
-    parts: Mapping[str, Any] | None = None
+    parts: JsonView | None = None
 
     def part_at(self, offset: int) -> GgufPart | None:
         """Return the part with the byte at this offset; None at the end, and for a file without parts."""
@@ -94,7 +92,7 @@ class Entry:
     menu: bool = True
     head_parameters: int = 0
     own_head: bool = False
-    sampling: Mapping[str, Any] | None = None
+    sampling: JsonView | None = None
 
     @property
     def gguf_sha256(self) -> str:
@@ -109,7 +107,7 @@ class Entry:
         return ASSETS / self.shipped if self.shipped else None
 
     @property
-    def recorded(self) -> Mapping[str, Any]:
+    def recorded(self) -> JsonView:
         """Values that `train` wrote about a shipped drafter, including its card; empty for others."""
         try:
             text = (self.folder / "config.json").read_text("utf-8") if self.folder else "{}"
@@ -275,7 +273,7 @@ def _published_sampling(folder: Path) -> Sampling | None:
         return None
 
 
-def _sampling_from(found: Mapping[str, Any]) -> Sampling:
+def _sampling_from(found: JsonView) -> Sampling:
     """Return the sampling with these values; the default temperature is 1. Raises UserError."""
     values = {name: found[name] for name in PRESET_NAMES if found.get(name) is not None}
     return RunSettings.from_values({"temperature": 1, **values}).sampling

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from specdemo.config.errors import UserError
+from specdemo.config.strings import Json
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
@@ -73,7 +74,7 @@ def find_family(*, model_type: str = "", gguf: str = "") -> Family:
     return next(found, Family(model_type, gguf))
 
 
-def read_config(folder: Path, name: str) -> dict[str, Any]:
+def read_config(folder: Path, name: str) -> Json:
     """Return the content of the model's config.json. Raises UserError."""
     path = folder / "config.json"
     if not path.is_file():
@@ -106,7 +107,7 @@ def _base_of_adapter(folder: Path) -> str:
     return "its base model"
 
 
-def check_causal_lm(config: dict[str, Any], name: str) -> None:
+def check_causal_lm(config: Json, name: str) -> None:
     """Refuse other models than causal language models, models that need their repository's code, and models without rollback."""
     from transformers import AutoConfig  # noqa: F401 - fills the tables of known architectures
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -140,7 +141,7 @@ def check_rollback(config: Any) -> None:
         raise UserError("model.no_rollback", kind=config.model_type, layers=names or "unknown")
 
 
-def _quantised_by(config: dict[str, Any]) -> str:
+def _quantised_by(config: Json) -> str:
     """Return the quantisation method of a model; "" for unquantised weights."""
     quantised = config.get("quantization_config")
     return str(quantised.get("quant_method", "")) if isinstance(quantised, dict) else ""
@@ -187,7 +188,7 @@ def check_read(folder: Path, name: str, report: Mapping[str, Collection[Any]]) -
             raise UserError(code, name=name, tensors=shown + more)
 
 
-def read_header(path: Path) -> dict[str, Any]:
+def read_header(path: Path) -> Json:
     """Return the table of tensors in a safetensors file. Raises ValueError and others when the file is cut or damaged."""
     size = path.stat().st_size
     with path.open("rb") as stream:
@@ -195,7 +196,7 @@ def read_header(path: Path) -> dict[str, Any]:
         length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
         if not 0 < length <= size - 8:
             raise ValueError(f"{path.name}: no header")
-        header: dict[str, Any] = json.loads(stream.read(length))
+        header: Json = json.loads(stream.read(length))
     header.pop("__metadata__", None)
     for key, row in header.items():
         if not all(type(size) is int and size >= 0 for size in row["shape"]):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from specdemo.config.errors import Phrase, UserError
+from specdemo.config.strings import Json, JsonView
 from specdemo.files import folder as families
 from specdemo.files.folder import GGUF_PART, check_rollback, find_family
 from specdemo.files.packing import NotReadable
@@ -33,7 +34,7 @@ ENDS = tuple(
 )  # text, turn, message
 # Splitting of text before the merges, by the file's name for it: transformers splits as GPT-2 if it does not know the name.
 # Tokens are those of llama.cpp, except for combining marks in "tekken" and "gpt-4o", which follow the models' own tokenizers.
-SPLITTING: list[dict[str, Any]] = json.loads(
+SPLITTING: list[Json] = json.loads(
     Path(__file__).with_name("splitting.json").read_text(encoding="utf-8")
 )
 CAPS = (
@@ -127,7 +128,7 @@ def _save_tokenizer(gguf: Path, folder: Path) -> None:
     tokenizer.save_pretrained(str(folder))
 
 
-def _splitting(said: Mapping[str, Any]) -> dict[str, Any] | None:
+def _splitting(said: JsonView) -> Json | None:
     """Return the entry of `SPLITTING` for a file's header; None for a tokenizer that is not byte-level BPE. Raises Unread."""
     if said.get("tokenizer.ggml.model") != "gpt2":
         return None
@@ -138,7 +139,7 @@ def _splitting(said: Mapping[str, Any]) -> dict[str, Any] | None:
     raise Unread(f"text is split in an unknown way ({name})")
 
 
-def _source(gguf: Path) -> dict[str, Any]:
+def _source(gguf: Path) -> Json:
     """Return the arguments that make transformers read this file and nothing else."""
     return {"gguf_file": gguf.name, "trust_remote_code": False, "local_files_only": True}
 
@@ -185,7 +186,7 @@ def _tell_transformers() -> None:
     """Register a reader for each family that transformers has none for."""
     from transformers import modeling_gguf_pytorch_utils as reading
 
-    tables: dict[str, Any] = reading.GGUF_TO_TRANSFORMERS_MAPPING
+    tables: Json = reading.GGUF_TO_TRANSFORMERS_MAPPING
     configs, processors = tables["config"], reading.TENSOR_PROCESSORS
     for one in families.FAMILIES:
         if one.read_as and one.gguf not in reading.GGUF_SUPPORTED_ARCHITECTURES:
@@ -194,7 +195,7 @@ def _tell_transformers() -> None:
             processors[one.gguf] = processors[one.read_as]
 
 
-def _complete(config: Any, kind: str, own: Mapping[str, Any]) -> None:
+def _complete(config: Any, kind: str, own: JsonView) -> None:
     """Set the values that transformers does not read. own: the file's values, without the prefix of their family"""
     family = find_family(gguf=kind)
     for key, name in ({cap: cap for cap in CAPS} | {**family.header}).items():
@@ -216,10 +217,10 @@ def _complete(config: Any, kind: str, own: Mapping[str, Any]) -> None:
         raise Unread(f"positions stretched in another way ({way})")
 
 
-def _rope(config: Any) -> dict[str, Any]:
+def _rope(config: Any) -> Json:
     """Return the position parameters of layers that attend over the whole text."""
-    rope: dict[str, Any] = config.rope_parameters
-    everywhere: dict[str, Any] = rope.get("full_attention", rope)
+    rope: Json = config.rope_parameters
+    everywhere: Json = rope.get("full_attention", rope)
     return everywhere
 
 
@@ -268,7 +269,7 @@ def _places(own: Iterable[str], kind: str, layers: int) -> dict[str, str]:
     architecture = next(key for key, value in MODEL_ARCH_NAMES.items() if value == kind)
     known = get_tensor_name_map(architecture, layers)
     # Experts have their own names, several of which may be one tensor of the model.
-    processors: dict[str, Any] = reading.TENSOR_PROCESSORS
+    processors: Json = reading.TENSOR_PROCESSORS
     processor = processors.get(kind, reading.TensorProcessor)(config={})
     places: dict[str, str] = {}
     for full in own:
@@ -295,8 +296,8 @@ def read_once() -> Iterator[None]:
     library: Any = gguf
     in_transformers: Any = modeling_gguf_pytorch_utils
     reader, load = library.GGUFReader, in_transformers.load_gguf_checkpoint
-    readers: dict[str, Any] = {}
-    described: dict[str, Any] = {}
+    readers: Json = {}
+    described: Json = {}
 
     class Reader(reader):  # type: ignore[misc, valid-type]
         """Read from an array: slices of a NumPy memory map are several times slower."""

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from specdemo.config.errors import Phrase, UserError
+from specdemo.config.strings import Json
 from specdemo.files.progress import ProgressCallback, bytes_progress, megabytes, silent
 
 MARKER = "complete.json"
@@ -103,7 +103,7 @@ def is_complete(folder: Path, recipe: str, *, read: bool = False) -> bool:
     """Return True if a folder contains exactly the files of its marker. read: compare their content, not only their sizes"""
     try:
         marker = json.loads((folder / MARKER).read_text(encoding="utf-8"))
-        files: dict[str, dict[str, Any]] = marker["files"] if marker["recipe"] == recipe else {}
+        files: dict[str, Json] = marker["files"] if marker["recipe"] == recipe else {}
         if not files or any(
             (folder / name).stat().st_size != files[name]["size"] for name in files
         ):
@@ -116,7 +116,7 @@ def is_complete(folder: Path, recipe: str, *, read: bool = False) -> bool:
         return False
 
 
-def _is_whole(path: Path, known: dict[str, Any]) -> bool:
+def _is_whole(path: Path, known: Json) -> bool:
     """Check the content of a file. Markers of earlier versions have SHA-256, which takes three times as long."""
     if "crc32" in known:
         return bool(_crc32(path) == known["crc32"])

@@ -12,15 +12,15 @@ from importlib import metadata
 from pathlib import Path
 
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
 from specdemo.config.settings import AppSettings
+from specdemo.config.strings import ASSETS
 from specdemo.files.catalogue import DEFAULT_TARGET, find
 from specdemo.files.progress import folder_bytes, megabytes
 from specdemo.files.quiet import import_bitsandbytes
 from specdemo.files.sources import is_converted
 from specdemo.files.store import free_bytes
 from specdemo.files.wheel import LOCAL_WHEEL, installed_gguf, pip_command
-from specdemo.models.memory import free_ram
+from specdemo.models.devices import free_ram, processor
 
 CHECKED_PACKAGES = (
     "torch",
@@ -133,15 +133,14 @@ def _package(name: str) -> Fact:
 
 
 def _processor() -> list[Fact]:
-    cpu: dict[str, str] = {}
-    with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        cpu = {key.strip(): value.strip() for key, _, value in (x.partition(":") for x in lines)}
+    cpu = processor()
     flags = cpu.get("flags", "").split()
     known = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
     found = ", ".join(flag for flag in known if flag in flags) or "cannot be told on this system"
-    name = cpu.get("model name") or platform.processor() or platform.machine()
-    return [Fact("CPU", f"{name}, {os.cpu_count()} cores"), Fact("CPU instructions", found)]
+    return [
+        Fact("CPU", f"{cpu['model name']}, {os.cpu_count()} cores"),
+        Fact("CPU instructions", found),
+    ]
 
 
 def _four_bit(settings: AppSettings) -> Fact:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import Phrase, UserError
-from specdemo.engine.attention import use_shared_heads
-from specdemo.engine.module_decoder import ModuleDecoder, finish
+from specdemo.config.strings import Json
+from specdemo.engine.attention import ModuleDecoder, finish, use_shared_heads
 from specdemo.engine.passes import Decoder
 from specdemo.files.folder import (
     check_folder,
@@ -28,9 +28,8 @@ from specdemo.files.sources import ModelFiles
 from specdemo.kernels import cpu_features
 from specdemo.models.decoders.choose import COMPILED_ARCHITECTURES, open_decoder, uses_compiled_pass
 from specdemo.models.decoders.heads import AUTO_HEAD, SAMPLE
-from specdemo.models.devices import choose_device, free_on, gpu_dtype
+from specdemo.models.devices import choose_device, free_on, free_ram, gpu_dtype, needed_bytes
 from specdemo.models.measurements import Verdicts
-from specdemo.models.memory import free_ram, needed_bytes
 from specdemo.models.tokenizers import load_tokenizer
 from specdemo.trace.events import COMPILED, ModelInfo
 
@@ -195,11 +194,11 @@ def _verdicts(files: ModelFiles, cache_dir: Path | None) -> Verdicts | None:
     return Verdicts(cache_dir, f"{files.name} {files.revision}")
 
 
-def loading_options(folder: Path, precision: str, device: torch.device) -> dict[str, Any]:
+def loading_options(folder: Path, precision: str, device: torch.device) -> Json:
     """Return transformers' options for a folder's weights in a precision. A packed copy contains its own quantisation."""
     dtype = torch_dtype(precision, device)
     kind = read_config(folder, folder.name)["model_type"]
-    options: dict[str, Any] = {
+    options: Json = {
         "dtype": dtype,
         "attn_implementation": find_family(model_type=kind).attention,
         "device_map": {"": device},

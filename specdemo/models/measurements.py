@@ -23,8 +23,8 @@ from specdemo.config.strings import Json
 from specdemo.engine.cost import (
     ANY_ROWS,
     LADDER,
+    MEASURED_ROWS,
     REPEATS,
-    ROWS,
     CostProfile,
     exact_rows,
     glance,
@@ -191,7 +191,7 @@ class PairPasses:
         if known and not gpu and cached.is_recent and not self._are_faster(known):
             return known
         repeats = 1 if known else REPEATS
-        costs = measure_costs(self.target, self.draft, repeats, LADDER if gpu else ROWS)
+        costs = measure_costs(self.target, self.draft, repeats, LADDER if gpu else MEASURED_ROWS)
         if gpu and not (known and known.exact_rows and cached.is_recent):
             costs = replace(costs, exact_rows=exact_rows(self.target))
         if known:

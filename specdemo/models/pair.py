@@ -16,22 +16,21 @@ from specdemo.engine.types import LanguageModel
 from specdemo.files.catalogue import DEFAULT_TARGET, draft_of, recommended
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import ModelFiles, resolve
+from specdemo.models.devices import BYTES_PER_WEIGHT
 from specdemo.models.loading import LoadedModel, pack_as, place_model, warm
 from specdemo.models.measurements import PairPasses, card_name
-from specdemo.models.memory import BYTES_PER_WEIGHT
 from specdemo.models.networks.chain import CompactDecoder, CompactModel
 from specdemo.models.networks.copy import QuantisedCopy, no_copy_why
 from specdemo.models.networks.folders import (
+    TargetTensors,
     is_compact,
     load_compact,
     read_config,
     read_tensor,
 )
 from specdemo.models.networks.layouts.families import find_published
-from specdemo.models.networks.layouts.source import drafter_files
-from specdemo.models.networks.loader import TargetTensors
-from specdemo.models.networks.registry import OpenedNetwork
-from specdemo.models.networks.trained import Trained, find_trained, stands_alone
+from specdemo.models.networks.layouts.family import drafter_files
+from specdemo.models.networks.registry import OpenedNetwork, Trained, find_trained, stands_alone
 from specdemo.models.tokenizers import (
     check_pair,
     check_vocabulary,

@@ -17,7 +17,7 @@ from specdemo.config.settings import AppSettings
 from specdemo.session.meter import Meter
 
 TIMED = "timed"  # work that runs alone, because other runs would disturb its measurement
-MOST_WAITING = 128  # users in the queue
+MOST_WAITING_USERS = 128  # users in the queue
 RECENT_DURATIONS = 32  # recent durations per kind of work, from which the next one is estimated
 UPDATE_SECONDS = 1.0  # polling interval of waiting requests
 
@@ -163,7 +163,7 @@ class Admission:
         per_visitor: int = 1,
         *,
         limits: Mapping[str, int] | None = None,
-        most_waiting: int = MOST_WAITING,
+        most_waiting: int = MOST_WAITING_USERS,
         waited: Callable[[float], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended, RunSettings
 from specdemo.config.strings import Json, JsonView
-from specdemo.drafters.methods import METHODS, NEEDED, TRAINED
+from specdemo.drafters.methods import METHODS, TRAINED
+from specdemo.drafters.methods import NEEDED as NEEDED
 from specdemo.files.progress import Progress
 from specdemo.session.admission import Admission
 from specdemo.session.meter import Meter
 from specdemo.trace.events import Event, ModelInfo
 
 if TYPE_CHECKING:
-    from specdemo.models.offers import Offer as Offer  # re-exported for the page
+    from specdemo.models.outlook import Offer as Offer  # re-exported for the page
     from specdemo.models.outlook import Outlook as Outlook
 
 Work: TypeAlias = "Callable[..., Iterator[Json]]"
@@ -189,20 +190,9 @@ def perform(
         yield from chat.perform(work, arguments, cancel)
 
 
-def method_labels() -> dict[str, str]:
-    return {name: method.label for name, method in METHODS.items()}
-
-
-def method_titles() -> dict[str, str]:
-    return {name: method.title for name, method in METHODS.items()}
-
-
-def method_summaries() -> dict[str, str]:
-    return {name: method.summary for name, method in METHODS.items()}
-
-
-def method_needs() -> dict[str, str]:
-    return dict(NEEDED)
+def method_strings(field: str) -> dict[str, str]:
+    """Return a string of each method: its label within a sentence, title or summary."""
+    return {name: getattr(method, field) for name, method in METHODS.items()}
 
 
 def drafter_kinds() -> dict[str, str]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import platform
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.files.progress import Progress, ProgressCallback
+from specdemo.models.devices import processor
 
 LARGEST, USUAL = "largest", "usual"
 
@@ -102,19 +101,16 @@ def set_threads(threads: int) -> None:
 
 
 @cache
-def machine_name() -> str:
-    """Return the name of the processor or graphics card, with the number of threads at the first call."""
+def machine_name(device: str = "cuda") -> str:
+    """Return the name of the graphics card, or of the processor with the number of threads at the first call.
+
+    device: on which models run, if there is such a device
+    """
     import torch
 
-    if torch.cuda.is_available():
+    if device.startswith("cuda") and torch.cuda.is_available():
         return torch.cuda.get_device_name()
-    info = Path("/proc/cpuinfo")
-    names = []
-    if info.exists():
-        lines = info.read_text(encoding="utf-8", errors="replace").splitlines()
-        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    name = names[0] if names else platform.processor() or platform.machine()
-    return f"{name}, {torch.get_num_threads()} threads"
+    return f"{processor()['model name']}, {torch.get_num_threads()} threads"
 
 
 class Starting:

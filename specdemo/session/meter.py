@@ -33,7 +33,7 @@ GAUGES = {
     "num_requests_waiting": "Runs that wait for their turn.",
     "num_replicas": "Engines that answer.",
 }
-COUNTERS = {
+RUN_COUNTERS = {
     "prompt_tokens": "Tokens of prompts, those reused included.",
     "prefix_cache_queries": "Tokens of prompts that were looked up.",
     "prefix_cache_hits": "Tokens of prompts found in the caches.",
@@ -148,7 +148,7 @@ class _Figures:
                 ["model_name", *SECOND_LABEL.get(name, [])],
                 registry=self.registry,
             )
-            for name, about in COUNTERS.items()
+            for name, about in RUN_COUNTERS.items()
         }
         self._histograms = {
             name: Histogram(f"specdemo:{name}", about, buckets=buckets, registry=self.registry)
@@ -200,8 +200,7 @@ class MeteredRun:
 
     def _step(self, step: Verified) -> None:
         figures, model = self._figures, self._model
-        new_tokens = len(step.path) + (step.next is not None)
-        figures.count("generation_tokens", new_tokens, model)
+        figures.count("generation_tokens", len(step.committed), model)
         if step.nodes:
             figures.count("spec_decode_num_drafts", 1, model)
             figures.count("spec_decode_num_draft_tokens", len(step.nodes), model)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
+from specdemo.config.strings import Json
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import ANY_ROWS
 from specdemo.session.text import Message, TokenText, Transcript
@@ -18,8 +19,8 @@ from specdemo.trace.metrics import dropped, measure, output_ids, same_prefix
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method
     from specdemo.drafters.memory.visit import Memory
-    from specdemo.engine.prefix import PrefixReader
     from specdemo.engine.sampling import Shaper
+    from specdemo.engine.target import PrefixReader
     from specdemo.engine.types import Drafter, Limits
     from specdemo.session.loaded import Loaded
 
@@ -38,7 +39,7 @@ class Caches:
     """
 
     def __init__(self, loaded: Loaded) -> None:
-        from specdemo.engine.prefix import PrefixReader
+        from specdemo.engine.target import PrefixReader
 
         self.loaded = loaded
         self.broken = False
@@ -46,14 +47,14 @@ class Caches:
         self._target = pair.open_target()
         self._draft = PrefixReader(pair.open_draft()) if pair.open_draft else None
         self._copy: PrefixReader | None = None
-        self._trained: dict[str, Any] = {}
+        self._trained: Json = {}
         self._cached_ids: list[int] = []
         self.committed: list[int] = []
         self.transcript: Transcript | None = None
 
     @property
     def memory_bytes(self) -> int:
-        from specdemo.engine.prefix import PrefixReader
+        from specdemo.engine.target import PrefixReader
 
         opened = [self._draft, self._copy, *self._trained.values()]
         readers = [one for one in opened if isinstance(one, PrefixReader)]
@@ -160,7 +161,7 @@ class Caches:
         """Make the drafter that the settings name. The quantised copy is opened only for a method that needs it."""
         from specdemo.drafters.base import DraftingContext
         from specdemo.drafters.methods import make_drafter
-        from specdemo.engine.prefix import PrefixReader
+        from specdemo.engine.target import PrefixReader
 
         pair, method = self.loaded.pair, known.get(settings.method)
         if method and "copy" in method.needs and pair.open_copy and self._copy is None:

@@ -17,11 +17,10 @@ from specdemo.drafters.methods import METHODS, NEEDED, no_exact
 from specdemo.engine.runner import Runner
 from specdemo.files.catalogue import pairs
 from specdemo.files.progress import Progress, ProgressCallback
+from specdemo.models.devices import return_freed
 from specdemo.models.doctor import installed
-from specdemo.models.memory import return_freed
 from specdemo.session.admission import page_line
-from specdemo.session.baselines import Baselines
-from specdemo.session.conversation import Conversation
+from specdemo.session.conversation import Baselines, Conversation
 from specdemo.session.door import MethodInfo, PairInfo
 from specdemo.session.keeper import Keeper
 from specdemo.session.loaded import (
@@ -38,8 +37,7 @@ from specdemo.session.meter import Meter
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method
     from specdemo.drafters.memory.datastore import Datastore
-    from specdemo.models.offers import Offer
-    from specdemo.models.outlook import Outlook
+    from specdemo.models.outlook import Offer, Outlook
     from specdemo.models.pair import LoadedPair
     from specdemo.trace.events import ModelInfo
 
@@ -300,12 +298,12 @@ class Studio(Starting):
         return to_download(target, draft, precision, settings.cache_dir, settings.trained)
 
     def drafters(self, target: str) -> list[Offer]:
-        from specdemo.models.offers import offers
+        from specdemo.models.outlook import offers
 
         return offers(target)
 
     def drafter(self, name: str, *, ask: bool) -> Offer:
-        from specdemo.models.offers import offer
+        from specdemo.models.outlook import offer
 
         return offer(name, ask=ask)
 

@@ -1,19 +1,74 @@
-"""Encodes conversations as prompt ids, and decodes token ids to the text that a viewer sees."""
+"""Reads prompts from files, encodes conversations as prompt ids, and decodes token ids to the text that a viewer sees."""
 
 from __future__ import annotations
 
-import inspect
+import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from specdemo.config.errors import Phrase, UserError
+from specdemo.config.strings import ASSETS, JsonView
 from specdemo.trace.events import LONE_SURROGATE, Choice, Drafted, Event, Node, Place, Verified
 from specdemo.trace.metrics import same_prefix
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+EXAMPLES = ASSETS / "examples.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """The user's messages of one conversation."""
+
+    name: str
+    task: str
+    turns: tuple[str, ...]
+
+
+def read_prompts(path: Path) -> list[Item]:
+    """Return the items of a file in their order. Raises UserError for a file without prompts.
+
+    JSON lines have `prompt` or `turns`, and may have `id` and `task`; a .json file has such rows as `examples`. Of any
+        other text each line is a prompt.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".json":
+            rows = json.loads(text)["examples"]
+        elif path.suffix == ".jsonl" or text.lstrip().startswith("{"):
+            rows = [json.loads(line) for line in text.split("\n") if line.strip()]
+        else:
+            rows = [{"prompt": line} for line in map(str.strip, text.splitlines()) if line]
+        items = [_item(row, number) for number, row in enumerate(rows)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError("cli.prompts_unread", path=path, error=error) from error
+    if not items:
+        raise UserError("cli.no_prompts", path=path)
+    return items
+
+
+def _item(row: JsonView, number: int) -> Item:
+    turns = row.get("turns") or [row.get("prompt")]
+    if not all(isinstance(turn, str) for turn in turns):
+        raise ValueError(f"line {number + 1} has no prompt")
+    return Item(str(row.get("id", number)), str(row.get("task", "all")), tuple(turns))
+
+
+def read_suite(path: Path | None, limit: int | None = None) -> list[Item]:
+    """Return the items of a file, at most `limit` a task, tasks in turn; by default those of the page."""
+    by_task: dict[str, list[Item]] = defaultdict(list)
+    for item in read_prompts(path or EXAMPLES):
+        by_task[item.task].append(item)
+    chosen = [group[:limit] for group in by_task.values()]
+    longest = max(map(len, chosen))
+    return [group[number] for number in range(longest) for group in chosen if number < len(group)]
+
 
 MAX_CHARACTERS = 1_000_000
 FEWEST_BEFORE, MOST_BEFORE = 4, 16  # ids that are decoded with the next one
@@ -86,24 +141,10 @@ def _templated(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) 
     if not tokenizer.chat_template:
         text = "\n\n".join(message["content"] for message in messages)
         return list(tokenizer(text, split_special_tokens=True)["input_ids"])
-    if "sanitize_control_tokens" in inspect.signature(tokenizer.apply_chat_template).parameters:
-        options: dict[str, Any] = {"sanitize_control_tokens": True}
-    else:  # earlier transformers: break every control token that a message spells out
-        options = {}
-        messages = [
-            {**message, "content": _broken(tokenizer, message["content"])} for message in messages
-        ]
     encoded: Any = tokenizer.apply_chat_template(
-        list(messages), add_generation_prompt=True, return_dict=True, **options
+        list(messages), add_generation_prompt=True, return_dict=True, sanitize_control_tokens=True
     )
     return list(encoded["input_ids"])
-
-
-def _broken(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
-    for token in sorted(map(str, tokenizer.get_added_vocab()), key=len, reverse=True):
-        if len(token) > 1:
-            text = text.replace(token, f"{token[0]}\N{ZERO WIDTH NON-JOINER}{token[1:]}")
-    return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from specdemo.trace.events import (
 )
 
 EVENT_NAMES = {cls: name for name, cls in EVENTS.items()}
-NUMBER: TypeAdapter[int] = TypeAdapter(Count)
+COUNT_READER: TypeAdapter[int] = TypeAdapter(Count)
 
 
 class TraceError(ValueError):
@@ -182,9 +182,9 @@ def _short(value: float) -> str:
 def _check_schema(schema: object) -> None:
     """Raise TraceError for a schema that cannot be read. It comes first: another schema may have other fields."""
     try:
-        number = NUMBER.validate_python(schema)
+        number = COUNT_READER.validate_python(schema)
     except ValidationError:
-        raise TraceError(f"must be {expected(NUMBER.json_schema())}", "schema") from None
+        raise TraceError(f"must be {expected(COUNT_READER.json_schema())}", "schema") from None
     if number != SCHEMA_VERSION:
         raise TraceError(f"{number} cannot be read, only schema {SCHEMA_VERSION}", "schema")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar, dataclass_transform
@@ -312,6 +313,11 @@ class Verified:
     runs: Count | None = None
     places: Many[Place] | None = None
 
+    @property
+    def committed(self) -> tuple[Node, ...]:
+        """The tokens that the step adds to the answer."""
+        return (*(self.nodes[node] for node in self.path), *([self.next] if self.next else []))
+
 
 @part
 class RunFinished:
@@ -356,6 +362,9 @@ class Trace:
     """Events of a recording, in order. Equal by content."""
 
     events: tuple[Event, ...] = ()
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.events)
 
     def lane(self, name: str) -> Trace:
         """Return the events of one run, by the name in `lane`."""

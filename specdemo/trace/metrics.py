@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from os.path import commonprefix
 from typing import TypeAlias
@@ -108,16 +108,16 @@ class Metrics:
         return {**asdict(self), **{name: getattr(self, name) for name in DERIVED}}
 
 
-def measure(events: Trace | Iterable[Event]) -> Metrics:
+def measure(events: Iterable[Event]) -> Metrics:
     """Compute the metrics of one run's events."""
-    items = list(events.events if isinstance(events, Trace) else events)
+    items = list(events)
     steps = [event for event in items if isinstance(event, Verified)]
     known = _knowledge(items)
     exact = known in (None, Knowledge.EXACT)
     drafting = [step for step in steps if step.nodes] if exact else []
     ended = next((event for event in items if isinstance(event, RunFinished)), None)
     sums = (ended.drafted or 0, ended.accepted or 0) if ended and not exact else (0, 0)
-    new_tokens = sum(_new_tokens(step) for step in steps)
+    new_tokens = sum(len(step.committed) for step in steps)
     grouped = exact or known is Knowledge.ARRIVAL
     prepared = [event for event in items if isinstance(event, Drafted) and event.hit is not None]
     return Metrics(
@@ -206,23 +206,21 @@ def baseline(trace: Trace) -> Metrics | StandIn | None:
     return headers[-1].stand_in if headers else None
 
 
-def dropped(events: Trace | Iterable[Event]) -> str:
+def dropped(events: Iterable[Event]) -> str:
     """Return the error for which the drafter of a run was dropped; empty if it was not."""
-    for event in events.events if isinstance(events, Trace) else events:
+    for event in events:
         if isinstance(event, Drafted) and Reason(DROPPED) in (event.reasons or ()):
             return event.reason
     return ""
 
 
-def output_ids(events: Trace | Iterable[Event]) -> list[int]:
+def output_ids(events: Iterable[Event]) -> list[int]:
     """Return the new token ids of one run, in order; those that a server does not report are missing."""
-    items = events.events if isinstance(events, Trace) else events
-    ids: list[int] = []
-    for event in items:
-        if isinstance(event, Verified):
-            nodes = [*(event.nodes[node] for node in event.path), event.next]
-            ids += [node.token_id for node in nodes if node and node.token_id is not None]
-    return ids
+    return [node.token_id for node in _committed(events) if node.token_id is not None]
+
+
+def _committed(events: Iterable[Event]) -> Iterator[Node]:
+    return (node for event in events if isinstance(event, Verified) for node in event.committed)
 
 
 def same_prefix(one: Sequence[int], other: Sequence[int]) -> int:
@@ -230,13 +228,12 @@ def same_prefix(one: Sequence[int], other: Sequence[int]) -> int:
     return len(commonprefix([list(one), list(other)]))  # noqa: RUF071 - of lists, not of paths
 
 
-def output_text(events: Trace | Iterable[Event]) -> str:
+def output_text(events: Iterable[Event]) -> str:
     """Return the answer of one run so far, without the token that ends an answer."""
     texts: list[str] = []
-    for event in events.events if isinstance(events, Trace) else events:
+    for event in events:
         if isinstance(event, Verified):
-            texts += [event.nodes[node].text for node in event.path]
-            texts += [event.next.text] if event.next else []
+            texts += [node.text for node in event.committed]
         elif isinstance(event, RunFinished) and event.reason is FinishReason.STOP:
             texts = texts[:-1]
     return "".join(texts)
@@ -255,25 +252,15 @@ def repeated_share(text: str) -> float:
     return 1 - len(set(groups)) / len(groups) if groups else 0.0
 
 
-def repeats_itself(trace: Trace | Iterable[Event]) -> bool:
+def repeats_itself(trace: Iterable[Event]) -> bool:
     """Return whether an answer repeats itself: its speedup says little, since a repetition is easy to draft."""
     events = trace if isinstance(trace, Trace) else Trace(tuple(trace))
     return repeated_share(output_text(answering(events))) > REPEATED_SHARE
 
 
-def output_probs(events: Trace | Iterable[Event]) -> list[float]:
+def output_probs(events: Iterable[Event]) -> list[float]:
     """Return the target's probability of each new token of one run, in the order of `output_ids`."""
-    items = events.events if isinstance(events, Trace) else events
-    nodes: list[Node] = []
-    for event in items:
-        if isinstance(event, Verified):
-            nodes += [event.nodes[place] for place in event.path]
-            nodes += [event.next] if event.next else []
-    return [node.target_prob or 0.0 for node in nodes]
-
-
-def _new_tokens(step: Verified) -> int:
-    return len(step.path) + (step.next is not None)
+    return [node.target_prob or 0.0 for node in _committed(events)]
 
 
 def _first_kept(step: Verified) -> bool:

@@ -16,7 +16,7 @@ from specdemo.trace import metrics
 from specdemo.training.data import Row, padded
 from specdemo.training.networks import DFlashNetwork, MedusaHeads
 from specdemo.training.student import compiled, distilled_loss
-from specdemo.training.task import Shared, Tally, Task
+from specdemo.training.trainer import Shared, Tally, Task
 
 KL_WEIGHT, L1_WEIGHT = 0.1, 0.9
 TEMPERATURES = tuple(0.4 * 1.06**step for step in range(40))
@@ -93,20 +93,8 @@ def plan_blocks(
                 line * width + at, row.start + anchor + place, place + 1, row.temperature == 0,
                 int(row.token_ids[anchor + place]), number,
             ))  # fmt: skip
-    here, there, places, greedy, previous, block_numbers = map(np.array, zip(*rows, strict=True))
-    return BlockPlan(
-        texts,
-        where,
-        seen[:, None],
-        here,
-        there,
-        places,
-        greedy,
-        previous,
-        block_numbers,
-        anchors,
-        ahead,
-    )
+    columns = map(np.array, zip(*rows, strict=True))
+    return BlockPlan(texts, where, seen[:, None], *columns, anchors=anchors, ahead=ahead)
 
 
 class BlockTask(Task):

@@ -14,7 +14,7 @@ from specdemo.models.networks.four_bit import rounded
 from specdemo.training.data import Row, batches, padded, positions
 from specdemo.training.networks import FeatureNetwork
 from specdemo.training.student import EPSILON, Student, compiled, distilled_loss, normalised_error
-from specdemo.training.task import Shared, Tally, Task
+from specdemo.training.trainer import Shared, Tally, Task
 
 MID_WEIGHT, MID_UNTIL = 0.5, 0.6
 LONGEST_KNOWN, LONGEST_UNKNOWN = 16, 5  # tokens in a row whose features are there, and are not

@@ -7,20 +7,21 @@ answer_ids cut by answer_offsets, and top_ids / top_probs (tokens, 8) before eac
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zipfile import BadZipFile
 
 import numpy as np
 import torch
 
 from specdemo.config.errors import UserError
+from specdemo.config.strings import Json
 from specdemo.models.devices import training_dtype
+from specdemo.session.text import read_prompts as read_items
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -81,27 +82,18 @@ class Row:
 
 
 def read_prompts(paths: Iterable[Path]) -> list[Prompt]:
-    """Rows {"prompt": text} or {"turns": [text, ...]} (the first turn counts) of JSON lines files."""
-    prompts = []
-    for path in paths:
-        try:
-            lines = path.read_text(encoding="utf-8").split("\n")
-            for number, line in enumerate(lines):
-                if line.strip():
-                    row = json.loads(line)
-                    if not isinstance(row, dict) or not {"prompt", "turns"} & set(row):
-                        raise ValueError(f"line {number + 1} has no prompt")
-                    text = row["prompt"] if "prompt" in row else row["turns"][0]
-                    prompts.append(Prompt(path.stem, int(row.get("id", number)), str(text)))
-        except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-            raise UserError("training.prompts_unread", path=path.name, error=error) from error
-    return prompts
+    """Return the first turns of files of prompts."""
+    return [
+        Prompt(path.stem, int(item.name) if item.name.isdigit() else number, item.turns[0])
+        for path in paths
+        for number, item in enumerate(read_items(path))
+    ]
 
 
 def save_answers(path: Path, answers: Sequence[Answer], vocabulary_size: int) -> None:
     """Write a shard in one move."""
     dtype = np.uint16 if vocabulary_size <= 1 << 16 else np.uint32
-    arrays: dict[str, Any] = {
+    arrays: Json = {
         "source": np.array([answer.source for answer in answers]),
         "row_id": np.array([answer.row_id for answer in answers], np.int32),
         "temperature": np.array([answer.temperature for answer in answers], np.float16),

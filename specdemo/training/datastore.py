@@ -15,12 +15,12 @@ from specdemo.config.strings import Json
 from specdemo.drafters.copies import LONGEST_MATCH
 from specdemo.drafters.memory.datastore import CARD, DATASTORE_FORMAT, SUFFIXES, TOKENS, fingerprint
 from specdemo.files.progress import Progress, ProgressCallback, silent
-from specdemo.files.store import scratch
+from specdemo.files.store import make_folder, scratch
+from specdemo.session.text import read_prompts
 from specdemo.trace.events import ModelInfo, RunStarted
 from specdemo.trace.metrics import output_ids
 from specdemo.trace.replay import read
-from specdemo.training.data import Prompt, read_prompts
-from specdemo.training.options import check_output
+from specdemo.training.data import Prompt
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -73,7 +73,7 @@ def build_from_prompts(
     examples: prompts that are answered `DRAWN_ANSWERS` times more, drawn at the temperature `WARMTH`. In low precision
         near-ties fall one way or the other with the rows of a pass: one answer alone is soon left behind.
     """
-    lines = read_lines(prompts)
+    lines = [item.turns[0] for item in read_prompts(prompts)]
     texts = answer_texts(decoder, stop_ids, tokenizer, lines, max_new_tokens, report)
     again = [prompt for prompt in examples for _ in range(DRAWN_ANSWERS)]
     texts += answer_texts(
@@ -99,25 +99,15 @@ def check_sources(files: Sequence[Path], prompts: Path | None, out: Path) -> Non
     for path in files:
         read(path) if path.suffix == ".jsonl" else _read_text(path)
     if prompts:
-        read_lines(prompts)
+        read_prompts(prompts)
     _check_out(out)
-
-
-def read_lines(prompts: Path) -> list[str]:
-    """Return the prompts of a file: one a line, or JSON lines as `read_prompts` expects them. Raises UserError."""
-    text = _read_text(prompts)
-    if text.lstrip().startswith("{"):
-        return [one.text for one in read_prompts([prompts])]
-    if not text.strip():
-        raise UserError("training.no_text")
-    return [line for line in text.splitlines() if line.strip()]
 
 
 def _check_out(out: Path) -> None:
     """Refuse an existing folder that is no datastore, and make the folder around it."""
     if out.exists() and not (out / CARD).is_file() and (not out.is_dir() or any(out.iterdir())):
         raise UserError("training.not_a_datastore", path=out)
-    check_output(out.absolute().parent)
+    make_folder(out.absolute().parent)
 
 
 def build_datastore(texts: Iterable[Sequence[int]], out: Path, card: Json) -> Path:

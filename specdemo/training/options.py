@@ -7,19 +7,14 @@ from pathlib import Path
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
-from specdemo.files.store import make_folder
 from specdemo.models.networks.folders import is_compact, read_config
 from specdemo.models.networks.registry import NETWORKS, NetworkKind
 from specdemo.training.data import answered_keys, read_prompts
 
-MORE_THAN_ZERO = (
-    "layers", "words", "inner", "depth", "max_answer_tokens", "batch_tokens", "max_disk_gb", "learning_rate",
-)  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class TrainOptions:
-    """One training.
+    """One training. The command line checks the ranges of numbers.
 
     target: catalogue name, hub id, folder or GGUF file
     kind: of `NETWORKS`
@@ -76,30 +71,12 @@ class TrainOptions:
 
     def checked(self) -> TrainOptions:
         """Return self, or raise UserError for the first wrong option. Reads the input files."""
-        kinds = list(dict.fromkeys(row.kind for row in NETWORKS))
-        if self.kind not in kinds:
-            raise UserError("training.unknown_kind", kind=self.kind, names=", ".join(kinds))
         self._check_start()
-        self._check_numbers()
         if not self.prompts and not self.answers:
             raise UserError("training.no_data")
-        for path in (*self.prompts, *self.answers):
-            if not path.is_file():
-                raise UserError("files.missing", path=path)
         if not read_prompts(self.prompts) and not answered_keys(self.answers)[0]:
             raise UserError("training.few_answers")
-        check_output(self.out)
         return self
-
-    def _check_numbers(self) -> None:
-        for name in MORE_THAN_ZERO:
-            if not 0 < getattr(self, name) < float("inf"):
-                raise UserError("training.not_positive", name=name, value=getattr(self, name))
-        for name in ("seed", "max_answers"):
-            if getattr(self, name) < 0:
-                raise UserError("training.negative", name=name, value=getattr(self, name))
-        if not (self.minutes > 0 or self.steps > 0):
-            raise UserError("training.no_time")
 
     def _check_start(self) -> None:
         """Refuse a form that this kind does not have, and an `init` that it cannot start from."""
@@ -119,14 +96,6 @@ class TrainOptions:
             "kind"
         ) != "draft":
             raise UserError("training.needs_draft", kind=self.kind)
-
-
-def check_output(folder: Path) -> None:
-    """Make a folder for results. Raises UserError if it cannot be written to."""
-    try:
-        make_folder(folder)
-    except (OSError, UserError) as error:
-        raise UserError("training.closed_output", path=folder) from error
 
 
 def _facts(folder: Path) -> dict[str, object]:

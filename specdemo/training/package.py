@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
-from specdemo.config.strings import Json, JsonView
+from specdemo.config.strings import ASSETS, Json, JsonView
 from specdemo.drafters.methods import TRAINED
 from specdemo.models.networks.folders import COMPACT_FORMAT, read_config, save_compact
 
@@ -66,21 +63,6 @@ class Card:
         plain = asdict(self)
         plain["layers"], plain["data"] = list(self.layers), list(self.data)
         return plain
-
-
-def describe_machine(device: str = "cpu") -> str:
-    import torch
-
-    if device.startswith("cuda"):
-        return torch.cuda.get_device_name(device)
-    name = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                name = line.split(":", 1)[1].strip()
-                break
-    return f"{name}, {os.cpu_count()} logical cores"
 
 
 def card_words(part: str) -> Json:

@@ -25,7 +25,7 @@ from specdemo.training.networks import DFlashNetwork, Eagle3Network, FeatureNetw
 from specdemo.training.options import TrainOptions
 from specdemo.training.package import card_words, draft_config
 from specdemo.training.student import EVERYWHERE, KL, L1, Student, spread
-from specdemo.training.task import Shared, Task
+from specdemo.training.trainer import Shared, Task
 
 MARKOV_RANK = 128
 

@@ -105,7 +105,7 @@ class Student(LlamaModel):
         nn.Module.to(self, torch.float32)
         self.__dict__["base"] = base  # not a part: neither trained nor saved with this one
 
-    def begin(self, target: Any, layers: Sequence[int]) -> None:
+    def begin(self, target: LlamaModel, layers: Sequence[int]) -> None:
         """Start as layers of the target (its unquantised LlamaModel), with its embedding, frozen."""
         for mine, index in zip(self.layers, layers, strict=True):
             mine.load_state_dict(target.layers[index].state_dict())

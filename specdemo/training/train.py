@@ -21,11 +21,11 @@ from specdemo.models.loading import load_model, pack_as
 from specdemo.models.networks.folders import HEAD, read_tensor
 from specdemo.models.networks.registry import stored_states
 from specdemo.models.tokenizers import load_tokenizer, stop_ids
+from specdemo.session.loaded import machine_name
 from specdemo.training.options import TrainOptions
 from specdemo.training.package import (
     Card,
     check_target,
-    describe_machine,
     package,
     read_llama_config,
 )
@@ -55,8 +55,7 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
 
     from specdemo.training.data import from_prompts_too, hold_out
     from specdemo.training.recipes import RECIPES, Start
-    from specdemo.training.task import Shared
-    from specdemo.training.trainer import Trainer, rounding
+    from specdemo.training.trainer import Shared, Trainer, rounding
 
     device, network = choose_device(options.checked().device), options.network
     packed = pack_as(options.precision, options.device) if network.own_layer else None
@@ -94,7 +93,7 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
             files.name, options.precision, options.kind, layers, len(word_ids),
             _data_lines(options, answers), trainer.tokens_seen, trainer.step,
             round(trainer.seconds / 60, 2), options.seed, results, _recipe_lines(options, trainer),
-            tuple(trainer.losses), tuple(trainer.checks), describe_machine(str(device)),
+            tuple(trainer.losses), tuple(trainer.checks), machine_name(str(device)),
         )  # fmt: skip
         state = task.weights()
         package(state, word_ids.cpu(), files.folder, options.out, card, start.facts(task))

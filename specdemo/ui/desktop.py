@@ -13,7 +13,7 @@ import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 
-from specdemo.config.paths import ASSETS
+from specdemo.config.strings import ASSETS
 
 ICON = ASSETS / "icons" / "app.png"
 WIDTH, HEIGHT = 1280, 840

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
-from specdemo.config.paths import ASSETS
+from specdemo.config.strings import ASSETS
 from specdemo.ui.player import plotly_path
 
 FOLDERS = {name: ASSETS / name for name in ("view", "runs", "icons")}

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from html import escape
-from typing import Any
 
 import gradio as gr
 
 from specdemo.config.errors import UserError
-from specdemo.config.strings import strings
+from specdemo.config.strings import JsonView, strings
 from specdemo.session.door import EngineClient
 from specdemo.ui import words
 from specdemo.ui.files import address
@@ -60,7 +58,7 @@ def create_dialog_buttons() -> gr.Button:
     return share
 
 
-def create_dialogs(studio: EngineClient, share: gr.Button, fields: Mapping[str, Any]) -> gr.HTML:
+def create_dialogs(studio: EngineClient, share: gr.Button, fields: JsonView) -> gr.HTML:
     """Create the dialogs, and the component that follows links.
 
     fields: the controls that a link contains, by their names in it

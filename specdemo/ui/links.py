@@ -12,7 +12,7 @@ import gradio as gr
 import segno
 
 from specdemo.config.settings import OWN, PRESET_NAMES, field, loopback, replacement
-from specdemo.config.strings import strings
+from specdemo.config.strings import JsonView, strings
 from specdemo.ui.checks import MOST_NUMBER
 from specdemo.ui.view import recorded_runs
 
@@ -21,7 +21,7 @@ words = strings("teach")
 LONGEST_TEXT = 8000  # characters of a prompt in a link
 
 
-def follow(query: str | None, fields: Mapping[str, Any], tabs: tuple[str, ...]) -> list[Any]:
+def follow(query: str | None, fields: JsonView, tabs: tuple[str, ...]) -> list[Any]:
     """Apply a link. returns: problems as JSON, the tab, then an update of each field"""
     values, problems = read_link(query or "", fields, tabs)
     tab = gr.Tabs(selected=str(values["tab"])) if "tab" in values else gr.skip()
@@ -30,7 +30,7 @@ def follow(query: str | None, fields: Mapping[str, Any], tabs: tuple[str, ...]) 
 
 
 def read_link(
-    query: str, fields: Mapping[str, Any], tabs: tuple[str, ...]
+    query: str, fields: JsonView, tabs: tuple[str, ...]
 ) -> tuple[dict[str, object], list[str]]:
     """Return the values in a link, and a problem for each impossible one."""
     choices = {"tab": tabs, "recorded": tuple(run.name for run in recorded_runs())}

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
+from specdemo.config.strings import ASSETS
 from specdemo.trace.codec import dumps
 from specdemo.trace.replay import parse
 

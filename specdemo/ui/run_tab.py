@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
@@ -13,6 +13,7 @@ import gradio as gr
 from gradio.context import LocalContext
 
 from specdemo.config.errors import UserError
+from specdemo.config.strings import Json, JsonView
 from specdemo.session.admission import Cancel, Turn
 from specdemo.session.door import EngineClient
 from specdemo.ui import present, words
@@ -23,9 +24,9 @@ LOADING_SECONDS = 0.5  # seconds between polls whether the model is ready
 # Appends are joined: browsers lag on one update for each token, and each update takes a core from the pass.
 YIELD_SECONDS = 1 / 8
 VISITOR_SECONDS = 3600  # seconds until the `gr.State` of a visitor who left is dropped
-QUICK: dict[str, Any] = {"queue": False, "show_progress": "hidden"}  # answered immediately
+QUICK: Json = {"queue": False, "show_progress": "hidden"}  # answered immediately
 # Events that use the engine: its queue decides on the order, not Gradio's.
-IN_LINE: dict[str, Any] = {"concurrency_limit": None, "show_progress": "hidden"}
+IN_LINE: Json = {"concurrency_limit": None, "show_progress": "hidden"}
 
 
 def current_session_id() -> str:
@@ -266,7 +267,7 @@ class RunTab(Generic[V]):
         view: gr.HTML,
         run: Callable[..., Iterator[object]],
         inputs: list[Any],
-        fields: Mapping[str, Any],
+        fields: JsonView,
         asked: Sequence[Any] = (),
     ) -> Any:
         """Connect the events of a run. returns: the last one

@@ -17,8 +17,8 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
 from specdemo.config.settings import AppSettings
+from specdemo.config.strings import ASSETS
 from specdemo.session.meter import Meter
 from specdemo.trace.events import SPECULATIVE, Drafted, Event
 from specdemo.trace.replay import parse

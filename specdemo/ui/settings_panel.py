@@ -10,6 +10,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.config.settings import OWN, PRESET_NAMES, Widget, field, widget_order
+from specdemo.config.strings import Json
 from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.ui import present, words
 from specdemo.ui.view import note_view
@@ -29,7 +30,7 @@ class SettingsPanel:
     forget: the button that clears the memory
     """
 
-    fields: dict[str, Any]
+    fields: Json
     menu: list[Any]
     forget: gr.Button
     system: gr.Textbox
@@ -43,7 +44,7 @@ class SettingsPanel:
     def method(self) -> Any:
         return self.fields["method"]
 
-    def links(self) -> dict[str, Any]:
+    def links(self) -> Json:
         """The components by their names in a link."""
         return {field(name).link: component for name, component in self.fields.items()}
 

@@ -16,9 +16,8 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
 from specdemo.config.settings import AppSettings
-from specdemo.config.strings import Json, JsonView
+from specdemo.config.strings import ASSETS, Json, JsonView
 from specdemo.session.studio import Studio
 from specdemo.ui.player import (
     REPLAY_POLICY,

@@ -13,8 +13,7 @@ from typing import Any
 
 import gradio as gr
 
-from specdemo.config.paths import ASSETS
-from specdemo.config.strings import strings
+from specdemo.config.strings import ASSETS, strings
 from specdemo.session.door import EngineClient
 from specdemo.ui import present, words
 from specdemo.ui import tabs as tab_modules

@@ -7,15 +7,8 @@ from functools import cache
 from typing import Any
 
 from specdemo.config import strings
-from specdemo.config.paths import ASSETS
-from specdemo.config.strings import Json
-from specdemo.session.door import (
-    drafter_kinds,
-    method_labels,
-    method_needs,
-    method_summaries,
-    method_titles,
-)
+from specdemo.config.strings import ASSETS, Json
+from specdemo.session.door import NEEDED, drafter_kinds, method_strings
 
 languages = strings.languages
 
@@ -40,16 +33,16 @@ def english(part: str) -> Json:
     if part == "methods":
         return {
             **known,
-            "TITLES": method_titles(),
-            "SUMMARIES": method_summaries(),
-            "NEEDED": method_needs(),
+            "TITLES": method_strings("title"),
+            "SUMMARIES": method_strings("summary"),
+            "NEEDED": NEEDED,
         }
     if part == "page":
         view = known["VIEW"]
         own = {
             "runs": english("runs")["RUNS"],
             "methods": {
-                **method_labels(),
+                **method_strings("label"),
                 "plain": "plain decoding",
                 # Methods of earlier versions, in recorded runs.
                 "composite": "composite",

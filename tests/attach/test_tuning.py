@@ -11,7 +11,7 @@ import pytest
 
 from specdemo.attach.records import Record
 from specdemo.attach.rounds import Candidate, Generation, Knowledge, Piece, Round
-from specdemo.attach.tuning import Setting, break_even, plan, replay
+from specdemo.attach.tuning import DraftSetting, break_even, plan, replay
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 
@@ -98,10 +98,10 @@ def test_a_replay_over_the_text_bounds_what_other_settings_would_do() -> None:
         texts.append(([bool(rng.random() < chance) for chance in chances], chances))
     recorded = [answer(*text, LONGEST, 0.0) for text in texts]
     found = plan(recorded, assumption="places")
-    same = found.at(Setting(LONGEST))
+    same = found.at(DraftSetting(LONGEST))
     assert (same.over_current.low, same.over_current.high) == (1, 1)
     inside = 0
-    for setting in (Setting(2), Setting(4), Setting(6), Setting(8, 0.5), Setting(8, 0.9), Setting(4, 0.7)):  # fmt: skip
+    for setting in (DraftSetting(2), DraftSetting(4), DraftSetting(6), DraftSetting(8, 0.5), DraftSetting(8, 0.9), DraftSetting(4, 0.7)):  # fmt: skip
         after = [answer(*text, setting.n_max, setting.p_min) for text in texts]
         speeds = [
             sum(len(each.committed) for each in rounds) / sum(each.seconds or 0 for each in rounds)
@@ -119,8 +119,8 @@ def test_a_replay_over_the_text_bounds_what_other_settings_would_do() -> None:
 def test_a_replay_counts_rounds_of_a_text_by_hand() -> None:
     """Text a b c d e f with the draft right everywhere but at d; five drafts were made, and one at the limit."""
     rounds = [Round((), 5, 3), Round((), 1, 1)]
-    assert list(replay(rounds, Setting(5), right=True)) == [(5, 3, 0), (1, 1, 0)]
-    assert list(replay(rounds, Setting(2), right=True)) == [(2, 2, 0), (2, 0, 0), (1, 1, 0)]
+    assert list(replay(rounds, DraftSetting(5), right=True)) == [(5, 3, 0), (1, 1, 0)]
+    assert list(replay(rounds, DraftSetting(2), right=True)) == [(2, 2, 0), (2, 0, 0), (1, 1, 0)]
 
 
 @pytest.mark.parametrize(

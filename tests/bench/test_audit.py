@@ -21,8 +21,8 @@ from specdemo.config.settings import AppSettings, Sampling
 from specdemo.drafters.draft_model import LookBack
 from specdemo.drafters.plain import Plain, Scripted
 from specdemo.engine.loop import generate
-from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper, draw
+from specdemo.engine.target import PrefixReader
 from specdemo.engine.types import Drafter, Limits, Proposal
 from specdemo.engine.verify import verify_sampling
 from specdemo.session.door import MethodInfo

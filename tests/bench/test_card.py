@@ -26,7 +26,6 @@ from specdemo.bench.card import (
     ways,
 )
 from specdemo.bench.report import page, text
-from specdemo.bench.suite import Item
 from specdemo.cli import console
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
@@ -39,6 +38,7 @@ from specdemo.engine.types import Limits
 from specdemo.models.decoders.graphs import GraphDecoder
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.session.door import MethodInfo
+from specdemo.session.text import Item
 from specdemo.trace.events import ModelInfo
 
 ITEMS = [Item("one", "list", ("abcabc",)), Item("two", "code", ("abab",))]

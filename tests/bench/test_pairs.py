@@ -13,11 +13,11 @@ from specdemo.bench.pairs import (
     sampling_of,
     with_rules,
 )
-from specdemo.bench.results import Measured
-from specdemo.bench.suite import read_suite
+from specdemo.bench.results import BenchAnswers
 from specdemo.cli.options import suite
 from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
+from specdemo.session.text import read_suite
 from specdemo.trace.metrics import Metrics
 
 
@@ -27,7 +27,7 @@ def answer(lane, rate, *, repeats=False):
 
 
 def test_pairs_result_names_the_worst_task_and_how_many_answers_repeat_themselves():
-    measured, plain = Measured(), answer("nothing", 10)
+    measured, plain = BenchAnswers(), answer("nothing", 10)
     for task, rate, repeats in (("qa", 11, False), ("rag", 29, False), ("loop", 90, True)):
         measured.add(task, task, [Paired(answer("auto", rate, repeats=repeats), plain)])
     table = pairs_result([PairResult("heavy", "greedy", measured.rows())], 3, 128).tables[0]
@@ -43,7 +43,7 @@ def test_with_rules_leaves_out_the_rule_for_blocks_where_no_chain_is_drawn():
 
 
 def test_rules_result_puts_the_rules_of_a_variant_next_to_each_other():
-    measured, plain = Measured(), answer("nothing", 10)
+    measured, plain = BenchAnswers(), answer("nothing", 10)
     rates = {"draft_model:::token": 15, "draft_model:::coupled": 14}
     pairs = [Paired(answer(lane, rate), plain) for lane, rate in rates.items()]
     measured.add("qa", "qa", [Paired(plain, plain), *pairs])

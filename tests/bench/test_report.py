@@ -10,7 +10,7 @@ import pytest
 from specdemo.bench.bounds import oracle_speedup, policies_table
 from specdemo.bench.lanes import LaneResult, Paired, expand
 from specdemo.bench.report import markdown
-from specdemo.bench.results import Measured, lanes_table, positions_table
+from specdemo.bench.results import BenchAnswers, lanes_table, positions_table
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import CostProfile
 from specdemo.trace.events import Node, Status, Verified
@@ -51,7 +51,7 @@ def lane(name, kept, drafted, steps=10, *, draft=0.002):
 
 def measured(**tasks):
     """Return the answers to one prompt of each task, the first one being plain decoding's."""
-    found = Measured()
+    found = BenchAnswers()
     for task, results in tasks.items():
         found.add(task, task, [Paired(one, results[0]) for one in results])
     return found
@@ -64,7 +64,7 @@ def test_the_oracle_drafts_what_is_kept_and_no_policy_beats_it():
     # Three tokens for a pass over three rows and two draft steps, against one token for 20 ms.
     costs = asdict(PROFILE)
     assert oracle_speedup(found, costs) == pytest.approx(3 / (0.022 + 0.004) * 0.02)
-    assert oracle_speedup(Measured(), costs) is None
+    assert oracle_speedup(BenchAnswers(), costs) is None
 
 
 def test_policies_are_compared_with_the_best_constant():

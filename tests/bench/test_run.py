@@ -27,10 +27,8 @@ from specdemo.bench.lanes import (
     measuring_order,
 )
 from specdemo.bench.report import text
-from specdemo.bench.results import Measured, Result, against_table, lanes_table
-from specdemo.bench.run import BenchOptions, run_bench
-from specdemo.bench.suite import Item
-from specdemo.bench.throughput import measure_throughput
+from specdemo.bench.results import BenchAnswers, Result, against_table, lanes_table
+from specdemo.bench.run import BenchOptions, measure_throughput, run_bench
 from specdemo.cli import console
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
@@ -43,6 +41,7 @@ from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Limits, Proposal
 from specdemo.session.door import MethodInfo
+from specdemo.session.text import Item
 from specdemo.trace.events import ModelInfo, Node, RunFailed, Verified
 from specdemo.trace.metrics import Metrics
 
@@ -247,7 +246,7 @@ def test_page_is_one_file_whose_texts_are_escaped(studio, monkeypatch):
 
 
 def test_summarise_counts_answers_that_repeat_themselves_and_disturbed_pairs_apart():
-    measured = Measured()
+    measured = BenchAnswers()
 
     def add(prompt, plain, fast, *, repeats=False, disturbed=False):
         answer = replace(result("fast", fast), repeats=repeats)
@@ -285,7 +284,7 @@ def test_measuring_order_puts_each_variant_next_to_plain_decoding_in_turn():
 
 
 def test_our_lanes_are_compared_with_each_peer():
-    plain, measured = result("nothing", 10), Measured()
+    plain, measured = result("nothing", 10), BenchAnswers()
     rates = {"nothing": 10, "auto": 30, "llama.cpp": 20}
     measured.add("qa", "one", [Paired(result(name, rate), plain) for name, rate in rates.items()])
     assert against_table(measured, PEERS).rows == [["nothing", "0.50x"], ["auto", "1.50x"]]

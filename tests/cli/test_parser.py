@@ -18,8 +18,8 @@ from specdemo.cli.commands import app as app_command
 from specdemo.cli.options import add_settings, app_settings, lane_settings, run_settings
 from specdemo.cli.parser import COMMANDS, command_parser, main, parse
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
 from specdemo.config.settings import BLOCK, COUPLED, AppSettings, RunSettings, Sampling, fields
+from specdemo.config.strings import ASSETS
 
 FOLDER = Path(commands.__file__).parent
 

@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from specdemo.cli.trace_scripts import declarations
+from specdemo.cli.docs import declarations
 from specdemo.trace.events import EVENTS
 
 

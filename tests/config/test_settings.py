@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from specdemo.config.errors import Phrase, UserError
-from specdemo.config.paths import ASSETS
 from specdemo.config.settings import (
     GROUPS,
     PRESET_NAMES,
@@ -21,6 +20,7 @@ from specdemo.config.settings import (
     fields,
     widget_order,
 )
+from specdemo.config.strings import ASSETS
 from specdemo.drafters.methods import METHODS
 from specdemo.ui import words
 from specdemo.ui.settings_panel import OPTIONS

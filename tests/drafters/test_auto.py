@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 from conftest import PROFILE
 
-from specdemo.drafters.arms import Arm
 from specdemo.drafters.auto import Auto
+from specdemo.drafters.copy_through import Arm
 from specdemo.drafters.plain import Scripted
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.policies.guard import Forecast
+from specdemo.drafters.policies.guard import WithForecast
 from specdemo.drafters.policies.ledger import Ledger
 from specdemo.engine.clock import ALONE, Sharing
 from specdemo.engine.cost import CostProfile, Costs
@@ -213,7 +213,7 @@ def test_who_came_while_the_target_read_a_prompt_is_reckoned_with():
     """A run starts alone; seven others have started before the draft model would read the prompt."""
     costs, model, begun = Costs(ARITHMETIC), guesses(3), []
     model.start = begun.append
-    drafter = Forecast(auto(costs, draft_model=model), costs, Calibration(), 0.0, lambda: 8)
+    drafter = WithForecast(auto(costs, draft_model=model), costs, Calibration(), 0.0, lambda: 8)
     drafter.start([1, 2])
     assert not begun
     assert drafter.propose([1, 2], 30).source == "plain"

@@ -32,9 +32,8 @@ from specdemo.drafters.methods import METHODS
 from specdemo.drafters.plain import Scripted
 from specdemo.drafters.policies.guard import Wrapper
 from specdemo.engine.loop import generate
-from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import Shaper, draw
-from specdemo.engine.target import CachedModel, ancestor_mask
+from specdemo.engine.target import CachedModel, PrefixReader, ancestor_mask
 from specdemo.engine.types import Limits, Proposal, TargetOutput, depths
 from specdemo.engine.verify import verify_block, verify_sampling
 from specdemo.trace.events import Drafted, FinishReason, Verified

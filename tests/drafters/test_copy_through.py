@@ -15,10 +15,9 @@ from conftest import (
 )
 
 from specdemo.config.settings import Sampling
-from specdemo.drafters.arms import Arm
 from specdemo.drafters.auto import Auto
 from specdemo.drafters.copies import NGRAM
-from specdemo.drafters.copy_through import CopyThrough, Through
+from specdemo.drafters.copy_through import Arm, CopyThrough, Through
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.plain import Scripted
 from specdemo.drafters.policies.calibration import Calibration

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from specdemo.drafters.policies.ledger import EXPLORED, Decision, Ledger, Record
+from specdemo.drafters.policies.ledger import EXPLORED, Decision, Ledger, StepRecord
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Status
@@ -71,7 +71,7 @@ def outcome(step: Drafting | None, price: float) -> Outcome:
 def replay(step_at: Steps, price_at: Prices = lambda _: PLAIN, tokens: int = TOKENS) -> Replay:
     """Let the rule decide over an answer. step_at: the drafted step at a position; price_at: seconds of a plain pass there"""
     costs = Costs(PROFILE)
-    ledger, record, decisions = Ledger(costs), Record(), []
+    ledger, record, decisions = Ledger(costs), StepRecord(), []
     position, spent, plain, drafted = 0, 0.0, sum(map(price_at, range(tokens))), 0.0
     while position < tokens:
         decision = ledger.decide(record, ledger.gain(record), tokens - position)

@@ -14,9 +14,8 @@ from specdemo.drafters.memory.markov import MarkovCounts
 from specdemo.drafters.memory.online_head import MOST_PAIRS, OnlineHead
 from specdemo.drafters.memory.visit import MOST_RUNS, Memory
 from specdemo.drafters.methods import make_drafter
-from specdemo.engine.prefix import PrefixReader
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
-from specdemo.engine.target import CachedModel
+from specdemo.engine.target import CachedModel, PrefixReader
 from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.chain import CompactModel, CompactWeights
 from specdemo.models.networks.parts import CompactConfig

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import specdemo.drafters
-from specdemo.config.paths import ASSETS
+from specdemo.config.strings import ASSETS
 
 CALL = re.compile(r'(?:Reason|match_reason)\(\s*f?"(\w+)"(?: if \w+(?: == 1)? else "(\w+)")?')
 

@@ -16,6 +16,7 @@ from specdemo.drafters.copies import Retrieval, most_frequent
 from specdemo.drafters.memory.datastore import CARD, SUFFIXES, TOKENS, Datastore, fingerprint
 from specdemo.drafters.policies.lookahead import Confidence, Constant
 from specdemo.models.decoders.lean import LeanDecoder
+from specdemo.session.text import read_prompts
 from specdemo.trace.codec import encode
 from specdemo.trace.events import ModelInfo, Reason
 from specdemo.trace.metrics import measure, output_ids
@@ -25,7 +26,6 @@ from specdemo.training.datastore import (
     build_datastore,
     build_from_prompts,
     check_sources,
-    read_lines,
     suffix_array,
 )
 
@@ -134,7 +134,7 @@ def test_sources_are_checked_before_a_model_is_needed(tmp_path):
     (tmp_path / "prompts.jsonl").write_text('{"prompt": "one"}\n{"turns": ["two", "three"]}\n')
     (tmp_path / "trace.jsonl").write_text('{"type": "run_started"}\n{"type": "drafted"}\n')
     for name in ("prompts.txt", "prompts.jsonl"):
-        assert read_lines(tmp_path / name) == ["one", "two"]
+        assert [item.turns[0] for item in read_prompts(tmp_path / name)] == ["one", "two"]
     check_sources(
         [tmp_path / "prompts.txt"], tmp_path / "prompts.jsonl", tmp_path / "new" / "store"
     )

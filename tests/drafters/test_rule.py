@@ -7,8 +7,7 @@ import pytest
 from conftest import PROFILE
 
 from specdemo.drafters.policies.rule import GROUP_TOKENS, StoppingRule
-from specdemo.engine.cost import Costs
-from specdemo.engine.stopping import best_count, best_rate, pays, survival_floors
+from specdemo.engine.cost import Costs, best_count, best_rate, pays, survival_floors
 
 
 @pytest.mark.parametrize("gain", [0.01, 0.2, 0.21, 0.9])

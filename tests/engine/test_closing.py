@@ -8,12 +8,12 @@ import pytest
 from conftest import drafter_for
 from lanes import PROMPTS, WAIT, Slow, lane
 
-from specdemo.drafters.arms import Arm
 from specdemo.drafters.auto import Auto
+from specdemo.drafters.copy_through import Arm
 from specdemo.drafters.draft_model import LookBack
 from specdemo.drafters.plain import Plain
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.policies.guard import Fallback, Forecast
+from specdemo.drafters.policies.guard import Fallback, WithForecast
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.runner import Runner
 from specdemo.engine.target import CachedModel
@@ -88,7 +88,7 @@ def test_what_wraps_a_drafter_closes_it(method):
     drafter, costs = Closing(), Costs(CostProfile())
     arm = Arm("model", drafter)
     wrapped = {
-        "Forecast": lambda: Forecast(drafter, costs, Calibration(), 0.0),
+        "Forecast": lambda: WithForecast(drafter, costs, Calibration(), 0.0),
         "Fallback": lambda: Fallback(drafter, costs),
         "LookBack": lambda: LookBack(drafter, 0.5),
         "Auto": lambda: Auto([], arm, costs),

@@ -9,12 +9,13 @@ from conftest import VOCABULARY
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from specdemo.engine import cost
+from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.clock import ALONE, Sharing
 from specdemo.engine.cost import (
     CONTEXT,
     DRAFTING,
     FAR_CONTEXT,
-    ROWS,
+    MEASURED_ROWS,
     CostProfile,
     Costs,
     exact_rows,
@@ -22,7 +23,6 @@ from specdemo.engine.cost import (
     glance,
     measure_costs,
 )
-from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Status
@@ -41,14 +41,14 @@ def test_between_points_a_line_and_past_the_last_its_slope():
 def test_measuring_gives_every_row_count_and_leaves_the_caches_empty(target_weights, draft_weights):
     target, draft = CachedModel(target_weights), CachedModel(draft_weights)
     profile = measure_costs(target, draft)
-    assert [rows for rows, _ in profile.verify] == list(ROWS)
+    assert [rows for rows, _ in profile.verify] == list(MEASURED_ROWS)
     times = [seconds for _, seconds in profile.verify]
     assert times == sorted(times)
     assert times[0] > 0
     assert profile.draft_step > 0
     assert target.length == draft.length == 0
     assert measure_costs(target, None).draft_step is None
-    assert max(ROWS) < VOCABULARY
+    assert max(MEASURED_ROWS) < VOCABULARY
 
 
 @pytest.mark.parametrize("positions", [48, 300, 640])
@@ -64,7 +64,9 @@ def test_costs_are_measured_within_a_context_of_learned_positions(positions):
     )
     target, draft = (CachedModel(ModuleDecoder(GPT2LMHeadModel(config).eval())) for _ in range(2))
     profile = measure_costs(target, draft, 1)
-    assert [rows for rows, _ in profile.verify] == [rows for rows in ROWS if rows < positions]
+    assert [rows for rows, _ in profile.verify] == [
+        rows for rows in MEASURED_ROWS if rows < positions
+    ]
     assert profile.draft_step > 0
     assert glance(target, draft).draft_step > 0
     assert exact_rows(target, 2) in (1, 2)

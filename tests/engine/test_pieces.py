@@ -127,7 +127,7 @@ def test_a_run_ends_between_two_pieces_and_the_next_reads_on(made, target_weight
 
 
 def test_a_draft_keeps_the_pieces_that_it_has_read(draft_weights):
-    from specdemo.engine.prefix import PrefixReader
+    from specdemo.engine.target import PrefixReader
 
     reader = PrefixReader(CachedModel(LeanDecoder(draft_weights)))
     reading = driven(lambda: reader.prepare(PROMPT))

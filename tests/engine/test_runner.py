@@ -13,7 +13,7 @@ from transformers import LlamaForCausalLM
 
 from specdemo.config.settings import Sampling
 from specdemo.drafters.plain import Plain
-from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.passes import run_together
 from specdemo.engine.runner import Runner
 from specdemo.engine.target import CachedModel

@@ -13,8 +13,14 @@ import torch
 from specdemo.config.settings import Sampling
 from specdemo.drafters.plain import Plain, Scripted
 from specdemo.engine.loop import generate
-from specdemo.engine.sampling import ReducedVocabulary, Shaper
-from specdemo.engine.tickets import FIRST_FACTOR, GOLDEN, SECOND_FACTOR, Tickets
+from specdemo.engine.sampling import (
+    FIRST_FACTOR,
+    GOLDEN,
+    SECOND_FACTOR,
+    ReducedVocabulary,
+    Shaper,
+    Tickets,
+)
 from specdemo.engine.types import Limits, Proposal
 from specdemo.engine.verify import verify_coupled
 from specdemo.kernels import runtime

@@ -18,9 +18,9 @@ from specdemo.config.errors import UserError
 from specdemo.files import hub, sources, store
 from specdemo.files.catalogue import CatalogueDrafter, Entry, HubGguf
 from specdemo.files.sources import resolve
-from specdemo.models import offers
+from specdemo.models import outlook
 from specdemo.models.loading import load_model
-from specdemo.models.offers import Offer
+from specdemo.models.outlook import Offer
 
 COMMIT, CARD = "a" * 40, b"---\nlicense: mit\n---\n# A card"
 BF16 = torch.bfloat16
@@ -322,21 +322,21 @@ def test_a_drafter_comes_with_its_card_and_with_a_pickle_only_where_nothing_else
 
 
 def test_what_a_drafter_weighs_and_its_licence_are_known_before_it_is_here(server, monkeypatch):
-    away = offers.offer("owner/drafter", ask=True)
+    away = outlook.offer("owner/drafter", ask=True)
     assert (away.here, away.licence) == (False, "mit")
-    assert offers.offer("owner/drafter", ask=False) == Offer("owner/drafter")
+    assert outlook.offer("owner/drafter", ask=False) == Offer("owner/drafter")
     asked = len(server.requests)
     folder, _ = hub.fetch_drafter("owner/drafter", COMMIT)
     known = CatalogueDrafter("owner/drafter", "DFlash", "qwen3-8b", COMMIT)
-    monkeypatch.setattr(offers, "drafters", lambda: (known,))
-    assert offers.offers("Qwen/Qwen3-8B") == offers.offers("qwen3-8b")
-    (here,) = offers.offers("qwen3-8b")
+    monkeypatch.setattr(outlook, "drafters", lambda: (known,))
+    assert outlook.offers("Qwen/Qwen3-8B") == outlook.offers("qwen3-8b")
+    (here,) = outlook.offers("qwen3-8b")
     weights = (folder / "model.safetensors").stat().st_size
     assert (here.family, here.here, here.size) == ("DFlash", True, weights)
     assert away.size >= weights
-    assert offers.offers("qwen3-4b") == []
-    local = offers.offer(str(folder), ask=True)
+    assert outlook.offers("qwen3-4b") == []
+    local = outlook.offer(str(folder), ask=True)
     assert (local.here, local.size, local.licence) == (True, weights, here.licence)
     with pytest.raises(UserError, match="no model owner/none"):
-        offers.offer("owner/none", ask=True)
+        outlook.offer("owner/none", ask=True)
     assert len(server.requests) > asked

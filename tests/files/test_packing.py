@@ -15,8 +15,8 @@ from specdemo.files.catalogue import Entry, HubGguf
 from specdemo.files.folder import Family, count_parameters
 from specdemo.files.sources import ModelFiles, resolve
 from specdemo.files.store import file_sha256, is_complete
+from specdemo.models.devices import needed_bytes
 from specdemo.models.loading import load_model
-from specdemo.models.memory import needed_bytes
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("gguf")

@@ -17,9 +17,8 @@ from specdemo.drafters.draft_model import DraftModel
 from specdemo.drafters.policies.lookahead import make_lookahead
 from specdemo.drafters.reader import DraftReader
 from specdemo.engine.cost import CostProfile
-from specdemo.engine.prefix import FeatureReader, PrefixReader
 from specdemo.engine.sampling import Shaper
-from specdemo.engine.target import Features
+from specdemo.engine.target import FeatureReader, Features, PrefixReader
 from specdemo.engine.types import Proposal
 from specdemo.kernels import runtime
 from specdemo.kernels.plan import DraftPlan, StopRule

@@ -12,8 +12,8 @@ import pytest
 import torch
 from passes import COMPILED_BUILDS, TEXT, TREE, WORDS, error, passes_of, tiny_nf4
 
+from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.cache import RollbackCache
-from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.passes import ForwardInput
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal

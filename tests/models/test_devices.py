@@ -8,7 +8,7 @@ from conftest import tiny_llama
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
-from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.attention import ModuleDecoder
 from specdemo.kernels import cpu_features
 from specdemo.models import devices, doctor, loading
 from specdemo.models.decoders import choose

@@ -10,7 +10,7 @@ from tiny_files import make_tiny_tokenizer
 from specdemo.config.errors import UserError
 from specdemo.files.folder import count_parameters
 from specdemo.files.sources import ModelFiles, resolve
-from specdemo.models import loading, memory
+from specdemo.models import devices, loading
 from specdemo.models.devices import choose_device
 from specdemo.models.loading import load_model
 from specdemo.models.networks.folders import read_tensor
@@ -107,7 +107,7 @@ def test_experts_are_counted_and_described_in_16_bits(tmp_path, family, precisio
     files = ModelFiles(tmp_path, "experts", "", "folder")
     loaded = load_model(files, precision, "cpu")
     held = loaded.model.get_memory_footprint()
-    needed = memory.needed_bytes(tmp_path, "experts", precision) / memory.LOADING_FACTOR
+    needed = devices.needed_bytes(tmp_path, "experts", precision) / devices.LOADING_FACTOR
     assert needed == pytest.approx(held, rel=0.1)
     assert "(experts in 16 bits)" in loaded.info.kernel
 
@@ -220,7 +220,7 @@ def test_two_threads_may_load_at_once(files):
 
 def test_less_precision_needs_less_memory(files):
     sizes = [
-        memory.needed_bytes(files.folder, "tiny", name) for name in ("nf4", "int8", "bf16", "fp32")
+        devices.needed_bytes(files.folder, "tiny", name) for name in ("nf4", "int8", "bf16", "fp32")
     ]
     assert sizes == sorted(sizes)
     assert len(set(sizes)) == 4
@@ -229,7 +229,7 @@ def test_less_precision_needs_less_memory(files):
 def test_a_container_limit_counts(monkeypatch, tmp_path):
     (tmp_path / "max").write_text("1000")
     (tmp_path / "used").write_text("400")
-    monkeypatch.setattr(memory, "LIMITS", ((str(tmp_path / "max"), str(tmp_path / "used")),))
-    assert memory.free_ram() == 600
+    monkeypatch.setattr(devices, "LIMITS", ((str(tmp_path / "max"), str(tmp_path / "used")),))
+    assert devices.free_ram() == 600
     (tmp_path / "max").write_text("max")
-    assert memory.free_ram() != 600
+    assert devices.free_ram() != 600

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from specdemo.models.memory import leave_to_file
+from specdemo.models.devices import leave_to_file
 
 CODE = """
-from specdemo.models.memory import return_freed
+from specdemo.models.devices import return_freed
 
 def resident():
     with open("/proc/self/statm") as file:

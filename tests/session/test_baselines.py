@@ -9,7 +9,7 @@ from conftest import Clock
 from letters import tiny_pair
 
 from specdemo.config.settings import AppSettings, RunSettings, Sampling
-from specdemo.session.baselines import RECENT_SECONDS, Baselines
+from specdemo.session.conversation import RECENT_SECONDS, Baselines
 from specdemo.session.loaded import Loaded
 from specdemo.session.studio import Studio
 from specdemo.trace.codec import dumps, loads

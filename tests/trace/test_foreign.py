@@ -20,8 +20,7 @@ from typing import Any
 import pytest
 
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
-from specdemo.config.strings import load
+from specdemo.config.strings import ASSETS, load
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import LARGEST_FILE
 from specdemo.trace.metrics import calibration_error, measure, output_ids

@@ -406,10 +406,6 @@ def other_drafter(folder: Path, **facts: object) -> Path:
         ("on top of a draft model", {"init": "medusa"}),
         ("on top of a draft model", {"kind": "feature", "init": "medusa"}),
         ("draft was not trained for tiny-target: its hidden_size is 32", {"init": "draft"}),
-        ("empty.npz cannot be written to", {"out": "empty.npz"}),
-        ("seed is '-1'", {"seed": -1}),
-        ("learning_rate is 'inf'", {"learning_rate": float("inf")}),
-        ("more than 0 minutes", {"steps": 0, "minutes": float("nan")}),
         ("has 4 layers", {"layers": 9}),
     ],
 )

@@ -21,11 +21,15 @@ from specdemo.engine.target import Features
 from specdemo.files.sources import ModelFiles
 from specdemo.models.networks.chain import CompactModel
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
-from specdemo.models.networks.folders import EMBEDDING, load_compact, load_dflash, load_state
+from specdemo.models.networks.folders import (
+    EMBEDDING,
+    TargetTensors,
+    load_compact,
+    load_dflash,
+    load_state,
+)
 from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
-from specdemo.models.networks.layouts.family import TargetFacts
-from specdemo.models.networks.layouts.source import drafter_files
-from specdemo.models.networks.loader import TargetTensors
+from specdemo.models.networks.layouts.family import TargetFacts, drafter_files
 from specdemo.training.block import lay_blocks
 from specdemo.training.data import Row
 from specdemo.training.networks import DFlashNetwork, Eagle3Network, FeatureNetwork

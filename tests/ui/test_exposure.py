@@ -19,7 +19,7 @@ from ui.served import API, Visitor, served
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import load, strings
-from specdemo.models.offers import Offer
+from specdemo.models.outlook import Offer
 from specdemo.ui import words
 from specdemo.ui.checks import MOST_CHARACTERS, check_values
 from specdemo.ui.gate import Gate
@@ -455,7 +455,7 @@ def test_nothing_is_uploaded_and_what_is_too_much_is_not_read(local, public):
 
 
 def test_neither_the_page_nor_its_headers_name_a_folder_of_the_server(local):
-    from specdemo.config.paths import ASSETS
+    from specdemo.config.strings import ASSETS
 
     page = local.get("/")
     folders = {str(ASSETS), str(ASSETS.parent), str(ASSETS.home())}

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from specdemo.config.strings import load, strings
-from specdemo.session.work.real_bugs import bugs
+from specdemo.session.work.wrong_rules import bugs
 from specdemo.ui import words
 from specdemo.ui.tabs.lessons import lessons_value, lessons_words
 from specdemo.ui.view import RUNS

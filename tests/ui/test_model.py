@@ -14,8 +14,7 @@ from ui.scripted import METHODS, ScriptedStudio
 from specdemo.config.settings import POLICIES, PROJECT, AppSettings, Recommended, Sampling
 from specdemo.drafters import methods as drafters
 from specdemo.files.progress import Progress
-from specdemo.models.offers import Offer
-from specdemo.models.outlook import Outlook
+from specdemo.models.outlook import Offer, Outlook
 from specdemo.session.door import PairInfo
 from specdemo.training.package import card_words
 from specdemo.ui import words

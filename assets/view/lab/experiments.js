@@ -10,7 +10,7 @@ import { el, follow, setText } from "../parts/dom.js";
  * @import { RealCase, Tried, TriedLane, TriedPoints } from "./types"
  * @typedef {ReturnType<typeof byLookahead>[number]} TriedRow
  */
-// DSpark's two words, as in two_words.py, which runs them.
+// DSpark's two words, as in wrong_rules.py, which runs them.
 const TARGET = [0.7, 0.3];
 const DRAFT = [0.5, 0.5];
 const UNLIKELY = 0.8;

@@ -11,13 +11,14 @@ from functools import partial
 from http.client import HTTPException
 from importlib import import_module
 from socket import AF_INET, AF_INET6, create_server
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 from specdemo.cli.console import reporting
 from specdemo.cli.options import app_settings
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, field
+from specdemo.config.strings import Json
 from specdemo.session.door import EngineClient
 from specdemo.session.studio import Studio
 
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     from specdemo.ui.app import launch_options
     from specdemo.ui.desktop import open_window
 
-    looks: dict[str, Any] = launch_options(studio)
+    looks: Json = launch_options(studio)
     try:
         _, url, _ = page.launch(
             server_name=settings.host,

@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from specdemo.bench.pairs import PairResult
     from specdemo.bench.results import Journal, Result, Table
     from specdemo.bench.run import BenchOptions
-    from specdemo.bench.suite import Item
     from specdemo.session.studio import Studio
-    from specdemo.session.work.real_bugs import RuleRow
+    from specdemo.session.text import Item
+    from specdemo.session.work.wrong_rules import RuleRow
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure variants on a suite, print the tables, and write the result after each prompt."""
     from specdemo.bench import report
     from specdemo.bench.lanes import single_lanes
-    from specdemo.bench.suite import read_suite
+    from specdemo.session.text import read_suite
 
     if options.html:
         import plotly  # noqa: F401 - a missing package is noticed before a model loads
@@ -97,7 +97,7 @@ def _bench_options(options: argparse.Namespace) -> BenchOptions:
 def run_compare(options: argparse.Namespace) -> int:
     """Print a table of methods on one prompt: medians of several runs, each next to one of plain decoding."""
     from specdemo.bench.report import markdown
-    from specdemo.bench.suite import Item
+    from specdemo.session.text import Item
 
     for name in filter(None, map(str.strip, options.methods.split(","))):
         run_settings(options, name)  # raises UserError for a wrong one
@@ -113,14 +113,14 @@ def run_compare(options: argparse.Namespace) -> int:
 
 def run_pairs(options: argparse.Namespace) -> int:
     """Print the tables of variants on several pairs, and write them after each prompt."""
-    from specdemo.bench.pairs import LANES, pairs_result, sampling_of
+    from specdemo.bench.pairs import USUAL_LANES, pairs_result, sampling_of
     from specdemo.bench.report import text
     from specdemo.bench.results import Journal
-    from specdemo.bench.suite import read_suite
+    from specdemo.session.text import read_suite
 
     items, tokens = read_suite(options.suite, options.limit), options.tokens
     options.max_new_tokens, options.memory, options.first_turns = tokens, False, True
-    options.lanes, options.usual = options.lanes or LANES, {"verification": COUPLED}
+    options.lanes, options.usual = options.lanes or USUAL_LANES, {"verification": COUPLED}
     options.rules = [rule for rule in options.rules.split(",") if rule]
     for preset in options.presets.split(","):
         sampling_of(preset)
@@ -187,7 +187,7 @@ def run_card(options: argparse.Namespace) -> int:
     """Print the tables of a graphics card, or of the processor, and write both files after each part."""
     from specdemo.bench import report
     from specdemo.bench.card import PairFindings, card_result, charts, measure_pair
-    from specdemo.bench.suite import read_suite
+    from specdemo.session.text import read_suite
 
     started, allowed = time.monotonic(), 60 * options.minutes
     page, file = (options.out.with_name(options.out.name + end) for end in (".html", ".json"))
@@ -273,8 +273,7 @@ def run_audit(options: argparse.Namespace) -> int:
 def run_counterexample(options: argparse.Namespace) -> int:
     """Print three schedulers and two bugs of rules on two or three tokens, by fractions and by real runs."""
     from specdemo.bench.report import markdown
-    from specdemo.session.work.real_bugs import bugs
-    from specdemo.session.work.two_words import demonstrate
+    from specdemo.session.work.wrong_rules import bugs, demonstrate
 
     rows = [*demonstrate(options.runs), *(bug.run(options.runs) for bug in bugs())]
     console.write(markdown(counterexample_table(rows)))

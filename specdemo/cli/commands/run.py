@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -19,6 +18,7 @@ from specdemo.cli.show import TokenPrinter, show_metrics
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.files.progress import Progress
+from specdemo.session.text import read_prompts
 from specdemo.trace.codec import dumps, encode
 from specdemo.trace.events import SPECULATIVE, Event, RunFailed, Trace
 from specdemo.trace.metrics import measure
@@ -36,7 +36,10 @@ def run(options: argparse.Namespace) -> int:
     if options.prompts:
         if options.save or options.online_weights:
             raise UserError("cli.run_one_prompt")
-        prompts, settings = read_prompts(options.prompts), run_settings(options)
+        items, settings = read_prompts(options.prompts), run_settings(options)
+        if any(len(item.turns) > 1 for item in items):
+            console.note("Only the first turn of each prompt is answered.", style="yellow")
+        prompts = [item.turns[0] for item in items]
         return answer_prompts(console.open_studio(options), prompts, settings, options)
     return _run_one(options)
 
@@ -94,26 +97,6 @@ def answer_prompts(
                 done += 1
                 report(Progress("answer", done / len(prompts), f"{done} of {len(prompts)} prompts"))
     return kept.status or int(failed > 0)
-
-
-def read_prompts(path: Path) -> list[str]:
-    """Prompts of a suite, the first turn of each, or of a text file with one a line. Raises UserError."""
-    from specdemo.bench.suite import read_suite
-
-    if path.suffix in (".json", ".jsonl"):
-        items = read_suite(path)
-        if any(len(item.turns) > 1 for item in items):
-            console.note("Only the first turn of each prompt is answered.", style="yellow")
-        prompts = [item.turns[0] for item in items]
-    else:
-        try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except (OSError, ValueError) as error:
-            raise UserError("cli.prompts_unread", path=path, error=error) from error
-        prompts = [line.strip() for line in lines if line.strip()]
-    if not prompts:
-        raise UserError("cli.no_prompts", path=path)
-    return prompts
 
 
 def _show_json(item: BatchAnswer | BatchTotals) -> None:

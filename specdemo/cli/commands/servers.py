@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from specdemo.attach.pasted import Findings
     from specdemo.attach.records import Record
     from specdemo.attach.servers import Server
-    from specdemo.attach.tuning import Plan, Setting
+    from specdemo.attach.tuning import DraftSetting, TuningPlan
 
 
 def run_import(options: argparse.Namespace) -> int:
@@ -84,7 +84,7 @@ def _read(paths: Iterable[Path]) -> list[Findings]:
 
 def run_tune(options: argparse.Namespace) -> int:
     """Print predictions for other settings of the drafts. returns: 1 if the confirmation failed"""
-    from specdemo.attach.tuning import Setting, plan
+    from specdemo.attach.tuning import DraftSetting, plan
 
     if options.sizes:
         return _print_break_even(options)
@@ -110,11 +110,11 @@ def run_tune(options: argparse.Namespace) -> int:
     after = _read([options.confirm])[0]
     longest = max((drafted for one in after.records for _, drafted in one.steps), default=0)
     n_max = int(after.settings.get("n_max", longest))
-    setting = Setting(n_max, after.settings.get("p_min", 0.0))
+    setting = DraftSetting(n_max, after.settings.get("p_min", 0.0))
     return _print_confirmation(result, setting, records, after.records)
 
 
-def _print_plan(found: Plan) -> None:
+def _print_plan(found: TuningPlan) -> None:
     """Print the table of the best settings and the recommendation."""
     rows = [["setting", "tokens/round", "tokens/s", "x recorded", "x plain"], ["---", *4 * ["--:"]]]
     for one in found.shown():
@@ -141,7 +141,7 @@ def _print_plan(found: Plan) -> None:
 
 
 def _print_confirmation(
-    found: Plan, setting: Setting, before: Sequence[Record], after: Sequence[Record]
+    found: TuningPlan, setting: DraftSetting, before: Sequence[Record], after: Sequence[Record]
 ) -> int:
     """Compare the measured speed of a new log with the prediction. returns: 1 if it is outside of the interval"""
     from specdemo.attach.records import total

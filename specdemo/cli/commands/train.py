@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 
 from specdemo.cli import console
 from specdemo.cli.options import app_settings
 from specdemo.config.errors import UserError
+
+MODEL_SETTINGS = ("target", "device", "precision", "cache_dir")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -15,27 +18,11 @@ def run(options: argparse.Namespace) -> int:
     from specdemo.training.train import train
 
     settings = app_settings(options)
-    asked = TrainOptions(
-        kind=options.kind,
-        target=settings.target,
-        prompts=tuple(options.prompts),
-        answers=tuple(options.answers),
-        out=options.out,
-        work_dir=options.work or settings.cache_dir / "training",
-        minutes=options.minutes,
-        init=options.init,
-        layers=options.layers,
-        words=options.words,
-        inner=options.inner,
-        depth=options.depth,
-        form=options.form,
-        learning_rate=options.learning_rate,
-        max_answers=options.max_answers,
-        seed=options.seed,
-        device=settings.device,
-        precision=settings.precision,
-        cache_dir=settings.cache_dir,
-    )
+    given = {part.name: getattr(options, part.name, None) for part in fields(TrainOptions)}
+    given |= {"prompts": tuple(options.prompts), "answers": tuple(options.answers)}
+    given |= {name: getattr(settings, name) for name in MODEL_SETTINGS}
+    given["work_dir"] = options.work or settings.cache_dir / "training"
+    asked = TrainOptions(**{name: value for name, value in given.items() if value is not None})
     with console.reporting() as report:
         trained = train(asked, report)
     console.note(f"Wrote {trained.out}, {trained.parameters / 1e6:.1f} million parameters.")
@@ -45,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_datastore(options: argparse.Namespace) -> int:
-    from specdemo.bench.suite import read_suite
+    from specdemo.session.text import read_suite
     from specdemo.training.datastore import build, build_from_prompts, check_sources
 
     if bool(options.files) == bool(options.prompts):

@@ -110,17 +110,12 @@ def _upload(plan: SpacePlan, api: HfApi) -> str:
 
     The client sends only new files; other files on the hub are deleted.
     """
-    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
-
-    present = api.list_repo_files(plan.repo, repo_type=KIND)
-    commit = api.create_commit(
-        plan.repo,
-        [
-            *(CommitOperationDelete(path) for path in present if path not in plan.sizes),
-            *(CommitOperationAdd(path, plan.folder / path) for path in plan.sizes),
-        ],
-        commit_message="specdemo",
+    commit = api.upload_folder(
+        repo_id=plan.repo,
+        folder_path=plan.folder,
         repo_type=KIND,
+        commit_message="specdemo",
+        delete_patterns="*",
     )
     return str(commit.oid)
 

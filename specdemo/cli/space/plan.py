@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
+from specdemo.config.strings import ASSETS
 
 if TYPE_CHECKING:
     from huggingface_hub import SpaceCard
@@ -29,10 +28,7 @@ MANAGED = {
     "huggingface-hub",
 }  # preinstalled on a Space; requiring them can break its build
 ZERO_TORCH = ("2.8.0", "2.9.1", "2.10.0", "2.11.0")  # versions that ZeroGPU may install
-ZERO_PYTHON = ("3.10", "3.12")
-COLOURS = ("red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray")
-DESCRIPTION_LETTERS = 60
-ABOUT = """
+SPACE_ABOUT = """
 # specdemo
 
 A small draft model guesses the next tokens of a text, and the large target model checks all guesses in one pass. This is
@@ -82,7 +78,6 @@ def make_plan(
         _copy_program(folder, hardware)
         variables = {"GRADIO_SSR_MODE": "false", "SPECDEMO_TARGET": target}
     card = space_card(folder, hardware)
-    check_card(card, folder, hardware)
     card.save(folder / "README.md")
     (folder / ".gitattributes").write_text(_attributes(), encoding="utf-8")
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -213,35 +208,8 @@ def space_card(folder: Path, hardware: str) -> SpaceCard:
     matter.tags = [TAG]
     if hardware != STATIC:
         matter.suggested_hardware = hardware
-        card.text = ABOUT
+        card.text = SPACE_ABOUT
     return card
-
-
-def check_card(card: SpaceCard, folder: Path, hardware: str) -> None:
-    """Raises UserError for a front matter that the hub refuses or cannot start."""
-    matter: Any = card.data
-    told = {name: str(value) for name, value in matter.to_dict().items()}
-    faults = list(_faults(told, folder, hardware))
-    if faults:
-        raise UserError("space.front_matter", faults="; ".join(faults))
-
-
-def _faults(matter: Mapping[str, str], folder: Path, hardware: str) -> Iterator[str]:
-    sdk = STATIC if hardware == STATIC else "gradio"
-    if not matter.get("title"):
-        yield "it has no title"
-    if len(matter.get("short_description", "")) > DESCRIPTION_LETTERS:
-        yield f"`short_description` has more than {DESCRIPTION_LETTERS} letters"
-    if not {matter.get("colorFrom"), matter.get("colorTo")} <= set(COLOURS):
-        yield f"`colorFrom` and `colorTo` must be among {', '.join(COLOURS)}"
-    if not (folder / matter.get("app_file", "none")).is_file():
-        yield "`app_file` is not there"
-    if matter.get("sdk") != sdk:
-        yield f"`sdk` must be {sdk}"
-    if sdk != STATIC and not re.fullmatch(r"\d+\.\d+\.\d+", matter.get("sdk_version", "")):
-        yield "`sdk_version` must be a whole version such as 6.31.0"
-    if hardware == ZERO and matter.get("python_version") not in ZERO_PYTHON:
-        yield f"`python_version` must be one of ZeroGPU's: {', '.join(ZERO_PYTHON)}"
 
 
 def _attributes() -> str:

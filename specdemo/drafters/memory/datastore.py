@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from specdemo.config.errors import Phrase, UserError
-from specdemo.config.paths import ASSETS
-from specdemo.config.strings import Json, JsonView
+from specdemo.config.strings import ASSETS, Json, JsonView
 
 DATASTORE_FORMAT = 1
 CARD, TOKENS, SUFFIXES = "card.json", "tokens.npy", "suffixes.npy"

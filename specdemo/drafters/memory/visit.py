@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from specdemo.config.errors import UserError
+from specdemo.config.strings import Json, JsonView
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.memory.markov import MarkovCounts
 from specdemo.drafters.memory.online_head import HeadBias, OnlineHead
@@ -34,7 +33,7 @@ class Memory:
         self._head: OnlineHead | None = None
         self.saved_head: Path | None = None
 
-    def carried(self) -> dict[str, Any]:
+    def carried(self) -> Json:
         """Return the state for another process: the newest texts and the acceptance of runs, as JSON values.
 
         Counts and the head are not included: they start from scratch there.
@@ -47,7 +46,7 @@ class Memory:
                 texts[-1].append(token_id)
         return {"texts": [text for text in texts if text], "runs": [list(run) for run in self.runs]}
 
-    def go_on(self, carried: Mapping[str, Any]) -> None:
+    def go_on(self, carried: JsonView) -> None:
         """Start over from another process's state."""
         self.forget()
         for text in carried["texts"]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.policies.ledger import Decision, Ledger, Record
+from specdemo.drafters.policies.ledger import Decision, Ledger, StepRecord
 from specdemo.engine.cost import FOLLOW, Costs, expected_tokens
 from specdemo.engine.types import Drafter, Outcome, Proposal
 from specdemo.trace.events import Reason
@@ -34,7 +34,7 @@ class Wrapper(Drafter):
         self.drafter.close()
 
 
-class Forecast(Wrapper):
+class WithForecast(Wrapper):
     """Adds the cost model's prediction to proposals, and updates the run's costs and calibration.
 
     token_seconds: initial duration of drafting one token in a run that is alone; then as measured in this run
@@ -124,7 +124,7 @@ class Fallback(Wrapper):
         self._reset()
 
     def _reset(self) -> None:
-        self.ledger, self.record = Ledger(self.costs), Record()
+        self.ledger, self.record = Ledger(self.costs), StepRecord()
         self._decision = Decision.TRIAL
 
     def start(self, prompt_ids: Sequence[int]) -> None:

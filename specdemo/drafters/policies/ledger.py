@@ -20,12 +20,12 @@ from specdemo.engine.cost import FOLLOW, Costs
 from specdemo.engine.types import Outcome, Proposal
 
 EXPLORED = 0.02  # fraction of a run that exploration may cost
-AHEAD = 32  # tokens that are still to come and count as a part of the run
+TOKENS_AHEAD = 32  # tokens that are still to come and count as a part of the run
 PROVEN = 3  # steps before a source needs no exploration
 TRIAL_COPIES = 3  # tokens of a copy to find out whether copies gain, at most
 TRIAL_TOKENS = 2  # tokens of a model's draft to find out whether it gains, at most: a long one may lose the whole limit
 REMEMBER = 0.94  # decay per step of a source's statistics: single steps are noisy
-FADE = 0.99  # the same for a step of plain decoding
+PLAIN_FADE = 0.99  # the same for a step of plain decoding
 PRIOR_STEPS = 3.0  # weight of the first forecast
 HELD_UP = 2.0  # a step counts for at most this many times its forecast
 CLOSE_GAIN = 0.2  # passes: below this gain, a plain step is measured from time to time
@@ -52,7 +52,7 @@ class Decision(StrEnum):
 
 
 @dataclass(slots=True)
-class Record:
+class StepRecord:
     """Results of the steps that one source drafted in this run, fading.
 
     tokens, passes, steps, drafted: sums over these steps, the first forecast among them; planned: passes by the forecasts
@@ -137,17 +137,17 @@ class Ledger:
         """A plain step now."""
         return self.plain * self.costs.verify_seconds(0)
 
-    def gain(self, record: Record) -> float:
+    def gain(self, record: StepRecord) -> float:
         """Mean passes that a source's recent steps gained; 0 while nothing is known."""
         return (record.tokens * self.plain - record.passes) / record.steps if record.steps else 0.0
 
-    def rate(self, record: Record) -> float:
+    def rate(self, record: StepRecord) -> float:
         """Tokens a second of a source; 0 while nothing is known."""
         return record.tokens / record.passes / self.costs.verify_seconds(0) if record.steps else 0.0
 
-    def decide(self, record: Record, gain: float, budget: int) -> Decision:
+    def decide(self, record: StepRecord, gain: float, budget: int) -> Decision:
         """Decide on a step of a source. gain: passes that it is expected to gain; budget: tokens that are still to come"""
-        left = EXPLORED * (self.elapsed + min(budget, AHEAD)) - self.debt
+        left = EXPLORED * (self.elapsed + min(budget, TOKENS_AHEAD)) - self.debt
         if record.seen >= PROVEN and gain >= 0 and left >= 0:
             close = gain < CLOSE_GAIN and gain <= left and self._since_plain >= PLAIN_EVERY
             return Decision.PROBE if close or self._moved else Decision.DRAFT
@@ -155,7 +155,7 @@ class Ledger:
         tried = left >= max(0.0, -gain) or (not record.seen and gain >= 0)
         return Decision.TRIAL if tried else Decision.PLAIN
 
-    def plain_step(self, outcome: Outcome, *records: Record) -> None:
+    def plain_step(self, outcome: Outcome, *records: StepRecord) -> None:
         """Measure a step without a draft, before the costs learn of it. records: of the sources, which it makes older"""
         passes = self._passes(outcome)
         self.elapsed += passes
@@ -166,9 +166,9 @@ class Ledger:
             self._plain_alone += weight * (min(passes, HELD_UP * known) - known)
         self._since_plain, self._scale = 0, self.costs.scale
         for record in records:
-            record.fade(FADE)
+            record.fade(PLAIN_FADE)
 
-    def drafted_step(self, outcome: Outcome, record: Record) -> None:
+    def drafted_step(self, outcome: Outcome, record: StepRecord) -> None:
         """Measure a step that a source drafted, before the costs learn of it."""
         passes = self._passes(outcome)
         # The probabilities of the tested tokens sum to the mean accepted number, with less variance.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import MAX_LOOKAHEAD, RunSettings
@@ -22,59 +21,48 @@ from specdemo.trace.events import Reason
 REFRESH_STEPS = 4  # after which `cost` reads the costs again: they drift slowly
 
 
-class Lookahead(Protocol):
-    """Decides how far ahead to draft.
+class Lookahead:
+    """Decides how far ahead to draft. A subclass overrides what differs from a constant lookahead.
 
     rule: the decisions of `go_on` in this step, as numbers, once `allowed` was called; None if it must be called
     """
 
-    reason: Reason
+    def __init__(self, lookahead: int, reason: Reason, rule: StopRule | None) -> None:
+        self.lookahead = lookahead
+        self.reason = reason
+        self._rule = rule
 
     @property
     def rule(self) -> StopRule | None:
         """Decisions of this step as numbers, see the class."""
+        return self._rule
 
     def allowed(self, committed: Sequence[int]) -> int:
         """Most tokens to draft in the step that starts; called once a step, before `go_on`."""
+        return self.lookahead
 
     def go_on(self, confidence: float) -> bool:
         """Return True to draft another token after one of this probability under the drafter; called in order."""
+        return True
 
     def observe(self, outcome: Outcome) -> None:
         """Learn from the outcome of the draft."""
 
 
-class Constant:
+class Constant(Lookahead):
     """Always the same lookahead."""
 
     def __init__(self, lookahead: int) -> None:
-        self.lookahead = lookahead
-        self.reason = Reason("constant", {"lookahead": lookahead})
-        self.rule = StopRule.never(lookahead)
-
-    def allowed(self, committed: Sequence[int]) -> int:
-        return self.lookahead
-
-    def go_on(self, confidence: float) -> bool:
-        return True
-
-    def observe(self, outcome: Outcome) -> None:
-        """Nothing to learn."""
+        reason = Reason("constant", {"lookahead": lookahead})
+        super().__init__(lookahead, reason, StopRule.never(lookahead))
 
 
-class Heuristic:
+class Heuristic(Lookahead):
     """Two more after a draft that was accepted completely, one less otherwise, never below one (transformers' `heuristic`)."""
 
     def __init__(self, lookahead: int) -> None:
-        self.lookahead = lookahead
-        self.reason = Reason("heuristic", {"lookahead": lookahead})
-        self.rule = StopRule.never(MAX_LOOKAHEAD)
-
-    def allowed(self, committed: Sequence[int]) -> int:
-        return self.lookahead
-
-    def go_on(self, confidence: float) -> bool:
-        return True
+        reason = Reason("heuristic", {"lookahead": lookahead})
+        super().__init__(lookahead, reason, StopRule.never(MAX_LOOKAHEAD))
 
     def observe(self, outcome: Outcome) -> None:
         """Grow or shrink. A step without a draft changes nothing."""
@@ -87,7 +75,7 @@ class Heuristic:
         self.reason = Reason("heuristic_more" if whole else "heuristic_fewer")
 
 
-class Confidence:
+class Confidence(Lookahead):
     """Stop after a drafted token that is unlikely under the drafter itself; the threshold adapts to the acceptances.
 
     After each step the threshold becomes the one that would have made the fewest weighted mistakes on the
@@ -98,14 +86,10 @@ class Confidence:
     MIN_SAMPLES = 32
 
     def __init__(self, threshold: float, most: int = 20) -> None:
+        reason = Reason("confidence", {"threshold": threshold})
+        super().__init__(most, reason, StopRule.never(most, threshold))
         self.threshold = threshold
-        self.most = most
-        self.reason = Reason("confidence", {"threshold": threshold})
-        self.rule = StopRule.never(most, threshold)
         self._seen: deque[tuple[float, bool]] = deque(maxlen=256)
-
-    def allowed(self, committed: Sequence[int]) -> int:
-        return self.most
 
     def go_on(self, confidence: float) -> bool:
         return confidence >= self.threshold
@@ -120,7 +104,7 @@ class Confidence:
                 self._seen.append((confidence, node in kept))
         if tested and len(self._seen) >= self.MIN_SAMPLES:
             self.threshold = self._best_threshold()
-            self.rule = StopRule.never(self.most, self.threshold)
+            self._rule = StopRule.never(self.lookahead, self.threshold)
         self.reason = Reason("confidence", {"threshold": self.threshold})
 
     def _best_threshold(self) -> float:
@@ -138,7 +122,7 @@ class Confidence:
         return best
 
 
-class CostAware:
+class CostAware(Lookahead):
     """Draft one more token while that is expected to give more tokens a second than the run reaches anyway.
 
     Survival comes from the calibrated confidences of this run, and `StoppingRule` decides.
@@ -153,14 +137,12 @@ class CostAware:
         calibration: Calibration,
         token_seconds: float | None = None,
     ) -> None:
-        self.most = most
+        super().__init__(most, Reason("cost"), StopRule.never(most))
         self.costs = costs
         self.stopping = StoppingRule(costs)
         self.calibration = calibration
         self.token_seconds = token_seconds
-        self.reason = Reason("cost")
         self._floors: list[float] = []
-        self._rule = StopRule.never(most)
         self._known = 0  # last step for which these are valid
         self._steps = 0
         self._drafted = 0
@@ -168,12 +150,12 @@ class CostAware:
 
     def allowed(self, committed: Sequence[int]) -> int:
         self._drafted, self._survival = 0, 1.0
-        self.reason = Reason("cost_whole", {"most": self.most})
+        self.reason = Reason("cost_whole", {"most": self.lookahead})
         self._steps += 1
-        return self.most
+        return self.lookahead
 
     @property
-    def rule(self) -> StopRule:
+    def rule(self) -> StopRule | None:
         self._look()
         return self._rule
 
@@ -182,7 +164,7 @@ class CostAware:
         if self._steps > self._known:
             self._known = self._steps + REFRESH_STEPS - 1
             chance = self.calibration.mean
-            self._floors = self.stopping.chain_floors(self.most, chance, self._step)
+            self._floors = self.stopping.chain_floors(self.lookahead, chance, self._step)
             self._rule = StopRule.of(self._floors, self.calibration.rates)
 
     @property
@@ -193,7 +175,7 @@ class CostAware:
         self._look()
         self._drafted += 1
         self._survival *= self.calibration.chance(confidence)
-        if self._survival > self._floors[min(self._drafted, self.most) - 1]:
+        if self._survival > self._floors[min(self._drafted, self.lookahead) - 1]:
             return True
         gain = self._survival * self.calibration.mean
         cost = self.costs.rate() * (self._step + self.costs.row_seconds(self._drafted))
@@ -201,9 +183,6 @@ class CostAware:
             "cost_stop", {"position": self._drafted + 1, "gain": gain, "cost": cost}
         )
         return False
-
-    def observe(self, outcome: Outcome) -> None:
-        """Costs and calibration are updated by their owners."""
 
 
 def make_lookahead(

@@ -1,11 +1,10 @@
-"""The stopping rule of `engine.stopping` with the costs of one run: used by chains, trees, blocks, copies and `auto`."""
+"""The stopping rule of `engine.cost` with the costs of one run: used by chains, trees, blocks, copies and `auto`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specdemo.engine.cost import Costs
-from specdemo.engine.stopping import best_count, best_rate, pays, survival_floors
+from specdemo.engine.cost import Costs, best_count, best_rate, pays, survival_floors
 
 GROUP_TOKENS = (
     4  # tokens: a pass costs more by groups of rows, so up to this many are charged as one

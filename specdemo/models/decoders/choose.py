@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.cache import RollbackCache
-from specdemo.engine.module_decoder import ModuleDecoder
 from specdemo.engine.passes import Decoder, ForwardInput
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
@@ -21,9 +21,8 @@ from specdemo.models.decoders.heads import AUTO_HEAD
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import rms_norm
 from specdemo.models.decoders.rotary import RotaryTables, module_tables
-from specdemo.models.devices import DEVICES
+from specdemo.models.devices import DEVICES, LARGE_HEAD, leave_to_file
 from specdemo.models.measurements import PassCheck, Verdicts
-from specdemo.models.memory import LARGE_HEAD, leave_to_file
 from specdemo.trace.events import COMPILED
 
 COMPILED_ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")

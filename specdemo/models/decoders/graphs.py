@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from specdemo.engine.attention import finish
 from specdemo.engine.cache import RollbackCache
-from specdemo.engine.module_decoder import finish
 from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.models.decoders.layer import CacheRows
 from specdemo.models.decoders.lean import LeanDecoder

@@ -12,7 +12,7 @@ from specdemo.engine.cache import RollbackCache
 from specdemo.engine.passes import Decoder, ForwardInput
 from specdemo.kernels import packing
 from specdemo.kernels.packing import Packed
-from specdemo.models.memory import leave_to_file
+from specdemo.models.devices import leave_to_file
 
 AUTO_HEAD = "auto"
 MAX_VARIATION = 0.01  # mean total variation up to which `auto` uses an 8-bit head

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from specdemo.engine.module_decoder import chunk_of
+from specdemo.engine.attention import chunk_of
 from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.models.decoders.layer import CacheRows, HeadSizes, LlamaLayer, after
 from specdemo.models.decoders.operators import Stacked, look, pack, rms_norm, stack

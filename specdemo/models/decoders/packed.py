@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from specdemo.engine.module_decoder import chunk_of
+from specdemo.engine.attention import chunk_of
 from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.kernels import packing, runtime
 from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
 from specdemo.models.decoders.operators import Nf4Stack, biases, in_4_bits, laid_out, scales_of
-from specdemo.models.memory import leave_to_file, return_freed
+from specdemo.models.devices import leave_to_file, return_freed
 
 Result = TypeVar("Result")
 LAYOUT_ROWS = 512  # rows that are laid out at a time: the room that this takes is a slice's

@@ -18,9 +18,8 @@ from torch.nn import functional as F
 
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.passes import ForwardInput, ForwardOutput, chunk_rows, chunks, request_pass
-from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.engine.target import CachedModel, Features, ancestor_mask
+from specdemo.engine.target import CachedModel, FeatureReader, Features, ancestor_mask
 from specdemo.engine.types import depths
 from specdemo.kernels import packing, runtime
 from specdemo.kernels.plan import Chain, DraftPlan
@@ -38,6 +37,7 @@ from specdemo.models.decoders.layer import CacheRows, LlamaLayer
 from specdemo.models.decoders.operators import look, rms_norm
 from specdemo.models.networks.four_bit import GROUP_WEIGHTS, FourBitLinear, Linear, pack, rounded
 from specdemo.models.networks.parts import (
+    MOST_ADDED,
     Adjust,
     CompactConfig,
     ConcatInput,
@@ -45,8 +45,8 @@ from specdemo.models.networks.parts import (
     Injection,
     MixedEmbedding,
     StateRows,
+    TextWords,
 )
-from specdemo.models.networks.text_words import MOST_ADDED, TextWords
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from specdemo.engine.target import CachedModel
 from specdemo.files.quiet import import_bitsandbytes
 from specdemo.models import loading
+from specdemo.models.devices import BYTES_PER_WEIGHT, LOADING_FACTOR
 from specdemo.models.loading import LoadedModel
-from specdemo.models.memory import BYTES_PER_WEIGHT, LOADING_FACTOR
 from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 COPIED_PRECISIONS = ("bf16", "fp32")
-PRECISION = "nf4"
+COPY_PRECISION = "nf4"
 
 
 def no_copy_why(precision: str) -> str:
@@ -65,16 +65,16 @@ class QuantisedCopy:
 def make_copy(target: LoadedModel) -> LoadedModel:
     """Quantise a target. Raises UserError if the free memory is too small, before any is used."""
     name = f"The quantised copy of {target.info.name}"
-    loading.check_room(name, PRECISION, needed_bytes(target), target.device)
-    with loading.one_at_a_time, loading.reporting_out_of_memory(name, PRECISION):
+    loading.check_room(name, COPY_PRECISION, needed_bytes(target), target.device)
+    with loading.one_at_a_time, loading.reporting_out_of_memory(name, COPY_PRECISION):
         model = share(target.model)
         for path in matrices(model):
             parent, _, attribute = path.rpartition(".")
             linear: Any = model.get_submodule(path)
             setattr(model.get_submodule(parent), attribute, _quantised(linear))
-        decoder, kernel = loading.ready(model, PRECISION, target.device)
+        decoder, kernel = loading.ready(model, COPY_PRECISION, target.device)
     info = ModelInfo(
-        target.info.name, target.info.revision, PRECISION, kernel, target.info.parameters
+        target.info.name, target.info.revision, COPY_PRECISION, kernel, target.info.parameters
     )
     return LoadedModel(model, decoder, info, target.device, target.vocabulary_size)
 
@@ -107,10 +107,10 @@ def _quantised(linear: nn.Linear) -> nn.Linear:
     weight = linear.weight
     layer = modules.Linear4bit(
         linear.in_features, linear.out_features, bias=False,
-        compute_dtype=weight.dtype, quant_type=PRECISION, compress_statistics=False, device="meta",
+        compute_dtype=weight.dtype, quant_type=COPY_PRECISION, compress_statistics=False, device="meta",
     )  # fmt: skip
     raw = modules.Params4bit(
-        weight.data, quant_type=PRECISION, compress_statistics=False, module=layer
+        weight.data, quant_type=COPY_PRECISION, compress_statistics=False, module=layer
     )
     layer.weight = raw.to(weight.device)
     layer.bias = linear.bias
@@ -123,4 +123,4 @@ def needed_bytes(target: LoadedModel) -> int:
     model = target.model
     linear: list[Any] = [model.get_submodule(path) for path in matrices(model)]
     weights = sum(layer.weight.numel() for layer in linear)
-    return int(weights * BYTES_PER_WEIGHT[PRECISION] * LOADING_FACTOR)
+    return int(weights * BYTES_PER_WEIGHT[COPY_PRECISION] * LOADING_FACTOR)

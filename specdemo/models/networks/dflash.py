@@ -26,9 +26,8 @@ from specdemo.engine.passes import (
     chunks,
     request_pass,
 )
-from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.engine.target import CachedModel, Features
+from specdemo.engine.target import CachedModel, FeatureReader, Features
 from specdemo.models.decoders import layer as layers
 from specdemo.models.decoders.layer import CacheRows, LlamaLayer
 from specdemo.models.decoders.operators import FOLDED_ROWS, Look, look, rms_norm

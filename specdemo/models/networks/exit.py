@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.engine.target import CachedModel
+from specdemo.engine.target import CachedModel, FeatureReader
 from specdemo.kernels.plan import Chain, DraftPlan
 from specdemo.models.networks.chain import CompactDecoder, CompactModel, CompactWeights
 

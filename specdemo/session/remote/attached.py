@@ -14,8 +14,7 @@ from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import Json, load
 from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.session.door import MethodInfo
-from specdemo.session.remote.client import RemoteStudio
-from specdemo.session.remote.link import Lost
+from specdemo.session.remote.client import Lost, RemoteStudio
 from specdemo.trace.codec import encode
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, ModelInfo
 

@@ -1,4 +1,4 @@
-"""The engine client for engines in other processes.
+"""The engine client for engines in other processes, and the connection to them.
 
 A user's messages stay here and are sent with each run, so a lost engine loses only caches.
 """
@@ -10,8 +10,10 @@ import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
+from contextvars import copy_context
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
 from specdemo.config.errors import UserError
@@ -23,7 +25,6 @@ from specdemo.session.admission import page_line
 from specdemo.session.door import MethodInfo, PairInfo, Work
 from specdemo.session.loaded import Starting
 from specdemo.session.meter import Meter
-from specdemo.session.remote.link import Link, Lost, pieces
 from specdemo.session.remote.server import name_of, raise_reported
 from specdemo.session.runs import failed, with_answer
 from specdemo.session.studio import Studio
@@ -40,8 +41,79 @@ from specdemo.trace.events import (
 from specdemo.trace.metrics import measure, output_text
 
 if TYPE_CHECKING:
-    from specdemo.models.offers import Offer
-    from specdemo.models.outlook import Outlook
+    from specdemo.models.outlook import Offer, Outlook
+
+
+class Lost(Exception):
+    """The engine that answered has ended. cause: the reason if it is known; the request is then not repeated"""
+
+    def __init__(self, cause: UserError | None = None) -> None:
+        super().__init__()
+        self.cause = cause
+
+    @property
+    def error(self) -> UserError:
+        return self.cause or UserError("engine.gone")
+
+
+class Stream(Protocol):
+    """The answer of an engine: strings of whole lines, each ended by a newline. Raises Lost and UserError."""
+
+    def __iter__(self) -> Iterator[str]: ...
+
+    def cancel(self) -> None:
+        """End the work in the engine; no effect after its end."""
+
+
+class Link(Protocol):
+    """A connection to the engines.
+
+    whole: each request may get a different engine, so that related work must be one request
+    """
+
+    whole: bool
+
+    def about(self) -> Json:
+        """Return the result of `Engine.about`. Raises UserError."""
+
+    def stream(self, method: str, visitor: str, request: Json) -> Stream:
+        """Call `Engine.run` or `Engine.perform`. Requests of a visitor go to the same engine if possible."""
+
+    def leave(self, visitor: str) -> None:
+        """Free the caches of a visitor; returns immediately."""
+
+    def replicas(self) -> int:
+        """Return the number of engines that answer now."""
+
+
+def pieces(stream: Stream, cancel: threading.Event) -> Generator[str, None, None]:
+    """Yield the strings of a stream until it is cancelled. Closing cancels the work in the engine."""
+    arrived: SimpleQueue[str | BaseException | None] = SimpleQueue()
+
+    def pull() -> None:
+        try:
+            for piece in stream:
+                arrived.put(piece)
+            arrived.put(None)
+        except BaseException as error:  # noqa: BLE001 - raised in the consumer's thread
+            arrived.put(error)
+
+    # The thread inherits the context, because the user of the request determines the engine.
+    context = copy_context()
+    threading.Thread(target=context.run, args=[pull], name="specdemo-stream", daemon=True).start()
+    try:
+        while not cancel.is_set():
+            try:
+                item = arrived.get(timeout=LOOK_SECONDS)
+            except Empty:
+                continue
+            if item is None:
+                return
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stream.cancel()
 
 
 class RemoteStudio(Starting):

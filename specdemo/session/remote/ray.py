@@ -10,7 +10,7 @@ import atexit
 import os
 import secrets
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import asdict, replace
 from functools import partial
@@ -20,12 +20,11 @@ from typing import Any
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
-from specdemo.config.strings import Json
+from specdemo.config.strings import Json, JsonView
 from specdemo.files.progress import Progress
 from specdemo.models.doctor import installed
 from specdemo.session.admission import Full
-from specdemo.session.remote.client import RemoteStudio
-from specdemo.session.remote.link import Lost
+from specdemo.session.remote.client import Lost, RemoteStudio
 from specdemo.session.remote.server import Engine
 from specdemo.session.studio import Studio
 
@@ -293,7 +292,7 @@ def _join(settings: AppSettings) -> bool:
 
     if ray.is_initialized():
         return False
-    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+    quiet: Json = {"log_to_driver": False, "configure_logging": False}
     try:
         if local:
             ray.init(
@@ -315,9 +314,9 @@ def most_replicas(settings: AppSettings) -> int:
     return max(settings.replicas, settings.most_replicas)
 
 
-def deployment_options(settings: AppSettings, cpus: int) -> dict[str, Any]:
+def deployment_options(settings: AppSettings, cpus: int) -> Json:
     least, most, slots = settings.replicas, most_replicas(settings), settings.runs_at_once
-    size: dict[str, Any] = {"num_replicas": least}
+    size: Json = {"num_replicas": least}
     if most > least:
         size = {
             "num_replicas": "auto",
@@ -353,7 +352,7 @@ def _application(settings: AppSettings) -> Any:
     cpus = processors(settings)
     # The engine's settings. Changes of all others leave running engines unchanged.
     own = replace(settings, threads=cpus, cluster="", replicas=1, most_replicas=0, port=0)
-    plain: Mapping[str, Any] = {**asdict(own), "cache_dir": str(settings.cache_dir)}
+    plain: JsonView = {**asdict(own), "cache_dir": str(settings.cache_dir)}
     router: Any = {"request_router_class": ROUTER}
     deployment: Any = serve.deployment(Replica)
     deployment = deployment.options(

@@ -25,8 +25,7 @@ from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import Json
 from specdemo.files.progress import Progress, silent
 from specdemo.session.loaded import Loaded, fetch, named, place, warm
-from specdemo.session.remote.client import RemoteStudio
-from specdemo.session.remote.link import Lost
+from specdemo.session.remote.client import Lost, RemoteStudio
 from specdemo.session.remote.server import Engine, line, name_of, reporting
 from specdemo.session.studio import Studio
 from specdemo.session.work import batch, lab, proposals, race

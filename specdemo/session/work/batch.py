@@ -32,7 +32,7 @@ from specdemo.trace.events import (
     RunStarted,
     Verified,
 )
-from specdemo.trace.metrics import dropped, output_ids
+from specdemo.trace.metrics import dropped
 
 CONCURRENT_RUNS = 8  # runs that share a pass; more rows cost more without filling it better
 
@@ -278,12 +278,6 @@ class _Clock:
                 self.seconds += time.perf_counter() - self._begun
 
 
-def new_texts(step: Verified) -> list[str]:
-    """The texts of the tokens that a step adds to an answer."""
-    own = [step.next.text] if step.next else []
-    return [step.nodes[node].text for node in step.path] + own
-
-
 def _answer(
     studio: EngineClient,
     asked: ModelInfo | None,
@@ -310,7 +304,7 @@ def _answer(
                 passed.append(event)
                 grown = _after(answer, event, last)
                 if isinstance(event, Verified):
-                    last = new_texts(event)[-1]
+                    last = event.committed[-1].text
                 if grown is not answer:
                     answer = grown
                     yield replace(answer, events=tuple(passed))
@@ -337,8 +331,8 @@ def _after(answer: BatchAnswer, event: Event, last: str) -> BatchAnswer:
         case Verified():
             return replace(
                 answer,
-                text=answer.text + "".join(new_texts(event)),
-                new_tokens=answer.new_tokens + len(output_ids([event])),
+                text=answer.text + "".join(node.text for node in event.committed),
+                new_tokens=answer.new_tokens + len(event.committed),
                 seconds=event.elapsed_seconds,
             )
         case Drafted() if error := dropped([event]):

@@ -13,7 +13,7 @@ from specdemo.trace.metrics import same_prefix
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specdemo.engine.prefix import PrefixReader
+    from specdemo.engine.target import PrefixReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ def at_random(door: EngineClient, cancel: threading.Event) -> Iterator[MeasuredR
 
 def two_words() -> dict[str, Scheduler]:
     """Run DSpark's counter-example through the real loop: `stop` after an unlikely word, or drop it (`back`)."""
-    from specdemo.session.work.two_words import demonstrate
+    from specdemo.session.work.wrong_rules import demonstrate
 
     stop, _, back = demonstrate(TOY_RUNS)
     return {
@@ -246,7 +246,7 @@ def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> T
     """Read the text again with both models, and sum up the effect of dropping at each position."""
     import torch
 
-    from specdemo.engine.prefix import PrefixReader
+    from specdemo.engine.target import PrefixReader
 
     threshold = RunSettings().threshold
     target = reread(PrefixReader(pair.open_target()), prompt_ids, ids, Sampling(temperature=1.0))

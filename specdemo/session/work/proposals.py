@@ -89,7 +89,7 @@ class Comparison:
             if isinstance(event, RunFailed):
                 raise failure(event)
             if isinstance(event, Verified):
-                new = tuple(node for node in _committed(event) if node.token_id not in stops)
+                new = tuple(node for node in event.committed if node.token_id not in stops)
                 text = replace(text, tokens=(*text.tokens, *new))
                 yield text
 
@@ -213,7 +213,3 @@ def _guesses(found: Iterable[Json]) -> Generator[Guess, None, None]:
                 case str(why_not):
                     guess = Guess(method, why_not=why_not)
         yield guess
-
-
-def _committed(step: Verified) -> list[Node]:
-    return [*(step.nodes[node] for node in step.path), *([step.next] if step.next else [])]

@@ -12,7 +12,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.config.errors import UserError
-from specdemo.config.paths import ASSETS
+from specdemo.config.strings import ASSETS, Json
 from specdemo.session.door import ConversationClient, EngineClient
 from specdemo.trace.codec import encode
 from specdemo.trace.events import Drafted, Event, RunStarted
@@ -47,7 +47,7 @@ class Play:
     settings: SettingsPanel
     model: ModelMenu | None
     answered: Any
-    fields: dict[str, Any]
+    fields: Json
 
 
 @dataclass(slots=True)

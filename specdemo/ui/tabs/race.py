@@ -13,7 +13,7 @@ import gradio as gr
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import COUPLED, AppSettings, RunSettings
-from specdemo.config.strings import strings
+from specdemo.config.strings import Json, strings
 from specdemo.session.admission import TIMED
 from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.session.work.race import LEAST, MOST, RecordedRace, recorded_races, run_race
@@ -184,7 +184,7 @@ def create_race(studio: EngineClient) -> list[Any]:
 
 def _create_setup(
     handlers: RaceHandlers,
-) -> tuple[gr.Radio, dict[str, Any], list[tuple[gr.Column, dict[str, Any]]]]:
+) -> tuple[gr.Radio, Json, list[tuple[gr.Column, Json]]]:
     """Create the set-up of a race. returns: number of runs, settings by name, and the column of each run with its own"""
     with gr.Accordion(words.PRESETS_LABEL, open=False, elem_id="sd-race-setup"):
         with gr.Row():
@@ -204,7 +204,7 @@ def _create_setup(
     return count, fields, lanes
 
 
-def _create_lane(handlers: RaceHandlers, number: int) -> tuple[gr.Column, dict[str, Any]]:
+def _create_lane(handlers: RaceHandlers, number: int) -> tuple[gr.Column, Json]:
     """Create the column of one run, with its own settings by name. Defaults are from the first set-up with that many runs."""
     known = {method.name: method for method in handlers.studio.methods()}
     wanted = next(lanes[number - 1] for *_, lanes in words.PRESETS if len(lanes) >= number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,6 @@ from specdemo.cli.space.plan import (
     STATIC,
     ZERO,
     SpacePlan,
-    check_card,
     make_plan,
     space_card,
     space_requirements,
@@ -132,31 +132,16 @@ def test_a_program_that_refuses_zerogpus_torch_is_not_uploaded():
 def test_the_front_matter_suits_the_hardware(hardware, expected, laid_out, site):
     folder = site if hardware == STATIC else laid_out.folder
     card = space_card(folder, hardware)
-    check_card(card, folder, hardware)
     matter = SpaceCard(str(card)).data.to_dict()
     assert matter["tags"] == ["specdemo"]
     assert expected.items() <= matter.items()
-    assert ("sdk_version" in matter) == (hardware != STATIC)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("title", "", "no title"),
-        ("short_description", "x" * 61, "more than 60"),
-        ("colorFrom", "mauve", "must be among"),
-        ("app_file", "nothing.py", "not there"),
-        ("sdk", "docker", "must be gradio"),
-        ("sdk_version", "6.31", "whole version"),
-        ("python_version", "3.11", "ZeroGPU"),
-    ],
-)
-def test_a_front_matter_that_makes_no_space_is_told(name, value, said, laid_out):
-    card = SpaceCard.load(laid_out.folder / "README.md")
-    card.data[name] = value
-    with pytest.raises(UserError) as caught:
-        check_card(card, laid_out.folder, ZERO)
-    assert said in sentences(caught.value)
+    assert matter["title"]
+    assert len(matter["short_description"]) <= 60
+    colours = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
+    assert {matter["colorFrom"], matter["colorTo"]} <= colours
+    assert (folder / matter["app_file"]).is_file()
+    whole = hardware != STATIC and re.fullmatch(r"\d+\.\d+\.\d+", matter["sdk_version"])
+    assert ("sdk_version" in matter) == bool(whole)
 
 
 def test_an_installed_package_says_that_it_takes_a_checkout(monkeypatch, tmp_path):

@@ -18,7 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.models.decoders import graphs

@@ -13,7 +13,7 @@ from passes import TEXT, TREE, nf4_layers, passes_of, tiny
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.passes import ForwardInput
 from specdemo.engine.target import CachedModel
 from specdemo.models.decoders.choose import agrees, open_decoder

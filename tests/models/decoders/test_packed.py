@@ -9,7 +9,7 @@ import torch
 from passes import TEXT, TREE, WORDS, passes_of, tiny_nf4
 from torch import nn
 
-from specdemo.engine.module_decoder import ModuleDecoder
+from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.kernels import packing, runtime

@@ -11,8 +11,7 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 from specdemo.config.errors import UserError
 from specdemo.engine.cache import BLOCK_SLOTS
 from specdemo.models.networks.chain import CompactModel, CompactWeights
-from specdemo.models.networks.folders import export, load_compact, read_tensor
-from specdemo.models.networks.loader import TargetTensors
+from specdemo.models.networks.folders import TargetTensors, export, load_compact, read_tensor
 from specdemo.training.package import Card, package
 
 NOISE = 0.02  # bf16 has 8 bits; logits of the tiny model are of the order of one

@@ -30,11 +30,10 @@ from tiny_dflash import Reference, make, write_flat, write_speculators
 from specdemo.config.errors import UserError
 from specdemo.engine.target import Features
 from specdemo.models.networks.dflash import DFlashModel
+from specdemo.models.networks.folders import TargetTensors
 from specdemo.models.networks.layouts import dflash
 from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
-from specdemo.models.networks.layouts.family import TargetFacts, loader_of
-from specdemo.models.networks.layouts.source import drafter_files
-from specdemo.models.networks.loader import TargetTensors
+from specdemo.models.networks.layouts.family import TargetFacts, drafter_files, loader_of
 
 COMMITTED = [12, 3, 55]
 Z_LAB = {"theta": 1e6}

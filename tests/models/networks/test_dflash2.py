@@ -21,8 +21,7 @@ from tiny_dflash import Reference, make, write_flat, write_speculators
 
 from specdemo.config.errors import UserError
 from specdemo.models.networks.layouts import dflash
-from specdemo.models.networks.layouts.family import TargetFacts
-from specdemo.models.networks.layouts.source import drafter_files
+from specdemo.models.networks.layouts.family import TargetFacts, drafter_files
 
 LAYOUTS_OF_SECOND = {
     "z-lab": (write_flat, SECOND),

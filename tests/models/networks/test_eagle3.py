@@ -13,10 +13,9 @@ from tiny_eagle3 import Eagle3, Reference, make, write_flat, write_speculators
 from specdemo.config.errors import UserError
 from specdemo.engine.target import Features
 from specdemo.models.networks.chain import CompactModel
+from specdemo.models.networks.folders import TargetTensors
 from specdemo.models.networks.layouts import eagle3
-from specdemo.models.networks.layouts.family import TargetFacts
-from specdemo.models.networks.layouts.source import drafter_files
-from specdemo.models.networks.loader import TargetTensors
+from specdemo.models.networks.layouts.family import TargetFacts, drafter_files
 
 HIDDEN, VOCABULARY, LAYERS = 32, 64, 8
 TARGET = TargetFacts("tiny", HIDDEN, VOCABULARY, LAYERS)

@@ -15,11 +15,10 @@ from specdemo.config.settings import Sampling
 from specdemo.drafters.draft_model import DraftModel
 from specdemo.drafters.policies.lookahead import Constant
 from specdemo.drafters.reader import DraftReader
+from specdemo.engine.attention import first_layers
 from specdemo.engine.cost import Costs
-from specdemo.engine.module_decoder import first_layers
-from specdemo.engine.prefix import FeatureReader
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
-from specdemo.engine.target import CachedModel
+from specdemo.engine.target import CachedModel, FeatureReader
 from specdemo.engine.types import Proposal
 from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.chain import CompactWeights

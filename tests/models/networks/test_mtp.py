@@ -16,10 +16,9 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.engine.target import Features
 from specdemo.models.networks.chain import CompactModel
+from specdemo.models.networks.folders import TargetTensors
 from specdemo.models.networks.layouts import mtp
-from specdemo.models.networks.layouts.family import TargetFacts
-from specdemo.models.networks.layouts.source import drafter_files
-from specdemo.models.networks.loader import TargetTensors
+from specdemo.models.networks.layouts.family import TargetFacts, drafter_files
 from specdemo.models.pair import load_pair
 from specdemo.trace.events import Verified
 from specdemo.trace.metrics import output_ids

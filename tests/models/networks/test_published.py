@@ -19,7 +19,7 @@ from specdemo.config.settings import AppSettings
 from specdemo.files.catalogue import drafters, find
 from specdemo.models import pair as pairs
 from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
-from specdemo.models.networks.layouts.source import drafter_files
+from specdemo.models.networks.layouts.family import drafter_files
 from specdemo.models.pair import load_pair
 
 

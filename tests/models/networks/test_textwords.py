@@ -12,7 +12,7 @@ from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.kernels import packing
 from specdemo.models.networks import four_bit
 from specdemo.models.networks.four_bit import rounded
-from specdemo.models.networks.text_words import MOST_ADDED, TextWords
+from specdemo.models.networks.parts import MOST_ADDED, TextWords
 
 SIZE, HIDDEN = 4096, 64
 SAID = list(range(0, SIZE, 4))  # in the reduced vocabulary

@@ -15,16 +15,21 @@ from transformers import LlamaConfig
 from specdemo.config.errors import UserError
 from specdemo.engine.target import Features
 from specdemo.models.networks.chain import CompactModel
-from specdemo.models.networks.folders import load_compact, load_medusa, read_state, save_compact
+from specdemo.models.networks.folders import (
+    TargetTensors,
+    load_compact,
+    load_medusa,
+    read_state,
+    save_compact,
+)
 from specdemo.models.networks.four_bit import dense, pack_linear, rounded, stacked
-from specdemo.models.networks.loader import TargetTensors
-from specdemo.models.networks.trained import find_trained
+from specdemo.models.networks.registry import find_trained
 from specdemo.training.block import plan_blocks
 from specdemo.training.data import Row
 from specdemo.training.networks import Eagle3Network, FeatureNetwork, MedusaHeads
 from specdemo.training.package import Card, draft_config, package
 from specdemo.training.student import Student
-from specdemo.training.task import trained_state
+from specdemo.training.trainer import trained_state
 
 HIDDEN, WORDS, READS, DEPTH = 64, 96, (1, 3), 4
 TEXT = [5, 17, 9, 40, 2, 61, 33, 8, 70, 11]

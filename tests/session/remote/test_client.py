@@ -20,7 +20,6 @@ from specdemo.session.remote.client import RemoteStudio
 from specdemo.session.remote.server import find_work, name_of
 from specdemo.session.studio import Studio
 from specdemo.session.work import lab
-from specdemo.session.work.batch import new_texts
 from specdemo.trace.events import RunFailed, RunFinished, RunStarted, Verified
 from specdemo.trace.metrics import output_ids
 
@@ -150,7 +149,7 @@ def remembered(conversation):
 
 def text_of(events):
     steps = [event for event in events if isinstance(event, Verified)]
-    return "".join(text for step in steps for text in new_texts(step))
+    return "".join(node.text for step in steps for node in step.committed)
 
 
 def test_what_the_user_can_mend_and_what_nobody_foresaw_are_told_as_here(remote, here, monkeypatch):

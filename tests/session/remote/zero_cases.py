@@ -55,7 +55,7 @@ def door(tmp_path_factory):
         pytest.MonkeyPatch.context() as patch
     ):  # each worker measures again, and these need no good figures
         for name, value in {
-            "ROWS": (1, 2),
+            "MEASURED_ROWS": (1, 2),
             "DRAFTING": (4,),
             "CONTEXT": 8,
             "FAR_CONTEXT": 16,

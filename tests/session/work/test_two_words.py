@@ -8,28 +8,27 @@ from fractions import Fraction
 import pytest
 import torch
 from conftest import run_lane
+from lanes import always_wrong
 
 from specdemo.bench.report import markdown
 from specdemo.cli.commands.bench import counterexample_table
 from specdemo.drafters.draft_model import LookBack
-from specdemo.drafters.plain import always_right, always_wrong
+from specdemo.drafters.plain import always_right
 from specdemo.engine.types import Drafter
-from specdemo.session.work.real_bugs import (
+from specdemo.session.work.wrong_rules import (
+    TARGET,
     Control,
+    Draws,
     RuleRow,
+    after_unlikely,
     as_row,
     bugs,
     controls,
-    tenths,
-    with_shared_noise,
-)
-from specdemo.session.work.two_words import (
-    TARGET,
-    Draws,
-    after_unlikely,
     demonstrate,
     first_non_improvement,
     first_word,
+    tenths,
+    with_shared_noise,
 )
 from specdemo.trace.metrics import output_ids
 

@@ -28,8 +28,10 @@ from specdemo.models.networks.dflash import (
     Scales,
     Windows,
 )
+from specdemo.models.networks.folders import TargetTensors, TensorLoader
 from specdemo.models.networks.layouts.family import (
     DrafterFamily,
+    DrafterFiles,
     Reading,
     Shapes,
     TargetFacts,
@@ -45,8 +47,6 @@ from specdemo.models.networks.layouts.family import (
     shared_shapes,
     states_read,
 )
-from specdemo.models.networks.layouts.source import DrafterFiles
-from specdemo.models.networks.loader import TargetTensors, TensorLoader
 from specdemo.models.networks.parts import CompactConfig, MarkovHead, Selector
 
 ARCHITECTURES = (

@@ -16,9 +16,11 @@ import torch
 from specdemo.config.strings import JsonView
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.models.networks.chain import CompactDecoder, CompactWeights
+from specdemo.models.networks.folders import TargetTensors, TensorLoader
 from specdemo.models.networks.four_bit import pack_linear
 from specdemo.models.networks.layouts.family import (
     DrafterFamily,
+    DrafterFiles,
     Reading,
     Shapes,
     TargetFacts,
@@ -33,8 +35,6 @@ from specdemo.models.networks.layouts.family import (
     shared_shapes,
     states_read,
 )
-from specdemo.models.networks.layouts.source import DrafterFiles
-from specdemo.models.networks.loader import TargetTensors, TensorLoader
 from specdemo.models.networks.parts import CompactConfig, ConcatInput, Injection
 
 SPECULATORS = "eagle3"

@@ -14,13 +14,18 @@ from specdemo.config.strings import JsonView
 from specdemo.files.folder import TOKENIZERS, read_config
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import ModelFiles
+from specdemo.models.devices import BYTES_PER_WEIGHT
 from specdemo.models.loading import check_room
-from specdemo.models.memory import BYTES_PER_WEIGHT
+from specdemo.models.networks.folders import TargetTensors
 from specdemo.models.networks.layouts import dflash, eagle3, mtp
-from specdemo.models.networks.layouts.family import DrafterFamily, Reading, TargetFacts
-from specdemo.models.networks.layouts.source import DrafterFiles, drafter_files
-from specdemo.models.networks.loader import TargetTensors
-from specdemo.models.networks.trained import Trained
+from specdemo.models.networks.layouts.family import (
+    DrafterFamily,
+    DrafterFiles,
+    Reading,
+    TargetFacts,
+    drafter_files,
+)
+from specdemo.models.networks.registry import Trained
 from specdemo.models.tokenizers import load_tokenizer, same_tokenizer
 from specdemo.trace.events import ModelInfo
 

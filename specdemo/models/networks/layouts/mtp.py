@@ -25,28 +25,32 @@ from torch import Tensor, nn
 
 from specdemo.config.errors import Phrase
 from specdemo.config.strings import JsonView
-from specdemo.engine.attention import use_shared_heads
-from specdemo.engine.module_decoder import additive, finish
+from specdemo.engine.attention import additive, finish, use_shared_heads
 from specdemo.engine.passes import ForwardOutput
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.files.folder import MTP_COUNTS
 from specdemo.files.quiet import quiet_transformers
 from specdemo.models.networks.chain import CompactDecoder, CompactWeights, DraftInput
+from specdemo.models.networks.folders import TargetTensors, read_tensors
 from specdemo.models.networks.layouts.family import (
     DrafterFamily,
+    DrafterFiles,
     Reading,
     TargetFacts,
     check_sizes,
     loader_of,
     refuse,
 )
-from specdemo.models.networks.layouts.source import DrafterFiles
-from specdemo.models.networks.loader import TargetTensors, read_tensors
 from specdemo.models.networks.parts import CompactConfig, Injection
 
 # targets whose MTP layers transformers computes
 MTP_MODEL_TYPES = ("deepseek_v3", "glm4_moe", "mellum")
-WHOLE = (".weight", ".bias", "_bias", "_proj")  # ends of names of tensors as they were trained
+WHOLE_TENSORS = (
+    ".weight",
+    ".bias",
+    "_bias",
+    "_proj",
+)  # ends of names of tensors as they were trained
 SHARED = ("embed_tokens.weight", "shared_head.head.weight")  # the target's, repeated
 
 
@@ -138,7 +142,7 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
             raise files.wrong(f"it has no tensor {layout.begin}{name} of the shape {shape}")
     own = {name: shape for name, shape in files.shapes.items() if _is_own(name, layout)}
     files.check_finite(own)
-    odd = next((name for name in own if not name.endswith(WHOLE)), "")
+    odd = next((name for name in own if not name.endswith(WHOLE_TENSORS)), "")
     if odd or config.get("quantization_config"):
         raise files.wrong("its MTP layer is quantised, which is not read here")
     return Reading(
