@@ -1,4 +1,4 @@
-"""Compares the answers of a server that drafts with those of one that does not, both llama-server.
+"""Compares the answers of a server that drafts with those of one that does not.
 
 Equal texts at temperature 0 are the wrong test: a pass of several rows rounds differently, and so do other requests at the
 same time. Where the texts part, rounding can only swap tokens that are almost equally likely:
@@ -7,20 +7,25 @@ same time. Where the texts part, rounding can only swap tokens that are almost e
     drafts   The cat sat on a mat        so this difference is rounding
 
 At temperature 1 every token of an answer is compared with the plain server's probabilities after the same text: how often
-it is the most likely one is a sum of known chances, whatever was drawn before.
+it is the most likely one is a sum of known chances, whatever was drawn before. That needs two llama-servers. Of others
+the texts are compared: drawn with the same seeds if these determine them, else by their frequencies.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle, islice
 from math import erfc, exp, sqrt
+from operator import ne
 from typing import Any
 
 from specdemo.attach.llama_server import LlamaServer
+from specdemo.attach.openai import OpenAIServer, body_of
 from specdemo.attach.rounds import Generation
-from specdemo.attach.servers import Request, Server
+from specdemo.attach.servers import Request, Server, whole_answer
 from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
 from specdemo.config.strings import Json
@@ -30,6 +35,13 @@ FAULT = 0.5  # nat: no rounding swaps tokens with a larger gap
 LEVEL = 0.01  # probability that a correct server is found biased
 FOUND = 2.576 + 1.282  # deviations of a bias that is found in nine of ten tests at LEVEL
 CANDIDATES = 8  # most likely tokens that the plain server reports
+
+SEEDS = (
+    40  # answers with the same seeds on both servers that decide whether seeds determine the text
+)
+SHORT = 4  # tokens of an answer that is drawn for its frequency
+CELL = 8  # characters of such an answer that are counted
+FEWEST_IN_CELL = 5  # answers of a cell; rarer ones are counted together
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +100,44 @@ class Bias:
         """Whether chance explains the difference."""
         return self.p_value >= LEVEL
 
+    @property
+    def kind(self) -> str:
+        """`unbiased` or `biased`."""
+        return "unbiased" if self.held else "biased"
+
     def values(self) -> Json:
         """Return the values of the verdict's sentence, fractions in percent."""
         shown = {name: 100 * getattr(self, name) for name in ("expected", "found", "smallest")}
         return {"tokens": self.tokens, "p_value": self.p_value, **shown}
 
 
-def whole_answer(server: Server, request: Request) -> Generation:
-    """Return the whole answer of a server. Raises UserError."""
-    *_, answer = server.stream(request, threading.Event())
-    assert isinstance(answer, Generation)
-    return answer
+@dataclass(frozen=True, slots=True)
+class DrawComparison:
+    """Comparison of short answers at temperature 1.
+
+    equal: fraction of equal answers with the same seeds; p_value: of the frequencies with other seeds, if these were needed
+    smallest: total variation of a bias that would have been found in nine of ten cases; with the same seeds its upper limit
+    """
+
+    samples: int
+    equal: float
+    p_value: float | None
+    smallest: float
+
+    @property
+    def held(self) -> bool:
+        """Whether chance explains the difference."""
+        return self.p_value is None or self.p_value >= LEVEL
+
+    @property
+    def kind(self) -> str:
+        """`seeded`, `same_draws` or `other_draws`."""
+        return "seeded" if self.p_value is None else "same_draws" if self.held else "other_draws"
+
+    def values(self) -> Json:
+        """Return the values of the verdict's sentence; fractions in percent."""
+        percent = {"equal": 100 * self.equal, "smallest": 100 * self.smallest}
+        return {"samples": self.samples, "p_value": self.p_value, **percent}
 
 
 def token_ids(answer: Generation) -> list[int | None]:
@@ -126,9 +165,48 @@ def difference(plain: LlamaServer, expected: Generation, answer: Generation) -> 
     return Difference(place, abs(mine - other))
 
 
+def text_difference(plain: OpenAIServer, request: Request, answer: Generation) -> Difference | None:
+    """Return the first difference of an answer's text from the plain server's; None if there is none. Raises UserError."""
+    body = body_of(request, plain.about.model) | {"logprobs": True, "top_logprobs": CANDIDATES}
+    text, rows, rest = "", [], answer.text.encode()
+    try:
+        for chunk in plain.client.stream("/v1/chat/completions", body, threading.Event()):
+            for choice in chunk.get("choices", []):
+                text += choice["delta"].get("content") or ""
+                rows += (choice.get("logprobs") or {}).get("content") or []
+        if text == answer.text and rows:
+            return None
+        for place, row in enumerate(rows):
+            token = _token_bytes(row)
+            if rest.startswith(token):
+                rest = rest[len(token) :]
+                continue
+            listed = row["top_logprobs"]
+            if not rest:
+                break
+            mine = [
+                one for one in listed if (token := _token_bytes(one)) and rest.startswith(token)
+            ]
+            # A token outside of the list is at most as likely as the last one.
+            chance = max(one["logprob"] for one in mine) if mine else min(one["logprob"] for one in listed)  # fmt: skip
+            return Difference(place, abs(float(row["logprob"]) - float(chance)))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        rows = []
+    if not rows:
+        raise UserError("servers.no_probabilities", url=plain.client.url)
+    return Difference(
+        len(rows), ROUNDING
+    )  # one ends where the other continues: how likely is unknown
+
+
+def _token_bytes(row: Json) -> bytes:
+    """Return a token; its text may lack a part of a character."""
+    return bytes(row["bytes"]) if row.get("bytes") else str(row["token"]).encode()
+
+
 def greedy_audit(
-    server: LlamaServer,
-    plain: LlamaServer,
+    server: Server,
+    plain: Server,
     prompts: Sequence[str],
     tokens: int,
     report: Callable[[float], None],
@@ -138,8 +216,11 @@ def greedy_audit(
     for number, prompt in enumerate(prompts):
         report(number / len(prompts))
         request = Request([{"role": "user", "content": prompt}], tokens)
-        expected, answer = whole_answer(plain, request), whole_answer(server, request)
-        apart = difference(plain, expected, answer)
+        answer = whole_answer(server, request)
+        if isinstance(plain, LlamaServer):
+            apart = difference(plain, whole_answer(plain, request), answer)
+        else:
+            apart = text_difference(comparable(plain), request, answer)
         compared += apart.place if apart else answer.tokens
         found += [replace(apart, prompt=number)] if apart else []
     return GreedyComparison(len(prompts), compared, tuple(found))
@@ -202,8 +283,78 @@ def sampled(prompt: str, tokens: int, seed: int) -> Request:
     return Request([message], tokens, Sampling(temperature=1.0, seed=seed))
 
 
-def comparable(server: Server) -> LlamaServer:
-    """Return a server whose tokens can be compared. Raises UserError for one whose API does not give ids and chances."""
-    if not isinstance(server, LlamaServer):
+def comparable(server: Server) -> OpenAIServer:
+    """Return a server that is compared by its texts. Raises UserError for a llama-server: both must be of one kind."""
+    if not isinstance(server, OpenAIServer):
         raise UserError("servers.not_comparable", server=server.about.server)
     return server
+
+
+def compare_draws(
+    server: Server,
+    plain: Server,
+    prompts: Sequence[str],
+    samples: int,
+    report: Callable[[float], None],
+) -> DrawComparison:
+    """Compare short answers at temperature 1, each prompt equally often. Raises UserError.
+
+    If the same seeds nearly always give the same text, the fraction of different ones bounds any bias. Otherwise the plain
+    server gets other seeds, since samples with the same seeds are not independent.
+    """
+
+    def draw(one: Server, count: int, seed: int) -> list[tuple[str, str]]:
+        answers = []
+        for number, prompt in enumerate(islice(cycle(prompts), count)):
+            report(number / count)
+            answer = whole_answer(one, sampled(prompt, SHORT, seed + number))
+            answers.append((prompt, answer.text[:CELL]))
+        return answers
+
+    few = min(SEEDS, samples)
+    apart = sum(map(ne, draw(server, few, 0), draw(plain, few, 0)))
+    seeded = apart <= few / 10
+    drawn, expected = draw(server, samples, 0), draw(plain, samples, 0 if seeded else samples)
+    if seeded:
+        apart = sum(map(ne, drawn, expected))
+        return DrawComparison(samples, 1 - apart / samples, None, upper_limit(apart, samples))
+    p_value, freedom = same_frequencies(drawn, expected)
+    least = sqrt(_noncentrality(freedom) / (2 * samples))
+    return DrawComparison(samples, 1 - apart / few, p_value, least)
+
+
+Answers = Sequence[tuple[str, str]]  # prompt and text
+
+
+def same_frequencies(one: Answers, two: Answers) -> tuple[float, int]:
+    """Return the chi-square probability that answers of two samples have the same frequencies, and degrees of freedom."""
+    both = Counter([*one, *two])
+    often = {cell for cell, count in both.items() if count >= 2 * FEWEST_IN_CELL}
+    first, second = (
+        Counter((prompt, text if (prompt, text) in often else None) for prompt, text in each)
+        for each in (one, two)
+    )
+    found = [(first[cell], second[cell]) for cell in {*first, *second}]
+    freedom = len(found) - len({prompt for prompt, _ in one})
+    if freedom < 1:
+        return 1.0, 1
+    statistic = sum((a - b) ** 2 / (a + b) for a, b in found)
+    # Wilson and Hilferty 1931: the cube root of a chi-square value is nearly normal.
+    spread = 2 / (9 * freedom)
+    return erfc(((statistic / freedom) ** (1 / 3) - 1 + spread) / sqrt(2 * spread)) / 2, freedom
+
+
+def _noncentrality(freedom: int) -> float:
+    """Return the noncentrality that a chi-square test at LEVEL finds in nine of ten cases, by a normal approximation."""
+    spread = 2 / (9 * freedom)
+    above = freedom * (1 - spread + 2.326 * sqrt(spread)) ** 3 - freedom
+    power = 1.282**2
+    return above + 2 * power + sqrt(4 * power * above + 4 * power**2 + 2 * freedom * power)
+
+
+def upper_limit(successes: int, trials: int) -> float:
+    """Return the upper end of Wilson's interval of 95 % for a chance."""
+    z, share = 1.96, successes / trials
+    middle = share + z * z / (2 * trials)
+    width = z * sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    return (middle + width) / (1 + z * z / trials)

@@ -6,12 +6,11 @@ No redirect is followed, no proxy or stored password is used, a compressed reply
 from __future__ import annotations
 
 import json
-import queue
 import re
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -33,7 +32,7 @@ LARGEST_REPLY = 4 * 2**20  # bytes of a reply that is no stream
 LARGEST_STREAM = 64 * 2**20  # bytes of a stream
 LONGEST_LINE = 2**20  # bytes of one line of a stream
 MOST_CHARACTERS = 200  # of a server's own message that are shown
-MOST_WAITING = 1000  # parts of a stream that were read and not yet used
+Trace = Callable[[str, Json], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,82 +89,32 @@ class Client:
 
     def stream(self, path: str, body: Json, cancel: threading.Event) -> Iterator[Json]:
         """Yield the JSON objects of an event stream until it ends or is cancelled. Raises UserError."""
-        parts: queue.Queue[bytes | BaseException | None] = queue.Queue(MOST_WAITING)
-        over = threading.Event()
-        sockets: list[socket.socket] = []
-        reader = threading.Thread(
-            target=self._read, args=(path, body, parts, over, sockets), name="specdemo-attach"
-        )
-        reader.daemon = True
-        reader.start()
         try:
-            yield from self._objects(self._parts(parts, cancel))
-        finally:
-            over.set()
-            for one in sockets:  # wakes the reader, and lets the server end the request
-                with suppress(OSError):
-                    one.shutdown(socket.SHUT_RDWR)
+            with (
+                _ended_by(cancel) as trace,
+                self._open("POST", path, body, SILENT_SECONDS, trace) as response,
+            ):
+                if "event-stream" not in response.headers.get("content-type", ""):
+                    self._check(self._read_whole(response))
+                    raise UserError("attach.no_stream", url=self.url, path=path)
+                yield from self._objects(self._parts(response, LARGEST_STREAM, STREAM_SECONDS))
+        except UserError:
+            if not cancel.is_set():
+                raise
 
     def clean(self, text: object) -> str:
         """Return a text of the server for a message: short, on one line and without the key."""
         whole = str(text)
         return shown(whole.replace(self.key, "***") if self.key else whole)
 
-    def _parts(
-        self, parts: queue.Queue[bytes | BaseException | None], cancel: threading.Event
-    ) -> Iterator[bytes]:
-        """Yield the parts that the reader found, until the end or until cancelled. Raises UserError."""
-        start = heard = time.monotonic()
-        size = 0
-        while not cancel.is_set():
-            now = time.monotonic()
-            if now - heard > SILENT_SECONDS:
-                raise UserError("attach.silent", url=self.url, seconds=round(SILENT_SECONDS))
-            if now - start > STREAM_SECONDS or size > LARGEST_STREAM:
+    def _parts(self, response: httpx.Response, most: int, seconds: float) -> Iterator[bytes]:
+        """Yield the parts of a reply of limited size in limited time. Raises UserError."""
+        start, size = time.monotonic(), 0
+        for part in response.iter_raw():
+            size += len(part)
+            if size > most or time.monotonic() - start > seconds:
                 raise UserError("attach.endless", url=self.url)
-            try:
-                part = parts.get(timeout=POLL_SECONDS)
-            except queue.Empty:
-                continue
-            if part is None:
-                return
-            if isinstance(part, BaseException):
-                raise part
-            heard, size = now, size + len(part)
             yield part
-
-    def _read(
-        self,
-        path: str,
-        body: Json,
-        parts: queue.Queue[bytes | BaseException | None],
-        over: threading.Event,
-        sockets: list[socket.socket],
-    ) -> None:
-        """Read a stream in a thread of its own, so that a silent server cannot delay a cancellation."""
-
-        def put(part: bytes | BaseException | None) -> None:
-            while not over.is_set():
-                with suppress(queue.Full):
-                    parts.put(part, timeout=POLL_SECONDS)
-                    return
-
-        try:
-            with self._open("POST", path, body, SILENT_SECONDS) as response:
-                network = response.extensions.get("network_stream")
-                if network is not None:
-                    sockets.append(network.get_extra_info("socket"))
-                if "event-stream" not in response.headers.get("content-type", ""):
-                    reply = self._read_whole(response)
-                    self._check(reply)
-                    raise UserError("attach.no_stream", url=self.url, path=path)
-                for part in response.iter_raw():
-                    if over.is_set():
-                        return
-                    put(part)
-            put(None)
-        except BaseException as error:  # noqa: BLE001 - raised where the stream is used
-            put(error)
 
     def _whole(self, method: str, path: str, body: Json | None) -> Reply:
         with self._open(method, path, body, REPLY_SECONDS) as response:
@@ -173,24 +122,29 @@ class Client:
 
     @contextmanager
     def _open(
-        self, method: str, path: str, body: Json | None, seconds: float
+        self, method: str, path: str, body: Json | None, seconds: float, trace: Trace | None = None
     ) -> Iterator[httpx.Response]:
-        """Send a request. Raises UserError for a connection that fails, a redirect and a compressed reply."""
+        """Send a request. Raises UserError for a connection that fails, a redirect and a compressed reply.
+
+        trace: called with each event of the connection
+        """
         import httpx
 
         headers = {"Accept-Encoding": "identity"}
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
         limits = httpx.Timeout(seconds, connect=CONNECT_SECONDS)
-        encrypted = self.url.startswith(
-            "https:"
-        )  # else the certificates, which load slowly, are unused
+        # Certificates load slowly, so plain connections do without them.
+        encrypted = self.url.startswith("https:")
+        extensions = {"trace": trace} if trace else {}
         try:
             with (
                 httpx.Client(
                     timeout=limits, verify=encrypted, follow_redirects=False, trust_env=False
                 ) as client,
-                client.stream(method, self.url + path, json=body, headers=headers) as response,
+                client.stream(
+                    method, self.url + path, json=body, headers=headers, extensions=extensions
+                ) as response,
             ):
                 if response.is_redirect or 300 <= response.status_code < 400:
                     raise UserError("attach.redirected", url=self.url)
@@ -209,20 +163,16 @@ class Client:
         if reply.status in (401, 403):
             raise UserError("attach.key", url=self.url)
         if reply.status >= 400:
-            found = reply.values.get("error", reply.values.get("message", ""))
-            text = found.get("message", "") if isinstance(found, dict) else found
-            raise UserError(
-                "attach.refused", url=self.url, status=reply.status, error=self.clean(text)
-            )
+            text = self._error(reply.values)
+            raise UserError("attach.refused", url=self.url, status=reply.status, error=text)
+
+    def _error(self, values: Json) -> str:
+        """Return the message of a server's error."""
+        found = values.get("error", values.get("message", ""))
+        return self.clean(found.get("message", "") if isinstance(found, dict) else found)
 
     def _read_whole(self, response: httpx.Response) -> Reply:
-        """Read a reply of limited size in limited time. Raises UserError."""
-        start, parts, size = time.monotonic(), list[bytes](), 0
-        for part in response.iter_raw():
-            parts.append(part)
-            size += len(part)
-            if size > LARGEST_REPLY or time.monotonic() - start > REPLY_SECONDS:
-                raise UserError("attach.endless", url=self.url)
+        parts = self._parts(response, LARGEST_REPLY, REPLY_SECONDS)
         headers = {name.lower(): value for name, value in response.headers.items()}
         return Reply(response.status_code, headers, self._text(b"".join(parts)))
 
@@ -242,12 +192,40 @@ class Client:
                 found = parsed(data)
                 if not isinstance(found, dict):
                     raise UserError("attach.malformed", url=self.url, line=shown(data))
+                if isinstance(found.get("error"), dict | str):
+                    raise UserError("attach.stopped", url=self.url, error=self._error(found))
                 yield found
 
     def _text(self, data: bytes) -> str:
         """Return a foreign text; a server that returns the key must not make it visible."""
         text = data.decode("utf-8", "replace")
         return text.replace(self.key, "***") if self.key else text
+
+
+@contextmanager
+def _ended_by(cancel: threading.Event) -> Iterator[Trace]:
+    """Shut down a connection once `cancel` is set, so that a silent server cannot delay a cancellation.
+
+    yields: the function that is called with the events of the connection
+    """
+    sockets: list[socket.socket] = []
+    over = threading.Event()
+
+    def trace(name: str, values: Json) -> None:
+        if name.endswith(("connect_tcp.complete", "start_tls.complete")):
+            sockets.append(values["return_value"].get_extra_info("socket"))
+
+    def watch() -> None:
+        while not over.wait(POLL_SECONDS):
+            for one in sockets if cancel.is_set() else ():
+                with suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+
+    threading.Thread(target=watch, name="specdemo-attach", daemon=True).start()
+    try:
+        yield trace
+    finally:
+        over.set()
 
 
 def parsed(text: str) -> Any:

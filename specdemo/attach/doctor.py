@@ -12,12 +12,12 @@ from itertools import chain
 from math import sqrt
 from statistics import fmean, linear_regression, median, stdev
 
-from specdemo.attach.audit import Difference, difference, whole_answer
+from specdemo.attach.audit import Difference, difference, upper_limit
 from specdemo.attach.client import whole
 from specdemo.attach.llama_server import LlamaServer
 from specdemo.attach.pasted import Findings
 from specdemo.attach.rounds import Generation, Knowledge, Round
-from specdemo.attach.servers import Request, Server
+from specdemo.attach.servers import OLLAMA, Request, Server, whole_answer
 from specdemo.config.settings import Sampling
 from specdemo.config.strings import Json
 
@@ -174,14 +174,6 @@ def _figures(answers: Sequence[Generation]) -> Json:
     return {"drafted": drafted, "accepted": accepted, "percent": percent, "length": length}
 
 
-def _upper(successes: int, trials: int) -> float:
-    """Return the upper end of Wilson's interval of 95 % for a chance."""
-    z, share = 1.96, successes / trials
-    middle = share + z * z / (2 * trials)
-    width = z * sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
-    return (middle + width) / (1 + z * z / trials)
-
-
 Row = Iterator[Diagnosis]
 
 
@@ -195,7 +187,7 @@ def _no_drafts(seen: Examination) -> Row:
         yield Diagnosis("ngram", "note", "certain", names | {"drafted": drafted})
     elif drafted:
         return
-    elif seen.about.server == "Ollama":
+    elif seen.about.server == OLLAMA:
         yield Diagnosis("ollama", "unknown", "certain", names)
     elif seen.drafting is False:
         kind = "no_drafts_llama" if seen.about.server == "llama-server" else "no_drafts"
@@ -216,7 +208,7 @@ def _broken(seen: Examination) -> Row:
         return
     rounds = _rounds(answers)
     first = sum(bool(each.accepted) for each in rounds)
-    upper, limit = (_upper(first, len(rounds)), 0.1) if rounds else (_upper(accepted, drafted), 0.02)  # fmt: skip
+    upper, limit = (upper_limit(first, len(rounds)), 0.1) if rounds else (upper_limit(accepted, drafted), 0.02)  # fmt: skip
     if upper < limit:
         sure = "certain" if rounds else "likely"
         yield Diagnosis("broken", "problem", sure, _figures(answers))

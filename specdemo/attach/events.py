@@ -104,10 +104,10 @@ def _step(
     """Yield a draft and its verification. Refused tokens have ids only if a log named them."""
     accepted = found.accepted if found.accepted is not None else len(found.committed) - 1
     drafted = max(found.drafted if found.drafted is not None else accepted, accepted)
-    kept = found.committed[:accepted]
     # A limit may cut the last round: it then commits fewer tokens than the server accepted.
-    nodes = [_kept(found, place, piece) for place, piece in enumerate(kept)]
-    nodes += [_refused(found, place, place == accepted) for place in range(len(kept), drafted)]
+    kept = min(accepted, len(found.committed))
+    judged = {accepted: Status.REJECTED} | dict.fromkeys(range(kept), Status.ACCEPTED)
+    nodes = [_node(found, n, judged.get(n, Status.UNREACHED)) for n in range(drafted)]
     own = found.committed[accepted] if len(found.committed) > accepted else None
     full = bool(drafted) and accepted == drafted
     status = Status.BONUS if full else Status.CORRECTION if drafted else Status.PLAIN
@@ -121,7 +121,7 @@ def _step(
         lane,
         step,
         tuple(nodes),
-        tuple(range(len(kept))),
+        tuple(range(kept)),
         after or None,
         drafting,
         max(0.0, seconds - (drafting or 0.0)),
@@ -131,23 +131,14 @@ def _step(
     )
 
 
-def _kept(found: Round, place: int, piece: Piece) -> Node:
-    return Node(
-        piece.token_id, piece.text, place - 1, Status.ACCEPTED, confidence=_chance(found, place)
-    )
-
-
-def _refused(found: Round, place: int, tested: bool) -> Node:  # noqa: FBT001 - of `_step` alone
-    known = found.candidates[place] if place < len(found.candidates) else ()
-    status = Status.REJECTED if tested else Status.UNREACHED
-    token_id = known[0].token_id if known else None
-    text = known[0].text if known else ""
-    return Node(token_id, text, place - 1, status, confidence=_chance(found, place))
-
-
-def _chance(found: Round, place: int) -> float | None:
-    known = found.candidates[place] if place < len(found.candidates) else ()
-    return known[0].probability if known else None
+def _node(found: Round, place: int, status: Status) -> Node:
+    """Return a drafted token. A refused one has an id, and any one a probability, only if a log named it."""
+    named = next((one[0] for one in found.candidates[place : place + 1] if one), None)
+    piece = Piece(named.text, named.token_id) if named else Piece("")
+    if status is Status.ACCEPTED:
+        piece = found.committed[place]
+    chance = named and named.probability
+    return Node(piece.token_id, piece.text, place - 1, status, confidence=chance)
 
 
 def _places(found: Round) -> tuple[Place, ...]:
@@ -169,45 +160,28 @@ def with_log(events: Sequence[Event], known: Iterable[Generation]) -> list[Event
     They are unchanged if no generation of the log has the same drafts and tokens; of several the last is used.
     """
     steps = [one for one in events if isinstance(one, Verified) and one.lane == SPECULATIVE]
-    drafts = [
-        (len(step.nodes), [node.token_id for node in step.committed])
-        for step in steps
-        if step.nodes
-    ]
+    drafts = [(len(step.nodes), _ids(step.committed)) for step in steps if step.nodes]
     named: dict[int, Round] = {}
     for generation in known:
         rounds = [one for one in generation.rounds if one.drafted]
-        ids = [(one.drafted, [piece.token_id for piece in one.committed]) for one in rounds]
-        if ids == drafts:
+        if [(one.drafted, _ids(one.committed)) for one in rounds] == drafts:
             named = dict(zip((step.step for step in steps if step.nodes), rounds, strict=True))
     found: list[Event] = []
     for event in events:
+        known = None
         if isinstance(event, Drafted | Verified) and event.lane == SPECULATIVE:
-            event = _named(event, named.get(event.step))
-        found.append(event)
+            known = named.get(event.step)
+        if known is None:
+            found.append(event)
+        elif isinstance(event, Verified):
+            known = replace(known, committed=_pieces(event.committed), seconds=event.verify_seconds)
+            found += _step(known, event.lane, event.step, event.elapsed_seconds, exact=True)
     return found
 
 
-def _named(event: Drafted | Verified, known: Round | None) -> Event:
-    """Return an event with what a log names of its round."""
-    if known is None:
-        return event
-    nodes = tuple(
-        replace(
-            node,
-            token_id=first[0].token_id,
-            text=node.text or first[0].text,
-            confidence=first[0].probability,
-        )
-        for node, first in zip(event.nodes, known.candidates, strict=False)
-        if first
-    )
-    drafting = known.draft_seconds
-    if len(nodes) != len(event.nodes) or drafting is None:
-        return event
-    if isinstance(event, Drafted):
-        return replace(event, nodes=nodes, draft_seconds=drafting)
-    rest = max(0.0, event.verify_seconds - drafting)
-    return replace(
-        event, nodes=nodes, draft_seconds=drafting, verify_seconds=rest, places=_places(known)
-    )
+def _pieces(nodes: Iterable[Node]) -> tuple[Piece, ...]:
+    return tuple(Piece(node.text, node.token_id) for node in nodes)
+
+
+def _ids(pieces: Iterable[Piece | Node]) -> list[int | None]:
+    return [piece.token_id for piece in pieces]

@@ -35,15 +35,10 @@ def detect(client: Client, pages: Pages) -> LlamaServer | None:
     model = str(props.values.get("model_path", "")).replace("\\", "/").rsplit("/", 1)[-1]
     version = str(props.values.get("build_info", ""))
     about = Generation("llama-server", version[:60], Knowledge.EXACT, model=model[:200])
-    return LlamaServer(client, about, slots_draft(pages))
-
-
-def slots_draft(pages: Pages) -> bool | None:
-    """Return whether the server's slots draft; None if it does not report its slots. `/props` is wrong about it."""
-    text = pages["/slots"].text
-    if pages["/slots"].status != 200 or '"speculative"' not in text:
-        return None
-    return '"speculative":true' in text.replace(" ", "")
+    # The slots report whether they draft; `/props` is wrong about it.
+    slots = pages["/slots"].text.replace(" ", "")
+    drafting = '"speculative":true' in slots if '"speculative":' in slots else None
+    return LlamaServer(client, about, drafting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +58,7 @@ class LlamaServer:
         return prompt
 
     def stream(self, request: Request, cancel: threading.Event) -> Iterator[Part]:
-        yield from self.complete(self.prompt(request), request, cancel)
-
-    def complete(
-        self, prompt: str, request: Request, cancel: threading.Event, **more: object
-    ) -> Iterator[Part]:
-        """Stream the continuation of a text. more: further fields of the request"""
+        prompt = self.prompt(request)
         drawn = request.sampling
         body = {
             "prompt": prompt,
@@ -82,7 +72,6 @@ class LlamaServer:
             "min_p": 0.0,
             "repeat_penalty": drawn.repetition_penalty,
             "seed": drawn.seed,
-            **more,
         }
         reader = RoundReader(replace(self.about, prompt=prompt), self.client.url)
         for chunk in self.client.stream("/completion", body, cancel):
@@ -117,10 +106,6 @@ class RoundReader:
 
     def read(self, chunk: Json) -> Iterator[Part]:
         """Yield what a chunk completes. Raises UserError for a chunk that contradicts the ones before."""
-        if "error" in chunk:
-            found = chunk["error"]
-            text = found.get("message", "") if isinstance(found, dict) else found
-            raise UserError("attach.stopped", url=self._url, error=str(text)[:200])
         timings = chunk.get("timings")
         if chunk.get("stop") is True:
             yield from self._end(chunk, timings if isinstance(timings, dict) else {})

@@ -1,4 +1,7 @@
-"""Any OpenAI-compatible server: text and speed, and the counts of drafts that its last chunk may have."""
+"""Servers with OpenAI's API: text and speed, and the counts of drafts that the last chunk may have.
+
+LM Studio, vLLM and SGLang are recognised by pages of their own; LM Studio answers every path with status 200.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from itertools import accumulate
 from specdemo.attach.client import Client, whole
 from specdemo.attach.pasted import reports
 from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
-from specdemo.attach.servers import Pages, Part, Request
+from specdemo.attach.servers import OLLAMA, Pages, Part, Request
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
 
@@ -24,18 +27,7 @@ REPORTS = (
 )  # fields with counts of drafts: vLLM, SGLang, LM Studio, TensorRT-LLM
 
 
-def detect(client: Client, pages: Pages) -> OpenAIServer | None:
-    """Return the server at this address if it lists models as OpenAI's API does. Ollama hides the drafts of its own server."""
-    model = first_model(client, pages)
-    if model is None:
-        return None
-    ollama = pages["/"].text.startswith("Ollama is running")
-    name = str(pages["/v1/models"].headers.get("server", ""))[:60]
-    kind = "Ollama" if ollama else "OpenAI-compatible"
-    return OpenAIServer(client, Generation(kind, name, Knowledge.NONE, model=model))
-
-
-def first_model(client: Client, pages: Pages) -> str | None:
+def _first_model(client: Client, pages: Pages) -> str | None:
     """Return the first model of `/v1/models`; None if there is no such list. Raises UserError if a key is needed."""
     if pages["/v1/models"].status in (401, 403):
         raise UserError("attach.key", url=client.url)
@@ -81,12 +73,6 @@ class Chunks:
         """Yield the tokens of each chunk and the seconds since the one before."""
         self.start = time.perf_counter()
         for chunk in self.client.stream(path, body, cancel):
-            if isinstance(chunk.get("error"), dict | str):
-                found = chunk["error"]
-                text = found.get("message", "") if isinstance(found, dict) else found
-                raise UserError(
-                    "attach.stopped", url=self.client.url, error=self.client.clean(text)
-                )
             self._keep(chunk)
             if isinstance(chunk.get("usage"), dict):
                 self.usage = chunk["usage"]
@@ -188,3 +174,55 @@ class OpenAIServer:
         chunks = Chunks(self.client, self.about)
         body = body_of(request, self.about.model) | self.more
         yield from chunks.parts(chunks.read("/v1/chat/completions", body, cancel), cancel)
+
+
+def lm_studio(client: Client, pages: Pages) -> OpenAIServer | None:
+    """Return the LM Studio at this address with the model that it has loaded, or else its first one."""
+    data = pages["/api/v0/models"].values.get("data")
+    listed = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+    models = [one for one in listed if isinstance(one.get("state"), str)]
+    if not models:
+        return None
+    model = next((one for one in models if one["state"] == "loaded"), models[0])
+    about = Generation("LM Studio", "", Knowledge.TOTALS, model=str(model.get("id", ""))[:200])
+    return OpenAIServer(client, about)
+
+
+def vllm(client: Client, pages: Pages) -> OpenAIServer | None:
+    """Return the vLLM server at this address. One that drafts has counters of drafts in its metrics.
+
+    The tokens of one engine step arrive as one chunk. From version 0.29, `--per-request-spec-decode-metrics detailed`
+    makes the last chunk list the steps; it is off by default.
+    """
+    version = pages["/version"].values.get("version")
+    metrics = pages["/metrics"].text if isinstance(version, str) else ""
+    model = _first_model(client, pages) if "vllm:" in metrics else None
+    if model is None:
+        return None
+    about = Generation("vLLM", str(version)[:60], Knowledge.ARRIVAL, model=model)
+    drafting = "vllm:spec_decode_" in metrics
+    return OpenAIServer(client, about, drafting, {"return_token_ids": True})
+
+
+def sglang(client: Client, pages: Pages) -> OpenAIServer | None:
+    """Return the SGLang server at this address; its arguments are in `/server_info`, earlier `/get_server_info`."""
+    found = (pages[path].values for path in ("/server_info", "/get_server_info"))
+    values = next((one for one in found if "internal_states" in one), None)
+    model = _first_model(client, pages) if values else None
+    if values is None or model is None:
+        return None
+    version, method = (str(values.get(name) or "")[:60] for name in ("version", "speculative_algorithm"))  # fmt: skip
+    about = Generation("SGLang", version, Knowledge.TOTALS, model=model, method=method)
+    drafting = bool(method) if "speculative_algorithm" in values else None
+    return OpenAIServer(client, about, drafting, {"return_spec_tokens_details": True})
+
+
+def any_other(client: Client, pages: Pages) -> OpenAIServer | None:
+    """Return the server at this address if it lists models as OpenAI's API does."""
+    model = _first_model(client, pages)
+    if model is None:
+        return None
+    name = str(pages["/v1/models"].headers.get("server", ""))[:60]
+    ollama = pages["/"].text.startswith("Ollama is running")
+    kind = OLLAMA if ollama else "OpenAI-compatible"
+    return OpenAIServer(client, Generation(kind, name, Knowledge.NONE, model=model))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from specdemo.attach.client import whole
 from specdemo.attach.logs import LlamaLog
 from specdemo.attach.records import MOST_DRAFTED, MOST_ROUNDS, Problems, Record
 from specdemo.config.errors import UserError
@@ -225,20 +226,20 @@ def reports(value: object) -> Iterator[Record]:
 
 def _report(item: JsonView, around: JsonView) -> Record | None:
     for accepted, (engine, drafted, rounds, histogram) in COUNTERS.items():
-        kept, made = _whole(item.get(accepted)), _whole(item.get(drafted))
+        kept, made = whole(item.get(accepted)), whole(item.get(drafted))
         if kept is None or made is None or kept > made:
             continue
         usage = around.get("usage")
-        tokens = _whole(item.get("completion_tokens", item.get("predicted_n")))
+        tokens = whole(item.get("completion_tokens", item.get("predicted_n")))
         if tokens is None and isinstance(usage, dict):
-            tokens = _whole(usage.get("completion_tokens"))
+            tokens = whole(usage.get("completion_tokens"))
         named = item.get("engine")
         name = str(around.get("id") or item.get("id") or "request")
         spent, speed = item.get("predicted_ms"), item.get("tokens_per_second")
         found = Record(name, named if isinstance(named, str) else engine, tokens, made, kept)
         found = replace(
             found,
-            rounds=_whole(item.get(rounds)),
+            rounds=whole(item.get(rounds)),
             steps=_steps(item, kept),
             histogram=_histogram(item.get(histogram), kept),
             seconds=spent / 1000 if isinstance(spent, int | float) and 0 < spent < 1e12 else None,
@@ -248,11 +249,6 @@ def _report(item: JsonView, around: JsonView) -> Record | None:
     return None
 
 
-def _whole(value: object) -> int | None:
-    whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**12
-    return value if isinstance(value, int) and whole else None
-
-
 def _histogram(value: object, accepted: int) -> tuple[int, ...]:
     """Return rounds by accepted tokens from a list or from AIPerf's sparse object; empty if its sum contradicts `accepted`."""
     if isinstance(value, dict):
@@ -260,7 +256,7 @@ def _histogram(value: object, accepted: int) -> tuple[int, ...]:
         value = [value.get(str(number), 0) for number in range(max(keys, default=-1) + 1)]
     if not isinstance(value, list) or len(value) > MOST_DRAFTED:
         return ()
-    counts = [_whole(count) for count in value]
+    counts = [whole(count) for count in value]
     known = tuple(count for count in counts if count is not None)
     weighted = sum(number * count for number, count in enumerate(known))
     return known if len(known) == len(counts) and weighted == accepted else ()
@@ -271,7 +267,7 @@ def _steps(item: Json | JsonView, accepted: int) -> tuple[tuple[int, int], ...]:
     lists = item.get("per_step_accepted"), item.get("per_step_drafted")
     if not all(isinstance(one, list) and len(one) <= MOST_ROUNDS for one in lists):
         return ()
-    kept, made = ([_whole(count) for count in one or ()] for one in lists)
+    kept, made = ([whole(count) for count in one or ()] for one in lists)
     steps = tuple(
         (a, d)
         for a, d in zip(kept, made, strict=False)

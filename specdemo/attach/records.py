@@ -149,11 +149,20 @@ def total(records: Sequence[Record]) -> Record:
     return replace(merged, steps=steps).counted() if all(one.steps for one in records) else merged
 
 
+def table(records: Sequence[Record]) -> list[list[str]]:
+    """Return the rows of the first records, and of their sum. Columns: see `COLUMNS`"""
+    sums = [total(records)] if len(records) > 1 else []
+    return [one.cells() for one in (*records[:MOST_ROWS], *sums)]
+
+
 def markdown(records: Sequence[Record]) -> str:
     """Return the records as a Markdown table for an issue, with their sum."""
-    sums = [total(records)] if len(records) > 1 else []
-    rows = [one.cells() for one in (*records[:MOST_ROWS], *sums)]
-    lines = [COLUMNS, ["---", *["--:"] * (len(COLUMNS) - 1)], *rows]
+    return markdown_table(COLUMNS, table(records))
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table; all columns but the first are numbers."""
+    lines = [heads, ["---", *["--:"] * (len(heads) - 1)], *rows]
     return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
 
 

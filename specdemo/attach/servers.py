@@ -5,18 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Protocol
 
 from specdemo.attach.client import Client, Reply
 from specdemo.attach.rounds import Generation, Round
-from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
 
 Message = dict[str, str]  # role and content
 Part = Generation | Round
-# One file a server, in the order in which a server is asked for: the last accepts every OpenAI-compatible one.
-KINDS = ("llama_server", "lm_studio", "vllm", "sglang", "openai")
+OLLAMA = "Ollama"  # name of the server that hides the drafts of a llama-server of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +46,6 @@ class Server(Protocol):
         """
 
 
-class Kind(Protocol):
-    """A module of `KINDS`."""
-
-    def detect(self, client: Client, pages: Pages) -> Server | None:
-        """Return the server at this address; None if it is another program's. Raises UserError."""
-
-
 class Pages:
     """Pages of a server that is being detected, each requested once."""
 
@@ -69,15 +59,8 @@ class Pages:
         return self._known[path]
 
 
-def attach(url: str, key: str = "") -> Server:
-    """Return the server at an address. Raises UserError if none answers, or none that can be used."""
-    client = Client(url, key)
-    pages = Pages(client)
-    for name in KINDS:
-        kind: Kind = import_module(f"specdemo.attach.{name}")
-        server = kind.detect(client, pages)
-        if server is not None:
-            return server
-    if pages["/v1/models"].status in (401, 403):
-        raise UserError("attach.key", url=client.url)
-    raise UserError("attach.unknown_server", url=client.url)
+def whole_answer(server: Server, request: Request) -> Generation:
+    """Return the whole answer of a server. Raises UserError."""
+    *_, answer = server.stream(request, threading.Event())
+    assert isinstance(answer, Generation)
+    return answer

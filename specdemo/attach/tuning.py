@@ -14,7 +14,7 @@ rounds would give intervals half as wide as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from statistics import median
@@ -30,7 +30,9 @@ RESAMPLES = 400
 LEVEL = 0.9  # probability that the interval is meant to contain the true value
 SEED = 20261125
 FEWEST_REQUESTS = 4  # below that an interval means nothing
-FEWEST_ROUNDS = 4  # rounds of one draft length whose mean time counts; the shortest and the longest length always do
+FEWEST_ROUNDS = (
+    4  # rounds of one draft length whose time counts; the shortest and the longest length always do
+)
 LARGEST_TIME = 4.0  # a round's time above so many medians of its length is cut to that: another program disturbed it
 MOST_SHOWN = 6  # settings that a table shows
 MOST_LENGTHS = 32  # n_max that are tried
@@ -38,7 +40,7 @@ P_MINS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9)
 PRECISION = 0.05  # half-width for which the necessary number of requests is reported
 Rounds = Sequence[Round]
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Step = tuple[int, int, int]  # drafted, accepted, refused by p_min
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,21 +115,18 @@ class TuningPlan:
         """Return the restarts of the server until the recommendation is confirmed: one, and one without drafts if that was not measured."""
         return 1 + (not self.plain)
 
-    def at(self, setting: DraftSetting) -> Forecast:
-        """Return the forecast that is nearest to a setting."""
-
-        def distance(one: Forecast) -> tuple[int, float]:
-            n_max, p_min = one.setting.n_max, one.setting.p_min
-            return abs(n_max - setting.n_max), abs(p_min - setting.p_min)
-
-        return min(self.forecasts, key=distance)
+    def at(self, setting: DraftSetting) -> Forecast | None:
+        """Return the forecast for a setting; None if it was not tried."""
+        return next((one for one in self.forecasts if one.setting == setting), None)
 
     def shown(self) -> list[Forecast]:
         """Return the fastest setting for each of the best values of n_max, and the recorded setting."""
         ranked = sorted(self.forecasts, key=lambda one: -one.tokens_per_second)
-        first = {one.setting.n_max: one for one in reversed(ranked)}
-        few = sorted(first.values(), key=lambda one: -one.tokens_per_second)[:MOST_SHOWN]
-        return list(dict.fromkeys([*few, self.at(self.current)]))
+        best: dict[int, Forecast] = {}
+        for one in ranked:
+            best.setdefault(one.setting.n_max, one)
+        current = [one for one in ranked if one.setting == self.current]
+        return list(dict.fromkeys([*list(best.values())[:MOST_SHOWN], *current]))
 
 
 def plan(
@@ -148,23 +147,23 @@ def plan(
         raise UserError("servers.few_requests", count=len(requests), needed=FEWEST_REQUESTS)
     longest = max(each.drafted or 0 for each in chain(*requests))
     probable = any(each.candidates for each in chain(*requests))
-    costs = _Costs(requests, longest, plain_seconds or _plain_seconds(plain))
+    slow = plain_seconds or _plain_seconds(plain)
     weights = _resamples(len(requests))
+    times, step = _times(requests, longest, slow, weights)
     current = DraftSetting(longest, p_min)
     lengths = range(1, longest + 1) if longest <= MOST_LENGTHS else np.linspace(1, longest, MOST_LENGTHS, dtype=int)  # fmt: skip
     tried = [DraftSetting(int(n), p) for n in lengths for p in (P_MINS if probable else (p_min,)) if p >= p_min]  # fmt: skip
     tried += [] if current in tried else [current]
-    recorded = _Recorded(requests, longest)
     speeds: dict[DraftSetting, tuple[Floats, Floats, float]] = {}
-    times = costs.times(weights)
     for setting in tried:
         if assumption == "places":
-            low, high = (_Counts.at(requests, longest, setting, right=right) for right in (False, True))  # fmt: skip
+            ways = [[replay(each, setting, right=right) for each in requests] for right in (False, True)]  # fmt: skip
         else:
-            low = high = recorded.at(setting)
-        speeds[setting] = (low.speeds(weights, times), high.speeds(weights, times), high.tokens_per_round())  # fmt: skip
+            ways = [[shortened(each, setting) for each in requests]]
+        counts = [_Counts.of(way, longest) for way in ways]
+        low, high = (one.speeds(weights, times, step) for one in (counts[0], counts[-1]))
+        speeds[setting] = low, high, counts[-1].tokens_per_round()
     base, trust = speeds[current][1], _first_accepted(requests)
-    slow = _plain_times(plain, len(base)) if plain else plain_seconds
     forecasts = [
         Forecast(
             setting,
@@ -188,8 +187,8 @@ def rounds_of(record: Record) -> Rounds:
     return [Round((), drafted, accepted) for accepted, drafted in record.steps]
 
 
-def replay(rounds: Rounds, setting: DraftSetting, *, right: bool) -> Iterator[tuple[int, int, int]]:
-    """Yield (drafted, accepted, refused by p_min) of each round of a replay over the text.
+def replay(rounds: Rounds, setting: DraftSetting, *, right: bool) -> Iterator[Step]:
+    """Yield the rounds of a replay over the text.
 
     right: whether the draft is assumed to name the right token where nothing was drafted
     """
@@ -219,6 +218,15 @@ def replay(rounds: Rounds, setting: DraftSetting, *, right: bool) -> Iterator[tu
             break
         yield drafted, accepted, refused
         at += accepted + 1
+
+
+def shortened(rounds: Rounds, setting: DraftSetting) -> Iterator[Step]:
+    """Yield the recorded rounds as `replay` does, with each draft cut to the setting."""
+    for each in rounds:
+        allowed = min(each.drafted or 0, setting.n_max)
+        known = _probabilities(each)[:allowed]
+        drafted = _until(known, setting.p_min) if known else allowed
+        yield drafted, min(each.accepted or 0, drafted), int(drafted < allowed)
 
 
 def _places(rounds: Rounds) -> Iterator[tuple[bool | None, float, tuple[float, ...]]]:
@@ -253,27 +261,19 @@ class _Counts:
     refused: Floats
 
     @classmethod
-    def at(cls, requests: Sequence[Rounds], longest: int, setting: DraftSetting, *, right: bool) -> _Counts:  # fmt: skip
-        """Replay the text of each request. right: see `replay`"""
-        steps = [
-            (row, *step)
-            for row, rounds in enumerate(requests)
-            for step in replay(rounds, setting, right=right)
-        ]
-        return cls.of(*np.array(steps).T, count=len(requests), longest=longest)
+    def of(cls, requests: Sequence[Iterable[Step]], longest: int) -> _Counts:
+        """Sum the rounds of each request."""
+        lengths = np.zeros((len(requests), longest + 1))
+        sums = np.zeros((2, len(requests)))
+        for row, steps in enumerate(requests):
+            for drafted, accepted, refused in steps:
+                lengths[row, drafted] += 1
+                sums[:, row] += accepted + 1, refused
+        return cls(lengths, *sums)
 
-    @classmethod
-    def of(cls, row: Ints, drafted: Ints, accepted: Ints, refused: Ints, *, count: int, longest: int) -> _Counts:  # fmt: skip
-        """Sum rounds by their request, `row`; all arrays are (M,)."""
-        lengths = np.zeros((count, longest + 1))
-        np.add.at(lengths, (row, drafted), 1)
-        tokens = np.bincount(row, accepted + 1, count)
-        return cls(lengths, tokens.astype(float), np.bincount(row, refused, count).astype(float))
-
-    def speeds(self, weights: Floats, times: tuple[Floats, Floats]) -> Floats:
-        """Return the tokens per second of each resample: (B,). times: see `_Costs.times`"""
-        rounds, step = times
-        seconds = ((weights @ self.lengths) * rounds).sum(axis=1) + step * (weights @ self.refused)
+    def speeds(self, weights: Floats, times: Floats, step: Floats) -> Floats:
+        """Return the tokens per second of each resample: (B,). times, step: see `_times`"""
+        seconds = ((weights @ self.lengths) * times).sum(axis=1) + step * (weights @ self.refused)
         speeds: Floats = (weights @ self.tokens) / seconds
         return speeds
 
@@ -281,69 +281,41 @@ class _Counts:
         return float(self.tokens.sum() / self.lengths.sum())
 
 
-class _Recorded:
-    """Recorded rounds as arrays (M,), for shortening all of them to a setting. probabilities: (M, longest), 1 where unknown"""
+def _times(
+    requests: Sequence[Rounds], longest: int, plain: float | None, weights: Floats
+) -> tuple[Floats, Floats]:
+    """Return seconds of a round by drafted tokens (B, N), and of a draft step (B,), 0 if only their sum was recorded.
 
-    def __init__(self, requests: Sequence[Rounds], longest: int) -> None:
-        flat = [(row, each) for row, rounds in enumerate(requests) for each in rounds]
-        self.count, self.longest = len(requests), longest
-        self.row, self.drafted, self.accepted = np.array(
-            [(row, each.drafted or 0, each.accepted or 0) for row, each in flat]
-        ).T
-        self.probabilities = np.ones((len(flat), longest))
-        for number, (_, each) in enumerate(flat):
-            known = _probabilities(each)[:longest]
-            self.probabilities[number, : len(known)] = known
-
-    def at(self, setting: DraftSetting) -> _Counts:
-        """Return the rounds with each draft cut to the setting."""
-        allowed = np.minimum(self.drafted, setting.n_max)
-        weak = self.probabilities < setting.p_min
-        until = np.where(weak.any(axis=1), weak.argmax(axis=1), self.longest)
-        drafted = np.minimum(allowed, until)
-        accepted = np.minimum(self.accepted, drafted)
-        refused = (drafted < allowed).astype(int)
-        return _Counts.of(self.row, drafted, accepted, refused, count=self.count, longest=self.longest)  # fmt: skip
-
-
-class _Costs:
-    """Times of rounds by drafted tokens, from the recording: d * (n + refused) + V(n), or only their sum."""
-
-    def __init__(self, requests: Sequence[Rounds], longest: int, plain: float | None) -> None:
-        shape = (len(requests), longest + 1)
-        self.count, self.spent, self.plain = np.zeros(shape), np.zeros(shape), plain
-        self.steps, self.drafting = np.zeros(len(requests)), np.zeros(len(requests))
-        timed = [(row, each) for row, rounds in enumerate(requests) for each in rounds if each.seconds]  # fmt: skip
-        by_length: dict[int, list[float]] = {}
-        for _, each in timed:
-            by_length.setdefault(each.drafted or 0, []).append(each.seconds or 0.0)
-        most = {n: LARGEST_TIME * median(found) for n, found in by_length.items()}
-        for row, each in timed:
-            drafted = each.drafted or 0
-            drafting, whole = each.draft_seconds or 0.0, each.seconds or 0.0
-            self.count[row, drafted] += 1
-            self.spent[row, drafted] += min(whole, most[drafted]) - min(drafting, whole)
-            self.drafting[row] += drafting
-            self.steps[row] += max(drafted, len(each.candidates)) if drafting else 0
-        seen = self.count.sum(axis=0)
-        known = np.flatnonzero(seen)
-        if len(known) < 1 + (plain is None):
-            raise UserError("servers.no_times", lengths=len(known))
-        ends = (known[0], known[-1])
-        self.known = [int(n) for n in known if seen[n] >= FEWEST_ROUNDS or n in ends]
-
-    def times(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Return seconds of a round by drafted tokens (B, N), and of a draft step (B,); between known lengths a straight line."""
-        count, spent = weights @ self.count, weights @ self.spent
-        whole = self.spent.sum(axis=0) / np.maximum(1, self.count.sum(axis=0))
-        means = np.where(count > 0, spent / np.maximum(1, count), whole)
-        lengths = np.arange(self.count.shape[1])
-        step = (weights @ self.drafting) / np.maximum(1, weights @ self.steps)
-        points = self.known
-        if self.plain is not None and points[0] > 0:
-            points, means[:, 0] = [0, *points], self.plain
-        rows = [np.interp(lengths, points, row[points]) for row in means]
-        return np.array(rows) + step[:, None] * lengths, step
+    A round takes V(n) for the verification and a step for each token that was drafted or refused by p_min; between the
+    lengths that are known V is a straight line.
+    """
+    found: dict[int, list[float]] = {}
+    for each in chain(*requests):
+        found.setdefault(each.drafted or 0, []).append(each.seconds or 0.0)
+    most = {drafted: LARGEST_TIME * median(seconds) for drafted, seconds in found.items()}
+    count, spent = np.zeros((2, len(requests), longest + 1))
+    steps, drafting = np.zeros((2, len(requests)))
+    for row, rounds in enumerate(requests):
+        for each in rounds:
+            if each.seconds:
+                drafted, draft = each.drafted or 0, each.draft_seconds or 0.0
+                count[row, drafted] += 1
+                spent[row, drafted] += max(0.0, min(each.seconds, most[drafted]) - draft)
+                drafting[row] += draft
+                steps[row] += max(drafted, len(each.candidates)) if draft else 0
+    seen = count.sum(axis=0)
+    known = np.flatnonzero(seen)
+    if len(known) < 1 + (plain is None):
+        raise UserError("servers.no_times", lengths=len(known))
+    points = [int(n) for n in known if seen[n] >= FEWEST_ROUNDS or n in (known[0], known[-1])]
+    drawn = weights @ count
+    means = np.where(drawn > 0, weights @ spent, spent.sum(axis=0)) / np.where(drawn > 0, drawn, np.maximum(1, seen))  # fmt: skip
+    if plain is not None and points[0] > 0:
+        points, means[:, 0] = [0, *points], plain
+    lengths = np.arange(longest + 1)
+    step = (weights @ drafting) / np.maximum(1, weights @ steps)
+    rows = np.array([np.interp(lengths, points, row[points]) for row in means])
+    return rows + step[:, None] * lengths, step
 
 
 def _resamples(count: int) -> Floats:
@@ -368,20 +340,12 @@ def _estimate(low: Floats, high: Floats, trust: float, count: int) -> Estimate:
 
 
 def _plain_seconds(plain: Sequence[Record]) -> float | None:
-    return float(_plain_times(plain, 1)[0]) if plain else None
-
-
-def _plain_times(plain: Sequence[Record], count: int) -> Floats:
-    """Return seconds a token without drafts: (count,), of all requests first, then of resamples."""
+    """Return seconds a token without drafts; None without requests."""
     timed = [(one.seconds or 0.0, (one.tokens or 0) - 1) for one in plain]
     known = [(seconds, tokens) for seconds, tokens in timed if seconds > 0 and tokens > 0]
-    if not known:
+    if plain and not known:
         raise UserError("servers.no_times", lengths=0)
-    seconds, tokens = np.array(known, dtype=float).T
-    weights = np.random.default_rng(SEED + 1).multinomial(len(known), [1 / len(known)] * len(known), count)  # fmt: skip
-    weights[0] = 1
-    times: Floats = (weights @ seconds) / (weights @ tokens)
-    return times
+    return sum(one for one, _ in known) / sum(one for _, one in known) if known else None
 
 
 def break_even(

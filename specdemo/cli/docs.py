@@ -327,7 +327,7 @@ def rules() -> str:
                 for field, value in part["properties"].items()
             }
             lines.append(f"    {name}: {json.dumps(rows)},")
-    return "\n".join((GENERATED_HEAD, "", "export const RULES_FILE = {", *lines, "  },", "};\n"))
+    return "\n".join((GENERATED_HEAD, "", "export const RULES = {", *lines, "  },", "};\n"))
 
 
 def events_table() -> str:

@@ -10,16 +10,21 @@ from html import escape
 from importlib.util import find_spec
 from typing import Protocol
 
+from anyio import CapacityLimiter, to_thread
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
+from specdemo.attach.events import events as events_of
+from specdemo.attach.pasted import read_text
+from specdemo.attach.records import table
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import ASSETS
 from specdemo.session.meter import Meter
+from specdemo.trace.codec import dumps
 from specdemo.trace.events import SPECULATIVE, Drafted, Event
 from specdemo.trace.replay import parse
 from specdemo.ui import words
@@ -58,6 +63,7 @@ def launch_options(studio: Watched | None = None) -> dict[str, object]:
                 Route("/words/{language}.json", _words),
                 Route("/class/{language}/lessons-scorm-1.2.zip", _lessons),
                 Route("/class/{language}/speculative_decoding.ipynb", _notebook),
+                Route("/import", _import(), methods=["POST"]),
                 files_route(),
                 *watched,
             ],
@@ -174,6 +180,30 @@ def _notebook(_request: Request) -> Response:
     if not NOTEBOOK.is_file():
         return Response(status_code=404)
     return FileResponse(NOTEBOOK, media_type="application/x-ipynb+json")
+
+
+def _import() -> Callable[[Request], Awaitable[Response]]:
+    """Return the handler of files of other programs: a table of their requests, and the trace of the first whose rounds are known.
+
+    One file is read at a time, in a thread; the gate limits its size.
+    """
+    limiter = CapacityLimiter(1)
+
+    def read(text: str) -> Response:
+        try:
+            records = read_text(text, "").records
+        except UserError:
+            return Response(status_code=422)
+        known = next((one.generation for one in records if one.generation), None)
+        return JSONResponse(
+            {"rows": table(records), "trace": dumps(events_of(known)) if known else ""}
+        )
+
+    async def handle(request: Request) -> Response:
+        text = (await request.body()).decode("utf-8", "replace")
+        return await to_thread.run_sync(read, text, limiter=limiter)
+
+    return handle
 
 
 def _words(request: Request) -> Response:

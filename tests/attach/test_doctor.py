@@ -17,8 +17,8 @@ from specdemo.attach.pasted import read_file
 from specdemo.attach.rounds import Candidate, Generation, Knowledge, Piece, Round
 from specdemo.cli.parser import main
 from specdemo.config.strings import flat, load
-from tests.attach.stand_in import serving
-from tests.attach.test_servers import DATA, DRAFTED, KEY, llama
+from tests.attach.stand_in import Reply, serving
+from tests.attach.test_servers import DATA, DRAFTED, KEY, STREAM, llama
 
 ABOUT = Generation("llama-server", "b1", Knowledge.EXACT, method="draft-simple")
 STEP = 0.04  # seconds of a plain step
@@ -182,6 +182,70 @@ def test_audit_tells_a_real_lossy_server_from_a_lossless_one(kind, code, verdict
     plain, server = real_server("plain"), real_server(kind)
     assert main(["audit", server, "--plain", plain, "--tokens", "20", "--json"]) == code
     assert json.loads(capsys.readouterr().out)["verdict"] == verdict
+
+
+class Foreign:
+    """Stand-in for a vLLM server: answers of two tokens, of which the second is drawn with `chance` for "b".
+
+    seeded: whether the seed of a request determines the draw
+    """
+
+    def __init__(self, chance: float, *, seeded: bool = True) -> None:
+        self.chance, self.seeded, self.rng = chance, seeded, random.Random(7)
+
+    def __call__(self, path: str, _headers: dict[str, str], body: bytes) -> Reply:
+        if path != "/v1/chat/completions":
+            pages = {"/version": b'{"version":"0.32.0"}', "/metrics": b"vllm:spec_decode_num_drafts_total 1", "/v1/models": b'{"data":[{"id":"m"}]}'}  # fmt: skip
+            return (200, {}, [pages[path]]) if path in pages else (404, {}, [b"no"])
+        asked = json.loads(body)
+        rng = random.Random(asked["seed"]) if self.seeded and asked["seed"] else self.rng
+        drawn = rng.random() if asked["temperature"] else 0.5
+        tokens = ["a", "b" if drawn < self.chance else "c"]
+        listed = [("b", math.log(self.chance)), ("c", math.log(1 - self.chance))]
+        rows = [[("a", -0.1), ("x", -3.0)], sorted(listed, key=lambda one: -one[1])]
+        parts = []
+        for token, row in zip(tokens, rows, strict=True):
+            top = [{"token": text, "logprob": chance} for text, chance in row]
+            own = {"token": token, "logprob": dict(row)[token], "top_logprobs": top}
+            parts.append({"delta": {"content": token}, "logprobs": {"content": [own]}})
+        parts.append({"delta": {}, "finish_reason": "stop"})
+        return 200, STREAM, [f"data: {json.dumps({'choices': [part]})}\n\n".encode() for part in parts]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("server", "code", "printed"),
+    [
+        (Foreign(0.85), 0, "are equal, so the drafts change at most"),
+        (Foreign(0.4), 3, "The server changes the text"),
+        (Foreign(0.85, seeded=False), 0, "frequencies agree"),
+        (Foreign(0.6, seeded=False), 3, "frequencies differ"),
+    ],
+)
+def test_audit_compares_the_texts_of_other_servers(server, code, printed, capsys) -> None:
+    with serving(server) as url, serving(Foreign(0.85)) as plain:
+        assert main(["audit", url, "--plain", plain, "--samples", "80"]) == code
+        assert printed in capsys.readouterr().out
+
+
+def test_same_frequencies_finds_the_bias_that_it_promises() -> None:
+    """Of 200 correct servers at most a few are found, of biased ones nine in ten."""
+    found = {0.0: 0, 1.0: 0}
+    for seed in range(200):
+        for share in found:
+            rng, count = random.Random(seed), 1000
+            bias = share * math.sqrt(audit._noncentrality(2) / (2 * count))
+            samples = [rng.choices("abc", weights, k=count) for weights in ((0.5, 0.3, 0.2), (0.5 + bias, 0.3 - bias, 0.2))]  # fmt: skip
+            p_value, freedom = audit.same_frequencies(*([("p", text) for text in one] for one in samples))  # fmt: skip
+            found[share] += p_value < audit.LEVEL
+            assert freedom == 2
+    assert found[0.0] <= 6
+    assert found[1.0] >= 175
+
+
+def test_audit_refuses_two_kinds_of_servers(capsys) -> None:
+    with serving(llama([DRAFTED.encode()])) as url, serving(Foreign(0.7)) as plain:
+        assert main(["audit", plain, "--plain", url]) == 1
+        assert "another kind" in capsys.readouterr().err
 
 
 def test_sampled_bias_counts_the_plain_servers_most_likely_token(monkeypatch) -> None:

@@ -5,21 +5,27 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import os
 import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from ui.scripted import VALUES
 
-from specdemo.attach import client
+from specdemo.attach import client, detection
+from specdemo.attach.detection import attach
 from specdemo.attach.events import events_of, with_log
 from specdemo.attach.llama_server import RoundReader
 from specdemo.attach.pasted import read_file
 from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
-from specdemo.attach.servers import Request, attach
+from specdemo.attach.servers import Request
+from specdemo.cli.commands import app
+from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings, Sampling
+from specdemo.session.door import EngineClient
 from specdemo.session.remote.attached import attached_client
 from specdemo.trace.codec import dumps, loads
 from specdemo.trace.events import (
@@ -32,6 +38,7 @@ from specdemo.trace.events import (
     Verified,
 )
 from specdemo.trace.metrics import measure, output_text
+from specdemo.ui.tabs.play import PlayHandlers
 from tests.attach.stand_in import Reply, serving, slowly
 
 DATA = Path(__file__).parent / "data"
@@ -199,6 +206,7 @@ def test_an_attached_page_answers_with_a_plain_run_first_and_saves_the_same() ->
         assert [method.name for method in studio.methods()] == ["attached"]
         chat = studio.open()
         events = list(chat.run("hi", RunSettings(max_new_tokens=48)))
+        shown = shown_types(studio)
     starts = [event for event in events if isinstance(event, RunStarted)]
     assert [(one.lane, one.method) for one in starts] == [
         (PLAIN, "nothing"),
@@ -207,6 +215,73 @@ def test_an_attached_page_answers_with_a_plain_run_first_and_saves_the_same() ->
     assert isinstance(events[-1], RunFinished)
     assert len(chat.messages) == 2
     assert KEY not in dumps(events)
+    # The page draws a draft together with its check: one that waits for the next event would come a round late.
+    assert set(shown) == {"verified", "finished"}
+    assert shown.count("verified") == sum(isinstance(event, Verified) for event in events)
+
+
+def shown_types(studio: EngineClient) -> list[str]:
+    """Return the type of the newest event each time that the page draws a run."""
+
+    class Stream(list[str]):
+        add = list.append
+
+    handlers, stream = PlayHandlers(studio), Stream()
+    visitor, _ = handlers.ask(None, "hi", continues=False)
+    values = {**VALUES, "max_new_tokens": 48}
+    work = handlers._answer(visitor, visitor.task, stream, "hi", "", values)
+    return [json.loads(stream[-1])["type"] for _ in work]
+
+
+def test_app_knows_the_servers_method_before_it_creates_the_menu(monkeypatch) -> None:
+    class Created(Exception):
+        """Ends the command where the page would be created."""
+
+    def create(studio: EngineClient) -> None:
+        raise Created([method.name for method in studio.methods()])
+
+    monkeypatch.setattr(app, "make_page", create)
+    with serving(llama([DRAFTED.encode()])) as url, pytest.raises(Created, match="attached"):
+        main(["app", "--attach", url, "--no-browser"])
+
+
+@pytest.mark.parametrize(
+    ("listed", "drafting"),
+    [
+        ("7 1 ollama serve\n8 7 /usr/lib/ollama/llama-server --port 1\n9 7 llama-server --port {port} --spec-type draft-mtp", True),
+        ("7 1 bash\n8 7 llama-server --port {port}", None),
+        ("", None),
+    ],
+)  # fmt: skip
+def test_attach_finds_the_llama_server_of_an_ollama_if_the_user_agrees(listed, drafting, monkeypatch) -> None:  # fmt: skip
+    """A process is used only if an Ollama has started it; the key stays with Ollama."""
+    pages = {"/": b"Ollama is running", "/v1/models": b'{"data":[{"id":"m"}]}'}
+
+    def reply(path: str, _headers: dict[str, str], _body: bytes) -> Reply:
+        return (200, {}, [pages[path]]) if path in pages else (404, {}, [b"no"])
+
+    keys: list[str | None] = []
+
+    def child(path: str, headers: dict[str, str], body: bytes) -> Reply:
+        keys.append(headers.get("Authorization"))
+        return llama([DRAFTED.encode()])(path, headers, body)
+
+    with serving(reply) as url, serving(child) as own:
+        processes = listed.format(port=own.rpartition(":")[2]).splitlines()
+        monkeypatch.setattr(detection, "_processes", lambda: processes)
+        assert attach(url, KEY).about.server == "Ollama"
+        if drafting is None:
+            with pytest.raises(UserError, match="no llama-server"):
+                attach(url, KEY, ollama_child=True)
+            return
+        found = attach(url, KEY, ollama_child=True)
+    assert (found.about.server, found.drafting, found.client.url) == ("llama-server", drafting, own)
+    assert set(keys) == {None}
+
+
+def test_processes_lists_this_one() -> None:
+    listed = [line.split(maxsplit=2) for line in detection._processes()]
+    assert [str(os.getpid()), str(os.getppid())] in [fields[:2] for fields in listed]
 
 
 def chunk(**choice: object) -> bytes:

@@ -9,13 +9,17 @@ import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from gradio.queueing import Queue
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 from specdemo.ui import words
 from specdemo.ui.files import version
 from specdemo.ui.player import SCRIPTS, style_files
-from specdemo.ui.serving import Head, first_words
+from specdemo.ui.serving import Head, first_words, launch_options
 from specdemo.ui.view import RUNS, recorded_runs
+from tests.attach.test_pasted import BENCH, LOG
 
 PAGE = b'<html><head><title>a</title><meta property="og:title" content="Gradio" /></head>'
 PAGE += b"\n<body class='b'>\n<gradio-app></gradio-app></body></html>"
@@ -90,3 +94,21 @@ def test_the_first_words_are_translated():
 def test_gradio_still_sleeps_between_two_looks_at_its_queue():
     """Otherwise `app.QUEUE_SECONDS` sets an unused attribute, and an idle page costs a tenth of a core again."""
     assert "asyncio.sleep(self.sleep_when_free)" in inspect.getsource(Queue.start_processing)
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "tokens", "events"),
+    [
+        (LOG.read_bytes(), 200, ["48"], 20),
+        (f"{BENCH}\n{BENCH}".encode(), 200, ["192", "192", "384"], 0),
+        (b"\x89PNG" * 999, 422, [], 0),
+    ],
+)
+def test_import_reads_what_is_dropped_on_the_page(content, status, tokens, events) -> None:
+    client = TestClient(Starlette(**{"routes": launch_options()["app_kwargs"]["routes"]}))
+    answer = client.post("/import", content=content)
+    assert answer.status_code == status
+    found = answer.json() if answer.is_success else {"rows": [], "trace": ""}
+    assert [row[1] for row in found["rows"]] == tokens
+    assert found["trace"].count("\n") >= events
+    assert bool(events) is bool(found["trace"])

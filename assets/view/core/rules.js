@@ -1,6 +1,6 @@
 // Generated from specdemo/trace/events.py by `python -m specdemo.cli.docs`; do not edit.
 
-export const RULES_FILE = {
+export const RULES = {
   events: {"started": "RunStarted", "drafted": "Drafted", "verified": "Verified", "finished": "RunFinished", "failed": "RunFailed"},
   schema: 2,
   largestFile: 16777216,

@@ -53,6 +53,13 @@ export class Layout {
     const right = el("div", { class: "sd-right" }, this.side, parts.charts.root);
     this.stage = el("div", { class: "sd-stage" }, this.headline.root, this.problems, parts.numbers.shared, texts, foot, right);
     this.root = el("div", { class: "sd-root" }, this.stage, this.live);
+    this.root.addEventListener("dragover", (event) => event.dataTransfer?.types.includes("Files") && event.preventDefault());
+    this.root.addEventListener("drop", (event) => {
+      const [dropped] = event.dataTransfer?.files ?? [];
+      if (!dropped) return;
+      event.preventDefault();
+      open(dropped);
+    });
     this.tab("tree");
   }
 
@@ -141,7 +148,7 @@ export class Layout {
 
   /** @param {Words} words @param {(file: File) => void} open */
   #chooser(words, open) {
-    const file = el("input", { type: "file", accept: ".jsonl,.json,.txt", hidden: true, "aria-label": words.open });
+    const file = el("input", { type: "file", accept: ".jsonl,.json,.txt,.log,.md", hidden: true, "aria-label": words.open });
     file.addEventListener("change", () => {
       const [chosen] = file.files ?? [];
       file.value = "";

@@ -5,6 +5,7 @@ import { readState } from "../core/permalink.js";
 import { fetchFile } from "../core/recorded.js";
 import { readRun } from "../core/runlink.js";
 import { fill } from "../core/sentence.js";
+import { dialog, table } from "../parts/blocks.js";
 import { el } from "../parts/dom.js";
 
 /** @import { Line, Notice, Open } from "../core/state" */
@@ -64,13 +65,33 @@ export async function fetchRun(opening, words) {
 }
 
 /**
- * The lines of the trace in a file, or what is wrong with it as one notice. words: `trace` of the view's
+ * The lines of the trace in a file, of this program or of another one's log, or what is wrong with it as one notice.
+ * words: `trace` of the view's
  * @param {File} file @param {Words} words @returns {Promise<Line[]>}
  */
 export async function readFile(file, words) {
   const { name } = file;
   if (isTooLarge(file.size)) return [{ type: "notice", message: fill(words.large, { name }), unharmed: words.unharmed, advice: words.advice, aside: true }];
-  return opened(readTrace(await file.text()), name, words);
+  const text = await file.text();
+  const trace = readTrace(text);
+  return (trace.items.length ? null : await imported(text, name, words)) ?? opened(trace, name, words);
+}
+
+/**
+ * The lines of the first request in a log or table of another program, which the page's server reads; the table of all requests
+ * is shown too. Null if the server finds nothing in it, or if there is no server.
+ * @param {string} text @param {string} name @param {Words} words @returns {Promise<Line[] | null>}
+ */
+async function imported(text, name, words) {
+  const answer = await fetch("import", { method: "POST", body: text }).catch(() => null);
+  if (!answer?.ok) return null;
+  const { rows, trace } = await answer.json().catch(() => ({}));
+  if (!rows?.length) return null;
+  const shown = dialog("table", fill(words.table, { name }), words.close, table(words.columns, rows));
+  shown.addEventListener("close", () => shown.remove());
+  document.body.append(shown);
+  shown.showModal();
+  return trace ? opened(readTrace(trace), name, words) : [];
 }
 
 /**

@@ -78,7 +78,8 @@ def _attached(settings: AppSettings, options: argparse.Namespace) -> RemoteStudi
     from specdemo.session.remote.attached import attached_client
 
     key = os.environ.get(KEY_VARIABLE, "")
-    return attached_client(settings, options.attach, options.plain or "", key)
+    child = options.ollama_child
+    return attached_client(settings, options.attach, options.plain or "", key, ollama_child=child)
 
 
 def _check_host(host: str) -> None:

@@ -1,4 +1,4 @@
-"""Read, tune and diagnose the drafts of servers of other programs."""
+"""Show, read, tune and diagnose the drafts of servers of other programs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import argparse
 import json
 import math
 import os
+import threading
 from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
 from dataclasses import asdict
 from itertools import chain, cycle
 from pathlib import Path
@@ -17,9 +19,14 @@ from rich.text import Text
 
 from specdemo.attach.client import KEY_VARIABLE
 from specdemo.cli import console
+from specdemo.cli.interrupts import keep_results
+from specdemo.cli.options import run_settings
+from specdemo.cli.show import TokenPrinter, show_metrics
 from specdemo.config.errors import UserError
 from specdemo.config.strings import JsonView, load
 from specdemo.files.progress import Progress
+from specdemo.trace.codec import dumps, encode
+from specdemo.trace.events import SPECULATIVE, Event, Trace
 
 PROBLEM, NO_VERDICT = 3, 4  # exit codes of a server's examination
 LEVELS = {"problem": ("!", "red"), "unknown": ("?", "yellow"), "note": ("", "")}
@@ -29,6 +36,45 @@ if TYPE_CHECKING:
     from specdemo.attach.records import Record
     from specdemo.attach.servers import Server
     from specdemo.attach.tuning import DraftSetting, TuningPlan
+
+
+def run_attach(options: argparse.Namespace) -> int:
+    """Answer a prompt by a server and show what became of its drafts. returns: 1 if the answer broke off"""
+    from specdemo.attach.events import with_log
+    from specdemo.attach.pasted import counters, read_file
+    from specdemo.attach.records import markdown
+    from specdemo.session.remote.attached import answer
+
+    server, plain = _attach(options)
+    settings = run_settings(options).to_dict()
+    request = {"messages": [], "prompt": options.prompt, "system": options.system, "settings": settings}  # fmt: skip
+    events: list[Event] = []
+    printer, broken, cancel = TokenPrinter(), None, threading.Event()
+    try:
+        with keep_results() as kept, closing(answer(server, plain, request, cancel)) as running:
+            for event in running:
+                events.append(event)
+                if options.json:
+                    console.write(encode(event))
+                elif event.lane == SPECULATIVE:
+                    printer.show(event)
+    except UserError as error:
+        broken = error
+    finally:
+        if options.log:
+            records = read_file(options.log).records
+            events = with_log(events, [one.generation for one in records if one.generation])
+        if options.save and events:
+            options.save.write_text(dumps(events), encoding="utf-8")
+    if not options.json and events:
+        console.out.print()
+        show_metrics(Trace(tuple(events)), "measured by the server")
+        with suppress(UserError):  # the answer is complete without its metrics
+            if totals := counters(server.client.get("/metrics").text):
+                console.write(markdown([totals]))
+    if broken:
+        raise broken
+    return kept.status
 
 
 def run_import(options: argparse.Namespace) -> int:
@@ -53,7 +99,6 @@ def run_import(options: argparse.Namespace) -> int:
 def _save(folder: Path, records: Iterable[Record]) -> None:
     """Write a trace of each request whose rounds are known; `replay`, `export` and the page read them."""
     from specdemo.attach.events import events
-    from specdemo.trace.codec import dumps
 
     folder.mkdir(parents=True, exist_ok=True)
     known = [record.generation for record in records if record.generation]
@@ -116,13 +161,16 @@ def run_tune(options: argparse.Namespace) -> int:
 
 def _print_plan(found: TuningPlan) -> None:
     """Print the table of the best settings and the recommendation."""
-    rows = [["setting", "tokens/round", "tokens/s", "x recorded", "x plain"], ["---", *4 * ["--:"]]]
+    from specdemo.attach.records import markdown_table
+
+    rows = []
     for one in found.shown():
         mark = " (recorded)" if one.setting == found.current else ""
         rates = f"{one.tokens_per_round:.2f}", f"{one.tokens_per_second:.1f}"
         ratios = str(one.over_current), str(one.over_plain or "-")
         rows.append([f"`{one.setting.flags}`{mark}", *rates, *ratios])
-    console.write("\n".join(f"| {' | '.join(row)} |" for row in rows))
+    heads = ["setting", "tokens/round", "tokens/s", "x recorded", "x plain"]
+    console.write(markdown_table(heads, rows))
     best = found.best
     if found.loses:
         advice = "no drafts (leave out --spec-type); the best setting is slower than plain decoding"
@@ -148,7 +196,7 @@ def _print_confirmation(
 
     old, new = (total(one).tokens_per_second for one in (before, after))
     forecast = found.at(setting)
-    if forecast.setting != setting or not old or not new:
+    if not forecast or not old or not new:
         raise UserError("servers.not_predicted", flags=setting.flags)
     said = forecast.over_current
     true = said.low <= new / old <= said.high
@@ -161,14 +209,16 @@ def _print_confirmation(
 
 def _print_break_even(options: argparse.Namespace) -> int:
     """Print the model of a pair before it is downloaded."""
+    from specdemo.attach.records import markdown_table
     from specdemo.attach.tuning import break_even
 
     target, draft = options.sizes
-    console.write("| drafted | tokens/round needed | acceptance needed | x plain at 80 % |")
-    console.write("| --: | --: | --: | --: |")
+    rows = []
     for drafted, needed, chance, speedup in break_even(target, draft):
         shown = "never" if math.isnan(chance) else f"{chance:.0%}"
-        console.write(f"| {drafted} | {needed:.2f} | {shown} | {speedup:.2f} |")
+        rows.append([str(drafted), f"{needed:.2f}", shown, f"{speedup:.2f}"])
+    heads = ["drafted", "tokens/round needed", "acceptance needed", "x plain at 80 %"]
+    console.write(markdown_table(heads, rows))
     console.note(
         f"Modelled, not measured: every pass reads all weights once and nothing else takes time; at {options.bandwidth:g} GB/s the "
         f"target alone gives {options.bandwidth / target:.1f} tokens/s. On a CPU, and with many requests, rows of a pass are not free."
@@ -203,10 +253,14 @@ def run_doctor(options: argparse.Namespace) -> int:
 
 def _attach(options: argparse.Namespace) -> tuple[Server, Server | None]:
     """Return the server of the command line and the one without drafts, if it is named. Raises UserError."""
-    from specdemo.attach.servers import attach
+    from specdemo.attach.detection import attach
+    from specdemo.attach.servers import OLLAMA
 
     key = options.key or os.environ.get(KEY_VARIABLE, "")
-    return attach(options.url, key), attach(options.plain, key) if options.plain else None
+    server = attach(options.url, key, ollama_child=options.ollama_child)
+    if server.about.server == OLLAMA:
+        console.note(load("servers")["ollama"])
+    return server, attach(options.plain, key) if options.plain else None
 
 
 def _rounded(values: JsonView) -> dict[str, str]:
@@ -218,30 +272,32 @@ def _rounded(values: JsonView) -> dict[str, str]:
 
 def run_audit(options: argparse.Namespace) -> int:
     """Compare a server's answers with a plain server's. returns: 0, PROBLEM or NO_VERDICT"""
-    from specdemo.attach.audit import comparable, greedy_audit, sampled, sampled_bias
+    from specdemo.attach import audit
     from specdemo.attach.doctor import MORE_PROSE, PROBES
+    from specdemo.attach.llama_server import LlamaServer
 
-    found, other = _attach(options)
-    if other is None:
+    server, plain = _attach(options)
+    if plain is None:
         raise UserError("servers.no_plain")
-    server, plain = comparable(found), comparable(other)
     prompts = [*chain(*PROBES.values()), *MORE_PROSE]
-    words, bias = load("servers")["audit"], None
+    words = load("servers")["audit"]
+    drawn: audit.Bias | audit.DrawComparison | None = None
     with console.reporting() as report:
-        result = greedy_audit(server, plain, prompts, options.tokens, lambda done: report(Progress("audit", done)))  # fmt: skip
-        if options.samples:
-            requests = (sampled(prompt, options.tokens, seed) for seed, prompt in enumerate(cycle(prompts)))  # fmt: skip
-            bias = sampled_bias(server, plain, requests, options.samples, lambda done: report(Progress("samples", done)))  # fmt: skip
+        result = audit.greedy_audit(server, plain, prompts, options.tokens, lambda done: report(Progress("audit", done)))  # fmt: skip
+        samples = lambda done: report(Progress("samples", done))  # noqa: E731
+        if options.samples and isinstance(server, LlamaServer) and isinstance(plain, LlamaServer):
+            requests = (audit.sampled(prompt, options.tokens, seed) for seed, prompt in enumerate(cycle(prompts)))  # fmt: skip
+            drawn = audit.sampled_bias(server, plain, requests, options.samples, samples)
+        elif options.samples:
+            drawn = audit.compare_draws(server, plain, PROBES["prose"], options.samples, samples)
     if options.json:
-        console.write(json.dumps(asdict(result) | {"verdict": result.verdict, "bias": bias and asdict(bias)}))  # fmt: skip
+        console.write(json.dumps(asdict(result) | {"verdict": result.verdict, "bias": drawn and asdict(drawn)}))  # fmt: skip
     else:
         for one in result.differences:
             console.write(
                 f"prompt {one.prompt}, token {one.place}: {one.gap:.3f} nat, {one.verdict}"
             )
-        console.write(words[result.verdict].format(**_rounded(result.values())))
-        if bias:
-            kind = "unbiased" if bias.held else "biased"
-            console.write(words[kind].format(**_rounded(bias.values())))
-    broken = result.verdict == "lossy" or bool(bias and not bias.held)
+        for found, kind in ((result, result.verdict), *([(drawn, drawn.kind)] if drawn else [])):
+            console.write(words[kind].format(**_rounded(found.values())))
+    broken = result.verdict == "lossy" or bool(drawn and not drawn.held)
     return PROBLEM if broken else 0 if result.verdict == "held" else NO_VERDICT

@@ -7,8 +7,9 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
 
+from specdemo.attach.detection import attach
 from specdemo.attach.events import ATTACHED, events_of
-from specdemo.attach.servers import Request, Server, attach
+from specdemo.attach.servers import Request, Server
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import Json, load
@@ -95,13 +96,14 @@ class AttachedStream:
 
 
 def attached_client(
-    settings: AppSettings, url: str, plain: str = "", key: str = ""
+    settings: AppSettings, url: str, plain: str = "", key: str = "", *, ollama_child: bool = False
 ) -> RemoteStudio:
     """Return an engine client for the servers at these addresses; connects to nothing yet. Only this call names addresses."""
 
     def connect(report: ProgressCallback) -> AttachedLink:
         report(Progress("start", None, url))
-        return AttachedLink(attach(url, key), attach(plain, key) if plain else None)
+        server = attach(url, key, ollama_child=ollama_child)
+        return AttachedLink(server, attach(plain, key) if plain else None)
 
     connecting: Callable[[ProgressCallback], AttachedLink] = connect
     return RemoteStudio(replace(settings, allow_model_switch="off"), connecting)

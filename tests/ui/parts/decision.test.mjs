@@ -62,6 +62,13 @@ assert.match(told(1, coupled).formula, /^target: log 0\.20 \+ ticket 0\.50 = -1\
 assert.match(told(-1, coupled).why, /“ran” was drafted, so it was rejected/);
 assert.ok(told(1, coupled).notes.includes(words.notes.coupled));
 
+// A server of another program reports no probabilities of the target: the reason contains no dash in their place.
+const foreign = step([node(1, " cat", -1, "accepted"), node(null, "", 0, "rejected")], [0], node(4, " sat", -1, "correction"));
+for (const which of [0, 1, -1]) {
+  const { status } = which < 0 ? foreign.next : foreign.nodes[which];
+  assert.equal(told(which, foreign, header(0, { method: "attached" })).why, words.explain[status]);
+}
+
 // A drafter that copies gives all its weight to one token; its number is an estimate and never the divisor.
 const copied = { ...sampled, nodes: [node(1, " cat", -1, "rejected", chosen(0.3, 0.6, { accept_prob: 0.3, draw: 0.7 }))], path: [], places: [
   { after: -1, target: [choice(4, 0.6, " sat"), choice(1, 0.3, " cat")], residual: [choice(4, 0.6 / 0.7, " sat")] },
