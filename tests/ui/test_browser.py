@@ -378,10 +378,10 @@ def test_a_seed_keeps_its_text_under_drafts_by_a_click_and_a_new_seed_is_another
     run(page, "drawn")
     answer = page.locator(".sd-answer").last
     page.get_by_role("button", name="Try it at temperature 1").click()
-    answer.filter(has_text="coupled at 1 from 0;").wait_for()
+    answer.filter(has_text="coupled at 1.0 from 0;").wait_for()
     assert not page.get_by_role("button", name="Same text with and without drafts").is_visible()
     page.get_by_role("button", name="New seed").click()
-    answer.filter(has_not_text="from 0;").filter(has_text="coupled at 1 from").wait_for()
+    answer.filter(has_not_text="from 0;").filter(has_text="coupled at 1.0 from").wait_for()
     assert page.problems == []
 
 
