@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from errors import reported
@@ -43,9 +43,10 @@ class HostileConversation:
         if prompt == "fail":
             raise reported("It happened.", unaffected="All is well.", advice="Try again.")
         info = ModelInfo("tiny", precision="fp32")
+        told = asdict(settings) if prompt == "drawn" else {}
         for lane in ("plain", "speculative") if settings.baseline else ("speculative",):
             method = "draft_model" if lane == "speculative" else "nothing"
-            yield RunStarted(lane, method, prompt, {}, info, lossy=prompt == "lossy")
+            yield RunStarted(lane, method, prompt, told, info, lossy=prompt == "lossy")
             steps = 10_000 if prompt == "forever" else 8
             for step in range(steps):
                 if cancel.is_set():
@@ -53,6 +54,10 @@ class HostileConversation:
                     return
                 if prompt == "tree" and lane == "speculative":
                     yield from self.branching(step)
+                elif prompt == "drawn":
+                    chance = settings.sampling.temperature
+                    text = f"{settings.verification} at {chance} from {settings.sampling.seed};"
+                    yield from self.step(lane, step, text)
                 elif prompt == "shared":
                     for event in self.step(lane, step, "a"):
                         crowd = {"runs": 2 + step % 2} if isinstance(event, Verified) else {}
@@ -383,6 +388,17 @@ def test_after_a_run_its_prompt_goes_on_to_a_tab_that_was_never_looked_at(page):
     page.get_by_role("button", name="Explain the first rejection").press("Enter")
     page.wait_for_function("document.activeElement.matches('.sd-inspector-box')")
     page.get_by_role("button", name="What would the others have guessed here?").wait_for()
+
+
+def test_a_seed_keeps_its_text_under_drafts_by_a_click_and_a_new_seed_is_another(page):
+    run(page, "drawn")
+    answer = page.locator(".sd-answer").last
+    page.get_by_role("button", name="Try it at temperature 1").click()
+    answer.filter(has_text="coupled at 1.0 from 0;").wait_for()
+    assert not page.get_by_role("button", name="Same text with and without drafts").is_visible()
+    page.get_by_role("button", name="New seed").click()
+    answer.filter(has_not_text="from 0;").filter(has_text="coupled at 1.0 from").wait_for()
+    assert page.problems == []
 
 
 def test_a_method_of_the_table_is_raced_against_plain_decoding_and_tried(page):
