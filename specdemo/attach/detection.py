@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from specdemo.attach import llama_server, openai
 from specdemo.attach.client import Client
 from specdemo.attach.servers import OLLAMA, Pages, Server
 from specdemo.config.errors import UserError
+
+# In this order; the last one accepts every server with OpenAI's API.
+DETECTORS: tuple[Callable[[Client, Pages], Server | None], ...] = (
+    llama_server.detect,
+    openai.lm_studio,
+    openai.vllm,
+    openai.sglang,
+    openai.any_other,
+)
 
 
 def attach(url: str, key: str = "", *, ollama_child: bool = False) -> Server:
@@ -25,8 +35,7 @@ def attach(url: str, key: str = "", *, ollama_child: bool = False) -> Server:
 
 def _at(client: Client) -> Server:
     pages = Pages(client)
-    # The last one accepts every server with OpenAI's API.
-    for detect in (llama_server.detect, openai.lm_studio, openai.vllm, openai.sglang, openai.any_other):  # fmt: skip
+    for detect in DETECTORS:
         if (server := detect(client, pages)) is not None:
             return server
     raise UserError("attach.unknown_server", url=client.url)
