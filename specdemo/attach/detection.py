@@ -47,9 +47,10 @@ def _child_url(ollama: Client) -> str:
     Raises UserError if there is none.
     """
     local = urlsplit(ollama.url).hostname in ("127.0.0.1", "localhost", "::1")
-    listed = [line.split(maxsplit=2) for line in _processes() if local]
-    ours = {fields[0] for fields in listed if len(fields) == 3 and "ollama" in fields[2]}
-    children = [fields[2] for fields in listed if fields[1] in ours and "llama-server" in fields[2]]
+    fields = [line.split(maxsplit=2) for line in _processes() if local]
+    listed = [(one[0], one[1], one[2]) for one in fields if len(one) == 3]
+    ours = {number for number, _, words in listed if "ollama" in words}
+    children = [words for _, parent, words in listed if parent in ours and "llama-server" in words]
     children.sort(key=lambda words: "--spec-type" not in words)
     ports = (re.search(r"--port[ =](\d{1,5})(?!\d)", words) for words in children)
     port = next((found[1] for found in ports if found), None)
@@ -64,7 +65,7 @@ def _processes() -> list[str]:
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=10, check=False
-        )  # noqa: S603
+        )
     except (OSError, subprocess.TimeoutExpired):
         return []
     return done.stdout.splitlines()
