@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
@@ -174,7 +174,7 @@ class Chat:
         self._conversation = conversation
 
     def run(
-        self, prompt: str, method: str | Method = "auto", *, system: str = "", **settings: Any
+        self, prompt: str, method: str | Method = "auto", *, system: str = "", **settings: object
     ) -> Run:
         """Answer a prompt; see `Model.run`."""
         chosen = _asked(self._studio, method, settings)
@@ -200,7 +200,7 @@ class Model:
         return self.studio.methods()
 
     def run(
-        self, prompt: str, method: str | Method = "auto", *, system: str = "", **settings: Any
+        self, prompt: str, method: str | Method = "auto", *, system: str = "", **settings: object
     ) -> Run:
         """Answer a prompt in a new conversation, plain decoding first. The run continues while its events are read.
 
@@ -218,7 +218,7 @@ class Model:
         *,
         repeat: int = 3,
         system: str = "",
-        **settings: Any,
+        **settings: object,
     ) -> dict[str, Run]:
         """Run plain decoding and methods in turn on one prompt, each after a short warm-up run.
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from conftest import header
 
 from specdemo.config.settings import Sampling
-from specdemo.drafters.plain import Plain, Scripted
+from specdemo.drafters.base import Plain, Scripted
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel

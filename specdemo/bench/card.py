@@ -23,7 +23,7 @@ from specdemo.bench.run import Bench, BenchOptions, run_bench
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
 from specdemo.config.strings import JsonView
-from specdemo.drafters.plain import Plain
+from specdemo.drafters.base import Plain
 from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.cost import ANY_ROWS, CONTEXT, fitting, read_in_passes
 from specdemo.engine.loop import generate

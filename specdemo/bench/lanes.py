@@ -37,6 +37,10 @@ PEERS = (
     "transformers:lookup",
     "llama.cpp",
     "llama.cpp:lookup",
+    "llama-server",
+    "llama-server:draft",
+    "openvino",
+    "openvino:lookup",
 )
 
 
@@ -86,21 +90,17 @@ class Paired:
         return asdict(Paired(result, plain, self.disturbed))
 
 
-class Talk(Protocol):
-    """One conversation with a variant: every turn continues its own answers."""
+class Lane(Protocol):
+    """A timed program or method that answers prompts. In a conversation every turn continues its own answers."""
+
+    def open(self) -> Lane:
+        """Return the variant with a conversation."""
 
     def answer(self, prompt: str) -> LaneResult:
         """Answer a prompt. Raises UserError for a bad prompt, LaneLost if the variant fails."""
 
     def close(self) -> None:
         """Free the caches."""
-
-
-class Lane(Protocol):
-    """A timed program or method that answers prompts."""
-
-    def open(self) -> Talk:
-        """Start a conversation."""
 
 
 class LaneLost(RuntimeError):
@@ -116,27 +116,21 @@ class OwnLane:
     settings: RunSettings
     system: str = ""
     online_weights: Path | None = None
+    conversation: Conversation | None = None
 
-    def open(self) -> OwnTalk:
+    def open(self) -> OwnLane:
         """Start a conversation with its own caches, so that no variant profits from another."""
-        talk = OwnTalk(self, self.studio.open())
+        conversation = self.studio.open()
         if self.online_weights:
-            talk.conversation.memory.saved_head = self.online_weights
-        return talk
-
-
-@dataclass(frozen=True, slots=True)
-class OwnTalk:
-    """A conversation with one of our methods."""
-
-    lane: OwnLane
-    conversation: Conversation
+            conversation.memory.saved_head = self.online_weights
+        return replace(self, conversation=conversation)
 
     def answer(self, prompt: str) -> LaneResult:
-        lane = self.lane
-        return run_once(self.conversation, lane.name, prompt, lane.settings, lane.system)
+        assert self.conversation
+        return run_once(self.conversation, self.name, prompt, self.settings, self.system)
 
     def close(self) -> None:
+        assert self.conversation
         self.conversation.close()
 
 

@@ -18,13 +18,6 @@ from statistics import median
 from pydantic import TypeAdapter
 
 import specdemo
-from specdemo.bench.bounds import (
-    BUFFER_BYTES,
-    FloorLane,
-    oracle_speedup,
-    pass_bytes,
-    policies_table,
-)
 from specdemo.bench.lanes import (
     FLOOR,
     PEERS,
@@ -41,13 +34,18 @@ from specdemo.bench.lanes import (
 from specdemo.bench.peer import versions
 from specdemo.bench.peers import PeerLane, open_peer, target_folder
 from specdemo.bench.results import (
+    BUFFER_BYTES,
     BenchAnswers,
+    FloorLane,
     Journal,
     Result,
     Table,
     against_table,
     as_factor,
     lanes_table,
+    oracle_speedup,
+    pass_bytes,
+    policies_table,
     positions_table,
     tasks_table,
     totals,

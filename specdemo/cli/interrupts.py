@@ -1,4 +1,4 @@
-"""The program's process: Ctrl+C ends it with status 130, within a second and silently, whatever it is doing."""
+"""The program's process: Ctrl+C ends it with status 130, within a second and silently, at any moment."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def _shown(value: object) -> str | Phrase:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def _row(default: Any, group: str, about: str, **known: Any) -> Any:
+def _row(default: object, group: str, about: str, **known: object) -> Any:
     """A dataclass field with a row of the table; name, type, flag and the name in links or of the variable follow from it."""
     row = {"group": group, "help": about, **known}
     return dataclasses.field(default=default, metadata={"row": row})

@@ -1,8 +1,11 @@
-"""Entry of a method in the table, and the resources of a method in a run. Imports no torch."""
+"""Entry of a method in the table, the resources of a method in a run, and drafters without a model. Imports no torch.
+
+Those are plain decoding, and scripts that test the loop and bound the gain of any policy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,6 +13,8 @@ from specdemo.config.settings import RunSettings
 from specdemo.drafters.policies.calibration import MODEL_DRAFT, Calibration, Priors
 from specdemo.drafters.policies.lookahead import Lookahead, make_lookahead
 from specdemo.engine.cost import CostProfile, Costs
+from specdemo.engine.types import Drafter, Proposal
+from specdemo.trace.events import Reason
 
 if TYPE_CHECKING:
     from specdemo.drafters.memory.datastore import Datastore
@@ -18,7 +23,7 @@ if TYPE_CHECKING:
     from specdemo.drafters.reader import DraftReader
     from specdemo.engine.sampling import Shaper
     from specdemo.engine.target import Features, PrefixReader
-    from specdemo.engine.types import Drafter
+
 
 Tokens = Literal["drawn", "chosen", "copied", "mixed", "none"]
 CHAIN_POLICIES = ("constant", "heuristic", "confidence", "cost")
@@ -169,3 +174,39 @@ class DraftingContext:
         return make_lookahead(
             self.settings, self.costs, calibration or self.calibration, token_seconds
         )
+
+
+class Plain(Drafter):
+    """Proposes nothing: plain decoding, the baseline of every other method."""
+
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+        return Proposal(reasons=(Reason("plain"),))
+
+
+class Scripted(Drafter):
+    """Proposes the result of a function of the committed text and the budget."""
+
+    def __init__(self, script: Callable[[Sequence[int], int], Proposal]) -> None:
+        self.script = script
+
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+        return self.script(committed, budget)
+
+
+def always_right(answer_ids: Sequence[int], lookahead: int) -> Scripted:
+    """Return a drafter of the true continuation. answer_ids: prompt and answer of plain decoding"""
+
+    def script(committed: Sequence[int], budget: int) -> Proposal:
+        ids = answer_ids[len(committed) : len(committed) + min(budget, lookahead)]
+        return Proposal.chain(ids, lookahead=lookahead, reasons=(Reason("oracle_right"),))
+
+    return Scripted(script)
+
+
+PLAIN = Method(
+    name="nothing",  # in traces, links and recordings; `plain` is accepted wherever it is given
+    title="Plain decoding",
+    summary="No drafts: one target pass for each token, the baseline.",
+    make=lambda _context: Plain(),
+    tokens="none",
+)

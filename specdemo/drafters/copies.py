@@ -98,7 +98,7 @@ class Ngram(Copier):
         self.automaton.begin(prompt_ids)
 
     def search(self, committed: Sequence[int], most: int) -> Match | None:
-        """Enter what is new of the text, and return its match."""
+        """Enter the new tokens of the text, and return its match."""
         self.automaton.follow(committed)
         length, position = self.automaton.match()
         if length < self.shortest:

@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from specdemo.drafters.base import CHAIN_OPTIONS, CHAIN_POLICIES, DraftingContext, Method
+from specdemo.drafters.base import (
+    CHAIN_OPTIONS,
+    CHAIN_POLICIES,
+    PLAIN,
+    DraftingContext,
+    Method,
+    Plain,
+)
 from specdemo.drafters.copies import (
     NGRAM,
     RETRIEVAL,
@@ -20,10 +27,8 @@ from specdemo.drafters.copies import (
 )
 from specdemo.drafters.draft_model import DRAFT_MODEL, FEATURE, DraftModel
 from specdemo.drafters.memory.automaton import SuffixAutomaton
-from specdemo.drafters.plain import PLAIN, Plain
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.policies.guard import with_forecast
-from specdemo.drafters.policies.ledger import StepRecord
+from specdemo.drafters.policies.guard import StepRecord, with_forecast
 from specdemo.drafters.policies.lookahead import CostAware, Lookahead
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import FOLLOW, Costs

@@ -14,10 +14,9 @@ from specdemo.drafters import (
     draft_model,
     medusa,
     parallel,
-    plain,
     tree,
 )
-from specdemo.drafters.base import NEEDS, DraftingContext, Method
+from specdemo.drafters.base import NEEDS, PLAIN, DraftingContext, Method
 from specdemo.drafters.policies.guard import Fallback, WithForecast
 from specdemo.engine.cost import ANY_ROWS
 from specdemo.engine.types import Drafter
@@ -40,7 +39,7 @@ _LIST: tuple[Method, ...] = (
     parallel.PARALLEL,
     draft_model.QUANTISED_SELF,
     draft_model.LOOK_BACK,
-    plain.PLAIN,
+    PLAIN,
 )
 METHODS = {method.name: method for method in _LIST}
 TRAINED = {method.trained.kind: method.trained for method in _LIST if method.trained}

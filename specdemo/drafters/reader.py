@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from specdemo.drafters.memory.markov import MarkovBias
-from specdemo.drafters.memory.online_head import HeadBias, attach
+from specdemo.drafters.memory.visit import HeadBias, attach
 from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.clock import Stopwatch
 from specdemo.engine.cost import Costs

@@ -26,7 +26,7 @@ def shared_heads(
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
-    **_options: Any,
+    **_options: object,
 ) -> tuple[Tensor, None]:
     """Grouped-query attention (Ainslie 2305.13245) with the signature of transformers.
 

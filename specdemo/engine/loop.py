@@ -105,7 +105,7 @@ def _prefill(
 
 
 class GuardedDrafter(Drafter):
-    """Drops a drafter that raises, or proposes what no target can check; then each step is one of plain decoding.
+    """Drops a drafter that raises, or makes a proposal that no target can check; then each step is one of plain decoding.
 
     The first proposal after that contains the error. Cancelling is no error.
     """

@@ -3,7 +3,7 @@
 Order as in transformers: repetition penalty (Keskar 1909.05858), temperature, top-k, top-p (Holtzman 1904.09751).
 
 A token is drawn with a generator, or with tickets: noise that depends on seed, position and token alone, so that a
-seed's text is the same whatever drafts (drafter-invariant sampling; Daliri, Musco, Suresh 2408.07978). Each token has
+seed gives the same text with every drafter (drafter-invariant sampling; Daliri, Musco, Suresh 2408.07978). Each token has
 a ticket at each position, a standard Gumbel number, and the token with the largest log probability + ticket is drawn.
 It has exactly the distribution that the probabilities are of. Target and drafter use the same tickets, so both draw the
 same token wherever their distributions are alike; the target accepts a drafted token if it is the one that it draws itself.
@@ -34,7 +34,9 @@ GOLDEN = 0x9E3779B97F4A7C15  # SplitMix64's step from one number to the next
 FIRST_FACTOR, SECOND_FACTOR = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _MASK = 2**64 - 1
 _BITS = 53  # of a uniform number
-_LARGEST = 1 - 2.0**-_BITS  # uniform number: the one above it has no logarithm of what is left to 1
+_LARGEST = (
+    1 - 2.0**-_BITS
+)  # uniform number: the next one is 1, and the logarithm of 1 - 1 does not exist
 _SLACK = 1 + 1e-12  # rounding of a quotient and a product
 
 

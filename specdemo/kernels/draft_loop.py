@@ -28,7 +28,7 @@ from specdemo.kernels.parts import (
 from specdemo.kernels.plan import TENTHS
 
 DRAFT_ENDS = -1
-# SplitMix64, see `engine.tickets`
+# SplitMix64, see `engine.sampling`
 STEP, FIRST_FACTOR, SECOND_FACTOR = map(
     np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 )
@@ -138,7 +138,7 @@ def likeliest(probs):
 
 @compiled
 def noise(key, token_id):
-    """The 64 bits of a token in the sequence of a position, see `engine.tickets`."""
+    """The 64 bits of a token in the sequence of a position, see `engine.sampling`."""
     number = key + (np.uint64(token_id) + np.uint64(1)) * STEP
     number = (number ^ (number >> np.uint64(30))) * FIRST_FACTOR
     number = (number ^ (number >> np.uint64(27))) * SECOND_FACTOR
@@ -162,7 +162,7 @@ def may_win(probs, key, word_ids, first, end, bound):
 
 @compiled
 def winner(probs, key, word_ids):
-    """The column that is drawn with a position's noise, see `engine.tickets`. word_ids: the token of each column"""
+    """The column that is drawn with a position's noise, see `engine.sampling`. word_ids: the token of each column"""
     best, least = 0, np.inf
     for first in range(0, len(probs), WINNER_BLOCK):
         end = min(first + WINNER_BLOCK, len(probs))

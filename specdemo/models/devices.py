@@ -39,7 +39,7 @@ class DeviceChoice:
 
 @cache
 def processor() -> dict[str, str]:
-    """Return what the system reports about the processor, at least its `model name`."""
+    """Return the facts of the system about the processor, at least its `model name`."""
     facts = {"model name": platform.processor() or platform.machine()}
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()

@@ -59,7 +59,7 @@ def stop_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
 
 
 def _after_answer(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return what the chat template puts after an answer; "" if there is no template or it refuses."""
+    """Return the text that the chat template puts after an answer; "" if there is no template or it refuses."""
     roles = {"user": "Hi", "assistant": PROBE_ANSWER}
     messages = [{"role": role, "content": content} for role, content in roles.items()]
     try:

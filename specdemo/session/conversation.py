@@ -9,8 +9,8 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -212,7 +212,8 @@ class Conversation:
                 if cancel.is_set() or caches.broken:
                     break
                 header = self._header(pair, lane, lane_settings, prompt, settings, stand_in)
-                running = caches.lane(
+                together = self.host.together
+                answer = yield from caches.lane(
                     prompt_ids,
                     lane_settings,
                     header,
@@ -222,8 +223,7 @@ class Conversation:
                     known=self.host.known,
                 )
                 if lane == PLAIN:
-                    running = self.host.baselines.watch(running, lane_settings, self.host.together)
-                answer = yield from running
+                    self.host.baselines.store(caches.events, lane_settings, together)
                 caches.transcript = Transcript(encoded, caches.committed)
         if self._start is start:
             self.messages = with_answer(self.messages, prompt, answer)
@@ -322,31 +322,11 @@ class Baselines:
         now = self._clock()
         for kind, ended, run in reversed(self._runs):
             if now - ended <= RECENT_SECONDS and kind.like(wanted):
-                return StandIn(
-                    run.tokens_per_second, run.new_tokens, run.prompt_tokens, now - ended
-                )
+                return replace(run, age_seconds=now - ended)
         return None
 
-    def watch(
-        self,
-        lane: Generator[Event, None, str],
-        settings: RunSettings,
-        together: int,
-    ) -> Generator[Event, None, str]:
-        """Yield the events of a run, and store it if it completes."""
-        events: list[Event] = []
-        with closing(lane):
-            while True:
-                try:
-                    event = next(lane)
-                except StopIteration as end:
-                    self._remember(events, settings, together)
-                    answer: str = end.value
-                    return answer
-                events.append(event)
-                yield event
-
-    def _remember(self, events: list[Event], settings: RunSettings, together: int) -> None:
+    def store(self, events: Sequence[Event], settings: RunSettings, together: int) -> None:
+        """Store a run if it is complete, and long enough."""
         if not events or not isinstance(first := events[0], RunStarted):
             return
         last, metrics = events[-1], measure(events)

@@ -35,7 +35,7 @@ class Caches:
     with the previous run is not read again.
 
     broken: a run failed and left the caches half-written; open new ones
-    committed: prompt and output of the last run; transcript: of the conversation's last answer
+    events, committed: events, and prompt and output of the last run; transcript: of the conversation's last answer
     """
 
     def __init__(self, loaded: Loaded) -> None:
@@ -49,6 +49,7 @@ class Caches:
         self._copy: PrefixReader | None = None
         self._trained: Json = {}
         self._cached_ids: list[int] = []
+        self.events: list[Event] = []
         self.committed: list[int] = []
         self.transcript: Transcript | None = None
 
@@ -94,7 +95,7 @@ class Caches:
         # The last token is always read again.
         target.rollback(same_prefix(self._cached_ids, token_ids[:-1]))
         method = known[settings.method]
-        # The feature drafter replaces a missing draft model, see `drafters.arms`.
+        # The feature drafter replaces a missing draft model, see `drafters.copy_through`.
         instead = self._draft is None and "feature" in pair.trained and "draft" in method.takes
         target.record(wanted=method.states or instead)
         running = generate(
@@ -119,7 +120,7 @@ class Caches:
         memory: Memory | None,
     ) -> Lane:
         """Yield the events of a run with the text of their tokens."""
-        events = list[Event]()
+        self.events = events = list[Event]()
         text = TokenText(self.loaded.pair.tokenizer, token_ids)
         try:
             with closing(running):

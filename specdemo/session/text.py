@@ -123,7 +123,7 @@ def encode_prompt(
 def _templated_or_refused(
     tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]
 ) -> list[int]:
-    """Encode messages. A model's template is its own program: whatever it raises becomes a UserError."""
+    """Encode messages. A model's template is its own program: each of its errors becomes a UserError."""
     try:
         return _templated(tokenizer, messages)
     except Exception as error:
@@ -199,8 +199,7 @@ class TokenText:
         self.answer = ""
 
     def _decode(self, token_ids: Sequence[int]) -> str:
-        text: Any = self._tokenizer.decode(list(token_ids))
-        return str(text)
+        return str(self._tokenizer.decode(list(token_ids)))
 
     def filled(self, events: Iterable[Event]) -> Iterator[Event]:
         """Yield the events of the run with text in their nodes.

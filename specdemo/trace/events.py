@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any, TypeVar, dataclass_transform
+from typing import Annotated, TypeVar, dataclass_transform
 
 from pydantic import AfterValidator, BeforeValidator, Field, GetPydanticSchema, with_config
 from pydantic_core import core_schema
@@ -41,7 +41,7 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _plain(value: Any, levels: int = DEEPEST) -> Any:
+def _plain(value: object, levels: int = DEEPEST) -> object:
     """Return a JSON value of at most `levels` levels with finite numbers and whole characters, or raise ValueError."""
     if isinstance(value, dict | list):
         for item in [*value, *value.values()] if isinstance(value, dict) else value:
@@ -63,7 +63,7 @@ def _limited(value: object) -> object:
     return value
 
 
-def _number(low: float, high: float) -> Any:
+def _number(low: float, high: float) -> object:
     return Field(strict=True, ge=low, le=high)
 
 

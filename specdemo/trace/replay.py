@@ -13,12 +13,12 @@ from specdemo.config.strings import Json
 from specdemo.trace.codec import TraceError, decode
 from specdemo.trace.events import LARGEST_FILE, Event, Node, RunStarted, Trace, Verified
 
-NODE_FIELDS = (
-    *("lane", "step", "node", "parent", "token_id", "text", "status"),
-    *("target_prob", "draft_prob", "accept_prob", "draw", "survival"),
-    *("confidence", "origin", "ticket"),
-    *("draft_seconds", "verify_seconds", "overhead_seconds", "elapsed_seconds"),
+TOKEN_FIELDS = (
+    *("parent", "token_id", "text", "status", "target_prob", "draft_prob", "accept_prob", "draw"),
+    *("survival", "confidence", "origin", "ticket"),
 )
+STEP_FIELDS = ("draft_seconds", "verify_seconds", "overhead_seconds", "elapsed_seconds")
+NODE_FIELDS = ("lane", "step", "node", *TOKEN_FIELDS, *STEP_FIELDS)
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
@@ -91,15 +91,14 @@ def token_rows(events: Iterable[Event]) -> Iterator[Json]:
         if event.next:
             rows.append((None, event.next))
         for place, node in rows:
-            values = (
-                *(event.lane, event.step, place, None if place is None else node.parent),
-                *(node.token_id, node.text, node.status.value),
-                *(node.target_prob, node.draft_prob, node.accept_prob, node.draw),
-                *(node.survival, node.confidence, node.origin and node.origin.value, node.ticket),
-                *(event.draft_seconds, event.verify_seconds),
-                *(event.overhead_seconds, event.elapsed_seconds),
-            )
-            yield dict(zip(NODE_FIELDS, values, strict=True))
+            row = {"lane": event.lane, "step": event.step, "node": place}
+            row |= {name: getattr(node, name) for name in TOKEN_FIELDS}
+            row |= {name: getattr(event, name) for name in STEP_FIELDS}
+            enumerations = {
+                "status": node.status.value,
+                "origin": node.origin and node.origin.value,
+            }
+            yield row | enumerations | ({"parent": None} if place is None else {})
 
 
 def _harmless(text: str) -> str:

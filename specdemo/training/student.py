@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from transformers import LlamaConfig, LlamaModel
 
 from specdemo.models.devices import mixed_precision
 
+P, R = ParamSpec("P"), TypeVar("R")
 HEAD_POSITIONS = 512  # positions whose logits exist at the same time
 EPSILON = 1e-5
 
@@ -178,20 +179,20 @@ class Student(LlamaModel):
         return x, middle
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Return the function compiled if a compiler exists and supports it, else unchanged."""
     if not any(shutil.which(name) for name in ("g++", "c++", "clang++", "cl")):
         return function
     chosen = [torch.compile(function, dynamic=True)]
 
-    def run(*arguments: Any) -> Any:
+    def run(*arguments: P.args, **options: P.kwargs) -> R:
         try:
-            return chosen[0](*arguments)
+            return chosen[0](*arguments, **options)
         except Exception:
             if chosen[0] is function:
                 raise
             chosen[0] = function  # the compiler failed, not the model: eager shows which
-            return function(*arguments)
+            return function(*arguments, **options)
 
     return run
 

@@ -18,8 +18,8 @@ from specdemo.cli.commands import bench
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Sampling
+from specdemo.drafters.base import Plain, Scripted
 from specdemo.drafters.draft_model import LookBack
-from specdemo.drafters.plain import Plain, Scripted
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper, draw
 from specdemo.engine.target import PrefixReader

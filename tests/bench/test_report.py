@@ -7,10 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from specdemo.bench.bounds import oracle_speedup, policies_table
 from specdemo.bench.lanes import LaneResult, Paired, expand
 from specdemo.bench.report import markdown
-from specdemo.bench.results import BenchAnswers, lanes_table, positions_table
+from specdemo.bench.results import (
+    BenchAnswers,
+    lanes_table,
+    oracle_speedup,
+    policies_table,
+    positions_table,
+)
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import CostProfile
 from specdemo.trace.events import Node, Status, Verified

@@ -15,8 +15,7 @@ import torch
 from conftest import header, tiny_llama
 from errors import reported
 
-from specdemo.bench import bounds, report, run
-from specdemo.bench.bounds import FloorLane, bandwidth, pass_bytes
+from specdemo.bench import report, results, run
 from specdemo.bench.lanes import (
     FLOOR,
     PEERS,
@@ -27,13 +26,21 @@ from specdemo.bench.lanes import (
     measuring_order,
 )
 from specdemo.bench.report import text
-from specdemo.bench.results import BenchAnswers, Result, against_table, lanes_table
+from specdemo.bench.results import (
+    BenchAnswers,
+    FloorLane,
+    Result,
+    against_table,
+    bandwidth,
+    lanes_table,
+    pass_bytes,
+)
 from specdemo.bench.run import BenchOptions, measure_throughput, run_bench
 from specdemo.cli import console
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended, RunSettings
-from specdemo.drafters.plain import Plain, Scripted
+from specdemo.drafters.base import Plain, Scripted
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.loop import generate
 from specdemo.engine.runner import Runner
@@ -303,7 +310,7 @@ def test_the_floor_reads_every_weight_once(tmp_path):
 
 
 def test_the_floor_takes_as_long_as_its_bytes(monkeypatch):
-    monkeypatch.setattr(bounds, "bandwidth", lambda _: 1000.0)
+    monkeypatch.setattr(results, "bandwidth", lambda _: 1000.0)
     said = FloorLane(50, torch.ones(1), 10, lambda work: work()).open().answer("anything")
     assert said.metrics.tokens_per_second == pytest.approx(1000 / 50)
     assert said.ids == ()

@@ -8,11 +8,10 @@ import pytest
 from conftest import PROFILE
 
 from specdemo.drafters.auto import Auto
+from specdemo.drafters.base import Scripted
 from specdemo.drafters.copy_through import Arm
-from specdemo.drafters.plain import Scripted
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.policies.guard import WithForecast
-from specdemo.drafters.policies.ledger import Ledger
+from specdemo.drafters.policies.guard import Ledger, WithForecast
 from specdemo.engine.clock import ALONE, Sharing
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.types import Outcome, Proposal, Verdict

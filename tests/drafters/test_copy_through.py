@@ -16,10 +16,10 @@ from conftest import (
 
 from specdemo.config.settings import Sampling
 from specdemo.drafters.auto import Auto
+from specdemo.drafters.base import Scripted
 from specdemo.drafters.copies import NGRAM
 from specdemo.drafters.copy_through import Arm, CopyThrough, Through
 from specdemo.drafters.memory.automaton import SuffixAutomaton
-from specdemo.drafters.plain import Scripted
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.types import Outcome, Proposal, Verdict

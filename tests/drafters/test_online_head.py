@@ -11,8 +11,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
 from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.memory.markov import MarkovCounts
-from specdemo.drafters.memory.online_head import MOST_PAIRS, OnlineHead
-from specdemo.drafters.memory.visit import MOST_RUNS, Memory
+from specdemo.drafters.memory.visit import MOST_PAIRS, MOST_RUNS, Memory, OnlineHead
 from specdemo.drafters.methods import make_drafter
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.engine.target import CachedModel, PrefixReader

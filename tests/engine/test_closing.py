@@ -9,9 +9,9 @@ from conftest import drafter_for
 from lanes import PROMPTS, WAIT, Slow, lane
 
 from specdemo.drafters.auto import Auto
+from specdemo.drafters.base import Plain
 from specdemo.drafters.copy_through import Arm
 from specdemo.drafters.draft_model import LookBack
-from specdemo.drafters.plain import Plain
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.guard import Fallback, WithForecast
 from specdemo.engine.cost import CostProfile, Costs

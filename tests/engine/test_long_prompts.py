@@ -6,7 +6,7 @@ import pytest
 from conftest import drafter_for, reference_greedy
 from lanes import PROMPTS, lane, together
 
-from specdemo.drafters.plain import Plain
+from specdemo.drafters.base import Plain
 from specdemo.engine.runner import Runner
 from specdemo.engine.target import CachedModel
 from specdemo.models.decoders.lean import LeanDecoder

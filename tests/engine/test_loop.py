@@ -7,7 +7,7 @@ from conftest import VOCABULARY, drafter_for, header, reference_greedy, run_lane
 from lanes import always_wrong
 
 from specdemo.config.settings import Sampling
-from specdemo.drafters.plain import Plain, Scripted, always_right
+from specdemo.drafters.base import Plain, Scripted, always_right
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel

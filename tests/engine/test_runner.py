@@ -12,7 +12,7 @@ from lanes import PROMPTS, Slow, lane, together
 from transformers import LlamaForCausalLM
 
 from specdemo.config.settings import Sampling
-from specdemo.drafters.plain import Plain
+from specdemo.drafters.base import Plain
 from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.passes import run_together
 from specdemo.engine.runner import Runner

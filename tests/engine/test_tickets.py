@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from specdemo.config.settings import Sampling
-from specdemo.drafters.plain import Plain, Scripted
+from specdemo.drafters.base import Plain, Scripted
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import (
     FIRST_FACTOR,

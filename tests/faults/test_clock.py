@@ -10,7 +10,7 @@ from pathlib import Path
 from conftest import PROFILE, run_lane
 
 from specdemo import __file__ as package
-from specdemo.drafters.plain import Plain
+from specdemo.drafters.base import Plain
 from specdemo.trace.events import RunFinished, Verified
 
 

@@ -43,9 +43,9 @@ from specdemo.training.data import (
     to_rows,
 )
 from specdemo.training.options import TrainOptions
+from specdemo.training.package import write_published
 from specdemo.training.student import EVERYWHERE, KL, L1, DistilledHead, spread
 from specdemo.training.train import train
-from specdemo.training.writing import write_published
 
 WORDS = "the cat sat on the mat and the dog sat on the log while a bird sang in the tall green tree"
 

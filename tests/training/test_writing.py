@@ -33,8 +33,7 @@ from specdemo.models.networks.layouts.family import TargetFacts, drafter_files
 from specdemo.training.block import lay_blocks
 from specdemo.training.data import Row
 from specdemo.training.networks import DFlashNetwork, Eagle3Network, FeatureNetwork
-from specdemo.training.package import Card, draft_config, package
-from specdemo.training.writing import write_published
+from specdemo.training.package import Card, draft_config, package, write_published
 
 CPU, HIDDEN, WORDS, LAYERS, READS = torch.device("cpu"), 32, 64, 8, (2, 4, 5)
 TEXT = [5, 17, 9, 40, 2, 61, 33, 8]

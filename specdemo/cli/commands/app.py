@@ -83,7 +83,7 @@ def _attached(settings: AppSettings, options: argparse.Namespace) -> RemoteStudi
 
 
 def _check_host(host: str) -> None:
-    """Raise UserError if no page can be served at this address, whatever the port."""
+    """Raise UserError if no page can be served at this address, on any port."""
     try:
         create_server((host, 0), family=AF_INET6 if ":" in host else AF_INET).close()
     except OSError as error:

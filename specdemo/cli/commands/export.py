@@ -58,7 +58,7 @@ def run_draft(options: argparse.Namespace) -> int:
 
 def run_drafter(options: argparse.Namespace) -> int:
     from specdemo.files.sources import resolve
-    from specdemo.training.writing import trained_for, write_published
+    from specdemo.training.package import trained_for, write_published
 
     name = trained_for(options.drafter) if options.target is None else options.target
     with console.reporting() as report:

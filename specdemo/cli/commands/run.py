@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -79,9 +79,7 @@ def answer_prompts(
     """Answer prompts with shared passes. returns: 1 if one of them failed"""
     from specdemo.session.work.batch import BatchAnswer, BatchTotals, answer_all
 
-    batch: Any = answer_all(
-        studio, prompts, settings, at_once=options.at_once, system=options.system
-    )
+    batch = answer_all(studio, prompts, settings, at_once=options.at_once, system=options.system)
     show = _show_json if options.json else _show
     done = failed = 0
     with keep_results() as kept, console.reporting() as report, closing(batch):

@@ -16,7 +16,7 @@ ACTIONS = ("logs", "delete")
 
 def run(options: argparse.Namespace) -> int:
     """returns: 0; failures are raised as UserError"""
-    from specdemo.cli.space.plan import check_name
+    from specdemo.cli.space import check_name
 
     if not options.action and options.name in ACTIONS:
         raise UserError("cli.space_unnamed", command=options.name)
@@ -31,8 +31,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _publish(options: argparse.Namespace) -> None:
-    from specdemo.cli.space.hub import connect, follow, publish, visit
-    from specdemo.cli.space.plan import describe, make_plan
+    from specdemo.cli.space import connect, describe, follow, make_plan, publish, visit
 
     api = None if options.dry_run else connect()  # without a token there is no need to plan
     with TemporaryDirectory(prefix="specdemo-space-") as folder:
@@ -56,14 +55,14 @@ def _publish(options: argparse.Namespace) -> None:
 
 
 def _logs(name: str) -> None:
-    from specdemo.cli.space.hub import connect, log_lines
+    from specdemo.cli.space import connect, log_lines
 
     for line in log_lines(name, connect()):
         console.write(console.printable(line.rstrip("\n")))
 
 
 def _delete(name: str) -> None:
-    from specdemo.cli.space.hub import connect, delete
+    from specdemo.cli.space import connect, delete
 
     api = connect()
     console.note(

@@ -353,7 +353,7 @@ def _application(settings: AppSettings) -> Any:
     # The engine's settings. Changes of all others leave running engines unchanged.
     own = replace(settings, threads=cpus, cluster="", replicas=1, most_replicas=0, port=0)
     plain: JsonView = {**asdict(own), "cache_dir": str(settings.cache_dir)}
-    router: Any = {"request_router_class": ROUTER}
+    router: Json = {"request_router_class": ROUTER}
     deployment: Any = serve.deployment(Replica)
     deployment = deployment.options(
         **deployment_options(settings, cpus), request_router_config=RequestRouterConfig(**router)

@@ -9,7 +9,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict
 from importlib import import_module
-from typing import Any
 
 from specdemo.config.errors import UserError, decode_error, encode_error
 from specdemo.config.settings import RunSettings
@@ -115,7 +114,7 @@ def reporting(lines: Callable[[], Iterator[str]]) -> Generator[str, None, None]:
         yield line(BROKE, message=str(error))
 
 
-def line(kind: str, **values: Any) -> str:
+def line(kind: str, **values: object) -> str:
     return json.dumps({"type": kind, **values}, separators=(",", ":"))
 
 

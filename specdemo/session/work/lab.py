@@ -128,7 +128,7 @@ def taken_back(door: EngineClient, cancel: threading.Event) -> TakenBack | None:
 
 def perfect_lanes(conversation: Conversation, cancel: threading.Event) -> Iterator[Json]:
     """Run the variants of `perfect` where the models are."""
-    from specdemo.drafters.plain import always_right
+    from specdemo.drafters.base import always_right
 
     bench = _Bench(conversation.host, cancel, RUN_TOKENS, Sampling())
     yield asdict(bench.lane(0))
@@ -230,7 +230,7 @@ class _Bench:
 
 
 def _evenly(lookahead: int, vocabulary_size: int) -> Drafter:
-    from specdemo.drafters.plain import Scripted
+    from specdemo.drafters.base import Scripted
     from specdemo.engine.types import Proposal
 
     words = random.Random(lookahead)

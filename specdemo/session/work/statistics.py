@@ -93,7 +93,7 @@ def overrated(probs: Tensor, draft_probs: Tensor) -> Tensor:
 
 
 def agreement(one: Tensor, other: Tensor, largest: int = 64) -> float:
-    """Return the probability that two distributions draw the same token with the noise of `engine.tickets`.
+    """Return the probability that two distributions draw the same token with the noise of `engine.sampling`.
 
     one, other: (V,); largest: tokens that are counted, those that both find most likely
     A token x wins in both with 1 / sum over y of max(one[y] / one[x], other[y] / other[x]).

@@ -103,13 +103,13 @@ class RuleRow:
 
     @property
     def effect(self) -> float:
-        """What one token adds to the expected chi-square."""
+        """Expected chi-square that one token adds."""
         return float(sum((e - t) ** 2 / t for e, t in zip(self.exact, self.target, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What the tests of the audit find about a wrong rule. p_uniform, p_draft: see `judges.SamplingAudit`"""
+    """Findings of the audit's tests about a wrong rule. p_uniform, p_draft: see `judges.SamplingAudit`"""
 
     name: str
     samples: int
@@ -140,14 +140,19 @@ class Bug:
             CONTROL_EFFECT / RuleRow.of(self.name, self.target, self.exact, [0]).effect
         )
         target, draft = as_row(self.target), as_row(self.draft)
-        generator, rank = torch.Generator().manual_seed(2**40), overrated(target, draft)
-        values: list[float] = []
-        by_draft: list[float] = []
-        for token in map(self.drawn, range(count)):
-            one, two = torch.rand(2, generator=generator, dtype=torch.float64).tolist()
-            values.append(transform(target, token, one))
-            by_draft.append(transform(target, token, two, rank))
-        return Control(self.name, count, uniformity_p(values), uniformity_p(by_draft))
+        generator, tokens = torch.Generator().manual_seed(2**40), map(self.drawn, range(count))
+        drawn = torch.tensor(list(tokens))
+        uniforms = torch.rand(2, count, generator=generator, dtype=torch.float64)
+        found: list[float] = []
+        for uniform, rank in zip(uniforms, (None, overrated(target, draft)), strict=True):
+            # A token's values lie between those of the uniform numbers 0 and 1.
+            low, high = (
+                torch.tensor([transform(target, token, end, rank) for token in range(len(target))])
+                for end in (0.0, 1.0)
+            )
+            values = low[drawn] + uniform * (high - low)[drawn]
+            found.append(uniformity_p(values.tolist()))
+        return Control(self.name, count, *found)
 
 
 def as_row(distribution: Distribution) -> Tensor:
@@ -224,7 +229,7 @@ def bugs() -> Iterator[Bug]:
 
 @cache
 def controls() -> tuple[Control, ...]:
-    """Return what the audit's tests find about both bugs: always the same, because the seeds are."""
+    """Return the findings of the audit's tests about both bugs: always the same, because the seeds are."""
     return tuple(bug.audited() for bug in bugs())
 
 

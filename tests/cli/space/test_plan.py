@@ -14,8 +14,8 @@ from huggingface_hub import SpaceCard
 from packaging.requirements import Requirement
 from test_project import project_files, requirements
 
-from specdemo.cli.space import plan as plan_module
-from specdemo.cli.space.plan import (
+from specdemo.cli import space as plan_module
+from specdemo.cli.space import (
     STATIC,
     ZERO,
     SpacePlan,

@@ -14,8 +14,7 @@ from huggingface_hub.utils import _xet
 from ui.served import served
 
 from specdemo.cli.parser import main
-from specdemo.cli.space.hub import connect, follow, publish, visit
-from specdemo.cli.space.plan import ZERO, SpacePlan
+from specdemo.cli.space import ZERO, SpacePlan, connect, follow, publish, visit
 from specdemo.config.errors import UserError
 from specdemo.ui import serving
 

@@ -186,7 +186,7 @@ def test_a_head_in_4_bits_is_packed_part_by_part(tmp_path, monkeypatch):
     shared = TargetTensors(EMBEDDING, torch.device("cpu"), torch.bfloat16, True, HEAD)
     row = torch.randn(3, HIDDEN).bfloat16()
     whole = loader_of(files, shared).head()(row)
-    monkeypatch.setattr("specdemo.models.networks.loader.HEAD_ROWS", 32)
+    monkeypatch.setattr("specdemo.models.networks.folders.HEAD_ROWS", 32)
     assert loader_of(files, shared).head()(row).equal(whole)
     torch.testing.assert_close(whole.float(), row.float() @ HEAD.T, atol=2.5, rtol=0)
 

@@ -12,8 +12,8 @@ from lanes import always_wrong
 
 from specdemo.bench.report import markdown
 from specdemo.cli.commands.bench import counterexample_table
+from specdemo.drafters.base import always_right
 from specdemo.drafters.draft_model import LookBack
-from specdemo.drafters.plain import always_right
 from specdemo.engine.types import Drafter
 from specdemo.session.work.wrong_rules import (
     TARGET,
