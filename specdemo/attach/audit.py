@@ -217,10 +217,11 @@ def greedy_audit(
     for number, prompt in enumerate(prompts):
         report(number / len(prompts))
         request = Request([{"role": "user", "content": prompt}], tokens)
-        answer = whole_answer(server, request)
-        if isinstance(plain, LlamaServer):
+        if isinstance(server, LlamaServer) and isinstance(plain, LlamaServer):
+            answer = whole_answer(server, request)
             apart = difference(plain, whole_answer(plain, request), answer)
         else:
+            answer = whole_answer(comparable(server), request)
             apart = text_difference(comparable(plain), request, answer)
         compared += apart.place if apart else answer.tokens
         found += [replace(apart, prompt=number)] if apart else []
