@@ -168,7 +168,8 @@ def difference(plain: LlamaServer, expected: Generation, answer: Generation) -> 
 def text_difference(plain: OpenAIServer, request: Request, answer: Generation) -> Difference | None:
     """Return the first difference of an answer's text from the plain server's; None if there is none. Raises UserError."""
     body = body_of(request, plain.about.model) | {"logprobs": True, "top_logprobs": CANDIDATES}
-    text, rows, rest = "", [], answer.text.encode()
+    rows: list[Json] = []
+    text, rest = "", answer.text.encode()
     try:
         for chunk in plain.client.stream("/v1/chat/completions", body, threading.Event()):
             for choice in chunk.get("choices", []):
