@@ -405,7 +405,7 @@ class OpenVinoSpeaker:
             config.max_ngram_size = LOOKUP_NGRAM
         arrived: list[tuple[float, int]] = []
 
-        class Clock(openvino_genai.StreamerBase):  # type: ignore[misc, name-defined]
+        class Clock(openvino_genai.StreamerBase):  # type: ignore[misc]
             """Notes when tokens arrive."""
 
             def write(self, tokens: int | list[int]) -> Any:
