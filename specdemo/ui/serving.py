@@ -225,7 +225,7 @@ def first_words() -> str:
     """
     english = words.texts("page", "en")
     said = {language: words.texts("page", language) for language in words.languages()}
-    [run] = recorded_runs()[:1] or [None]
+    run = next(iter(recorded_runs()), None)
     events = _events(run.name) if run else ()
     checks = [event for event in events if isinstance(event, Verified)]
     checks.sort(key=lambda event: event.elapsed_seconds)
