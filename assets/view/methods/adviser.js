@@ -45,7 +45,7 @@ export function adviser({ machine, date, results }, titles, words) {
   const names = /** @type {const} */ (["target", "sampling", "task"]);
   const menus = names.map((name) => el("select", { "aria-label": words[name], onchange: () => draw() },
     ...[...new Set(results.map((one) => one[name]))].sort((one, other) => Number(other === "all") - Number(one === "all"))
-      .map((value) => textEl("option", words.values[value] ?? value, { value }))));
+      .map((value) => textEl("option", words.choices[value] ?? value, { value }))));
 
   const cells = (/** @type {Result} */ one) => [
     one.speedup ? `${two(one.speedup)}×${one.quartiles ? ` (${one.quartiles.map(two).join(" – ")})` : ""}` : "–",
