@@ -109,7 +109,7 @@ def test_it_is_packed_once_and_told_in_bytes(tiny_folder, tmp_path, monkeypatch)
 def test_a_file_of_the_catalogue_is_packed_once_by_path_and_by_name(ggufs, tmp_path, monkeypatch):
     file = HubGguf("a/b", "llama.gguf", file_sha256(ggufs["llama"]), ggufs["llama"].stat().st_size)
     entry = Entry("tiny", "Tiny", "MIT", 1, "", repo="a/b", gguf=file)
-    monkeypatch.setattr("specdemo.files.sources.entries", lambda: (entry,))
+    monkeypatch.setattr("specdemo.files.found.entries", lambda: (entry,))
     monkeypatch.setattr("specdemo.files.sources.find", {"tiny": entry}.get)
     by_path = resolve(ggufs["llama"], tmp_path, pack_as=BF16)
     assert resolve("tiny", tmp_path, pack_as=BF16).folder == by_path.folder
