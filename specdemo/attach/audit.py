@@ -36,9 +36,6 @@ LEVEL = 0.01  # probability that a correct server is found biased
 FOUND = 2.576 + 1.282  # deviations of a bias that is found in nine of ten tests at LEVEL
 CANDIDATES = 8  # most likely tokens that the plain server reports
 
-SEEDS = (
-    40  # answers with the same seeds on both servers that decide whether seeds determine the text
-)
 SHORT = 4  # tokens of an answer that is drawn for its frequency
 CELL = 8  # characters of such an answer that are counted
 FEWEST_IN_CELL = 5  # answers of a cell; rarer ones are counted together
@@ -305,24 +302,22 @@ def compare_draws(
     server gets other seeds, since samples with the same seeds are not independent.
     """
 
-    def draw(one: Server, count: int, seed: int) -> list[tuple[str, str]]:
+    def draw(one: Server, seed: int) -> list[tuple[str, str]]:
         answers = []
-        for number, prompt in enumerate(islice(cycle(prompts), count)):
-            report(number / count)
+        for number, prompt in enumerate(islice(cycle(prompts), samples)):
+            report(number / samples)
             answer = whole_answer(one, sampled(prompt, SHORT, seed + number))
             answers.append((prompt, answer.text[:CELL]))
         return answers
 
-    few = min(SEEDS, samples)
-    apart = sum(map(ne, draw(server, few, 0), draw(plain, few, 0)))
-    seeded = apart <= few / 10
-    drawn, expected = draw(server, samples, 0), draw(plain, samples, 0 if seeded else samples)
-    if seeded:
-        apart = sum(map(ne, drawn, expected))
+    drawn, expected = draw(server, 0), draw(plain, 0)
+    apart = sum(map(ne, drawn, expected))
+    if apart <= samples / 10:
         return DrawComparison(samples, 1 - apart / samples, None, upper_limit(apart, samples))
+    expected = draw(plain, samples)
     p_value, freedom = same_frequencies(drawn, expected)
     least = sqrt(_noncentrality(freedom) / (2 * samples))
-    return DrawComparison(samples, 1 - apart / few, p_value, least)
+    return DrawComparison(samples, 1 - apart / samples, p_value, least)
 
 
 Answers = Sequence[tuple[str, str]]  # prompt and text

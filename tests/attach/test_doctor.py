@@ -218,7 +218,7 @@ class Foreign:
         (Foreign(0.85), 0, "are equal, so the drafts change at most"),
         (Foreign(0.4), 3, "The server changes the text"),
         (Foreign(0.85, seeded=False), 0, "frequencies agree"),
-        (Foreign(0.6, seeded=False), 3, "frequencies differ"),
+        (Foreign(0.52, seeded=False), 3, "frequencies differ"),
     ],
 )
 def test_audit_compares_the_texts_of_other_servers(server, code, printed, capsys) -> None:
