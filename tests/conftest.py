@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
 import random
 import shutil
 import tempfile
@@ -42,6 +43,7 @@ LOOKED = pytest.StashKey[Path]()  # the file whose tests run
 
 # Models this small are slower with several threads, and each worker has a core of its own.
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the programs that tests start
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -203,11 +205,10 @@ def drafter_for(
         target = target or open_target(_same_llama())
         features = target.features
         trained = tiny_trained(vocabulary, features, target)
+        if published:
+            trained |= published(vocabulary, features)
     else:
-        features = TextFeatures(toy_text, vocabulary)
-        trained = tiny_trained(vocabulary, features, None, draft)
-    if published:
-        trained |= published(vocabulary, features)
+        features, trained = _of_toy_text(toy_text, vocabulary, draft, published)
     settings = RunSettings(
         method=method, sampling=sampling or Sampling(), **{"fallback": False, **changes}
     )
@@ -233,6 +234,19 @@ def drafter_for(
 def decoder_of(model: LlamaForCausalLM) -> LeanDecoder:
     """Return the decoder that a session uses for this model; its passes take half as long as the module's."""
     return LeanDecoder(model)
+
+
+@lru_cache(maxsize=1)
+def _of_toy_text(
+    toy_text: Callable[[], Sequence[int]],
+    vocabulary: int,
+    draft: LanguageModel,
+    published: Callable[..., dict[str, Callable[[], object]]] | None,
+) -> tuple[TextFeatures, dict[str, Callable[[], object]]]:
+    """The states of a toy target and the drafters that read them: those of one conversation, for all of its runs."""
+    features = TextFeatures(toy_text, vocabulary)
+    trained = tiny_trained(vocabulary, features, None, draft)
+    return features, trained | (published(vocabulary, features) if published else {})
 
 
 @cache

@@ -15,14 +15,16 @@ QUANTISED = ("Q4_K", "Q5_0", "Q6_K", "Q8_0", "Q4_1")
 HIDDEN, INNER, HEADS, KV_HEADS, LAYERS = 256, 256, 4, 2, 1
 
 
-def tiny_gguf(path: Path, kind: str, tokenizer: Any = None, pre: str = "gpt-2") -> Path:
+def tiny_gguf(
+    path: Path, kind: str, tokenizer: Any = None, pre: str = "gpt-2", quantised: Any = QUANTISED
+) -> Path:
     """Write a random model. llama: a head of its own; qwen2: biases, and the embedding is the head
 
-    pre: how llama.cpp splits text for the tokenizer
+    pre: how llama.cpp splits text for the tokenizer; quantised: kinds of the matrices, in turn; they leave vectors unchanged
     """
     from gguf import GGMLQuantizationType, GGUFWriter
 
-    random = np.random.default_rng(7)
+    random, vectors = np.random.default_rng(7), np.random.default_rng(8)
     tokenizer = tokenizer or make_tiny_tokenizer()
     writer = GGUFWriter(path, kind)
     writer.add_context_length(128)
@@ -35,14 +37,14 @@ def tiny_gguf(path: Path, kind: str, tokenizer: Any = None, pre: str = "gpt-2") 
     writer.add_rope_freq_base(10000.0)
     writer.add_vocab_size(len(tokenizer))
     add_tokenizer(writer, tokenizer, pre)
-    kinds = cycle(QUANTISED)
+    kinds = cycle(quantised)
 
     def matrix(name: str, rows: int, columns: int) -> None:
         stored = GGMLQuantizationType[next(kinds)]
         writer.add_tensor(name, _random_blocks(random, rows, columns, stored), raw_dtype=stored)
 
     def vector(name: str, size: int) -> None:
-        writer.add_tensor(name, random.normal(0, 0.1, size).astype(np.float32) + 1)
+        writer.add_tensor(name, vectors.normal(0, 0.1, size).astype(np.float32) + 1)
 
     head = HIDDEN // HEADS
     matrix("token_embd.weight", len(tokenizer), HIDDEN)

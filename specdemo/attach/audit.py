@@ -168,7 +168,8 @@ def difference(plain: LlamaServer, expected: Generation, answer: Generation) -> 
 def text_difference(plain: OpenAIServer, request: Request, answer: Generation) -> Difference | None:
     """Return the first difference of an answer's text from the plain server's; None if there is none. Raises UserError."""
     body = body_of(request, plain.about.model) | {"logprobs": True, "top_logprobs": CANDIDATES}
-    text, rows, rest = "", [], answer.text.encode()
+    rows: list[Json] = []
+    text, rest = "", answer.text.encode()
     try:
         for chunk in plain.client.stream("/v1/chat/completions", body, threading.Event()):
             for choice in chunk.get("choices", []):
@@ -216,10 +217,11 @@ def greedy_audit(
     for number, prompt in enumerate(prompts):
         report(number / len(prompts))
         request = Request([{"role": "user", "content": prompt}], tokens)
-        answer = whole_answer(server, request)
-        if isinstance(plain, LlamaServer):
+        if isinstance(server, LlamaServer) and isinstance(plain, LlamaServer):
+            answer = whole_answer(server, request)
             apart = difference(plain, whole_answer(plain, request), answer)
         else:
+            answer = whole_answer(comparable(server), request)
             apart = text_difference(comparable(plain), request, answer)
         compared += apart.place if apart else answer.tokens
         found += [replace(apart, prompt=number)] if apart else []

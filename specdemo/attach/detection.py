@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from specdemo.attach import llama_server, openai
 from specdemo.attach.client import Client
 from specdemo.attach.servers import OLLAMA, Pages, Server
 from specdemo.config.errors import UserError
+
+# In this order; the last one accepts every server with OpenAI's API.
+DETECTORS: tuple[Callable[[Client, Pages], Server | None], ...] = (
+    llama_server.detect,
+    openai.lm_studio,
+    openai.vllm,
+    openai.sglang,
+    openai.any_other,
+)
 
 
 def attach(url: str, key: str = "", *, ollama_child: bool = False) -> Server:
@@ -25,8 +35,7 @@ def attach(url: str, key: str = "", *, ollama_child: bool = False) -> Server:
 
 def _at(client: Client) -> Server:
     pages = Pages(client)
-    # The last one accepts every server with OpenAI's API.
-    for detect in (llama_server.detect, openai.lm_studio, openai.vllm, openai.sglang, openai.any_other):  # fmt: skip
+    for detect in DETECTORS:
         if (server := detect(client, pages)) is not None:
             return server
     raise UserError("attach.unknown_server", url=client.url)
@@ -38,9 +47,10 @@ def _child_url(ollama: Client) -> str:
     Raises UserError if there is none.
     """
     local = urlsplit(ollama.url).hostname in ("127.0.0.1", "localhost", "::1")
-    listed = [line.split(maxsplit=2) for line in _processes() if local]
-    ours = {fields[0] for fields in listed if len(fields) == 3 and "ollama" in fields[2]}
-    children = [fields[2] for fields in listed if fields[1] in ours and "llama-server" in fields[2]]
+    fields = [line.split(maxsplit=2) for line in _processes() if local]
+    listed = [(one[0], one[1], one[2]) for one in fields if len(one) == 3]
+    ours = {number for number, _, words in listed if "ollama" in words}
+    children = [words for _, parent, words in listed if parent in ours and "llama-server" in words]
     children.sort(key=lambda words: "--spec-type" not in words)
     ports = (re.search(r"--port[ =](\d{1,5})(?!\d)", words) for words in children)
     port = next((found[1] for found in ports if found), None)
@@ -55,7 +65,7 @@ def _processes() -> list[str]:
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=10, check=False
-        )  # noqa: S603
+        )
     except (OSError, subprocess.TimeoutExpired):
         return []
     return done.stdout.splitlines()

@@ -137,7 +137,7 @@ def _node(found: Round, place: int, status: Status) -> Node:
     piece = Piece(named.text, named.token_id) if named else Piece("")
     if status is Status.ACCEPTED:
         piece = found.committed[place]
-    chance = named and named.probability
+    chance = named.probability if named else None
     return Node(piece.token_id, piece.text, place - 1, status, confidence=chance)
 
 
@@ -168,14 +168,16 @@ def with_log(events: Sequence[Event], known: Iterable[Generation]) -> list[Event
             named = dict(zip((step.step for step in steps if step.nodes), rounds, strict=True))
     found: list[Event] = []
     for event in events:
-        known = None
+        logged = None
         if isinstance(event, Drafted | Verified) and event.lane == SPECULATIVE:
-            known = named.get(event.step)
-        if known is None:
+            logged = named.get(event.step)
+        if logged is None:
             found.append(event)
         elif isinstance(event, Verified):
-            known = replace(known, committed=_pieces(event.committed), seconds=event.verify_seconds)
-            found += _step(known, event.lane, event.step, event.elapsed_seconds, exact=True)
+            logged = replace(
+                logged, committed=_pieces(event.committed), seconds=event.verify_seconds
+            )
+            found += _step(logged, event.lane, event.step, event.elapsed_seconds, exact=True)
     return found
 
 

@@ -20,6 +20,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import Json
 from specdemo.files.catalogue import DEFAULT_TARGET, find, partner
+from specdemo.files.found import gguf_path
 from specdemo.files.hub import fetch_gguf
 from specdemo.files.wheel import extract_gguf, fetch_wheel, installed_gguf
 from specdemo.models.networks.folders import export, is_compact, read_config
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "specdemo.bench.peer")
+# Programs that read GGUF files: a module and the package that has it
+GGUF_READERS = {
+    "llama.cpp": ("llama_cpp", "llama-cpp-python"),
+    "llama-server": ("xllamacpp", "xllamacpp"),
+    "openvino": ("openvino_genai", "openvino-genai"),
+}
 LLAMA_CONTEXT = 4096  # tokens; llama-cpp-python's prompt lookup stores a row of logits for each
 KILL_SECONDS = 2.0  # seconds until a process that does not end is killed
 PROBE_TEXT = "It's 3.14 <b>€</b>,\n\n  def f(x):\treturn x  # naïve, 東京 🙂"
@@ -164,16 +171,18 @@ def open_peer(
     """
     import torch
 
-    pair, program = studio.pair, name.partition(":")[0]
+    pair, (program, _, way) = studio.pair, name.partition(":")
     context = pair.context
     folder = draft = gguf = ""
-    if program == "llama.cpp":
-        if find_spec("llama_cpp") is None:
-            raise UserError("bench.no_llama_cpp")
+    if program in GGUF_READERS:
+        module, package = GGUF_READERS[program]
+        if find_spec(module) is None:
+            raise UserError("bench.no_peer", package=package)
         gguf, context = str(gguf_file(studio.settings, work)), min(context, LLAMA_CONTEXT)
+        draft = str(gguf_file(_draft_settings(studio), work)) if way == "draft" else ""
     else:
         folder = str(target_folder(studio))
-        draft = str(draft_folder(studio, work)) if name.endswith(":assisted") else ""
+        draft = str(draft_folder(studio, work)) if way == "assisted" else ""
     probe_ids = encode_prompt(pair.tokenizer, PROBE_TEXT, pair.context)
     spec = PeerSpec(
         lane=name,
@@ -199,7 +208,7 @@ def _start(spec: PeerSpec) -> PeerProcess:
     try:
         return PeerProcess(spec)
     except LaneLost:
-        if not spec.gguf:
+        if not spec.lane.startswith("llama"):
             raise
     return PeerProcess(replace(spec, repack=False))
 
@@ -212,10 +221,8 @@ def target_folder(studio: Studio) -> Path:
 
 def draft_folder(studio: Studio, work: Path) -> Path:
     """Return a folder with the loaded draft as an ordinary transformers model."""
-    if studio.pair.draft_info is None:
-        raise UserError("bench.no_draft", why=studio.pair.no_draft_why)
-    settings = studio.settings
-    name = settings.draft if settings.draft != "auto" else partner(settings.target) or ""
+    settings = _draft_settings(studio)
+    name = settings.target
     path = Path(name).expanduser()
     folder = path if is_compact(path) else model_files(name, settings).folder
     if not is_compact(folder):
@@ -227,10 +234,19 @@ def draft_folder(studio: Studio, work: Path) -> Path:
     return out
 
 
+def _draft_settings(studio: Studio) -> AppSettings:
+    """Return settings whose target is the loaded draft model. Raises UserError if there is none."""
+    if studio.pair.draft_info is None:
+        raise UserError("bench.no_draft", why=studio.pair.no_draft_why)
+    named = studio.settings.draft
+    own = partner(studio.pair.target.known) or ""
+    return replace(studio.settings, target=own if named == "auto" else named)
+
+
 def gguf_file(settings: AppSettings, work: Path) -> Path:
     """Return the GGUF file that the target was converted from. Raises UserError if there is none."""
-    if settings.target.lower().endswith(".gguf"):
-        return Path(settings.target).expanduser()
+    if found := gguf_path(settings.target):
+        return found
     entry = find(settings.target)
     if entry and entry.gguf:
         return fetch_gguf(entry.gguf, settings.cache_dir)

@@ -101,7 +101,28 @@ def load_studio(settings: AppSettings) -> Studio:
         studio.load(report)
     if studio.error:
         raise studio.error
+    if about := _about_target(studio):
+        note(about)
     return studio
+
+
+def _about_target(studio: Studio) -> str:
+    """Return a sentence: the catalogue model that a GGUF file was recognised as, or a draft model that suits it, or ""."""
+    from specdemo.files.found import FoundModel, found_models, gguf_path
+    from specdemo.files.header import read_header
+    from specdemo.models.outlook import suggest
+
+    pair, settings = studio.pair, studio.settings
+    gguf = gguf_path(settings.target)
+    if gguf is None:
+        return ""
+    if pair.target.known != pair.target.info.name:
+        return f"{pair.target.info.name} has the norms of {pair.target.known}: its drafter is used."
+    if pair.draft_info or pair.trained:
+        return ""
+    target = FoundModel(settings.target, "", gguf, read_header(gguf))
+    predict = studio.predictor(settings.precision)
+    return str(suggest(target, found_models(settings.cache_dir), predict) or "")
 
 
 def write(text: str) -> None:

@@ -46,7 +46,9 @@ class Auto(Drafter):
         self.stopping = StoppingRule(costs)
         self.through = through
         self._chosen: Arm | None = None
-        self._reads = False  # whether the model has read the text
+        self._reads = False  # whether the model reads the text
+        self._read = 0  # tokens of it that it has read
+        self._reading = 0.0  # passes in which it reads the others
         self._steps = 0
         self.ledger = Ledger(costs)
         # Whether copies are searched for, and after drafts too, and whether the model would pay; None if not calculated.
@@ -62,7 +64,7 @@ class Auto(Drafter):
         self._join()
         for arm in self.copiers:
             arm.drafter.start(prompt_ids)
-        self._reads = False
+        self._reads, self._read = False, 0
         if self.model and self._usually_pays(self.model):
             self._begin(self.model, prompt_ids)
 
@@ -115,6 +117,7 @@ class Auto(Drafter):
         """The model's draft; where rows are cheap and a lookup fires, copies after it, as many as pay."""
         if not self._reads:
             self._begin(model, committed)
+        self._read = len(committed)
         draft = model.propose(committed, decision.tokens(budget), self.costs)
         if self.through is None or not self._behind or not len(draft):
             return draft
@@ -128,7 +131,8 @@ class Auto(Drafter):
         if self._chosen is None:
             self.ledger.plain_step(outcome, *(arm.record for arm in self.arms))
         else:
-            self.ledger.drafted_step(outcome, self._chosen.record)
+            reading = self._reading if self._chosen is self.model else 0.0
+            self.ledger.drafted_step(outcome, self._chosen.record, reading)
         for arm in self.arms:
             if arm is self._chosen:
                 arm.observe(outcome, self.costs)
@@ -147,7 +151,9 @@ class Auto(Drafter):
         model = self.model
         if model is None:
             return Decision.PLAIN
-        decision = self.ledger.decide(model.record, self.ledger.gain(model.record), budget)
+        self._reading = self.ledger.reading(len(committed) - self._read)
+        gain = self.ledger.gain(model.record)
+        decision = self.ledger.decide(model.record, gain, budget, self._reading)
         new = not model.record.steps or (self._together > 1 and decision is Decision.TRIAL)
         if new and not self._usually_pays(model):
             return Decision.PLAIN
@@ -183,7 +189,7 @@ class Auto(Drafter):
 
     def _begin(self, model: Arm, committed: Sequence[int]) -> None:
         model.drafter.start(committed)
-        self._reads = True
+        self._reads, self._read = True, len(committed)
 
 
 def _auto(context: DraftingContext) -> Auto:

@@ -76,6 +76,7 @@ class Entry:
     head_parameters: weights of the output head, which every pass reads unquantised; 0 if the head is borrowed
     own_head: whether embedding and head are different matrices
     sampling: recommended values if the model's own files contain none, and their `origin`; see `Recommended`
+    norms, tokenizer: digests of a GGUF file's header, see `files.header.Header`; "" if unknown
     """
 
     name: str
@@ -93,6 +94,8 @@ class Entry:
     head_parameters: int = 0
     own_head: bool = False
     sampling: JsonView | None = None
+    norms: str = ""
+    tokenizer: str = ""
 
     @property
     def gguf_sha256(self) -> str:

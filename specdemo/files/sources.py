@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from specdemo.config.errors import Phrase, UserError
 from specdemo.files import hub
 from specdemo.files.catalogue import Entry, entries, find, pairs
 from specdemo.files.folder import check_folder
+from specdemo.files.found import gguf_path, known_as, title_of
 from specdemo.files.gguf import (
     RECIPE,
     check_gguf,
@@ -61,12 +62,14 @@ class ModelFiles:
 
     revision: commit of the hub, or a hash of the file it was made from; "" for a local folder
     origin: embedded, hub, folder, gguf or shipped
+    known: catalogue name of the model, also of a file in another quantisation; "" for other models
     """
 
     folder: Path
     name: str
     revision: str
     origin: str
+    known: str = ""
 
 
 def resolve(
@@ -75,7 +78,7 @@ def resolve(
     progress: ProgressCallback = silent,
     pack_as: torch.dtype | None = None,
 ) -> ModelFiles:
-    """Find a catalogue name, hub id, folder or GGUF file; fetch and convert it as needed.
+    """Find a catalogue name, hub id, folder, GGUF file or model of Ollama's; fetch and convert it as needed.
 
     pack_as: to store large matrices in 4-bit, the type of the other tensors; None for unchanged weights
     """
@@ -87,8 +90,8 @@ def resolve(
         sweep(left.parent)
     if entry := find(text):
         return _from_entry(entry, cache_dir, work)
-    if text.lower().endswith(".gguf"):
-        return _from_gguf(path, work)
+    if gguf := gguf_path(text):
+        return _from_gguf(gguf, work)
     if path.is_dir():
         return _from_folder(path, work)
     if path.exists():
@@ -194,9 +197,9 @@ def _from_entry(entry: Entry, cache_dir: Path, work: _Conversion) -> ModelFiles:
             _Gguf(_stem(entry), entry.gguf_sha256, entry.name, opened, entry.repo)
         )
         origin = "embedded" if entry.wheel else "hub"
-        return ModelFiles(folder, entry.name, entry.gguf_sha256[:12], origin)
+        return ModelFiles(folder, entry.name, entry.gguf_sha256[:12], origin, entry.name)
     if entry.repo:
-        return _from_hub(entry.name, entry.repo, entry.revision, work)
+        return replace(_from_hub(entry.name, entry.repo, entry.revision, work), known=entry.name)
     return _shipped(entry)
 
 
@@ -248,12 +251,13 @@ def _from_gguf(path: Path, work: _Conversion) -> ModelFiles:
     check_gguf(path)
     digest = file_sha256(path, work.progress, path.name)
     whole = path.resolve()
-    known = next((entry for entry in entries() if entry.gguf_sha256 == digest), None)
-    stem = _stem(known) if known else f"gguf-{digest[:16]}"
+    known, same = known_as(whole, digest)
+    stem = _stem(known) if known and same else f"gguf-{digest[:16]}"
+    name = known.name if known and same else title_of(path)
     repo = known.repo if known else None
-    folder = work.from_gguf(_Gguf(stem, digest, path.name, lambda: nullcontext(whole), repo))
-    check_folder(folder, path.name)
-    return ModelFiles(folder, path.stem, digest[:12], "gguf")
+    folder = work.from_gguf(_Gguf(stem, digest, name, lambda: nullcontext(whole), repo))
+    check_folder(folder, name)
+    return ModelFiles(folder, name, digest[:12], "gguf", known.name if known else "")
 
 
 def _from_folder(path: Path, work: _Conversion) -> ModelFiles:

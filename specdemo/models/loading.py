@@ -64,6 +64,11 @@ class LoadedModel:
     vocabulary_size: int
     files: ModelFiles | None = None
 
+    @property
+    def known(self) -> str:
+        """The catalogue name of the model, else its own name."""
+        return (self.files.known if self.files else "") or self.info.name
+
 
 def load_model(
     files: ModelFiles,

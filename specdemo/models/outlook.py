@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,11 +23,14 @@ from specdemo.files.catalogue import (
     Pair,
     draft_of,
     drafters,
+    entries,
     find,
     find_drafter,
     pairs,
 )
+from specdemo.files.found import FoundModel
 from specdemo.files.hub import CARD, PICKLES
+from specdemo.files.progress import megabytes
 from specdemo.files.sources import HUB_ID, missing_bytes
 from specdemo.kernels import cpu_features
 from specdemo.models.devices import BYTES_PER_WEIGHT, HEAD_BYTES, free_ram, head_bits, loaded_bytes
@@ -35,6 +39,8 @@ SPARE_BYTES = 2_000_000_000  # reserved for the KV caches, activations and other
 ACCEPTED_FRACTION = 0.65  # fraction of drafted tokens that is accepted, assumed for a draft of the target's own family
 FAST_ENOUGH = 15.0  # tokens a second, with drafts: nearly as fast as one reads
 LONGEST_DRAFT = 8  # drafted tokens a step
+SMALL_ENOUGH = 0.5  # largest size of a proposed draft model, as a fraction of the target
+WORTH_PROPOSING = 1.05  # smallest speedup
 MEASURE = "greedy_agreement"  # name in a card: how often the drafter's most likely token is the target's; also by draft position
 
 
@@ -118,6 +124,51 @@ def outlook(
         kept=kept[0],
         recorded=bool(recorded),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A draft model that splits text as the target does. target, draft: as options name them
+
+    speedup: modelled, against plain decoding; None if nothing was timed on this machine
+    """
+
+    target: str
+    draft: str
+    pair: Pair
+    speedup: float | None
+    download: int
+
+    def __str__(self) -> str:
+        rate = "its speed is unknown until a model was timed on this machine"
+        if self.speedup:
+            rate = f"about {self.speedup:.1f} times as fast as plain decoding, modelled if {ACCEPTED_FRACTION:.0%} is accepted"
+        fetched = f"; downloads {megabytes(self.download)}" if self.download else ""
+        names = f"--target {shlex.quote(self.target)} --draft {shlex.quote(self.draft)}"
+        return f"{self.draft} splits text in the same way and can draft ({rate}{fetched}): python -m specdemo run {names} PROMPT"
+
+
+def suggest(
+    target: FoundModel, found: Sequence[FoundModel], predict: Callable[[Pair], Outlook]
+) -> Suggestion | None:
+    """Return the draft model with the best forecast for a target without a drafter, from this machine or the catalogue."""
+    model = target.entry
+    if not model.tokenizer:
+        return None
+    here = {one.name: one.entry for one in found}
+    drafts = here | {one.name: one for one in entries() if one.name not in here}
+    suggestions = []
+    for name, draft in drafts.items():
+        if draft.tokenizer != model.tokenizer:
+            continue
+        if draft.parameters > SMALL_ENOUGH * model.parameters:
+            continue
+        pair = Pair(model, draft)
+        seen = predict(pair)
+        speedup = seen.drafted / seen.plain if seen.drafted and seen.plain else None
+        if speedup is None or speedup >= WORTH_PROPOSING:
+            suggestions.append(Suggestion(target.name, name, pair, speedup, seen.download))
+    return max(suggestions, key=lambda one: (one.speedup or 0, -one.download), default=None)
 
 
 def to_download(

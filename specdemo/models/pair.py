@@ -185,7 +185,7 @@ def place_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Lo
     return LoadedPair(
         target, tokenizer, info, open_draft, why, None if no_copy else QuantisedCopy(target), no_copy,
         trained={**find_trained(target, below, settings.trained), **others},
-        recommended=recommended(files.folder, files.name),
+        recommended=recommended(files.folder, files.known or files.name),
     )  # fmt: skip
 
 
@@ -253,10 +253,10 @@ def fetch_pair(settings: AppSettings, progress: ProgressCallback = silent) -> No
 
     If a draft "auto" cannot be downloaded, `load_pair` handles that and continues without it.
     """
-    model_files(settings.target, settings, progress)
+    files = model_files(settings.target, settings, progress)
     if settings.drafter not in ("", "none"):
         drafter_files(settings.drafter, settings.cache_dir, progress)
-    wanted = draft_of(settings.target, settings.draft, settings.trained)
+    wanted = draft_of(files.known or settings.target, settings.draft, settings.trained)
     if wanted is None or is_compact(Path(wanted).expanduser()):
         return
     try:
@@ -279,7 +279,7 @@ class _DraftLoader:
     def find(self) -> tuple[ModelInfo | None, Callable[[], LanguageModel] | None, str]:
         """Return the draft that the settings name, or the target's partner; without one, a sentence why."""
         settings = self.settings
-        wanted = draft_of(settings.target, settings.draft, settings.trained)
+        wanted = draft_of(self.target.known, settings.draft, settings.trained)
         if wanted is None:
             return None, None, "No draft is known for this target."
         try:
@@ -308,7 +308,7 @@ class _DraftLoader:
         config, device = read_config(files.folder), self.target.device
         lender = config["specdemo"].get("embedding_from", DEFAULT_TARGET)
         embedding: Any = self.target.model.get_input_embeddings().weight
-        if self.files.name != lender:
+        if self.target.known != lender:
             lent = model_files(lender, self.settings, self.progress)
             if not same_tokenizer(self.tokenizer, load_tokenizer(lent)):
                 raise UserError(

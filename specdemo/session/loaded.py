@@ -70,7 +70,7 @@ def _with_store(settings: AppSettings, pair: LoadedPair) -> Loaded:
     from specdemo.drafters.memory.datastore import fingerprint, open_store
 
     tokenizer = fingerprint(pair.tokenizer.get_vocab())
-    return Loaded(settings, pair, open_store(pair.target.info.name, tokenizer, settings.store))
+    return Loaded(settings, pair, open_store(pair.target.known, tokenizer, settings.store))
 
 
 def named(settings: AppSettings) -> tuple[AppSettings, str]:

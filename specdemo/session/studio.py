@@ -37,6 +37,7 @@ from specdemo.session.meter import Meter
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method
     from specdemo.drafters.memory.datastore import Datastore
+    from specdemo.files.catalogue import Pair
     from specdemo.models.outlook import Offer, Outlook
     from specdemo.models.pair import LoadedPair
     from specdemo.trace.events import ModelInfo
@@ -284,12 +285,17 @@ class Studio(Starting):
         ]
 
     def outlooks(self, precision: str) -> dict[str, Outlook]:
+        predict = self.predictor(precision)
+        return {pair.name: predict(pair) for pair in pairs()}
+
+    def predictor(self, precision: str) -> Callable[[Pair], Outlook]:
+        """Return a function that predicts any pair in a precision on this machine."""
         from specdemo.models.outlook import free_memory, outlook, way
 
         known = timed_passes(self.settings) if installed("torch") else []
         free, cache = free_memory(self.settings.device), self.settings.cache_dir
         how = way(self.settings, precision)
-        return {pair.name: outlook(pair, how, cache, free, known) for pair in pairs()}
+        return lambda pair: outlook(pair, how, cache, free, known)
 
     def to_download(self, target: str, draft: str, precision: str) -> int | None:
         from specdemo.models.outlook import to_download

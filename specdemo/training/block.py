@@ -93,8 +93,11 @@ def plan_blocks(
                 line * width + at, row.start + anchor + place, place + 1, row.temperature == 0,
                 int(row.token_ids[anchor + place]), number,
             ))  # fmt: skip
-    columns = map(np.array, zip(*rows, strict=True))
-    return BlockPlan(texts, where, seen[:, None], *columns, anchors=anchors, ahead=ahead)
+    here, there, places, greedy, previous, block = map(np.array, zip(*rows, strict=True))
+    seen = seen[:, None]
+    return BlockPlan(
+        texts, where, seen, here, there, places, greedy, previous, block, anchors, ahead
+    )
 
 
 class BlockTask(Task):

@@ -13,7 +13,8 @@ from transformers import LlamaConfig, LlamaModel
 
 from specdemo.models.devices import mixed_precision
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 HEAD_POSITIONS = 512  # positions whose logits exist at the same time
 EPSILON = 1e-5
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from html import escape
 from importlib.util import find_spec
@@ -22,10 +22,10 @@ from specdemo.attach.pasted import read_text
 from specdemo.attach.records import table
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
-from specdemo.config.strings import ASSETS
+from specdemo.config.strings import ASSETS, Json
 from specdemo.session.meter import Meter
 from specdemo.trace.codec import dumps
-from specdemo.trace.events import SPECULATIVE, Drafted, Event
+from specdemo.trace.events import PLAIN, Event, Verified
 from specdemo.trace.replay import parse
 from specdemo.ui import words
 from specdemo.ui.files import PLOTLY_NAME, address, files_route
@@ -219,44 +219,56 @@ BADGE, SENTENCE = "/VIEW/source/recorded", "/VIEW/headline/begin"  # their paths
 
 
 def first_words() -> str:
-    """Return the HTML at the start of the body: a recorded prompt with its first draft, and the script that removes it again.
+    """Return the HTML at the start of the body: the opening run, and the script that plays it until the page does.
 
-    The page's script and Plotly load later: Plotly takes a browser as long as all the rest.
+    Plotly loads after that: it takes a browser as long as all the rest, and nothing moves meanwhile.
     """
     english = words.texts("page", "en")
     said = {language: words.texts("page", language) for language in words.languages()}
+    run = next(iter(recorded_runs()), None)
+    events = _events(run.name) if run else ()
+    checks = [event for event in events if isinstance(event, Verified)]
+    checks.sort(key=lambda event: event.elapsed_seconds)
     given = {
         "languages": ["en", *said],
         "words": {
             language: {english[path]: texts.get(path, english[path]) for path in (BADGE, SENTENCE)}
             for language, texts in said.items()
         },
+        "steps": [_step(event) for event in checks],
+        "until": _milliseconds(checks[-1]) if checks else 0,
         "plotly": address(PLOTLY_NAME),
     }
     script = SCRIPT.read_text(encoding="utf-8")
-    shown = _first_prompt(english[BADGE], english[SENTENCE])
+    shown = _first_run(run.prompt, english[BADGE], english[SENTENCE]) if run else ""
     return f"{shown}{data_block('sd-given', given)}<script>{script}</script>"
 
 
-def _first_prompt(badge: str, sentence: str) -> str:
-    for run in recorded_runs()[:1]:
-        events = parse((RUNS / f"{run.name}.jsonl").read_text(encoding="utf-8")).trace.events
-        return (
-            f'<div id="sd-first"><h1>{words.TITLE}</h1><main><span class="sd-badge sd-badge-recorded">{escape(badge)}</span>'
-            f'<p class="sd-headline">{escape(sentence)}</p><p class="sd-asked">{escape(run.prompt)}</p>'
-            f'<p class="sd-answer">{_guess(events)}</p></main></div>'
-        )
-    return ""
+def _events(name: str) -> Sequence[Event]:
+    return parse((RUNS / f"{name}.jsonl").read_text(encoding="utf-8")).trace.events
 
 
-def _guess(events: Iterable[Event]) -> str:
-    """The tokens of a run's first draft, marked as drafted; nothing of a run without drafts."""
-    drafts = (event for event in events if isinstance(event, Drafted))
-    nodes = next((draft.nodes for draft in drafts if draft.lane == SPECULATIVE and draft.nodes), ())
-    return "".join(
-        f'<span class="sd-token sd-drafted"><span class="sd-mark">{escape(node.text)}</span></span>'
-        for node in nodes
+def _first_run(prompt: str, badge: str, sentence: str) -> str:
+    """Return the element that the opening run is played in; it looks like the page's view."""
+    return (
+        f'<div id="sd-first"><h1>{words.TITLE}</h1><main><div class="sd-status"><span class="sd-badge sd-badge-recorded">{escape(badge)}</span></div>'
+        f'<div class="sd-texts"><p class="sd-headline">{escape(sentence)}</p><p class="sd-asked">{escape(prompt)}</p>'
+        '<div class="sd-column-plain"><div class="sd-beside"><p class="sd-plain-text sd-live"></p></div></div>'
+        '<div class="sd-column-drafted"><div class="sd-text"><div class="sd-answer sd-live"></div></div></div></div></main></div>'
     )
+
+
+def _milliseconds(event: Verified) -> int:
+    return round(1000 * event.elapsed_seconds)
+
+
+def _step(event: Verified) -> Json:
+    """Return the new text of a step, and its milliseconds on the run's clock."""
+    kept = [event.nodes[node] for node in event.path]
+    new = [*kept, event.next] if event.next else kept
+    if event.lane == PLAIN:
+        return {"at": _milliseconds(event), "plain": "".join(token.text for token in new)}
+    return {"at": _milliseconds(event), "tokens": [[token.text, token.status] for token in new]}
 
 
 class Watched(Protocol):

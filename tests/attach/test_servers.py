@@ -6,6 +6,7 @@ import gzip
 import itertools
 import json
 import os
+import shutil
 import threading
 import time
 from collections.abc import Iterable
@@ -279,6 +280,7 @@ def test_attach_finds_the_llama_server_of_an_ollama_if_the_user_agrees(listed, d
     assert set(keys) == {None}
 
 
+@pytest.mark.skipif(not shutil.which("ps"), reason="no ps")
 def test_processes_lists_this_one() -> None:
     listed = [line.split(maxsplit=2) for line in detection._processes()]
     assert [str(os.getpid()), str(os.getppid())] in [fields[:2] for fields in listed]

@@ -16,6 +16,9 @@ from specdemo.cli import console
 from specdemo.cli.parser import main
 from specdemo.cli.show import show_metrics
 from specdemo.drafters.methods import METHODS
+from specdemo.files.catalogue import find
+from specdemo.files.found import FoundModel
+from specdemo.files.header import Header
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import SPECULATIVE, ModelInfo, RunStarted, Status, Trace, Verified
 from specdemo.trace.metrics import output_text
@@ -172,3 +175,20 @@ def test_help_of_a_method_shows_the_settings_and_policies_that_it_honours(name, 
     assert ("--nodes N" in said) == ("nodes" in method.options)
     policies = f"step drafts: {', '.join(method.policies)} (default"
     assert (policies in said) == ("policy" in method.options)
+
+
+def test_models_lists_what_other_programs_have_stored(tmp_path, monkeypatch, capsys):
+    header = Header({}, 2 * 10**9, 10**8, own_head=False, norms="", tokenizer="other")
+    models = [
+        FoundModel(
+            "ollama:coder:1.5b", "Ollama", tmp_path, header, find("qwen2.5-coder-1.5b-instruct")
+        ),
+        FoundModel("/models/new.gguf", "LM Studio", tmp_path, header),
+    ]
+    monkeypatch.setattr("specdemo.files.found.found_models", lambda _: models)
+    assert main(["models"]) == 0
+    said = capsys.readouterr().out
+    ours, other = said[said.index("ollama:coder") :].split("/models/new.gguf")
+    assert "Ollama; recognised as Qwen2.5-Coder 1.5B" in ours
+    assert "runs with: a drafter of its own" in ours
+    assert "runs with: drafts copied from the text" in other

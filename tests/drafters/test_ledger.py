@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from specdemo.drafters.policies.guard import EXPLORED, Decision, Ledger, StepRecord
+from specdemo.drafters.policies.guard import EXPLORED, TOKENS_AHEAD, Decision, Ledger, StepRecord
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Status
@@ -163,3 +163,22 @@ def test_ledger_loses_little_against_the_best_choice_in_hindsight(part):
     assert mean(speedups) >= 1.02 * best_single
     assert min(speedups) >= 0.96
     assert sum(speedup < 0.97 for speedup in speedups) <= 1
+
+
+def test_a_source_that_should_gain_does_not_pay_for_another_ones_losses():
+    costs = Costs(PROFILE)
+    ledger, model, copies = Ledger(costs), StepRecord(), StepRecord()
+    for _ in range(2):
+        ledger.drafted_step(outcome(LOSES, PLAIN), model)
+    assert ledger.debt > EXPLORED * (ledger.elapsed + TOKENS_AHEAD)
+    assert not ledger.decide(model, ledger.gain(model), TOKENS).drafts
+    assert ledger.decide(copies, 0.5, TOKENS).drafts
+    assert not ledger.decide(copies, -0.1, TOKENS).drafts
+
+
+def test_a_trial_counts_what_the_draft_model_must_read_before():
+    ledger, record = Ledger(Costs(PROFILE)), StepRecord()
+    ledger.drafted_step(outcome(WINS, PLAIN), record)
+    gain = ledger.gain(record)
+    assert ledger.decide(record, gain, TOKENS, reading=gain).drafts
+    assert not ledger.decide(record, gain, TOKENS, reading=gain + 1).drafts

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
 import pytest
 
 from specdemo.config.settings import AppSettings
 from specdemo.engine.cost import CostProfile
 from specdemo.files.catalogue import find, pairs
+from specdemo.files.found import FoundModel
+from specdemo.files.header import Header
 from specdemo.models import outlook
 from specdemo.models.outlook import (
     ACCEPTED_FRACTION,
@@ -192,3 +197,42 @@ def test_what_must_be_downloaded_is_known_before(monkeypatch, disk, tmp_path):
     assert to_download("a/here", "auto", "nf4", tmp_path) == 0
     assert to_download("a/model", "auto", "nf4", tmp_path) is None
     assert to_download(str(tmp_path), "none", "nf4", tmp_path) == 0
+
+
+def found(name, parameters, tokenizer="same"):
+    header = Header(
+        {}, parameters, parameters // 10, own_head=False, norms=name, tokenizer=tokenizer
+    )
+    return FoundModel(f"/models/{name}.gguf", "LM Studio", Path(name), header)
+
+
+@pytest.mark.usefixtures("disk")
+@pytest.mark.parametrize(
+    ("rate", "others", "draft"),
+    [
+        (20, [found("small", 3e8), found("tiny", 2e8)], "/models/tiny.gguf"),
+        (20, [found("small", 3e8, "other")], None),
+        (20, [found("half", 1.2e9)], None),
+        (None, [found("small", 3e8)], "/models/small.gguf"),
+    ],
+)
+def test_suggest_proposes_the_draft_model_with_the_best_forecast(rate, others, draft):
+    target = found("target", 2e9)
+    known = timed(rate) if rate else []
+    seen = outlook.suggest(target, [target, *others], partial(looked, known))
+    assert (seen and seen.draft) == draft
+    if seen:
+        assert f"run --target /models/target.gguf --draft {draft} PROMPT" in str(seen)
+        assert ("modelled" in str(seen)) == (rate is not None)
+
+
+def test_suggest_offers_a_catalogue_model_with_the_same_tokenizer(disk):
+    entry = find("qwen2.5-coder-0.5b-instruct")
+    target = found("target", 8e9, entry.tokenizer)
+    disk.add(target.name)
+    for here in (False, True):
+        disk |= {entry.name} if here else set()
+        seen = outlook.suggest(target, [], partial(looked, timed(20)))
+        assert seen.draft == entry.name
+        assert seen.speedup > outlook.WORTH_PROPOSING
+        assert ("downloads" in str(seen)) == (not here)

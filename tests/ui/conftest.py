@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+SCREEN = {"width": 1280, "height": 800}
 PATIENCE = 60_000  # milliseconds that a page may take for any action, also on a slow machine
 
 
@@ -58,6 +59,25 @@ def browser() -> Iterator[object]:
         running.new_context = shared
         yield running
         running.close()
+
+
+@pytest.fixture
+def open_page(browser: object) -> Iterator[Callable[..., object]]:
+    """A function that opens an empty page with options of its context; the test fails at an error of a page."""
+    contexts, problems = [], []
+
+    def opened(**options: object) -> object:
+        contexts.append(browser.new_context(**{"viewport": SCREEN, **options}))
+        page = contexts[-1].new_page()
+        page.problems = problems
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        return page
+
+    yield opened
+    found = list(problems)
+    for context in contexts:
+        context.close()
+    assert found == []
 
 
 @pytest.hookimpl(wrapper=True)

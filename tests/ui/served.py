@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,10 +13,12 @@ import pytest
 from gradio_client.utils import apply_diff
 from letters import tiny_pair
 
+from specdemo.cli import parser as cli
 from specdemo.config.settings import AppSettings
 from specdemo.session import studio as studio_module
 from specdemo.session.loaded import Loaded
 from specdemo.session.studio import Studio
+from specdemo.ui import site
 from specdemo.ui.app import create_app, launch_options
 
 API = "/gradio_api"
@@ -26,6 +29,33 @@ def load_tiny(settings, _report):
     pair = tiny_pair(seed=len(settings.target))
     info = replace(pair.target.info, name=settings.target, precision=settings.precision)
     return Loaded(settings, replace(pair, target=replace(pair.target, info=info)))
+
+
+@contextmanager
+def launched(studio):
+    """The page of a studio, for tests in a browser. yields: its address"""
+    page = create_app(studio)
+    _, url, _ = page.launch(server_port=None, prevent_thread_lock=True, **launch_options())
+    try:
+        yield url
+    finally:
+        page.close()
+
+
+def export_site(make, **more):
+    """A static site with one recorded run and some more. make: a folder; more: title and lines of each; returns: the folder"""
+    first, runs, folder = "01-guess-and-check", make("runs"), make("site")
+    shutil.copy(site.RUNS / f"{first}.jsonl", runs)
+    index = json.loads((site.RUNS / "index.json").read_text(encoding="utf-8"))
+    [run] = [run for run in index["runs"] if run["name"] == first]
+    for name, (_, lines) in more.items():
+        (runs / f"{name}.jsonl").write_text(lines, encoding="utf-8", newline="")
+    listed = [{**run, "name": name, "title": title} for name, (title, _) in more.items()]
+    (runs / "index.json").write_text(json.dumps({"runs": [run, *listed]}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(site, "RUNS", runs)
+        assert cli.main(["export-site", str(folder)]) == 0
+    return folder
 
 
 @contextmanager

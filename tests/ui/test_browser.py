@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from errors import reported
+from ui.conftest import SCREEN
+from ui.served import launched
 
 from specdemo.config.settings import AppSettings
 from specdemo.files.progress import Progress
@@ -21,7 +23,6 @@ from specdemo.trace.events import (
     Status,
     Verified,
 )
-from specdemo.ui.app import create_app, launch_options
 
 pytestmark = pytest.mark.browser
 
@@ -42,9 +43,10 @@ class HostileConversation:
         if prompt == "fail":
             raise reported("It happened.", unaffected="All is well.", advice="Try again.")
         info = ModelInfo("tiny", precision="fp32")
+        told = asdict(settings) if prompt == "drawn" else {}
         for lane in ("plain", "speculative") if settings.baseline else ("speculative",):
             method = "draft_model" if lane == "speculative" else "nothing"
-            yield RunStarted(lane, method, prompt, {}, info, lossy=prompt == "lossy")
+            yield RunStarted(lane, method, prompt, told, info, lossy=prompt == "lossy")
             steps = 10_000 if prompt == "forever" else 8
             for step in range(steps):
                 if cancel.is_set():
@@ -52,6 +54,10 @@ class HostileConversation:
                     return
                 if prompt == "tree" and lane == "speculative":
                     yield from self.branching(step)
+                elif prompt == "drawn":
+                    chance = settings.sampling.temperature
+                    text = f"{settings.verification} at {chance} from {settings.sampling.seed};"
+                    yield from self.step(lane, step, text)
                 elif prompt == "shared":
                     for event in self.step(lane, step, "a"):
                         crowd = {"runs": 2 + step % 2} if isinstance(event, Verified) else {}
@@ -152,35 +158,52 @@ class ReadyStudio(Studio):
 
 @pytest.fixture(scope="module")
 def url():
-    demo = create_app(ReadyStudio(AppSettings()))
-    _, address, _ = demo.launch(server_port=None, prevent_thread_lock=True, **launch_options())
-    yield address
-    demo.close()
+    with launched(ReadyStudio(AppSettings())) as address:
+        yield address
 
 
-@pytest.fixture
-def page(browser, url):
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    page = context.new_page()
-    page.problems = []
-    page.on("pageerror", lambda error: page.problems.append(str(error)))
+def opened(page, url):
+    """Open the page, and note what it loads from elsewhere as a problem."""
+    own = (url, "data:", "blob:")
     page.on(
         "request",
-        lambda request: (
-            page.problems.append(request.url)
-            if not request.url.startswith((url, "data:", "blob:"))
-            else None
-        ),
+        lambda asked: None if asked.url.startswith(own) else page.problems.append(asked.url),
     )
     page.goto(url)
     page.wait_for_selector("#sd-view .sd-numbers")
-    yield page
-    context.close()
+    return page
+
+
+@pytest.fixture
+def page(open_page, url):
+    return opened(open_page(), url)
+
+
+@pytest.fixture(scope="module")
+def one_page(browser, url):
+    # A context of its own: those of `open_page` are emptied after each test.
+    page = browser.new_context(viewport=SCREEN, accept_downloads=True).new_page()
+    page.problems = []
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
+    return opened(page, url)
+
+
+@pytest.fixture
+def same_page(one_page):
+    """A page on which other tests have run prompts."""
+    yield one_page
+    assert one_page.problems == []
+
+
+def ask(page, prompt):
+    page.locator("#sd-prompt textarea").fill(prompt)
+    page.get_by_role("button", name="Run", exact=True).click()
 
 
 def run(page, prompt):
-    page.locator("#sd-prompt textarea").fill(prompt)
-    page.get_by_role("button", name="Run", exact=True).click()
+    """Run a prompt, another one than the page shows."""
+    ask(page, prompt)
+    page.locator(".sd-asked", has_text=prompt).first.wait_for()
     page.wait_for_function("document.querySelector('.sd-badge').textContent !== 'recorded'")
 
 
@@ -189,7 +212,8 @@ def choose(page, title):
     page.get_by_role("option", name=title, exact=True).click()
 
 
-def test_hostile_tokens_stay_text_and_every_state_shows(page):
+def test_hostile_tokens_stay_text_and_every_state_shows(same_page):
+    page = same_page
     run(page, "<img src=x onerror=window.hacked=1>")
     page.wait_for_function(
         "document.querySelector('.sd-phase')?.textContent.startsWith('Finished')"
@@ -214,7 +238,6 @@ def test_hostile_tokens_stay_text_and_every_state_shows(page):
     inspector.get_by_text("draw 0.25 is not below the accept probability 0.50").wait_for()
     assert "recorded without detail" in inspector.inner_text()
     assert inspector.locator("img, script").count() == 0
-    assert page.problems == []
 
 
 def finished(page):
@@ -283,7 +306,6 @@ def test_a_tree_is_drawn_lit_and_walked(page, width, theme):
     step = page.locator(".sd-answer .sd-step").first
     assert step.locator(".sd-rejected").count() == 2
     assert "+2" in step.locator(".sd-unreached").inner_text()
-    assert page.problems == []
 
 
 def test_the_charts_show_the_oracle_the_forecast_and_the_bound(page):
@@ -311,7 +333,8 @@ def test_the_charts_show_the_oracle_the_forecast_and_the_bound(page):
     page.wait_for_function("document.querySelector('.sd-chart-key').children.length === 1")
 
 
-def test_a_lossy_run_says_so_and_claims_nothing(page):
+def test_a_lossy_run_says_so_and_claims_nothing(same_page):
+    page = same_page
     run(page, "lossy")
     finished(page)
     assert page.locator(".sd-lossy").first.inner_text() == "lossy by design"
@@ -319,7 +342,6 @@ def test_a_lossy_run_says_so_and_claims_nothing(page):
     kept = page.locator(".sd-legend li").first.get_attribute("title")
     assert "looser" in kept
     run(page, "hello")
-    # The page still shows that the run before is finished.
     page.locator(".sd-status .sd-lossy", has_text="lossy").wait_for(state="hidden")
     finished(page)
     assert page.locator(".sd-legend li").first.get_attribute("title") != kept
@@ -341,7 +363,6 @@ def test_the_menu_explains_each_method_and_hides_what_it_does_not_read(page):
     page.get_by_text("What was learned is cleared.").wait_for()
     run(page, "hello")
     finished(page)
-    assert page.problems == []
 
 
 def test_the_last_audit_is_a_table_of_text(page):
@@ -369,6 +390,17 @@ def test_after_a_run_its_prompt_goes_on_to_a_tab_that_was_never_looked_at(page):
     page.get_by_role("button", name="What would the others have guessed here?").wait_for()
 
 
+def test_a_seed_keeps_its_text_under_drafts_by_a_click_and_a_new_seed_is_another(page):
+    run(page, "drawn")
+    answer = page.locator(".sd-answer").last
+    page.get_by_role("button", name="Try it at temperature 1").click()
+    answer.filter(has_text="coupled at 1.0 from 0;").wait_for()
+    assert not page.get_by_role("button", name="Same text with and without drafts").is_visible()
+    page.get_by_role("button", name="New seed").click()
+    answer.filter(has_not_text="from 0;").filter(has_text="coupled at 1.0 from").wait_for()
+    assert page.problems == []
+
+
 def test_a_method_of_the_table_is_raced_against_plain_decoding_and_tried(page):
     page.get_by_role("tab", name="Methods").click()
     page.locator("#sd-methods td", has_text="<b>There is</b>").wait_for()
@@ -382,7 +414,6 @@ def test_a_method_of_the_table_is_raced_against_plain_decoding_and_tried(page):
     page.wait_for_function(
         "document.querySelector('#sd-method input')?.value.startsWith('Look back')"
     )
-    assert page.problems == []
 
 
 def test_the_training_card_is_text_and_a_curve_and_follows_the_method(page):
@@ -398,10 +429,10 @@ def test_the_training_card_is_text_and_a_curve_and_follows_the_method(page):
     page.get_by_role("tab", name="Methods").click()
     page.locator("#sd-card", has_text="nothing to train").wait_for()
     assert page.locator("#sd-card svg").count() == 0
-    assert page.problems == []
 
 
-def test_stop_keeps_what_there_is_and_the_page_goes_on(page):
+def test_stop_keeps_what_there_is_and_the_page_goes_on(same_page):
+    page = same_page
     run(page, "forever")
     page.wait_for_function("document.querySelectorAll('.sd-answer .sd-token').length > 20")
     page.keyboard.press("Escape")
@@ -409,11 +440,11 @@ def test_stop_keeps_what_there_is_and_the_page_goes_on(page):
     assert page.locator(".sd-answer .sd-token").count() > 20
     run(page, "again")
     page.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Finished')")
-    assert page.problems == []
 
 
-def test_an_error_is_a_block_of_sentences(page):
-    run(page, "fail")
+def test_an_error_is_a_block_of_sentences(same_page):
+    page = same_page
+    ask(page, "fail")
     block = page.locator(".sd-problem")
     block.wait_for()
     assert block.inner_text().split("\n") == ["It happened.", "All is well.", "Try again."]
@@ -457,15 +488,14 @@ def test_a_trace_can_be_saved_opened_and_a_broken_one_is_told(page, tmp_path):
     page.locator(".sd-problem", has_text="is not a trace").wait_for()
 
 
-@pytest.mark.parametrize("width", [390, 1280, 1920])
-def test_nothing_overflows_sideways(page, width):
-    page.set_viewport_size({"width": width, "height": 844})
-    page.wait_for_timeout(300)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width + 1
-    if width == 390:  # speedup, text and player on the first screen
-        for part in (".sd-number-speedup", ".sd-answer", ".sd-transport"):
-            box = page.locator(part).bounding_box()
-            assert 0 <= box["y"] < box["y"] + box["height"] <= 844 or part == ".sd-answer", part
+def test_nothing_overflows_sideways(page):
+    for width in (1920, 1280, 390):
+        page.set_viewport_size({"width": width, "height": 844})
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width + 1
+    for part in (".sd-number-speedup", ".sd-answer", ".sd-transport"):  # on the first screen
+        box = page.locator(part).bounding_box()
+        assert 0 <= box["y"] < box["y"] + box["height"] <= 844 or part == ".sd-answer", part
 
 
 def test_visitors_run_at_the_same_time_and_do_not_meet(page, url):
@@ -483,14 +513,14 @@ def test_visitors_run_at_the_same_time_and_do_not_meet(page, url):
     assert "second" not in page.locator(".sd-text").inner_text()
 
 
-def test_a_run_that_was_not_alone_says_so(page):
+def test_a_run_that_was_not_alone_says_so(same_page):
+    page = same_page
     run(page, "shared")
     finished(page)
     page.locator(".sd-shared", has_text="up to 3 runs shared the model").wait_for()
     run(page, "hello")
     finished(page)
     page.locator(".sd-shared").wait_for(state="hidden")
-    assert page.problems == []
 
 
 def batch(page, *prompts):
@@ -538,4 +568,3 @@ def test_several_prompts_are_answered_as_text_and_added_up(page, url):
     assert page.evaluate("document.documentElement.scrollWidth") <= 391
     batch(page)
     page.locator(".sd-batch-total", has_text="There are no prompts.").wait_for()
-    assert page.problems == []

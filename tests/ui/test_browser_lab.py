@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 from errors import reported
+from ui.served import launched
 
 from specdemo.config.settings import AppSettings
 from specdemo.engine.cost import CostProfile
 from specdemo.session.studio import Studio
 from specdemo.session.work.lab import MeasuredRun
 from specdemo.trace.events import ModelInfo
-from specdemo.ui.app import create_app, launch_options
 from specdemo.ui.tabs import lab
 
 pytestmark = pytest.mark.browser
@@ -59,24 +59,17 @@ def fails(_studio, _cancel):
 def url():
     kept = dict(lab.EXPERIMENTS)
     lab.EXPERIMENTS.update(perfect=lab._lanes(a_perfect_draft), random=fails)
-    demo = create_app(PricedStudio(AppSettings()))
-    _, address, _ = demo.launch(server_port=None, prevent_thread_lock=True, **launch_options())
-    yield address
-    demo.close()
+    with launched(PricedStudio(AppSettings())) as address:
+        yield address
     lab.EXPERIMENTS.update(kept)
 
 
 @pytest.fixture
-def page(browser, url):
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page = context.new_page()
-    page.problems = []
-    page.on("pageerror", lambda error: page.problems.append(str(error)))
+def page(open_page, url):
+    page = open_page(viewport={"width": 1280, "height": 900})
     page.goto(f"{url}?tab=lab")
     page.wait_for_function(f"({POINTS})('steps of one size, recorded') > 0")
-    yield page
-    assert page.problems == []
-    context.close()
+    return page
 
 
 def test_a_recorded_run_sets_the_model_and_sliders_change_it(page):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from ui.served import launched
 
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import strings
 from specdemo.session.studio import Studio
-from specdemo.ui.app import create_app, launch_options
 
 WORDS = strings("lessons").WORDS
 
@@ -29,21 +29,13 @@ class IdleStudio(Studio):
 
 @pytest.fixture(scope="module")
 def url():
-    demo = create_app(IdleStudio())
-    _, address, _ = demo.launch(server_port=None, prevent_thread_lock=True, **launch_options())
-    yield address
-    demo.close()
+    with launched(IdleStudio()) as address:
+        yield address
 
 
 @pytest.fixture
-def page(browser):
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    page = context.new_page()
-    page.problems = []
-    page.on("pageerror", lambda error: page.problems.append(str(error)))
-    yield page
-    assert page.problems == []
-    context.close()
+def page(open_page):
+    return open_page()
 
 
 def open_lesson(page, url, number):

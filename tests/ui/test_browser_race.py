@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from ui.served import launched
 
 from specdemo.config.settings import AppSettings
 from specdemo.session.door import MethodInfo
@@ -20,7 +21,6 @@ from specdemo.trace.events import (
     Status,
     Verified,
 )
-from specdemo.ui.app import create_app, launch_options
 
 pytestmark = pytest.mark.browser
 
@@ -102,24 +102,15 @@ class ReadyStudio(Studio):
 
 @pytest.fixture(scope="module")
 def url():
-    demo = create_app(ReadyStudio())
-    _, address, _ = demo.launch(server_port=None, prevent_thread_lock=True, **launch_options())
-    yield address
-    demo.close()
+    with launched(ReadyStudio()) as address:
+        yield address
 
 
 @pytest.fixture
-def page(browser, url):
-    context = browser.new_context(
-        viewport={"width": 1280, "height": 800}, reduced_motion="reduce"
-    )  # a replay rests at its end
-    page = context.new_page()
-    page.problems = []
-    page.on("pageerror", lambda error: page.problems.append(str(error)))
+def page(open_page, url):
+    page = open_page(reduced_motion="reduce")  # a replay rests at its end
     page.goto(url)
-    yield page
-    assert page.problems == []
-    context.close()
+    return page
 
 
 def open_tab(page, name):

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from ui.served import launched
 
 from specdemo.config.settings import AppSettings
 from specdemo.session.studio import Studio
-from specdemo.ui.app import create_app, launch_options
 
 pytestmark = [pytest.mark.real, pytest.mark.browser]
 PHASE = "document.querySelector('.sd-phase')?.textContent"
 
 
-def test_a_real_run_is_shown_live_measured_and_stopped(browser):
-    demo = create_app(Studio(AppSettings.from_environment()))
-    _, url, _ = demo.launch(server_port=None, prevent_thread_lock=True, **launch_options())
-    try:
-        context = browser.new_context(viewport={"width": 1280, "height": 800})
-        page = context.new_page()
-        problems = []
-        page.on("pageerror", lambda error: problems.append(str(error)))
+def test_a_real_run_is_shown_live_measured_and_stopped(open_page):
+    with launched(Studio(AppSettings.from_environment())) as url:
+        page = open_page()
         page.goto(url)
         page.locator(".sd-badge:not(#sd-first *)", has_text="recorded").wait_for()
         page.locator(".sd-model-text", has_text="Ready").wait_for(timeout=300_000)
@@ -52,7 +47,3 @@ def test_a_real_run_is_shown_live_measured_and_stopped(browser):
         page.locator(".sd-empty").wait_for()
         page.get_by_role("button", name="Run", exact=True).click()
         page.get_by_text("The prompt is empty.").first.wait_for()
-        assert problems == []
-        context.close()
-    finally:
-        demo.close()

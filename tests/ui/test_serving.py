@@ -14,6 +14,9 @@ from gradio.queueing import Queue
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from specdemo.trace.events import PLAIN, SPECULATIVE
+from specdemo.trace.metrics import output_text
+from specdemo.trace.replay import parse
 from specdemo.ui import words
 from specdemo.ui.files import version
 from specdemo.ui.player import SCRIPTS, style_files
@@ -73,13 +76,20 @@ def test_other_answers_stay_as_they_are():
     assert answered("/gradio_api/queue/join") == ({b"a": b"b", b"content-length": length}, PAGE)
 
 
-def test_the_first_words_are_those_of_the_first_recorded_run():
+def test_the_first_words_play_both_variants_of_the_first_recorded_run():
     run = recorded_runs()[0]
-    lines = (RUNS / f"{run.name}.jsonl").read_text(encoding="utf-8").splitlines()
-    drafted = next(each for each in map(json.loads, lines) if each.get("nodes"))
+    events = parse((RUNS / f"{run.name}.jsonl").read_text(encoding="utf-8")).trace.events
     page = first_words()
-    texts = [html.unescape(text) for text in re.findall('"sd-mark">(.*?)</span>', page)]
-    assert texts == [node["text"] for node in drafted["nodes"]]
+    given = json.loads(re.findall('id="sd-given">(.*?)</script>', page)[0])
+    for lane in (PLAIN, SPECULATIVE):
+        own = [step for step in given["steps"] if (lane == PLAIN) == ("plain" in step)]
+        told = "".join(
+            step.get("plain") or "".join(text for text, _ in step["tokens"]) for step in own
+        )
+        text = output_text([event for event in events if event.lane == lane])
+        assert told.removesuffix("<|im_end|>") == text
+        assert own[-1]["at"] <= given["until"]
+    assert [step["at"] for step in given["steps"]] == sorted(s["at"] for s in given["steps"])
     assert html.unescape(re.findall('"sd-asked">(.*?)</p>', page)[0]) == run.prompt
 
 

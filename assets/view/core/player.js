@@ -42,7 +42,15 @@ export class Player {
   play() {
     if (this.playing) return;
     if (this.timeline.atEnd) this.timeline.seek(0);
-    this.#start();
+    this.playFrom(this.timeline.timeAt(this.timeline.at));
+  }
+
+  /** Play from a time on the run's clock. @param {number} time milliseconds */
+  playFrom(time) {
+    this.timeline.seek(this.timeline.stopAt(time));
+    this.timeline.held = false;
+    this.#from = { wall: performance.now(), time };
+    this.#frame ||= requestAnimationFrame(() => this.#tick());
     this.moved();
   }
 
@@ -76,12 +84,6 @@ export class Player {
     this.speed = speed;
     if (this.playing) this.#begin();
     this.moved();
-  }
-
-  #start() {
-    this.timeline.held = false;
-    this.#begin();
-    this.#frame = requestAnimationFrame(() => this.#tick());
   }
 
   #begin() {

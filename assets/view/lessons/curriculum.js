@@ -8,6 +8,7 @@ import { reasonValue } from "../core/decision.js";
 import { draftPerStep, judged, judgedSteps, speedup, tokensPerSecond, tokensPerStep, two } from "../core/metrics.js";
 import { laneText } from "../core/reducer.js";
 import { PERCENT, SAME, acceptPercent, compareRuns, compared, count, has, passSeconds, sidestepped, tokenIds } from "./evidence.js";
+import { yourself } from "./game.js";
 import { chainCut, draws, judge, learning, passes, sameText, timeOfToken, treeCut } from "./moments.js";
 import { shared } from "./tickets.js";
 import { EXAMPLE, outcome } from "./threewords.js";
@@ -61,7 +62,7 @@ export const check = {
   runs: ["20-larger-model"],
   figure: "position",
   live: { run: "20-larger-model" },
-  moments: { check: judge },
+  moments: { check: judge, yourself },
   questions: [
     {
       id: "kept",

@@ -261,21 +261,37 @@ export function count({ drafted, plain, rejected }, { target, draft }, times, ra
 /** Nothing drawn yet, of so many outcomes. @param {number} outcomes @returns {Counts} */
 export const none = (outcomes) => ({ drafted: Array(outcomes).fill(0), plain: Array(outcomes).fill(0), rejected: 0 });
 
+/**
+ * The positions of a sampled run, of which one is shown: its text, a box for its table, a sentence, and a button for the next one.
+ * @param {Lane} lane @param {Words} words @param {() => void} opened called when another one is shown
+ */
+export function positions(lane, words, opened) {
+  const places = rejections(lane);
+  let at = 0;
+  const before = el("p", { class: "sd-moment-text" });
+  const open = () => {
+    before.textContent = `${tail(places[at].before)} ▢`;
+    opened();
+  };
+  const other = button(words.other, () => {
+    at = (at + 1) % places.length;
+    open();
+  });
+  const box = el("div", { class: "sd-three-box", tabindex: "0", role: "region", "aria-label": words.table });
+  return { before, box, told: el("p", { class: "sd-moment-told" }), other, open, now: () => places[at] };
+}
+
 /** @type {Moment} */
 export const draws = {
   runs: ["03-story-sampled"],
   show([{ fast }], { words, from, announce }) {
     from("drawn");
-    const places = rejections(fast);
-    const before = el("p", { class: "sd-moment-text" });
-    const box = el("div", { class: "sd-three-box", tabindex: "0", role: "region", "aria-label": words.table });
-    const told = el("p", { class: "sd-moment-told" });
-    let at = 0;
+    const { before, box, told, other, open, now } = positions(fast, words, () => renew());
     let counts = none(0);
     let stop = () => {};
 
     const paint = () => {
-      const { words: known, target, draft } = places[at];
+      const { words: known, target, draft } = now();
       const total = counts.plain.reduce((sum, one) => sum + one, 0);
       /** @param {number[]} list @param {number} i */
       const share = (list, i) => (total ? two(list[i] / total) : "–");
@@ -291,27 +307,22 @@ export const draws = {
       const said = { total, rejected: counts.rejected, drafted: total && off(counts.drafted), plain: total && off(counts.plain) };
       told.textContent = total ? fill(words.told, said) : words.none;
     };
-    const open = () => {
+    const renew = () => {
       stop();
-      counts = none(places[at].target.length);
-      before.textContent = `${tail(places[at].before)} ▢`;
+      counts = none(now().target.length);
       paint();
     };
     const run = () => {
-      open();
+      renew();
       let done = 0;
       stop = pass(SHOWN, (share) => {
         const due = Math.round(DRAWS * share);
-        counts = count(counts, places[at], due - done, Math.random);
+        counts = count(counts, now(), due - done, Math.random);
         done = due;
         paint();
         if (share === 1) announce(told.textContent ?? "");
       });
     };
-    const other = button(words.other, () => {
-      at = (at + 1) % places.length;
-      open();
-    });
     open();
     return [before, box, el("div", { class: "sd-three-buttons" }, button(fill(words.draw, { count: DRAWS }), run, "sd-lesson-main"), other), told];
   },

@@ -4,7 +4,7 @@ import { two } from "../core/metrics.js";
 import { fill, quote } from "../core/sentence.js";
 import { table } from "../parts/blocks.js";
 import { el } from "../parts/dom.js";
-import { bar, bars, pass, rejections, slider, tail } from "./moments.js";
+import { bar, bars, pass, positions, slider } from "./moments.js";
 import { button } from "./question.js";
 import { pick } from "./threewords.js";
 
@@ -48,20 +48,16 @@ export const shared = {
   runs: ["03-story-sampled"],
   show([{ fast }], { words, from, announce }) {
     from("drawn");
-    const places = rejections(fast);
-    const before = el("p", { class: "sd-moment-text" });
-    const box = el("div", { class: "sd-three-box", tabindex: "0", role: "region", "aria-label": words.table });
-    const told = el("p", { class: "sd-moment-told" });
+    const { before, box, told, other, open, now } = positions(fast, words, () => renew());
     const [dice, same, most] = [bar("sd-moment-cost"), bar("sd-moment-kept"), bar()];
-    let at = 0;
     let share = 1;
     let stop = () => {};
     /** @type {number[]} */
     let drawn = [];
-    const draft = () => between(places[at].target, places[at].draft, share);
+    const draft = () => between(now().target, now().draft, share);
 
     const paint = () => {
-      const { words: known, target } = places[at];
+      const { words: known, target } = now();
       const guess = draft();
       const best = { target: winner(target, drawn), draft: winner(guess, drawn) };
       const cell = (/** @type {number} */ prob, /** @type {number} */ i, /** @type {number} */ first) =>
@@ -77,16 +73,12 @@ export const shared = {
     };
     const renew = () => {
       stop();
-      drawn = tickets(places[at].target.length, Math.random);
+      drawn = tickets(now().target.length, Math.random);
       paint();
-    };
-    const open = () => {
-      before.textContent = `${tail(places[at].before)} ▢`;
-      renew();
     };
     const run = () => {
       stop();
-      const { target } = places[at];
+      const { target } = now();
       const guess = draft();
       const counts = { dice: 0, tickets: 0 };
       let done = 0;
@@ -100,10 +92,6 @@ export const shared = {
         if (part === 1) announce(told.textContent);
       });
     };
-    const other = button(words.other, () => {
-      at = (at + 1) % places.length;
-      open();
-    });
     const differ = slider(words.differ, { min: 0, max: 100, value: 100 }, (value) => {
       stop();
       share = value / 100;

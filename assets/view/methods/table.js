@@ -7,14 +7,16 @@ import { applyState } from "../core/permalink.js";
 import { fill } from "../core/sentence.js";
 import { el, firstSeen, textEl } from "../parts/dom.js";
 import { stackable } from "../parts/blocks.js";
+import { adviser } from "./adviser.js";
 import { Guessing, bestScene } from "./guessing.js";
 
 /**
  * @import { Line } from "../core/state"
  * @import { Given, Words } from "../parts/page"
+ * @import { Measured } from "./adviser"
  * @typedef {{ name: string, target: string }} Recorded a run and what it was recorded on
  * @typedef {{ name: string, title: string, summary: string, needs: string[], why: string, lossy: boolean, runs: Recorded[] }} Method
- * @typedef {{ methods: Method[], targets: string[], live: boolean }} Data targets: those with recorded runs, the largest first
+ * @typedef {{ methods: Method[], targets: string[], live: boolean, measured: Measured | null }} Data targets: those with recorded runs, the largest first
  * @typedef {Given & { send(text: string): void, open?(run: string): void }} Here
  */
 
@@ -55,12 +57,14 @@ class MethodsTable {
     this.#open?.close();
     this.#gains = [];
     /** @type {Data} */
-    const { methods, targets, live } = JSON.parse(value);
+    const { methods, targets, live, measured } = JSON.parse(value);
     const [first, ...others] = [...words.columns];
     const recorded = targets.map((target) => fill(words.recorded, { target }));
     const heads = [first, ...others.slice(0, 2), ...recorded, ...others.slice(2)].map((name) => textEl("th", name, { scope: "col" }));
     this.root.replaceChildren(el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.label },
       stackable(el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...methods.map((method) => this.#row(method, targets, live)))))));
+    const titles = Object.fromEntries(methods.map(({ name, title }) => [name, (this.#given.say ?? ((text) => text))(title)]));
+    if (measured) this.root.append(adviser(measured, titles, words.adviser));
     if (this.#seen) this.fill();
   }
 

@@ -1,12 +1,13 @@
-// Before the page's scripts: its language, the first words, and Plotly as soon as a run is seen. It stands in the page
-// itself, after what it is given, imports nothing, and declares nothing for others.
+// Before the page's scripts: its language, and the beginning of the opening run, which plays until the page does; Plotly
+// after it. It stands in the page itself, after what it is given, imports nothing, and leaves to the page how far it has played.
 
 {
   const UNTRANSLATED_MS = 8000; // the page waits for its words no longer
   const WORDLESS_MS = 5000; // Plotly waits for the first token of a run no longer: there may be none
   const LOOK_MS = 50;
   const TOKEN = "#sd-view .sd-answer .sd-token";
-  const LEFT_MS = 3000; // the first words stand this long at most beside a page without a run
+  const LEFT_MS = 3000; // the run stands this long at most beside a page without one
+  const WATCHED_MS = 16_000; // that the whole run is played in, see play/view.js
   const NEUTRAL = new Set(["lang", "theme", "__theme"]); // what an address may ask for and still be shown the opening run
 
   const given = JSON.parse(document.getElementById("sd-given")?.textContent ?? "{}");
@@ -16,7 +17,25 @@
   page.classList.toggle("sd-translating", language !== "en");
   setTimeout(() => page.classList.remove("sd-translating"), UNTRANSLATED_MS);
 
+  const begun = performance.now();
   const first = document.getElementById("sd-first");
+  let next = 0;
+  const play = () => {
+    const now = ((performance.now() - begun) * given.until) / WATCHED_MS;
+    for (; next < given.steps.length && given.steps[next].at <= now; next += 1) {
+      const { plain, tokens = [] } = given.steps[next];
+      if (plain) first?.querySelector(".sd-plain-text")?.append(plain);
+      for (const [word, status] of tokens) {
+        const token = document.createElement("span");
+        token.className = `sd-token sd-${status}`;
+        const mark = document.createElement("span");
+        mark.className = "sd-mark";
+        mark.textContent = word.trimStart();
+        token.append(word.slice(0, word.length - word.trimStart().length), mark);
+        first?.querySelector(".sd-answer")?.append(token);
+      }
+    }
+  };
   if (first && (location.hash || [...query.keys()].some((name) => !NEUTRAL.has(name)))) first.remove();
   else if (first) {
     const theme = query.get("theme") ?? query.get("__theme");
@@ -26,22 +45,37 @@
       element.textContent = given.words[language]?.[element.textContent ?? ""] ?? element.textContent;
     }
     page.lang = language;
-    for (const done of ["pointerdown", "keydown"]) addEventListener(done, () => first.remove(), { once: true });
+    if (!matchMedia("(prefers-reduced-motion: reduce)").matches) {
+      first.dataset.begun = String(begun);
+      first.dataset.pace = String(given.until / WATCHED_MS);
+    }
   }
 
-  const begun = performance.now();
+  let touched = false; // whether somebody uses the page, who may want the charts
+  const use = () => {
+    touched = true;
+    first?.remove();
+  };
+  for (const used of ["pointerdown", "keydown"]) addEventListener(used, use, { once: true });
+  /** Plotly holds up everything for a second or two: it comes when the opening run has been played. @param {boolean} seen */
+  const load = (seen) => {
+    const waited = performance.now() - begun;
+    if (!touched && !(given.until && first?.dataset.begun ? waited > WATCHED_MS : seen || waited > WORDLESS_MS)) return false;
+    const script = document.createElement("script");
+    script.src = given.plotly;
+    document.head.append(script);
+    return true;
+  };
+
+  let loaded = false;
   let mounted = 0;
   const looking = setInterval(() => {
     const now = performance.now();
-    const seen = document.querySelector(TOKEN) !== null;
     if (document.querySelector("#sd-view .sd-root")) mounted ||= now;
+    const seen = document.querySelector(TOKEN) !== null;
     if (seen || (mounted && now - mounted > LEFT_MS) || document.querySelector("input[type=password]")) first?.remove();
-    if (!seen && now - begun < WORDLESS_MS) return;
-    if (!document.querySelector(`script[src="${given.plotly}"]`)) {
-      const script = document.createElement("script");
-      script.src = given.plotly;
-      document.head.append(script);
-    }
-    if (!first?.isConnected) clearInterval(looking);
+    if (first?.isConnected && first.dataset.begun) play();
+    loaded ||= load(seen);
+    if (loaded && !first?.isConnected) clearInterval(looking);
   }, LOOK_MS);
 }

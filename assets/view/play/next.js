@@ -11,6 +11,7 @@ const SEEDS = 9999;
 
 export class Next {
   #view;
+  #attached = false; // whether a server of another program answers here: it has no other methods
 
   /** words: `next` of the view's @param {View} view @param {Words} words */
   constructor(view, words) {
@@ -28,9 +29,9 @@ export class Next {
       applyState({ prompt: this.#prompt, ...changes, run: true });
       focus(".sd-text");
     };
+    this.compared = [button("race", () => askTab("race", this.#prompt)), button("others", () => askTab("proposals", this.#prompt))];
     this.live = [
-      button("race", () => askTab("race", this.#prompt)),
-      button("others", () => askTab("proposals", this.#prompt)),
+      ...this.compared,
       button("drawn", () => again({ sampling: "own", temperature: 1, verification: COUPLED })),
     ];
     this.seed = button("seed", () => again({ seed: 1 + Math.floor(Math.random() * SEEDS) }));
@@ -51,7 +52,8 @@ export class Next {
     this.explain.hidden = !timeline.stops.some((stop) => stop.rejection);
     const run = /** @type {HTMLButtonElement | null} */ (document.getElementById("sd-run"));
     const here = Boolean(run && !run.disabled && root.closest("#sd-view"));
-    for (const button of this.live) button.hidden = !here;
+    this.#attached ||= Boolean(this.#view.lane?.header.knowledge) && !this.#view.recorded;
+    for (const button of this.live) button.hidden = !here || (this.#attached && this.compared.includes(button));
     const settings = this.#view.lane?.header.settings ?? {};
     const drawn = here && settings.sampling?.temperature > 0;
     this.seed.hidden = !drawn;

@@ -230,9 +230,17 @@ export class View {
   #begin() {
     this.player.pace = paceOf(this.timeline.until);
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.timeline.seek(this.timeline.last);
-    else this.player.play();
+    else this.#play();
     const first = this.#opening?.key === "opening" && this.#keys && this.player.playing;
     this.layout.stage.classList.toggle("sd-first-sight", Boolean(first));
+  }
+
+  // The page itself has played the opening run since it arrived, see page/first.js: it goes on from there.
+  #play() {
+    const { begun, pace } = (this.#opening?.key === "opening" && this.#keys && document.getElementById("sd-first")?.dataset) || {};
+    if (!begun) return this.player.play();
+    this.player.pace = Number(pace);
+    this.player.playFrom((performance.now() - Number(begun)) * this.player.pace);
   }
 
   // Who moves the player looks at its place, not at what the pointer happens to rest on.

@@ -297,7 +297,9 @@ def run_audit(options: argparse.Namespace) -> int:
             console.write(
                 f"prompt {one.prompt}, token {one.place}: {one.gap:.3f} nat, {one.verdict}"
             )
-        for found, kind in ((result, result.verdict), *([(drawn, drawn.kind)] if drawn else [])):
-            console.write(words[kind].format(**_rounded(found.values())))
+        verdicts = [(result.verdict, result.values())]
+        verdicts += [(drawn.kind, drawn.values())] if drawn else []
+        for kind, values in verdicts:
+            console.write(words[kind].format(**_rounded(values)))
     broken = result.verdict == "lossy" or bool(drawn and not drawn.held)
     return PROBLEM if broken else 0 if result.verdict == "held" else NO_VERDICT

@@ -30,7 +30,7 @@ TRIAL_COPIES = 3  # tokens of a copy to find out whether copies gain, at most
 TRIAL_TOKENS = 2  # tokens of a model's draft to find out whether it gains, at most: a long one may lose the whole limit
 REMEMBER = 0.94  # decay per step of a source's statistics: single steps are noisy
 PLAIN_FADE = 0.99  # the same for a step of plain decoding
-PRIOR_STEPS = 3.0  # weight of the first forecast
+PRIOR_STEPS = 6.0  # weight of the first forecast
 HELD_UP = 2.0  # a step counts for at most this many times its forecast
 CLOSE_GAIN = 0.2  # passes: below this gain, a plain step is measured from time to time
 PLAIN_EVERY = 24  # steps after which it is
@@ -62,6 +62,7 @@ class StepRecord:
     tokens, passes, steps, drafted: sums over these steps, the first forecast among them; planned: passes by the forecasts
     foreseen, kept: drafted tokens that were expected to be accepted, and those that were
     seen: number of steps; together: runs that share passes, for which the passes are valid
+    debt: passes that this source has lost and not regained
     """
 
     tokens: float = 0.0
@@ -73,6 +74,7 @@ class StepRecord:
     kept: float = 3.0
     seen: int = 0
     together: int = 1
+    debt: float = 0.0
 
     def fade(self, factor: float) -> None:
         """Forget a part of the older steps."""
@@ -149,14 +151,30 @@ class Ledger:
         """Tokens a second of a source; 0 while nothing is known."""
         return record.tokens / record.passes / self.costs.verify_seconds(0) if record.steps else 0.0
 
-    def decide(self, record: StepRecord, gain: float, budget: int) -> Decision:
-        """Decide on a step of a source. gain: passes that it is expected to gain; budget: tokens that are still to come"""
-        left = EXPLORED * (self.elapsed + min(budget, TOKENS_AHEAD)) - self.debt
-        if record.seen >= PROVEN and gain >= 0 and left >= 0:
-            close = gain < CLOSE_GAIN and gain <= left and self._since_plain >= PLAIN_EVERY
+    def reading(self, missed: int) -> float:
+        """Passes in which the draft model reads tokens that were decoded without it, in a run that is alone."""
+        if self.costs.together > 1:
+            return 0.0
+        profile = self.costs.profile
+        seconds = profile.draft_reading(missed) - (profile.draft_step or 0.0)
+        return max(0.0, seconds) / profile.verify_seconds(1, self.costs.cached)
+
+    def decide(
+        self, record: StepRecord, gain: float, budget: int, reading: float = 0.0
+    ) -> Decision:
+        """Decide on a step of a source.
+
+        gain: passes that it is expected to gain; budget: tokens that are still to come
+        reading: passes that it needs before, once
+        """
+        limit = EXPLORED * (self.elapsed + min(budget, TOKENS_AHEAD))
+        left, own = limit - self.debt, limit - record.debt
+        repaid = own + gain * budget / 2 >= reading  # by half of what the rest of the answer gains
+        if record.seen >= PROVEN and own >= 0 and gain >= 0 and repaid:
+            close = gain < CLOSE_GAIN and gain <= own and self._since_plain >= PLAIN_EVERY
             return Decision.PROBE if close or self._moved else Decision.DRAFT
-        # The first step of a source does not pay for another one's debt.
-        tried = left >= max(0.0, -gain) or (not record.seen and gain >= 0)
+        # A source that should gain does not pay for another one's debt.
+        tried = left >= reading + max(0.0, -gain) or (gain >= reading and own >= 0)
         return Decision.TRIAL if tried else Decision.PLAIN
 
     def plain_step(self, outcome: Outcome, *records: StepRecord) -> None:
@@ -172,17 +190,20 @@ class Ledger:
         for record in records:
             record.fade(PLAIN_FADE)
 
-    def drafted_step(self, outcome: Outcome, record: StepRecord) -> None:
-        """Measure a step that a source drafted, before the costs learn of it."""
-        passes = self._passes(outcome)
+    def drafted_step(self, outcome: Outcome, record: StepRecord, reading: float = 0.0) -> None:
+        """Measure a step that a source drafted, before the costs learn of it. reading: passes before it, see `decide`"""
+        passes = self._passes(outcome, reading)
         # The probabilities of the tested tokens sum to the mean accepted number, with less variance.
         chances = outcome.verdict.accept_probs
         tokens = 1 + sum(chance for chance in chances if chance is not None)
         self.elapsed += passes
         self._since_plain += 1
         planned = outcome.proposal.expected_seconds
-        record.add(tokens, passes, planned / self._unit if planned else passes, outcome)
-        self.debt = max(0.0, self.debt + passes - len(outcome.new_ids) * self.plain)
+        step = max(1.0, passes - reading)
+        record.add(tokens, step, planned / self._unit if planned else step, outcome)
+        lost = passes - len(outcome.new_ids) * self.plain
+        self.debt = max(0.0, self.debt + lost)
+        record.debt = max(0.0, record.debt + lost)
 
     @property
     def _moved(self) -> bool:
@@ -196,7 +217,7 @@ class Ledger:
         """Seconds of a plain pass by the cost model, which follows this run."""
         return max(1e-9, self.costs.verify_seconds(0))
 
-    def _passes(self, outcome: Outcome) -> float:
+    def _passes(self, outcome: Outcome, reading: float = 0.0) -> float:
         """Cost of a step; of a shared one, as if all runs did the same. A step that was held up counts in part."""
         planned = outcome.proposal.expected_seconds
         seconds = outcome.draft_seconds + outcome.verify_seconds
@@ -204,7 +225,7 @@ class Ledger:
             verifying = self.costs.verify_seconds(len(outcome.proposal))
             seconds = planned or outcome.draft_seconds + verifying
         elif planned:
-            seconds = min(seconds, HELD_UP * planned)
+            seconds = min(seconds, HELD_UP * planned + reading * self._unit)
         return seconds / self._unit
 
 

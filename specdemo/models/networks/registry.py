@@ -170,7 +170,7 @@ def find_trained(
     """
     if wanted == "none":
         return {}
-    folder = trained_folder(target.info.name, wanted)
+    folder = trained_folder(target.known, wanted)
     if wanted != "auto" and not folder.is_dir():
         raise UserError("drafter.no_folder", folder=folder)
     tensors, found = TargetTensors.of(target), {}

@@ -140,14 +140,19 @@ class Bug:
             CONTROL_EFFECT / RuleRow.of(self.name, self.target, self.exact, [0]).effect
         )
         target, draft = as_row(self.target), as_row(self.draft)
-        generator, rank = torch.Generator().manual_seed(2**40), overrated(target, draft)
-        values: list[float] = []
-        by_draft: list[float] = []
-        for token in map(self.drawn, range(count)):
-            one, two = torch.rand(2, generator=generator, dtype=torch.float64).tolist()
-            values.append(transform(target, token, one))
-            by_draft.append(transform(target, token, two, rank))
-        return Control(self.name, count, uniformity_p(values), uniformity_p(by_draft))
+        generator, tokens = torch.Generator().manual_seed(2**40), map(self.drawn, range(count))
+        drawn = torch.tensor(list(tokens))
+        uniforms = torch.rand(2, count, generator=generator, dtype=torch.float64)
+        found: list[float] = []
+        for uniform, rank in zip(uniforms, (None, overrated(target, draft)), strict=True):
+            # A token's values lie between those of the uniform numbers 0 and 1.
+            low, high = (
+                torch.tensor([transform(target, token, end, rank) for token in range(len(target))])
+                for end in (0.0, 1.0)
+            )
+            values = low[drawn] + uniform * (high - low)[drawn]
+            found.append(uniformity_p(values.tolist()))
+        return Control(self.name, count, *found)
 
 
 def as_row(distribution: Distribution) -> Tensor:

@@ -21,6 +21,7 @@ WORDS = strings("methods").WORDS
 
 SHOWN_RUNS = 4  # recorded runs of a method that are shown
 RECORDED_AUDITS = ASSETS.parent / "docs" / "measured"  # in a checkout only
+ANSWERS = RECORDED_AUDITS / "00-answers.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,38 @@ def methods_value(studio: EngineClient, folder: Path) -> str:
         for method in studio.methods()
     ]
     targets = sorted(sizes, key=lambda name: -sizes[name])
-    return json.dumps({"methods": methods, "targets": targets, "live": not studio.replay_only})
+    return json.dumps(
+        {
+            "methods": methods,
+            "targets": targets,
+            "live": not studio.replay_only,
+            "measured": measured_results(ANSWERS),
+        }
+    )
+
+
+def measured_results(path: Path) -> dict[str, object] | None:
+    """Return the project's measured results of methods by target, sampling and task; None without the file."""
+    if not path.is_file():
+        return None
+    found = json.loads(path.read_text(encoding="utf-8"))
+    results = [
+        {
+            "target": pair["target"],
+            "sampling": pair["preset"],
+            "task": row["task"],
+            "method": row["lane"],
+            "speedup": row["speedup"],
+            "quartiles": row["speedup_quartiles"],
+            "answers": row["answers"],
+            "repeats": row["repeats"],
+            "tokens_per_step": row["tokens_per_step"],
+            "memory": row["memory_mb"],
+        }
+        for pair in found["pairs"]
+        for row in pair["rows"]
+    ]
+    return {"machine": found["machine"], "date": found["date"], "results": results}
 
 
 def _plain_settings(settings: Mapping[str, object]) -> bool:

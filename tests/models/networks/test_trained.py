@@ -252,7 +252,7 @@ def loaded(hidden: int) -> SimpleNamespace:
     table = torch.nn.Embedding(WORDS, hidden)
     model = SimpleNamespace(get_input_embeddings=lambda: table, get_output_embeddings=lambda: table)
     return SimpleNamespace(
-        model=model, info=SimpleNamespace(name="tiny"), device=torch.device("cpu")
+        model=model, info=SimpleNamespace(name="tiny"), known="tiny", device=torch.device("cpu")
     )
 
 

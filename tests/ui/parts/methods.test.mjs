@@ -1,5 +1,6 @@
 // How a method guesses: a recorded step of its own, and what is seen of it at each time.
 import assert from "node:assert/strict";
+import { advice, ranked } from "../../../assets/view/methods/adviser.js";
 import { Moments, bestScene, kindOf, sceneAt, SECONDS } from "../../../assets/view/methods/guessing.js";
 import { recordedRuns } from "./fixtures.mjs";
 
@@ -52,3 +53,15 @@ assert.equal(scenes.get("nothing").kind, "plain");
 assert.equal(kindOf("auto", { source: "ngram", nodes: [] }), "copy");
 assert.equal(kindOf("new", { source: "", nodes: [{ parent: -1 }, { parent: -1 }] }), "tree");
 assert.equal(bestScene([]), null);
+
+// The best method of a choice comes first; it is recommended only if most of its answers gained.
+const result = (method, speedup, quartiles, memory = null) => ({ target: "t", sampling: "greedy", task: "all", method, speedup, quartiles, answers: 4, repeats: 0, tokens_per_step: 1, memory });
+const results = [result("nothing", 1, [1, 1]), result("ngram", 1.2, [1.1, 1.3]), result("tree", 1.1, [0.9, 1.4], 9), { ...result("tree", 3, [2, 4]), task: "code" }];
+assert.deepEqual(ranked(results, { task: "all" }).map(({ method }) => method), ["ngram", "tree", "nothing"]);
+assert.equal(ranked(results, { task: "all" }, "memory").at(-1).method, "tree");
+const said = (all) => advice(all).name;
+assert.equal(said(results.slice(0, 2)), "pays");
+assert.equal(said([results[0], results[2]]), "perhaps");
+assert.equal(said([results[0], result("tree", 0.9, [0.8, 1.1])]), "none");
+assert.equal(said([result("tree", 1.4, null)]), "single");
+assert.equal(said([results[0]]), "unknown");

@@ -4,6 +4,7 @@ import { LESSONS } from "../../../assets/view/lessons/curriculum.js";
 import { fold } from "../../../assets/view/core/reducer.js";
 import { gap } from "../../../assets/view/lessons/threewords.js";
 import { agreement, between, tickets, winner } from "../../../assets/view/lessons/tickets.js";
+import { chances, challenge, gain, kept as keptWords, wordsOf } from "../../../assets/view/lessons/game.js";
 import { comparable, count, cuts, drafts, ending, likeness, none, passTimes, perToken, rejections, shares, trend } from "../../../assets/view/lessons/moments.js";
 import { recordedRuns } from "./fixtures.mjs";
 
@@ -15,7 +16,7 @@ const runs = new Map(recordedRuns().map(({ name, items }) => {
 
 // Each lesson has a moment of its own, made from runs that are there.
 const moments = LESSONS.flatMap(({ moments: own }) => Object.values(own));
-assert.equal(new Set(moments).size, 9);
+assert.equal(new Set(moments).size, 10);
 for (const moment of moments) for (const name of moment.runs) assert.ok(runs.has(name), name);
 
 // A thousand draws follow p with drafts and without, at every position that is offered; a wrong p would be seen.
@@ -95,3 +96,17 @@ assert.equal(trend(parts[0], parts[4]).name, "unclear");
 const tenth = { kept: 10, drafted: 100, error: 0.03 };
 const trends = [18, 19, 1].map((kept) => trend(tenth, { ...tenth, kept }).name);
 assert.deepEqual(trends, ["unclear", "rises", "falls"]);
+
+// The visitor's words are compared by their letters; the first other one ends the draft. A link names text and score.
+assert.deepEqual(wordsOf(" The cat,  sat.\n"), ["The ", "cat,  ", "sat.\n"]);
+assert.equal(keptWords(["the", "Cat", "sat"], ["The ", "cat,  ", "sat.\n"]), 3);
+assert.equal(keptWords(["the", "dog", "sat"], ["The ", "cat,  ", "sat.\n"]), 1);
+assert.equal(keptWords(["the", "cat"], ["The "]), 1);
+assert.deepEqual(challenge("#draft=20-larger-model.9.16"), { text: "20-larger-model", kept: 9, count: 16 });
+for (const wrong of ["", "#trace=abc", "#draft=unknown.9.16", "#draft=20-larger-model.<b>.16"]) assert.equal(challenge(wrong), null);
+const { plain: weather } = runs.get("20-larger-model");
+assert.deepEqual(chances(weather, [], "weather"), { own: 0.9281777, guess: 0.9281777, listed: true });
+assert.deepEqual(chances(weather, [], "climate"), { own: 0.9281777, guess: 0.01510619, listed: true });
+assert.deepEqual(chances(weather, [], "penguin"), { own: 0.9281777, guess: 0.001892741, listed: false });
+assert.ok(gain(weather.header, { kept: 12, rounds: 4 }) > gain(weather.header, { kept: 4, rounds: 4 }));
+assert.ok(gain(weather.header, { kept: 0, rounds: 4 }) < 1);

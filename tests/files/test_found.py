@@ -1,0 +1,148 @@
+"""Models of other programs: found in their folders, judged by content, and recognised in every quantisation."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tiny_gguf import HIDDEN, tiny_gguf
+
+from specdemo.config.errors import UserError
+from specdemo.files import found, header, sources
+from specdemo.files.catalogue import HubGguf, find
+from specdemo.files.found import found_models, ollama_models
+from specdemo.files.header import read_header, recognise
+from specdemo.files.sources import resolve
+from specdemo.files.store import file_sha256
+
+
+@pytest.fixture(scope="module")
+def ggufs(tmp_path_factory):
+    """Files of one model in two quantisations, and of another model."""
+    folder = tmp_path_factory.mktemp("ggufs")
+    return {
+        "own": tiny_gguf(folder / "own-q4_k_m.gguf", "qwen2"),
+        "q8": tiny_gguf(folder / "own-q8_0.gguf", "qwen2", quantised=["Q8_0"]),
+        "other": tiny_gguf(folder / "other.gguf", "llama"),
+    }
+
+
+@pytest.fixture
+def machine(ggufs, tmp_path, monkeypatch):
+    """A home with the files in the folders of LM Studio and Ollama, and a catalogue that has the first one."""
+    home = tmp_path / "home"
+    entry = replace(
+        find("qwen2.5-coder-1.5b-instruct"),
+        norms=read_header(ggufs["own"]).norms,
+        gguf=HubGguf("owner/own", "own.gguf", file_sha256(ggufs["own"]), 1),
+    )
+    for module in (header, found):
+        monkeypatch.setattr(module, "entries", lambda: (find("smollm2-135m-instruct"), entry))
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("USERPROFILE", str(home))
+    monkeypatch.delenv("OLLAMA_MODELS", raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(home / "hub"))
+    lm_studio, models = home / ".lmstudio/models/owner/own-GGUF", home / ".ollama/models"
+    (models / "blobs").mkdir(parents=True)
+    lm_studio.mkdir(parents=True)
+    shutil.copy(ggufs["q8"], lm_studio)
+    (lm_studio / "mmproj.gguf").write_bytes(b"GGUF" + bytes(20))
+    for name, file in {
+        "registry.ollama.ai/library/own/1.5b": "own",
+        "hf.co/owner/other-GGUF/latest": "other",
+    }.items():
+        digest = f"sha256-{file_sha256(ggufs[file])}"
+        shutil.copy(ggufs[file], models / "blobs" / digest)
+        manifest = models / "manifests" / name
+        manifest.parent.mkdir(parents=True)
+        layers = [{"mediaType": "application/vnd.ollama.image.license", "digest": "sha256:0"}]
+        layers.append({"mediaType": found.WEIGHTS, "digest": digest.replace("-", ":")})
+        manifest.write_text(json.dumps({"layers": layers}), encoding="utf-8")
+    manifest.with_name("damaged").write_text("{")
+    return home
+
+
+@pytest.fixture
+def conversions(tiny_folder, monkeypatch):
+    """The files that were converted; a conversion is a copy of a tiny model."""
+    converted = []
+
+    def convert(gguf, content, progress):  # noqa: ARG001
+        converted.append(gguf)
+        shutil.copytree(tiny_folder, content, dirs_exist_ok=True)
+
+    monkeypatch.setattr(sources, "convert_gguf", convert)
+    return converted
+
+
+def test_header_norms_are_the_same_in_every_quantisation(ggufs):
+    own, q8, other = (read_header(ggufs[name]) for name in ("own", "q8", "other"))
+    assert own.norms == q8.norms != other.norms
+    assert own.tokenizer == q8.tokenizer == other.tokenizer != ""
+    assert own.parameters == q8.parameters < other.parameters
+    assert (own.own_head, other.own_head) == (False, True)
+    assert own.head_parameters % HIDDEN == 0
+    assert own.values["general.architecture"] == "qwen2"
+
+
+@pytest.mark.parametrize("kept", [0, 4, 24, 40, 300, 1500, -50_000])
+def test_header_of_a_damaged_file_is_refused(ggufs, tmp_path, kept):
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(ggufs["other"].read_bytes()[:kept])
+    with pytest.raises(ValueError, match=r".+"):
+        read_header(path)
+
+
+def test_catalogue_models_with_drafters_of_their_own_are_recognised_by_different_norms():
+    known = [entry for entry in sources.entries() if entry.norms]
+    assert {"smollm2-135m-instruct", "qwen2.5-coder-1.5b-instruct"} <= {one.name for one in known}
+    assert len({one.norms for one in known}) == len(known)
+
+
+def test_found_models_come_from_lm_studio_and_ollama(machine, tmp_path):
+    models = {one.name: one for one in found_models(tmp_path / "cache")}
+    in_lm_studio = str(machine / ".lmstudio/models/owner/own-GGUF/own-q8_0.gguf")
+    assert {name: one.source for name, one in models.items()} == {
+        in_lm_studio: "LM Studio",
+        "ollama:own:1.5b": "Ollama",
+        "ollama:hf.co/owner/other-GGUF:latest": "Ollama",
+    }
+    known = {name: one.known.name for name, one in models.items() if one.known}
+    assert known.keys() == {in_lm_studio, "ollama:own:1.5b"}
+    assert set(known.values()) == {"qwen2.5-coder-1.5b-instruct"}
+
+
+@pytest.mark.usefixtures("machine")
+def test_resolve_converts_a_file_once_whatever_names_it(ggufs, tmp_path, conversions):
+    blob = ollama_models()["own:1.5b"]
+    plain = shutil.copy(ggufs["own"], tmp_path / "weights.bin")
+    by_name = resolve("ollama:own:1.5b", tmp_path / "cache")
+    assert by_name == resolve(blob, tmp_path / "cache") == resolve(plain, tmp_path / "cache")
+    assert len(conversions) == 1
+    assert by_name.name == by_name.known == "qwen2.5-coder-1.5b-instruct"
+    other = resolve("ollama:hf.co/owner/other-GGUF", tmp_path / "cache")
+    assert (other.name, other.known) == ("hf.co/owner/other-GGUF:latest", "")
+    requantised = resolve(ggufs["q8"], tmp_path / "cache")
+    assert (requantised.name, requantised.known) == ("own-q8_0", "qwen2.5-coder-1.5b-instruct")
+    assert len(conversions) == 3
+
+
+@pytest.mark.usefixtures("machine")
+def test_resolve_names_the_models_that_ollama_has(tmp_path):
+    with pytest.raises(UserError, match=r"hf.co/owner/other-GGUF:latest, own:1.5b"):
+        resolve("ollama:own", tmp_path)
+
+
+def test_ollama_models_may_be_in_another_folder(machine, monkeypatch):
+    moved = machine.rename(machine.with_name("moved")) / ".ollama/models"
+    assert not ollama_models()
+    monkeypatch.setenv("OLLAMA_MODELS", str(moved))
+    assert {"own:1.5b"} < ollama_models().keys()
+    assert Path(ollama_models()["own:1.5b"]).parent == moved / "blobs"
+
+
+@pytest.mark.usefixtures("machine")
+def test_recognise_needs_the_norms(ggufs):
+    assert recognise(read_header(ggufs["other"])) is None
+    assert recognise(replace(read_header(ggufs["own"]), parameters=0)) is not None
