@@ -339,14 +339,16 @@ class Waiting:
 
 def test_conversations_at_once_are_compared_with_the_same_in_turn_and_with_plain_ones():
     lanes = {"nothing": RunSettings(method="nothing"), "slow": RunSettings(method="ngram")}
-    plain, slow = measure_throughput(Waiting(), lanes, ["a"] * 4, repeat=2)
+    plain, slow = measure_throughput(Waiting(), lanes, ["a"] * 4, BenchOptions("", repeat=2))
     assert 1 < plain.ratio <= 4.2
     assert plain.in_turn < 20.1
     assert plain.together > plain.in_turn
     assert plain.over_plain == 1
     assert slow.over_plain < 0.9
     with pytest.raises(RuntimeError, match="It broke"):
-        measure_throughput(Waiting(fails=True), {"nothing": RunSettings()}, ["a"] * 2)
+        measure_throughput(
+            Waiting(fails=True), {"nothing": RunSettings()}, ["a"] * 2, BenchOptions("")
+        )
 
 
 def test_every_own_lane_is_measured_at_once_on_a_suite_gone_through_again(studio):

@@ -400,7 +400,7 @@ def other_drafter(folder: Path, **facts: object) -> Path:
     ("match", "wrong"),
     [
         ("cannot be read", {"kind": "feature", "prompts": (), "answers": ("empty.npz",)}),
-        ("too few answers", {"prompts": ("empty.npz",)}),
+        ("contains no prompts", {"prompts": ("empty.npz",)}),
         ("line 1 has no prompt", {"prompts": ("trace.jsonl",)}),
         ("nothing/here holds no drafter", {"init": "nothing/here"}),
         ("on top of a draft model", {"init": "medusa"}),
