@@ -133,7 +133,7 @@ def test_an_installed_wheel_replays_a_recorded_run_away_from_the_checkout(instal
 
 
 def test_an_installed_wheel_tells_of_itself(installed, tmp_path):
-    code = "import specdemo, specdemo.config.strings; print(specdemo.__file__, specdemo.config.paths.ASSETS)"
+    code = "import specdemo, specdemo.config.strings; print(specdemo.__file__, specdemo.config.strings.ASSETS)"
     done = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(installed))
     assert all(Path(word).is_relative_to(installed) for word in done.stdout.split())
     assert "draft_model" in specdemo(installed, "methods", cwd=tmp_path).stdout

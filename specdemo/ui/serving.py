@@ -63,7 +63,7 @@ def launch_options(studio: Watched | None = None) -> dict[str, object]:
                 Route("/words/{language}.json", _words),
                 Route("/class/{language}/lessons-scorm-1.2.zip", _lessons),
                 Route("/class/{language}/speculative_decoding.ipynb", _notebook),
-                Route("/import", _import(), methods=["POST"]),
+                Route("/pasted", _pasted(), methods=["POST"]),
                 files_route(),
                 *watched,
             ],
@@ -182,7 +182,7 @@ def _notebook(_request: Request) -> Response:
     return FileResponse(NOTEBOOK, media_type="application/x-ipynb+json")
 
 
-def _import() -> Callable[[Request], Awaitable[Response]]:
+def _pasted() -> Callable[[Request], Awaitable[Response]]:
     """Return the handler of files of other programs: a table of their requests, and the trace of the first whose rounds are known.
 
     One file is read at a time, in a thread; the gate limits its size.

@@ -116,7 +116,7 @@ def test_gradio_still_sleeps_between_two_looks_at_its_queue():
 )
 def test_import_reads_what_is_dropped_on_the_page(content, status, tokens, events) -> None:
     client = TestClient(Starlette(**{"routes": launch_options()["app_kwargs"]["routes"]}))
-    answer = client.post("/import", content=content)
+    answer = client.post("/pasted", content=content)
     assert answer.status_code == status
     found = answer.json() if answer.is_success else {"rows": [], "trace": ""}
     assert [row[1] for row in found["rows"]] == tokens

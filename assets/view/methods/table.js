@@ -64,7 +64,8 @@ class MethodsTable {
     this.root.replaceChildren(el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.label },
       stackable(el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...methods.map((method) => this.#row(method, targets, live)))))));
     const titles = Object.fromEntries(methods.map(({ name, title }) => [name, (this.#given.say ?? ((text) => text))(title)]));
-    if (measured) this.root.append(adviser(measured, titles, words.adviser));
+    const results = measured?.results.filter(({ method }) => method in titles) ?? []; // those that this page has
+    if (measured && results.length) this.root.append(adviser({ ...measured, results }, titles, words.adviser));
     if (this.#seen) this.fill();
   }
 

@@ -83,7 +83,7 @@ export async function readFile(file, words) {
  * @param {string} text @param {string} name @param {Words} words @returns {Promise<Line[] | null>}
  */
 async function imported(text, name, words) {
-  const answer = await fetch("import", { method: "POST", body: text }).catch(() => null);
+  const answer = await fetch("pasted", { method: "POST", body: text }).catch(() => null);
   if (!answer?.ok) return null;
   const { rows, trace } = await answer.json().catch(() => ({}));
   if (!rows?.length) return null;
