@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-COPIED = ("app.py", "assets", "docs", "pyproject.toml", "README.md", "specdemo", "tests")
+COPIED = ("app.py", "assets", "docs", "pyproject.toml", "README.md", "specdemo", "tests", "tools")
 LEFT = shutil.ignore_patterns("__pycache__", "*.safetensors", "*.npz", "node_modules")
 
 

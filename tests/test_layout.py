@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from specdemo.cli import docs
+from tools import docs
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "specdemo"
@@ -191,4 +191,4 @@ def test_the_list_of_methods_loads_no_numpy() -> None:
 
 def test_the_generated_documents_are_up_to_date() -> None:
     outdated = [path.name for path in docs.stale()]
-    assert not outdated, "run: python -m specdemo.cli.docs"
+    assert not outdated, "run: python -m tools.docs"

@@ -12,9 +12,9 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from specdemo.cli import docs
 from specdemo.cli.parser import COMMANDS
 from specdemo.config.settings import AppSettings, fields
+from tools import docs
 
 ROOT = Path(__file__).resolve().parents[1]
 MEGABYTE = 1_000_000

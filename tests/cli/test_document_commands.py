@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from specdemo.cli import docs
 from specdemo.cli.parser import COMMANDS, command_parser, main, parse
+from tools import docs
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -138,7 +138,7 @@ def test_the_commands_of_a_block_without_a_mark_run(
         if arguments is not None:
             assert main(arguments) == 0, command
         else:
-            assert shlex.split(command)[1:] == ["-m", "specdemo.cli.docs", "--check"], command
+            assert shlex.split(command)[1:] == ["-m", "tools.docs", "--check"], command
             assert docs.main(["--check"]) == 0
 
 

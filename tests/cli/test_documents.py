@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from specdemo.bench.results import Result, lanes_table, tasks_table
-from specdemo.cli import docs
+from tools import docs
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / docs.MEASURED).glob("*.json"))

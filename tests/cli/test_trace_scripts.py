@@ -2,8 +2,8 @@
 
 from dataclasses import fields
 
-from specdemo.cli.docs import declarations
 from specdemo.trace.events import EVENTS
+from tools.docs import declarations
 
 
 def interface(name: str) -> list[str]:

@@ -44,7 +44,7 @@ def project(tmp_path_factory) -> Path:
     (drafters / "echo.py").write_text(code, encoding="utf-8")
     methods = drafters / "methods.py"
     methods.write_text(patched(methods.read_text(encoding="utf-8"), diff), encoding="utf-8")
-    python(folder, "-m", "specdemo.cli.docs")
+    python(folder, "-m", "tools.docs")
     return folder
 
 

@@ -57,7 +57,7 @@ def test_an_event_needs_three_edits(tmp_path):
         (project / path).write_text(text.replace(before, after), encoding="utf-8")
     line = python(project, "-c", CODEC).strip()
     assert json.loads(line) == {"type": "rested", "lane": "plain", "seconds": 0.5, "why": ""}
-    python(project, "-m", "specdemo.cli.docs")
+    python(project, "-m", "tools.docs")
     types = (project / "assets/view/types.d.ts").read_text(encoding="utf-8")
     assert "export interface Rested" in types
     assert '"rested": "Rested"' in (project / "assets/view/core/rules.js").read_text(

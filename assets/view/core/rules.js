@@ -1,4 +1,4 @@
-// Generated from specdemo/trace/events.py by `python -m specdemo.cli.docs`; do not edit.
+// Generated from specdemo/trace/events.py by `python -m tools.docs`; do not edit.
 
 export const RULES = {
   events: {"started": "RunStarted", "drafted": "Drafted", "verified": "Verified", "finished": "RunFinished", "failed": "RunFailed"},
