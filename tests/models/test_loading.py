@@ -123,6 +123,16 @@ def test_tables_of_positions_from_older_saves_are_ignored(make_model, tmp_path):
     assert load_model(ModelFiles(folder, "tiny", "", "folder"), "fp32", "cpu")
 
 
+def test_layers_for_multi_token_prediction_are_left_out(make_model, tmp_path):
+    folder = make_model(tmp_path / "model")
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_nextn_predict_layers": 1}))
+    extra = {name: torch.zeros(8) for name in ("model.layers.2.enorm.weight", "mtp.fc.weight")}
+    weights = load_file(folder / "model.safetensors") | extra
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    assert load_model(ModelFiles(folder, "tiny", "", "folder"), "fp32", "cpu")
+
+
 def test_parameters_agree_with_torch(files):
     loaded = load_model(files, "fp32", "cpu")
     assert loaded.info.parameters == sum(weight.numel() for weight in loaded.model.parameters())

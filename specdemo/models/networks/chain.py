@@ -94,7 +94,7 @@ class CompactWeights:
     def compiles(self) -> bool:
         """Whether the compiled pass supports its layers."""
         plain = all(layer.query_key_norms is None for layer in self.layers)
-        return bool(self.layers) and plain and self.concat is None
+        return plain and self.concat is None
 
     def text_words(self, *, packed: bool) -> TextWords:
         """Return the additional vocabulary of one conversation's text. packed: also for the compiled pass"""

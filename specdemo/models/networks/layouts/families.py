@@ -17,7 +17,7 @@ from specdemo.files.sources import ModelFiles
 from specdemo.models.devices import BYTES_PER_WEIGHT
 from specdemo.models.loading import check_room
 from specdemo.models.networks.folders import TargetTensors
-from specdemo.models.networks.layouts import dflash, eagle3, mtp
+from specdemo.models.networks.layouts import dflash, eagle3
 from specdemo.models.networks.layouts.family import (
     DrafterFamily,
     DrafterFiles,
@@ -34,11 +34,7 @@ if TYPE_CHECKING:
 
     from specdemo.models.loading import LoadedModel
 
-DRAFTER_FAMILIES: tuple[DrafterFamily, ...] = (
-    eagle3.EAGLE3,
-    *dflash.BLOCK_FAMILIES,
-    mtp.MTP,
-)
+DRAFTER_FAMILIES: tuple[DrafterFamily, ...] = (eagle3.EAGLE3, *dflash.BLOCK_FAMILIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +58,7 @@ class PublishedDrafter:
         precision = "int4" if four_bit else "fp32" if whole else "bf16"
         dtype = torch.float32 if whole else torch.bfloat16
         shared = TargetTensors.of(target, dtype, four_bit=four_bit)
-        parameters = self.reading.parameters
-        if parameters is None:
-            parameters = sum(torch.Size(shape).numel() for shape in self.files.shapes.values())
+        parameters = sum(torch.Size(shape).numel() for shape in self.files.shapes.values())
         needed = int(parameters * BYTES_PER_WEIGHT[precision])
         check_room(self.files.name, precision, needed, target.device)
         info = ModelInfo(self.files.name, self.files.revision, precision, "", parameters)

@@ -206,14 +206,12 @@ class Reading:
 
     kinds: of the methods that draft with it; reads: hidden states of the target that it reads
     alone: it also replaces a draft model
-    parameters: number of the drafter's own; None for all in its files
     """
 
     kinds: tuple[str, ...]
     reads: tuple[int, ...]
     alone: bool
     load: Callable[[TargetTensors], DraftNetwork]
-    parameters: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
