@@ -223,6 +223,8 @@ def _rates(answers: Sequence[PairedAnswer]) -> Row:
     same_prefix_rate: tokens before each output first differs from plain decoding's, of all tokens of plain decoding
     flip_margin: median gap between the target's probabilities of the two tokens at such a position
     survival_error: calibration error of the predicted probabilities of acceptance
+    draws, overlap, draw_accept_rate: drawn tokens, estimate of 1 - TV from them, share of accepted ones, see `Metrics`
+    draw_bound: (1 - TV) / (1 + TV), the least share that shared noise accepts
     """
     sums = reduce(add_metrics, (answer.pair.result.metrics for answer in answers))
     positions = [*sums.accept_by_position, *[None] * len(REPORTED_POSITIONS)]
@@ -249,6 +251,10 @@ def _rates(answers: Sequence[PairedAnswer]) -> Row:
         ),
         "same_prefix_rate": _ratio(sum(same), sum(len(plain.ids) for _, plain in written)),
         "flip_margin": median(margins) if margins else None,
+        "draws": sums.draws or None,
+        "overlap": _ratio(sums.draws_overlap, sums.draws),
+        "draw_bound": _ratio(sums.draws_overlap, 2 * sums.draws - sums.draws_overlap),
+        "draw_accept_rate": _ratio(sums.draws_kept, sums.draws),
     }
 
 
@@ -292,6 +298,10 @@ ROW_COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "same_output_rate": ("same output", as_percent),
     "same_prefix_rate": ("same until", as_percent),
     "flip_margin": ("tie margin", "{:.3f}".format),
+    "draws": ("drawn tokens", str),
+    "overlap": ("1 - TV", as_percent),
+    "draw_bound": ("(1 - TV) / (1 + TV)", as_percent),
+    "draw_accept_rate": ("drawn tokens accepted", as_percent),
     "memory_mb": ("memory MB", "{:.0f}".format),
     "training_minutes": ("training min", "{:.0f}".format),
 }

@@ -54,6 +54,9 @@ class Metrics:
         probabilities, accepted tokens
     positions: (tested, accepted) for each position in the draft, its depth in a tree: drafts with a token there
         that was tested, and those of them in which one was accepted
+    draws, draws_kept: drafted tokens that were drawn, not chosen, and tested before their siblings; accepted ones
+    draws_overlap: sum of min(1, p / q) over them, for the target's probability p of the token and the draft's q. Of a token
+        that q draws, its mean is 1 - TV, the overlap of both distributions (TV: total variation distance)
     """
 
     steps: int
@@ -72,6 +75,9 @@ class Metrics:
     saved_seconds: float = 0.0
     positions: tuple[tuple[int, int], ...] = ()
     survivals: tuple[Foreseen, ...] = ()
+    draws: int = 0
+    draws_kept: int = 0
+    draws_overlap: float = 0.0
 
     @property
     def hit_rate(self) -> float | None:
@@ -120,6 +126,7 @@ def measure(events: Iterable[Event]) -> Metrics:
     new_tokens = sum(len(step.committed) for step in steps)
     grouped = exact or known is Knowledge.ARRIVAL
     prepared = [event for event in items if isinstance(event, Drafted) and event.hit is not None]
+    draws = [node for step in drafting for node in _first_draws(step)]
     return Metrics(
         steps=len(steps) if grouped else 0,
         new_tokens=new_tokens if exact or not ended else ended.new_tokens,
@@ -139,6 +146,11 @@ def measure(events: Iterable[Event]) -> Metrics:
         saved_seconds=sum(event.saved_seconds or 0.0 for event in prepared),
         positions=_positions(drafting),
         survivals=_survivals(drafting),
+        draws=len(draws),
+        draws_kept=sum(node.status is Status.ACCEPTED for node in draws),
+        draws_overlap=sum(
+            min(1.0, (one.target_prob or 0.0) / (one.draft_prob or 1.0)) for one in draws
+        ),
     )
 
 
@@ -299,6 +311,16 @@ def _survivals(drafting: Sequence[Verified]) -> tuple[Foreseen, ...]:
             count, said, kept = found[tenth]
             found[tenth] = count + 1, said + node.survival, kept + (node.status is Status.ACCEPTED)
     return tuple(found)
+
+
+def _first_draws(step: Verified) -> Iterator[Node]:
+    """Yield the tested nodes of `Metrics.draws`; later siblings were drawn from what the earlier ones left."""
+    parents: set[int] = set()
+    for node in step.nodes:
+        first = node.parent not in parents
+        parents.add(node.parent)
+        if first and node.draft_prob and node.status is not Status.UNREACHED:
+            yield node
 
 
 def together(one: Sequence[Foreseen], other: Sequence[Foreseen]) -> tuple[Foreseen, ...]:

@@ -21,8 +21,8 @@ from specdemo.session.text import read_suite
 from specdemo.trace.metrics import Metrics
 
 
-def answer(lane, rate, *, repeats=False):
-    metrics = Metrics(2, 2, 0, 0, 0, 0, 0.0, 2 / rate, 0.0, 2 / rate, 0.0)
+def answer(lane, rate, *, repeats=False, **draws):
+    metrics = Metrics(2, 2, 0, 0, 0, 0, 0.0, 2 / rate, 0.0, 2 / rate, 0.0, **draws)
     return LaneResult(lane, metrics, (1, 2), repeats=repeats)
 
 
@@ -44,17 +44,22 @@ def test_with_rules_leaves_out_the_rule_for_blocks_where_no_chain_is_drawn():
 
 def test_rules_result_puts_the_rules_of_a_variant_next_to_each_other():
     measured, plain = BenchAnswers(), answer("nothing", 10)
-    rates = {"draft_model:::token": 15, "draft_model:::coupled": 14}
-    pairs = [Paired(answer(lane, rate), plain) for lane, rate in rates.items()]
+    pairs = [
+        Paired(answer("ngram:::coupled", 11), plain),
+        Paired(answer("tree:::token", 15, draws=20, draws_kept=9, draws_overlap=10.0), plain),
+        Paired(answer("tree:::coupled", 14, draws=10, draws_kept=4, draws_overlap=5.0), plain),
+    ]
     measured.add("qa", "qa", [Paired(plain, plain), *pairs])
-    overlaps = {"overlap": 0.5, "bound": 1 / 3, "agreement": 0.41}
-    found = PairResult("small", "greedy", measured.rows(), overlaps)
+    found = PairResult("small", "greedy", measured.rows())
     rules, bounds = pairs_result([found], 1, 2, ["token", "coupled"]).tables
-    (line,) = rules.rows
-    cells = dict(zip(rules.columns, line, strict=True))
-    assert (cells["lane"], cells["same output, coupled"]) == ("draft_model", "100 %")
+    cells = dict(zip(rules.columns, rules.rows[1], strict=True))
+    assert (cells["lane"], cells["same output, coupled"]) == ("tree", "100 %")
     assert (cells["speedup, token"], cells["speedup, coupled"]) == ("1.50x", "1.40x")
-    assert bounds.rows == [["small", "greedy", "50 %", "33 %", "41 %", "-", "-"]]
+    # n-gram draws nothing. 1 - TV is a half, so shared noise accepts a third at least.
+    assert bounds.rows == [
+        ["small", "greedy", "tree", "token", "20", "50 %", "33 %", "45 %"],
+        ["small", "greedy", "tree", "coupled", "10", "50 %", "33 %", "40 %"],
+    ]
 
 
 def test_sampling_of_a_preset_and_of_numbers():

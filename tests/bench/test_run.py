@@ -29,6 +29,7 @@ from specdemo.bench.report import text
 from specdemo.bench.results import (
     BenchAnswers,
     FloorLane,
+    Journal,
     Result,
     against_table,
     bandwidth,
@@ -36,6 +37,7 @@ from specdemo.bench.results import (
     pass_bytes,
 )
 from specdemo.bench.run import BenchOptions, measure_throughput, run_bench
+from specdemo.bench.seeds import SeedComparison
 from specdemo.cli import console
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
@@ -70,7 +72,7 @@ class Studio:
         self.pair = SimpleNamespace(
             target=target, draft_info=None, costs=CostProfile(), recommended=Recommended()
         )
-        self.runner = Runner()
+        self.runner, self.shaper = Runner(), Shaper.of
 
     def methods(self):
         return [MethodInfo(name, name, "", (), True) for name in ("nothing", "script")]
@@ -79,7 +81,7 @@ class Studio:
         return None
 
     def open(self):
-        return SimpleNamespace(run=self.run, close=lambda: None)
+        return SimpleNamespace(run=self.run, close=lambda: None, reset=lambda: None)
 
     def run(self, prompt, settings, **_options):
         if "refused" in prompt:
@@ -89,7 +91,7 @@ class Studio:
             CachedModel(self.weights),
             Plain() if settings.method == "nothing" else Scripted(two_zeros),
             ids,
-            shaper=Shaper(settings.sampling),
+            shaper=self.shaper(settings),
             limits=Limits(settings.max_new_tokens),
             started=header(),
         )
@@ -155,6 +157,31 @@ def test_lanes_peers_and_the_floor_are_run_in_turn_and_repeated(studio, monkeypa
     assert "over transformers:assisted" in tables
     assert found.result().about.startswith("tiny, fp32")
     assert json.loads(json.dumps(found.result().to_dict()))["floor_bytes"] > 0
+
+
+def test_texts_of_the_same_seeds_are_compared_and_an_interrupted_comparison_continues(
+    studio, tmp_path
+):
+    def compare(path, save=lambda _: None):
+        compared = SeedComparison(studio, ["script"], ["1/1/1", "1.5/0.9/1.1"], 6)
+        compared.run(ITEMS, Journal(path, {}), lambda _: None, save)
+        return compared
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compare(tmp_path / "stored", interrupt)
+    own, studio.shaper = studio.shaper, lambda settings: Shaper(settings.sampling)
+    broken = compare(tmp_path / "new")  # the noise of each text is its own
+    assert not broken.held
+    assert broken.result().values["equal"] < broken.result().values["answers"] == 4
+    stored = compare(tmp_path / "stored")  # the first prompt was answered before the fault
+    studio.shaper = own
+    held = compare(tmp_path / "new")
+    assert held.held
+    assert (held.result().values["equal"], held.prompts) == (4, 2)
+    assert broken.result().values["equal"] < stored.result().values["equal"] < 4
 
 
 def test_peers_weights_are_written_by_the_thread_that_computes(studio, monkeypatch):
@@ -325,7 +352,7 @@ class Waiting:
         self.fails, self.count, self.lock = fails, 0, threading.Lock()
 
     def open(self):
-        return SimpleNamespace(run=self.run, close=lambda: None)
+        return SimpleNamespace(run=self.run, close=lambda: None, reset=lambda: None)
 
     def run(self, _prompt, settings, **_options):
         with self.lock:

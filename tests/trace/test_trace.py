@@ -125,6 +125,7 @@ def test_metrics_are_what_their_names_say():
     assert metrics.first_accept_rate == 1
     assert metrics.tokens_per_step == 1.5
     assert metrics.tokens_per_second == pytest.approx(3 / 0.52)
+    assert (metrics.draws, metrics.draws_kept, metrics.draws_overlap) == (2, 1, 1 + 0.1 / 0.5)
     assert output_ids(example()) == [0, 7, 8]
     assert measure(()).tokens_per_second is None
     assert speedup(metrics, metrics) == 1

@@ -270,6 +270,37 @@ def run_audit(options: argparse.Namespace) -> int:
     return kept.status or int(not found[-1].held)
 
 
+def run_seeds(options: argparse.Namespace) -> int:
+    """Compare texts of the same seeds. returns: 1 if they differ where they must be equal"""
+    from specdemo.bench.lanes import PLAIN_METHOD, expand
+    from specdemo.bench.pairs import sampling_of
+    from specdemo.bench.report import text
+    from specdemo.bench.results import Journal
+    from specdemo.bench.seeds import SeedComparison
+    from specdemo.session.text import read_suite
+
+    items, presets = read_suite(options.suite, options.limit), options.presets.split(",")
+    for preset in presets:
+        sampling_of(preset)
+    studio = console.open_studio(options)
+    methods = [name for name in expand(options.methods, studio) if name != PLAIN_METHOD]
+    for name in methods:
+        check_method(name)
+    compared = SeedComparison(studio, methods, presets, options.tokens)
+    about = {
+        "target": asdict(studio.pair.target.info),
+        "items": [asdict(item) for item in items],
+        "options": [methods, presets, options.tokens],
+    }
+    journal = Journal(_journal_path(options.json), about)
+    save = partial(_write_json, options.json) if options.json else lambda _: None
+    with keep_results() as kept, console.reporting() as progress:
+        compared.run(items, journal, progress, save)
+    if compared.prompts:
+        console.write(text(compared.result()))
+    return kept.status or int(not compared.held)
+
+
 def run_counterexample(options: argparse.Namespace) -> int:
     """Print three schedulers and two bugs of rules on two or three tokens, by fractions and by real runs."""
     from specdemo.bench.report import markdown

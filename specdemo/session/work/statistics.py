@@ -92,22 +92,6 @@ def overrated(probs: Tensor, draft_probs: Tensor) -> Tensor:
     return torch.where(probs > 0, draft_probs / probs, -1.0)
 
 
-def agreement(one: Tensor, other: Tensor, largest: int = 64) -> float:
-    """Return the probability that two distributions draw the same token with the noise of `engine.sampling`.
-
-    one, other: (V,); largest: tokens that are counted, those that both find most likely
-    A token x wins in both with 1 / sum over y of max(one[y] / one[x], other[y] / other[x]).
-
-        one (.7, .3)  other (.5, .5)  ->  1 / (1 + 1) + 1 / (7/3 + 1) = .8
-    """
-    both = torch.minimum(one, other).topk(min(largest, len(one)))
-    total = 0.0
-    for token in both.indices[both.values > 0].tolist():
-        ratios = torch.maximum(one / one[token], other / other[token])
-        total += 1 / float(ratios.sum())
-    return total
-
-
 def _cells(samples: Sequence[float], cells: int) -> Tensor:
     """Which of `cells` equal parts of 0 to 1 each sample falls into: (samples,) int64."""
     values = torch.tensor(samples, dtype=torch.float64)

@@ -1,0 +1,134 @@
+"""Compares every method's texts with plain decoding's for the same seeds, in turn and in passes that runs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from pydantic import TypeAdapter
+
+from specdemo.bench.lanes import PLAIN_METHOD, LaneResult, Paired, run_once
+from specdemo.bench.pairs import SAME_KEYS, sampling_of
+from specdemo.bench.results import (
+    ROW_COLUMNS,
+    BenchAnswers,
+    Journal,
+    Result,
+    Row,
+    Table,
+    cell,
+    totals,
+)
+from specdemo.config.settings import COUPLED, RunSettings
+from specdemo.files.progress import Progress, ProgressCallback
+from specdemo.session.studio import Studio
+from specdemo.session.text import Item
+
+LOOKAHEAD = 4  # drafted tokens of each step, in the methods that have the constant policy
+KEYS = ("drafted_accept_rate", "tokens_per_step", *SAME_KEYS)
+ABOUT = (
+    "{model}, {precision} ({kernel}). {prompts} prompts, each with a seed of its own, {tokens} new tokens, rule `coupled`, "
+    "temperature/top-p/repetition penalty/top-k {presets}. On every second prompt the methods ran at the same time and shared "
+    "passes, on the others in turn. {equal} of {answers} texts equal plain decoding's."
+)
+
+
+@dataclass(slots=True)
+class SeedComparison:
+    """The state of a comparison. presets: see `sampling_of`; tokens: of each answer; prompts: number of answered ones"""
+
+    studio: Studio
+    methods: Sequence[str]
+    presets: Sequence[str]
+    tokens: int
+    prompts: int = 0
+    measured: BenchAnswers = field(default_factory=BenchAnswers)
+
+    def run(
+        self,
+        items: Sequence[Item],
+        journal: Journal,
+        progress: ProgressCallback,
+        save: Callable[[Result], None],
+    ) -> None:
+        """Answer each prompt by each method with each sampling. Raises the error of a run.
+
+        journal: of the answers by prompt; save: called after each prompt with the result so far
+        """
+        for number, item in enumerate(items):
+            which = f"prompt {number + 1} of {len(items)}, {item.task}"
+            progress(Progress("seeds", number / len(items), which))
+            if item.name not in journal.stored:
+                found = self._pairs(item, number)
+                plain = {name: [one.to_dict() for one in pairs] for name, pairs in found.items()}
+                journal.store(item.name, plain)
+            else:
+                stored = journal.stored[item.name]
+                found = TypeAdapter(dict[str, list[Paired]]).validate_python(stored)
+            for preset, pairs in found.items():
+                self.measured.add(preset, f"{item.name} {preset}", pairs)
+            self.prompts += 1
+            save(self.result())
+        journal.close()
+
+    def _pairs(self, item: Item, number: int) -> dict[str, list[Paired]]:
+        """Return the methods' answers to a prompt by sampling, beside plain decoding's. number: of the prompt, and its seed"""
+        settings = [self._settings(preset, number) for preset in self.presets]
+        answers = partial(self._answers, item.turns[0], settings)
+        with ThreadPoolExecutor(len(self.methods) if number % 2 else 1) as pool:
+            plain = answers(PLAIN_METHOD)
+            found = zip(*pool.map(answers, self.methods), strict=True)
+            return {
+                preset: [Paired(one, own) for one in others]
+                for preset, own, others in zip(self.presets, plain, found, strict=True)
+            }
+
+    def _settings(self, preset: str, seed: int) -> RunSettings:
+        settings = sampling_of(preset).drawn(self.studio.pair.recommended.sampling)
+        return replace(
+            settings,
+            sampling=replace(settings.sampling, seed=seed),
+            policy="constant",
+            lookahead=LOOKAHEAD,
+            max_new_tokens=self.tokens,
+            fallback=False,
+            verification=COUPLED,
+        )
+
+    def _answers(
+        self, prompt: str, settings: Sequence[RunSettings], method: str
+    ) -> list[LaneResult]:
+        """Return a method's answers without their traces. The prompt is read once."""
+        found = []
+        with closing(self.studio.open()) as conversation:
+            for one in settings:
+                conversation.reset()
+                answer = run_once(conversation, method, prompt, replace(one, method=method))
+                found.append(replace(answer, events=()))
+        return found
+
+    @property
+    def held(self) -> bool:
+        """Whether all texts are equal where a row of a pass has the same bits whatever rows are beside it."""
+        info = self.studio.pair.target.info
+        exact = info.precision == "fp32" or "compiled pass" in info.kernel
+        return not exact or all(row["same_output_rate"] == 1 for row in self._rows())
+
+    def _rows(self) -> list[Row]:
+        return totals(self.measured.rows())
+
+    def result(self) -> Result:
+        rows, info = self._rows(), self.studio.pair.target.info
+        answers = sum(row["answers"] for row in rows)
+        equal = sum(round(row["answers"] * row["same_output_rate"]) for row in rows)
+        about = ABOUT.format(
+            model=info.name, precision=info.precision, kernel=info.kernel, prompts=self.prompts,
+            tokens=self.tokens, presets=", ".join(self.presets), equal=equal, answers=answers,
+        )  # fmt: skip
+        heads = ["method", "texts", *(ROW_COLUMNS[key][0] for key in KEYS)]
+        body = [[row["lane"], row["answers"], *(cell(row, key) for key in KEYS)] for row in rows]
+        values = {"answers": answers, "equal": equal}
+        return Result("Same seed, same text", about, [Table(heads, body)], values=values)
