@@ -21,6 +21,15 @@ ROPE = {
     "high_freq_factor": 4.0, "original_max_position_embeddings": 32,
 }  # fmt: skip
 
+WINDOW = 6  # shorter than the texts
+PARTLY = {
+    "sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+}  # fmt: skip
+PARTIAL = {
+    "rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75, "factor": 4.0,
+    "original_max_position_embeddings": 4096, "short_factor": [1.1] * 6, "long_factor": [3.0] * 6,
+}  # fmt: skip
+
 
 def tiny(kind: str, **options: object):
     torch.manual_seed(3)
@@ -40,7 +49,15 @@ BUILDS = {
     "llama3-rope": {"rope_parameters": ROPE, "attention_bias": True},
     "qwen2": {},
     "qwen3": {},
-}
+    "mistral": {"sliding_window": WINDOW},
+    "smollm3": {"no_rope_layers": [1, 0, 1], "pad_token_id": 0},
+    "phi3": {"sliding_window": WINDOW, "pad_token_id": 0, "rope_parameters": PARTIAL},
+    "granite": {
+        "embedding_multiplier": 3.0, "residual_multiplier": 0.4, "logits_scaling": 5.0, "attention_multiplier": 0.3,
+    },
+    "olmo2": {},
+    "gemma3_text": {"query_pre_attn_scalar": 24, **PARTLY},
+}  # fmt: skip
 
 
 WORDS = -(-VOCABULARY // 32) * 32

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +38,25 @@ ADAPTER = "adapter_config.json"
 
 
 @dataclass(frozen=True, slots=True)
+class LayerForm:
+    """How the layers of a family are built, as far as the model's config.json and its tensors do not tell it.
+
+    norms: modules before and after attention, before and after the MLP; "" for none
+    offset: added to the weights of all norms
+    qkv, gate_up: modules of the matrices that read the same input
+    embedding, residual, logits: factor of what they name, as an attribute of the config and its power; none is 1
+    """
+
+    norms: Sequence[str] = ("input_layernorm", "", "post_attention_layernorm", "")
+    offset: float = 0.0
+    qkv: Sequence[str] = ("q_proj", "k_proj", "v_proj")
+    gate_up: Sequence[str] = ("gate_proj", "up_proj")
+    embedding: tuple[str, float] | None = None
+    residual: tuple[str, float] | None = None
+    logits: tuple[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Family:
     """Facts about a model family that its config.json does not contain: a row of `families.json`.
 
@@ -49,6 +68,7 @@ class Family:
     packs: whether tensors of its GGUF files differ from transformers' only by name and order
     permuted: whether llama.cpp reorders the rows of queries and keys
     largest: layers of the model that scales queries by its width
+    layer: the form of its layers; None where only transformers' own pass computes them
     """
 
     name: str
@@ -60,10 +80,17 @@ class Family:
     packs: bool = False
     permuted: bool = False
     largest: int = 0
+    layer: LayerForm | None = None
+
+    @classmethod
+    def read(cls, row: Json) -> Family:
+        """A row of `families.json`."""
+        layer = LayerForm(**row["layer"]) if "layer" in row else None
+        return cls(**{"gguf": row["name"], **row, "layer": layer})
 
 
 FAMILIES = [
-    Family(**{"gguf": row["name"], **row})
+    Family.read(row)
     for row in json.loads(Path(__file__).with_name("families.json").read_text(encoding="utf-8"))
 ]
 

@@ -26,7 +26,7 @@ from specdemo.files.progress import Progress, ProgressCallback, megabytes, silen
 from specdemo.files.quiet import import_bitsandbytes, quiet_transformers
 from specdemo.files.sources import ModelFiles
 from specdemo.kernels import cpu_features
-from specdemo.models.decoders.choose import COMPILED_ARCHITECTURES, open_decoder, uses_compiled_pass
+from specdemo.models.decoders.choose import open_decoder, uses_compiled_pass
 from specdemo.models.decoders.heads import AUTO_HEAD, SAMPLE
 from specdemo.models.devices import choose_device, free_on, free_ram, gpu_dtype, needed_bytes
 from specdemo.models.measurements import Verdicts
@@ -103,10 +103,8 @@ def place_model(
     check_folder(files.folder, files.name)
     if precision not in (*SMALLER, "nf4"):
         raise UserError("model.precision", precision=precision)
-    kinds = read_config(files.folder, files.name).get("architectures") or ()
-    compiled = (
-        where.type == "cpu" and cpu_features.compiles() and {*kinds} <= {*COMPILED_ARCHITECTURES}
-    )
+    family = find_family(model_type=read_config(files.folder, files.name).get("model_type", ""))
+    compiled = where.type == "cpu" and cpu_features.compiles() and family.layer is not None
     needed = needed_bytes(files.folder, files.name, precision, head, compiled=compiled)
     check_room(files.name, precision, needed, where)
     with one_at_a_time, reporting_out_of_memory(files.name, precision):

@@ -164,7 +164,9 @@ def test_windows_are_short_of_the_texts(family):
     ]
     assert torch.equal(*last) == (family.name in ("phi3", "mistral"))
     assert windowed(family.target.model.config) == (family.name in WINDOWED)
-    assert not (family.name in WINDOWED and is_supported(family.target.model))
+    # The lean pass knows all of these but those that cap scores, have experts or learn positions.
+    others = ("gemma2", "gpt_oss", "gpt2")
+    assert is_supported(family.target.model) == (family.name not in others)
 
 
 @pytest.mark.parametrize("kind", RECURRENT)
@@ -206,7 +208,7 @@ def test_a_family_is_added_by_the_edits_of_the_document(monkeypatch, tmp_path):
     families, listed = (ROOT / "specdemo" / path for path in re.findall(r"`(.*?\.json)`", edits[1]))
     assert Path(__file__) == ROOT / edits[2]
     row = next(one for one in json.loads(families.read_text()) if one["name"] == "smollm3")
-    family = Family(**{"gguf": row["name"], **row})
+    family = Family.read(row)
     rows = [one for one in folder.FAMILIES if one != family]
     gguf = tiny_gguf(tmp_path / "tiny.gguf", "smollm3")
     monkeypatch.setattr(folder, "FAMILIES", rows)

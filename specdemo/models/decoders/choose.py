@@ -17,6 +17,7 @@ from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.kernels import cpu_features, packing, runtime
 from specdemo.models.decoders import graphs, heads, packed
+from specdemo.models.decoders.form import form_of
 from specdemo.models.decoders.heads import AUTO_HEAD
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import rms_norm
@@ -25,9 +26,6 @@ from specdemo.models.devices import DEVICES, LARGE_HEAD, leave_to_file
 from specdemo.models.measurements import PassCheck, Verdicts
 from specdemo.trace.events import COMPILED
 
-COMPILED_ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
-# types of rotary embedding whose tables do not depend on the text
-STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 PROBED = 24  # tokens on which both passes are compared
 TRIES = 4
 MODULE = "transformers' own pass"
@@ -194,18 +192,7 @@ def _choose_head(
 
 def is_supported(model: Any) -> bool:
     """Whether a model is built as the lean pass expects."""
-    config = model.config.get_text_config()
-    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    return (
-        type(model).__name__ in COMPILED_ARCHITECTURES
-        and model.device.type in DEVICES
-        and model.dtype in TOLERANCE
-        and config.hidden_act == "silu"
-        and kind in STATIC_ROPE
-        and model.lm_head.bias is None
-        and "sliding_attention" not in (getattr(config, "layer_types", None) or ())
-    )
+    return model.device.type in DEVICES and model.dtype in TOLERANCE and form_of(model) is not None
 
 
 def agrees(one: Decoder, other: Decoder, texts: int = 1) -> bool:

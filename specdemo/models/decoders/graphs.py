@@ -23,7 +23,7 @@ from specdemo.engine.cache import RollbackCache
 from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.models.decoders.layer import CacheRows
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.models.decoders.operators import Look
+from specdemo.models.decoders.operators import Look, latest
 
 GRAPH_ROWS = (1, 2, 3, 4, 5, 6, 8, 12, 16)  # rows of recordings; a pass uses the next larger one
 SLOTS = 1024  # slots of the smallest static cache; each larger one has twice as many
@@ -109,13 +109,17 @@ class PassGraph:
         view = CacheView([StaticLayer(*parts, self._numbers[2]) for parts in static.parts])
         group = lean.sizes.heads // lean.sizes.kv_heads
 
-        def work() -> tuple[Tensor, ...]:
+        def placed(window: int) -> CacheRows:
+            seen = latest(self._seen, window) if window else self._seen
             mask = torch.zeros(rows, static.slots, dtype=lean.embedding.dtype, device=device)
-            mask = mask.masked_fill(~self._seen, -torch.inf)
+            mask = mask.masked_fill(~seen, -torch.inf)
             folded = mask[:, None].expand(rows, group, static.slots).reshape(1, 1, -1, static.slots)
-            at = CacheRows(0, rows, view, Look(folded, folded=True))
+            return CacheRows(0, rows, view, Look(folded, folded=True))
+
+        def work() -> tuple[Tensor, ...]:
+            at = {window: [placed(window)] for window in {*lean.form.windows}}
             token_ids, positions, _ = self._numbers
-            x, states = lean.through(token_ids, positions, [at], set(reads), depth)
+            x, states = lean.through(token_ids, positions, at, set(reads), depth)
             first = x if depth is not None else lean.logits(x)
             return (first, *(states[layer] for layer in reads))
 

@@ -1,4 +1,4 @@
-"""One Llama layer in torch: every torch pass, of a target or of a compact draft, goes through this one."""
+"""One decoder layer in torch: every torch pass, of a target or of a compact draft, goes through this one."""
 
 from __future__ import annotations
 
@@ -15,15 +15,28 @@ from specdemo.models.decoders.operators import Look, Stacked, attend, rms_norm
 
 @dataclass(frozen=True, slots=True)
 class LlamaLayer:
-    """The weights. Norms (H,); of queries and keys (head_dim,), or None. Queries, keys and values are one matrix, gate and up too."""
+    """The weights of a layer, whose defaults are Llama's. Queries, keys and values are one matrix, gate and up too.
 
-    input_norm: Tensor
+    input_norm, post_norm: before attention and before the MLP, (H,); None for none
+    query_key_norms: of each head, (head_dim,), or of all heads together, (heads * head_dim,) and (kv_heads * head_dim,)
+    attended_norm, gated_norm: of what attention and the MLP return, (H,)
+    activation: of the gate; residual: factor of what is added to the residual stream
+    rotary: number of its rotary embedding; -1 for none; window: keys that a row looks back at; 0 for all
+    """
+
+    input_norm: Tensor | None
     qkv: Stacked
     output: Stacked
-    post_norm: Tensor
+    post_norm: Tensor | None
     gate_up: Stacked
     down: Stacked
     query_key_norms: tuple[Tensor, Tensor] | None = None
+    attended_norm: Tensor | None = None
+    gated_norm: Tensor | None = None
+    activation: Callable[[Tensor], Tensor] = F.silu
+    residual: float = 1.0
+    rotary: int = 0
+    window: int = 0
 
     @classmethod
     def read(
@@ -54,6 +67,9 @@ class LlamaLayer:
     def matrices(self) -> tuple[Stacked, ...]:
         """Its four products."""
         return self.qkv, self.output, self.gate_up, self.down
+
+
+Angles = tuple[Tensor, Tensor] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +110,27 @@ def after(
     sizes: HeadSizes,
     x: Tensor,
     normed: Tensor,
-    angles: tuple[Tensor, Tensor],
+    angles: Angles,
     rows: Sequence[CacheRows],
 ) -> Tensor:
     """Compute layer number `index`, after its first norm, for the rows of all conversations. returns: as `x`
 
-    angles: cosines and signed sines of each row, (rows, 1, head_dim)
+    angles: cosines and signed sines of each row, (rows, 1, rotated channels of a head); None for no rotation
     x: (rows, H), the residual stream, without silent rows; normed: (rows, in), the input of attention, with them
     """
-    x = x + attention(layer, index, sizes, normed, angles, rows)
-    return x + gated(layer, rms_norm(x, layer.post_norm, sizes.eps))
+    attended = attention(layer, index, sizes, normed, angles, rows)
+    x = _added(layer, x, normalised(attended, layer.attended_norm, sizes.eps))
+    found = gated(layer, normalised(x, layer.post_norm, sizes.eps))
+    return _added(layer, x, normalised(found, layer.gated_norm, sizes.eps))
+
+
+def normalised(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+    """RMS norm, or `x` itself where a layer has none. x: (rows, H)"""
+    return x if weight is None else rms_norm(x, weight, eps)
+
+
+def _added(layer: LlamaLayer, x: Tensor, found: Tensor) -> Tensor:
+    return x + found if layer.residual == 1 else x + found * layer.residual
 
 
 def attention(
@@ -111,7 +138,7 @@ def attention(
     index: int,
     sizes: HeadSizes,
     normed: Tensor,
-    angles: tuple[Tensor, Tensor],
+    angles: Angles,
     rows: Sequence[CacheRows],
 ) -> Tensor:
     """Return the output of attention, (rows, H), without silent rows. normed: as in `after`"""
@@ -121,7 +148,7 @@ def attention(
 def gated(layer: LlamaLayer, normed: Tensor) -> Tensor:
     """Return the output of the gated MLP. normed: (rows, H), its input. returns: the same shape"""
     gate, up = layer.gate_up(normed).chunk(2, dim=-1)
-    return layer.down(F.silu(gate).mul_(up))
+    return layer.down(layer.activation(gate).mul_(up))
 
 
 def _attend(
@@ -129,7 +156,7 @@ def _attend(
     index: int,
     sizes: HeadSizes,
     x: Tensor,
-    angles: tuple[Tensor, Tensor],
+    angles: Angles,
     rows: Sequence[CacheRows],
 ) -> Tensor:
     """Attention, each conversation over its own keys. x: (rows, H) after the norm. returns: (rows, heads * head_dim)"""
@@ -147,7 +174,7 @@ def keep(
     index: int,
     sizes: HeadSizes,
     x: Tensor,
-    angles: tuple[Tensor, Tensor],
+    angles: Angles,
     rows: Sequence[CacheRows],
 ) -> None:
     """Write the keys and values of rows that are all silent. x: (rows, in), the input of attention"""
@@ -157,7 +184,7 @@ def keep(
 
 
 def _projected(
-    layer: LlamaLayer, sizes: HeadSizes, x: Tensor, angles: tuple[Tensor, Tensor]
+    layer: LlamaLayer, sizes: HeadSizes, x: Tensor, angles: Angles
 ) -> tuple[Tensor, Tensor]:
     """Queries, then keys, rotated: (rows, heads + kv_heads, head_dim); and values: (rows, kv_heads, head_dim)."""
     heads, kv_heads = sizes.heads, sizes.kv_heads
@@ -167,8 +194,15 @@ def _projected(
         parts = zip(
             queries_keys.split([heads, kv_heads], dim=1), layer.query_key_norms, strict=True
         )
-        queries_keys = torch.cat([rms_norm(part, norm, sizes.eps) for part, norm in parts], dim=1)
-    return rotary(queries_keys, *angles), qkv[:, heads + kv_heads :]
+        queries_keys = torch.cat([_of_heads(part, norm, sizes.eps) for part, norm in parts], dim=1)
+    if angles is not None:
+        queries_keys = rotary(queries_keys, *angles)
+    return queries_keys, qkv[:, heads + kv_heads :]
+
+
+def _of_heads(x: Tensor, norm: Tensor, eps: float) -> Tensor:
+    """Norm of each head, or of all together, as the norm's width says. x: (rows, heads, head_dim). returns: the same"""
+    return rms_norm(x.reshape(len(x), -1, len(norm)), norm, eps).view(x.shape)
 
 
 def _written(
@@ -183,5 +217,12 @@ def _written(
 
 
 def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary embedding (RoFormer 2104.09864). x: (rows, heads, head_dim); cos, sin: (rows, 1, head_dim), sines signed"""
-    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
+    """Rotary embedding (RoFormer 2104.09864) of the first channels of each head, as many as cosines.
+
+    x: (rows, heads, head_dim); cos, sin: (rows, 1, channels), sines signed
+    """
+    width = cos.shape[-1]
+    if width < x.shape[-1]:
+        return torch.cat([rotary(x[..., :width], cos, sin), x[..., width:]], dim=-1)
+    # Some families keep their tables in float32.
+    return torch.addcmul(x * cos, x.roll(width // 2, dims=-1), sin).to(x.dtype)

@@ -1,4 +1,4 @@
-"""A lean pass for decoders of the Llama and Qwen family: the weights of a loaded transformers model, fewer and larger steps.
+"""A lean pass for the families whose layers `files/families.json` describes: the weights of a loaded transformers model, fewer and larger steps.
 
 Matrices that read the same input are one; key/value heads are read from the cache without copies; rotary tables are
 computed once; rows of several conversations are multiplied by the matrices in one product. The result is that of the
@@ -8,26 +8,38 @@ the module if it fails.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+import torch.nn.functional as F
+from torch import Tensor
 
 from specdemo.engine.attention import chunk_of
 from specdemo.engine.passes import ForwardInput, ForwardOutput
-from specdemo.models.decoders.layer import CacheRows, HeadSizes, LlamaLayer, after
-from specdemo.models.decoders.operators import Stacked, look, pack, rms_norm, stack
+from specdemo.models.decoders.form import ModelForm, form_of
+from specdemo.models.decoders.layer import CacheRows, HeadSizes, LlamaLayer, after, normalised
+from specdemo.models.decoders.operators import Stacked, look, pack, stack
 from specdemo.models.decoders.rotary import RotaryTables, module_tables
+
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "silu": F.silu, "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
+}  # fmt: skip
+
+Windowed = Mapping[int, Sequence[CacheRows]]
+"""The rows of all conversations, for each window of a model's layers."""
 
 
 class LeanDecoder:
-    """Implements `Decoder`. Shares its weights with the module that it was made from."""
+    """Implements `Decoder`. Shares its weights with the module that it was made from. Raises ValueError for another family."""
 
     def __init__(self, model: Any) -> None:
         config = model.config.get_text_config()
-        base = model.model
+        base, form = model.model, form_of(model)
+        if form is None:
+            raise ValueError(f"no description of the layers of {config.model_type}")
+        self.form = form
         self.config, self.chunk = config, chunk_of(config, model.device)
         self.model = model
         attention = base.layers[0].self_attn
@@ -36,9 +48,9 @@ class LeanDecoder:
             float(attention.scaling), float(config.rms_norm_eps),
         )  # fmt: skip
         self.embedding = base.embed_tokens.weight
-        self.norm = base.norm.weight
-        self.layers = [_layer(layer) for layer in base.layers]
-        self.rotary = RotaryTables(module_tables(base))
+        self.norm = form.norm(base.norm)
+        self.layers = [_layer(form, index, layer) for index, layer in enumerate(base.layers)]
+        self.rotary = RotaryTables(module_tables(base, form.rope_kinds))
 
     @cached_property
     def head(self) -> Stacked:
@@ -52,9 +64,10 @@ class LeanDecoder:
         positions = self._numbers(position for one in passes for position in one.positions)
         token_ids = self._numbers(number for one in passes for number in one.token_ids)
         self.rotary.tables(max(max(one.positions) for one in passes) + 1)
-        rows = self._rows(passes)
+        by_window = {window: self._rows(passes, window) for window in {*self.form.windows}}
+        rows = next(iter(by_window.values()))
         wanted = {layer for one in passes for layer in one.reads}
-        x, states = self.through(token_ids, positions, rows, wanted, depth)
+        x, states = self.through(token_ids, positions, by_window, wanted, depth)
         if depth is not None:
             return [ForwardOutput(torch.empty(0), (x[one.begin : one.end],)) for one in rows]
         asked = [range(at.end - one.answers, at.end) for one, at in zip(passes, rows, strict=True)]
@@ -72,7 +85,7 @@ class LeanDecoder:
         self,
         token_ids: Tensor,
         positions: Tensor,
-        rows: Sequence[CacheRows],
+        rows: Windowed,
         wanted: Collection[int],
         depth: int | None,
     ) -> tuple[Tensor, dict[int, Tensor]]:
@@ -81,53 +94,58 @@ class LeanDecoder:
         token_ids, positions: (rows,) int64, within the tables
         returns: (rows, H) before the last norm, and states of the layers `wanted` as `ForwardInput.reads` counts them
         """
-        cos, sin = self.rotary.tables(0)
-        angles = cos[positions], sin[positions]
-        x = self.embedding[token_ids]
+        cos, sin = (table[:, positions] for table in self.rotary.tables(0))
+        x = self.form.embedded(self.embedding, token_ids)
         states = {0: x} if 0 in wanted else {}
         for index, layer in enumerate(self.layers[:depth]):
-            normed = self._norm(x, layer.input_norm)
-            x = after(layer, index, self.sizes, x, normed, angles, rows)
+            normed = normalised(x, layer.input_norm, self.sizes.eps)
+            angles = None if layer.rotary < 0 else (cos[layer.rotary], sin[layer.rotary])
+            x = after(layer, index, self.sizes, x, normed, angles, rows[layer.window])
             if index + 1 in wanted:
                 states[index + 1] = x
         last = len(self.layers)
         if last in states:
-            states[last] = self._norm(x, self.norm)
+            states[last] = normalised(x, self.norm, self.sizes.eps)
         return x, states
 
     def logits(self, x: Tensor) -> Tensor:
         """Norm and head. x: (rows, H). returns: (rows, V)"""
-        return self.head(self._norm(x, self.norm))
+        logits = self.head(normalised(x, self.norm, self.sizes.eps))
+        return logits if self.form.logits == 1 else logits * self.form.logits
 
     def _numbers(self, numbers: Iterable[int]) -> Tensor:
         return torch.tensor(list(numbers), device=self.embedding.device)
 
-    def _rows(self, passes: Sequence[ForwardInput]) -> list[CacheRows]:
-        """Put the passes' rows one behind the other."""
+    def _rows(self, passes: Sequence[ForwardInput], window: int) -> list[CacheRows]:
+        """Put the passes' rows one behind the other, for layers with a window; 0 for none."""
         placed, begin = [], 0
         for one in passes:
             rows = len(one.token_ids)
-            at = look(one.seen, rows, self.sizes.heads // self.sizes.kv_heads, self.embedding)
+            group = self.sizes.heads // self.sizes.kv_heads
+            at = look(one.seen, rows, group, self.embedding, one.cache.start, window)
             placed.append(CacheRows(begin, begin + rows, one.cache, at))
             begin += rows
         return placed
 
-    def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        return rms_norm(x, weight, self.sizes.eps)
 
-
-def _layer(layer: nn.Module) -> LlamaLayer:
-    attention: Any = layer.self_attn
-    mlp: Any = layer.mlp
+def _layer(form: ModelForm, index: int, layer: Any) -> LlamaLayer:
+    attention, mlp = layer.self_attn, layer.mlp
+    before, attended, between, gated = form.norms(layer)
     norms = None
     if hasattr(attention, "q_norm"):
-        norms = (attention.q_norm.weight, attention.k_norm.weight)
+        norms = form.norm(attention.q_norm), form.norm(attention.k_norm)
     return LlamaLayer(
-        layer.input_layernorm.weight,  # type: ignore[union-attr, arg-type]
-        stack([attention.q_proj, attention.k_proj, attention.v_proj]),
+        before,
+        stack([getattr(attention, name) for name in form.layer.qkv]),
         stack([attention.o_proj]),
-        layer.post_attention_layernorm.weight,  # type: ignore[union-attr, arg-type]
-        stack([mlp.gate_proj, mlp.up_proj]),
+        between,
+        stack([getattr(mlp, name) for name in form.layer.gate_up]),
         stack([mlp.down_proj]),
         norms,
+        attended,
+        gated,
+        ACTIVATIONS[form.activation],
+        form.residual,
+        form.rotary[index],
+        form.windows[index],
     )

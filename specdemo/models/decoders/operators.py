@@ -43,13 +43,25 @@ class Look:
     causal: bool = False
 
 
-def look(seen: Tensor | None, rows: int, group: int, like: Tensor) -> Look:
+def latest(seen: Tensor, window: int) -> Tensor:
+    """Hide from each row all but the last `window` keys that it sees, see `attention.forget`. seen: (rows, keys) bool"""
+    return seen & (seen.flip(-1).cumsum(-1).flip(-1) <= window)
+
+
+def look(
+    seen: Tensor | None, rows: int, group: int, like: Tensor, start: int = 0, window: int = 0
+) -> Look:
     """Return the mask of a pass of `rows` rows.
 
     seen: (rows, keys) bool; None if each row attends to all before it and, unless it is alone, nothing was cached
     group: heads that share keys; like: a tensor of the dtype and device
+    start: keys before those of the rows; window: keys that a row looks back at; 0 for all
     """
     folded = rows <= FOLDED_ROWS
+    if window and start + rows > window:
+        if seen is None:
+            seen = torch.ones(rows, start + rows, dtype=torch.bool).tril_(start)
+        seen = latest(seen, window)
     if seen is None and rows > 1:
         if not folded:
             return Look(None, folded, causal=True)

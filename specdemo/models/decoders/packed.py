@@ -84,6 +84,8 @@ def compiles(model: Any) -> bool:
         return False
     if model.lm_head.weight.dtype != torch.bfloat16:
         return False
+    if model.config.get_text_config().model_type not in ("llama", "qwen2", "qwen3"):
+        return False
     stacks = [parts for layer in model.model.layers for parts in _parts(layer)]
     if not all(in_4_bits(parts) or _shared(parts) for parts in stacks):
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 TABLE_POSITIONS = 1024  # positions by which the tables grow
 
 ComputeTables = Callable[[int], tuple[Tensor, Tensor]]
-"""Computes cosines and signed sines of so many positions, (length, 1, head_dim) each."""
+"""Computes cosines and signed sines of so many positions, (..., length, 1, head_dim) each."""
 
 
 def rotary_frequencies(
@@ -48,15 +49,38 @@ def frequency_tables(frequencies: Tensor, like: Tensor, scale: float = 1.0) -> C
     return compute
 
 
-def module_tables(model: Any) -> ComputeTables:
-    """Return a function for `RotaryTables` that uses the rotary embedding of a transformers model."""
+def module_tables(model: Any, kinds: Sequence[str] = ("",)) -> ComputeTables:
+    """Return a function for `RotaryTables` that uses the rotary embeddings of a transformers model.
+
+    kinds: their names, "" for the only one; the tables have a first axis for them
+
+    LongRoPE (2402.13753) has one set of frequencies for short texts and one for long ones. transformers takes that of the
+    longest position in a pass and does not turn cached keys again; here each position has the set that it has
+    when a text is read token by token, so that it does not depend on the pass.
+    """
+
+    def angles(kind: str, begin: int, end: int) -> tuple[Tensor, Tensor]:
+        embedding = model.embed_tokens.weight
+        positions = torch.arange(begin, end, device=embedding.device)[None]
+        cos, sin = model.rotary_emb(embedding, positions, *([kind] if kind else []))
+        return cos[0][:, None], signed(sin)[0][:, None]
 
     def compute(length: int) -> tuple[Tensor, Tensor]:
-        embedding = model.embed_tokens.weight
-        positions = torch.arange(length, device=embedding.device)[None]
+        rope = getattr(model.config, "rope_parameters", None) or {}
+        short = rope.get("original_max_position_embeddings", length)
+        bounds = [0, length]
+        if rope.get("rope_type") == "longrope" and short < length:
+            bounds.insert(1, short)
         with torch.inference_mode():
-            cos, sin = model.rotary_emb(embedding, positions)
-            return cos[0][:, None], signed(sin)[0][:, None]
+            parts = [
+                [
+                    torch.cat(one)
+                    for one in zip(*[angles(kind, *pair) for pair in pairwise(bounds)], strict=True)
+                ]
+                for kind in kinds
+            ]
+            cos, sin = (torch.stack(one) for one in zip(*parts, strict=True))
+            return cos, sin
 
     return compute
 
@@ -70,7 +94,7 @@ class RotaryTables:
         self._full: tuple[Tensor, Tensor] | None = None  # computed at first use
 
     def tables(self, length: int) -> tuple[Tensor, Tensor]:
-        """Cosines and signed sines of at least `length` positions, (positions, 1, head_dim) each."""
+        """Cosines and signed sines of at least `length` positions, (..., positions, 1, head_dim) each."""
         if length > self._length:
             self._length = -(-length // TABLE_POSITIONS) * TABLE_POSITIONS
             self._tables, self._full = self._compute(self._length), None
@@ -83,9 +107,9 @@ class RotaryTables:
         return cos[index], sin[index]
 
     def full(self, length: int) -> tuple[Tensor, Tensor]:
-        """Cosines and signed sines as (positions, head_dim) float32."""
+        """Cosines and signed sines as (..., positions, head_dim) float32."""
         tables = self.tables(length)
         if self._full is None:
-            cos, sin = (table[:, 0].float().contiguous() for table in tables)
+            cos, sin = (table[..., 0, :].float().contiguous() for table in tables)
             self._full = cos, sin
         return self._full

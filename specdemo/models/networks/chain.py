@@ -195,7 +195,7 @@ class CompactDecoder:
             if index == weights.extends and joins:
                 x = self._join(inputs, x)
                 rows, angles = self._layout(inputs, [len(one.positions) for one in inputs])
-            normed = rms_norm(x, layer.input_norm, sizes.eps)
+            normed = layers.normalised(x, layer.input_norm, sizes.eps)
             if concat and index == 0:
                 x = self._states(inputs, x)
                 own = rms_norm(x, concat.norm, sizes.eps)
@@ -527,7 +527,7 @@ def compiled_layers(weights: CompactWeights) -> CompiledLayers | None:
     if not runtime.fits(shape, len(weights.words.ids)):
         return None
     described = [
-        LayerWeights(layer.input_norm.float(), layer.post_norm.float(), *packed[4 * n : 4 * n + 4])  # type: ignore[arg-type]
+        LayerWeights(layer.input_norm.float(), layer.post_norm.float(), *packed[4 * n : 4 * n + 4])  # type: ignore[arg-type, union-attr]
         for n, layer in enumerate(weights.layers)
     ]
     table, _ = runtime.meanings(packing.AFFINE)

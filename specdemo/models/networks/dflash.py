@@ -221,7 +221,7 @@ class DFlashDecoder:
         weights, sizes = self.weights, self.weights.config.sizes
         layer, counts = weights.layers[index], [len(one.token_ids) for one in inputs]
         around, gates = weights.convolutions[index] if weights.convolutions else (None, None)
-        normed, kernels = rms_norm(x, layer.input_norm, sizes.eps), torch.empty(0)
+        normed, kernels = layers.normalised(x, layer.input_norm, sizes.eps), torch.empty(0)
         if around:
             normed, kernels = around.before(normed, counts)
         blocks = zip(inputs, normed.split(counts), strict=True)
@@ -230,7 +230,7 @@ class DFlashDecoder:
             return layers.after(layer, index, sizes, x, both, angles, rows)
         looked = layers.attention(layer, index, sizes, both, angles, rows)
         x = x + around.after(looked, kernels, counts)
-        normed, kernels = gates.before(rms_norm(x, layer.post_norm, sizes.eps), counts)
+        normed, kernels = gates.before(layers.normalised(x, layer.post_norm, sizes.eps), counts)
         return x + gates.after(layers.gated(layer, normed), kernels, counts)
 
     def _rows(

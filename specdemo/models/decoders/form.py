@@ -1,0 +1,100 @@
+"""The form of a model's layers: what its row of `families.json`, its config and its tensors say, in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specdemo.engine.attention import windowed
+from specdemo.files.folder import LayerForm, find_family
+
+# types of rotary embedding whose angles depend on the position alone, or are made so by `rotary.module_tables`
+STATIC_ROPE = ("default", "linear", "llama3", "yarn", "longrope")
+ACTIVATIONS = ("silu", "gelu_pytorch_tanh")
+SOFT_CAPS = ("attn_logit_softcapping", "final_logit_softcapping")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelForm:
+    """The form of all layers of a model.
+
+    layer: of its family; activation: of the gates, one of ACTIVATIONS
+    embedding, residual, logits: factors, see `LayerForm`
+    rope_kinds: names of its rotary embeddings; "" for the only one
+    rotary: for each layer, the number of its rotary embedding; -1 for none
+    windows: for each layer, the keys that a row looks back at; 0 for all
+    """
+
+    layer: LayerForm
+    activation: str
+    embedding: float
+    residual: float
+    logits: float
+    rope_kinds: tuple[str, ...]
+    rotary: tuple[int, ...]
+    windows: tuple[int, ...]
+
+    def norm(self, norm: Any) -> Tensor:
+        """The factors of a norm's channels, (width,)."""
+        weight: Tensor = norm.weight.data
+        return weight + self.layer.offset if self.layer.offset else weight
+
+    def norms(self, layer: Any) -> list[Tensor | None]:
+        """The norms of a module's layer: before and after attention, before and after the MLP."""
+        return [self.norm(getattr(layer, name)) if name else None for name in self.layer.norms]
+
+    def embedded(self, weight: Tensor, token_ids: Tensor) -> Tensor:
+        """The rows of an embedding, scaled, (rows, H). weight: (V, H)"""
+        rows = weight[token_ids]
+        # transformers rounds the factor to the type of the weights first.
+        return (
+            rows
+            if self.embedding == 1
+            else rows * torch.tensor(self.embedding, dtype=rows.dtype).item()
+        )
+
+
+def form_of(model: Any) -> ModelForm | None:
+    """Return the form of a loaded transformers model; None if no pass but transformers' own computes it."""
+    config = model.config.get_text_config()
+    layer = find_family(model_type=config.model_type).layer
+    activation = getattr(config, "hidden_activation", None) or getattr(config, "hidden_act", "")
+    if (
+        layer is None
+        or activation not in ACTIVATIONS
+        or not hasattr(model, "lm_head")
+        or model.lm_head.bias is not None
+        or any(getattr(config, name, None) is not None for name in SOFT_CAPS)
+    ):
+        return None
+    count = config.num_hidden_layers
+    kinds = tuple(getattr(config, "layer_types", None) or ["full_attention"] * count)
+    rope = getattr(config, "rope_parameters", None) or {}
+    names = tuple(sorted(set(kinds))) if kinds[0] in rope else ("",)
+    types = [(rope[name] if name else rope).get("rope_type", "default") for name in names]
+    if not set(types) <= set(STATIC_ROPE):
+        return None
+    turned = [getattr(one.self_attn, "use_rope", True) for one in model.model.layers]
+    slides = windowed(config)
+    listed = bool(getattr(config, "layer_types", None))
+    rotary = [
+        (names.index(kind) if kind in names else 0) if turns else -1
+        for kind, turns in zip(kinds, turned, strict=True)
+    ]
+    windows = [
+        config.sliding_window if slides and (kind == "sliding_attention" or not listed) else 0
+        for kind in kinds
+    ]
+    embedding, residual, logits = (
+        _factor(config, of) for of in (layer.embedding, layer.residual, layer.logits)
+    )
+    return ModelForm(
+        layer, activation, embedding, residual, logits, names, tuple(rotary), tuple(windows)
+    )
+
+
+def _factor(config: Any, of: tuple[str, float] | None) -> float:
+    return float(getattr(config, of[0]) ** of[1]) if of else 1.0
