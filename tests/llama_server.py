@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import IO
 
 SERVE = """
 import sys, xllamacpp
@@ -21,18 +22,22 @@ sys.stdin.read()
 
 
 @contextmanager
-def llama_server(model: str, options: str) -> Iterator[str]:
+def llama_server(
+    model: str, options: str, log: int | IO[bytes] = subprocess.DEVNULL
+) -> Iterator[str]:
     """Run a server until the block ends. options: Python statements that set `options`. yields: its address"""
     child = subprocess.Popen(
         [sys.executable, "-c", SERVE.format(options=options), model],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8",
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, encoding="utf-8",
     )  # fmt: skip
     assert child.stdout
     late = threading.Timer(60, child.kill)
     late.start()
     try:
         lines = iter(child.stdout.readline, "")
-        yield next(line.split()[1] for line in lines if line.startswith("address "))
+        address = next(line.split()[1] for line in lines if line.startswith("address "))
+        late.cancel()
+        yield address
     finally:
         late.cancel()
         child.kill()

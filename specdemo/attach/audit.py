@@ -6,24 +6,21 @@ same time. Where the texts part, rounding can only swap tokens that are almost e
     plain    The cat sat on the mat      plain server after "The cat sat on":  the 0.41, a 0.40: a gap of 0.02 nat
     drafts   The cat sat on a mat        so this difference is rounding
 
-At temperature 1 every token of an answer is compared with the plain server's probabilities after the same text: how often
-it is the most likely one is a sum of known chances, whatever was drawn before. That needs two llama-servers. Of others
-the texts are compared: drawn with the same seeds if these determine them, else by their frequencies.
+Answers at temperature 1 are drawn with the same seeds if these determine them, else their frequencies are compared. Both
+work on the texts, so servers of every kind are compared in the same way, llama-servers too.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
-from math import erfc, exp, sqrt
+from math import erfc, sqrt
 from operator import ne
-from typing import Any
 
-from specdemo.attach.llama_server import LlamaServer
-from specdemo.attach.openai import OpenAIServer, body_of
+from specdemo.attach.openai import body_of
 from specdemo.attach.rounds import Generation
 from specdemo.attach.servers import Request, Server, whole_answer
 from specdemo.config.errors import UserError
@@ -33,9 +30,7 @@ from specdemo.config.strings import Json
 ROUNDING = 0.25  # nat: rounding swaps tokens whose gap is smaller; 0.18 is the largest gap that was measured
 FAULT = 0.5  # nat: no rounding swaps tokens with a larger gap
 LEVEL = 0.01  # probability that a correct server is found biased
-FOUND = 2.576 + 1.282  # deviations of a bias that is found in nine of ten tests at LEVEL
 CANDIDATES = 8  # most likely tokens that the plain server reports
-
 SHORT = 4  # tokens of an answer that is drawn for its frequency
 CELL = 8  # characters of such an answer that are counted
 FEWEST_IN_CELL = 5  # answers of a cell; rarer ones are counted together
@@ -80,35 +75,6 @@ class GreedyComparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Bias:
-    """Test of sampled tokens. expected: mean chance of the plain server's most likely token; found: how often it was drawn
-
-    smallest: bias that the test would have found in nine of ten cases
-    """
-
-    tokens: int
-    expected: float
-    found: float
-    p_value: float
-    smallest: float
-
-    @property
-    def held(self) -> bool:
-        """Whether chance explains the difference."""
-        return self.p_value >= LEVEL
-
-    @property
-    def kind(self) -> str:
-        """`unbiased` or `biased`."""
-        return "unbiased" if self.held else "biased"
-
-    def values(self) -> Json:
-        """Return the values of the verdict's sentence, fractions in percent."""
-        shown = {name: 100 * getattr(self, name) for name in ("expected", "found", "smallest")}
-        return {"tokens": self.tokens, "p_value": self.p_value, **shown}
-
-
-@dataclass(frozen=True, slots=True)
 class DrawComparison:
     """Comparison of short answers at temperature 1.
 
@@ -137,64 +103,41 @@ class DrawComparison:
         return {"samples": self.samples, "p_value": self.p_value, **percent}
 
 
-def token_ids(answer: Generation) -> list[int | None]:
-    """Return the ids of an answer's tokens; None if the server delayed the token's text."""
-    rounds = [piece for each in answer.rounds for piece in each.committed]
-    return [piece.token_id for piece in (*answer.first, *rounds)]
-
-
-def difference(plain: LlamaServer, expected: Generation, answer: Generation) -> Difference | None:
-    """Return the first difference of an answer from the plain server's own; None if there is none. Raises UserError."""
-    theirs, ours = token_ids(expected), token_ids(answer)
-    place = next((n for n, pair in enumerate(zip(theirs, ours, strict=False)) if pair[0] != pair[1]), None)  # fmt: skip
-    if place is None:
-        place = min(len(theirs), len(ours))
-        if len(theirs) == len(ours) or {expected.finish, answer.finish} == {"length"}:
-            return None
-    known = [one for one in theirs[:place] if one is not None]
-    if len(known) < place:
-        raise UserError("servers.no_ids")
-    likely = most_likely(plain, expected.prompt, known)
-    chances: dict[int | None, float] = dict(likely)
-    # An answer may end here instead: its end is a token without an id, and the plain server's is its most likely token.
-    mine = chances.get(theirs[place], likely[0][1]) if place < len(theirs) else likely[0][1]
-    other = chances.get(ours[place], likely[-1][1]) if place < len(ours) else likely[1][1]
-    return Difference(place, abs(mine - other))
-
-
-def text_difference(plain: OpenAIServer, request: Request, answer: Generation) -> Difference | None:
+def difference(plain: Server, request: Request, answer: Generation) -> Difference | None:
     """Return the first difference of an answer's text from the plain server's; None if there is none. Raises UserError."""
     body = body_of(request, plain.about.model) | {"logprobs": True, "top_logprobs": CANDIDATES}
     rows: list[Json] = []
-    text, rest = "", answer.text.encode()
+    text = ""
     try:
         for chunk in plain.client.stream("/v1/chat/completions", body, threading.Event()):
             for choice in chunk.get("choices", []):
                 text += choice["delta"].get("content") or ""
                 rows += (choice.get("logprobs") or {}).get("content") or []
-        if text == answer.text and rows:
-            return None
-        for place, row in enumerate(rows):
-            token = _token_bytes(row)
-            if rest.startswith(token):
-                rest = rest[len(token) :]
-                continue
-            listed = row["top_logprobs"]
-            if not rest:
-                break
-            mine = [
-                one for one in listed if (token := _token_bytes(one)) and rest.startswith(token)
-            ]
-            # A token outside of the list is at most as likely as the last one.
-            chance = max(one["logprob"] for one in mine) if mine else min(one["logprob"] for one in listed)  # fmt: skip
-            return Difference(place, abs(float(row["logprob"]) - float(chance)))
+        if not rows:
+            raise UserError("servers.no_probabilities", url=plain.client.url)
+        return None if text == answer.text else _first_difference(rows, answer)
     except (AttributeError, KeyError, TypeError, ValueError):
-        rows = []
-    if not rows:
-        raise UserError("servers.no_probabilities", url=plain.client.url)
-    return Difference(
-        len(rows), ROUNDING
-    )  # one ends where the other continues: how likely is unknown
+        raise UserError("servers.no_probabilities", url=plain.client.url) from None
+
+
+def _first_difference(rows: Sequence[Json], answer: Generation) -> Difference | None:
+    """Return the first difference of an answer from tokens with their likeliest alternatives."""
+    rest = answer.text.encode()
+    for place, row in enumerate(rows):
+        token, listed = _token_bytes(row), row["top_logprobs"]
+        if rest and rest.startswith(token):
+            rest = rest[len(token) :]
+            continue
+        chances = sorted((float(one["logprob"]) for one in listed), reverse=True)
+        if not rest:  # the end of an answer is a token without a text; here it is at most the second likeliest
+            cut = answer.finish == "length"
+            return None if cut or not token else Difference(place, chances[0] - chances[1])
+        mine = [one for one in listed if (other := _token_bytes(one)) and rest.startswith(other)]
+        # A token outside of the list is at most as likely as the last one.
+        chance = max((float(one["logprob"]) for one in mine), default=chances[-1])
+        return Difference(place, abs(float(row["logprob"]) - chance))
+    # The plain server ends where the answer continues: how likely that is it does not tell.
+    return Difference(len(rows), ROUNDING) if rest else None
 
 
 def _token_bytes(row: Json) -> bytes:
@@ -214,79 +157,17 @@ def greedy_audit(
     for number, prompt in enumerate(prompts):
         report(number / len(prompts))
         request = Request([{"role": "user", "content": prompt}], tokens)
-        if isinstance(server, LlamaServer) and isinstance(plain, LlamaServer):
-            answer = whole_answer(server, request)
-            apart = difference(plain, whole_answer(plain, request), answer)
-        else:
-            answer = whole_answer(comparable(server), request)
-            apart = text_difference(comparable(plain), request, answer)
+        answer = whole_answer(server, request)
+        apart = difference(plain, request, answer)
         compared += apart.place if apart else answer.tokens
         found += [replace(apart, prompt=number)] if apart else []
     return GreedyComparison(len(prompts), compared, tuple(found))
-
-
-def most_likely(plain: LlamaServer, prompt: str, ids: Sequence[int]) -> list[tuple[int, float]]:
-    """Return the plain server's most likely tokens after a prompt and tokens, with natural logarithms of their chances."""
-    body = {
-        "prompt": [prompt, *ids],
-        "n_predict": 1,
-        "temperature": 0,
-        "n_probs": CANDIDATES,
-        "cache_prompt": True,
-    }
-    rows: Any = plain.client.post("/completion", body).get("completion_probabilities")
-    try:
-        found = [(int(one["id"]), float(one["logprob"])) for one in rows[0]["top_logprobs"]]
-    except (TypeError, KeyError, IndexError, ValueError):
-        found = []
-    if len(found) < 2:
-        raise UserError("servers.no_probabilities", url=plain.client.url)
-    return sorted(found, key=lambda one: -one[1])
-
-
-def sampled_bias(
-    server: LlamaServer,
-    plain: LlamaServer,
-    requests: Iterator[Request],
-    tokens: int,
-    report: Callable[[float], None],
-) -> Bias:
-    """Compare tokens that a server drew at temperature 1 with the plain server's chances. Raises UserError.
-
-    The first token of an answer comes from the prompt's pass, which drafts nothing, so it is left out.
-    """
-    count, expected, variance, found = 0, 0.0, 0.0, 0
-    while count < tokens:
-        answer = whole_answer(server, next(requests))
-        ids = token_ids(answer)
-        for place in range(1, len(ids)):
-            before = [one for one in ids[:place] if one is not None]
-            if len(before) < place or ids[place] is None or count == tokens:
-                break
-            token, logarithm = most_likely(plain, answer.prompt, before)[0]
-            chance = min(1.0, exp(logarithm))
-            count, expected = count + 1, expected + chance
-            variance += chance * (1 - chance)
-            found += token == ids[place]
-            report(count / tokens)
-        if len(ids) < 2:
-            raise UserError("servers.no_ids")
-    spread = sqrt(variance) or 1e-9
-    p_value = erfc(abs(found - expected) / spread / sqrt(2))
-    return Bias(count, expected / count, found / count, p_value, FOUND * spread / count)
 
 
 def sampled(prompt: str, tokens: int, seed: int) -> Request:
     """Return a request whose tokens are drawn from the target's own distribution, without any filter."""
     message = {"role": "user", "content": prompt}
     return Request([message], tokens, Sampling(temperature=1.0, seed=seed))
-
-
-def comparable(server: Server) -> OpenAIServer:
-    """Return a server that is compared by its texts. Raises UserError for a llama-server: both must be of one kind."""
-    if not isinstance(server, OpenAIServer):
-        raise UserError("servers.not_comparable", server=server.about.server)
-    return server
 
 
 def compare_draws(

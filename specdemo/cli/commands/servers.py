@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
-from itertools import chain, cycle
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -274,24 +274,19 @@ def run_audit(options: argparse.Namespace) -> int:
     """Compare a server's answers with a plain server's. returns: 0, PROBLEM or NO_VERDICT"""
     from specdemo.attach import audit
     from specdemo.attach.doctor import MORE_PROSE, PROBES
-    from specdemo.attach.llama_server import LlamaServer
 
     server, plain = _attach(options)
     if plain is None:
         raise UserError("servers.no_plain")
     prompts = [*chain(*PROBES.values()), *MORE_PROSE]
     words = load("servers")["audit"]
-    drawn: audit.Bias | audit.DrawComparison | None = None
+    drawn: audit.DrawComparison | None = None
     with console.reporting() as report:
         result = audit.greedy_audit(server, plain, prompts, options.tokens, lambda done: report(Progress("audit", done)))  # fmt: skip
-        samples = lambda done: report(Progress("samples", done))  # noqa: E731
-        if options.samples and isinstance(server, LlamaServer) and isinstance(plain, LlamaServer):
-            requests = (audit.sampled(prompt, options.tokens, seed) for seed, prompt in enumerate(cycle(prompts)))  # fmt: skip
-            drawn = audit.sampled_bias(server, plain, requests, options.samples, samples)
-        elif options.samples:
-            drawn = audit.compare_draws(server, plain, PROBES["prose"], options.samples, samples)
+        if options.samples:
+            drawn = audit.compare_draws(server, plain, PROBES["prose"], options.samples, lambda done: report(Progress("samples", done)))  # fmt: skip
     if options.json:
-        console.write(json.dumps(asdict(result) | {"verdict": result.verdict, "bias": drawn and asdict(drawn)}))  # fmt: skip
+        console.write(json.dumps(asdict(result) | {"verdict": result.verdict, "draws": drawn and asdict(drawn)}))  # fmt: skip
     else:
         for one in result.differences:
             console.write(

@@ -1,7 +1,7 @@
 """Folders of trained drafters: layers in 8 or 4 bits and the ids of the reduced vocabulary; the embedding is the target's.
 
 A folder has config.json (a transformers Llama config with one more key, `specdemo`) and safetensors parts below 10 MB.
-`export` writes a draft model as an ordinary transformers causal LM. `TensorLoader` reads the tensors of any drafter, also
+`export` writes a draft model as an ordinary transformers causal LM, `export_gguf` as a file of llama.cpp. `TensorLoader` reads the tensors of any drafter, also
 of published ones, as weights that run next to a target.
 """
 
@@ -416,6 +416,47 @@ def export(folder: Path, target_folder: Path, out: Path) -> None:
     ):
         if (target_folder / name).is_file():
             shutil.copyfile(target_folder / name, out / name)
+
+
+def export_gguf(folder: Path, target: Path, out: Path) -> None:
+    """Write a draft as a GGUF file. target: the target's GGUF file, from which metadata, tokenizer and embedding are copied
+
+    Its matrices get 8 bits in llama.cpp's blocks (Q8_0), its head is the whole tied embedding.
+    """
+    from gguf import MODEL_ARCH, GGMLQuantizationType, GGUFReader, GGUFWriter, get_tensor_name_map
+    from gguf.quants import quantize
+
+    config, state, source = read_config(folder), load_state(folder), GGUFReader(target)
+    kind = source.fields["general.architecture"].contents()
+    layers = config["num_hidden_layers"]
+    own = {f"{kind}.block_count": layers, "general.name": "draft"}
+    writer = GGUFWriter(out, kind)
+    for name, field in source.fields.items():
+        if name.startswith("GGUF.") or name == "general.architecture":
+            continue
+        element = field.types[-1] if len(field.types) > 1 else None
+        value = own.get(name, field.contents())
+        writer.add_key_value(name, value, field.types[0], sub_type=element)
+    embedding = next(one for one in source.tensors if one.name == "token_embd.weight")
+    writer.add_tensor(embedding.name, embedding.data, raw_dtype=embedding.tensor_type)
+    known = get_tensor_name_map(MODEL_ARCH.LLAMA, layers)
+    heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
+    for name, tensor in state.items():
+        if not name.startswith(("layers.", "norm.")):
+            continue
+        stem, _, suffix = name.rpartition(".")
+        weight = tensor.float()
+        if count := heads.get(stem.rpartition(".")[2]):
+            # llama.cpp stores the two halves of a head's rotary pairs alternately.
+            halves = weight.reshape(count, 2, -1, weight.shape[1])
+            weight = halves.swapaxes(1, 2).reshape(weight.shape)
+        stored = GGMLQuantizationType.F32 if weight.dim() == 1 else GGMLQuantizationType.Q8_0
+        data = quantize(weight.numpy(), stored)
+        writer.add_tensor(f"{known.get_name(f'model.{stem}')}.{suffix}", data, raw_dtype=stored)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def _parts(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
