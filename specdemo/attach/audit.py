@@ -132,6 +132,10 @@ def _first_difference(rows: Sequence[Json], answer: Generation) -> Difference | 
         if not rest:  # the end of an answer is a token without a text; here it is at most the second likeliest
             cut = answer.finish == "length"
             return None if cut or not token else Difference(place, chances[0] - chances[1])
+        if token not in map(
+            _token_bytes, listed
+        ):  # a character of several tokens: which one differs is unknown
+            return Difference(place, ROUNDING)
         mine = [one for one in listed if (other := _token_bytes(one)) and rest.startswith(other)]
         # A token outside of the list is at most as likely as the last one.
         chance = max((float(one["logprob"]) for one in mine), default=chances[-1])
