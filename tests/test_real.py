@@ -10,11 +10,12 @@ from functools import cache
 import pytest
 import torch
 
+from specdemo.bench.peers import gguf_file
 from specdemo.config.settings import COUPLED, POLICIES, AppSettings, RunSettings, Sampling
 from specdemo.drafters.methods import METHODS
 from specdemo.files.catalogue import find, partner
 from specdemo.files.sources import resolve
-from specdemo.models.networks.folders import export
+from specdemo.models.networks.folders import export, export_gguf
 from specdemo.session.studio import Studio
 from specdemo.session.text import encode_prompt
 from specdemo.trace.metrics import measure, output_ids
@@ -194,3 +195,22 @@ def test_transformers_runs_the_exported_draft(studio, reference, tmp_path):
         assistant_model=draft,
     )
     assert output[0, len(ids) :].tolist() == reference
+
+
+def test_the_draft_as_a_gguf_file_computes_what_its_export_computes(studio, tmp_path):
+    """transformers reads the file on its own: names, order of rows, tokenizer. 8 bits in other blocks round differently."""
+    from transformers import AutoModelForCausalLM
+
+    settings = studio.settings
+    target, folder = resolve(settings.target, settings.cache_dir), find(partner(settings.target)).folder  # fmt: skip
+    export(folder, target.folder, tmp_path / "plain")
+    export_gguf(folder, gguf_file(settings, tmp_path), tmp_path / "draft.gguf")
+    ids = torch.tensor([encode_prompt(studio.pair.tokenizer, PROMPT, studio.pair.context)])
+    logits = []
+    for path, options in ((tmp_path / "plain", {}), (tmp_path, {"gguf_file": "draft.gguf"})):
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, **options)
+        with torch.inference_mode():
+            logits.append(model(ids).logits[0])
+    first, second = logits
+    assert (first.argmax(-1) == second.argmax(-1)).float().mean() > 0.9
+    assert (first - second).std() < 0.1 * first.std()
