@@ -34,6 +34,12 @@ KIND = "xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_"
 BASE = "options.n_ctx, options.endpoint_slots, options.endpoint_metrics = 2048, True, True\n"
 
 
+def say(line: str) -> None:
+    """Write a line at once: a check lasts minutes."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def draft_model(draft: Path, n_max: int = 3, p_min: float = 0.0) -> str:
     """Return the statements that make a server use the draft model."""
     return (
@@ -83,7 +89,7 @@ def check_rounds(target: Path, draft: Path) -> bool:
         counted = [own.drafted, own.accepted] if own else [0, 0]
         # A cancelled answer is counted by the server as far as it came, so its counters may only be larger.
         at_least = all((of or 0) >= one for of, one in zip(counted, sums, strict=True))
-        print(f"{name}: {len(found)} generations, {len(complete)} of them complete, {wrong} differ; drafted and accepted of the complete ones {sums}, counters {counted}", flush=True)  # fmt: skip
+        say(f"{name}: {len(found)} generations, {len(complete)} of them complete, {wrong} differ; drafted and accepted of the complete ones {sums}, counters {counted}")  # fmt: skip
         good &= not wrong and at_least
     return good
 
@@ -101,8 +107,8 @@ def check_healthy(target: Path, draft: Path) -> bool:
             problems = [(one.kind, one.values) for one in found if one.level == "problem"]
             others = [one.kind for one in found if one.level != "problem"]
             alarms += bool(problems)
-            print(number + 1, options.splitlines()[1], problems, others, flush=True)
-    print(f"{alarms} false alarms")
+            say(f"{number + 1} {options.splitlines()[1]} {problems} {others}")
+    say(f"{alarms} false alarms")
     return not alarms
 
 
