@@ -206,9 +206,6 @@ def _add_setting(group: argparse._ArgumentGroup, setting: Setting) -> None:
     about = _help(setting).replace("%", "%%") if setting.help else argparse.SUPPRESS
     # The help shows the default; `run_settings` and `AppSettings.from_environment` set it.
     group.add_argument(setting.flag, help=about, default=None, **known)
-    if setting.aliases:
-        known["default"] = argparse.SUPPRESS
-        group.add_argument(*setting.aliases, help=argparse.SUPPRESS, **known)
 
 
 def _help(setting: Setting) -> str:

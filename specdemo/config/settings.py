@@ -72,9 +72,7 @@ class Setting:
     least: what lies between the low end and this is refused; None where nothing is
     choices: the only values that are possible; empty for any
     public: the default on a page that others reach, see `AppSettings.public`; None where it is the same
-    unit: of the number
     flag: on the command line, with `--no-...` for what is on by default; "" for none
-    aliases: earlier names of the flag, still taken and not shown
     link: name in links to the page; "" for what links do not hold
     widget: None for what the page does not ask for
     variable: of the environment; "" for none
@@ -90,9 +88,7 @@ class Setting:
     least: float | None = None
     choices: tuple[str, ...] = ()
     public: Any = None
-    unit: str = ""
     flag: str = ""
-    aliases: tuple[str, ...] = ()
     link: str = ""
     widget: Widget | None = None
     variable: str = ""
@@ -192,7 +188,7 @@ class Sampling:
         low=0, high=5, least=LEAST_TEMPERATURE, widget=Widget("slider", 0, 2, 0.05),
     )  # fmt: skip
     top_k: int = _row(
-        0, "sampling", "draw from this many most likely tokens; 0 is off", low=0, high=1_000_000, unit="tokens",
+        0, "sampling", "draw from this many most likely tokens; 0 is off", low=0, high=1_000_000,
         widget=Widget("number", folded=True),
     )  # fmt: skip
     top_p: float = _row(
@@ -241,14 +237,14 @@ class RunSettings:
     lookahead: int = _row(
         8, "drafting",
         "tokens drafted per step: always (constant), at first (heuristic) or at most (other policies); the depth of a tree",
-        low=1, high=MAX_LOOKAHEAD, unit="tokens", widget=Widget("slider", 1, MAX_LOOKAHEAD),
+        low=1, high=MAX_LOOKAHEAD, widget=Widget("slider", 1, MAX_LOOKAHEAD),
     )  # fmt: skip
     threshold: float = _row(
         0.4, "drafting", "the confidence policy stops after a drafted token less likely than this",
-        low=0, high=1, unit="probability", widget=Widget("slider", 0, 1, 0.05, folded=True),
+        low=0, high=1, widget=Widget("slider", 0, 1, 0.05, folded=True),
     )  # fmt: skip
     nodes: int = _row(
-        12, "drafting", "drafted tokens in one tree, at most", low=1, high=MAX_NODES, unit="tokens",
+        12, "drafting", "drafted tokens in one tree, at most", low=1, high=MAX_NODES,
         widget=Widget("slider", 1, MAX_NODES),
     )  # fmt: skip
     memory: bool = _row(
@@ -271,12 +267,12 @@ class RunSettings:
         widget=Widget("checkbox", folded=True),
     )  # fmt: skip
     max_new_tokens: int = _row(
-        128, "answer", "length of the answer, at most", low=1, high=MAX_NEW_TOKENS, unit="tokens", link="tokens",
+        128, "answer", "length of the answer, at most", low=1, high=MAX_NEW_TOKENS, link="tokens",
         widget=Widget("slider", 8, 1024, 8),
     )  # fmt: skip
     detail: int = _row(
         0, "answer", "alternatives of both models that the trace records for each token",
-        low=0, high=MAX_DETAIL, unit="tokens", flag="", link="",
+        low=0, high=MAX_DETAIL, flag="", link="",
     )  # fmt: skip
     preset: str = _row(
         OWN, "sampling",
@@ -381,7 +377,7 @@ class AppSettings:
         "auto", "model", "`cpu`, `cuda` or `mps`; `auto` takes CUDA when there is one, and `mps` on a Mac for weights of 16 or 32 bits",
     )  # fmt: skip
     threads: int = _row(
-        0, "model", "processor threads; 0 uses every core", low=0, high=4096, unit="threads",
+        0, "model", "processor threads; 0 uses every core", low=0, high=4096,
     )  # fmt: skip
     cache_dir: Path = _row(  # noqa: RUF009 - it returns a dataclass field
         _CACHE, "files", "folder where downloaded and converted models are kept", variable="SPECDEMO_CACHE", flag="",
@@ -399,47 +395,47 @@ class AppSettings:
         False, "page", "also offer the call `answer` to agents, as a tool of an MCP server; needs requirements-mcp.txt",
     )  # fmt: skip
     runs_at_once: int = _row(
-        8, "visitors", "runs that share the model; further ones wait", low=1, high=256, unit="runs",
+        8, "visitors", "runs that share the model; further ones wait", low=1, high=256,
     )  # fmt: skip
     runs_per_visitor: int = _row(
         8, "visitors", "runs of one visitor at the same time while others wait",
-        low=1, high=256, public=2, unit="runs",
+        low=1, high=256, public=2,
     )  # fmt: skip
     waiting_visitors: int = _row(
         32, "visitors", "visitors who wait at the same time; further ones are asked to come back",
-        low=1, high=10_000, unit="visitors",
+        low=1, high=10_000,
     )  # fmt: skip
     cache_mb: int = _row(
         1024, "visitors", "memory of all visitors' caches; those that were not used for longest are given back first",
-        low=16, high=1_000_000, unit="MB",
+        low=16, high=1_000_000,
     )  # fmt: skip
     idle_minutes: int = _row(
         60, "visitors", "a visitor's caches are given back after so long without a run",
-        low=1, high=10_000, public=15, unit="minutes",
+        low=1, high=10_000, public=15,
     )  # fmt: skip
     races_at_once: int = _row(
         1, "visitors",
         "races, experiments and drafts side by side that go on at the same time; more than one disturbs what is timed",
-        low=1, high=64, unit="races",
+        low=1, high=64,
     )  # fmt: skip
     prompt_tokens: int = _row(
         0, "visitors", "tokens of a prompt with its conversation; 0 is what the model can read",
-        low=0, high=1_000_000, public=2048, unit="tokens",
+        low=0, high=1_000_000, public=2048,
     )  # fmt: skip
     answer_tokens: int = _row(
         MAX_NEW_TOKENS, "visitors", "tokens of an answer, at most",
-        low=1, high=MAX_NEW_TOKENS, public=1024, unit="tokens",
+        low=1, high=MAX_NEW_TOKENS, public=1024,
     )  # fmt: skip
     batch_prompts: int = _row(
-        16, "visitors", "prompts that are answered together, at most", low=1, high=256, public=8, unit="prompts",
+        16, "visitors", "prompts that are answered together, at most", low=1, high=256, public=8,
     )  # fmt: skip
     upload_mb: int = _row(
         16, "visitors", "size of a saved run that the page opens, and of anything that is sent to the server",
-        low=1, high=1024, unit="MB",
+        low=1, high=1024,
     )  # fmt: skip
     runs_a_minute: int = _row(
         0, "visitors", "runs that one visitor may begin in a minute; 0 is no limit",
-        low=0, high=10_000, public=20, unit="runs",
+        low=0, high=10_000, public=20,
     )  # fmt: skip
     allow_model_switch: str = _row(
         "catalogue", "visitors",
@@ -456,11 +452,11 @@ class AppSettings:
         "run the engines as Ray Serve replicas: `local` starts Ray here, HOST:PORT or `auto` joins one that runs",
     )  # fmt: skip
     replicas: int = _row(
-        1, "cluster", "engines on the cluster, at least", low=1, high=10_000, unit="engines",
+        1, "cluster", "engines on the cluster, at least", low=1, high=10_000,
     )  # fmt: skip
     most_replicas: int = _row(
         0, "cluster", "engines on the cluster when many visitors run, at most; 0 is as many as always",
-        low=0, high=10_000, unit="engines",
+        low=0, high=10_000,
     )  # fmt: skip
 
     @property

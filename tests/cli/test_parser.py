@@ -8,14 +8,13 @@ import io
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from specdemo.cli import commands
 from specdemo.cli.commands import app as app_command
-from specdemo.cli.options import add_settings, app_settings, lane_settings, run_settings
+from specdemo.cli.options import app_settings, lane_settings, run_settings
 from specdemo.cli.parser import COMMANDS, command_parser, main, parse
 from specdemo.config.errors import UserError
 from specdemo.config.settings import BLOCK, COUPLED, AppSettings, RunSettings, Sampling, fields
@@ -177,30 +176,6 @@ def test_earlier_names_of_options_still_work_and_are_not_shown(words, name, valu
     flag = next((word for word in words.split() if word in ("--method", "--words")), "")
     shown = PARSERS[options.command].format_help()
     assert not flag or f"{flag} " not in shown
-
-
-def test_a_renamed_setting_keeps_its_earlier_flag_unseen():
-    @dataclass(frozen=True)
-    class Renamed:
-        count: int = field(
-            default=1,
-            metadata={
-                "row": {
-                    "group": "drafting",
-                    "help": "how many",
-                    "flag": "--count",
-                    "aliases": ("--number",),
-                }
-            },
-        )
-
-    parser = argparse.ArgumentParser()
-    add_settings(parser, Renamed)
-    assert parser.parse_args(["--number", "3"]).count == 3
-    assert parser.parse_args(["--count", "3"]).count == 3
-    assert parser.parse_args([]).count is None
-    assert "--number" not in parser.format_help()
-    assert "how many (default: 1)" in parser.format_help()
 
 
 @pytest.mark.parametrize(
