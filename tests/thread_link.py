@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 
 from conftest import loaded
@@ -18,49 +17,33 @@ SETTINGS = AppSettings(target="tiny", draft="none")
 WAIT = 30.0
 
 
-class ThreadStream:
-    """The answer of an engine in this process. lost_after: number of lines after which it ends with Lost"""
-
-    def __init__(self, lines, cancel, lost_after):
-        self.lines, self.ended, self.lost_after = lines, cancel, lost_after
-
-    def __iter__(self):
-        for number, line in enumerate(self.lines(self.ended)):
-            if number == self.lost_after:
-                self.ended.set()
-                raise Lost
-            yield f"{line}\n"
-        if self.lost_after == 0:
-            raise Lost
-
-    def cancel(self):
-        self.ended.set()
-
-
 class ThreadLink:
-    """Engines in this process, called with JSON values. lost_after: `lost_after` of the next streams"""
+    """Engines in this process, called with JSON values. lost_after: of the next streams, lines after which each ends with Lost"""
 
     whole = False
 
     def __init__(self, *engines):
         self.engines, self.count = list(engines), len(engines)
-        self.lost_after, self.streams, self.left = [], [], []
+        self.lost_after, self.calls, self.left = [], 0, []
 
     def about(self):
         return json.loads(json.dumps(self.engines[0].about()))
 
-    def stream(self, method, visitor, request):
+    def stream(self, method, visitor, request, ended):
         request = json.loads(json.dumps(request))
         assert request["visitor"] == visitor
+        self.calls += 1
         lost_after = self.lost_after.pop(0) if self.lost_after else None
         engine = self.engines[0]
         if lost_after is not None:
             self.engines.append(self.engines.pop(0))  # the next run goes to another
-        stream = ThreadStream(
-            lambda cancel: getattr(engine, method)(request, cancel), threading.Event(), lost_after
-        )
-        self.streams.append(stream)
-        return stream
+        for number, line in enumerate(getattr(engine, method)(request, ended)):
+            if number == lost_after:
+                ended.set()
+                raise Lost
+            yield f"{line}\n"
+        if lost_after == 0:
+            raise Lost
 
     def leave(self, visitor):
         self.left.append(visitor)

@@ -25,8 +25,7 @@ from specdemo.files.hub import fetch_gguf
 from specdemo.files.wheel import extract_gguf, fetch_wheel, installed_gguf
 from specdemo.models.networks.folders import export, export_gguf, is_compact, read_config
 from specdemo.models.pair import model_files
-from specdemo.session.runs import with_answer
-from specdemo.session.text import encode_prompt
+from specdemo.session.text import encode_prompt, with_answer
 from specdemo.trace.metrics import Metrics
 
 if TYPE_CHECKING:

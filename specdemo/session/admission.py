@@ -53,8 +53,10 @@ class Cancel(threading.Event):
 
     @contextmanager
     def waking(self, wake: Callable[[], None]) -> Iterator[None]:
-        """Call `wake` when the event is set within the block."""
+        """Call `wake` when the event is set within the block, immediately if it was set before."""
         self._wakes.append(wake)
+        if self.is_set():
+            wake()
         try:
             yield
         finally:

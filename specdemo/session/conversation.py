@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 from specdemo.config.settings import RunSettings
 from specdemo.config.strings import Json
 from specdemo.models.devices import return_freed
+from specdemo.session.door import ConversationClient
 from specdemo.session.loaded import machine_name
-from specdemo.session.runs import Caches, with_answer
-from specdemo.session.text import Message, Transcript, as_generated, encode_prompt
+from specdemo.session.runs import Caches
+from specdemo.session.text import Transcript, as_generated, encode_prompt
 from specdemo.trace.events import (
     PLAIN,
     SPECULATIVE,
@@ -44,18 +45,16 @@ if TYPE_CHECKING:
 RETURNED = 16_000_000  # bytes of freed caches above which memory is returned to the system
 
 
-class Conversation:
-    """The messages of one user, with the caches of their runs. Closing it frees everything.
+class Conversation(ConversationClient):
+    """The messages of one user, with the caches of their runs.
 
     visitor: its user, who may have several conversations; host: studio that opened it
-    messages: may be set, to continue from there
     """
 
     def __init__(self, host: Studio, visitor: str = "") -> None:
+        super().__init__()
         self.visitor = visitor
         self.host = host
-        self.messages: list[Message] = []
-        self._start = object()  # identity of the conversation: a new object after each reset
         self._pair: weakref.ref[Loaded] | None = None  # pair of the caches and the memory
         self._caches: Caches | None = None
         self._memory: Memory | None = None
@@ -123,11 +122,6 @@ class Conversation:
     def forget(self) -> None:
         self._memory = None
 
-    def reset(self) -> None:
-        """Start a new conversation. The caches stay, because the next prompt may share a prefix. An active run adds no message to it."""
-        self.messages = []
-        self._start = object()
-
     def close(self) -> None:
         self.messages = []
         self._free()
@@ -148,12 +142,10 @@ class Conversation:
         every: float = 0.0,
         others_wait: bool = False,
     ) -> Iterator[Event]:
-        """Answer a prompt: first by plain decoding if a baseline is requested, then with drafts.
+        """Answer a prompt, see `ConversationClient.run`.
 
         While others wait, a recent plain run may replace the baseline; the header of the drafted run reports it.
-        every: polling interval in seconds for consumers that may receive events in batches
         others_wait: whether users wait in a queue elsewhere; the queue of this engine is always checked
-        Raises UserError before the first event if the user can correct the cause; later errors arrive as RunFailed.
         """
         waited = self.host.admission.waited_by(self.visitor)
         events = self.events(
@@ -225,8 +217,7 @@ class Conversation:
                 if lane == PLAIN:
                     self.host.baselines.store(caches.events, lane_settings, together)
                 caches.transcript = Transcript(encoded, caches.committed)
-        if self._start is start:
-            self.messages = with_answer(self.messages, prompt, answer)
+        self._store(start, prompt, answer)
 
     def _lanes(
         self, settings: RunSettings, pair: LoadedPair, prompt_tokens: int, *, others_wait: bool

@@ -7,19 +7,22 @@ events as lines of the trace's codec, and work that needs the models as the name
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended, RunSettings
 from specdemo.config.strings import Json, JsonView
 from specdemo.drafters.methods import METHODS, TRAINED
 from specdemo.drafters.methods import NEEDED as NEEDED
-from specdemo.files.progress import Progress
-from specdemo.session.admission import Admission
+from specdemo.files.catalogue import pairs
+from specdemo.files.progress import Progress, ProgressCallback
+from specdemo.session.admission import page_line
 from specdemo.session.meter import Meter
+from specdemo.session.text import Message, with_answer
 from specdemo.trace.events import Event, ModelInfo
 
 if TYPE_CHECKING:
@@ -78,9 +81,14 @@ class Changed(UserError):
         super().__init__("run.model_changed", model=target.name, precision=target.precision)
 
 
-class ConversationClient(Protocol):
-    """One user's conversation; see `Conversation`."""
+class ConversationClient(ABC):
+    """One user's conversation: prompts that are answered one after the other. messages: may be set, to continue from there"""
 
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self._start = object()  # identity of the conversation: a new object after each reset
+
+    @abstractmethod
     def run(
         self,
         prompt: str,
@@ -90,95 +98,187 @@ class ConversationClient(Protocol):
         cancel: threading.Event | None = None,
         every: float = 0.0,
     ) -> Iterator[Event]:
-        """Answer a prompt. Closing the iterator ends the run."""
+        """Answer a prompt: first by plain decoding if a baseline is requested, then with drafts. Closing the iterator ends the run.
 
+        every: polling interval in seconds for consumers that may receive events in batches
+        Raises UserError before the first event if the user can correct the cause; later errors arrive as RunFailed.
+        """
+
+    @abstractmethod
     def perform(
         self, work: Work, arguments: Mapping[str, object], cancel: threading.Event | None = None
     ) -> Iterator[Json]:
         """Work on this conversation's caches, where the models are. Raises UserError."""
 
-    def reset(self) -> None:
-        """Start over."""
-
+    @abstractmethod
     def forget(self) -> None:
         """Clear the drafters' memory of earlier runs."""
 
+    @abstractmethod
     def close(self) -> None:
-        """Free everything after the user left."""
+        """Forget the messages and free the caches."""
+
+    def reset(self) -> None:
+        """Start a new conversation. The caches stay, because the next prompt may share a prefix. An active run adds no message to it."""
+        self.messages = []
+        self._start = object()
+
+    def _store(self, start: object, prompt: str, answer: str) -> None:
+        """Add a prompt with its answer, unless the conversation was reset since. start: `_start` when the run began"""
+        if self._start is start:
+            self.messages = with_answer(self.messages, prompt, answer)
 
 
-class EngineClient(Protocol):
-    """The loaded pair, its capabilities and conversations with it; see `Studio`."""
+class EngineClient(ABC):
+    """The loaded pair, its capabilities and conversations with it. It loads in the background. Thread-safe.
 
-    meter: Meter
-    admission: Admission
-    error: UserError | None
+    error: why loading failed, or why there is nothing to load; replay_only: why there are no live runs, if there are none
+    engines: number of engines that answer now
+    """
+
+    thread_name: ClassVar[str]
+    failed: ClassVar[str]  # code of the error for an unexpected failure of loading
+
+    def __init__(
+        self,
+        settings: AppSettings,
+        engines: Callable[[], int],
+        replay_only: UserError | None = None,
+    ) -> None:
+        self._settings = settings
+        self.error = self.replay_only = replay_only
+        self.meter = Meter()
+        self.admission = page_line(settings, self.meter, engines)
+        self._progress = Progress("start", None, "")
+        self._lock = threading.Lock()
+        self._started = False
+
+    def start(self) -> None:
+        """Start loading in a separate thread; a second call has no effect."""
+        with self._lock:
+            if self._started:
+                return
+            self._started = True
+        threading.Thread(target=self.load, name=self.thread_name, daemon=True).start()
+
+    def load(self, report: Callable[[Progress], None] | None = None) -> None:
+        """Load and wait. A failure is stored in `error`, and `start` has no effect afterwards."""
+        self._started = True
+        try:
+            self.bring(report or self._report)
+        except UserError as error:
+            self.error = error
+        except Exception as error:  # noqa: BLE001 - the thread must not die without a word
+            self.error = UserError(self.failed, error=error)
+
+    def progress(self) -> Progress | None:
+        """Return the progress; None if runs are possible or loading has failed."""
+        return None if self.ready or self.error else self._progress
+
+    def _report(self, progress: Progress) -> None:
+        self._progress = progress
+
+    @abstractmethod
+    def open(self, visitor: str = "") -> ConversationClient:
+        """Return a new conversation. visitor: whose caches are freed when they leave"""
+
+    @abstractmethod
+    def bring(self, report: ProgressCallback) -> None:
+        """Load, and wait for it. Raises any error."""
 
     @property
-    def replay_only(self) -> UserError | None: ...
+    def settings(self) -> AppSettings:
+        """The settings that the client was opened with."""
+        return self._settings
 
     @property
-    def settings(self) -> AppSettings: ...
-
-    @property
-    def ready(self) -> bool: ...
+    @abstractmethod
+    def ready(self) -> bool:
+        """Whether runs are possible."""
 
     @property
     def whole(self) -> bool:
         """Whether requests may go to different engines, so that related work must be one request."""
+        return False
 
     @property
+    @abstractmethod
     def target(self) -> ModelInfo:
         """The loaded target, another value after each load. Raises UserError while there is none."""
 
     @property
+    @abstractmethod
     def chosen(self) -> str:
         """Reason why `auto` chose the loaded target, see `Loaded.chosen`; "" for a named target."""
 
     @property
+    @abstractmethod
     def recommended(self) -> Recommended:
         """The sampling that the loaded target's authors recommend; greedy while nothing is loaded."""
 
     @property
+    @abstractmethod
     def stop_ids(self) -> frozenset[int]:
         """Tokens that end an answer. Raises UserError while nothing is loaded."""
 
-    def start(self) -> None: ...
-
-    def progress(self) -> Progress | None: ...
-
     def switch(
         self, target: str, draft: str, precision: str, drafter: str | None = None
-    ) -> Iterator[Progress]: ...
+    ) -> Iterator[Progress]:
+        """Load another pair for all users. If it raises UserError, the old pair stays.
 
+        drafter: a published one; None for that of the settings if the target stays
+        """
+        raise UserError("engine.fixed_model")
+
+    @abstractmethod
     def methods(self) -> list[MethodInfo]:
         """Return every drafting method, with its availability for the loaded pair."""
 
     def pairs(self) -> list[PairInfo]:
         """Return the pairs of the catalogue."""
+        return [
+            PairInfo(
+                pair.target.name,
+                (pair.draft.name if pair.draft else "") or "auto",
+                pair.target.title,
+                pair.draft.title if pair.draft else "",
+                pair.licence,
+                pair.target.suits,
+            )
+            for pair in pairs()
+        ]
 
     def outlooks(self, precision: str) -> Mapping[str, Outlook]:
         """Return the outlook of loading each pair now, by target; empty if none can be loaded."""
+        return {}
 
     def to_download(self, target: str, draft: str, precision: str) -> int | None:
         """Return the bytes that loading these models would download; None if the size is unknown without the hub."""
+        return 0
 
     def drafters(self, target: str) -> list[Offer]:
-        """Return the catalogue's published drafters for a target, without network access."""
+        """Return the catalogue's published drafters for a target, without network access; none if none can be loaded."""
+        return []
 
     def drafter(self, name: str, *, ask: bool) -> Offer:
         """Return a published drafter by its hub id or folder. ask: query the hub if it is not on this disk. Raises UserError."""
+        from specdemo.models.outlook import offer
 
+        return offer(name, ask=ask)
+
+    @abstractmethod
     def card(self, method: str) -> JsonView | None:
         """Return the training card of a method's weights; None for a method without trained weights."""
 
-    def last_audit(self) -> dict[str, object] | None: ...
+    @abstractmethod
+    def last_audit(self) -> dict[str, object] | None:
+        """Return the proof that `python -m specdemo audit` ran last on the engine's machine; None without one."""
 
+    @abstractmethod
     def machine(self) -> Json | None:
-        """The engine's costs: name, verify as [[rows, seconds], ...], draft in seconds or None. None while nothing is loaded."""
+        """The engine's costs: name, verify as [[rows, seconds], ...], draft in seconds or None. None while nothing is measured."""
 
-    def open(self, visitor: str = "") -> ConversationClient: ...
-
+    @abstractmethod
     def leave(self, visitor: str) -> None:
         """Free the caches of a user who left."""
 

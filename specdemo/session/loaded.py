@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
-from specdemo.files.progress import Progress, ProgressCallback
+from specdemo.files.progress import ProgressCallback
 from specdemo.models.devices import processor
 
 LARGEST, USUAL = "largest", "usual"
@@ -111,54 +108,3 @@ def machine_name(device: str = "cuda") -> str:
     if device.startswith("cuda") and torch.cuda.is_available():
         return torch.cuda.get_device_name()
     return f"{processor()['model name']}, {torch.get_num_threads()} threads"
-
-
-class Starting:
-    """Loads in the background. A subclass implements `bring` and `ready`.
-
-    error: why loading failed, or why there is nothing to load
-    """
-
-    thread_name: ClassVar[str]
-    failed: ClassVar[str]  # start of the message for an unexpected error
-    advice: ClassVar[str] = ""
-
-    def __init__(self, error: UserError | None = None) -> None:
-        self.error = error
-        self._progress = Progress("start", None, "")
-        self._lock = threading.Lock()
-        self._started = False
-
-    @property
-    def ready(self) -> bool:
-        """Whether runs are possible."""
-        raise NotImplementedError
-
-    def bring(self, report: ProgressCallback) -> None:
-        """Load, and wait for it. Raises any error."""
-        raise NotImplementedError
-
-    def start(self) -> None:
-        """Start loading in a separate thread; a second call has no effect."""
-        with self._lock:
-            if self._started:
-                return
-            self._started = True
-        threading.Thread(target=self.load, name=self.thread_name, daemon=True).start()
-
-    def load(self, report: Callable[[Progress], None] | None = None) -> None:
-        """Load and wait. A failure is stored in `error`, and `start` has no effect afterwards."""
-        self._started = True
-        try:
-            self.bring(report or self._report)
-        except UserError as error:
-            self.error = error
-        except Exception as error:  # noqa: BLE001 - the thread must not die without a word
-            self.error = UserError(self.failed, error=error)
-
-    def progress(self) -> Progress | None:
-        """Return the progress; None if runs are possible or loading has failed."""
-        return None if self.ready or self.error else self._progress
-
-    def _report(self, progress: Progress) -> None:
-        self._progress = progress

@@ -12,7 +12,7 @@ from specdemo.config.settings import RunSettings
 from specdemo.config.strings import Json
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import ANY_ROWS
-from specdemo.session.text import Message, TokenText, Transcript
+from specdemo.session.text import TokenText, Transcript
 from specdemo.trace.events import Event, RunFailed, RunStarted
 from specdemo.trace.metrics import dropped, measure, output_ids, same_prefix
 
@@ -202,11 +202,3 @@ def failure(event: RunFailed) -> UserError:
     return UserError(
         "run.reported", message=event.message, unaffected=event.unharmed, advice=event.advice
     )
-
-
-def with_answer(messages: Sequence[Message], prompt: str, answer: str) -> list[Message]:
-    return [
-        *messages,
-        {"role": "user", "content": prompt},
-        {"role": "assistant", "content": answer},
-    ]

@@ -19,20 +19,17 @@ from specdemo.files.catalogue import pairs
 from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.models.devices import return_freed
 from specdemo.models.doctor import installed
-from specdemo.session.admission import page_line
 from specdemo.session.conversation import Baselines, Conversation
-from specdemo.session.door import MethodInfo, PairInfo
+from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.session.keeper import Keeper
 from specdemo.session.loaded import (
     Loaded,
-    Starting,
     fetch,
     load,
     machine_name,
     named,
     timed_passes,
 )
-from specdemo.session.meter import Meter
 
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method
@@ -53,7 +50,7 @@ class _GivenUp(BaseException):
     """Loading was cancelled."""
 
 
-class Studio(Starting):
+class Studio(EngineClient):
     """The loaded pair and its device, one per process. Thread-safe.
 
     Concurrent runs share the target's passes; each step of a trace reports how many did.
@@ -63,17 +60,12 @@ class Studio(Starting):
     failed = "engine.load_failed"
 
     def __init__(self, settings: AppSettings) -> None:
-        self._settings = settings
-        self.replay_only = _why_replay_only(settings)
-        super().__init__(self.replay_only)
+        super().__init__(settings, lambda: 1, _why_replay_only(settings))
         self._loaded: Loaded | None = None
         self._conversations: weakref.WeakSet[Conversation] = weakref.WeakSet()
-        self.whole = False
         self.runner = Runner()
-        self.meter = Meter()
         self.keeper = Keeper(settings.cache_mb * 1_000_000, 60.0 * settings.idle_minutes)
         self.baselines = Baselines()
-        self.admission = page_line(settings, self.meter, lambda: 1)
         self.known: Mapping[str, Method] = METHODS
 
     def bring(self, report: ProgressCallback) -> None:
@@ -114,10 +106,6 @@ class Studio(Starting):
         return frozenset(self.pair.stop_ids())
 
     def machine(self) -> Json | None:
-        """This machine's costs for the loaded pair: name, verify as [[rows, seconds], ...], draft in seconds or None.
-
-        None before a pass was measured.
-        """
         from specdemo.engine.cost import CostProfile
 
         if not self.ready or self.pair.costs == CostProfile():
@@ -141,9 +129,8 @@ class Studio(Starting):
     def switch(
         self, target: str, draft: str, precision: str, drafter: str | None = None
     ) -> Iterator[Progress]:
-        """Load another pair for all users. If it raises UserError, the old pair stays.
+        """Load another pair for all users, see `EngineClient.switch`.
 
-        drafter: a published one; None for that of the settings if the target stays
         Active runs pause during loading and finish with the old pair. Closing this iterator cancels loading at
         its next report.
         """
@@ -234,7 +221,6 @@ class Studio(Starting):
         return infos
 
     def last_audit(self) -> dict[str, object] | None:
-        """The proof that `python -m specdemo audit` ran last on this machine; None without one."""
         try:
             found = json.loads((self.settings.cache_dir / "audit.json").read_text("utf-8"))
         except (OSError, ValueError):
@@ -271,19 +257,6 @@ class Studio(Starting):
             return "There is no datastore for this target; python -m specdemo train datastore builds one."
         return ""
 
-    def pairs(self) -> list[PairInfo]:
-        return [
-            PairInfo(
-                pair.target.name,
-                (pair.draft.name if pair.draft else "") or "auto",
-                pair.target.title,
-                pair.draft.title if pair.draft else "",
-                pair.licence,
-                pair.target.suits,
-            )
-            for pair in pairs()
-        ]
-
     def outlooks(self, precision: str) -> dict[str, Outlook]:
         predict = self.predictor(precision)
         return {pair.name: predict(pair) for pair in pairs()}
@@ -307,11 +280,6 @@ class Studio(Starting):
         from specdemo.models.outlook import offers
 
         return offers(target)
-
-    def drafter(self, name: str, *, ask: bool) -> Offer:
-        from specdemo.models.outlook import offer
-
-        return offer(name, ask=ask)
 
     def open(self, visitor: str = "") -> Conversation:
         """A conversation for one visitor. visitor: whose caches are given back when they leave, see `Keeper.leave`"""

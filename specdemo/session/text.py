@@ -82,6 +82,14 @@ Message: TypeAlias = dict[str, str]
 """`role` and `content` of a message."""
 
 
+def with_answer(messages: Sequence[Message], prompt: str, answer: str) -> list[Message]:
+    return [
+        *messages,
+        {"role": "user", "content": prompt},
+        {"role": "assistant", "content": answer},
+    ]
+
+
 def encode_prompt(
     tokenizer: PreTrainedTokenizerBase,
     prompt: str,

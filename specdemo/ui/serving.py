@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from html import escape
 from importlib.util import find_spec
-from typing import Protocol
 
 from anyio import CapacityLimiter, to_thread
 from starlette.middleware import Middleware
@@ -23,7 +22,7 @@ from specdemo.attach.records import table
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import ASSETS, Json
-from specdemo.session.meter import Meter
+from specdemo.session.door import EngineClient
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import PLAIN, Event, Verified
 from specdemo.trace.replay import parse
@@ -44,14 +43,13 @@ OPENING = (
 )
 
 
-def launch_options(studio: Watched | None = None) -> dict[str, object]:
+def launch_options(studio: EngineClient) -> dict[str, object]:
     """Return Gradio's options at launch: theme, files, the empty player and disabled features.
 
     studio: its settings restrict access; its health and metrics are served too
     Raises UserError for an MCP server without its package.
     """
-    watched = monitor_routes(studio) if studio else []
-    settings = studio.settings if studio else AppSettings()
+    settings = studio.settings
     if settings.mcp and find_spec("mcp") is None:
         raise UserError("cli.no_mcp")
     return {
@@ -65,13 +63,13 @@ def launch_options(studio: Watched | None = None) -> dict[str, object]:
                 Route("/class/{language}/speculative_decoding.ipynb", _notebook),
                 Route("/pasted", _pasted(), methods=["POST"]),
                 files_route(),
-                *watched,
+                *monitor_routes(studio),
             ],
             "lifespan": outermost(settings),
             "middleware": [Middleware(Head)],
         },
         "favicon_path": ASSETS / "icons" / "favicon.svg",
-        "max_threads": _threads(studio.settings) if studio else THREADS,
+        "max_threads": _threads(settings),
         "ssr_mode": False,
         "run_history": False,
         "show_error": False,
@@ -271,23 +269,7 @@ def _step(event: Verified) -> Json:
     return {"at": _milliseconds(event), "tokens": [[token.text, token.status] for token in new]}
 
 
-class Watched(Protocol):
-    """Attributes of a studio that health and metrics read."""
-
-    meter: Meter
-    error: UserError | None
-
-    @property
-    def settings(self) -> AppSettings: ...
-
-    @property
-    def ready(self) -> bool: ...
-
-    @property
-    def replay_only(self) -> UserError | None: ...
-
-
-def monitor_routes(studio: Watched) -> list[Route]:
+def monitor_routes(studio: EngineClient) -> list[Route]:
     """`/health` and `/metrics`: numbers and the models' names, nothing of a visitor."""
 
     def health(_request: Request) -> Response:
@@ -300,7 +282,7 @@ def monitor_routes(studio: Watched) -> list[Route]:
     return [Route("/health", health), Route("/metrics", metrics)]
 
 
-def _state(studio: Watched) -> str:
+def _state(studio: EngineClient) -> str:
     """Return ready, replay, loading or failed; only the last one needs an operator."""
     if studio.replay_only:
         return "replay"

@@ -11,7 +11,7 @@ from thread_link import SETTINGS, ThreadLink, assert_idle, engine
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
-from specdemo.session.door import EngineClient
+from specdemo.session.door import EngineClient, perform
 from specdemo.session.remote.client import RemoteStudio
 from specdemo.session.work import lab, proposals
 from specdemo.session.work.batch import BatchAnswer, BatchTotals, State, answer_all
@@ -61,13 +61,12 @@ def test_it_describes_the_loaded_pair(door, studio):
 
 
 def test_experiments_have_the_same_values(door):
-    for experiment in (lab.perfect, lab.at_random):
-        lanes = list(experiment(door, threading.Event()))
-        assert [lane.tokens for lane in lanes] == [8] * 4
-        assert all(isinstance(lane, lab.MeasuredRun) for lane in lanes)
-    found = lab.taken_back(door, threading.Event())
-    assert found.positions == 4
-    assert isinstance(found.tokens[0], lab.Moved)
+    for work in (lab.perfect_lanes, lab.random_lanes):
+        lanes = list(perform(door, work, threading.Event()))
+        assert [lane["tokens"] for lane in lanes] == [8] * 4
+    (found,) = perform(door, lab.places_taken_back, threading.Event())
+    assert found["positions"] == 4
+    assert len(found["tokens"]) == lab.SHOWN
 
 
 def test_drafts_are_shown_side_by_side(door):

@@ -35,7 +35,7 @@ def load_tiny(settings, _report):
 def launched(studio):
     """The page of a studio, for tests in a browser. yields: its address"""
     page = create_app(studio)
-    _, url, _ = page.launch(server_port=None, prevent_thread_lock=True, **launch_options())
+    _, url, _ = page.launch(server_port=None, prevent_thread_lock=True, **launch_options(studio))
     try:
         yield url
     finally:

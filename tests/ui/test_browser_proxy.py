@@ -59,8 +59,9 @@ def port():
     """The port of a page that knows its prefix, however an operator writes it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRADIO_ROOT_PATH", "demo/")
-        demo = create_app(ReadyStudio(AppSettings()))
-        demo.launch(server_port=None, prevent_thread_lock=True, **launch_options())
+        studio = ReadyStudio(AppSettings())
+        demo = create_app(studio)
+        demo.launch(server_port=None, prevent_thread_lock=True, **launch_options(studio))
         yield demo.server_port
         demo.close()
 

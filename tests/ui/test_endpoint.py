@@ -237,4 +237,4 @@ def test_the_server_for_agents_needs_its_package(monkeypatch):
         launch_options(studio)
     monkeypatch.setattr(serving, "find_spec", lambda _: object())
     assert launch_options(studio)["mcp_server"]
-    assert not launch_options()["mcp_server"]
+    assert not launch_options(Studio(AppSettings(replay=True)))["mcp_server"]

@@ -14,6 +14,8 @@ from gradio.queueing import Queue
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from specdemo.config.settings import AppSettings
+from specdemo.session.studio import Studio
 from specdemo.trace.events import PLAIN, SPECULATIVE
 from specdemo.trace.metrics import output_text
 from specdemo.trace.replay import parse
@@ -115,7 +117,8 @@ def test_gradio_still_sleeps_between_two_looks_at_its_queue():
     ],
 )
 def test_import_reads_what_is_dropped_on_the_page(content, status, tokens, events) -> None:
-    client = TestClient(Starlette(**{"routes": launch_options()["app_kwargs"]["routes"]}))
+    options = launch_options(Studio(AppSettings(replay=True)))
+    client = TestClient(Starlette(routes=options["app_kwargs"]["routes"]))
     answer = client.post("/pasted", content=content)
     assert answer.status_code == status
     found = answer.json() if answer.is_success else {"rows": [], "trace": ""}

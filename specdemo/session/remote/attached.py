@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import asdict, replace
 
@@ -60,29 +60,14 @@ class AttachedLink:
             "methods": [asdict(method)],
         }
 
-    def stream(self, method: str, visitor: str, request: Json) -> AttachedStream:
+    def stream(
+        self, method: str, visitor: str, request: Json, ended: threading.Event
+    ) -> Generator[str, None, None]:
         if method != "run":
             raise UserError("attach.only_play")
-        return AttachedStream(self._server, self._plain, request)
-
-    def leave(self, visitor: str) -> None:
-        """Do nothing: the server manages its own caches."""
-
-    def replicas(self) -> int:
-        return 1
-
-
-class AttachedStream:
-    """The lines of one answer, see `Stream`."""
-
-    def __init__(self, server: Server, plain: Server | None, request: Json) -> None:
-        self._server, self._plain, self._request = server, plain, request
-        self._cancel = threading.Event()
-
-    def __iter__(self) -> Iterator[str]:
         begun = False
         try:
-            with closing(answer(self._server, self._plain, self._request, self._cancel)) as events:
+            with closing(answer(self._server, self._plain, request, ended)) as events:
                 for event in events:
                     begun = True
                     yield encode(event) + "\n"
@@ -91,8 +76,11 @@ class AttachedStream:
                 raise
             raise Lost(error) from error  # the text so far stays
 
-    def cancel(self) -> None:
-        self._cancel.set()
+    def leave(self, visitor: str) -> None:
+        """Do nothing: the server manages its own caches."""
+
+    def replicas(self) -> int:
+        return 1
 
 
 def attached_client(
@@ -105,5 +93,4 @@ def attached_client(
         server = attach(url, key, ollama_child=ollama_child)
         return AttachedLink(server, attach(plain, key) if plain else None)
 
-    connecting: Callable[[ProgressCallback], AttachedLink] = connect
-    return RemoteStudio(replace(settings, allow_model_switch="off"), connecting)
+    return RemoteStudio(replace(settings, allow_model_switch="off"), connect)

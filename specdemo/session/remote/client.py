@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from contextvars import copy_context
 from dataclasses import replace
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
@@ -20,13 +21,11 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended, RunSettings, Sampling
 from specdemo.config.strings import Json, JsonView
 from specdemo.engine.runner import LOOK_SECONDS
-from specdemo.files.progress import Progress, ProgressCallback
-from specdemo.session.admission import page_line
-from specdemo.session.door import MethodInfo, PairInfo, Work
-from specdemo.session.loaded import Starting
-from specdemo.session.meter import Meter
+from specdemo.files.progress import ProgressCallback
+from specdemo.session.admission import Cancel
+from specdemo.session.door import ConversationClient, EngineClient, MethodInfo, Work
 from specdemo.session.remote.server import name_of, raise_reported
-from specdemo.session.runs import failed, with_answer
+from specdemo.session.runs import failed
 from specdemo.session.studio import Studio
 from specdemo.trace.codec import decode
 from specdemo.trace.events import (
@@ -41,7 +40,7 @@ from specdemo.trace.events import (
 from specdemo.trace.metrics import measure, output_text
 
 if TYPE_CHECKING:
-    from specdemo.models.outlook import Offer, Outlook
+    from specdemo.models.outlook import Offer
 
 
 class Lost(Exception):
@@ -56,15 +55,6 @@ class Lost(Exception):
         return self.cause or UserError("engine.gone")
 
 
-class Stream(Protocol):
-    """The answer of an engine: strings of whole lines, each ended by a newline. Raises Lost and UserError."""
-
-    def __iter__(self) -> Iterator[str]: ...
-
-    def cancel(self) -> None:
-        """End the work in the engine; no effect after its end."""
-
-
 class Link(Protocol):
     """A connection to the engines.
 
@@ -76,8 +66,15 @@ class Link(Protocol):
     def about(self) -> Json:
         """Return the result of `Engine.about`. Raises UserError."""
 
-    def stream(self, method: str, visitor: str, request: Json) -> Stream:
-        """Call `Engine.run` or `Engine.perform`. Requests of a visitor go to the same engine if possible."""
+    def stream(
+        self, method: str, visitor: str, request: Json, ended: Cancel
+    ) -> Generator[str, None, None]:
+        """Call `Engine.run` or `Engine.perform`. Requests of a visitor go to the same engine if possible.
+
+        ended: ends the work in the engine
+        yields: strings of whole lines, each ended by a newline
+        Raises Lost and UserError.
+        """
 
     def leave(self, visitor: str) -> None:
         """Free the caches of a visitor; returns immediately."""
@@ -86,13 +83,16 @@ class Link(Protocol):
         """Return the number of engines that answer now."""
 
 
-def pieces(stream: Stream, cancel: threading.Event) -> Generator[str, None, None]:
-    """Yield the strings of a stream until it is cancelled. Closing cancels the work in the engine."""
+def pieces(
+    stream: Callable[[Cancel], Generator[str, None, None]], cancel: threading.Event
+) -> Generator[str, None, None]:
+    """Yield the strings of `Link.stream` until it is cancelled. Closing ends the work in the engine."""
+    ended = Cancel()
     arrived: SimpleQueue[str | BaseException | None] = SimpleQueue()
 
     def pull() -> None:
         try:
-            for piece in stream:
+            for piece in stream(ended):
                 arrived.put(piece)
             arrived.put(None)
         except BaseException as error:  # noqa: BLE001 - raised in the consumer's thread
@@ -113,11 +113,11 @@ def pieces(stream: Stream, cancel: threading.Event) -> Generator[str, None, None
                 raise item
             yield item
     finally:
-        stream.cancel()
+        ended.set()
 
 
-class RemoteStudio(Starting):
-    """An `EngineClient` for engines in other processes. Thread-safe.
+class RemoteStudio(EngineClient):
+    """An engine client for engines in other processes.
 
     connect: starts or finds the engines and waits until one answers; gets a callback for progress. Raises UserError
     """
@@ -126,14 +126,9 @@ class RemoteStudio(Starting):
     failed = "engine.unreachable"
 
     def __init__(self, settings: AppSettings, connect: Callable[[ProgressCallback], Link]) -> None:
-        super().__init__()
-        self.settings = settings
-        self.replay_only: UserError | None = None
-        self.meter = Meter()
+        super().__init__(settings, self.replicas)
         self.meter.replicas = self.replicas
-        self.admission = page_line(settings, self.meter, self.replicas)
         self._conversations: weakref.WeakSet[RemoteConversation] = weakref.WeakSet()
-        self._catalogue = Studio(replace(settings, replay=True))  # answers without an engine
         self._connect = connect
         self._link: Link | None = None
         self._about: Json = {}
@@ -184,40 +179,18 @@ class RemoteStudio(Starting):
         assert self.link
         return frozenset(self._about["stop_ids"])
 
-    def switch(
-        self, target: str, draft: str, precision: str, drafter: str | None = None
-    ) -> Iterator[Progress]:
-        """Raise UserError: the model of the engines is chosen when they start."""
-        raise UserError("engine.fixed_model")
-        yield
-
     def methods(self) -> list[MethodInfo]:
         if not self._about:
-            return self._catalogue.methods()
+            return Studio(replace(self.settings, replay=True)).methods()
         tuples = ("options", "needs", "policies")
         return [
             MethodInfo(**method | {name: tuple(method[name]) for name in tuples})
             for method in self._about["methods"]
         ]
 
-    def pairs(self) -> list[PairInfo]:
-        return self._catalogue.pairs()
-
-    def outlooks(self, precision: str) -> dict[str, Outlook]:
-        """Return an empty mapping: no other pair can be loaded."""
-        return {}
-
-    def to_download(self, target: str, draft: str, precision: str) -> int | None:
-        """Return 0: no other pair can be loaded."""
-        return 0
-
-    def drafters(self, target: str) -> list[Offer]:
-        """Return an empty list: the drafter of the engines is chosen when they start."""
-        return []
-
     def drafter(self, name: str, *, ask: bool) -> Offer:
         """Return a published drafter from this disk, without a query to the hub."""
-        return self._catalogue.drafter(name, ask=False)
+        return super().drafter(name, ask=False)
 
     def card(self, method: str) -> JsonView | None:
         card: JsonView | None = self._about.get("cards", {}).get(method)
@@ -245,28 +218,21 @@ class RemoteStudio(Starting):
                 conversation.rest()
 
 
-class RemoteConversation:
+class RemoteConversation(ConversationClient):
     """The messages of one user, answered by engines in other processes. owner: the user's session of the page"""
 
     def __init__(self, studio: RemoteStudio, owner: str = "") -> None:
+        super().__init__()
         self.owner = owner
-        self.messages: list[dict[str, str]] = []
         self._studio = studio
         self._visitor = uuid4().hex  # identifies this conversation; contains nothing of the browser
-        self._start = object()  # identity of the conversation: a new object after each reset
         self._lesson = 0
         self._has_caches = False
 
     def forget(self) -> None:
         self._lesson += 1
 
-    def reset(self) -> None:
-        """Start a new conversation. An active run adds no message to it."""
-        self.messages = []
-        self._start = object()
-
     def close(self) -> None:
-        """Forget the messages and let the engine free its caches."""
         self.messages = []
         self.rest()
 
@@ -296,7 +262,7 @@ class RemoteConversation:
         cancel: threading.Event | None = None,
         every: float = 0.0,
     ) -> Iterator[Event]:
-        """Answer a prompt, see `Conversation.run`. If the engine is lost, the text so far stays."""
+        """Answer a prompt. If the engine is lost, the text so far stays."""
         request = {
             "messages": self.messages,
             "prompt": prompt,
@@ -327,8 +293,7 @@ class RemoteConversation:
                 yield RunFinished(
                     lane, FinishReason.CANCELLED, metrics.new_tokens, metrics.elapsed_seconds
                 )
-        if self._start is start:
-            self.messages = with_answer(self.messages, request["prompt"], output_text(seen))
+        self._store(start, request["prompt"], output_text(seen))
 
     def _events(self, request: Json, cancel: threading.Event) -> Generator[Event, None, None]:
         """Yield the events of a run. If an engine is lost before its first line, the request is sent once more."""
@@ -350,7 +315,7 @@ class RemoteConversation:
         """Yield the lines of an engine's answer until the end or the cancellation. Raises Lost and UserError."""
         request = {**request, "visitor": self._visitor, "lesson": self._lesson}
         self._has_caches = True
-        stream = self._studio.link.stream(method, self._visitor, request)
+        stream = partial(self._studio.link.stream, method, self._visitor, request)
         with closing(pieces(stream, cancel)) as answer:
             for piece in answer:
                 for line in filter(None, piece.split("\n")):

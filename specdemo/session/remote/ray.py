@@ -10,7 +10,7 @@ import atexit
 import os
 import secrets
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import Future
 from dataclasses import asdict, replace
 from functools import partial
@@ -23,7 +23,7 @@ from specdemo.config.settings import AppSettings
 from specdemo.config.strings import Json, JsonView
 from specdemo.files.progress import Progress
 from specdemo.models.doctor import installed
-from specdemo.session.admission import Full
+from specdemo.session.admission import Cancel, Full
 from specdemo.session.remote.client import Lost, RemoteStudio
 from specdemo.session.remote.server import Engine
 from specdemo.session.studio import Studio
@@ -125,24 +125,10 @@ async def pieces(lines: Callable[[threading.Event], Iterator[str]]) -> AsyncIter
         cancel.set()
 
 
-class ServeStream:
-    """The answer to one request. Raises Lost when its replica has ended."""
-
-    def __init__(self, response: Any) -> None:
-        self._response = response
-
-    def __iter__(self) -> Iterator[str]:
-        try:
-            yield from self._response
-        except Exception as error:
-            raise _meaning(error) from error
-
-    def cancel(self) -> None:
-        self._response.cancel()
-
-
 class ServeLink:
-    """The handle of the deployment. Raises UserError when Ray is unavailable or no engine starts.
+    """The handle of the deployment, which starts Ray or connects to it; returns when the minimum number of engines answers.
+
+    Raises UserError when Ray is unavailable or no engine starts.
 
     One thread connects to Ray, polls the replicas and disconnects. The system ends the processes of a local Ray
     with the thread that started them, and disconnecting while another thread calls Ray crashes the process.
@@ -170,10 +156,17 @@ class ServeLink:
         found: Json = self._handle.about.remote().result(timeout_s=ENGINE_START_SECONDS)
         return found
 
-    def stream(self, method: str, visitor: str, request: Json) -> ServeStream:
+    def stream(
+        self, method: str, visitor: str, request: Json, ended: Cancel
+    ) -> Generator[str, None, None]:
         """Call the visitor's replica, or the next one on the ring if it is full."""
         handle = self._handle.options(method_name=method, stream=True, session_id=visitor)
-        return ServeStream(handle.remote(request))
+        try:
+            response = handle.remote(request)
+            with ended.waking(response.cancel):
+                yield from response
+        except Exception as error:
+            raise _meaning(error) from error
 
     def leave(self, visitor: str) -> None:
         self._handle.options(method_name="leave", session_id=visitor).remote(visitor)
@@ -250,12 +243,7 @@ def cluster_client(settings: AppSettings) -> RemoteStudio:
     """Return an engine client for the engines of the settings; starts nothing. Raises UserError without Ray."""
     if not installed("ray"):
         raise UserError("cluster.no_ray")
-    return RemoteStudio(settings, partial(connect, settings))
-
-
-def connect(settings: AppSettings, report: Callable[[Progress], None]) -> ServeLink:
-    """Start Ray or connect to it, and deploy the engines; returns when the minimum number answers. Raises UserError."""
-    return ServeLink(settings, report)
+    return RemoteStudio(settings, partial(ServeLink, settings))
 
 
 def _deploy(settings: AppSettings, report: Callable[[Progress], None]) -> Any:

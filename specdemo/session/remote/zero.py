@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib import import_module
 from typing import Any
 from uuid import uuid4
@@ -94,10 +93,25 @@ class ZeroLink:
     def about(self) -> Json:
         return self._about
 
-    def stream(self, method: str, visitor: str, request: Json) -> ZeroStream:
-        """Request a GPU and call the engine. Nothing starts before the first iteration."""
+    def stream(
+        self, method: str, visitor: str, request: Json, ended: threading.Event
+    ) -> Generator[str, None, None]:
+        """Request a GPU and call the engine. A task that was ended stops after its next string.
+
+        Raises UserError if no GPU is available, and Lost if it was taken away.
+        """
         request = {**request, "left": self._left.get(visitor)}
-        return ZeroStream(partial(self._task, method, request), self._learn)
+        try:
+            with closing(self._task(method, request)) as task:
+                for piece in task:
+                    if ended.is_set():
+                        return
+                    if piece.startswith(OWN_LINES):
+                        self._learn(json.loads(piece))
+                    else:
+                        yield piece
+        except Exception as error:
+            raise meaning(error) from error
 
     def leave(self, visitor: str) -> None:
         """Drop the state of the visitor's runs; a worker ends by itself."""
@@ -158,36 +172,6 @@ class ZeroLink:
             run=self._runs[visitor],
             memory=conversation.memory.carried(),
         )
-
-
-class ZeroStream:
-    """The answer of one task. Raises UserError if no GPU is available, and Lost if it was taken away.
-
-    ask: starts the task; learn: gets a worker's lines that are no events
-    """
-
-    def __init__(
-        self, ask: Callable[[], Generator[str, None, None]], learn: Callable[[Json], None]
-    ) -> None:
-        self._ask, self._learn = ask, learn
-        self._ended = threading.Event()
-
-    def __iter__(self) -> Iterator[str]:
-        """Yield the strings. A cancelled task ends after its next one."""
-        try:
-            with closing(self._ask()) as pieces:
-                for piece in pieces:
-                    if self._ended.is_set():
-                        return
-                    if piece.startswith(OWN_LINES):
-                        self._learn(json.loads(piece))
-                    else:
-                        yield piece
-        except Exception as error:
-            raise meaning(error) from error
-
-    def cancel(self) -> None:
-        self._ended.set()
 
 
 def tokens_of(method: str, request: Json) -> int:

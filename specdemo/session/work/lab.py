@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from specdemo.config.settings import RunSettings, Sampling
 from specdemo.config.strings import Json
 from specdemo.session.conversation import Conversation
-from specdemo.session.door import EngineClient, perform
 from specdemo.session.runs import Caches, failure
 from specdemo.session.text import encode_prompt
 from specdemo.session.work.judges import reread
@@ -57,77 +56,26 @@ class MeasuredRun:
     runs: int
 
 
-@dataclass(frozen=True, slots=True)
-class Scheduler:
-    """Frequency of the first of two words. share: measured; p: probability of such counts under the target"""
+def two_words() -> dict[str, Json]:
+    """Run DSpark's counter-example through the real loop: `stop` after an unlikely word, or drop it (`back`).
 
-    share: float
-    runs: int
-    p: float
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """Change of one token's probability when unlikely drafts are dropped."""
-
-    text: str
-    target: float
-    taken: float
-
-
-@dataclass(frozen=True, slots=True)
-class TakenBack:
-    """Effect of dropping a drawn token on the next one: exact sums over the vocabulary at each position of a text.
-
-    moved, most: total variation from the target's distribution, mean and largest
-    kept: the largest if nothing is dropped
-    before: end of the text at the position of the largest; tokens: those whose probability changes most there
+    returns: of each the measured share of the first of two words, the runs, and p: the probability of such counts under the target
     """
-
-    positions: int
-    threshold: float
-    moved: float
-    most: float
-    kept: float
-    before: str
-    tokens: tuple[Moved, ...]
-
-
-def perfect(door: EngineClient, cancel: threading.Event) -> Iterator[MeasuredRun]:
-    """Run drafts that contain the greedy answer, at each lookahead; plain decoding first and last.
-
-    A pass of several rows rounds differently from a pass of one row, so a near tie may refuse a draft. The draft is then
-    corrected to the choice at this width, and the run is repeated.
-    """
-    return (MeasuredRun(**lane) for lane in perform(door, perfect_lanes, cancel))
-
-
-def at_random(door: EngineClient, cancel: threading.Event) -> Iterator[MeasuredRun]:
-    """Drafts drawn evenly from all words, at each lookahead; plain decoding first and last."""
-    return (MeasuredRun(**lane) for lane in perform(door, random_lanes, cancel))
-
-
-def two_words() -> dict[str, Scheduler]:
-    """Run DSpark's counter-example through the real loop: `stop` after an unlikely word, or drop it (`back`)."""
     from specdemo.session.work.wrong_rules import demonstrate
 
     stop, _, back = demonstrate(TOY_RUNS)
     return {
-        name: Scheduler(row.measured[0], row.runs, row.p_target)
+        name: {"share": row.measured[0], "runs": row.runs, "p": row.p_target}
         for name, row in (("stop", stop), ("back", back))
     }
 
 
-def taken_back(door: EngineClient, cancel: threading.Event) -> TakenBack | None:
-    """The same on the real pair, along a text that the target draws at temperature 1. None without a draft model."""
-    for found in perform(door, places_taken_back, cancel):
-        tokens = tuple(Moved(**moved) for moved in found["tokens"])
-        return TakenBack(**{**found, "tokens": tokens})
-    return None
-
-
 def perfect_lanes(conversation: Conversation, cancel: threading.Event) -> Iterator[Json]:
-    """Run the variants of `perfect` where the models are."""
+    """Run drafts that contain the greedy answer, at each lookahead; plain decoding first and last. yields: each MeasuredRun
+
+    A pass of several rows rounds differently from a pass of one row, so a near tie may refuse a draft. The draft is then
+    corrected to the choice at this width, and the run is repeated.
+    """
     from specdemo.drafters.base import always_right
 
     bench = _Bench(conversation.host, cancel, RUN_TOKENS, Sampling())
@@ -147,7 +95,7 @@ def perfect_lanes(conversation: Conversation, cancel: threading.Event) -> Iterat
 
 
 def random_lanes(conversation: Conversation, cancel: threading.Event) -> Iterator[Json]:
-    """Run the variants of `at_random` where the models are."""
+    """Drafts drawn evenly from all words, at each lookahead; plain decoding first and last. yields: each MeasuredRun"""
     bench = _Bench(conversation.host, cancel, RUN_TOKENS, Sampling())
     yield asdict(bench.lane(0))
     for lookahead in LOOKAHEADS:
@@ -159,7 +107,7 @@ def random_lanes(conversation: Conversation, cancel: threading.Event) -> Iterato
 
 
 def places_taken_back(conversation: Conversation, cancel: threading.Event) -> Iterator[Json]:
-    """Compute the result of `taken_back` where the models are."""
+    """Drop drawn tokens along a text that the target draws at temperature 1. yields: the result, or nothing without a draft model"""
     host = conversation.host
     pair = host.loaded.pair
     if pair.open_draft is None:
@@ -167,7 +115,7 @@ def places_taken_back(conversation: Conversation, cancel: threading.Event) -> It
     bench = _Bench(host, cancel, TEXT_TOKENS, Sampling(temperature=1.0))
     ids = bench.plain
     if ids and not cancel.is_set():
-        yield asdict(host.runner.call(lambda: _moved(pair, bench.prompt_ids, ids)))
+        yield host.runner.call(lambda: _moved(pair, bench.prompt_ids, ids))
 
 
 class _Bench:
@@ -242,15 +190,20 @@ def _evenly(lookahead: int, vocabulary_size: int) -> Drafter:
     return Scripted(script)
 
 
-def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> TakenBack:
-    """Read the text again with both models, and sum up the effect of dropping at each position."""
+def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> Json:
+    """Read the text again with both models, and sum up the effect of dropping a drawn token on the next one at each position.
+
+    returns: exact sums over the vocabulary; `moved` and `most` are the mean and largest total variation from the target's
+        distribution, `kept` is the largest if nothing is dropped; `before` is the end of the text at the position of the
+        largest, `tokens` are those whose probability changes most there
+    """
     import torch
 
     from specdemo.engine.target import PrefixReader
 
     threshold = RunSettings().threshold
     target = reread(PrefixReader(pair.open_target()), prompt_ids, ids, Sampling(temperature=1.0))
-    assert pair.open_draft is not None  # positions that taken_back has examined
+    assert pair.open_draft is not None  # examined by places_taken_back
     reader = PrefixReader(pair.open_draft())
     ids = ids[: reader.room(len(prompt_ids), len(ids))]
     target, draft = target[: len(ids)], torch.zeros(len(ids), target.shape[1])
@@ -262,18 +215,22 @@ def _moved(pair: LoadedPair, prompt_ids: Sequence[int], ids: Sequence[int]) -> T
     worst = int(moved.argmax())
     changes = (taken[worst] - target[worst]).abs().topk(SHOWN).indices.tolist()
     decode: Callable[..., Any] = pair.tokenizer.decode
-    return TakenBack(
-        positions=len(ids),
-        threshold=threshold,
-        moved=float(moved.mean()),
-        most=float(moved[worst]),
-        kept=float(((kept - target).abs().sum(dim=-1) / 2).max()),
-        before=decode(list(ids[max(0, worst - 8) : worst])),
-        tokens=tuple(
-            Moved(decode([token]), float(target[worst, token]), float(taken[worst, token]))
+    return {
+        "positions": len(ids),
+        "threshold": threshold,
+        "moved": float(moved.mean()),
+        "most": float(moved[worst]),
+        "kept": float(((kept - target).abs().sum(dim=-1) / 2).max()),
+        "before": decode(list(ids[max(0, worst - 8) : worst])),
+        "tokens": [
+            {
+                "text": decode([token]),
+                "target": float(target[worst, token]),
+                "taken": float(taken[worst, token]),
+            }
             for token in changes
-        ),
-    )
+        ],
+    }
 
 
 def next_token(target: Tensor, draft: Tensor, threshold: float) -> Tensor:

@@ -29,11 +29,10 @@ def run_race(
     prompt: str,
     lanes: Sequence[RunSettings],
     *,
-    system: str = "",
     cancel: threading.Event | None = None,
     every: float = 0.0,
 ) -> Generator[tuple[int, Event | None], None, None]:
-    """Run the variants one after the other: concurrent runs would disturb each other.
+    """Run the variants one after the other: concurrent runs would disturb each other. All use the same engine.
 
     Each has its own conversation, and first a short pass as warm-up.
     yields: (number of the variant, event); None for the event when a variant starts
@@ -43,24 +42,11 @@ def run_race(
     """
     lanes = [replace(settings, baseline=False).checked() for settings in lanes]
     _check(studio, lanes)
-    cancel = cancel or threading.Event()
-    return _race(studio, prompt, lanes, system, cancel, every)
-
-
-def _race(
-    studio: EngineClient,
-    prompt: str,
-    lanes: Sequence[RunSettings],
-    system: str,
-    cancel: threading.Event,
-    every: float,
-) -> Generator[tuple[int, Event | None], None, None]:
-    """Run the race as one request, so that all variants use the same engine."""
     asked = [settings.values() for settings in lanes]
-    parts = perform(
-        studio, race_lanes, cancel, prompt=prompt, lanes=asked, system=system, every=every
-    )
-    with closing(parts):
+    cancel = cancel or threading.Event()
+    with closing(
+        perform(studio, race_lanes, cancel, prompt=prompt, lanes=asked, every=every)
+    ) as parts:
         for number, own in groupby(parts, key=itemgetter("lane")):
             yield number, None
             events = (decode(part["line"]) for part in own if part["line"])
@@ -73,7 +59,6 @@ def race_lanes(
     *,
     prompt: str,
     lanes: Sequence[Mapping[str, object]],
-    system: str,
     every: float,
 ) -> Iterator[Json]:
     """Run the variants of a race where the models are. yields: {"lane": number, "line": an event, empty when it starts}"""
@@ -85,7 +70,7 @@ def race_lanes(
         short = replace(settings, max_new_tokens=min(WARM_UP_TOKENS, settings.max_new_tokens))
         for part, shown in ((short, False), (settings, True)):
             with closing(conversation.host.open()) as own:
-                for event in own.events(prompt, part, system=system, cancel=cancel, every=every):
+                for event in own.events(prompt, part, cancel=cancel, every=every):
                     if shown:
                         yield {"lane": number, "line": encode(event)}
 

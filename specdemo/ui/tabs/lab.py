@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,10 @@ import gradio as gr
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json, strings
 from specdemo.session.admission import TIMED
-from specdemo.session.door import EngineClient
+from specdemo.session.door import EngineClient, Work, perform
 from specdemo.session.work import lab
 from specdemo.ui import words as page
-from specdemo.ui.run_tab import IN_LINE, QUICK, RunTab, TabState, create_state
+from specdemo.ui.run_tab import IN_LINE, QUICK, RunTab, Shown, TabState, create_state
 from specdemo.ui.view import Tab, mounted
 
 WORDS = strings("lab").WORDS
@@ -112,7 +112,7 @@ class LabHandlers(RunTab[LabVisitor]):
         found.end("stopped" if found.task.cancel.is_set() else "done")
 
 
-class _Found:
+class _Found(Shown):
     """Results of an experiment so far, next to the visitor's earlier results."""
 
     def __init__(self, visitor: LabVisitor, name: str) -> None:
@@ -137,17 +137,15 @@ class _Found:
         self.end("failed", error=parts)
 
 
-def _lanes(
-    measure: Callable[[EngineClient, threading.Event], Iterator[lab.MeasuredRun]],
-) -> Callable[[EngineClient, threading.Event], Measured]:
+def _lanes(work: Work) -> Callable[[EngineClient, threading.Event], Measured]:
     """An experiment with a draft, lookahead by lookahead."""
 
     def run(studio: EngineClient, cancel: threading.Event) -> Measured:
         lanes: list[Json] = []
         about = {"precision": studio.target.precision, **(studio.machine() or {})}
         yield {**about, "lanes": [], "said": {"name": "plain"}}
-        for lane in measure(studio, cancel):
-            lanes.append(asdict(lane))
+        for lane in perform(studio, work, cancel):
+            lanes.append(lane)
             said = {"name": "lookahead", "lookahead": len(lanes), "most": len(lab.LOOKAHEADS)}
             if len(lanes) > len(lab.LOOKAHEADS):
                 said = {"name": "plain"}
@@ -159,16 +157,15 @@ def _lanes(
 def _look_back(studio: EngineClient, cancel: threading.Event) -> Measured:
     """The real model first, which takes a moment, then the two words."""
     yield {"said": {"name": "places"}}
-    real = lab.taken_back(studio, cancel)
-    yield {"real": real and asdict(real), "done": 0.5, "said": {"name": "toy"}}
+    real = next(perform(studio, lab.places_taken_back, cancel), None)
+    yield {"real": real, "done": 0.5, "said": {"name": "toy"}}
     if not cancel.is_set():
-        toy = {name: asdict(row) for name, row in lab.two_words().items()}
-        yield {"toy": toy, "done": 1.0}
+        yield {"toy": lab.two_words(), "done": 1.0}
 
 
 EXPERIMENTS = {
-    "perfect": _lanes(lab.perfect),
-    "random": _lanes(lab.at_random),
+    "perfect": _lanes(lab.perfect_lanes),
+    "random": _lanes(lab.random_lanes),
     "look_back": _look_back,
 }
 

@@ -117,7 +117,7 @@ def test_an_engine_that_is_lost_before_it_said_anything_is_replaced_unseen(remot
     link.lost_after = [0]
     events = list(remote.open().run("abcabc", PLAIN))
     assert len(output_ids(events)) == 20
-    assert len(link.streams) == 2
+    assert link.calls == 2
     link.lost_after = [0, 0]
     (failed,) = remote.open().run("abcabc", PLAIN)
     assert isinstance(failed, RunFailed)
@@ -170,7 +170,7 @@ def test_what_the_user_can_mend_and_what_nobody_foresaw_are_told_as_here(remote,
     [
         "os:system",
         "specdemo.session.work.lab:machine",
-        "specdemo.session.work.lab:perfect",
+        "specdemo.session.work.lab:two_words",
         "lab",
         "",
     ],

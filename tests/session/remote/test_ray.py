@@ -20,7 +20,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.models.doctor import installed
 from specdemo.session.remote import ray as deployment
-from specdemo.session.remote.ray import cluster_client, connect, running_replicas
+from specdemo.session.remote.ray import cluster_client, running_replicas
 from specdemo.session.studio import Studio
 from specdemo.trace.events import FinishReason, RunFailed, RunFinished, Verified
 from specdemo.trace.metrics import output_ids
@@ -262,7 +262,7 @@ def test_what_ray_says_becomes_a_sentence():
     odd = ValueError("odd")
     assert deployment._meaning(odd) is odd
     with pytest.raises(UserError, match="ray start"):
-        connect(AppSettings(cluster="ray://127.0.0.1:10001"), lambda _: None)
+        deployment.ServeLink(AppSettings(cluster="ray://127.0.0.1:10001"), lambda _: None)
 
 
 def test_engines_that_are_no_longer_needed_go_on_with_their_runs_and_then_end(remote):

@@ -21,6 +21,7 @@ from zero_space import service
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.engine import cost
+from specdemo.session.door import perform
 from specdemo.session.remote import zero
 from specdemo.session.remote.zero import zero_client
 from specdemo.session.work import lab
@@ -322,7 +323,8 @@ def test_a_race_several_prompts_and_drafts_side_by_side_are_one_task_each(door, 
 
 
 def test_experiments_work_there_and_a_batch_can_be_stopped(door):
-    assert len(list(lab.taken_back(door, threading.Event()).tokens)) == lab.SHOWN
+    (found,) = perform(door, lab.places_taken_back, threading.Event())
+    assert len(found["tokens"]) == lab.SHOWN
     cancel = threading.Event()
     parts = []
     for part in answer_all(door, [PROMPT] * 2, LONG, cancel=cancel):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import asdict
 
 import pytest
 import torch
@@ -13,6 +12,7 @@ from errors import reported
 from letters import tiny_pair
 
 from specdemo.config.settings import AppSettings
+from specdemo.session.door import perform
 from specdemo.session.studio import Studio
 from specdemo.session.work import lab
 from specdemo.ui.tabs.lab import LabHandlers, LabVisitor
@@ -35,8 +35,12 @@ def short(monkeypatch):
     monkeypatch.setattr(lab, "TOY_RUNS", 200)
 
 
+def lanes_of(studio, work):
+    return [lab.MeasuredRun(**lane) for lane in perform(studio, work, threading.Event())]
+
+
 def test_a_perfect_draft_is_kept_whole_and_saves_passes(studio):
-    first, *lanes, last = lab.perfect(studio, threading.Event())
+    first, *lanes, last = lanes_of(studio, lab.perfect_lanes)
     assert [lane.lookahead for lane in lanes] == list(lab.LOOKAHEADS)
     assert first.steps == last.steps == 16
     for lane in lanes:
@@ -48,7 +52,7 @@ def test_a_perfect_draft_is_kept_whole_and_saves_passes(studio):
 
 
 def test_a_random_draft_costs_rows_and_leaves_no_trace(studio):
-    _, *lanes, _ = lab.at_random(studio, threading.Event())
+    _, *lanes, _ = lanes_of(studio, lab.random_lanes)
     assert all(lane.tokens == lane.same == 16 for lane in lanes)
     assert sum(lane.accepted for lane in lanes) < 0.1 * sum(lane.drafted for lane in lanes)
     assert lanes[-1].drafted > 4 * lanes[0].drafted
@@ -58,16 +62,16 @@ def test_a_perfect_draft_is_told_anew_what_wider_passes_say(studio, monkeypatch)
     bench = lab._Bench(studio, threading.Event(), 16, lab.Sampling())
     monkeypatch.setattr(bench, "plain", [*bench.plain[:5], *[0] * 11])
     monkeypatch.setattr(lab, "_Bench", lambda *_: bench)
-    _, one, *_ = lab.perfect(studio, threading.Event())
+    _, one, *_ = lanes_of(studio, lab.perfect_lanes)
     assert one.retold
     assert one.accepted == one.drafted
     assert one.same == 5
 
 
-@pytest.mark.parametrize("experiment", [lab.perfect, lab.at_random])
-def test_a_cancelled_experiment_measures_nothing_half(studio, experiment):
+@pytest.mark.parametrize("work", [lab.perfect_lanes, lab.random_lanes])
+def test_a_cancelled_experiment_measures_nothing_half(studio, work):
     cancel = threading.Event()
-    lanes = experiment(studio, cancel)
+    lanes = perform(studio, work, cancel)
     next(lanes)
     next(lanes)
     cancel.set()
@@ -97,25 +101,25 @@ def test_dropping_after_the_draw_moves_probability_and_keeping_does_not():
 
 
 def test_the_real_pair_is_moved_by_taking_back_only(studio):
-    found = lab.taken_back(studio, threading.Event())
-    assert found.positions == 8
-    assert found.kept < 1e-5
-    assert 0 < found.moved <= found.most <= 1
-    assert len(found.tokens) == lab.SHOWN
-    assert len(found.before) <= 8
-    json.dumps(asdict(found))
+    (found,) = perform(studio, lab.places_taken_back, threading.Event())
+    assert found["positions"] == 8
+    assert found["kept"] < 1e-5
+    assert 0 < found["moved"] <= found["most"] <= 1
+    assert len(found["tokens"]) == lab.SHOWN
+    assert len(found["before"]) <= 8
+    json.dumps(found)
 
 
 def test_without_a_draft_there_is_nothing_to_take_back():
     studio = Studio(AppSettings(target="tiny", draft="none"))
     studio.use(loaded(tiny_pair()))
-    assert lab.taken_back(studio, threading.Event()) is None
+    assert not list(perform(studio, lab.places_taken_back, threading.Event()))
 
 
 def test_the_two_words_through_the_loop():
     found = lab.two_words()
-    assert found["stop"].runs == found["back"].runs == 200
-    assert found["back"].share > 0.8 > found["stop"].share
+    assert found["stop"]["runs"] == found["back"]["runs"] == 200
+    assert found["back"]["share"] > 0.8 > found["stop"]["share"]
 
 
 def told(stream):
