@@ -11,14 +11,14 @@ from specdemo.session.door import EngineClient
 from specdemo.ui import words
 from specdemo.ui.checks import Page
 from specdemo.ui.endpoint import create_endpoint
-from specdemo.ui.header import create_dialogs, create_header, create_replay_note, script
+from specdemo.ui.header import TEACH, create_dialogs, create_header, create_replay_note
 from specdemo.ui.links import follow
 from specdemo.ui.model import ModelHandlers, wire_model_menu
 from specdemo.ui.run_tab import QUICK, current_session_id
 from specdemo.ui.serving import launch_options
 from specdemo.ui.tabs.play import Play
 from specdemo.ui.tabs.race import against_plain
-from specdemo.ui.view import find_tabs
+from specdemo.ui.view import find_tabs, script
 
 __all__ = ["create_app", "launch_options"]
 
@@ -48,7 +48,7 @@ def create_app(studio: EngineClient) -> gr.Blocks:
             dialogs,
             [dialogs, tabs, *first.fields.values()],
             **QUICK,
-        ).then(*refreshed, **QUICK).then(None, None, None, js=script("applied"))
+        ).then(*refreshed, **QUICK).then(None, None, None, js=script(TEACH, "applied"))
         create_endpoint(demo, studio)
         demo.unload(lambda: studio.leave(current_session_id()))
     waiting = studio.settings.waiting_visitors

@@ -15,21 +15,20 @@ from specdemo.session.door import Changed, EngineClient
 from specdemo.session.work.batch import BatchAnswer, BatchTotals, State, answer_all
 from specdemo.ui import present, words
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
-from specdemo.ui.run_tab import LatestRun, RunTab, TabState, create_state
+from specdemo.ui.run_tab import LatestRun, RunTab, Shown, TabState, create_state
 from specdemo.ui.settings_panel import SettingsPanel
-from specdemo.ui.view import batch_view
+from specdemo.ui.view import mounted, only
 from specdemo.ui.visits import tell
 
 BATCH_SECONDS = 1 / 10  # seconds between two values of a batch
 
 
-@dataclass(slots=True)
-class BatchTable:
+@dataclass
+class BatchTable(Shown):
     """The prompts, their answers so far, the totals and the error of a batch."""
 
     rows: list[BatchAnswer] = field(default_factory=list)
     totals: BatchTotals | None = None
-    error: UserError | None = None
 
     def value(self) -> str:
         return present.batch(self.rows, totals=self.totals, waiting=self.line(), error=self.error)
@@ -40,12 +39,6 @@ class BatchTable:
         if not waiting or any(row.state is not State.WAITING for row in self.rows):
             return ""
         return present.place(min(waiting, key=lambda one: one.place))
-
-    def wait(self, sentence: str) -> None:
-        """Nothing: each prompt waits for itself."""
-
-    def fail(self, error: UserError) -> None:
-        self.error = error
 
 
 class BatchHandlers(RunTab[TabState]):
@@ -114,7 +107,7 @@ def create_batch(studio: EngineClient, settings: SettingsPanel) -> None:
                 words.BATCH_RUN, variant="primary", scale=0, interactive=not studio.replay_only
             )
             stop = gr.Button(words.BATCH_STOP, scale=0)
-        answers = batch_view()
+        answers = mounted("{}", "play/batch.js", "mountBatch", "sd-batch", own_words=only("batch"))
 
     inputs = [prompts, settings.system]
     handlers.connect(

@@ -29,7 +29,7 @@ from specdemo.trace.metrics import (
     speedup,
 )
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
-from specdemo.ui.run_tab import YIELD_SECONDS, LatestRun, stream
+from specdemo.ui.run_tab import YIELD_SECONDS, LatestRun, Shown, stream
 from specdemo.ui.visits import tell
 
 words = strings("limits")
@@ -114,12 +114,11 @@ def reply(
     yield shown.whole()
 
 
-class _Reply:
+class _Reply(Shown):
     """The answer of a call as it grows."""
 
     def __init__(self, *, with_trace: bool) -> None:
         self.events: list[Event] = []
-        self.error: UserError | None = None
         self._with_trace = with_trace
 
     def value(self) -> Reply:
@@ -140,12 +139,6 @@ class _Reply:
         note = {"repeats_itself": again} | ({"note": "; ".join(notes)} if notes else {})
         lines = [json.loads(encode(event)) for event in self.events if self._with_trace]
         return output_text(lane), {"speedup": ratio, **note, **figures.values()}, lines
-
-    def wait(self, sentence: str) -> None:
-        """The line moves; who calls waits."""
-
-    def fail(self, error: UserError) -> None:
-        self.error = error
 
 
 def _asked(studio: EngineClient, method: object, settings: object) -> RunSettings:

@@ -11,27 +11,32 @@ from specdemo.config.errors import UserError
 from specdemo.config.strings import JsonView, strings
 from specdemo.session.door import EngineClient
 from specdemo.ui import words
-from specdemo.ui.files import address
 from specdemo.ui.links import others_reach, own_address, qr
-from specdemo.ui.view import mounted, recorded_runs, status_view
+from specdemo.ui.view import mounted, only, recorded_runs, script
 from specdemo.ui.words import languages
 
 teach = strings("teach")
+TEACH = "page/teach.js"
 TOGGLE_MORE = "() => { document.body.classList.toggle('sd-header-open'); }"
 TOGGLE_THEME = "() => { document.body.classList.toggle('dark'); }"
 
 
 def create_header() -> tuple[gr.HTML, gr.Button]:
-    """Name, one sentence, status and buttons. returns: status, Share"""
+    """Name, one sentence, status and buttons. returns: status, and Share, whose click needs the controls' values"""
     with gr.Row(elem_id="sd-header"):
         gr.HTML(
             f'<a class="sd-skip" href="#sd-text">{words.SKIP}</a><div class="sd-title"><h1>{words.TITLE}</h1><p>{words.SUBTITLE}</p></div>',
             apply_default_css=False,
         )
-        status = status_view()
-        share = create_dialog_buttons()
+        own = only("loading")  # the status of the model: one JSON object with state, text and done
+        status = mounted("{}", "page/status.js", "mountStatus", "sd-model", own_words=own)
+        share = gr.Button(teach.SHARE, size="sm", scale=0, elem_id="sd-share")
+        present = gr.Button(teach.PRESENT, size="sm", scale=0, elem_id="sd-present")
+        keys = gr.Button(teach.KEYS, size="sm", scale=0, elem_id="sd-keys")
         theme = gr.Button(words.THEME, size="sm", scale=0, elem_id="sd-theme")
         more = gr.Button(words.HEADER_MORE, size="sm", scale=0, elem_id="sd-header-more")
+    present.click(None, js=script(TEACH, "present"))
+    keys.click(None, js=script(TEACH, "keys"))
     theme.click(None, js=TOGGLE_THEME)
     more.click(None, js=TOGGLE_MORE)
     return status, share
@@ -43,19 +48,6 @@ def create_replay_note(why: UserError) -> None:
     text = " ".join(escape(sentence) for sentence in sentences)
     note = f'<p class="sd-replay-note">{text}</p>'
     gr.HTML(note, elem_id="sd-replay", apply_default_css=False, padding=False)
-
-
-_CALL = '(...values) => import(((window.gradio_config || {{}}).root || "") + "/" + {path}).then((module) => {{ module.{function}(values); }})'
-
-
-def create_dialog_buttons() -> gr.Button:
-    """Create the buttons of the header. returns: Share, whose click needs the controls' values"""
-    share = gr.Button(teach.SHARE, size="sm", scale=0, elem_id="sd-share")
-    present = gr.Button(teach.PRESENT, size="sm", scale=0, elem_id="sd-present")
-    keys = gr.Button(teach.KEYS, size="sm", scale=0, elem_id="sd-keys")
-    present.click(None, js=script("present"))
-    keys.click(None, js=script("keys"))
-    return share
 
 
 def create_dialogs(studio: EngineClient, share: gr.Button, fields: JsonView) -> gr.HTML:
@@ -75,16 +67,11 @@ def create_dialogs(studio: EngineClient, share: gr.Button, fields: JsonView) -> 
     }
     dialogs = mounted(
         json.dumps(given),
-        "page/teach.js",
+        TEACH,
         "mountTeach",
         "sd-teach",
         own_words=teach.WORDS,
         answers=(qr, reach),
     )
-    share.click(None, list(fields.values()), None, js=script("share"))
+    share.click(None, list(fields.values()), None, js=script(TEACH, "share"))
     return dialogs
-
-
-def script(function: str) -> str:
-    """JavaScript that calls a function of teach.js with the values of an event's inputs."""
-    return _CALL.format(path=json.dumps(address("view/page/teach.js")), function=function)

@@ -15,7 +15,7 @@ from specdemo.config.strings import strings
 from specdemo.files.progress import Progress
 from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.ui import present, words
-from specdemo.ui.run_tab import QUICK, LatestRun, stream
+from specdemo.ui.run_tab import QUICK, LatestRun, Shown, stream
 from specdemo.ui.settings_panel import OPTIONS
 from specdemo.ui.view import note_view
 from specdemo.ui.visits import switch_allowed, tell
@@ -326,7 +326,7 @@ def _named(drafter: str | None) -> str:
     return (drafter or "").strip() or NONE
 
 
-class _Loading:
+class _Loading(Shown):
     """Progress of loading another pair. status: "" for the status of the loaded pair"""
 
     def __init__(self, handlers: ModelHandlers) -> None:
@@ -335,9 +335,6 @@ class _Loading:
 
     def value(self) -> tuple[str, gr.Button]:
         return self.status or self.handlers.status(), gr.Button(interactive=not self.busy)
-
-    def wait(self, sentence: str) -> None:
-        """Nothing: loading waits in no line."""
 
     def end(self, status: str = "") -> None:
         self.status, self.busy = status, False

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import gradio as gr
 from gradio.context import LocalContext
@@ -89,20 +89,23 @@ def leave(visitor: TabState | None) -> None:
         visitor.close()
 
 
-class Shown(Protocol):
-    """Results of a task, which grow while the work continues."""
+class Shown:
+    """Results of a task, which grow while the work continues. error: the one that ended it"""
+
+    error: UserError | None = None
 
     def value(self) -> object:
         """The value of the components as it is now."""
+        raise NotImplementedError
 
     def wait(self, sentence: str) -> None:
-        """Show the position in the queue; "" when the turn has come."""
+        """Show the position in the queue; "" when the turn has come. Most results do not show it."""
 
     def fail(self, error: UserError) -> None:
-        """Add an error."""
+        self.error = error
 
 
-class Lines:
+class Lines(Shown):
     """An append-only text of JSON lines, which the script reads as it grows."""
 
     def __init__(self, text: str = "") -> None:
@@ -286,7 +289,7 @@ class RunTab(Generic[V]):
             visitor.task.stop()
 
     def recording(self, index: int) -> str:
-        """Return the value of the view for a recording of the tab's menu."""
+        """Return the value of the view for a recording of the tab's menu; the script fetches its runs."""
         raise NotImplementedError
 
     def replay(self, visitor: V | None, index: int | None) -> object:

@@ -87,38 +87,22 @@ def mounted(
     )
 
 
-def run_view(value: str) -> gr.HTML:
-    """The run: an append-only text of JSON lines, page lines and events (see docs/trace-format.md)."""
-    return mounted(value, "play/view.js", "mount", "sd-view")
-
-
-def status_view() -> gr.HTML:
-    """Create the status of the model: one JSON object with state, text and done."""
-    return mounted("{}", "page/status.js", "mountStatus", "sd-model", own_words=_only("loading"))
-
-
 def note_view(value: str, elem_id: str = "sd-note") -> gr.HTML:
     """Create a note on a choice, by default of a method: a JSON list of [kind, sentence]."""
-    return mounted(value, "page/status.js", "mountNote", elem_id, own_words=_only())
+    return mounted(value, "page/status.js", "mountNote", elem_id, own_words=only())
 
 
-def audit_view() -> gr.HTML:
-    """The last audit: one JSON object, or null."""
-    return mounted("null", "methods/audit.js", "mountAudit", "sd-audit", own_words=_only("audit"))
-
-
-def card_view() -> gr.HTML:
-    """Create the training card of the chosen method: a JSON object with a `card`, or with a sentence as `none`."""
-    return mounted("{}", "methods/card.js", "mountCard", "sd-card", own_words=_only("card"))
-
-
-def batch_view() -> gr.HTML:
-    """Several prompts and their answers: one JSON object, see `present.batch`."""
-    return mounted("{}", "play/batch.js", "mountBatch", "sd-batch", own_words=_only("batch"))
-
-
-def _only(*names: str) -> dict[str, object]:
+def only(*names: str) -> dict[str, object]:
+    """Return these parts of the view's strings."""
     return {name: words.VIEW[name] for name in names}
+
+
+def script(file: str, function: str, given: str = "values") -> str:
+    """Return JavaScript for an event that calls a function of a script. given: an expression, by default the values of the event's inputs"""
+    root = '((window.gradio_config || {}).root || "")'
+    called = f"module.{function}({given})"
+    path = json.dumps(address(f"view/{file}"))
+    return f'(...values) => import({root} + "/" + {path}).then((module) => {{ {called}; }})'
 
 
 def _plain(answer: Callable[[str], object]) -> Callable[[str], object]:

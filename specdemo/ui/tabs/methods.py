@@ -15,7 +15,7 @@ from specdemo.config.strings import ASSETS, strings
 from specdemo.session.door import EngineClient
 from specdemo.ui import words
 from specdemo.ui.run_tab import QUICK
-from specdemo.ui.view import RUNS, Tab, audit_view, card_view, mounted
+from specdemo.ui.view import RUNS, Tab, mounted, only
 
 WORDS = strings("methods").WORDS
 
@@ -43,9 +43,10 @@ def create_methods(studio: EngineClient) -> Methods:
         own_words=methods_words(),
     )
     gr.HTML(f"<h2>{words.PROOF}</h2>", apply_default_css=False, elem_classes="sd-heading")
-    audit = audit_view()
+    own = only("audit")
+    audit = mounted("null", "methods/audit.js", "mountAudit", "sd-audit", own_words=own)
     with gr.Accordion(words.TRAINING, open=False):
-        card = card_view()
+        card = mounted("{}", "methods/card.js", "mountCard", "sd-card", own_words=only("card"))
     gr.on(None, partial(last_audit, studio), None, audit, **QUICK)  # when the page is opened
     gr.on(None, partial(methods_value, studio, RUNS), None, table, **QUICK)
     return Methods(table, card)

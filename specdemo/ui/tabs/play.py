@@ -20,7 +20,6 @@ from specdemo.trace.metrics import output_text
 from specdemo.ui import present, words
 from specdemo.ui.batch import create_batch
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
-from specdemo.ui.files import address
 from specdemo.ui.model import ModelMenu, create_model_menu
 from specdemo.ui.run_tab import (
     IN_LINE,
@@ -34,7 +33,7 @@ from specdemo.ui.run_tab import (
     current_session_id,
 )
 from specdemo.ui.settings_panel import SettingsPanel, by_name, create_method, create_settings
-from specdemo.ui.view import Tab, create_runs, opening_line, recorded_runs, run_view
+from specdemo.ui.view import Tab, create_runs, mounted, opening_line, recorded_runs, script
 
 EXAMPLES = ASSETS / "examples.json"
 DETAIL = 5  # alternatives of both models that the inspector shows
@@ -214,7 +213,7 @@ def create_play(studio: EngineClient) -> Play:
                 button.click(None, None, prompt, js=_example(example["prompt"]))
     with gr.Row(elem_classes="sd-page-row"):
         with gr.Column(scale=4, min_width=320):
-            view = run_view(opening_line())
+            view = mounted(opening_line(), "play/view.js", "mount", "sd-view")
         with gr.Column(scale=1, min_width=250, elem_id="sd-controls"):
             settings = create_settings(studio, method)
             model = create_model_menu(studio)
@@ -240,7 +239,7 @@ def create_play(studio: EngineClient) -> Play:
     runs.sent(handlers.play, [visitor, runs], view, **QUICK)
     prompts = {run.name: run.prompt for run in recorded_runs()}
     runs.sent(None, runs, prompt, js=f"(name) => ({json.dumps(prompts)})[name] ?? ''")
-    drawer.click(None, js=_script("page/presenter.js", "turn", words.DRAWER_WORDS))
+    drawer.click(None, js=script("page/presenter.js", "turn", json.dumps(words.DRAWER_WORDS)))
     stop.click(handlers.stop, visitor, None, **QUICK)
     new.click(handlers.new, visitor, [visitor, view, prompt], **QUICK)
     settings.forget.click(handlers.forget, visitor, None, show_progress="hidden")
@@ -248,17 +247,10 @@ def create_play(studio: EngineClient) -> Play:
     return Play(settings, model, answered, fields)
 
 
-def _script(file: str, function: str, value: object) -> str:
-    """JavaScript that calls a function of a script with a value."""
-    root = '((window.gradio_config || {}).root || "")'
-    called = f"module.{function}({json.dumps(value)})"
-    return f'() => import({root} + "/{address(f"view/{file}")}").then((module) => {{ {called}; }})'
-
-
 def _example(prompt: str) -> str:
     """JavaScript of an example's button: its recording is played if there is one. gives: the prompt"""
-    shown = _script("play/runs.js", "example", prompt)
-    return f"() => {{ ({shown})(); return {json.dumps(prompt)}; }}"
+    given = json.dumps(prompt)
+    return f"() => {{ ({script('play/runs.js', 'example', given)})(); return {given}; }}"
 
 
 def read_examples(path: Path) -> list[dict[str, str]]:

@@ -25,6 +25,7 @@ from specdemo.ui.run_tab import (
     QUICK,
     LatestRun,
     RunTab,
+    Shown,
     TabState,
     create_ask,
     create_recorded,
@@ -179,7 +180,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
         )
 
 
-class _Shown:
+class _Shown(Shown):
     """Text and position of a visitor, and one row per drafter.
 
     asking: title of the drafter that runs now
@@ -189,7 +190,7 @@ class _Shown:
         self, handlers: ProposalHandlers, visitor: ProposalVisitor, phase: str, waiting: str = ""
     ) -> None:
         self.handlers, self.visitor, self.task = handlers, visitor, visitor.task
-        self.phase, self.waiting, self.asking, self.error = phase, waiting, "", ""
+        self.phase, self.waiting, self.asking = phase, waiting, ""
         self.rows: list[dict[str, object]] = []
 
     def value(self) -> str:
@@ -202,7 +203,7 @@ class _Shown:
             position=self.visitor.position,
             rows=self.rows,
             machine=f"{info.name} {info.precision}" if info else "",
-            error=self.error,
+            error=str(self.error or ""),
             waiting=self.waiting,
             asking=self.asking,
         )
@@ -221,7 +222,7 @@ class _Shown:
 
     def fail(self, error: UserError) -> None:
         self.end()
-        self.error = str(error)
+        self.error = error
 
 
 def _position(sent: str) -> int:
