@@ -87,10 +87,6 @@ class Turn:
     def admitted(self) -> bool:
         return self.begun is not None
 
-    @property
-    def others_wait(self) -> bool:
-        return self._admission.waits_beside(self.visitor)
-
     def __enter__(self) -> Turn:
         """Join the queue. Raises Full."""
         self._admission.join(self)
@@ -150,7 +146,7 @@ def page_line(settings: AppSettings, meter: Meter, engines: Callable[[], int]) -
 class Admission:
     """A queue that serves users in turn, however many requests each has. Thread-safe.
 
-    capacity: slots of the engine now; it may change, see `look`. Called while the queue is locked
+    capacity: slots of the engine now; a change is noticed within a second. Called while the queue is locked
     per_visitor: slots that a user may occupy while others wait. Above that limit a user may use idle slots,
         except one reserved for the next arrival
     limits: slots per kind of work, for kinds that have their own limit
@@ -191,11 +187,6 @@ class Admission:
     def turn(self, visitor: Hashable, *, kind: str = "run", cancel: Cancel | None = None) -> Turn:
         """Create a request that joins the queue when its `with` block is entered."""
         return Turn(self, visitor, kind, cancel or Cancel())
-
-    def look(self) -> None:
-        """The capacity has changed. Without this call it is noticed within a second."""
-        with self._lock:
-            self._admit()
 
     def waits_beside(self, visitor: Hashable) -> bool:
         """Whether another user is in the queue."""

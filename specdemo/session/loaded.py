@@ -41,18 +41,21 @@ def fetch(settings: AppSettings, report: ProgressCallback) -> None:
 
 def load(settings: AppSettings, report: ProgressCallback) -> Loaded:
     """Load, quantise, warm up and measure; to be called in the compute thread. Raises UserError."""
-    from specdemo.models.pair import load_pair
-
-    set_threads(settings.threads)
-    return _with_store(settings, load_pair(settings, report))
+    return warm(place(settings, report), report)
 
 
 def place(settings: AppSettings, report: ProgressCallback) -> Loaded:
     """Load and quantise without a pass: `warm` makes it ready, in the process that runs it. Raises UserError."""
+    import torch
+
+    from specdemo.drafters.memory.datastore import fingerprint, open_store
     from specdemo.models.pair import place_pair
 
-    set_threads(settings.threads)
-    return _with_store(settings, place_pair(settings, report))
+    if settings.threads:  # torch itself chooses one thread a core
+        torch.set_num_threads(settings.threads)
+    pair = place_pair(settings, report)
+    tokenizer = fingerprint(pair.tokenizer.get_vocab())
+    return Loaded(settings, pair, open_store(pair.target.known, tokenizer, settings.store))
 
 
 def warm(placed: Loaded, report: ProgressCallback) -> Loaded:
@@ -61,13 +64,6 @@ def warm(placed: Loaded, report: ProgressCallback) -> Loaded:
 
     pair = warm_pair(placed.pair, placed.settings, report)
     return replace(placed, pair=pair)
-
-
-def _with_store(settings: AppSettings, pair: LoadedPair) -> Loaded:
-    from specdemo.drafters.memory.datastore import fingerprint, open_store
-
-    tokenizer = fingerprint(pair.tokenizer.get_vocab())
-    return Loaded(settings, pair, open_store(pair.target.known, tokenizer, settings.store))
 
 
 def named(settings: AppSettings) -> tuple[AppSettings, str]:
@@ -87,14 +83,6 @@ def timed_passes(settings: AppSettings) -> list[Measured]:
 
     device = settings.device
     return known_costs(settings.cache_dir, gpu=on_gpu(device), card=card_name(device))
-
-
-def set_threads(threads: int) -> None:
-    """Let torch use this many cores; 0 leaves its choice, one thread a core."""
-    import torch
-
-    if threads:
-        torch.set_num_threads(threads)
 
 
 @cache

@@ -31,7 +31,7 @@ Lane = Generator[Event, None, str]
 class Caches:
     """The caches of one session on one loaded pair. Runs use them one after the other, in the compute thread.
 
-    A run continues a text, which may include the first tokens of an answer. The prefix that the text shares
+    A run continues a text. The prefix that the text shares
     with the previous run is not read again.
 
     broken: a run failed and left the caches half-written; open new ones
@@ -63,7 +63,7 @@ class Caches:
 
     def lane(
         self,
-        token_ids: Sequence[int],
+        prompt_ids: Sequence[int],
         settings: RunSettings,
         header: RunStarted,
         *,
@@ -76,7 +76,7 @@ class Caches:
     ) -> Lane:
         """Run one variant after a text. An error arrives as RunFailed.
 
-        token_ids: the text; header: its counts and times are filled in
+        prompt_ids: the text, which may include the first tokens of an answer; header: its counts and times are filled in
         memory: texts and counts of the session's earlier runs; this run is added
         together: returns the expected number of concurrent runs, this one included
         limits: by default those of the settings, the model's context and its stop tokens
@@ -87,13 +87,13 @@ class Caches:
         from specdemo.engine.sampling import Shaper
         from specdemo.engine.verify import VERIFIERS, verify_sampling
 
-        pair, target, token_ids = self.loaded.pair, self._target, list(token_ids)
+        pair, target, prompt_ids = self.loaded.pair, self._target, list(prompt_ids)
         settings = settings.drawn(pair.recommended.sampling)
         shaper = Shaper.of(settings)
         drafter = drafter or self._drafter(known, settings, shaper, memory, together)
-        limits = limits or self._limits(settings, len(token_ids))
+        limits = limits or self._limits(settings, len(prompt_ids))
         # The last token is always read again.
-        target.rollback(same_prefix(self._cached_ids, token_ids[:-1]))
+        target.rollback(same_prefix(self._cached_ids, prompt_ids[:-1]))
         method = known[settings.method]
         # The feature drafter replaces a missing draft model, see `drafters.copy_through`.
         instead = self._draft is None and "feature" in pair.trained and "draft" in method.takes
@@ -101,7 +101,7 @@ class Caches:
         running = generate(
             target,
             drafter,
-            token_ids,
+            prompt_ids,
             shaper=shaper,
             limits=limits,
             started=header,
@@ -110,18 +110,18 @@ class Caches:
             detail=settings.detail,
             verifier=VERIFIERS.get(settings.verification, verify_sampling),
         )
-        return (yield from self._with_text(running, token_ids, header, memory))
+        return (yield from self._with_text(running, prompt_ids, header, memory))
 
     def _with_text(
         self,
         running: Generator[Event, None, None],
-        token_ids: list[int],
+        prompt_ids: list[int],
         header: RunStarted,
         memory: Memory | None,
     ) -> Lane:
         """Yield the events of a run with the text of their tokens."""
         self.events = events = list[Event]()
-        text = TokenText(self.loaded.pair.tokenizer, token_ids)
+        text = TokenText(self.loaded.pair.tokenizer, prompt_ids)
         try:
             with closing(running):
                 yield from text.filled(_recorded(running, events))
@@ -138,7 +138,7 @@ class Caches:
             yield failed(header.lane, broke)
         finally:
             self.broken = self.broken or bool(dropped(events))
-            self.committed = [*token_ids, *output_ids(events)]
+            self.committed = [*prompt_ids, *output_ids(events)]
             # The cached ids are a prefix of the committed ones, also after an error in the middle of a step.
             self._cached_ids = self.committed[: self._target.length]
             if memory is not None:

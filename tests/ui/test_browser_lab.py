@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
@@ -40,13 +41,14 @@ class PricedStudio(Studio):
         return None
 
 
-def a_perfect_draft(_studio, cancel):
+def a_perfect_draft(_conversation, cancel):
     """Three results, then endless until it is stopped."""
     for lookahead in (0, 1, 2):
         drafted, seconds = 32 * lookahead, 2.0 / (1 + lookahead)
-        yield MeasuredRun(
+        lane = MeasuredRun(
             lookahead, 64, 64 + drafted, drafted, drafted, seconds, seconds, 64, lookahead == 2, 1
         )
+        yield asdict(lane)
     cancel.wait(60)
 
 

@@ -172,12 +172,11 @@ def _takes(
     with conversation.using() as caches:
         pair = caches.loaded.pair
         prompt_ids = encode_prompt(pair.tokenizer, prompt, pair.context, system=system)
-        token_ids = [*prompt_ids, *answer_ids]
         header = RunStarted(SPECULATIVE, settings.method, prompt, {}, pair.target.info)
         events: list[Event] = []
         for _ in range(TAKES):
             lane = caches.lane(
-                token_ids,
+                [*prompt_ids, *answer_ids],
                 settings,
                 header,
                 together=lambda: conversation.host.together,
