@@ -137,8 +137,7 @@ class DSpark(Block, Drafter):
 
     def observe(self, outcome: Outcome) -> None:
         reported = replace(outcome.proposal, confidences=tuple(self._sure))
-        if len(reported) == len(self._sure):
-            self.calibration.observe(replace(outcome, proposal=reported))
+        self.calibration.observe(replace(outcome, proposal=reported))
 
 
 class JetSpec(Block, Drafter):

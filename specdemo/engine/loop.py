@@ -40,7 +40,7 @@ def generate(
     cancelled: checked before each step, and before each pass that reads the prompt or drafts
     alone: whether the target's passes are not shared; verifier: checks drafts when sampling
     """
-    drafter = GuardedDrafter(drafter, target.vocabulary_size)
+    drafter = GuardedDrafter(drafter, target.vocabulary_size, limits.stop_ids)
     committed, num_prompt = list(prompt_ids), len(prompt_ids)
     generator = torch.Generator().manual_seed(shaper.sampling.seed)
     step = Step(started.lane)
@@ -107,12 +107,15 @@ def _prefill(
 class GuardedDrafter(Drafter):
     """Drops a drafter that raises, or makes a proposal that no target can check; then each step is one of plain decoding.
 
-    The first proposal after that contains the error. Cancelling is no error.
+    The first proposal after that contains the error. Cancelling is no error. A draft ends at a stop token.
     """
 
-    def __init__(self, drafter: Drafter, vocabulary_size: int) -> None:
+    def __init__(
+        self, drafter: Drafter, vocabulary_size: int, stop_ids: frozenset[int] = frozenset()
+    ) -> None:
         self.drafter = drafter
         self.vocabulary_size = vocabulary_size
+        self.stop_ids = stop_ids
         self._error = ""  # until it is reported
         self._dropped = False
 
@@ -125,7 +128,7 @@ class GuardedDrafter(Drafter):
             with self._guard():
                 proposal = self.drafter.propose(committed, budget)
                 self._check(proposal, budget)
-                return proposal
+                return proposal.ended_by(self.stop_ids)
         error, self._error = self._error, ""
         return Proposal(reasons=(Reason(DROPPED),), dropped=error)
 

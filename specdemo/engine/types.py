@@ -5,7 +5,7 @@ S committed tokens, N drafted nodes, V vocabulary, H hidden size. There is no ba
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -85,6 +85,30 @@ class Proposal:
         if row is None:
             return None
         return self.words.widen(row[None])[0] if self.words else row
+
+    def ended_by(self, stop_ids: Collection[int]) -> Proposal:
+        """Return the proposal without the nodes that follow a stop token: none of them can be committed."""
+        if not any(token_id in stop_ids for token_id in self.token_ids):
+            return self
+        nodes: list[int] = []
+        places = {-1: -1}  # of the kept nodes that others may follow
+        for node, parent in enumerate(self.parents):
+            if parent not in places:
+                continue
+            if self.token_ids[node] not in stop_ids:
+                places[node] = len(nodes)
+            nodes.append(node)
+        rows, expected = self.draft_probs, self.expected_tokens
+        survivals = tuple(self.survivals[node] for node in nodes) if self.survivals else ()
+        return replace(
+            self,
+            token_ids=tuple(self.token_ids[node] for node in nodes),
+            parents=tuple(places[self.parents[node]] for node in nodes),
+            draft_probs=None if rows is None else [rows[node] for node in nodes],
+            confidences=tuple(self.confidences[node] for node in nodes) if self.confidences else (),
+            survivals=survivals,
+            expected_tokens=None if expected is None else 1 + sum(survivals),
+        )
 
     def children(self, node: int) -> list[int]:
         """Nodes that follow `node`, in the order in which they are tested; -1 is the pending token."""

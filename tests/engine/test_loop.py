@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from conftest import VOCABULARY, drafter_for, header, reference_greedy, run_lane
 from lanes import always_wrong
 
@@ -60,6 +61,28 @@ def test_an_answer_ends_inside_a_draft(target_weights, stop_at):
     assert target.length == len(PROMPT) + length - 1  # the last id stays pending
     last = events[-2]
     assert sum(node.status is Status.ACCEPTED for node in last.nodes) == len(last.path)
+    drafted = [node.token_id for node in last.nodes]
+    assert drafted
+    assert stop not in drafted[:-1]  # nothing is drafted after the end of an answer
+
+
+def test_the_nodes_below_a_stop_token_are_removed_from_a_tree():
+    #        1 - 9 - 2 - 3        9 ends an answer
+    #          - 4 - 5
+    tree = Proposal(
+        (1, 9, 4, 2, 5, 3),
+        (-1, 0, 0, 1, 2, 3),
+        draft_probs=torch.arange(6.0)[:, None],
+        confidences=(0.9, 0.8, 0.7, 0.6, 0.5, 0.4),
+        survivals=(0.9, 0.5, 0.3, 0.2, 0.1, 0.1),
+        expected_tokens=3.1,
+    )
+    ended = tree.ended_by({9})
+    assert (ended.token_ids, ended.parents) == ((1, 9, 4, 5), (-1, 0, 0, 2))
+    assert [float(row) for row in ended.draft_probs] == [0, 1, 2, 4]
+    assert ended.confidences == (0.9, 0.8, 0.7, 0.5)
+    assert ended.expected_tokens == pytest.approx(2.8)
+    assert tree.ended_by({7}) is tree
 
 
 @pytest.mark.parametrize("max_new_tokens", [1, 2, 5, 6, 11])
