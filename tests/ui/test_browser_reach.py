@@ -208,6 +208,24 @@ def test_a_link_holds_a_run_that_is_no_recorded_one(visit):
     other = visit(link[link.index("#") :])
     assert other.locator(".sd-badge").inner_text() == "recorded"
     assert other.locator("#sd-view .sd-answer").inner_text() == written
+    open_page = visit()  # the address is typed into its bar: nothing is fetched anew by itself
+    open_page.evaluate("link => location.hash = link", link[link.index("#") :])
+    open_page.wait_for_function(
+        "text => document.querySelector('#sd-view .sd-answer')?.innerText === text", arg=written
+    )
+
+
+def test_a_notice_leaves_the_run_button_free_and_tab_closes_the_menu_of_methods(visit):
+    page = visit()
+    page.locator("#sd-prompt textarea").fill("")
+    page.locator("#sd-run").click()
+    page.locator(".toast-body").wait_for()
+    page.locator("#sd-run").click(timeout=5_000)  # a click on anything else fails
+    page.locator("#sd-method input").focus()
+    options = page.locator("#sd-method [role=listbox]")
+    options.wait_for()
+    page.keyboard.press("Tab")
+    options.wait_for(state="hidden", timeout=5_000)
 
 
 def share_of_text(page):

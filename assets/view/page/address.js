@@ -35,6 +35,8 @@ export class Address {
     this.#noted = this.#asked;
     for (const type of ["click", "keyup", "specdemo-shown"]) document.addEventListener(type, () => this.soon());
     addEventListener("popstate", () => this.#restore());
+    // A run or a game in an address that is typed into the bar of the open page. Its own changes of the address do not arrive here.
+    addEventListener("hashchange", () => /^#(trace|draft)=/.test(location.hash) && location.reload());
   }
 
   /** Read what the page shows a moment from now. */

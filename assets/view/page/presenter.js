@@ -41,6 +41,8 @@ const WRITING = "input:not([type=range], [type=checkbox]), textarea, select, [co
  */
 export function listen({ presenter, list }) {
   globalThis.addEventListener("keydown", (event) => {
+    // Gradio opens a menu at any key, a moment later: at Tab, after the focus has left it.
+    if (event.key === "Tab" && closest(event.target, "[role=combobox]")) event.stopPropagation();
     if (event.key === "Escape") {
       if (document.querySelector("dialog[open]")) event.stopPropagation(); // the browser closes it
       else if (presenter.on) {
