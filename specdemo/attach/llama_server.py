@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from specdemo.attach.client import Client, seconds_of, whole
+from specdemo.attach.records import MOST_DRAFTED
 from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
 from specdemo.attach.servers import Pages, Part, Request
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
 
-MOST_DRAFTED = 1024  # tokens of one draft
 FINISH = {"limit": "length", "eos": "stop", "word": "stop"}
 
 

@@ -68,6 +68,11 @@ class Record:
             return self.tokens / self.seconds
         return self.rate
 
+    @property
+    def reached(self) -> tuple[int, ...]:
+        """Rounds that accepted the draft token at each position."""
+        return tuple(accumulate(reversed(self.histogram)))[::-1][1:]
+
     def counted(self) -> Record:
         """Return the record with all numbers that follow exactly from those that it has."""
         if self.steps:
@@ -85,8 +90,7 @@ class Record:
     def by_histogram(self) -> Record:
         """Return the record with rounds and positions from its histogram."""
         rounds = sum(self.histogram)
-        reached = list(accumulate(reversed(self.histogram)))[::-1][1:]
-        positions = tuple(number / rounds for number in reached) if rounds else ()
+        positions = tuple(number / rounds for number in self.reached) if rounds else ()
         return replace(self, rounds=rounds, positions=self.positions or positions)
 
     def aiperf(self) -> Json | None:

@@ -180,8 +180,8 @@ def stream(
 def _shown(
     task: LatestRun, work: Iterator[object], shown: Shown, seconds: float
 ) -> Iterator[object]:
-    """Do the work. yields: its results at most once in so many seconds, nothing after the task was replaced"""
-    looked = time.monotonic()
+    """Do the work. yields: its first result at once, later ones at most once in so many seconds; nothing after the task was replaced"""
+    looked = time.monotonic() - seconds
     for _ in work:
         if time.monotonic() - looked >= seconds and not task.replaced:
             yield shown.value()

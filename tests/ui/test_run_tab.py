@@ -56,6 +56,7 @@ def test_values_are_as_far_apart_as_is_asked_for(monkeypatch):
     _, _, values = streamed(steps=100, seconds=0.1)
     shown = list(values)
     assert 5 < len(shown) <= 12
+    assert shown[0] == "open\n1\n"  # the first token does not wait
     assert shown[-1].endswith("100\n")
 
 
