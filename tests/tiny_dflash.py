@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny_eagle3 import EPSILON, HEAD, HEADS, INNER, KV_HEADS, rms, turned, write_folder
+from tiny_eagle3 import HEAD, HEADS, KV_HEADS, Weights, rms, sizes, turned, write_folder
 from torch import Tensor
 
 
@@ -61,32 +61,15 @@ class DFlash:
 def make(**facts: Any) -> DFlash:
     """Random weights, under the names that all layouts share."""
     model = DFlash(**facts)
-    generator = torch.Generator().manual_seed(0)
-
-    def matrix(rows: int, columns: int) -> Tensor:
-        return torch.randn(rows, columns, generator=generator) * 1.5 / columns**0.5
-
-    def norm(size: int) -> Tensor:
-        return 1 + 0.4 * torch.randn(size, generator=generator)
-
     hidden, found = model.hidden, model.tensors
+    weights = Weights(hidden, found)
+    matrix = weights.matrix
     found["fc.weight"] = matrix(hidden, len(model.reads) * hidden)
-    found |= {name: norm(hidden) for name in ("hidden_norm.weight", "norm.weight")}
+    found |= {name: weights.norm(hidden) for name in ("hidden_norm.weight", "norm.weight")}
     for number in range(model.layers):
-        begin = f"layers.{number}."
-        found[f"{begin}input_layernorm.weight"] = norm(hidden)
-        found[f"{begin}post_attention_layernorm.weight"] = norm(hidden)
-        for part, heads in (("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)):
-            found[f"{begin}self_attn.{part}_proj.weight"] = matrix(heads * HEAD, hidden)
-        found |= {f"{begin}self_attn.{part}_norm.weight": norm(HEAD) for part in "qk"}
-        found[f"{begin}self_attn.o_proj.weight"] = matrix(hidden, HEADS * HEAD)
-        found[f"{begin}mlp.gate_proj.weight"] = matrix(INNER, hidden)
-        found[f"{begin}mlp.up_proj.weight"] = matrix(INNER, hidden)
-        found[f"{begin}mlp.down_proj.weight"] = matrix(hidden, INNER)
+        weights.layer(f"layers.{number}.", hidden, norms=True)
     if model.words < model.vocabulary:
-        chosen = torch.randperm(model.vocabulary, generator=generator)[: model.words].sort().values
-        found["d2t"] = chosen - torch.arange(model.words)
-        found["t2d"] = torch.zeros(model.vocabulary, dtype=torch.bool).index_fill(0, chosen, 1)
+        weights.choose(model.words, model.vocabulary)
         found["lm_head.weight"] = matrix(model.words, hidden)
     if model.rank:
         found["markov_head.markov_w1.weight"] = matrix(model.vocabulary, model.rank)
@@ -114,24 +97,12 @@ def added(model: DFlash, matrix: Callable[[int, int], Tensor]) -> dict[str, Tens
     return found
 
 
-def sizes(model: DFlash) -> dict[str, Any]:
-    """Return the sizes of the layers for both layouts."""
+def block_sizes(model: DFlash) -> dict[str, Any]:
+    """Return the sizes of the layers and their windows for all layouts."""
+    kinds = ("full_attention", "sliding_attention")
     return {
-        "model_type": "qwen3",
-        "hidden_size": model.hidden,
-        "intermediate_size": INNER,
-        "num_attention_heads": HEADS,
-        "num_key_value_heads": KV_HEADS,
-        "num_hidden_layers": model.layers,
-        "head_dim": HEAD,
-        "rms_norm_eps": EPSILON,
-        "rope_theta": model.theta,
-        "vocab_size": model.vocabulary,
-        "hidden_act": "silu",
-        "layer_types": [
-            "sliding_attention" if is_near(model, number) else "full_attention"
-            for number in range(model.layers)
-        ],
+        **sizes(model, "qwen3"),
+        "layer_types": [kinds[is_near(model, number)] for number in range(model.layers)],
         "sliding_window": model.window or None,
         "use_sliding_window": bool(model.window),
     }
@@ -163,7 +134,7 @@ def write_flat(folder: Path, model: DFlash, own: dict[str, Any] | None = None, *
         "final_logit_softcapping": model.cap or None,
     }
     config = {
-        **sizes(model),
+        **block_sizes(model),
         "architectures": ["DFlashDraftModel"],
         "block_size": model.block,
         "num_target_layers": 8,
@@ -183,7 +154,7 @@ def write_speculators(folder: Path, model: DFlash, **more: Any) -> Path:
             "algorithm": "dflash",
             "verifier": {"name_or_path": "owner/made-for-this"},
         },
-        "transformer_layer_config": sizes(model),
+        "transformer_layer_config": block_sizes(model),
         "draft_vocab_size": model.words,
         "block_size": model.block,
         "aux_hidden_state_layer_ids": list(model.reads),
@@ -200,7 +171,7 @@ def write_speculators(folder: Path, model: DFlash, **more: Any) -> Path:
 def write_dspark(folder: Path, model: DFlash, **more: Any) -> Path:
     """Write it as DeepSpec does: all at the top, with an embedding and a head of its own. more: replaces entries"""
     config = {
-        **sizes(model),
+        **block_sizes(model),
         "architectures": ["Qwen3DSparkModel"],
         "block_size": model.block,
         "mask_token_id": model.mask,

@@ -44,34 +44,53 @@ class Eagle3:
     tensors: dict[str, Tensor] = field(default_factory=dict, compare=False)
 
 
+class Weights:
+    """Random weights of layers, under the names that all layouts share. found: by name"""
+
+    def __init__(self, hidden: int, found: dict[str, Tensor]) -> None:
+        self.hidden, self.found = hidden, found
+        self.generator = torch.Generator().manual_seed(0)
+
+    def noise(self, *shape: int) -> Tensor:
+        return torch.randn(*shape, generator=self.generator)
+
+    def matrix(self, rows: int, columns: int) -> Tensor:
+        return self.noise(rows, columns) * 1.5 / columns**0.5
+
+    def norm(self, size: int) -> Tensor:
+        return 1 + 0.4 * self.noise(size)
+
+    def layer(self, begin: str, width: int, *, norms: bool) -> None:
+        """Make a layer whose attention reads `width` numbers. norms: of queries and keys"""
+        hidden, found = self.hidden, self.found
+        found[f"{begin}input_layernorm.weight"] = self.norm(hidden)
+        found[f"{begin}post_attention_layernorm.weight"] = self.norm(hidden)
+        for part, heads in (("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)):
+            found[f"{begin}self_attn.{part}_proj.weight"] = self.matrix(heads * HEAD, width)
+        if norms:
+            found |= {f"{begin}self_attn.{part}_norm.weight": self.norm(HEAD) for part in "qk"}
+        found[f"{begin}self_attn.o_proj.weight"] = self.matrix(hidden, HEADS * HEAD)
+        found[f"{begin}mlp.gate_proj.weight"] = self.matrix(INNER, hidden)
+        found[f"{begin}mlp.up_proj.weight"] = self.matrix(INNER, hidden)
+        found[f"{begin}mlp.down_proj.weight"] = self.matrix(hidden, INNER)
+
+    def choose(self, words: int, vocabulary: int) -> None:
+        """Choose the words of a head that has fewer than the vocabulary."""
+        chosen = torch.randperm(vocabulary, generator=self.generator)[:words].sort().values
+        self.found["d2t"] = chosen - torch.arange(words)
+        self.found["t2d"] = torch.zeros(vocabulary, dtype=torch.bool).index_fill(0, chosen, 1)
+
+
 def make(**facts: Any) -> Eagle3:
     """Random weights, under the names of speculators."""
     model = Eagle3(**facts)
-    generator = torch.Generator().manual_seed(0)
-
-    def noise(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator)
-
-    def matrix(rows: int, columns: int) -> Tensor:
-        return noise(rows, columns) * 1.5 / columns**0.5
-
-    def norm(size: int) -> Tensor:
-        return 1 + 0.4 * noise(size)
-
     hidden, found = model.hidden, model.tensors
+    weights = Weights(hidden, found)
+    matrix, norm = weights.matrix, weights.norm
     found["fc.weight"] = matrix(hidden, len(model.reads) * hidden)
     for number in range(model.layers):
-        begin, width = f"layers.{number}.", hidden if number else 2 * hidden
-        found[f"{begin}input_layernorm.weight"] = norm(hidden)
-        found[f"{begin}post_attention_layernorm.weight"] = norm(hidden)
-        for part, heads in (("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)):
-            found[f"{begin}self_attn.{part}_proj.weight"] = matrix(heads * HEAD, width)
-        if model.qwen:
-            found |= {f"{begin}self_attn.{part}_norm.weight": norm(HEAD) for part in "qk"}
-        found[f"{begin}self_attn.o_proj.weight"] = matrix(hidden, HEADS * HEAD)
-        found[f"{begin}mlp.gate_proj.weight"] = matrix(INNER, hidden)
-        found[f"{begin}mlp.up_proj.weight"] = matrix(INNER, hidden)
-        found[f"{begin}mlp.down_proj.weight"] = matrix(hidden, INNER)
+        width = hidden if number else 2 * hidden
+        weights.layer(f"layers.{number}.", width, norms=model.qwen)
     found["layers.0.hidden_norm.weight"] = norm(hidden)
     found["norm.weight"] = norm(hidden)
     found["lm_head.weight"] = matrix(model.words, hidden) * 2
@@ -80,18 +99,16 @@ def make(**facts: Any) -> Eagle3:
     width = len(model.reads) * hidden
     found |= {"input_norm.weight": norm(width)} if model.norm_before_fc else {}
     if model.own_embedding:
-        found["embed_tokens.weight"] = noise(model.vocabulary, hidden)
+        found["embed_tokens.weight"] = weights.noise(model.vocabulary, hidden)
     if model.words < model.vocabulary:
-        chosen = torch.randperm(model.vocabulary, generator=generator)[: model.words].sort().values
-        found["d2t"] = chosen - torch.arange(model.words)
-        found["t2d"] = torch.zeros(model.vocabulary, dtype=torch.bool).index_fill(0, chosen, 1)
+        weights.choose(model.words, model.vocabulary)
     return model
 
 
-def sizes(model: Eagle3) -> dict[str, Any]:
-    """Return the sizes of the layers for both layouts."""
+def sizes(model: Any, kind: str) -> dict[str, Any]:
+    """Return the sizes of the layers for all layouts."""
     return {
-        "model_type": "qwen3" if model.qwen else "llama",
+        "model_type": kind,
         "hidden_size": model.hidden,
         "intermediate_size": INNER,
         "num_attention_heads": HEADS,
@@ -102,8 +119,12 @@ def sizes(model: Eagle3) -> dict[str, Any]:
         "rope_theta": model.theta,
         "vocab_size": model.vocabulary,
         "hidden_act": "silu",
-        "tie_word_embeddings": True,  # as in several published configs, whose head is their own
     }
+
+
+def own_sizes(model: Eagle3) -> dict[str, Any]:
+    """The sizes of a drafter; several published configs name tied embeddings, and their head is their own."""
+    return {**sizes(model, "qwen3" if model.qwen else "llama"), "tie_word_embeddings": True}
 
 
 def write_speculators(folder: Path, model: Eagle3, **more: Any) -> Path:
@@ -116,7 +137,7 @@ def write_speculators(folder: Path, model: Eagle3, **more: Any) -> Path:
             "default_proposal_method": "greedy",
             "verifier": {"name_or_path": "owner/made-for-this"},
         },
-        "transformer_layer_config": sizes(model),
+        "transformer_layer_config": own_sizes(model),
         "draft_vocab_size": model.words,
         "norm_before_residual": model.normed_residual,
         "norm_before_fc": model.norm_before_fc,
@@ -130,7 +151,7 @@ def write_speculators(folder: Path, model: Eagle3, **more: Any) -> Path:
 def write_flat(folder: Path, model: Eagle3, **more: Any) -> Path:
     """As SafeAILab and SpecForge write it: sizes at the top, `midlayer`, states by the layer that gives them."""
     config = {
-        **sizes(model),
+        **own_sizes(model),
         "architectures": ["LlamaForCausalLMEagle3"],
         "draft_vocab_size": model.words,
         "eagle_config": {"eagle_aux_hidden_state_layer_ids": [one - 1 for one in model.reads]},

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import loopback
 
 Reply = tuple[int, dict[str, str], Iterable[bytes]]
 
@@ -37,15 +38,8 @@ def serving(reply: Callable[[str, dict[str, str], bytes], Reply]) -> Iterator[st
         def log_message(self, *_: object) -> None:
             """Write nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=[0.02], daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with loopback.serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as address:
+        yield address
 
 
 def slowly(parts: Iterable[bytes], seconds: float) -> Iterator[bytes]:

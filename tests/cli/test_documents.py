@@ -1,15 +1,17 @@
-"""The generated parts of the documents: tables from JSON."""
+"""The generated parts of the documents: tables from JSON, and the declarations of events for the scripts."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
 
 from specdemo.bench.results import Result, lanes_table, tasks_table
+from specdemo.trace.events import EVENTS
 from tools import docs
+from tools.docs import declarations
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / docs.MEASURED).glob("*.json"))
@@ -79,3 +81,26 @@ def test_plain_tables_keep_their_order(tmp_path: Path) -> None:
     text = docs.measured_tables(tmp_path)
     assert text.index("## First") < text.index("## Second")
     assert "| pass  | 3   |\n| draft | 0.5 |" in text
+
+
+def interface(name: str) -> list[str]:
+    body = declarations().split(f"export interface {name} {{\n")[1].split("\n}")[0]
+    return [line.strip() for line in body.split("\n")]
+
+
+def test_declarations_contain_every_event_with_all_its_fields():
+    for name, cls in EVENTS.items():
+        first, *rest = interface(cls.__name__)
+        assert first == f'type: "{name}";'
+        assert [line.split(":")[0].rstrip("?") for line in rest] == [f.name for f in fields(cls)]
+
+
+def test_declarations_mark_fields_that_may_be_missing():
+    verified = interface("Verified")
+    assert "step: number;" in verified
+    assert "next?: Node;" in verified  # it has no default, and None is left out of a line
+    assert "places?: Place[];" in verified
+    started = interface("RunStarted")
+    assert "verify_costs?: [number, number][];" in started
+    assert "settings: Record<string, any>;" in started
+    assert 'export type FinishReason = "stop" | "length" | "cancelled";' in declarations()

@@ -5,13 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from conftest import reference_greedy, run_lane
 
 from specdemo.drafters.copies import Ngram
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.policies.lookahead import Confidence, Constant
-from specdemo.trace.events import Drafted, Reason
-from specdemo.trace.metrics import measure, output_ids
+from specdemo.trace.events import Reason
 
 
 def by_brute_force(text, longest):
@@ -162,19 +160,3 @@ def test_ngram_leaves_short_matches_alone_and_drafts_from_earlier_texts():
     proposal = ngram.propose([8, 2, 3, 1, 2, 3], 8)
     assert proposal.token_ids == (4, 5)
     assert proposal.reasons[0].code == "ngram_earlier"
-
-
-def test_greedy_text_with_ngram_is_the_targets_own_and_a_second_run_is_recalled(target_weights):
-    prompt = [3, 9, 27, 17]
-    ngram = drafter(8)
-    runs = [run_lane(target_weights, ngram, prompt, max_new_tokens=120) for _ in range(2)]
-    expected = reference_greedy(target_weights, prompt, 120)
-    assert [output_ids(run) for run in runs] == [expected, expected]
-    first, second = map(measure, runs)
-    assert second.steps < first.steps  # the first answer is copied
-    assert any(
-        reason.code == "ngram_earlier"
-        for event in runs[1]
-        if isinstance(event, Drafted)
-        for reason in event.reasons or ()
-    )

@@ -36,7 +36,7 @@ from specdemo.engine.sampling import Shaper, draw
 from specdemo.engine.target import CachedModel, PrefixReader, ancestor_mask
 from specdemo.engine.types import Limits, Proposal, TargetOutput, depths
 from specdemo.engine.verify import verify_block, verify_sampling
-from specdemo.trace.events import Drafted, FinishReason, Verified
+from specdemo.trace.events import Drafted, FinishReason, Status, Verified
 from specdemo.trace.metrics import dropped, output_ids
 
 PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
@@ -288,7 +288,9 @@ def test_an_answer_ends_inside_a_draft(target_weights, draft_weights, method, st
     events = run_lane(target_weights, drafter, PROMPT, stop_ids=frozenset([stop]), target=target)
     assert output_ids(events) == answer[:length]
     assert events[-1].reason is FinishReason.STOP
-    assert target.length == len(PROMPT) + length - 1
+    assert target.length == len(PROMPT) + length - 1  # the last id stays pending
+    last = events[-2]
+    assert sum(node.status is Status.ACCEPTED for node in last.nodes) == len(last.path)
 
 
 @pytest.mark.parametrize("max_new_tokens", [1, 2, 6])

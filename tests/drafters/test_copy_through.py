@@ -5,12 +5,8 @@ from __future__ import annotations
 import pytest
 from conftest import (
     PROFILE,
-    VOCABULARY,
     drafter_for,
-    innermost,
     open_draft,
-    open_target,
-    reference_greedy,
     run_lane,
 )
 
@@ -24,7 +20,6 @@ from specdemo.drafters.policies.calibration import Calibration
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Drafted, Origin, Reason, Status
-from specdemo.trace.metrics import output_ids
 
 TEXT = [1, 2, 3, 4, 5, 6, 7, 8, 9, 1]
 FREE = CostProfile(((1, 0.01), (64, 0.0101)), 0.001)
@@ -162,24 +157,6 @@ def test_drawn_and_copied_tokens_stand_in_one_draft_and_say_which_they_are(
         )
 
 
-@pytest.mark.parametrize("kind", ["feature", "block"])
-def test_other_drafters_are_copied_after_without_a_change_of_the_text(
-    target_weights, draft_weights, kind
-):
-    target = open_target(target_weights)
-    inside = innermost(
-        drafter_for(kind, open_draft(draft_weights), target=target, policy="constant", lookahead=2)
-    )
-    prompt = [*range(VOCABULARY), 5, 6, 7, 8]
-    # Each token occurs in the prompt.
-    through = Through(SuffixAutomaton(), Calibration(), Costs(PROFILE), most=5, shortest=1)
-    drafter = CopyThrough(Arm(kind, inside), through)
-    events = run_lane(target_weights, drafter, prompt, target=target, max_new_tokens=30)
-    assert output_ids(events) == reference_greedy(target_weights, prompt, 30)
-    sources = {event.source for event in events if isinstance(event, Drafted)}
-    assert "copy_through" in sources
-
-
 def auto_behind(model, profile):
     """`auto` with a model that drafts, and copies after its drafts."""
     costs = Costs(profile)
@@ -213,16 +190,3 @@ def test_auto_s_model_learns_from_its_own_share_of_a_step(kept):
     assert model.heard[0].proposal.token_ids == (2, 3)
     assert model.heard[0].verify_seconds < 0.01  # cost of a pass without the copies
     assert (record.tokens, record.drafted) == pytest.approx((1 + min(2, kept), 2))
-
-
-def test_auto_with_copies_behind_its_model_says_what_plain_decoding_says(
-    target_weights, draft_weights
-):
-    drafter = drafter_for("auto", open_draft(draft_weights))
-    chooser = innermost(drafter)
-    chooser.costs.profile = FREE
-    chooser.through.most, chooser.through.shortest = 5, 1
-    prompt = [*range(VOCABULARY), 5, 6, 7, 8]
-    events = run_lane(target_weights, drafter, prompt, max_new_tokens=30)
-    assert output_ids(events) == reference_greedy(target_weights, prompt, 30)
-    assert "copy_through" in {event.source for event in events if isinstance(event, Drafted)}

@@ -8,8 +8,6 @@ from conftest import PROFILE
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
 from specdemo.drafters.base import DraftingContext
-from specdemo.drafters.copies import Ngram
-from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.methods import make_drafter
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.guard import Fallback, survivals
@@ -61,29 +59,6 @@ def test_confidence_stops_below_its_threshold_and_the_threshold_adapts():
     assert not policy.go_on(0.8)
     assert policy.go_on(0.95)
     assert policy.reason == Reason("confidence", {"threshold": policy.threshold})
-
-
-def test_ngram_takes_the_longest_and_latest_match():
-    drafter = Ngram(SuffixAutomaton(), Constant(3))
-    #       0  1  2  3  4  5  6  7  8  9 10
-    text = [1, 2, 3, 4, 9, 2, 3, 5, 6, 2, 3]
-    drafter.start(text[:5])
-    assert drafter.propose(text, 8).token_ids == (
-        5,
-        6,
-        2,
-    )  # (2, 3) occurred at 1 and, later, at 5
-    longer = [*text[:9], 1, 2, 3]
-    drafter = Ngram(SuffixAutomaton(), Constant(3))
-    drafter.start(longer)
-    assert drafter.propose(longer, 8).token_ids == (
-        4,
-        9,
-        2,
-    )  # (1, 2, 3) beats the later (2, 3)
-    assert drafter.propose(longer, 1).token_ids == (4,)
-    drafter.start([7, 8, 9])
-    assert len(drafter.propose([7, 8, 9], 4)) == 0
 
 
 class Guess(Drafter):

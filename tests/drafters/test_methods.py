@@ -1,15 +1,20 @@
-"""Every entry is listed once, and names only existing options and needs."""
+"""Every entry is listed once, names only existing options and needs, and gives reasons that have a text in each language."""
 
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
+import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
+import specdemo.drafters
 from specdemo import drafters
 from specdemo.config.settings import RunSettings
+from specdemo.config.strings import ASSETS
 from specdemo.drafters.base import Method
 from specdemo.drafters.methods import METHODS, NEEDED, TRAINED
 
@@ -48,3 +53,17 @@ def test_what_is_trained_is_told_once_and_needed_by_a_method():
     kinds = [method.trained.kind for method in METHODS.values() if method.trained]
     assert kinds == list(TRAINED)
     assert all(any(kind in method.needs for method in METHODS.values()) for kind in kinds)
+
+
+CALL = re.compile(r'(?:Reason|match_reason)\(\s*f?"(\w+)"(?: if \w+(?: == 1)? else "(\w+)")?')
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_reasons_have_strings_in_each_language(language):
+    page = json.loads((ASSETS / "words" / language / "page.json").read_text(encoding="utf-8"))
+    known = page["VIEW"]["charts"]["reasons"]
+    (folder,) = specdemo.drafters.__path__
+    sources = [path.read_text(encoding="utf-8") for path in sorted(Path(folder).rglob("*.py"))]
+    codes = {code for source in sources for found in CALL.findall(source) for code in found if code}
+    assert len(codes) > 15
+    assert codes <= set(known)

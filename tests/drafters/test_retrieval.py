@@ -19,7 +19,7 @@ from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.session.text import read_prompts
 from specdemo.trace.codec import encode
 from specdemo.trace.events import ModelInfo, Reason
-from specdemo.trace.metrics import measure, output_ids
+from specdemo.trace.metrics import output_ids
 from specdemo.training.datastore import (
     DRAWN_ANSWERS,
     build,
@@ -216,16 +216,6 @@ def test_retrieval_drafts_the_most_frequent_and_keeps_to_policy_and_budget(tmp_p
     assert len(retrieval.propose([7, 2], 8)) == 0  # one token is too short
     assert retrieval.search([7, 2], 32) is None
     assert len(Retrieval(store, Constant(4), shortest=3).propose([1, 2], 8)) == 0
-
-
-def test_greedy_text_with_retrieval_is_the_targets_own_in_fewer_steps(tmp_path, target_weights):
-    prompt = [3, 9, 27, 17]
-    answer = reference_greedy(target_weights, prompt, 60)
-    wrong = [[*prompt, *answer[:20], 5, 5, 5], [5, 5, *answer[30:50]]]
-    retrieval = Retrieval(store_of(tmp_path, [[*prompt, *answer], *wrong]), Constant(6))
-    run = run_lane(target_weights, retrieval, prompt, max_new_tokens=60)
-    assert output_ids(run) == answer
-    assert measure(run).steps < 30
 
 
 def test_a_store_from_text_files_and_saved_runs(tmp_path, target_weights):

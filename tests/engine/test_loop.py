@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import VOCABULARY, drafter_for, header, reference_greedy, run_lane
+from conftest import VOCABULARY, header, reference_greedy, run_lane
 from lanes import always_wrong
 
 from specdemo.config.settings import Sampling
@@ -83,18 +83,6 @@ def test_the_nodes_below_a_stop_token_are_removed_from_a_tree():
     assert ended.confidences == (0.9, 0.8, 0.7, 0.5)
     assert ended.expected_tokens == pytest.approx(2.8)
     assert tree.ended_by({7}) is tree
-
-
-@pytest.mark.parametrize("max_new_tokens", [1, 2, 5, 6, 11])
-def test_the_length_limit_is_never_overrun(target_weights, draft_weights, max_new_tokens):
-    events = run_lane(
-        target_weights,
-        drafter_for("draft_model", CachedModel(draft_weights)),
-        PROMPT,
-        max_new_tokens=max_new_tokens,
-    )
-    assert len(output_ids(events)) == max_new_tokens
-    assert events[-1].reason is FinishReason.LENGTH
 
 
 def test_cancel_stops_within_one_step_and_keeps_what_there_is(target_weights):

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import open_target, tiny_llama
-from transformers import JambaConfig, MistralConfig
+from conftest import open_target
 
-from specdemo.config.errors import UserError
 from specdemo.engine.cache import BLOCK_SLOTS
 from specdemo.engine.target import CachedModel, ancestor_mask
 from specdemo.engine.types import Proposal, depths
-from specdemo.files.folder import check_rollback
 
 PROMPT = [3, 14, 15, 9, 26, 5]
 #            0   1   2   3   4   5
@@ -25,19 +22,6 @@ def test_ancestor_mask_of_the_worked_example():
         [False, False, True],
     ]
     assert depths([-1, 0, -1]) == [1, 2, 1]
-
-
-def test_tree_logits_equal_the_logits_of_each_path_alone(target_weights):
-    target = CachedModel(target_weights)
-    target.read(PROMPT[:-1])
-    tree = target.forward(PROMPT[-1], TREE).logits
-    for node in range(len(TREE)):
-        path = [TREE.token_ids[i] for i in TREE.path_to(node)]
-        alone = target_weights(torch.tensor([[*PROMPT, *path]])).logits[0, -1]
-        torch.testing.assert_close(tree[1 + node], alone, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(
-        tree[0], target_weights(torch.tensor([PROMPT])).logits[0, -1], atol=1e-4, rtol=1e-4
-    )
 
 
 @pytest.mark.parametrize("path", [[], [0], [0, 2, 4], [1, 5]])
@@ -96,52 +80,6 @@ def test_a_cache_has_little_to_spare_and_gives_it_back_to_a_shorter_text(target_
     assert target._cache.capacity == BLOCK_SLOTS
     kept.read(ids[:150])
     torch.testing.assert_close(target.read([7]), kept.read([7]), atol=1e-4, rtol=1e-4)
-
-
-def test_two_conversations_on_one_model_do_not_meet(target_weights):
-    one, two = CachedModel(target_weights), CachedModel(target_weights)
-    one.read(PROMPT)
-    two.read([50, 51])
-    torch.testing.assert_close(
-        one.read([33]),
-        target_weights(torch.tensor([[*PROMPT, 33]])).logits[0, -1],
-        atol=1e-4,
-        rtol=1e-4,
-    )
-
-
-def test_a_model_that_cannot_be_rolled_back_is_refused_by_name():
-    with pytest.raises(UserError, match=r"jamba.*linear attention.*cannot be rolled back"):
-        check_rollback(JambaConfig())
-    check_rollback(MistralConfig(sliding_window=128))
-    check_rollback(tiny_llama(1).config)
-
-
-def test_a_tree_grown_bit_by_bit_gives_the_logits_of_each_path_alone(target_weights):
-    target = CachedModel(target_weights)
-    target.read(PROMPT)
-    rows = torch.cat(
-        [
-            target.grow(TREE.token_ids[:1], TREE.parents[:1]),
-            target.grow(TREE.token_ids[1:2], TREE.parents[1:2]),  # still a chain
-            target.grow(TREE.token_ids[2:], TREE.parents[2:]),
-        ]
-    )
-    for node in range(len(TREE)):
-        path = [TREE.token_ids[i] for i in TREE.path_to(node)]
-        alone = target_weights(torch.tensor([[*PROMPT, *path]])).logits[0, -1]
-        torch.testing.assert_close(rows[node], alone, atol=1e-4, rtol=1e-4)
-    assert target.length == len(PROMPT)
-
-
-def test_reading_on_forgets_what_was_grown(target_weights):
-    target = CachedModel(target_weights)
-    target.read(PROMPT)
-    target.grow([7, 8], [-1, 0])
-    logits = target.read([1, 2])
-    alone = target_weights(torch.tensor([[*PROMPT, 1, 2]])).logits[0, -1]
-    torch.testing.assert_close(logits, alone, atol=1e-4, rtol=1e-4)
-    assert target.length == len(PROMPT) + 2
 
 
 def test_growing_past_a_block_of_the_cache_keeps_what_was_grown(target_weights):

@@ -1,7 +1,6 @@
 """The catalogue file is whole."""
 
 import json
-import re
 
 import pytest
 
@@ -16,21 +15,10 @@ def test_every_entry_has_exactly_one_source():
         )
 
 
-def test_revisions_are_commits():
-    for entry in entries():
-        if entry.repo:
-            assert entry.revision is None or re.fullmatch("[0-9a-f]{40}", entry.revision), (
-                entry.name
-            )
-
-
-def test_hashes_are_whole():
-    wheel = find("smollm2-135m-instruct").wheel
-    assert re.fullmatch("[0-9a-f]{64}", wheel.sha256)
-    assert re.fullmatch("[0-9a-f]{64}", wheel.member_sha256)
+def test_files_of_the_hub_have_a_size():
     files = [entry.gguf for entry in entries() if entry.gguf]
     assert files
-    assert all(re.fullmatch("[0-9a-f]{64}", file.sha256) and file.size > 0 for file in files)
+    assert all(file.size > 0 for file in files)
 
 
 def test_every_draft_is_in_the_catalogue_and_smaller():

@@ -14,6 +14,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from specdemo.config.errors import UserError
 from specdemo.files.sources import resolve
 from specdemo.models.loading import load_model
+from specdemo.models.tokenizers import load_tokenizer, same_tokenizer
 
 WINDOW = 6  # far shorter than the text
 IDS = torch.arange(3, 40)[None]
@@ -181,6 +182,19 @@ def test_a_gguf_file_computes_what_its_weights_do_in_transformers(tmp_path, fami
     model, gguf = made(tmp_path, FAMILIES[family])
     loaded = load_model(resolve(gguf, tmp_path / "cache"), "fp32", "cpu")
     torch.testing.assert_close(loaded.model(IDS).logits, model(IDS).logits, atol=1e-4, rtol=1e-4)
+
+
+def test_a_gguf_file_is_converted_once_and_brings_its_tokenizer(tmp_path, monkeypatch):
+    _, gguf = made(tmp_path, FAMILIES["llama"])
+    stages = []
+    files = resolve(gguf, tmp_path / "cache", lambda report: stages.append(report.stage))
+    assert (files.name, files.origin) == ("tiny", "gguf")
+    assert set(stages) == {"check", "convert"}
+    assert same_tokenizer(load_tokenizer(files), make_tiny_tokenizer())
+    monkeypatch.setattr(
+        "specdemo.files.sources.convert_gguf", lambda *_: pytest.fail("converted twice")
+    )
+    assert resolve(gguf, tmp_path / "cache") == files
 
 
 @pytest.mark.parametrize("family", REFUSED)

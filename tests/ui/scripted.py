@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 from specdemo.config.settings import AUTHORS, AppSettings, Recommended, RunSettings, Sampling
 from specdemo.session.admission import Admission
 from specdemo.session.door import MethodInfo
+from specdemo.session.studio import Studio
 from specdemo.trace.events import (
     FinishReason,
     ModelInfo,
@@ -84,6 +86,19 @@ class ScriptedStudio:
 
     def open(self, visitor=""):
         return ScriptedConversation()
+
+
+class IdleStudio(Studio):
+    """A real studio that loads nothing and says that it is ready."""
+
+    ready = True
+    pair = SimpleNamespace(target=SimpleNamespace(info=ScriptedStudio.target))
+
+    def start(self) -> None:
+        pass
+
+    def progress(self) -> None:
+        return None
 
 
 def lines(stream):

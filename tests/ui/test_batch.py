@@ -69,15 +69,6 @@ def test_a_batch_with_a_setting_out_of_range_is_a_sentence(handlers):
     assert "lookahead" in json.loads(value)["error"][0]
 
 
-def test_a_batch_is_shown_at_most_ten_times_a_second(handlers, monkeypatch):
-    ticks = iter(range(10**6))
-    monkeypatch.setattr("specdemo.ui.run_tab.time.monotonic", lambda: next(ticks) / 100)
-    values = batch_of(handlers, "\n".join("abcd"))
-    looks = 4 * 5  # each prompt: started, three steps, finished
-    assert len(values) - 2 <= looks * 2 / 10 + 1  # each read of the clock takes a hundredth
-    assert len(values) > 2
-
-
 def test_a_batch_that_is_stopped_or_left_is_cancelled(handlers):
     handlers.studio.open = lambda *_: ScriptedConversation(steps=10**9)
     visitor, _ = handlers.begin(None, "a\nb")
@@ -100,17 +91,6 @@ def test_a_batch_that_is_stopped_or_left_is_cancelled(handlers):
     assert visitor.task.cancel.is_set()
     handlers.stop(None)
     leave(None)
-
-
-def test_a_batch_asked_for_while_the_model_loads_begins_by_itself(handlers, monkeypatch):
-    monkeypatch.setattr("specdemo.ui.run_tab.LOADING_SECONDS", 0.01)
-    handlers.studio.ready = False
-    visitor, first = handlers.begin(None, "a")
-    assert json.loads(first)["waiting"] == words.WAIT_LOADING
-    running = handlers.run(visitor, "a", "", VALUES)
-    assert next(running) == next(running) == first
-    handlers.studio.ready = True
-    assert json.loads(list(running)[-1])["rows"][0]["state"] == "done"
 
 
 def test_batches_of_two_tasks_never_meet(handlers):

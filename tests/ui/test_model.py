@@ -11,7 +11,7 @@ import pytest
 from errors import reported
 from ui.scripted import METHODS, ScriptedStudio
 
-from specdemo.config.settings import POLICIES, PROJECT, AppSettings, Recommended, Sampling
+from specdemo.config.settings import PROJECT, AppSettings, Recommended, Sampling
 from specdemo.drafters import methods as drafters
 from specdemo.files.progress import Progress
 from specdemo.models.outlook import Offer, Outlook
@@ -27,10 +27,6 @@ from specdemo.ui.tabs.race import RaceHandlers
 @pytest.fixture
 def handlers():
     return ModelHandlers(ScriptedStudio())
-
-
-def test_every_policy_of_the_settings_has_a_word():
-    assert tuple(words.POLICIES) == POLICIES
 
 
 def test_every_method_has_a_word():

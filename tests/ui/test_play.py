@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from itertools import pairwise
 
 import gradio as gr
@@ -65,39 +63,6 @@ def test_clear_drops_the_turns_and_what_later_drafts_could_copy(handlers):
     assert visitor.conversation.forgotten
 
 
-@pytest.mark.parametrize(
-    "error", [reported("Happened.", unaffected="Unharmed.", advice="Do."), RuntimeError("boom")]
-)
-def test_an_error_is_a_sentence_and_the_next_run_works(handlers, error):
-    visitor = PlayState(ScriptedConversation(error))
-    handlers.begin(visitor)
-    notice = lines(list(handlers.run(visitor, "a", "", VALUES))[-1])[-1]
-    assert notice["type"] == "notice"
-    assert notice["message"]
-    assert notice["advice"]
-    assert "Traceback" not in json.dumps(notice)
-    visitor.conversation = ScriptedConversation()
-    handlers.begin(visitor)
-    assert lines(list(handlers.run(visitor, "a", "", VALUES))[-1])[-1]["type"] == "finished"
-
-
-def test_stop_before_its_turn_and_a_closed_browser_cancel(handlers):
-    visitor, _ = handlers.begin(None)
-    handlers.stop(visitor)
-    assert [line["type"] for line in lines(list(handlers.run(visitor, "a", "", VALUES))[-1])] == [
-        "open"
-    ]
-    visitor = PlayState(ScriptedConversation(steps=10_000_000))
-    handlers.begin(visitor)
-    running = handlers.run(visitor, "a", "", VALUES)
-    next(running)
-    cancel: threading.Event = visitor.task.cancel
-    running.close()  # as Gradio does when the tab is closed
-    assert cancel.is_set()
-    visitor.close()
-    assert visitor.conversation.closed
-
-
 def test_a_run_gives_way_to_a_recorded_one_and_shows_nothing_more(handlers):
     visitor = PlayState(ScriptedConversation(steps=10_000_000))
     handlers.begin(visitor)
@@ -115,28 +80,10 @@ def test_a_run_gives_way_to_a_recorded_one_and_shows_nothing_more(handlers):
     )  # the same run may be played again
 
 
-def test_a_run_asked_for_while_the_model_loads_begins_by_itself(handlers, monkeypatch):
-    monkeypatch.setattr("specdemo.ui.run_tab.LOADING_SECONDS", 0.01)
-    handlers.studio.ready = False
-    visitor, first = handlers.begin(None)
-    assert "loading" in lines(first)[0]["waiting"]
-    running = handlers.run(visitor, "a", "", VALUES)
-    assert next(running) == next(running) == first
-    handlers.studio.ready = True
-    assert lines(list(running)[-1])[-1]["type"] == "finished"
-    handlers.studio.ready = False
-    visitor, _ = handlers.begin(visitor)
-    handlers.stop(visitor)
-    assert "finished" not in list(handlers.run(visitor, "a", "", VALUES))[-1]
-
-
-def test_two_visitors_never_see_each_other(handlers):
-    one, two = handlers.begin(None)[0], handlers.begin(None)[0]
-    runs = handlers.run(one, "alpha", "", VALUES), handlers.run(two, "omega", "", VALUES)
-    for first, second in zip(*runs, strict=True):
-        assert "omega" not in first
-        assert "alpha" not in second
-    assert one.turns != two.turns
+def test_a_visitor_who_leaves_closes_the_conversation():
+    visitor = PlayState(ScriptedConversation())
+    visitor.close()
+    assert visitor.conversation.closed
 
 
 def test_the_token_that_ends_an_answer_is_no_part_of_the_turn(handlers):
@@ -192,15 +139,6 @@ def test_what_was_learned_can_be_forgotten(handlers):
     handlers.forget(visitor)
     assert visitor.conversation.forgotten
     handlers.forget(None)
-
-
-def test_a_run_that_waits_for_its_turn_gives_way_too(handlers):
-    visitor, _ = handlers.begin(None)
-    handlers.play(visitor, recorded_runs()[0].name)
-    assert list(handlers.run(visitor, "a", "", VALUES)) == [gr.skip()]
-    assert visitor.turns == []
-    handlers.begin(visitor)
-    assert lines(list(handlers.run(visitor, "a", "", VALUES))[-1])[-1]["type"] == "finished"
 
 
 @pytest.mark.parametrize("replay", [False, True])

@@ -24,8 +24,8 @@ from specdemo.trace.metrics import (
     speedup,
 )
 from specdemo.trace.replay import read
-from specdemo.ui import words
 from specdemo.ui.view import RUNS, recorded_runs
+from specdemo.ui.words import VIEW
 
 RECORDED = sorted(RUNS.glob("*.jsonl"))
 DRAFTED = [path for path in RECORDED if path.stem != "05-plain"]
@@ -59,50 +59,34 @@ def test_a_recorded_seed_has_one_text_with_drafts_and_without():
         assert len(plain) >= 60
 
 
-@pytest.mark.skipif(not shutil.which("node"), reason="no node")
-@pytest.mark.parametrize("script", PARTS, ids=lambda path: path.name.removesuffix(".test.mjs"))
-def test_a_part_of_the_script(script):
-    given = {"SPECDEMO_WORDS": json.dumps(words.VIEW), "SPECDEMO_RUNS": str(RUNS)}
-    result = subprocess.run(
-        [shutil.which("node"), script],
+needs_node = pytest.mark.skipif(not shutil.which("node"), reason="no node")
+
+
+def node(*words: object, **options: str) -> str:
+    """Run node and return its output."""
+    given = {"SPECDEMO_WORDS": json.dumps(VIEW), "SPECDEMO_RUNS": str(RUNS)}
+    done = subprocess.run(
+        ["node", *map(str, words)],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, **given},
+        **options,
     )
-    assert result.returncode == 0, result.stderr
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
-@pytest.mark.skipif(not shutil.which("node"), reason="no node")
-def test_trees_oracle_prediction_and_bound_on_steps_written_by_hand():
-    script = Path(__file__).with_name("tree.test.mjs")
-    result = subprocess.run(
-        [shutil.which("node"), script], capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stderr
+@needs_node
+@pytest.mark.parametrize("script", PARTS, ids=lambda path: path.name.removesuffix(".test.mjs"))
+def test_a_part_of_the_script(script):
+    node(script)
 
 
-@pytest.mark.skipif(not shutil.which("node"), reason="no node")
-def test_the_training_card_in_the_words_of_the_page():
-    script = Path(__file__).with_name("card.test.mjs")
-    result = subprocess.run(
-        [shutil.which("node"), script, json.dumps(words.VIEW)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-
-
-@pytest.mark.skipif(not shutil.which("node"), reason="no node")
+@needs_node
 @pytest.mark.parametrize("path", DRAFTED, ids=lambda path: path.stem)
 def test_the_script_and_python_count_alike(path):
-    script = Path(__file__).with_name("view.test.mjs")
-    result = subprocess.run(
-        [shutil.which("node"), script, path], capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stderr
-    shown = json.loads(result.stdout)
+    shown = json.loads(node(Path(__file__).with_name("view.test.mjs"), path))
     trace = read(path).trace
     plain, fast = measure(trace.lane("plain")), measure(trace.lane("speculative"))
     assert shown["speedup"] == pytest.approx(speedup(plain, fast))
@@ -151,7 +135,7 @@ def compared(plain_ms, steps_ms, *, accepted=1, runs=None):
         pytest.param(compared([10] * 8 + [15] * 8, []), True, id="no steps yet"),
     ],
 )
-@pytest.mark.skipif(not shutil.which("node"), reason="no node")
+@needs_node
 def test_busy_programs_make_a_run_incomparable_for_the_script_and_python(trace, busy):
     view = RUNS.parent / "view/core"
     code = f"""
@@ -159,13 +143,11 @@ def test_busy_programs_make_a_run_incomparable_for_the_script_and_python(trace, 
       import {{ disturbed }} from "{view}/metrics.js"; import {{ readFileSync }} from "node:fs";
       const {{ plain, speculative }} = fold(readTrace(readFileSync(0, "utf8")).items).lanes;
       console.log(disturbed(plain, speculative));"""
-    command = [shutil.which("node"), "--input-type=module", "-e", code]
-    given = dumps(trace.events)
-    told = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
-    assert json.loads(told.stdout) == disturbed(trace) == busy
+    told = node("--input-type=module", "-e", code, input=dumps(trace.events))
+    assert json.loads(told) == disturbed(trace) == busy
 
 
-@pytest.mark.skipif(not shutil.which("node"), reason="no node")
+@needs_node
 def test_repeated_share_is_the_same_for_the_script_and_python():
     texts = {
         "": 0.0,
@@ -182,8 +164,7 @@ def test_repeated_share_is_the_same_for_the_script_and_python():
     code = f"""
       import {{ repeatedShare }} from "{RUNS.parent}/view/core/metrics.js";
       console.log(JSON.stringify({json.dumps(list(texts))}.map(repeatedShare)));"""
-    command = [shutil.which("node"), "--input-type=module", "-e", code]
-    told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    told = json.loads(node("--input-type=module", "-e", code))
     assert told == pytest.approx([repeated_share(text) for text in texts])
     assert told == pytest.approx(list(texts.values()))
 

@@ -64,13 +64,6 @@ def test_the_target_is_as_it_was(files):
     }
 
 
-def test_odd_shapes_do_not_crash(make_model, tmp_path):
-    odd = ModelFiles(make_model(tmp_path / "odd", hidden=40, intermediate=88), "odd", "", "folder")
-    made = make_copy(load_model(odd, "fp32", "cpu"))
-    assert torch.isfinite(logits(made.model)).all()
-    assert "dequantise each pass" in made.info.kernel
-
-
 def test_two_visitors_at_once_share_one_copy(files, monkeypatch):
     shared = QuantisedCopy(load_model(files, "bf16", "cpu"))
     made, opened, both = [], [], threading.Barrier(2)

@@ -1,39 +1,72 @@
-"""Published DFlash and JetSpec drafters run as their format defines in each layout; others are refused."""
+"""Published DFlash, JetSpec, DFlash 2 and DSpark drafters run as their format defines in each layout; others are refused."""
 
 from __future__ import annotations
 
 import json
 import math
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
-from opened_dflash import (
-    EMBEDDING,
-    HEAD,
-    HIDDEN,
-    LAYERS,
-    SECOND,
-    TEXT,
-    VOCABULARY,
-    decoder,
-    guessed,
-    know,
-    opened,
-    same,
-    states_of,
-)
 from passes import in_one_pass
 from safetensors.torch import load_file, save_file
-from tiny_dflash import Reference, make, write_flat, write_speculators
+from tiny_dflash import DFlash, Reference, make, write_dspark, write_flat, write_speculators
 
 from specdemo.config.errors import UserError
 from specdemo.engine.target import Features
-from specdemo.models.networks.dflash import DFlashModel
+from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.folders import TargetTensors
 from specdemo.models.networks.layouts import dflash
 from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
 from specdemo.models.networks.layouts.family import TargetFacts, drafter_files, loader_of
+
+HIDDEN, VOCABULARY, LAYERS = 32, 64, 8
+TARGET = TargetFacts("tiny", HIDDEN, VOCABULARY, LAYERS)
+TEXT = [5, 17, 9, 40, 2, 61, 33]
+EMBEDDING, HEAD = torch.randn(2, VOCABULARY, HIDDEN, generator=torch.Generator().manual_seed(9))
+SECOND = {"taps": 2, "chosen": 6, "window": 4}
+
+
+def states_of(model: DFlash, tokens: int) -> torch.Tensor:
+    """(tokens, reads x H) hidden states of the target."""
+    generator = torch.Generator().manual_seed(4)
+    return 3 * torch.randn(tokens, len(model.reads) * HIDDEN, generator=generator)
+
+
+def decoder(folder: Path) -> DFlashDecoder:
+    """Open a drafter folder in float32."""
+    files = drafter_files(str(folder), folder / "cache")
+    (family,) = [one for one in DRAFTER_FAMILIES if one.takes(files.config)]
+    reading = family.read(files, TARGET)
+    found = reading.load(TargetTensors(EMBEDDING, torch.device("cpu"), torch.float32, False, HEAD))
+    assert reading.kinds == (("block",) if found.weights.markov else ("block", "jet"))
+    assert isinstance(found, DFlashDecoder)
+    return found
+
+
+def opened(folder: Path) -> DFlashModel:
+    """A conversation whose target has read nothing."""
+    found = decoder(folder)
+    return DFlashModel(found, Features(found.weights.reads))
+
+
+def know(drafter: DFlashModel, states: torch.Tensor, begin: int, end: int) -> None:
+    """The target has read tokens."""
+    drafter.features.rollback(begin)
+    drafter.features.write(begin, list(states[begin:end].split(HIDDEN, dim=-1)))
+    drafter.features.gather(range(end - begin))
+
+
+def guessed(drafter: DFlashModel, states: torch.Tensor) -> torch.Tensor:
+    """Draft after the whole text, read in one pass."""
+    know(drafter, states, 0, len(TEXT) - 1)
+    return drafter.guess(TEXT)
+
+
+def same(found: torch.Tensor, wanted: torch.Tensor) -> None:
+    torch.testing.assert_close(found.float(), wanted.float(), atol=2e-4, rtol=2e-4)
+
 
 COMMITTED = [12, 3, 55]
 Z_LAB = {"theta": 1e6}
@@ -113,6 +146,13 @@ TRAPS = {
     "final_logit_softcapping": (write_flat, SCALED, {"cap": 0.0}, {}),
     "block_size": (write_flat, Z_LAB, {"block": 5}, {}),
     "sample_from_anchor": (write_speculators, ANCHORED, {"anchored": False}, {}),
+    "what goes in is convolved": (write_flat, SECOND, {"convolves": (False, True)}, {}),
+    "what comes out is convolved": (write_flat, SECOND, {"convolves": (True, False)}, {}),
+    "kernels depend on the place": (write_flat, SECOND, {"dynamic": False}, {}),
+    "kernels of what comes out, too": (write_flat, SECOND, {"from_input": False}, {}),
+    "kernels are written tap by tap": (write_flat, SECOND, {"tap_first": False}, {}),
+    "layers forget what is far back": (write_flat, SECOND, {"window": 0}, {}),
+    "a block sees all of itself": (write_flat, SECOND, {"window_causal": True}, {}),
 }
 
 
@@ -283,3 +323,151 @@ def test_tensors_that_are_not_what_the_config_says_are_refused(tmp_path, sentenc
     save_file(tensors, folder / "model.safetensors")
     with pytest.raises(UserError, match=sentence):
         opened(folder)
+
+
+LAYOUTS_OF_SECOND = {
+    "z-lab": (write_flat, SECOND),
+    "z-lab, three taps": (write_flat, {"taps": 3, "chosen": 6, "group": 16, "cap": 2.0}),
+    "speculators": (write_speculators, {**SECOND, "window_causal": True}),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS_OF_SECOND)
+def test_dflash_2_convolves_and_chooses_among_candidates(tmp_path, layout):
+    """After a text read in one pass, and after one that continues: each position, and the choice of the selector."""
+    write, facts = LAYOUTS_OF_SECOND[layout]
+    model = make(**facts)
+    states = states_of(model, len(TEXT))
+    reference = Reference(model, EMBEDDING, HEAD, states)
+    drafter = opened(write(tmp_path / "it", model))
+    know(drafter, states, 0, 3)
+    same(drafter.guess(TEXT[:4]), reference.guess(TEXT[:4]))
+    know(drafter, states, 3, len(TEXT) - 1)
+    found, wanted = drafter.guess(TEXT[4:]), reference.guess(TEXT)
+    same(found, wanted)
+    selector = drafter.weights.markov
+    assert selector is not None
+    assert selector.by_token
+    for place, token in enumerate((TEXT[-1], 44, 9)):
+        scores = selector.corrected(found[place : place + 1], token, drafter.states[place])[0]
+        sayable = scores.isfinite().nonzero().flatten().tolist()
+        expected = reference.selected(place, wanted[place], token)
+        assert sayable == sorted(expected)
+        same(scores[sayable], torch.tensor([expected[one] for one in sayable]))
+        assert selector.survival(place, drafter.states[place], token) is None
+
+
+def test_the_selector_heeds_the_state_of_a_place(tmp_path):
+    model = make(**SECOND)
+    states = states_of(model, len(TEXT))
+    drafter = opened(write_flat(tmp_path / "it", model))
+    found = guessed(drafter, states)
+    scores = drafter.weights.markov.corrected(found[:1], TEXT[-1], drafter.states[0])[0]
+    ignoring = Reference(model, EMBEDDING, HEAD, states, state_gates=False)
+    ignored = ignoring.selected(0, ignoring.guess(TEXT)[0], TEXT[-1])
+    assert max(abs(float(scores[one]) - ignored[one]) for one in ignored) > 0.05
+
+
+@pytest.mark.parametrize(
+    ("write", "key", "facts", "causal"),
+    [
+        (write_flat, "is_causal", {"window": 4}, True),
+        (write_speculators, "sliding_window_non_causal", {"window": 4}, True),
+        (write_speculators, "sliding_window_non_causal", SECOND, False),
+    ],
+)
+def test_what_layers_that_forget_see_where_nothing_is_said(tmp_path, write, key, facts, causal):
+    """They are causal, but for those of DFlash 2 in the layout of speculators."""
+    model = make(**facts)
+    drafter = opened(write(tmp_path / "it", model, **{key: None}))
+    states = states_of(model, len(TEXT))
+    wanted = Reference(model, EMBEDDING, HEAD, states, window_causal=causal).guess(TEXT)
+    same(guessed(drafter, states), wanted)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "own"),
+    [
+        ("no selector_top_k", {"selector_top_k": None}),
+        ("conv_group_size is 5; allowed: divisors of 32", {"conv_group_size": 5}),
+        ("shape .* in place of", {"conv_kernel_size": 3}),
+        ("shape .* in place of", {"selector_rank": 5}),
+        ("selector_top_k is 65; allowed", {"selector_top_k": 65}),
+    ],
+)
+def test_other_selectors_and_convolutions_are_refused(tmp_path, sentence, own):
+    with pytest.raises(UserError, match=sentence):
+        opened(write_flat(tmp_path / "it", make(**SECOND), own))
+
+
+def test_dflash_2_under_the_name_of_dflash_is_dflash_2(tmp_path):
+    """One server has no other name for it."""
+    folder = write_flat(tmp_path / "it", make(**SECOND), architectures=["DFlashDraftModel"])
+    assert opened(folder).weights.convolutions
+    other = drafter_files(str(folder), tmp_path)
+    with pytest.raises(UserError, match="states of 32 numbers, and this target's have 48"):
+        dflash.read(other, TargetFacts("tiny", 48, VOCABULARY, LAYERS))
+
+
+DSPARK = {"rank": 6, "anchored": True}
+SPECFORGE = {
+    "projector_type": "dspark", "markov_rank": 6, "markov_head_type": "vanilla", "enable_confidence_head": True,
+    "confidence_head_with_markov": True, "confidence_head_alpha": 1.0,
+}  # fmt: skip
+RED_HAT = {key: one for key, one in SPECFORGE.items() if key != "projector_type"} | {
+    "speculators_model_type": "dspark",
+    "architectures": ["DSparkDraftModel"],
+}
+
+
+@pytest.mark.parametrize("layout", ["DeepSpec", "SpecForge", "speculators", "not confident"])
+def test_dspark_corrects_each_place_by_the_token_before_it(tmp_path, layout):
+    """The Markov head has a row for each token of the target, also those outside the drafter's head."""
+    words = 48 if layout == "speculators" else VOCABULARY
+    model = make(**DSPARK, words=words, confident=layout != "not confident")
+    if layout == "SpecForge":
+        folder = write_flat(tmp_path / "it", model, SPECFORGE, architectures=["DSparkDraftModel"])
+    elif layout == "speculators":
+        folder = write_speculators(tmp_path / "it", model, **RED_HAT)
+    else:
+        folder = write_dspark(tmp_path / "it", model)
+    states = states_of(model, len(TEXT))
+    reference = Reference(model, EMBEDDING, HEAD, states)
+    drafter = opened(folder)
+    markov = drafter.weights.markov
+    assert markov is not None
+    assert markov.by_token
+    found, wanted = guessed(drafter, states), reference.guess(TEXT)
+    same(found, wanted)
+    unsaid = next((one for one in range(VOCABULARY) if one not in reference.tokens()), 44)
+    for place, token in enumerate((TEXT[-1], unsaid, 9)):
+        one = markov.corrected(found[place : place + 1], token, drafter.states[place])[0]
+        same(one, reference.corrected(wanted[place], token))
+        assert (one - found[place]).abs().max() > 0.05
+        sure = markov.survival(place, drafter.states[place], token)
+        if model.confident:
+            assert sure == pytest.approx(reference.confidence(place, token), abs=1e-4)
+        else:
+            assert sure is None
+
+
+def test_dspark_without_a_markov_head_is_dflash_from_the_anchor(tmp_path):
+    model = make(anchored=True)
+    states = states_of(model, len(TEXT))
+    drafter = opened(write_dspark(tmp_path / "it", model))
+    same(guessed(drafter, states), Reference(model, EMBEDDING, HEAD, states).guess(TEXT))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "more"),
+    [
+        ("markov_head_type is gated; allowed: vanilla", {"markov_head_type": "gated"}),
+        ("no tensor confidence_head", {"enable_confidence_head": True}),
+        ("no Markov head", {"enable_confidence_head": True, "markov_rank": 0}),
+        ("shape .* in place of", {"markov_rank": 5}),
+        ("architectures is .*Gemma4DSparkModel", {"architectures": ["Gemma4DSparkModel"]}),
+    ],
+)
+def test_other_heads_are_refused(tmp_path, sentence, more):
+    with pytest.raises(UserError, match=sentence):
+        opened(write_dspark(tmp_path / "it", make(**DSPARK), **more))

@@ -6,25 +6,18 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import PROFILE, VOCABULARY, reference_greedy, run_lane, tiny_llama
+from conftest import VOCABULARY, tiny_llama
 from torch.nn import functional as F
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from specdemo.config.errors import UserError
-from specdemo.config.settings import Sampling
-from specdemo.drafters.draft_model import DraftModel
-from specdemo.drafters.policies.lookahead import Constant
-from specdemo.drafters.reader import DraftReader
 from specdemo.engine.attention import first_layers
-from specdemo.engine.cost import Costs
-from specdemo.engine.sampling import ReducedVocabulary, Shaper
-from specdemo.engine.target import CachedModel, FeatureReader
+from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.chain import CompactWeights
 from specdemo.models.networks.exit import ExitModel
 from specdemo.models.networks.parts import CompactConfig
-from specdemo.trace.metrics import measure, output_ids
 
 TEXT = [1, 9, 20, 33, 7, 7, 12, 40, 2, 18]
 LAYER = 1
@@ -98,26 +91,6 @@ def test_lower_layers_have_transformers_states(target_weights, known):
     assert torch.allclose(torch.cat(pieces), want, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["qwen2", "qwen3"])
-def test_other_models_of_this_build_run_their_first_layers(kind):
-    torch.manual_seed(2)
-    config = AutoConfig.for_model(
-        kind,
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-    )
-    model = AutoModelForCausalLM.from_config(config).eval()
-    target = CachedModel(model)
-    target.read(TEXT[:4])
-    states = target.lower(LAYER, TEXT[4:], range(-1, len(TEXT) - 5), ())
-    assert torch.allclose(states, states_of(model, TEXT)[4:], atol=1e-5)
-
-
 def test_the_model_is_left_as_it_was(target_weights):
     before = dict(target_weights.model._modules)
     part = first_layers(target_weights, LAYER)
@@ -186,20 +159,6 @@ def test_the_target_overwrites_what_was_drafted(target_weights, weights):
     assert torch.equal(target.forward(TEXT[-1], guess).logits, want)
     target.keep([0])
     assert torch.allclose(target.read([50]), logits_of(target_weights, [*TEXT, 4, 50]), atol=1e-5)
-
-
-@pytest.mark.parametrize("lookahead", [1, 4])
-@pytest.mark.parametrize("seed", [0, 3])
-def test_greedy_text_is_the_targets_own(target_weights, seed, lookahead):
-    """With an adapter that is always right, and with one that is nearly always wrong."""
-    target, model = opened(target_weights, adapter_of(tiny_llama(seed)))
-    reader = FeatureReader(model)
-    draft = DraftReader(reader, Shaper(Sampling()), VOCABULARY, Costs(PROFILE))
-    drafter = DraftModel(draft, Constant(lookahead))
-    events = run_lane(target_weights, drafter, TEXT, target=target)
-    assert output_ids(events) == reference_greedy(target_weights, TEXT, 40)
-    steps = measure(events).steps
-    assert steps == -(-40 // (1 + lookahead)) if seed == 0 else steps > 40 // (1 + lookahead)
 
 
 def test_states_that_were_not_kept_are_missed(target_weights, weights):

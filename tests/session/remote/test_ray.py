@@ -21,7 +21,6 @@ from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.models.doctor import installed
 from specdemo.session.remote import ray as deployment
 from specdemo.session.remote.ray import cluster_client, running_replicas
-from specdemo.session.studio import Studio
 from specdemo.trace.events import FinishReason, RunFailed, RunFinished, Verified
 from specdemo.trace.metrics import output_ids
 
@@ -176,16 +175,6 @@ def test_ray_listens_on_this_machine_alone(remote):
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
     assert os.environ["RAY_ENABLE_AUTO_CONNECT"] == "0"
     assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
-
-
-def test_an_engine_elsewhere_says_what_one_here_says(remote, settings):
-    here = Studio(settings)
-    here.load()
-    assert remote.target == here.target
-    elsewhere, own = remote.open(), here.open()
-    for prompt in ("the cat", "the dog"):
-        mine = list(own.run(prompt, PLAIN))
-        assert output_ids(elsewhere.run(prompt, PLAIN)) == output_ids(mine)
 
 
 def test_thirty_clients_are_answered_and_bring_a_second_engine(remote):

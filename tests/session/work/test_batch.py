@@ -29,7 +29,6 @@ from specdemo.trace.events import (
 )
 from specdemo.trace.metrics import measure
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SETTINGS = RunSettings(method="nothing", max_new_tokens=12)
 WAIT = 30.0
 

@@ -17,8 +17,6 @@ from specdemo.session.studio import Studio
 from specdemo.session.work import lab
 from specdemo.ui.tabs.lab import LabHandlers, LabVisitor
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-
 
 @pytest.fixture(scope="module")
 def studio():

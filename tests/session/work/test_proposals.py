@@ -18,7 +18,6 @@ from specdemo.trace.metrics import output_ids
 from specdemo.ui.tabs.proposals import ProposalHandlers
 from specdemo.ui.view import RUNS
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
 CONSTANT = RunSettings(policy="constant", lookahead=4)
 WRITING = {"max_new_tokens": 16, "temperature": 0.0}
 DRAFTING = {"policy": "constant", "lookahead": 3, "temperature": 0.0}
@@ -140,12 +139,3 @@ def test_the_page_says_what_is_wrong(studio):
     assert "prompt is empty" in shown(page.write(visitor, " ", "", WRITING))[-1]["error"]
     _, value = page.choose(None, '{"position": 3}')
     assert "no text yet" in json.loads(value)["error"]
-
-
-def test_an_older_turn_shows_nothing_more(studio):
-    page = ProposalHandlers(studio, RUNS)
-    visitor, _ = page.begin(None)
-    writing = page.write(visitor, "abcabc", "", WRITING)
-    assert shown([next(writing)])
-    visitor.task = visitor.task.replace()
-    assert shown(writing) == []

@@ -16,7 +16,6 @@ from specdemo.session.door import MethodInfo
 from specdemo.session.meter import Meter
 from specdemo.session.work.race import WARM_UP_TOKENS, recorded_races, recorded_together, run_race
 from specdemo.trace.events import FinishReason, ModelInfo, Node, RunFinished, RunStarted, Verified
-from specdemo.ui.run_tab import TabState
 from specdemo.ui.tabs.race import RaceHandlers, lane_title, read_lanes
 from specdemo.ui.view import RUNS
 
@@ -156,14 +155,6 @@ def test_what_cannot_be_raced_is_a_sentence(prompt, method, said):
     notices = [line["message"] for line in lines_of(last) if line["type"] == "notice"]
     assert len(notices) == 1
     assert said in notices[0]
-
-
-def test_what_is_dropped_shows_nothing_more():
-    races, visitor = RaceHandlers(ScriptedStudio(), RUNS), TabState()
-    races.replay(visitor, None)
-    shown = list(races.run(visitor, "a", 2, controls("nothing", "tree")))
-    assert not any(isinstance(value, str) for value in shown)
-    assert not races.studio.ran
 
 
 def test_lanes_are_read_from_the_page_and_called_by_what_they_do():

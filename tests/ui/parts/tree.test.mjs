@@ -1,9 +1,9 @@
-// The view's computed parts, on steps written by hand. Run by tests/ui/test_view.py: node tree.test.mjs
+// The view's computed parts, on steps written by hand.
 import assert from "node:assert/strict";
-import { verdicts } from "../../assets/view/methods/audit.js";
-import { acceptRate, acceptanceHistory, oracle, overlapBound, plainRate, predictedCurve, preparedRate, speedup, tokensPerSecond } from "../../assets/view/core/metrics.js";
-import { fold, pieces } from "../../assets/view/core/reducer.js";
-import { depthOf, depths, isTree, layout } from "../../assets/view/core/tree.js";
+import { verdicts } from "../../../assets/view/methods/audit.js";
+import { acceptRate, acceptanceHistory, oracle, overlapBound, plainRate, predictedCurve, preparedRate, speedup, tokensPerSecond } from "../../../assets/view/core/metrics.js";
+import { fold, pieces } from "../../../assets/view/core/reducer.js";
+import { depthOf, depths, isTree, layout } from "../../../assets/view/core/tree.js";
 
 const node = (parent, status = "drafted", text = "x") => ({ token_id: 1, text, parent, status });
 const own = (status) => ({ token_id: 2, text: "own", parent: -1, status });

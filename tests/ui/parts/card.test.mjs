@@ -1,6 +1,6 @@
 // The training card's pure parts, and the whole card on a document that knows textContent only.
-// Run by tests/ui/test_view.py: node card.test.mjs WORDS, the page's words as JSON
 import assert from "node:assert/strict";
+import { words as all } from "./fixtures.mjs";
 
 class Fake {
   constructor(tag) {
@@ -27,8 +27,7 @@ globalThis.ResizeObserver = globalThis.MutationObserver = class {
   observe() {}
 };
 
-const { curve, facts, mountCard, results } = await import("../../assets/view/methods/card.js");
-const all = JSON.parse(process.argv[2]);
+const { curve, facts, mountCard, results } = await import("../../../assets/view/methods/card.js");
 const words = all.card;
 
 // Results by position are a table of their own; what has no word keeps its name.
