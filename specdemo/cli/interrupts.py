@@ -18,7 +18,7 @@ SHOW_CURSOR = b"\r\x1b[K\x1b[?25h"  # a bar hides it
 
 
 class _State:
-    """keeping: inside `keep_results`; returned: set when that block has ended; count: number of Ctrl+C"""
+    """keeping: inside `keep_results`; returned: set when Ctrl+C has ended that block; count: number of Ctrl+C"""
 
     keeping = False
     returned = threading.Event()
@@ -35,7 +35,9 @@ def watch_interrupts() -> None:
         kept = writer  # it must stay open
         while reader.recv(1) != bytes([signal.SIGINT]):
             pass
-        if not _State.keeping or not _State.returned.wait(GRACE_SECONDS):
+        # In this order: a block may have ended at this very interrupt before the thread came here.
+        grace = GRACE_SECONDS if _State.keeping else 0
+        if not _State.returned.wait(grace):
             _end()
         while reader.recv(1) and kept:
             _end()
@@ -72,6 +74,6 @@ def keep_results() -> Iterator[Kept]:
         yield kept
     except KeyboardInterrupt:
         kept.status = INTERRUPTED
+        _State.returned.set()
     finally:
         _State.keeping = False
-        _State.returned.set()

@@ -27,11 +27,26 @@ from specdemo.cli.commands import lists
 def ready():
     print("ready", flush=True)
 
+class Slow:  # reads after the main thread has handled the interrupt
+    def __init__(self, reader):
+        self.reader = reader
+    def recv(self, count):
+        read = self.reader.recv(count)
+        time.sleep({delay})
+        return read
+
+def slow_pair(pair=interrupts.socketpair):
+    reader, writer = pair()
+    return Slow(reader), writer
+
+interrupts.socketpair = slow_pair
+
 def work(options):
     {start}
     {loading}
     with interrupts.keep_results() as kept:
         {measuring}
+    {shown}
     print("kept\\n", end="", flush=True)  # in one piece
     return kept.status
 
@@ -65,6 +80,10 @@ def interrupted(code: list[str]) -> tuple[int, str, str, float]:
         ({"loading": f"ready(); {INSIDE_C}"}, ""),
         ({"loading": "try: ready(); time.sleep(60)\n    except BaseException: time.sleep(60)"}, ""),
         ({"measuring": "ready(); time.sleep(60)"}, "kept\n"),
+        (
+            {"measuring": "ready(); time.sleep(60)", "delay": 0.3, "shown": "time.sleep(0.5)"},
+            "kept\n",
+        ),
         ({"measuring": f"ready(); {INSIDE_C}"}, ""),
         (
             {
@@ -76,7 +95,16 @@ def interrupted(code: list[str]) -> tuple[int, str, str, float]:
     ],
 )
 def test_program_ends_at_an_interrupt_silently_within_a_second(parts, out):
-    code = CHILD.format(**{"start": "pass", "loading": "pass", "measuring": "pass", **parts})
+    code = CHILD.format(
+        **{
+            "start": "pass",
+            "loading": "pass",
+            "measuring": "pass",
+            "delay": 0,
+            "shown": "pass",
+            **parts,
+        }
+    )
     status, written, err, seconds = interrupted(["-c", code])
     assert (status, written, err) == (130, out, "")
     assert seconds < 3  # less than one on a machine that does nothing else

@@ -149,7 +149,7 @@ def test_a_run_ends_when_its_client_hangs_up(page, monkeypatch):
     began = page.post(f"{API}/call/v2/answer", json={"prompt": "a"}).json()
     with page.stream("GET", f"{API}/call/v2/answer/{began['event_id']}") as answer:
         assert any("generating" in line for line in answer.iter_lines())
-        assert endless.begun.is_set()
+        assert endless.begun.wait(10)
         assert not endless.closed.is_set()
     assert endless.closed.wait(10)
     monkeypatch.undo()
