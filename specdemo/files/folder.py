@@ -31,7 +31,7 @@ UNREAD_CODES = {
     "mismatched_keys": "model.misfit_tensors",
     "unexpected_keys": "model.unread_tensors",
 }
-NAMED_TENSORS = 3  # in a message
+MOST_NAMED = 3  # files or tensors in a message
 NOT_QUANTISED = ("embed", "lm_head", ".experts.")  # parts of names of matrices
 KEPT = {"full_attention", "sliding_attention"}  # layers that store all keys and values
 ADAPTER = "adapter_config.json"
@@ -175,25 +175,31 @@ def _quantised_by(config: Json) -> str:
 
 
 def weight_files(folder: Path, name: str) -> list[Path]:
-    """Return the safetensors files that make up a model, in transformers' order of preference. Raises UserError.
+    """Return the safetensors files that make up a model, as transformers chooses them. Raises UserError.
 
-    A whole file comes before an index of parts, which may be left over from another save. Pickled weights are refused.
+    A whole file comes before an index of parts, which may be left over from another save. Other files are not the model's:
+    they may be another save, or a part of one. Pickled weights are refused.
     """
     if (folder / WHOLE).is_file():
         return [folder / WHOLE]
     if (folder / INDEX).is_file():
         try:
-            shards = set(
-                json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()
-            )
-        except (ValueError, KeyError, AttributeError):
+            index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+            shards = sorted({str(shard) for shard in index["weight_map"].values()})
+            _ = index["metadata"]  # transformers reads it
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise UserError("model.damaged_index", name=name) from None
-        return [folder / shard for shard in sorted(shards)]
-    if found := sorted(folder.glob("*.safetensors")):
-        return found
+        return [folder / shard for shard in shards]
+    if found := sorted(path.name for path in folder.glob("*.safetensors")):
+        raise UserError("model.other_weights", name=name, files=_few(found), index=INDEX)
     if any(next(folder.glob(pattern), None) for pattern in PICKLED):
         raise UserError("model.pickled", name=name)
     raise UserError("model.no_weights", name=name)
+
+
+def _few(names: Sequence[str]) -> str:
+    more = "" if len(names) <= MOST_NAMED else f" (+{len(names) - MOST_NAMED})"
+    return ", ".join(names[:MOST_NAMED]) + more
 
 
 def check_read(folder: Path, name: str, report: Mapping[str, Collection[Any]]) -> None:
@@ -210,9 +216,7 @@ def check_read(folder: Path, name: str, report: Mapping[str, Collection[Any]]) -
     for kind, code in UNREAD_CODES.items():
         tensors = [str(one[0] if isinstance(one, tuple) else one) for one in report[kind]]
         if found := sorted(one for one in tensors if not one.startswith(drafting)):
-            shown = ", ".join(found[:NAMED_TENSORS])
-            more = "" if len(found) <= NAMED_TENSORS else f" (+{len(found) - NAMED_TENSORS})"
-            raise UserError(code, name=name, tensors=shown + more)
+            raise UserError(code, name=name, tensors=_few(found))
 
 
 def read_header(path: Path) -> Json:

@@ -161,9 +161,8 @@ def _download(
     commit = folder.name
     if weights:
         for path in broken_files(weight_files(folder, repo)):
-            hf_hub_download(
-                repo, path.name, revision=commit, endpoint=endpoint, force_download=True
-            )
+            name = path.relative_to(folder).as_posix()
+            hf_hub_download(repo, name, revision=commit, endpoint=endpoint, force_download=True)
     if not drafter:
         check_folder(folder, repo)
     progress(Progress("download", 1.0, repo))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from specdemo.config.errors import Phrase, UserError
 from specdemo.files import hub
 from specdemo.files.catalogue import Entry, entries, find, pairs
-from specdemo.files.folder import check_folder
+from specdemo.files.folder import check_folder, weight_files
 from specdemo.files.found import gguf_path, known_as, title_of
 from specdemo.files.gguf import (
     RECIPE,
@@ -264,11 +264,11 @@ def _from_folder(path: Path, work: _Conversion) -> ModelFiles:
     check_folder(path, str(path))
     folder = path.resolve()
     state = sorted(
-        (one.name, one.stat().st_size, one.stat().st_mtime_ns)
-        for one in folder.iterdir()
-        if one.is_file()
-    )
-    digest = hashlib.sha256(repr((str(folder), state)).encode()).hexdigest()
+        (str(one), found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        for one in {*folder.iterdir(), *weight_files(folder, folder.name)}
+        if one.is_file() and (found := one.stat())
+    )  # a copy that keeps its time of change has a new ctime
+    digest = hashlib.sha256(repr(state).encode()).hexdigest()
     made = work.from_folder(folder, f"folder-{digest[:16]}", digest, folder.name)
     return ModelFiles(made, folder.name, "", "folder")
 

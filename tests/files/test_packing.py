@@ -1,10 +1,12 @@
 """GGUF and safetensors become the 4-bit model that from_pretrained makes of them, one tensor at a time."""
 
 import json
+import os
 import shutil
 
 import pytest
 from errors import reported
+from safetensors.torch import load_file
 from tiny_gguf import KINDS, tiny_gguf
 
 from specdemo.config.errors import UserError
@@ -124,12 +126,23 @@ def test_a_gguf_file_is_read_anew_where_its_reading_has_changed(ggufs, tmp_path,
     assert all(after > before for before, after in zip(times, later, strict=True))
 
 
-def test_other_weights_are_packed_anew(tiny_folder, tmp_path):
+@pytest.mark.parametrize("part", ["model.safetensors", "parts/model-1.safetensors"])
+def test_other_weights_are_packed_anew(tiny_folder, tmp_path, part):
     copy = shutil.copytree(tiny_folder, tmp_path / "copy")
+    weights = copy / part
+    weights.parent.mkdir(exist_ok=True)
+    (copy / "model.safetensors").rename(weights)
+    index = {"metadata": {}, "weight_map": dict.fromkeys(load_file(weights), part)}
+    (copy / "model.safetensors.index.json").write_text(json.dumps(index))
     first = resolve(copy, tmp_path, pack_as=BF16)
-    (copy / "model.safetensors").touch()
-    assert resolve(copy, tmp_path, pack_as=BF16).folder != first.folder
+    assert first.folder != copy
     assert resolve(copy, tmp_path, pack_as=torch.float16).folder != first.folder
+    before = weights.stat()
+    weights.write_bytes(weights.read_bytes())
+    os.utime(
+        weights, ns=(before.st_atime_ns, before.st_mtime_ns)
+    )  # as `cp -p` or an archive sets it
+    assert resolve(copy, tmp_path, pack_as=BF16).folder != first.folder
 
 
 def test_an_interrupted_packing_leaves_nothing_and_starts_again(ggufs, tmp_path, monkeypatch):

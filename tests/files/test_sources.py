@@ -73,9 +73,36 @@ def test_weights_cut_short(copy, tmp_path, keep):
         resolve(copy, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["model.fp16.safetensors"],
+        ["consolidated.safetensors", "model.fp16.safetensors"],
+        ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"],
+    ],
+)
+def test_weights_that_transformers_would_not_read_are_named(copy, tmp_path, names):
+    for name in names:
+        shutil.copy(copy / "model.safetensors", copy / name)
+    (copy / "model.safetensors").unlink()
+    with pytest.raises(UserError, match=f"has {', '.join(names)}, but neither"):
+        resolve(copy, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "index", ["{", "[]", '{"weight_map": {}}', '{"metadata": {}, "weight_map": 3}']
+)
+def test_an_index_that_transformers_cannot_read_is_damaged(copy, tmp_path, index):
+    (copy / "model.safetensors").rename(copy / "model-1.safetensors")
+    (copy / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(UserError, match=r"weight index of .* is damaged"):
+        resolve(copy, tmp_path)
+
+
 def test_a_missing_shard(copy, tmp_path):
     (copy / "model.safetensors").rename(copy / "model-1.safetensors")
-    index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
+    parts = {"a": "model-1.safetensors", "b": "model-2.safetensors"}
+    index = {"metadata": {}, "weight_map": parts}
     (copy / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(UserError, match=r"model-2.safetensors is missing"):
         resolve(copy, tmp_path)
