@@ -37,10 +37,6 @@ PEERS = (
     "transformers:lookup",
     "llama.cpp",
     "llama.cpp:lookup",
-    "llama-server",
-    "llama-server:draft",
-    "openvino",
-    "openvino:lookup",
 )
 
 
