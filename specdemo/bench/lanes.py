@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Protocol
 
 from specdemo.config.errors import UserError
@@ -105,15 +104,11 @@ class OwnLane:
     name: str
     settings: RunSettings
     system: str = ""
-    online_weights: Path | None = None
     conversation: Conversation | None = None
 
     def open(self) -> OwnLane:
         """Start a conversation with its own caches, so that no variant profits from another."""
-        conversation = self.studio.open()
-        if self.online_weights:
-            conversation.memory.saved_head = self.online_weights
-        return replace(self, conversation=conversation)
+        return replace(self, conversation=self.studio.open())
 
     def answer(self, prompt: str) -> LaneResult:
         assert self.conversation

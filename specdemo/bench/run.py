@@ -168,7 +168,7 @@ class BenchOptions:
     lanes: names for `lanes.expand`; repeat: runs of the whole suite; first_turns: leave the later turns out
     busy: count pairs that other programs disturbed; until: `time.monotonic` at which no further prompt begins
     concurrent: numbers of conversations at the same time; traces: folder for the trace of every run
-    suite: file of the items; online_weights: file with the learned weights of `online`
+    suite: file of the items
     """
 
     lanes: str
@@ -180,7 +180,6 @@ class BenchOptions:
     system: str = ""
     traces: Path | None = None
     suite: Path = EXAMPLES
-    online_weights: Path | None = None
 
 
 @dataclass(slots=True)
@@ -372,7 +371,7 @@ def _open(
             lambda: torch.ones(BUFFER_BYTES // 4, device=str(target.device))
         )
         return FloorLane(num_bytes, buffer, settings.max_new_tokens, studio.runner.call)
-    return OwnLane(studio, name, settings, options.system, options.online_weights)
+    return OwnLane(studio, name, settings, options.system)
 
 
 def _values(

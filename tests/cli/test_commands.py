@@ -90,7 +90,6 @@ def test_show_metrics_names_the_pass_and_what_it_means(capsys, precision, kernel
             (f"{command} {path}", said)
             for command in (
                 "run x --save",
-                "run x --online-weights",
                 "bench --json",
                 "bench --html",
             )

@@ -47,7 +47,7 @@ def test_every_option_has_help_that_tells_its_default(action):
 
 
 # Options without a default: their help explains the effect.
-NONE_BY_NATURE = {"prompts", "examples", "online_weights", "csv", "html", "attach", "plain", "log"}
+NONE_BY_NATURE = {"prompts", "examples", "csv", "html", "attach", "plain", "log"}
 
 
 def test_help_shows_twelve_commands_and_those_for_other_servers(capsys):

@@ -7,7 +7,6 @@ import torch
 from conftest import PROFILE, reference_greedy, run_lane, tiny_llama
 from torch.nn import functional as F
 
-from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
 from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.memory.markov import MarkovCounts
@@ -156,26 +155,6 @@ def test_two_visitors_do_not_share(weights):
 
 def test_a_model_of_another_kind_has_no_head(target_weights):
     assert Memory().head_of(CachedModel(target_weights)) is None
-
-
-def test_saved_and_loaded_it_adjusts_alike(weights, tmp_path):
-    head, again = taught(weights, 4), OnlineHead(weights)
-    head.save(tmp_path / "head.safetensors")
-    again.load(tmp_path / "head.safetensors")
-    states = verdicts(weights, 7)[0]
-    assert head.up.any()
-    assert torch.equal(again.adjust(states), head.adjust(states))
-    assert again.num_verdicts == 0  # the file does not contain the text
-    memory = Memory()
-    with pytest.raises(UserError, match="no weights to save"):
-        memory.save_head(tmp_path / "none")
-    memory.saved_head = tmp_path / "head.safetensors"
-    assert torch.equal(memory.head_of(CompactModel(weights)).up, head.up)
-    memory.save_head(tmp_path / "again.safetensors")
-    assert (tmp_path / "again.safetensors").exists()
-    (tmp_path / "broken").write_bytes(b"nonsense")
-    with pytest.raises(UserError):
-        again.load(tmp_path / "broken")
 
 
 def drafter(method: str, model: CompactModel, memory: Memory, sampling: Sampling | None = None):

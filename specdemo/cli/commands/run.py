@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     if bool(options.prompts) == bool(options.prompt):
         raise UserError("cli.run_source")
     if options.prompts:
-        if options.save or options.online_weights:
+        if options.save:
             raise UserError("cli.run_one_prompt")
         items, settings = read_prompts(options.prompts), run_settings(options)
         if any(len(item.turns) > 1 for item in items):
@@ -49,7 +49,6 @@ def _run_one(options: argparse.Namespace) -> int:
 
     settings = run_settings(options)
     conversation = console.open_studio(options).open()
-    conversation.memory.saved_head = options.online_weights
     events: list[Event] = []
     printer = TokenPrinter()
     try:
@@ -65,8 +64,6 @@ def _run_one(options: argparse.Namespace) -> int:
     finally:  # also if the reader of the output has gone
         if options.save:
             options.save.write_text(dumps(events), encoding="utf-8")
-    if options.online_weights and not kept.status:
-        conversation.memory.save_head(options.online_weights)
     if not options.json:
         console.out.print()
         show_metrics(Trace(tuple(events)), "measured")

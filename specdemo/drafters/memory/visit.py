@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from specdemo.config.errors import UserError
 from specdemo.config.strings import Json, JsonView
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.memory.markov import MarkovCounts
@@ -159,21 +155,6 @@ class OnlineHead:
         if _surprises(judges, self.down, self.up, matrix).mean() > plain.mean():
             self.up = none
 
-    def save(self, path: Path) -> None:
-        """Write the correction alone: none of the verdicts."""
-        save_file({"down": self.down.contiguous(), "up": self.up.contiguous()}, path)
-
-    def load(self, path: Path) -> None:
-        """Continue from a saved correction. Raises UserError when it is not one of this draft model."""
-        try:
-            state = load_file(path, device=str(self.up.device))
-        except (OSError, SafetensorError) as error:
-            raise UserError("online.no_head", path=path, error=error) from error
-        wanted = {"down": self.down.shape, "up": self.up.shape}
-        if {name: tensor.shape for name, tensor in state.items()} != wanted:
-            raise UserError("online.other_head", path=path)
-        self.down, self.up = (state[name].float() for name in ("down", "up"))
-
 
 class HeadBias:
     """Applies a head before a draft's output matrix for one run, and collects the target's tokens after its states."""
@@ -245,10 +226,7 @@ CARRIED = 8192  # tokens of the texts that go to another process
 
 
 class Memory:
-    """Belongs to one session; never shared. In this process only, except for a head that the user saves.
-
-    saved_head: file from which a head starts, if it exists
-    """
+    """Belongs to one session; never shared."""
 
     def __init__(self) -> None:
         self.forget()
@@ -258,7 +236,6 @@ class Memory:
         self.counts = MarkovCounts()
         self.runs: deque[tuple[str, float]] = deque(maxlen=MOST_RUNS)  # method, accepted share
         self._head: OnlineHead | None = None
-        self.saved_head: Path | None = None
 
     def carried(self) -> Json:
         """Return the state for another process: the newest texts and the acceptance of runs, as JSON values.
@@ -290,22 +267,12 @@ class Memory:
         if not isinstance(model, CompactModel):
             return None
         if self._head is None or self._head.weights is not model.weights:
-            head = OnlineHead(model.weights)
-            if self.saved_head and self.saved_head.exists():
-                head.load(self.saved_head)
-            self._head = head
+            self._head = OnlineHead(model.weights)
         return self._head
 
     def head_bias(self, model: object) -> HeadBias | None:
         head = self.head_of(model)
         return HeadBias(head, model) if isinstance(model, CompactModel) and head else None
-
-    def save_head(self, path: Path) -> None:
-        """Learn from the last run too, and write the head. Raises UserError where no run has used one."""
-        if self._head is None:
-            raise UserError("cli.nothing_learned")
-        self._head.learn()
-        self._head.save(path)
 
     def record(self, method: str, metrics: Metrics) -> None:
         """Record the acceptance of a run; one without drafts has none."""

@@ -267,7 +267,6 @@ def test_run_answers_a_suite_as_json_and_tells_a_failure(terminal, tmp_path, cap
         ([], "Give one prompt"),
         (["hello", "--prompts", "{file}"], "Give one prompt"),
         (["--prompts", "{file}", "--save", "x"], "--save"),
-        (["--prompts", "{file}", "--online-weights", "x"], "--online-weights"),
         (["--prompts", "{file}-not"], "cannot be read"),
         (["--prompts", "{file}"], "no prompts"),
     ],
