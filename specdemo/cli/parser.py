@@ -33,7 +33,6 @@ EARLIER_NAMES = {
     "export-site": "export site",
     "gpu": "bench gpu",
     "pairs": "bench pairs",
-    "record": "bench record",
 }
 
 

@@ -109,7 +109,6 @@ def test_show_metrics_names_the_pass_and_what_it_means(capsys, precision, kernel
         ("bench pairs --suite EMPTY", "EMPTY contains no prompts"),
         ("run --prompts missing", "missing cannot be read"),
         ("run --prompts .", "cannot be read: Is a directory"),
-        ("bench record --folder missing", "no folder missing"),
         ("train feature --answers missing --out new", "missing cannot be read"),
         ("train draft --prompts FILE --out new --init missing", "no folder missing"),
         ("train datastore --prompts missing --out new", "missing cannot be read"),
@@ -139,7 +138,7 @@ def test_paths_and_names_are_checked_before_a_model_loads(
     [
         "run --prompts x --at-once 0", "compare x --repeat 0", "bench --repeat 0", "bench --limit 0",
         "bench --concurrent 8,-1", "bench gpu --minutes nan", "bench gpu --minutes -1",
-        "bench pairs --tokens 0", "bench record --takes 0", "audit --runs 0", "audit --tokens 1",
+        "bench pairs --tokens 0", "audit --runs 0", "audit --tokens 1",
         "audit counterexample --runs 0", "audit counterexample --runs -5", "train draft --out x --minutes inf",
         "train draft --out x --layers 0", "train draft --out x --learning-rate nan", "bench --repeat x",
     ],

@@ -69,7 +69,6 @@ def test_help_shows_twelve_commands_and_those_for_other_servers(capsys):
     [
         ("pairs --tokens 9", "bench pairs --tokens 9"),
         ("gpu --minutes 2 --out x", "bench gpu --minutes 2 --out x"),
-        ("record one --takes 2", "bench record one --takes 2"),
         ("counterexample --runs 40", "audit counterexample --runs 40"),
         ("export-site folder", "export site folder"),
         ("export-draft folder", "export draft folder"),

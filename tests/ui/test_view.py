@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from specdemo.bench.recordings import read_index, with_result
 from specdemo.config.settings import COUPLED
 from specdemo.drafters.methods import METHODS
 from specdemo.trace.codec import dumps
@@ -26,6 +25,7 @@ from specdemo.trace.metrics import (
 from specdemo.trace.replay import read
 from specdemo.ui.view import RUNS, recorded_runs
 from specdemo.ui.words import VIEW
+from tools.record import read_index, with_result
 
 RECORDED = sorted(RUNS.glob("*.jsonl"))
 DRAFTED = [path for path in RECORDED if path.stem != "05-plain"]

@@ -1,4 +1,4 @@
-"""Measure methods, pairs of models and graphics cards, audit methods, and record the runs that the page plays."""
+"""Measure methods, pairs of models and graphics cards, and audit methods."""
 
 from __future__ import annotations
 
@@ -220,25 +220,6 @@ def _present_targets(settings: AppSettings) -> list[str]:
     from specdemo.models.outlook import choose
 
     return list(dict.fromkeys([DEFAULT_TARGET, choose(settings)[0].name]))
-
-
-def run_record(options: argparse.Namespace) -> int:
-    from specdemo.bench.recordings import RUNS, record_all
-
-    named = options.target
-
-    def open_studio(target: str, precision: str) -> Studio:
-        options.target, options.precision = target or named, precision
-        return console.open_studio(options)
-
-    record_all(
-        open_studio,
-        options.folder or RUNS,
-        names=tuple(options.names),
-        takes=options.takes,
-        listen=console.note,
-    )
-    return 0
 
 
 def run_audit(options: argparse.Namespace) -> int:

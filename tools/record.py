@@ -1,11 +1,14 @@
 """Record the runs that are shipped with the page: each is the most typical of several real takes.
 
+python -m tools.record [NAME ...] [--takes N]
+
 `assets/runs/index.json` lists them; the page opens with the first. The first take is dropped; of those whose plain run was within 5 % of
 the fastest (nothing disturbed it) the one with the median speedup is kept.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import threading
 from collections.abc import Callable, Sequence
@@ -13,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specdemo.config.errors import UserError
-from specdemo.config.settings import RunSettings
+from specdemo.cli import console
+from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import ASSETS, Json
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, RunFailed, Trace
@@ -71,12 +74,7 @@ def record(
         events = list(conversation.run(recording.prompt, settings, cancel=threading.Event()))
         conversation.close()
         if failed := next((event for event in events if isinstance(event, RunFailed)), None):
-            raise UserError(
-                "bench.recording_failed",
-                name=recording.name,
-                message=failed.message,
-                advice=failed.advice,
-            )
+            raise SystemExit(f"{recording.name}: {failed.message} {failed.advice}")
         trace = Trace(tuple(events))
         plain, other = measure(trace.lane("plain")), measure(trace.lane("speculative"))
         ratio = speedup(plain, other) or 1.0
@@ -92,24 +90,17 @@ def record(
     return good[(len(good) - 1) // 2][2]
 
 
-def record_all(
-    open_studio: Callable[[str, str], Studio],
-    folder: Path,
-    *,
-    names: tuple[str, ...] = (),
-    takes: int = 4,
-    listen: Callable[[str], None] = print,
-) -> None:
-    """Record the runs of a folder, or those named. open_studio: returns a loaded studio by target and precision"""
-    wanted = [entry for entry in read_index(folder) if not names or entry.name in names]
+def record_all(open_studio: Callable[[str, str], Studio], names: Sequence[str], takes: int) -> None:
+    """Record the runs of the index, or those named. open_studio: returns a loaded studio by target and precision"""
+    wanted = [entry for entry in read_index(RUNS) if not names or entry.name in names]
     if missing := set(names) - {entry.name for entry in wanted}:
-        raise UserError("bench.not_listed", names=", ".join(sorted(missing)))
+        raise SystemExit(f"The index of runs does not list: {', '.join(sorted(missing))}")
     for pair in dict.fromkeys((entry.target, entry.precision) for entry in wanted):
         studio = open_studio(*pair)
         for entry in (one for one in wanted if (one.target, one.precision) == pair):
-            events = record(studio, entry, takes=takes, listen=listen)
-            (folder / f"{entry.name}.jsonl").write_text(dumps(events), encoding="utf-8")
-    write_index(folder)
+            events = record(studio, entry, takes=takes, listen=console.note)
+            (RUNS / f"{entry.name}.jsonl").write_text(dumps(events), encoding="utf-8")
+    write_index(RUNS)
 
 
 def with_result(entry: Json, events: Sequence[Event]) -> Json:
@@ -131,3 +122,21 @@ def write_index(folder: Path) -> None:
             index["runs"][at] = with_result(entry, events)
     text = json.dumps(index, ensure_ascii=False, indent=1) + "\n"
     (folder / INDEX_FILE).write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    """Record as the command line names it, with the settings of the environment."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="names of runs in the index; all by default")
+    parser.add_argument("--takes", type=int, default=4, help="takes of each run (default: 4)")
+    options = parser.parse_args()
+
+    def open_studio(target: str, precision: str) -> Studio:
+        named = {"target": target} if target else {}
+        return console.load_studio(AppSettings.from_environment(precision=precision, **named))
+
+    record_all(open_studio, options.names, options.takes)
+
+
+if __name__ == "__main__":
+    main()
