@@ -48,13 +48,8 @@ def generate(
         header, reason = _prefill(target, drafter, prompt_ids, started, cancelled, alone=alone)
         yield header
         while reason is None:
-            step = step.next(cancelled, alone=alone)
-            try:
-                with step.draft:
-                    budget = limits.budget(len(committed) - num_prompt)
-                    step.proposal = drafter.propose(committed, budget)
-            except Cancelled:
-                reason = FinishReason.CANCELLED
+            step, num_new = step.next(cancelled, alone=alone), len(committed) - num_prompt
+            if reason := step.propose(drafter, committed, limits.budget(num_new)):
                 break
             yield step.drafted()
             with step.check:
@@ -65,11 +60,11 @@ def generate(
                     step.proposal, step.shaped, shaper, verifier, generator, len(committed)
                 )
             with step.commit:
-                reason = step.cut(limits, len(committed) - num_prompt)
+                reason = step.cut(limits, num_new)
                 target.keep(step.kept)
                 committed += step.new_ids
                 drafter.observe(step.outcome())
-            yield step.verified(detail, shaper.noise(len(committed) - len(step.new_ids)))
+            yield step.verified(detail, shaper.noise(num_prompt + num_new))
         yield RunFinished(started.lane, reason, len(committed) - num_prompt, step.elapsed)
     finally:
         drafter.close()

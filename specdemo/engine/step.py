@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specdemo.engine.clock import Stage, Stopwatch, never
-from specdemo.engine.types import Limits, Outcome, Proposal, TargetOutput, Verdict
+from specdemo.engine.clock import Cancelled, Stage, Stopwatch, never
+from specdemo.engine.types import Drafter, Limits, Outcome, Proposal, TargetOutput, Verdict
 from specdemo.trace.events import (
     Choice,
     Drafted,
@@ -55,6 +55,17 @@ class Step:
     def next(self, cancelled: Callable[[], bool], *, alone: bool) -> Step:
         """Return the step after this one. cancelled: checked while drafting; alone: see `ForwardRequest`"""
         return Step(self.lane, self.number + 1, self.elapsed, cancelled, alone=alone)
+
+    def propose(
+        self, drafter: Drafter, committed: Sequence[int], budget: int
+    ) -> FinishReason | None:
+        """Draft at most `budget` tokens deep. Returns why the run ends, if it was cancelled meanwhile."""
+        try:
+            with self.draft:
+                self.proposal = drafter.propose(committed, budget)
+        except Cancelled:
+            return FinishReason.CANCELLED
+        return None
 
     def cut(self, limits: Limits, num_new: int) -> FinishReason | None:
         """Commit the accepted tokens and the target's own within the limits. Returns why the run ends, if it does.
