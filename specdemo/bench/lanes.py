@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import POLICIES, RunSettings
+from specdemo.config.strings import Json
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.conversation import Conversation
@@ -81,6 +82,11 @@ class Paired:
     def ratio(self) -> float | None:
         """Tokens per second over plain decoding's."""
         return speedup(self.plain.metrics, self.result.metrics)
+
+    def to_dict(self) -> Json:
+        """Return plain values without the traces."""
+        result, plain = (replace(one, events=()) for one in (self.result, self.plain))
+        return asdict(Paired(result, plain, self.disturbed))
 
 
 class Lane(Protocol):

@@ -5,12 +5,14 @@ Two bounds for comparison: the oracle of lookahead policies (modelled), and the 
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from functools import reduce
@@ -89,6 +91,41 @@ def write_file(path: Path, content: str) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     part.write_text(content, encoding="utf-8")
     part.replace(path)
+
+
+class Journal:
+    """Results that are stored as they come, by key; the same measurement continues with them after an interruption.
+
+    path: a file of JSON lines, deleted by `close`; None stores nothing
+    about: description of the measurement; the results of another one are discarded
+    """
+
+    def __init__(self, path: Path | None, about: Json) -> None:
+        self._path = path
+        self.stored: Json = {}
+        if path is None:
+            return
+        head = json.dumps(about, sort_keys=True, default=str)
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        if lines[:1] == [head]:
+            for line in lines[1:]:
+                with suppress(ValueError):  # the last line may be cut
+                    self.stored |= json.loads(line)
+        write_file(path, "".join(f"{line}\n" for line in [head, *map(_line, self.stored.items())]))
+
+    def store(self, key: str, value: object) -> None:
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(_line((key, value)) + "\n")
+
+    def close(self) -> None:
+        """Delete the file: the measurement is complete."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def _line(item: tuple[str, object]) -> str:
+    return json.dumps(dict([item]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from pathlib import Path
 from platform import python_version
 from statistics import median
 
+from pydantic import TypeAdapter
+
 import specdemo
 from specdemo.bench.lanes import (
     FLOOR,
@@ -35,6 +37,7 @@ from specdemo.bench.results import (
     BUFFER_BYTES,
     BenchAnswers,
     FloorLane,
+    Journal,
     Result,
     Table,
     against_table,
@@ -168,7 +171,7 @@ class BenchOptions:
     lanes: names for `lanes.expand`; repeat: runs of the whole suite; first_turns: leave the later turns out
     busy: count pairs that other programs disturbed; until: `time.monotonic` at which no further prompt begins
     concurrent: numbers of conversations at the same time; traces: folder for the trace of every run
-    suite: file of the items
+    suite: file of the items; journal: file by which the same bench continues after an interruption
     """
 
     lanes: str
@@ -180,6 +183,7 @@ class BenchOptions:
     system: str = ""
     traces: Path | None = None
     suite: Path = EXAMPLES
+    journal: Path | None = None
 
 
 @dataclass(slots=True)
@@ -283,15 +287,20 @@ def run_bench(
         progress(Progress("bench", 0.0, "warming up"))
         list(run_lanes(lanes, [WARM_UP_PROMPT], lost=bench.lose))  # not counted
         runs = [(number, item) for number in range(options.repeat) for item in items]
+        journal = Journal(options.journal, _about(studio, items, options, settings))
         longest = 0.0
         for number, (repetition, item) in enumerate(runs):
             which = f"prompt {number + 1} of {len(runs)}, {item.task}"
             progress(Progress("bench", number / len(runs), which))
-            started = time.monotonic()
+            started, stored = time.monotonic(), journal.stored.get(str(number))
             if options.until and number and started + longest > options.until:
                 bench.note(f"There was time for {number} of {len(runs)} prompts.")
                 break
-            turns = _run_item(bench, lanes, item, number % len(items) + repetition)
+            if stored is None:
+                turns = _run_item(bench, lanes, item, number % len(items) + repetition)
+                journal.store(str(number), [[pair.to_dict() for pair in turn] for turn in turns])
+            else:
+                turns = TypeAdapter(list[list[Paired]]).validate_python(stored)
             for turn, pairs in enumerate(turns):
                 bench.measured.add(item.task, f"{item.name}-{turn}", pairs)
             longest = max(longest, time.monotonic() - started)
@@ -305,7 +314,20 @@ def run_bench(
         prompts = list(islice(cycle(item.turns[0] for item in items), count))
         bench.throughput += measure_throughput(studio, own, prompts, options)
         save(bench)
+    journal.close()
     return bench
+
+
+def _about(
+    studio: Studio, items: Sequence[Item], options: BenchOptions, settings: dict[str, RunSettings]
+) -> Json:
+    """Return everything that the results of a prompt depend on."""
+    return {
+        "target": asdict(studio.pair.target.info),
+        "settings": {name: one.to_dict() for name, one in settings.items()},
+        "items": [asdict(item) for item in items],
+        "options": [options.first_turns, options.system],
+    }
 
 
 def _copy_from_store(studio: Studio, settings: dict[str, RunSettings]) -> bool:

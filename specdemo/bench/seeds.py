@@ -8,11 +8,14 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from pydantic import TypeAdapter
+
 from specdemo.bench.lanes import PLAIN_METHOD, LaneResult, Paired, run_once
 from specdemo.bench.pairs import SAME_KEYS, sampling_of
 from specdemo.bench.results import (
     ROW_COLUMNS,
     BenchAnswers,
+    Journal,
     Result,
     Row,
     Table,
@@ -47,20 +50,29 @@ class SeedComparison:
     def run(
         self,
         items: Sequence[Item],
+        journal: Journal,
         progress: ProgressCallback,
         save: Callable[[Result], None],
     ) -> None:
         """Answer each prompt by each method with each sampling. Raises the error of a run.
 
-        save: called after each prompt with the result so far
+        journal: of the answers by prompt; save: called after each prompt with the result so far
         """
         for number, item in enumerate(items):
             which = f"prompt {number + 1} of {len(items)}, {item.task}"
             progress(Progress("seeds", number / len(items), which))
-            for preset, pairs in self._pairs(item, number).items():
+            if item.name not in journal.stored:
+                found = self._pairs(item, number)
+                plain = {name: [one.to_dict() for one in pairs] for name, pairs in found.items()}
+                journal.store(item.name, plain)
+            else:
+                stored = journal.stored[item.name]
+                found = TypeAdapter(dict[str, list[Paired]]).validate_python(stored)
+            for preset, pairs in found.items():
                 self.measured.add(preset, f"{item.name} {preset}", pairs)
             self.prompts += 1
             save(self.result())
+        journal.close()
 
     def _pairs(self, item: Item, number: int) -> dict[str, list[Paired]]:
         """Return the methods' answers to a prompt by sampling, beside plain decoding's. number: of the prompt, and its seed"""

@@ -29,6 +29,7 @@ from specdemo.bench.report import text
 from specdemo.bench.results import (
     BenchAnswers,
     FloorLane,
+    Journal,
     Result,
     against_table,
     bandwidth,
@@ -158,19 +159,29 @@ def test_lanes_peers_and_the_floor_are_run_in_turn_and_repeated(studio, monkeypa
     assert json.loads(json.dumps(found.result().to_dict()))["floor_bytes"] > 0
 
 
-def test_seed_comparison_holds_only_if_every_text_equals_plain_decodings(studio):
-    def compare():
+def test_texts_of_the_same_seeds_are_compared_and_an_interrupted_comparison_continues(
+    studio, tmp_path
+):
+    def compare(path, save=lambda _: None):
         compared = SeedComparison(studio, ["script"], ["1/1/1", "1.5/0.9/1.1"], 6)
-        compared.run(ITEMS, lambda _: None, lambda _: None)
+        compared.run(ITEMS, Journal(path, {}), lambda _: None, save)
         return compared
 
-    held = compare()
-    assert held.held
-    assert (held.result().values["equal"], held.prompts) == (4, 2)
-    studio.shaper = lambda settings: Shaper(settings.sampling)  # the noise of each text is its own
-    broken = compare()
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compare(tmp_path / "stored", interrupt)
+    own, studio.shaper = studio.shaper, lambda settings: Shaper(settings.sampling)
+    broken = compare(tmp_path / "new")  # the noise of each text is its own
     assert not broken.held
     assert broken.result().values["equal"] < broken.result().values["answers"] == 4
+    stored = compare(tmp_path / "stored")  # the first prompt was answered before the fault
+    studio.shaper = own
+    held = compare(tmp_path / "new")
+    assert held.held
+    assert (held.result().values["equal"], held.prompts) == (4, 2)
+    assert broken.result().values["equal"] < stored.result().values["equal"] < 4
 
 
 def test_peers_weights_are_written_by_the_thread_that_computes(studio, monkeypatch):
@@ -382,16 +393,19 @@ def test_peers_stand_for_all_of_them(studio):
     assert expand("peers", studio) == [*PEERS, FLOOR]
 
 
-def test_an_interrupted_bench_shows_and_writes_its_results(studio, monkeypatch, tmp_path, capsys):
+def test_an_interrupted_bench_shows_and_writes_its_results_and_the_next_one_continues(
+    studio, monkeypatch, tmp_path, capsys
+):
     monkeypatch.setattr(console, "open_studio", lambda _: studio)
     suite, out = tmp_path / "suite.jsonl", tmp_path / "out.json"
     rows = [{"id": name, "task": name, "turns": [f"{name}b"]} for name in ("aa", "stop")]
     suite.write_text("\n".join(map(json.dumps, rows)))
     asked = ["bench", "--suite", str(suite), "--lanes", "ngram", "--max-new-tokens", "6"]
     asked += ["--json", str(out)]
-    whole = studio.run
+    whole, prompts = studio.run, []
 
     def interrupted(prompt, settings, **options):
+        prompts.append(prompt)
         if prompt == "stopb":
             raise KeyboardInterrupt
         return whole(prompt, settings, **options)
@@ -400,6 +414,11 @@ def test_an_interrupted_bench_shows_and_writes_its_results(studio, monkeypatch, 
     assert main(asked) == 130
     assert " aa " in capsys.readouterr().out
     assert {row["task"] for row in json.loads(out.read_text())["rows"]} == {"aa", "all"}
+    prompts.clear()
+    monkeypatch.setattr(studio, "run", lambda *a, **k: (prompts.append(a[0]), whole(*a, **k))[1])
+    assert main(asked) == 0
+    assert "aab" not in prompts
+    assert {row["task"] for row in json.loads(out.read_text())["rows"]} == {"aa", "stop", "all"}
     assert sorted(path.name for path in tmp_path.glob("*out*")) == ["out.json"]
 
 

@@ -6,7 +6,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ from specdemo.config.settings import COUPLED, AppSettings, RunSettings
 
 if TYPE_CHECKING:
     from specdemo.bench.pairs import PairResult
-    from specdemo.bench.results import Result, Table
+    from specdemo.bench.results import Journal, Result, Table
     from specdemo.bench.run import BenchOptions
     from specdemo.session.studio import Studio
     from specdemo.session.text import Item
@@ -41,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.html:
         import plotly  # noqa: F401 - a missing package is noticed before a model loads
+    options.journal = _journal_path(options.json)
     items = read_suite(options.suite, options.limit)
     for lane in single_lanes(options.lanes):
         lane_settings(options, lane)  # raises UserError for a wrong one
@@ -114,6 +115,7 @@ def run_pairs(options: argparse.Namespace) -> int:
     """Print the tables of variants on several pairs, and write them after each prompt."""
     from specdemo.bench.pairs import USUAL_LANES, pairs_result, sampling_of
     from specdemo.bench.report import text
+    from specdemo.bench.results import Journal
     from specdemo.session.text import read_suite
 
     items, tokens = read_suite(options.suite, options.limit), options.tokens
@@ -124,6 +126,8 @@ def run_pairs(options: argparse.Namespace) -> int:
         sampling_of(preset)
     for rule in options.rules:
         RunSettings(verification=rule).checked()
+    about = {"items": [asdict(item) for item in items], "tokens": tokens, "lanes": options.lanes}
+    about |= {"rules": options.rules} if options.rules else {}
     results: list[PairResult] = []
 
     def result(found: Sequence[PairResult]) -> Result:
@@ -133,8 +137,10 @@ def run_pairs(options: argparse.Namespace) -> int:
         if options.json:
             _write_json(options.json, result(found))
 
+    journal = Journal(_journal_path(options.json), about)
     with keep_results() as kept:
-        _measure_pairs(options, items, results, save)
+        _measure_pairs(options, items, journal, results, save)
+        journal.close()
     if results:
         console.write(text(result(results)))
     return kept.status
@@ -143,18 +149,22 @@ def run_pairs(options: argparse.Namespace) -> int:
 def _measure_pairs(
     options: argparse.Namespace,
     items: Sequence[Item],
+    journal: Journal,
     results: list[PairResult],
     save: Callable[[Sequence[PairResult]], None],
 ) -> None:
-    """Append the result of each pair and sampling. save: called after each prompt"""
-    from specdemo.bench.pairs import compare_methods
+    """Append the result of each pair and sampling; stored ones are not measured again. save: called after each prompt"""
+    from specdemo.bench.pairs import PairResult, compare_methods
 
     targets, presets = options.targets.split(","), options.presets.split(",")
     seconds = 60 * options.minutes / (len(targets) * len(presets))
     with console.reporting() as progress:
         for target in targets:
             studio = None
-            for preset in presets:
+            for key, preset in ((f"{target} {preset}", preset) for preset in presets):
+                if stored := journal.stored.get(key):
+                    results.append(PairResult(**stored))
+                    continue
                 studio = studio or console.load_studio(AppSettings.from_environment(target=target))
                 options.until = time.monotonic() + seconds if seconds else None
                 found = compare_methods(
@@ -169,6 +179,7 @@ def _measure_pairs(
                     save=lambda part: save([*results, part]),
                 )
                 results.append(found)
+                journal.store(key, asdict(found))
                 save(results)
 
 
@@ -245,6 +256,7 @@ def run_seeds(options: argparse.Namespace) -> int:
     from specdemo.bench.lanes import PLAIN_METHOD, expand
     from specdemo.bench.pairs import sampling_of
     from specdemo.bench.report import text
+    from specdemo.bench.results import Journal
     from specdemo.bench.seeds import SeedComparison
     from specdemo.session.text import read_suite
 
@@ -256,9 +268,15 @@ def run_seeds(options: argparse.Namespace) -> int:
     for name in methods:
         check_method(name)
     compared = SeedComparison(studio, methods, presets, options.tokens)
+    about = {
+        "target": asdict(studio.pair.target.info),
+        "items": [asdict(item) for item in items],
+        "options": [methods, presets, options.tokens],
+    }
+    journal = Journal(_journal_path(options.json), about)
     save = partial(_write_json, options.json) if options.json else lambda _: None
     with keep_results() as kept, console.reporting() as progress:
-        compared.run(items, progress, save)
+        compared.run(items, journal, progress, save)
     if compared.prompts:
         console.write(text(compared.result()))
     return kept.status or int(not compared.held)
@@ -303,6 +321,13 @@ def counterexample_table(rows: Sequence[RuleRow]) -> Table:
         for row in rows
     ]
     return Table(columns, body)
+
+
+def _journal_path(result: Path | None) -> Path | None:
+    """Return the file that stores the results so far, next to the result's; None if that is a device."""
+    if result is None or (result.exists() and not result.is_file()):
+        return None
+    return result.with_name(f"{result.name}.part")
 
 
 def _write_json(path: Path, result: Result) -> None:
