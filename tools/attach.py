@@ -2,6 +2,9 @@
 
 python -m tools.attach rounds       200 generations: the rounds against the server's own counters
 python -m tools.attach healthy      50 examinations of servers without a fault
+python -m tools.attach faults       a server with each fault that `doctor` knows, with and without its log
+python -m tools.attach page         what the open page costs the server, and how late a first token is shown
+python -m tools.attach pair         the embedded pair here and in llama-server, written to docs/measured
 """
 
 from __future__ import annotations
@@ -9,34 +12,64 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import date
+from http.client import HTTPResponse
 from pathlib import Path
+from statistics import quantiles
+from typing import TYPE_CHECKING
+from urllib.request import Request as Asked
+from urllib.request import urlopen
 
 from specdemo.attach.detection import attach
 from specdemo.attach.doctor import PROBES, diagnose, examine
 from specdemo.attach.pasted import counters, read_file
 from specdemo.attach.rounds import Generation
-from specdemo.attach.servers import Request
+from specdemo.attach.servers import Request, whole_answer
 from specdemo.bench.peers import gguf_file
 from specdemo.bench.results import ROW_COLUMNS, cell, totals
-from specdemo.config.settings import AppSettings, Sampling
+from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.files.catalogue import DEFAULT_TARGET, partner
 from specdemo.files.sources import resolve
 from specdemo.models.networks.folders import export_gguf
 from specdemo.session.loaded import machine_name
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+from attach.stand_in import Reply, serving
 from llama_server import llama_server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 TOKENS = 24
 PROMPTS = [*itertools.chain.from_iterable(PROBES.values()), "List ten emoji with their names."]
 KIND = "xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_"
+PORT = 8031  # of the page
+# Stores when the first token of the next answer is drawn.
+FIRST_TOKEN = """() => {
+  window.first = null;
+  const old = new Set(document.querySelectorAll(".sd-answer .sd-token"));
+  const watch = new MutationObserver(() => {
+    for (const token of document.querySelectorAll(".sd-answer .sd-token"))
+      if (!old.has(token)) {
+        requestAnimationFrame(() => (window.first = performance.timeOrigin + performance.now()));
+        watch.disconnect();
+        return;
+      }
+  });
+  watch.observe(document.body, { childList: true, subtree: true });
+}"""
 SPEED = ("loses", "fixed_cost")  # findings about speed
 BASE = "options.n_ctx, options.endpoint_slots, options.endpoint_metrics = 2048, True, True\n"
 
@@ -81,14 +114,14 @@ def generations(url: str, count: int) -> Iterator[tuple[Generation, bool]]:
         yield last, stopped
 
 
-def check_rounds(target: Path, draft: Path) -> bool:
-    """Compare the rounds of 200 generations with the server's sums, and of those that end with its counters."""
+def check_rounds(target: Path, draft: Path, count: str = "50") -> bool:
+    """Compare the rounds of four times `count` generations with the server's sums, and of those that end with its counters."""
     kinds = {"draft model": draft_model(draft, 5), "draft model, p_min": draft_model(draft, 8, 0.5)}
     kinds |= {"n-gram": ngram(), "plain": ""}
     good = True
     for name, options in kinds.items():
         with llama_server(str(target), BASE + options) as url:
-            found = list(generations(url, 50))
+            found = list(generations(url, int(count)))
             complete = [one for one, stopped in found if not stopped]
             wrong = sum(bool(one.mismatches()) for one, _ in found)
             sums = [sum(getattr(one, part) or 0 for one in complete) for part in ("drafted", "accepted")]  # fmt: skip
@@ -102,18 +135,20 @@ def check_rounds(target: Path, draft: Path) -> bool:
 
 
 def check_healthy(target: Path, draft: Path) -> bool:
-    """Examine 50 servers without a fault; every second one next to a plain server.
+    """Examine 50 servers without a fault, with their logs; every second one next to a plain server.
 
     Whether drafts cost time is no fault of these servers but a fact of the machine: on a CPU they do. It is printed, not counted.
     """
     drafts = [draft_model(draft, n, p) for p in (0.0, 0.3, 0.6, 0.8) for n in range(1, 9)]
     copies = [ngram(size, longest) for size in (2, 3, 4) for longest in (2, 4, 6, 8, 12, 16)]
     alarms = 0
-    with llama_server(str(target), BASE) as plain:
+    with tempfile.TemporaryDirectory() as work, llama_server(str(target), BASE) as plain:
         for number, options in enumerate([*drafts, *copies]):
-            with llama_server(str(target), BASE + options) as url:
-                beside = attach(plain) if number % 2 else None
-                found = diagnose(examine(attach(url), beside))
+            path = Path(work) / str(number)
+            debug = f"{BASE}{options}options.verbosity = 5\n"
+            with path.open("wb") as log, llama_server(str(target), debug, log) as url:
+                seen = examine(attach(url), attach(plain) if number % 2 else None)
+                found = diagnose(replace(seen, log=read_file(path)))
             problems = [(one.kind, one.values) for one in found if one.level == "problem"]
             others = [one.kind for one in found if one.level != "problem"]
             alarms += any(kind not in SPEED for kind, _ in problems)
@@ -122,36 +157,175 @@ def check_healthy(target: Path, draft: Path) -> bool:
     return not alarms
 
 
-def check_faults(target: Path, draft: Path) -> bool:
-    """Examine servers with one fault each. The busy machine, the text and the speed need a plain server beside them."""
-    synthetic = f"{draft_model(draft)}s.synth_rates = [1.0] * 3\n"
-    faults = {
-        "no_drafts_llama": f"options.speculative.draft.mparams.path = {str(draft)!r}\n",
-        "idle_drafts": draft_model(draft, 4, 1.0),
-        "always_accepted": draft_model(target, 5),
-        "too_long": draft_model(draft, 24),
-        "ngram": ngram(12, 16),
-        "synthetic": synthetic,
-        "lossy": synthetic,
-        "loses": draft_model(target, 5),
-        "slow_draft": draft_model(target, 5),
-        "context": f"{draft_model(draft)}options.n_ctx = 256\n",
-    }
-    missed = 0
+def wrong_draft(draft: Path, path: Path) -> Path:
+    """Write a draft model whose matrices have their rows in reverse order: it loads, and its tokens mean nothing."""
+    from gguf import GGUFReader
+
+    shutil.copyfile(draft, path)
+    for tensor in GGUFReader(path, "r+").tensors:
+        if tensor.name.startswith("blk.") and tensor.data.ndim > 1:
+            tensor.data[:] = tensor.data[::-1].copy()
+    return path
+
+
+def forwarded(
+    choose: Callable[[bytes], str], pass_line: Callable[[bytes], None] = lambda _line: None
+) -> Callable[[str, dict[str, str], bytes], Reply]:
+    """Return the replies of other servers. choose: the address for a body; pass_line: called with each line that comes."""
+
+    def lines(answer: HTTPResponse) -> Iterator[bytes]:
+        for line in answer:
+            pass_line(line)
+            yield line
+
+    def reply(path: str, _headers: dict[str, str], body: bytes) -> Reply:
+        answer = urlopen(Asked(choose(body) + path, body or None))  # noqa: S310
+        kind = {"Content-Type": answer.headers["Content-Type"], "Server": "llama.cpp"}
+        return answer.status, kind, lines(answer)
+
+    return reply
+
+
+@contextmanager
+def busy_machine() -> Iterator[None]:
+    """Programs that compute every other two seconds, one more than this machine has cores."""
+    code = "import time\nwhile True:\n end = time.time() + 2\n while time.time() < end: pass\n time.sleep(2)"
+    count = (os.cpu_count() or 1) + 1
+    others = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for one in others:
+            one.kill()
+            one.wait()
+
+
+def check_faults(target: Path, draft: Path, *chosen: str) -> bool:
+    """Examine servers with one fault each, next to a plain one, and read the log of the examination.
+
+    chosen: faults, all if none is named. A finding is expected without the log too, unless only the log tells it.
+    """
+    only_logged = ("synthetic", "slow_draft")
     with tempfile.TemporaryDirectory() as work, llama_server(str(target), BASE) as plain:
+        wrong = wrong_draft(draft, Path(work) / "wrong.gguf")
+        never = f"{draft_model(draft)}s.synth_rates = [0.0] * 3\n"
+        synthetic = f"{draft_model(draft)}s.synth_rates = [1.0] * 3\n"
+        itself = draft_model(target, 5, 0.6)
+        faults = {
+            "no_drafts_llama": f"options.speculative.draft.mparams.path = {str(draft)!r}\n",
+            "idle_drafts": draft_model(draft, 4, 1.0),
+            "ngram": ngram(12, 16),
+            "broken": draft_model(wrong, 3),
+            "only_greedy": draft_model(draft, 3, 0.6),
+            "cliff": f"{draft_model(draft, 4)}s.synth_rates = [0.9, 0.8, 0.0, 0.0]\n",
+            "too_long": draft_model(draft, 24),
+            "always_accepted": draft_model(target, 5),
+            "synthetic": synthetic,
+            "lossy": synthetic,
+            "loses": itself,
+            "fixed_cost": itself,
+            "slow_draft": draft_model(target, 5),
+            "context": f"{draft_model(draft)}options.n_ctx = 256\n",
+            "busy": draft_model(draft),
+        }
+        missed = 0
         for kind, options in faults.items():
-            path = Path(work) / kind
-            logged = kind in ("synthetic", "slow_draft")
-            debug = "options.verbosity = 5\n" if logged else ""
-            with path.open("wb") as file, llama_server(str(target), BASE + options + debug, file) as url:  # fmt: skip
-                beside = attach(plain) if kind in ("lossy", "loses") else None
-                if logged:
-                    examine(attach(url))  # the log is read after its requests
-                log = read_file(path) if logged else None
-                found = [one.kind for one in diagnose(examine(attach(url), beside, log))]
-            missed += kind not in found
-            say(f"{kind}: {'found' if kind in found else 'MISSED'} {found}")
+            if chosen and kind not in chosen:
+                continue
+            with ExitStack() as running:
+                log = running.enter_context((Path(work) / kind).open("wb"))
+                debug = f"{BASE}{options}options.verbosity = 5\n"
+                url = running.enter_context(llama_server(str(target), debug, log))
+                if kind == "only_greedy":
+                    other = running.enter_context(llama_server(str(target), BASE + never))
+                    urls = {False: url, True: other}
+                    drawn = forwarded(lambda body: urls[bool(body and json.loads(body).get("temperature"))])  # noqa: B023  # fmt: skip
+                    url = running.enter_context(serving(drawn))
+                if kind == "busy":
+                    running.enter_context(busy_machine())
+                beside = attach(plain) if kind in ("lossy", "busy", "slow_draft", *SPEED) else None
+                seen = examine(attach(url), beside)
+                named = [one.kind for one in diagnose(replace(seen, log=read_file(Path(work) / kind)))]  # fmt: skip
+                alone = [one.kind for one in diagnose(seen)]
+            found = kind in named and (kind in only_logged or kind in alone)
+            missed += not found
+            say(f"{kind}: {'found' if found else 'MISSED'}; without the log {alone}, with it {named}")  # fmt: skip
     return not missed
+
+
+@contextmanager
+def open_page(url: str) -> Iterator[Page]:
+    """The page of `app --attach` in a browser. yields: the page"""
+    from playwright.sync_api import sync_playwright
+
+    command = [sys.executable, "-m", "specdemo", "app", "--attach", url, "--port", str(PORT), "--no-browser"]  # fmt: skip
+    app = subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8")
+    try:
+        assert app.stdout
+        next(line for line in app.stdout if "Ctrl+C" in line)
+        with sync_playwright() as play:
+            browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])  # fmt: skip
+            page = browser.new_page(viewport={"width": 1280, "height": 800})
+            page.goto(f"http://127.0.0.1:{PORT}")
+            page.locator(".sd-badge:not(#sd-first *)").wait_for()
+            yield page
+            browser.close()
+    finally:
+        app.terminate()
+        app.wait()
+
+
+def answer_on(page: Page, prompt: str) -> float:
+    """Run a prompt on the page. returns: when its first token was drawn, in seconds since 1970"""
+    page.locator("#sd-prompt textarea").fill(prompt)
+    page.evaluate(FIRST_TOKEN)
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.wait_for_function("window.first && document.querySelector('.sd-phase')?.textContent.startsWith('Finished')", timeout=120_000)  # fmt: skip
+    return float(page.evaluate("window.first")) / 1000
+
+
+def speed_since(url: str, before: tuple[float, float]) -> tuple[float, tuple[float, float]]:
+    """Return a server's own tokens a second since its counters had certain values, and their values."""
+    text = attach(url).client.get("/metrics").text
+    names = ("tokens_predicted_total", "tokens_predicted_seconds_total")
+    tokens, seconds = (float(re.search(rf"^llamacpp:{name} (\S+)", text, re.MULTILINE)[1]) for name in names)  # fmt: skip
+    return (tokens - before[0]) / ((seconds - before[1]) or 1.0), (tokens, seconds)
+
+
+def check_page(target: Path, draft: Path, count: str = "12") -> bool:
+    """Measure what the open page costs a server on the same machine, in pairs, and how late a first token is shown.
+
+    Half of the pairs begin with the page. Without it, a program that reads and drops the stream asks the same.
+    """
+    request = Request([{"role": "user", "content": PROMPTS[0]}], RunSettings().max_new_tokens)  # fmt: skip
+    sent: list[float] = []
+
+    def arrived(line: bytes) -> None:
+        if line.startswith(b"data: ") and b'"predicted_n":1,' in line:
+            sent.append(time.time())
+
+    with llama_server(str(target), BASE + draft_model(draft)) as url:
+        late, ratios = [], []
+        with serving(forwarded(lambda _body: url, arrived)) as near, open_page(near) as page:
+            for prompt in PROMPTS[:5]:
+                late.append(answer_on(page, prompt) - sent[-1])
+        with open_page(url) as page:
+            server = attach(url)
+            ways = (lambda: answer_on(page, PROMPTS[0]), lambda: whole_answer(server, request))
+            for number in range(int(count) + 1):
+                speeds = [0.0, 0.0]
+                for way in (number % 2, 1 - number % 2):
+                    _, before = speed_since(url, (0.0, 0.0))
+                    ways[way]()
+                    speeds[way], _ = speed_since(url, before)
+                say(
+                    f"pair {number}: {speeds[0]:.2f} tokens/s with the page, {speeds[1]:.2f} without"
+                )
+                ratios.append(speeds[0] / speeds[1])
+    low, middle, high = quantiles(ratios[1:], n=4)
+    shown = ", ".join(f"{1000 * one:.0f}" for one in late)
+    say(f"first token on the page after {shown} ms; with the page {middle:.3f} times the tokens/s ({low:.3f} to {high:.3f}, quartiles of {count} pairs)")  # fmt: skip
+    return middle >= 0.98 and max(late) <= 0.1
 
 
 def measure_pair(options: list[str]) -> int:
@@ -179,7 +353,7 @@ def measure_pair(options: list[str]) -> int:
     return 0
 
 
-CHECKS = {"rounds": check_rounds, "healthy": check_healthy, "faults": check_faults}
+CHECKS = {"rounds": check_rounds, "healthy": check_healthy, "faults": check_faults, "page": check_page}  # fmt: skip
 
 
 def main() -> int:
@@ -194,7 +368,7 @@ def main() -> int:
         target, draft = gguf_file(settings, Path(work)), Path(work) / "draft.gguf"
         folder = resolve(partner(DEFAULT_TARGET) or "", settings.cache_dir).folder
         export_gguf(folder, target, draft)
-        return int(not CHECKS[parsed.check](target, draft))
+        return int(not CHECKS[parsed.check](target, draft, *more))
 
 
 if __name__ == "__main__":

@@ -90,72 +90,79 @@ class Client:
     def stream(self, path: str, body: Json, cancel: threading.Event) -> Iterator[Json]:
         """Yield the JSON objects of an event stream until it ends or is cancelled. Raises UserError."""
         try:
-            with (
-                _ended_by(cancel) as trace,
-                self._open("POST", path, body, SILENT_SECONDS, trace) as response,
-            ):
+            with self._open("POST", path, body, SILENT_SECONDS, STREAM_SECONDS, cancel) as response:
                 if "event-stream" not in response.headers.get("content-type", ""):
                     self._check(self._read_whole(response))
                     raise UserError("attach.no_stream", url=self.url, path=path)
-                yield from self._objects(self._parts(response, LARGEST_STREAM, STREAM_SECONDS))
+                yield from self._objects(self._parts(response, LARGEST_STREAM))
         except UserError:
             if not cancel.is_set():
                 raise
 
     def clean(self, text: object) -> str:
         """Return a text of the server for a message: short, on one line and without the key."""
-        whole = str(text)
-        return shown(whole.replace(self.key, "***") if self.key else whole)
+        return shown(self._hide(str(text)))
 
-    def _parts(self, response: httpx.Response, most: int, seconds: float) -> Iterator[bytes]:
-        """Yield the parts of a reply of limited size in limited time. Raises UserError."""
-        start, size = time.monotonic(), 0
+    def _parts(self, response: httpx.Response, most: int) -> Iterator[bytes]:
+        """Yield the parts of a reply of limited size. Raises UserError."""
+        size = 0
         for part in response.iter_raw():
             size += len(part)
-            if size > most or time.monotonic() - start > seconds:
+            if size > most:
                 raise UserError("attach.endless", url=self.url)
             yield part
 
     def _whole(self, method: str, path: str, body: Json | None) -> Reply:
-        with self._open(method, path, body, REPLY_SECONDS) as response:
+        with self._open(method, path, body, REPLY_SECONDS, REPLY_SECONDS) as response:
             return self._read_whole(response)
 
     @contextmanager
     def _open(
-        self, method: str, path: str, body: Json | None, seconds: float, trace: Trace | None = None
+        self,
+        method: str,
+        path: str,
+        body: Json | None,
+        silent: float,
+        longest: float,
+        cancel: threading.Event | None = None,
     ) -> Iterator[httpx.Response]:
         """Send a request. Raises UserError for a connection that fails, a redirect and a compressed reply.
 
-        trace: called with each event of the connection
+        silent, longest: seconds between two parts of the reply, and of the whole reply; cancel: ends it too
         """
         import httpx
 
         headers = {"Accept-Encoding": "identity"}
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
-        limits = httpx.Timeout(seconds, connect=CONNECT_SECONDS)
+        limits = httpx.Timeout(silent, connect=CONNECT_SECONDS)
         # Certificates load slowly, so plain connections do without them.
         encrypted = self.url.startswith("https:")
-        extensions = {"trace": trace} if trace else {}
+        late = threading.Event()
         try:
             with (
+                _ended_by(cancel, late, longest) as trace,
                 httpx.Client(
                     timeout=limits, verify=encrypted, follow_redirects=False, trust_env=False
                 ) as client,
                 client.stream(
-                    method, self.url + path, json=body, headers=headers, extensions=extensions
+                    method, self.url + path, json=body, headers=headers, extensions={"trace": trace}
                 ) as response,
             ):
                 if response.is_redirect or 300 <= response.status_code < 400:
                     raise UserError("attach.redirected", url=self.url)
-                if response.headers.get("content-encoding", "identity") != "identity":
+                if response.headers.get("content-encoding", "identity").lower() != "identity":
                     raise UserError("attach.compressed", url=self.url)
                 yield response
+            if late.is_set():  # the end of the connection may look like the end of the reply
+                raise UserError("attach.endless", url=self.url)
         except httpx.TimeoutException as error:
-            raise UserError("attach.silent", url=self.url, seconds=round(seconds)) from error
+            raise UserError("attach.silent", url=self.url, seconds=round(silent)) from error
         except httpx.ConnectError as error:
             raise UserError("attach.unreachable", url=self.url) from error
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            if late.is_set():
+                raise UserError("attach.endless", url=self.url) from error
             raise UserError("attach.broken", url=self.url, error=self.clean(error)) from error
 
     def _check(self, reply: Reply) -> None:
@@ -172,17 +179,19 @@ class Client:
         return self.clean(found.get("message", "") if isinstance(found, dict) else found)
 
     def _read_whole(self, response: httpx.Response) -> Reply:
-        parts = self._parts(response, LARGEST_REPLY, REPLY_SECONDS)
-        headers = {name.lower(): value for name, value in response.headers.items()}
+        parts = self._parts(response, LARGEST_REPLY)
+        headers = {name.lower(): self._hide(value) for name, value in response.headers.items()}
         return Reply(response.status_code, headers, self._text(b"".join(parts)))
 
     def _objects(self, parts: Iterator[bytes]) -> Iterator[Json]:
         """Yield the JSON objects of the `data:` lines of an event stream. Raises UserError for any other data."""
-        rest = b""
+        rest = bytearray()
         for part in parts:
-            *lines, rest = (rest + part).split(b"\n")
-            if max(len(rest), *map(len, lines), 0) > LONGEST_LINE:
+            rest += part
+            lines = rest.split(b"\n") if b"\n" in part else [rest]
+            if max(map(len, lines)) > LONGEST_LINE:
                 raise UserError("attach.endless", url=self.url)
+            rest = lines.pop()
             for line in lines:
                 if not line.startswith(b"data:"):
                     continue
@@ -197,19 +206,26 @@ class Client:
                 yield found
 
     def _text(self, data: bytes) -> str:
-        """Return a foreign text; a server that returns the key must not make it visible."""
-        text = data.decode("utf-8", "replace")
-        return text.replace(self.key, "***") if self.key else text
+        return self._hide(data.decode("utf-8", "replace"))
+
+    def _hide(self, text: str) -> str:
+        """Return a foreign text without the key, also as JSON writes it: a server that returns it must not make it visible."""
+        escaped = json.dumps(self.key)[1:-1]
+        for form in {self.key, escaped, escaped.replace("/", "\\/")} - {""}:
+            text = text.replace(form, "***")
+        return text
 
 
 @contextmanager
-def _ended_by(cancel: threading.Event) -> Iterator[Trace]:
-    """Shut down a connection once `cancel` is set, so that a silent server cannot delay a cancellation.
+def _ended_by(
+    cancel: threading.Event | None, late: threading.Event, seconds: float
+) -> Iterator[Trace]:
+    """Shut down a connection once `cancel` is set or its time is over, so that no silent or slow server can delay that.
 
-    yields: the function that is called with the events of the connection
+    late: is set when the time is over; yields: the function that is called with the events of the connection
     """
     sockets: list[socket.socket] = []
-    over = threading.Event()
+    over, end = threading.Event(), time.monotonic() + seconds
 
     def trace(name: str, values: Json) -> None:
         if name.endswith(("connect_tcp.complete", "start_tls.complete")):
@@ -217,7 +233,10 @@ def _ended_by(cancel: threading.Event) -> Iterator[Trace]:
 
     def watch() -> None:
         while not over.wait(POLL_SECONDS):
-            for one in sockets if cancel.is_set() else ():
+            if time.monotonic() > end:
+                late.set()
+            ended = late.is_set() or (cancel is not None and cancel.is_set())
+            for one in sockets if ended else ():
                 with suppress(OSError):
                     one.shutdown(socket.SHUT_RDWR)
 
@@ -229,11 +248,14 @@ def _ended_by(cancel: threading.Event) -> Iterator[Trace]:
 
 
 def parsed(text: str) -> Any:
-    """Return the value of a JSON text; None if it is none."""
+    """Return the value of a JSON text; None if it is none. Half of a pair of code units, which no file can hold, becomes "?"."""
     try:
-        return json.loads(text)
+        found = json.loads(text)
+        if "\\ud" in text.lower():
+            found = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
+    return found
 
 
 def shown(text: object) -> str:

@@ -42,6 +42,7 @@ MORE_PROSE = (
 WARM = 0.7  # temperature of the probe that samples
 ENOUGH = 200  # drafted tokens from which a fraction near 0 or of 1 means something
 SAME_SPEED = 0.1  # largest difference of two plain repeats on a machine that is not busy
+SELDOM = 0.5  # fraction of rounds with a draft below which n-gram drafts are called rare
 LOSS = 0.95  # speed / plain below which drafts cost time
 T_5 = {
     1: 6.31,
@@ -67,7 +68,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Observations. warm: answers at temperature WARM; context: tokens of a slot; log: of the server, if it was given"""
+    """Observations. warm: answers at temperature WARM; context: tokens of a slot; log: of the server, which has these requests"""
 
     about: Generation
     drafting: bool | None
@@ -95,17 +96,16 @@ class Diagnosis:
 def examine(
     server: Server,
     plain: Server | None = None,
-    log: Findings | None = None,
     report: Callable[[float, str], None] = lambda _done, _about: None,
 ) -> Examination:
     """Send the probes to a server, and each also to the plain server. Raises UserError."""
     slots = _slots(server)
     context = min((size for one in slots if (size := whole(one.get("n_ctx")))), default=None)
     busy = any(one.get("is_processing") is True for one in slots)
-    seen = Examination(server.about, server.drafting, context=context, busy=busy, log=log)
-    asked = [(kind, prompt) for kind, prompts in PROBES.items() for prompt in prompts]
-    for number, (kind, prompt) in enumerate(asked):
-        report(number / (len(asked) + 2), kind)
+    seen = Examination(server.about, server.drafting, context=context, busy=busy)
+    prompted = [(kind, prompt) for kind, prompts in PROBES.items() for prompt in prompts]
+    for number, (kind, prompt) in enumerate(prompted):
+        report(number / (len(prompted) + 2), kind)
         seen = replace(seen, probes=(*seen.probes, _probe(server, plain, kind, prompt)))
     drafted, accepted = _sums(seen.answers("prose"))
     for prompt in MORE_PROSE:
@@ -115,18 +115,19 @@ def examine(
     if _sums(seen.answers())[0]:
         report(0.9, "sampled")
         prompts = (PROBES["code"][0], *PROBES["repetition"])
-        requests = [_request(prompt, Sampling(temperature=WARM, seed=1)) for prompt in prompts]
+        requests = [asked(prompt, Sampling(temperature=WARM, seed=1)) for prompt in prompts]
         seen = replace(seen, warm=tuple(whole_answer(server, one) for one in requests))
     used = next((one.answer for one in reversed(seen.probes)), server.about)
     return replace(seen, about=replace(server.about, method=used.method or server.about.method))
 
 
-def _request(prompt: str, sampling: Sampling | None = None) -> Request:
+def asked(prompt: str, sampling: Sampling | None = None) -> Request:
+    """Return the request of a probe."""
     return Request([{"role": "user", "content": prompt}], TOKENS, sampling or Sampling())
 
 
 def _probe(server: Server, plain: Server | None, kind: str, prompt: str) -> Probe:
-    request = _request(prompt)
+    request = asked(prompt)
     if plain is None:
         return Probe(kind, whole_answer(server, request))
     before, answer, after = (whole_answer(one, request) for one in (plain, server, plain))
@@ -180,9 +181,11 @@ def _no_drafts(seen: Examination) -> Row:
     drafted, _ = _sums(seen.answers())
     names = {"server": seen.about.server, "method": seen.about.method or "unknown"}
     counted = any(one.drafted is not None for one in seen.answers())
-    ngram = seen.about.method.startswith("ngram")
-    if ngram and not _sums(seen.answers("code", "prose", "counting"))[0]:
-        yield Diagnosis("ngram", "note", "certain", names | {"drafted": drafted})
+    rounds = [each for one in seen.answers() for each in one.rounds]
+    share = sum(bool(each.drafted) for each in rounds) / max(1, len(rounds))
+    if seen.about.method.startswith("ngram") and share < SELDOM:
+        values = {"drafted": drafted, "percent": 100 * share}
+        yield Diagnosis("ngram", "note", "certain", names | values)
     elif drafted:
         return
     elif seen.about.server == OLLAMA:
@@ -263,10 +266,10 @@ def _logged(seen: Examination) -> Row:
         return
     spent, drafting = (sum(getattr(each, name) or 0.0 for each in timed) for name in ("seconds", "draft_seconds"))  # fmt: skip
     step = drafting / sum(max(each.drafted or 0, len(each.candidates)) for each in timed)
-    plain = _plain_step(seen) or (spent - drafting) / len(
-        timed
-    )  # without a plain server: a verification
-    if drafting > 0.6 * spent and step > 0.5 * plain:
+    # Without a plain server a verification, which is slower where rows are not free.
+    plain = _plain_step(seen) or (spent - drafting) / len(timed)
+    # A draft model reads each verified batch too, so even a very slow one drafts for about half of a round.
+    if drafting > 0.4 * spent and step > 0.5 * plain:
         yield Diagnosis("slow_draft", "problem", "likely", {"percent": 100 * drafting / spent, "ratio": step / plain})  # fmt: skip
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
@@ -152,38 +151,3 @@ def _places(found: Round) -> tuple[Place, ...]:
         for index, candidates in enumerate(found.candidates)
         if candidates
     )
-
-
-def with_log(events: Sequence[Event], known: Iterable[Generation]) -> list[Event]:
-    """Return a run's events with the refused tokens, probabilities and drafting times that the server's log names.
-
-    They are unchanged if no generation of the log has the same drafts and tokens; of several the last is used.
-    """
-    steps = [one for one in events if isinstance(one, Verified) and one.lane == SPECULATIVE]
-    drafts = [(len(step.nodes), _ids(step.committed)) for step in steps if step.nodes]
-    named: dict[int, Round] = {}
-    for generation in known:
-        rounds = [one for one in generation.rounds if one.drafted]
-        if [(one.drafted, _ids(one.committed)) for one in rounds] == drafts:
-            named = dict(zip((step.step for step in steps if step.nodes), rounds, strict=True))
-    found: list[Event] = []
-    for event in events:
-        logged = None
-        if isinstance(event, Drafted | Verified) and event.lane == SPECULATIVE:
-            logged = named.get(event.step)
-        if logged is None:
-            found.append(event)
-        elif isinstance(event, Verified):
-            logged = replace(
-                logged, committed=_pieces(event.committed), seconds=event.verify_seconds
-            )
-            found += _step(logged, event.lane, event.step, event.elapsed_seconds, exact=True)
-    return found
-
-
-def _pieces(nodes: Iterable[Node]) -> tuple[Piece, ...]:
-    return tuple(Piece(node.text, node.token_id) for node in nodes)
-
-
-def _ids(pieces: Iterable[Piece | Node]) -> list[int | None]:
-    return [piece.token_id for piece in pieces]

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from specdemo.attach.client import Client, seconds_of, whole
+from specdemo.attach.client import Client, seconds_of, shown, whole
 from specdemo.attach.records import MOST_DRAFTED
 from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
 from specdemo.attach.servers import Pages, Part, Request
@@ -32,9 +32,10 @@ def detect(client: Client, pages: Pages) -> LlamaServer | None:
         raise UserError("attach.key", url=client.url)
     if pages["/health"].status == 503:
         raise UserError("attach.loading", url=client.url)
-    model = str(props.values.get("model_path", "")).replace("\\", "/").rsplit("/", 1)[-1]
-    version = str(props.values.get("build_info", ""))
-    about = Generation("llama-server", version[:60], Knowledge.EXACT, model=model[:200])
+    path = shown(props.values.get("model_path", ""))
+    model = path.replace("\\", "/").rsplit("/", 1)[-1]
+    version = shown(props.values.get("build_info", ""))
+    about = Generation("llama-server", version, Knowledge.EXACT, model=model)
     # The slots report whether they draft; `/props` is wrong about it.
     slots = pages["/slots"].text.replace(" ", "")
     drafting = '"speculative":true' in slots if '"speculative":' in slots else None
@@ -73,7 +74,7 @@ class LlamaServer:
             "repeat_penalty": drawn.repetition_penalty,
             "seed": drawn.seed,
         }
-        reader = RoundReader(replace(self.about, prompt=prompt), self.client.url)
+        reader = RoundReader(replace(self.about, prompt=prompt), self.client.url, request.max_new_tokens + MOST_DRAFTED)  # fmt: skip
         for chunk in self.client.stream("/completion", body, cancel):
             yield from reader.read(chunk)
             if reader.ended:
@@ -84,25 +85,24 @@ class LlamaServer:
 
 
 class RoundReader:
-    """Builds the rounds of one stream from its chunks, in order."""
+    """Builds the rounds of one stream from its chunks, in order.
 
-    def __init__(self, about: Generation, url: str) -> None:
+    Numbers that change announce a round: its drafted and accepted tokens and its time. The tokens that follow fill it.
+    """
+
+    def __init__(self, about: Generation, url: str, most: int = MOST_DRAFTED**2) -> None:
+        """most: tokens that were requested; a server that sends more of them contradicts itself"""
         self.ended = False
+        self._most = most
         self._url = url
         self._whole = about
         self._begun = False
         self._rounds: list[Round] = []
-        self._open: list[Piece] | None = None  # tokens of the round that has not ended
-        self._drafted = self._accepted = 0  # in the open round
-        self._sums = (0, 0)
-        self._key: tuple[object, ...] = ()
-        self._milliseconds = self._since = (
-            0.0  # at the newest chunk, and when the open round started
-        )
+        self._announced: list[Round] = []  # without their tokens
+        self._pieces: list[Piece] = []  # tokens of the first of them
+        self._numbers = (0.0, 0, 0)  # seconds, drafted and accepted tokens at the newest chunk
         self._seen = 0
-        self._unsure = (
-            False  # whether the open round may be several, since texts at its start were held back
-        )
+        self._unsure = False  # whether texts of whole rounds were held back
 
     def read(self, chunk: Json) -> Iterator[Part]:
         """Yield what a chunk completes. Raises UserError for a chunk that contradicts the ones before."""
@@ -114,19 +114,18 @@ class RoundReader:
 
     def cancelled(self) -> Iterator[Part]:
         """Yield the rounds of a stream that was cancelled."""
-        yield from self._close()
+        yield from self._cut()
         yield replace(self._whole, rounds=tuple(self._rounds), finish="cancelled")
 
     def _tokens(self, chunk: Json, timings: Json) -> Iterator[Part]:
-        count = whole(timings.get("predicted_n"))
-        seconds = seconds_of(timings.get("predicted_ms"))
-        sums = (whole(timings.get("draft_n"), 0), whole(timings.get("draft_n_accepted"), 0))
+        count, seconds = whole(timings.get("predicted_n")), seconds_of(timings.get("predicted_ms"))
+        sums = _sums(timings)
         tokens = chunk.get("tokens", [])
         usable = isinstance(tokens, list) and all(whole(one) is not None for one in tokens)
-        if count is None or seconds is None or not usable or None in sums:
+        if count is None or seconds is None or sums is None or not usable:
             raise UserError("attach.malformed", url=self._url, line=str(chunk)[:120])
         hidden = count - self._seen - len(tokens)
-        if not 0 <= hidden <= 2 * MOST_DRAFTED or count > MOST_DRAFTED**2:
+        if not 0 <= hidden <= 2 * MOST_DRAFTED or count > self._most:
             raise UserError("attach.contradiction", url=self._url)
         self._seen = count
         pieces = [*[Piece("")] * hidden, *(Piece("", one) for one in tokens)]
@@ -134,36 +133,9 @@ class RoundReader:
             pieces[-1] = Piece(str(chunk.get("content", "")), pieces[-1].token_id)
         if not self._begun:
             yield from self._begin(timings, pieces[:1])
-            if not pieces[1:]:
-                self._milliseconds, self._key = seconds, (seconds, *sums)
-                return
             pieces = pieces[1:]
-        yield from self._add(pieces, seconds, (sums[0] or 0, sums[1] or 0))
-
-    def _add(self, pieces: list[Piece], seconds: float, sums: tuple[int, int]) -> Iterator[Part]:
-        """Add tokens to the open round, or to a new one if their numbers are others."""
-        if (seconds, *sums) != self._key:
-            while (
-                self._open is not None and self._room > 0 and pieces and pieces[0].token_id is None
-            ):
-                self._open.append(pieces.pop(0))
-            if not pieces and sums == self._sums:
-                return
-            yield from self._close()
-            self._start(seconds, sums)
-            self._unsure = bool(pieces) and pieces[0].token_id is None
-        if self._open is None:
-            raise UserError("attach.contradiction", url=self._url)
-        self._key = (seconds, *sums)
-        self._open += pieces
-        if self._room < 0 and not self._unsure:
-            raise UserError("attach.contradiction", url=self._url)
-        if self._room == 0 and not self._unsure:
-            yield from self._close()
-
-    @property
-    def _room(self) -> int:
-        return self._accepted + 1 - len(self._open or ())
+            self._numbers = self._numbers if pieces else (seconds, *sums)
+        yield from self._add(pieces, (seconds, *sums))
 
     def _begin(self, timings: Json, pieces: list[Piece]) -> Iterator[Part]:
         self._begun = True
@@ -177,54 +149,70 @@ class RoundReader:
         )
         yield self._whole
 
-    def _start(self, seconds: float, sums: tuple[int, int]) -> None:
-        self._drafted, self._accepted = sums[0] - self._sums[0], sums[1] - self._sums[1]
-        if not 0 <= self._accepted <= self._drafted <= MOST_DRAFTED or seconds < self._milliseconds:
+    def _add(self, pieces: list[Piece], numbers: tuple[float, int, int]) -> Iterator[Part]:
+        """Yield the rounds that these tokens complete."""
+        missing = sum((one.accepted or 0) + 1 for one in self._announced) - len(self._pieces)
+        hidden = sum(one.token_id is None for one in pieces)
+        fills = hidden == len(pieces) <= missing and numbers[1:] == self._numbers[1:]
+        if numbers != self._numbers and not fills:
+            spent, drafted, accepted = (
+                new - old for new, old in zip(numbers, self._numbers, strict=True)
+            )
+            possible = 0 <= accepted <= drafted <= MOST_DRAFTED and spent >= 0
+            if not possible or missing > hidden:
+                raise UserError("attach.contradiction", url=self._url)
+            self._numbers, self._unsure = numbers, hidden > missing
+            count = 1 if drafted else max(1, len(pieces) - missing)
+            self._announced += [Round((), int(drafted), int(accepted), spent / count)] * count
+        self._pieces += pieces
+        while self._announced and len(self._pieces) > (self._announced[0].accepted or 0):
+            yield self._commit((self._announced[0].accepted or 0) + 1)
+        if self._pieces and not self._announced and not self._unsure:
             raise UserError("attach.contradiction", url=self._url)
-        self._sums, self._open = sums, []
-        self._since, self._milliseconds = self._milliseconds, seconds
-
-    def _close(self) -> Iterator[Part]:
-        """Yield the open round, if there is one."""
-        if self._open is None:
-            return
-        took, pieces, accepted = self._milliseconds - self._since, self._open, self._accepted
-        self._open = None
-        more = max(0, len(pieces) - accepted - 1)
-        parts = [pieces[: accepted + 1], *([one] for one in pieces[accepted + 1 :])]
         # Texts of whole rounds were held back: their sums are known, which tokens belonged to which round is not.
-        times = [took / len(parts)] * len(parts) if not self._drafted else [took, *[0.0] * more]
-        for part, seconds in zip(parts, times, strict=True):
-            done = Round(tuple(part), self._drafted, self._accepted, seconds)
-            self._drafted = self._accepted = 0
-            self._rounds.append(done)
-            yield done
+        while self._pieces and not self._announced:
+            self._announced.append(Round((), 0, 0, 0.0))
+            yield self._commit(1)
+
+    def _commit(self, count: int) -> Round:
+        """Give the first announced round its tokens."""
+        done = replace(self._announced.pop(0), committed=tuple(self._pieces[:count]))
+        del self._pieces[:count]
+        self._rounds.append(done)
+        return done
+
+    def _cut(self) -> Iterator[Part]:
+        """Yield the last round with the tokens that came."""
+        if self._pieces and self._announced:
+            yield self._commit(len(self._pieces))
 
     def _end(self, chunk: Json, timings: Json) -> Iterator[Part]:
         self.ended = True
+        seconds = seconds_of(timings.get("predicted_ms"))
+        sums = _sums(timings) or (0, 0)
         if not self._begun:
             yield from self._begin(timings, [])
-            self._milliseconds = seconds_of(timings.get("predicted_ms")) or 0.0
         rest = (whole(timings.get("predicted_n"), self._seen) or 0) - self._seen
-        sums = (
-            whole(timings.get("draft_n"), 0) or 0,
-            whole(timings.get("draft_n_accepted"), 0) or 0,
-        )
         if 0 < rest <= MOST_DRAFTED:  # a stop word held their texts back
-            seconds = seconds_of(timings.get("predicted_ms")) or self._milliseconds
-            yield from self._add([Piece("")] * rest, seconds, sums)
-        yield from self._close()
+            yield from self._add([Piece("")] * rest, (seconds or self._numbers[0], *sums))
+        yield from self._cut()
         method = chunk.get("generation_settings", {})
         named = method.get("speculative.types", "") if isinstance(method, dict) else ""
         found = replace(
             self._whole,
             rounds=tuple(self._rounds),
-            decode_seconds=seconds_of(timings.get("predicted_ms")),
+            decode_seconds=seconds,
             finish=FINISH.get(str(chunk.get("stop_type")), ""),
             drafted=sums[0],
             accepted=sums[1],
-            method=str(named)[:60],
+            method=shown(named),
         )
         if found.mismatches():
             raise UserError("attach.contradiction", url=self._url)
         yield found
+
+
+def _sums(timings: Json) -> tuple[int, int] | None:
+    """Return the drafted and accepted tokens since the start; None if they are malformed."""
+    drafted, accepted = (whole(timings.get(name, 0)) for name in ("draft_n", "draft_n_accepted"))
+    return None if drafted is None or accepted is None else (drafted, accepted)

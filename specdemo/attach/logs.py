@@ -14,15 +14,21 @@ The text of a token may contain quotes and line breaks: an entry lasts until the
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from specdemo.attach.records import MOST_DRAFTED, MOST_ROUNDS, Problems, Record, from_rounds
 from specdemo.attach.rounds import Candidate, Generation, Knowledge, Piece, Round
+from specdemo.config.errors import UserError
 
 LONGEST_ENTRY = 4096  # characters that are kept of an entry; tokens are shorter
 MOST_CANDIDATES = 16  # candidates of one position that are kept
 MOST_SLOTS = 1024
+LOG_SECONDS = 0.2  # that the log of a round may come later than its tokens
+LARGEST_PART = 2**22  # bytes that are read of a growing log at once
 SERVER = "llama-server"
 STARTS = re.compile(
     r"(?:[^'\n]{0,80}?[|:\]] )??(?:(\d{1,6})\.(\d\d)\.(\d{3})\.(\d{3}) )?"
@@ -102,10 +108,17 @@ class LlamaLog:
         self.version = self.method = ""
         self.synthetic = False
         self._slots: dict[int, _Slot] = {}
+        self._count = 0
 
     def read(self, lines: Iterable[str]) -> list[Record]:
         """Read a whole log and return a record of each generation."""
-        entry = 0
+        self.feed(lines)
+        for slot in self._slots.values():
+            self._close(slot)
+        return self.records
+
+    def feed(self, lines: Iterable[str]) -> None:
+        """Read more lines of a log, up to the end of an entry."""
         for number, clock, text in entries(lines):
             for mark, pattern, act in RULES:
                 if mark in text and (found := pattern.match(text)):
@@ -113,13 +126,17 @@ class LlamaLog:
                         act(self, found, clock)
                     except ValueError:
                         self.problems.add(number, "contradiction")
-            entry += "add accepted tokens" in text
-            if entry >= MOST_ROUNDS:
+            self._count += "add accepted tokens" in text
+            if self._count >= MOST_ROUNDS:
                 self.problems.add(number, "too_many")
                 break
+
+    def rounds(self) -> Iterator[Round]:
+        """Yield the rounds so far, those of generations that have not ended first."""
         for slot in self._slots.values():
-            self._close(slot)
-        return self.records
+            yield from reversed(slot.open.rounds if slot.open else ())
+        for record in reversed(self.records):
+            yield from record.generation.rounds if record.generation else ()
 
     def _slot(self, number: str) -> _Slot:
         if len(self._slots) >= MOST_SLOTS and int(number) not in self._slots:
@@ -300,3 +317,47 @@ RULES: tuple[tuple[str, re.Pattern[str], Act], ...] = tuple(
         ("build", r".{0,80}?build(?:_info)?: (?P<version>b?\d[\w-]{0,40})", LlamaLog._fact),
     )
 )  # fmt: skip
+
+
+class GrowingLog:
+    """The log of a server that writes to it, from now on."""
+
+    def __init__(self, path: Path) -> None:
+        """Raise UserError if the file cannot be read."""
+        try:
+            self._size = path.stat().st_size
+            path.open("rb").close()
+        except OSError as error:
+            raise UserError("trace.unreadable", path=path, error=error.strerror or error) from error
+        self._path, self._rest, self._log = path, "", LlamaLog(Problems())
+        self._patience = LOG_SECONDS
+
+    def named(self, found: Round, cancel: threading.Event) -> Round:
+        """Return a round with the refused tokens, probabilities and drafting time of the log; unchanged if it has none.
+
+        The log may come later than the round, so up to LOG_SECONDS are waited for it, unless it lacked a round before.
+        """
+        ids = [piece.token_id for piece in found.committed]
+        late = time.monotonic() + self._patience
+        while True:
+            self._grow()
+            for one in self._log.rounds():
+                same = [piece.token_id for piece in one.committed[: len(ids)]] == ids
+                if same and one.drafted == found.drafted:
+                    return replace(
+                        found, draft_seconds=one.draft_seconds, candidates=one.candidates
+                    )
+            if time.monotonic() > late or cancel.wait(0.01):
+                self._patience = 0.0
+                return found
+
+    def _grow(self) -> None:
+        """Read what was added, up to the last line that begins an entry: that entry may not be complete."""
+        with self._path.open("rb") as file:
+            file.seek(self._size)
+            added = file.read(LARGEST_PART)
+        self._size += len(added)
+        lines = (self._rest + added.decode("utf-8", "replace")).splitlines(keepends=True)
+        last = max((n for n, line in enumerate(lines) if STARTS.match(line)), default=0)
+        self._rest = "".join(lines[last:])[-LARGEST_PART:]
+        self._log.feed(lines[:last])

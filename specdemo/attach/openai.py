@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
-from specdemo.attach.client import Client, whole
+from specdemo.attach.client import Client, shown, whole
 from specdemo.attach.pasted import reports
 from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
 from specdemo.attach.servers import OLLAMA, Pages, Part, Request
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
 
+MOST_CHUNKS = 4  # pieces of a text for each token that was requested
 FINISH = {"stop": "stop", "length": "length"}
 REPORTS = (
     "metrics",
@@ -34,7 +35,7 @@ def _first_model(client: Client, pages: Pages) -> str | None:
     data = pages["/v1/models"].values.get("data")
     if not isinstance(data, list) or not data or not isinstance(data[0], dict):
         return None
-    return str(data[0].get("id", ""))[:200]
+    return shown(data[0].get("id", ""))
 
 
 def body_of(request: Request, model: str) -> Json:
@@ -72,6 +73,7 @@ class Chunks:
     ) -> Iterator[tuple[list[Piece], float]]:
         """Yield the tokens of each chunk and the seconds since the one before."""
         self.start = time.perf_counter()
+        count, most = 0, MOST_CHUNKS * int(body["max_tokens"])
         for chunk in self.client.stream(path, body, cancel):
             self._keep(chunk)
             if isinstance(chunk.get("usage"), dict):
@@ -82,6 +84,9 @@ class Chunks:
             self._keep(choices[0])
             pieces = _pieces(choices[0])
             self.finish = FINISH.get(str(choices[0].get("finish_reason")), self.finish)
+            count += len(pieces)
+            if count > most:
+                raise UserError("attach.endless", url=self.client.url)
             if pieces:
                 now = time.perf_counter()
                 took, self.before = now - (self.before or self.start), now
@@ -183,7 +188,7 @@ def lm_studio(client: Client, pages: Pages) -> OpenAIServer | None:
     if not models:
         return None
     model = next((one for one in models if one["state"] == "loaded"), models[0])
-    about = Generation("LM Studio", "", Knowledge.TOTALS, model=str(model.get("id", ""))[:200])
+    about = Generation("LM Studio", "", Knowledge.TOTALS, model=shown(model.get("id", "")))
     return OpenAIServer(client, about)
 
 
@@ -198,7 +203,7 @@ def vllm(client: Client, pages: Pages) -> OpenAIServer | None:
     model = _first_model(client, pages) if "vllm:" in metrics else None
     if model is None:
         return None
-    about = Generation("vLLM", str(version)[:60], Knowledge.ARRIVAL, model=model)
+    about = Generation("vLLM", shown(version), Knowledge.ARRIVAL, model=model)
     drafting = "vllm:spec_decode_" in metrics
     return OpenAIServer(client, about, drafting, {"return_token_ids": True})
 
@@ -210,7 +215,7 @@ def sglang(client: Client, pages: Pages) -> OpenAIServer | None:
     model = _first_model(client, pages) if values else None
     if values is None or model is None:
         return None
-    version, method = (str(values.get(name) or "")[:60] for name in ("version", "speculative_algorithm"))  # fmt: skip
+    version, method = (shown(values.get(name) or "") for name in ("version", "speculative_algorithm"))  # fmt: skip
     about = Generation("SGLang", version, Knowledge.TOTALS, model=model, method=method)
     drafting = bool(method) if "speculative_algorithm" in values else None
     return OpenAIServer(client, about, drafting, {"return_spec_tokens_details": True})
@@ -221,7 +226,7 @@ def any_other(client: Client, pages: Pages) -> OpenAIServer | None:
     model = _first_model(client, pages)
     if model is None:
         return None
-    name = str(pages["/v1/models"].headers.get("server", ""))[:60]
+    name = shown(pages["/v1/models"].headers.get("server", ""))
     ollama = pages["/"].text.startswith("Ollama is running")
     kind = OLLAMA if ollama else "OpenAI-compatible"
     return OpenAIServer(client, Generation(kind, name, Knowledge.NONE, model=model))

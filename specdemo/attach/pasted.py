@@ -60,7 +60,10 @@ def read_text(text: str, name: str) -> Findings:
             rows = list(_rows(text, mark, pattern, read, problems))
             records += rows
             kinds += [kind] if rows else []
-    if (found := SPECULATIVE.search(text)) and int(found[2]) <= int(found[1]):
+    end = text.find("n_accept") + 40
+    if (found := SPECULATIVE.search(text, max(0, end - 500), end)) and int(found[2]) <= int(
+        found[1]
+    ):
         counts = Record("llama-speculative", "llama.cpp", None, int(found[1]), int(found[2]))
         records.append(counts)
         kinds.append("llama-speculative")
@@ -142,7 +145,7 @@ def _sglang_row(found: re.Match[str]) -> Record:
 FORMATS: tuple[tuple[str, str, re.Pattern[str], Read], ...] = tuple(
     (name, mark, re.compile(pattern), read)
     for name, mark, pattern, read in (
-        ("mtp-bench", " pred=", rf"([\w-]{{1,60}}) +pred= *{N} draft= *{N} acc= *{N} rate=\S+ tok/s= *{X}", _bench_row),
+        ("mtp-bench", " pred=", rf"(?<![\w-])([\w-]{{1,60}}) +pred= *{N} draft= *{N} acc= *{N} rate=\S+ tok/s= *{X}", _bench_row),
         ("llama-spec-bench", "% |", rf"\| *([\w-]{{1,60}}) *\| *{N} *\| *([\w-]{{1,40}}) *\| *{N} *\| *\w+ *\| *{X} *\| *{X} *\| *{N} *\| *{N}/ *{N} *\| *[0-9.]+% *\| *{X} *\| *([0-9.% ]{{0,2000}}?) *\|", _spec_bench_row),
         ("vLLM log", "SpecDecoding metrics:", rf"(?:(\d\d-\d\d \d\d:\d\d:\d\d).{{0,60}}?)?SpecDecoding metrics: Mean acceptance length: {X}, .{{0,200}}?Accepted: {N} tokens, Drafted: {N} tokens(?:, Per-position acceptance rate: ([0-9., ]{{1,8000}}?)(?:, Avg|\s*$))?", _vllm_row),
         ("vLLM log", "Speculative metrics:", rf"Number of accepted tokens: {N}, Number of draft tokens: {N}", _old_vllm_row),

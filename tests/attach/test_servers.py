@@ -6,20 +6,27 @@ import gzip
 import itertools
 import json
 import os
+import random
 import shutil
 import threading
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from ui.scripted import VALUES
 
 from specdemo.attach import client, detection
+from specdemo.attach.client import Client
 from specdemo.attach.detection import attach
-from specdemo.attach.events import events_of, with_log
-from specdemo.attach.llama_server import RoundReader
-from specdemo.attach.pasted import read_file
+from specdemo.attach.events import events_of
+from specdemo.attach.llama_server import LlamaServer, RoundReader
+from specdemo.attach.logs import LOG_SECONDS, GrowingLog
+from specdemo.attach.openai import OpenAIServer
 from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
 from specdemo.attach.servers import Request
 from specdemo.cli.commands import app
@@ -173,19 +180,31 @@ def test_events_of_a_server_leave_unknown_what_it_does_not_give() -> None:
     assert output_text(events) == parts[-1].text
 
 
-def test_a_log_names_the_refused_tokens() -> None:
+def test_a_growing_log_names_the_refused_tokens(tmp_path) -> None:
+    """A line that is half written, an entry that may not be complete, and a log that has only other lines."""
+    path, text = tmp_path / "log", (DATA / "llama-server.log").read_text("utf-8")
+    path.write_text("slot earlier: id 0\n", encoding="utf-8")
+    log, cancel = GrowingLog(path), threading.Event()
     reader = RoundReader(ABOUT, "")
     parts = [part for chunk in chunks(DRAFTED) for part in reader.read(chunk)]
-    events = list(events_of(parts, "hi", {}))
-    records = read_file(DATA / "llama-server.log").records
-    logged = [one.generation for one in records if one.generation]
-    named = with_log(events, logged)
-    assert with_log(events, []) == events
-    assert dumps(loads(dumps(named))) == dumps(named)
-    refused = [node for one in named if isinstance(one, Verified) for node in one.nodes if node.status is not Status.ACCEPTED]  # fmt: skip
+    drafts = [part for part in parts if isinstance(part, Round) and part.drafted]
+    for part in (text[:9000], text[9000:]):
+        with path.open("a", encoding="utf-8") as file:
+            file.write(part)
+        log._grow()
+    named = [log.named(one, cancel) for one in drafts]
+    events = list(events_of([parts[0], *named, parts[-1]], "hi", {}))
+    assert dumps(loads(dumps(events))) == dumps(events)
+    refused = [node for one in events if isinstance(one, Verified) for node in one.nodes if node.status is not Status.ACCEPTED]  # fmt: skip
     assert len(refused) == 45 - 38
     assert all(node.token_id is not None and node.confidence is not None for node in refused)
-    assert output_text(named) == output_text(events)
+    assert all(one.draft_seconds for one in named)
+    path.write_text("", encoding="utf-8")
+    other, start = GrowingLog(path), time.monotonic()
+    assert [other.named(one, cancel) for one in drafts] == drafts
+    assert time.monotonic() - start < 2 * LOG_SECONDS
+    with pytest.raises(UserError, match="none"):
+        GrowingLog(tmp_path / "none")
 
 
 def test_events_of_totals_invent_no_rounds() -> None:
@@ -371,8 +390,13 @@ ENDLESS = (b"x" * 65536 for _ in itertools.count())
 COMPRESSED = [gzip.compress(b"0" * 50_000_000)]
 HOSTILE = {
     "redirect": ([], 302, {"Location": "http://127.0.0.1:1/"}, "attach.redirected", False),
+    "redirect of a stream": ([], 307, STREAM | {"Location": "//other.example/completion"}, "attach.redirected", False),
     "html": ([b"<html>hi"], 200, {"Content-Type": "text/html"}, "attach.no_stream", False),
     "gzip bomb": (COMPRESSED, 200, STREAM | {"Content-Encoding": "gzip"}, "attach.compressed", False),
+    "other compression": (COMPRESSED, 200, STREAM | {"Content-Encoding": "br, GZIP"}, "attach.compressed", False),
+    "endless drip": (slowly(itertools.repeat(b":\n"), 0.05), 200, STREAM, "attach.endless", False),
+    "endless answer": (itertools.cycle(map(str.encode, DRAFTED.splitlines(keepends=True)[:20])), 200, STREAM, "attach.contradiction", True),
+    "longer than announced": ([DRAFTED.encode()], 200, STREAM | {"Content-Length": "3000"}, "attach.died", True),
     "endless line": (ENDLESS, 200, STREAM, "attach.endless", False),
     "endless error": (ENDLESS, 400, {"Content-Type": "application/json"}, "attach.endless", False),
     "malformed": ([DRAFTED[:3000].encode(), b"\ndata: {\n"], 200, STREAM, "attach.malformed", True),
@@ -397,6 +421,7 @@ def test_hostile_servers_end_in_one_message(
         monkeypatch.setattr(client, "SILENT_SECONDS", 0.2)
         stream = [DRAFTED[:3000].encode(), *[b""] * 3]
         stream = itertools.chain(stream[:1], slowly(stream[1:], 0.4))
+    monkeypatch.setattr(client, "STREAM_SECONDS", 2)
     with serving(llama(stream, status, headers)) as url:
         studio = attached_client(AppSettings(), url, key=KEY)
         studio.load()
@@ -416,6 +441,83 @@ def test_hostile_servers_end_in_one_message(
         assert error is not None
         assert error.code == code
     assert KEY not in f"{error}{events}"
+
+
+STRANGE = (
+    None,
+    True,
+    -1,
+    2.5,
+    10**400,
+    1e400,
+    "",
+    "\ud83c",
+    "\x1b[2J",
+    [],
+    {},
+    [[]],
+    [None],
+    {"a": 1},
+)
+
+
+def changed(value: object, rng: random.Random) -> object:
+    """Return a JSON value in which one part is another, is missing or comes twice."""
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        name = rng.choice(list(value))
+        if rng.random() < 0.1:
+            return {key: part for key, part in value.items() if key != name}
+        return {**value, name: changed(value[name], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.9:
+        place = rng.randrange(len(value))
+        again = [value[place]] * (rng.random() < 0.1)
+        return [*value[:place], changed(value[place], rng), *again, *value[place + 1 :]]
+    return rng.choice(STRANGE)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_strange_values_in_a_stream_end_in_one_message_or_a_whole_trace(seed, monkeypatch) -> None:
+    """Streams of each kind with one to three strange values; a trace that begins can be written to a file."""
+    rng = random.Random(seed)
+    steps = {"choices": [], "usage": {"completion_tokens": 7}, "metrics": {"speculative_decoding": STEPS}}  # fmt: skip
+    groups = [group(1), group(2, 3, 4), group(5, 6), group(7), chunk(delta={}, finish_reason="stop")]  # fmt: skip
+    chat = [*chunks(b"".join(groups).decode()), steps]
+    counts = Counter[str]()
+    for _ in range(120):
+        llama_kind = rng.random() < 0.6
+        stream = chunks(rng.choice([DRAFTED, NGRAM])) if llama_kind else list(chat)
+        for _ in range(rng.randint(1, 3)):
+            place = rng.randrange(len(stream))
+            stream[place] = changed(stream[place], rng)
+        lines = "".join(f"data: {json.dumps(one)}\n\n" for one in stream).encode()
+        monkeypatch.setattr(Client, "_open", opened_with(lines))
+        one = Client("http://h")
+        server = LlamaServer(one, ABOUT, True) if llama_kind else OpenAIServer(one, replace(ABOUT, knowledge=Knowledge.ARRIVAL))  # fmt: skip
+        monkeypatch.setattr(LlamaServer, "prompt", lambda *_: "hi")
+        events = []
+        try:
+            for event in events_of(server.stream(Request([], 48), threading.Event()), "hi", {}):
+                events.append(event)
+            counts["whole"] += 1
+        except UserError as error:
+            counts[error.code] += 1
+        written = dumps(events).encode()
+        assert dumps(loads(written.decode())).encode() == written if events else True
+    assert counts["whole"] > 5, counts
+    assert sum(counts.values()) - counts["whole"] > 20, counts
+
+
+def opened_with(lines: bytes) -> Callable[..., AbstractContextManager[object]]:
+    """Return a `Client._open` that replies with these lines."""
+
+    class Response:
+        headers: ClassVar = STREAM | {"content-type": "text/event-stream"}
+
+        @staticmethod
+        def iter_raw() -> Iterator[bytes]:
+            yield from (lines[start : start + 999] for start in range(0, len(lines), 999))
+
+    return lambda *_: nullcontext(Response())
 
 
 @pytest.mark.parametrize(

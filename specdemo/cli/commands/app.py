@@ -78,8 +78,8 @@ def _attached(settings: AppSettings, options: argparse.Namespace) -> RemoteStudi
     from specdemo.session.remote.attached import attached_client
 
     key = os.environ.get(KEY_VARIABLE, "")
-    child = options.ollama_child
-    return attached_client(settings, options.attach, options.plain or "", key, ollama_child=child)
+    more = {"log": options.log, "ollama_child": options.ollama_child}
+    return attached_client(settings, options.attach, options.plain or "", key, **more)
 
 
 def _check_host(host: str) -> None:

@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
 def run_attach(options: argparse.Namespace) -> int:
     """Answer a prompt by a server and show what became of its drafts. returns: 1 if the answer broke off"""
-    from specdemo.attach.events import with_log
-    from specdemo.attach.pasted import counters, read_file
+    from specdemo.attach.pasted import counters
     from specdemo.attach.records import markdown
     from specdemo.session.remote.attached import answer
 
@@ -51,7 +50,10 @@ def run_attach(options: argparse.Namespace) -> int:
     events: list[Event] = []
     printer, broken, cancel = TokenPrinter(), None, threading.Event()
     try:
-        with keep_results() as kept, closing(answer(server, plain, request, cancel)) as running:
+        with (
+            keep_results() as kept,
+            closing(answer(server, plain, request, cancel, options.log)) as running,
+        ):
             for event in running:
                 events.append(event)
                 if options.json:
@@ -61,9 +63,6 @@ def run_attach(options: argparse.Namespace) -> int:
     except UserError as error:
         broken = error
     finally:
-        if options.log:
-            records = read_file(options.log).records
-            events = with_log(events, [one.generation for one in records if one.generation])
         if options.save and events:
             options.save.write_text(dumps(events), encoding="utf-8")
     if not options.json and events:
@@ -133,11 +132,11 @@ def run_tune(options: argparse.Namespace) -> int:
 
     if options.sizes:
         return _print_break_even(options)
-    if not options.files:
+    if not options.sources:
         raise UserError("servers.nothing_to_tune")
-    found = _read(options.files)
+    found = _recorded(options.sources, options.key, options.log)
     records = [record for one in found for record in one.records]
-    plain = [record for one in _read(options.plain) for record in one.records]
+    plain = [record for one in _recorded(options.plain, options.key) for record in one.records]
     drawn = any(one.synthetic or one.method not in ("", "draft-simple") for one in found)
     result = plan(
         records,
@@ -157,6 +156,32 @@ def run_tune(options: argparse.Namespace) -> int:
     n_max = int(after.settings.get("n_max", longest))
     setting = DraftSetting(n_max, after.settings.get("p_min", 0.0))
     return _print_confirmation(result, setting, records, after.records)
+
+
+def _recorded(sources: Iterable[str], key: str, log: Path | None = None) -> list[Findings]:
+    """Read files, and ask the servers whose addresses are among them the prompts of the doctor. log: of these servers"""
+    from specdemo.attach.detection import attach
+    from specdemo.attach.doctor import MORE_PROSE, PROBES, asked
+    from specdemo.attach.pasted import Findings
+    from specdemo.attach.records import Problems, from_rounds
+    from specdemo.attach.servers import whole_answer
+
+    found = []
+    for source in sources:
+        if "://" not in source:
+            found += _read([Path(source)])
+            continue
+        server = attach(source, key or os.environ.get(KEY_VARIABLE, ""))
+        prompts = [*chain(*PROBES.values()), *MORE_PROSE]
+        with console.reporting() as report:
+            answers = []
+            for number, prompt in enumerate(prompts):
+                report(Progress("tune", number / len(prompts), prompt))
+                answers.append(whole_answer(server, asked(prompt)))
+        records = [from_rounds(f"prompt {n}", one) for n, one in enumerate(answers, 1)]
+        own = Findings(("stream",), records, Problems(), method=answers[-1].method)
+        found += _read([log]) if log else [own]
+    return found
 
 
 def _print_plan(found: TuningPlan) -> None:
@@ -231,10 +256,11 @@ def run_doctor(options: argparse.Namespace) -> int:
     from specdemo.attach.doctor import diagnose, examine
 
     server, plain = _attach(options)
-    log = _read([options.log])[0] if options.log else None
     words = load("servers")["doctor"]
     with console.reporting() as report:
-        seen = examine(server, plain, log, lambda done, about: report(Progress(words["progress"], done, about)))  # fmt: skip
+        seen = examine(server, plain, lambda done, about: report(Progress(words["progress"], done, about)))  # fmt: skip
+    if options.log:
+        seen = replace(seen, log=_read([options.log])[0])
     found = diagnose(seen)
     if options.json:
         named = {"server": seen.about.server, "version": seen.about.version}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
+from pathlib import Path
 
 from specdemo.attach.detection import attach
 from specdemo.attach.events import ATTACHED, events_of
-from specdemo.attach.servers import Request, Server
+from specdemo.attach.logs import GrowingLog
+from specdemo.attach.rounds import Round
+from specdemo.attach.servers import Part, Request, Server
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import Json, load
@@ -25,10 +28,11 @@ def answer(
     plain: Server | None,
     request: Json,
     cancel: threading.Event,
+    log: Path | None = None,
 ) -> Generator[Event, None, None]:
     """Yield the events of a prompt: first those of the plain server, if there is one. Raises UserError.
 
-    request: messages, prompt, system and settings, as `Engine.run` gets them
+    request: messages, prompt, system and settings, as `Engine.run` gets them; log: of the server, names the refused tokens
     """
     settings = RunSettings.from_values(request["settings"])
     system = [{"role": "system", "content": request["system"]}] if request["system"] else []
@@ -38,17 +42,26 @@ def answer(
     for lane, one in (*lanes, (SPECULATIVE, server)):
         if cancel.is_set():
             return
-        parts = one.stream(asked, cancel) if one else iter(())
+        parts = one.stream(asked, cancel)
+        if log and lane == SPECULATIVE:
+            parts = _named(parts, GrowingLog(log), cancel)
         yield from events_of(parts, request["prompt"], settings.to_dict(), lane)
 
 
+def _named(
+    parts: Iterator[Part], log: GrowingLog, cancel: threading.Event
+) -> Generator[Part, None, None]:
+    for part in parts:
+        yield log.named(part, cancel) if isinstance(part, Round) and part.drafted else part
+
+
 class AttachedLink:
-    """The connection to one server, and to a second one that decodes without drafts, see `Link`."""
+    """The connection to one server, and to a second one that decodes without drafts, see `Link`. log: of the first"""
 
     whole = False
 
-    def __init__(self, server: Server, plain: Server | None) -> None:
-        self._server, self._plain = server, plain
+    def __init__(self, server: Server, plain: Server | None, log: Path | None) -> None:
+        self._server, self._plain, self._log = server, plain, log
 
     def about(self) -> Json:
         words = load("servers")["method"]
@@ -67,7 +80,7 @@ class AttachedLink:
             raise UserError("attach.only_play")
         begun = False
         try:
-            with closing(answer(self._server, self._plain, request, ended)) as events:
+            with closing(answer(self._server, self._plain, request, ended, self._log)) as events:
                 for event in events:
                     begun = True
                     yield encode(event) + "\n"
@@ -84,13 +97,19 @@ class AttachedLink:
 
 
 def attached_client(
-    settings: AppSettings, url: str, plain: str = "", key: str = "", *, ollama_child: bool = False
+    settings: AppSettings,
+    url: str,
+    plain: str = "",
+    key: str = "",
+    *,
+    log: Path | None = None,
+    ollama_child: bool = False,
 ) -> RemoteStudio:
     """Return an engine client for the servers at these addresses; connects to nothing yet. Only this call names addresses."""
 
     def connect(report: ProgressCallback) -> AttachedLink:
         report(Progress("start", None, url))
         server = attach(url, key, ollama_child=ollama_child)
-        return AttachedLink(server, attach(plain, key) if plain else None)
+        return AttachedLink(server, attach(plain, key) if plain else None, log)
 
     return RemoteStudio(replace(settings, allow_model_switch="off"), connect)
