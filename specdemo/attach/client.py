@@ -70,7 +70,8 @@ class Client:
         except ValueError:
             raise UserError("attach.address", url=shown(self.url)) from None
         if wrong or parts.username is not None or parts.query or parts.fragment:
-            raise UserError("attach.address", url=shown(f"{parts.scheme}://{parts.hostname}"))
+            without_secrets = re.sub(r"[?#].*", "", self.url.rpartition("@")[2])
+            raise UserError("attach.address", url=shown(without_secrets))
         object.__setattr__(self, "url", re.sub(r"(/v1)?/*$", "", self.url))
         if not (self.key.isascii() and self.key.isprintable()):
             raise UserError("attach.key_unusable")

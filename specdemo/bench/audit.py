@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from specdemo.bench.lanes import PLAIN_METHOD, run_once
+from specdemo.bench.lanes import PLAIN_METHOD, LaneLost, run_once
 from specdemo.bench.results import Result, Table, as_percent, write_file
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
@@ -217,7 +217,8 @@ def run_audit(
         seconds = time.perf_counter() - started
         found = replace(found, methods=(*found.methods, row), seconds=seconds)
         keep(found)
-    save_last(found, studio.settings.cache_dir)
+    with suppress(OSError):  # the page shows the last audit; this one is reported all the same
+        save_last(found, studio.settings.cache_dir)
     return found
 
 
@@ -252,7 +253,10 @@ class _Auditor:
         self.prompt_ids = [
             encode_prompt(pair.tokenizer, prompt, pair.context) for prompt in PROMPTS
         ]
-        self.plain = list(self._greedy(PLAIN_METHOD))
+        try:
+            self.plain = list(self._greedy(PLAIN_METHOD))
+        except LaneLost as error:
+            raise UserError("bench.plain_lost", message=error) from error
 
     def audited(self, row: MethodAudit, report: ProgressCallback) -> MethodAudit:
         try:

@@ -65,12 +65,13 @@ class PairResult:
 
 def sampling_of(name: str) -> RunSettings:
     """Return the settings of a preset, or of TEMPERATURE/TOP_P/REPETITION_PENALTY[/TOP_K]. Raises UserError."""
+    parts = name.split("/")
     try:
-        parts = name.split("/")
-        temperature, top_p, penalty, top_k = map(float, [*parts, "0"] if len(parts) == 3 else parts)
+        temperature, top_p, penalty = map(float, parts[:3])
+        (top_k,) = map(int, parts[3:] or ["0"])
     except ValueError:
         return RunSettings(preset=name).checked()
-    sampling = Sampling(temperature, int(top_k), top_p, penalty)
+    sampling = Sampling(temperature, top_k, top_p, penalty)
     return RunSettings(preset=OWN, sampling=sampling).checked()
 
 

@@ -308,11 +308,14 @@ def run_bench(
                 save(bench)
     if not bench.measured.answers:
         raise UserError("bench.suite_failed")
-    own = {name: wanted for name, wanted in settings.items() if is_own(name)}
+    own = {name: settings[name] for name in lanes if is_own(name)}
     for count in options.concurrent:
         progress(Progress("bench", None, f"{count} at once"))
         prompts = list(islice(cycle(item.turns[0] for item in items), count))
-        bench.throughput += measure_throughput(studio, own, prompts, options)
+        try:
+            bench.throughput += measure_throughput(studio, own, prompts, options)
+        except (UserError, LaneLost) as error:
+            bench.leave_out(f"{count} at once", " ".join(str(error).split()))
         save(bench)
     journal.close()
     return bench
@@ -393,6 +396,9 @@ def _open(
             lambda: torch.ones(BUFFER_BYTES // 4, device=str(target.device))
         )
         return FloorLane(num_bytes, buffer, settings.max_new_tokens, studio.runner.call)
+    for info in studio.methods():
+        if info.name == settings.method and not info.available:
+            raise LaneLost(info.why_not)
     return OwnLane(studio, name, settings, options.system)
 
 

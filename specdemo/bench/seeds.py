@@ -10,7 +10,7 @@ from functools import partial
 
 from pydantic import TypeAdapter
 
-from specdemo.bench.lanes import PLAIN_METHOD, LaneResult, Paired, run_once
+from specdemo.bench.lanes import PLAIN_METHOD, LaneLost, LaneResult, Paired, run_once
 from specdemo.bench.pairs import SAME_KEYS, sampling_of
 from specdemo.bench.results import (
     ROW_COLUMNS,
@@ -22,6 +22,7 @@ from specdemo.bench.results import (
     cell,
     totals,
 )
+from specdemo.config.errors import UserError
 from specdemo.config.settings import COUPLED, RunSettings
 from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.session.studio import Studio
@@ -38,7 +39,11 @@ ABOUT = (
 
 @dataclass(slots=True)
 class SeedComparison:
-    """The state of a comparison. presets: see `sampling_of`; tokens: of each answer; prompts: number of answered ones"""
+    """The state of a comparison.
+
+    presets: see `sampling_of`; tokens: of each answer; prompts: number of answered ones
+    lost: methods that failed, with the reason; they are left out with all their answers
+    """
 
     studio: Studio
     methods: Sequence[str]
@@ -46,6 +51,7 @@ class SeedComparison:
     tokens: int
     prompts: int = 0
     measured: BenchAnswers = field(default_factory=BenchAnswers)
+    lost: dict[str, str] = field(default_factory=dict)
 
     def run(
         self,
@@ -54,7 +60,7 @@ class SeedComparison:
         progress: ProgressCallback,
         save: Callable[[Result], None],
     ) -> None:
-        """Answer each prompt by each method with each sampling. Raises the error of a run.
+        """Answer each prompt by each method with each sampling. Raises UserError if plain decoding failed.
 
         journal: of the answers by prompt; save: called after each prompt with the result so far
         """
@@ -78,13 +84,19 @@ class SeedComparison:
         """Return the methods' answers to a prompt by sampling, beside plain decoding's. number: of the prompt, and its seed"""
         settings = [self._settings(preset, number) for preset in self.presets]
         answers = partial(self._answers, item.turns[0], settings)
-        with ThreadPoolExecutor(len(self.methods) if number % 2 else 1) as pool:
+        methods = [name for name in self.methods if name not in self.lost]
+        with ThreadPoolExecutor(len(methods) if number % 2 and methods else 1) as pool:
             plain = answers(PLAIN_METHOD)
-            found = zip(*pool.map(answers, self.methods), strict=True)
-            return {
-                preset: [Paired(one, own) for one in others]
-                for preset, own, others in zip(self.presets, plain, found, strict=True)
-            }
+            runs = {name: pool.submit(answers, name) for name in methods}
+        found: dict[str, list[Paired]] = {preset: [] for preset in self.presets}
+        for name, run in runs.items():
+            try:
+                for preset, own, one in zip(self.presets, plain, run.result(), strict=True):
+                    found[preset].append(Paired(one, own))
+            except LaneLost as error:
+                self.lost[name] = str(error)
+                self.measured.drop(name)
+        return found
 
     def _settings(self, preset: str, seed: int) -> RunSettings:
         settings = sampling_of(preset).drawn(self.studio.pair.recommended.sampling)
@@ -104,18 +116,25 @@ class SeedComparison:
         """Return a method's answers without their traces. The prompt is read once."""
         found = []
         with closing(self.studio.open()) as conversation:
-            for one in settings:
-                conversation.reset()
-                answer = run_once(conversation, method, prompt, replace(one, method=method))
-                found.append(replace(answer, events=()))
+            try:
+                for one in settings:
+                    conversation.reset()
+                    answer = run_once(conversation, method, prompt, replace(one, method=method))
+                    found.append(replace(answer, events=()))
+            except LaneLost as error:
+                if method == PLAIN_METHOD:
+                    raise UserError("bench.plain_lost", message=error) from error
+                raise
         return found
 
     @property
     def held(self) -> bool:
-        """Whether all texts are equal where a row of a pass has the same bits whatever rows are beside it."""
+        """Whether no method failed, and all texts are equal where a row of a pass has the same bits whatever rows are beside it."""
         info = self.studio.pair.target.info
         exact = info.precision == "fp32" or "compiled pass" in info.kernel
-        return not exact or all(row["same_output_rate"] == 1 for row in self._rows())
+        return not self.lost and (
+            not exact or all(row["same_output_rate"] == 1 for row in self._rows())
+        )
 
     def _rows(self) -> list[Row]:
         return totals(self.measured.rows())
@@ -131,4 +150,7 @@ class SeedComparison:
         heads = ["method", "texts", *(ROW_COLUMNS[key][0] for key in KEYS)]
         body = [[row["lane"], row["answers"], *(cell(row, key) for key in KEYS)] for row in rows]
         values = {"answers": answers, "equal": equal}
-        return Result("Same seed, same text", about, [Table(heads, body)], values=values)
+        notes = [f"{name} is left out: {why}" for name, why in self.lost.items()]
+        return Result(
+            "Same seed, same text", about, [Table(heads, body)], notes=notes, values=values
+        )

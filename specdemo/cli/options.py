@@ -354,10 +354,27 @@ def _check_output_folder(path: Path) -> None:
         raise UserError("cli.output_refused", path=path, error=error.strerror) from error
 
 
+def _check_empty_folder(path: Path) -> None:
+    _check_output_folder(path)
+    if path.is_dir() and any(path.iterdir()):
+        raise UserError("cli.folder_in_use", folder=path)
+
+
+def _check_drafter_folder(path: Path) -> None:
+    """Raise UserError for a folder with other files than those of an earlier drafter, for example those of a model."""
+    config = path / "config.json"
+    if config.is_file() and '"specdemo"' in config.read_text(encoding="utf-8", errors="replace"):
+        _check_output_folder(path)
+    else:
+        _check_empty_folder(path)
+
+
 PATH_CHECKS: dict[str, Callable[[Path], None]] = {
     "input": _check_input,
     "suite": _check_input,
     "input folder": _check_input_folder,
     "output": check_output,
     "output folder": _check_output_folder,
+    "empty folder": _check_empty_folder,
+    "drafter folder": _check_drafter_folder,
 }

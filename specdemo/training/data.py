@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-from zipfile import BadZipFile
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 import torch
 
-from specdemo.config.errors import UserError
+from specdemo.config.errors import Phrase, UserError
 from specdemo.config.strings import Json
 from specdemo.models.devices import training_dtype
 from specdemo.session.text import read_prompts as read_items
@@ -138,7 +138,11 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError, ValueError, KeyError, AttributeError, BadZipFile) as error:
-        raise UserError("training.answers_unread", path=path.name, error=error) from error
+        known = isinstance(error, OSError) or is_zipfile(
+            path
+        )  # NumPy takes other files for pickles
+        reason = error if known else Phrase("training.not_answers")
+        raise UserError("training.answers_unread", path=path.name, error=reason) from error
 
 
 def _tops(arrays: dict[str, np.ndarray]) -> list[tuple[np.ndarray | None, np.ndarray | None]]:

@@ -529,12 +529,15 @@ def opened_with(lines: bytes) -> Callable[..., AbstractContextManager[object]]:
         "http://",
         "http://h:99999",
         "http://h/?q=1",
+        "nope",
     ],
 )
 def test_addresses_that_are_none_are_refused(url) -> None:
     with pytest.raises(UserError, match="no address") as found:
         attach(url, KEY)
     assert "pass@" not in str(found.value)
+    if not {"@", "?"} & set(url):
+        assert str(found.value).startswith(f"{url} is no address")
 
 
 def test_a_cancelled_stream_ends_at_once_with_what_came() -> None:

@@ -12,6 +12,7 @@ from conftest import VOCABULARY, decoder_of, header, open_draft, open_target, ru
 
 from specdemo.bench import audit
 from specdemo.bench.audit import CONDITIONS, FILE, AuditResult, MethodAudit, run_audit, save_last
+from specdemo.bench.lanes import LaneLost
 from specdemo.bench.report import text
 from specdemo.cli import console
 from specdemo.cli.commands import bench
@@ -307,6 +308,23 @@ def test_an_interrupted_audit_shows_the_methods_before(studio, monkeypatch, caps
     assert main(["audit", "--methods", "sampler", "--runs", "4", "--tokens", "8"]) == 130
     assert "| nothing " in capsys.readouterr().out
     assert not (studio.settings.cache_dir / FILE).exists()
+
+
+def test_an_audit_without_plain_decoding_ends_with_its_message(studio, monkeypatch):
+    def lose(*_):
+        raise LaneLost("it broke")
+
+    monkeypatch.setattr(audit, "run_once", lose)
+    with pytest.raises(UserError, match="Plain decoding failed: it broke"):
+        run_audit(studio, ["sampler"], 4, 8)
+
+
+def test_an_audit_that_cannot_be_stored_is_shown(studio, monkeypatch, capsys):
+    monkeypatch.setattr(console, "open_studio", lambda _: studio)
+    monkeypatch.setattr(bench, "check_method", lambda _: None)
+    studio.settings.cache_dir.joinpath(FILE).mkdir(parents=True)
+    assert main(["audit", "--methods", "sampler", "--runs", "4", "--tokens", "8"]) == 0
+    assert "| sampler " in capsys.readouterr().out
 
 
 def test_an_unknown_method_is_told(studio):

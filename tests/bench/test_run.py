@@ -72,10 +72,11 @@ class Studio:
         self.pair = SimpleNamespace(
             target=target, draft_info=None, costs=CostProfile(), recommended=Recommended()
         )
-        self.runner, self.shaper = Runner(), Shaper.of
+        self.runner, self.shaper, self.broken = Runner(), Shaper.of, set()
 
     def methods(self):
-        return [MethodInfo(name, name, "", (), True) for name in ("nothing", "script")]
+        known = [MethodInfo(name, name, "", (), True) for name in ("nothing", "script")]
+        return [*known, MethodInfo("block", "Block", "", (), False, "It is not trained.")]
 
     def card(self, _name):
         return None
@@ -86,6 +87,8 @@ class Studio:
     def run(self, prompt, settings, **_options):
         if "refused" in prompt:
             raise reported("The prompt is too long.")
+        if settings.method in self.broken:
+            yield RunFailed("plain", "It broke.", "", "")
         ids = [ord(letter) % 60 for letter in prompt]
         yield from generate(
             CachedModel(self.weights),
@@ -184,6 +187,26 @@ def test_texts_of_the_same_seeds_are_compared_and_an_interrupted_comparison_cont
     assert broken.result().values["equal"] < stored.result().values["equal"] < 4
 
 
+def test_a_method_that_fails_is_left_out_of_the_comparison_of_seeds(studio):
+    compared = SeedComparison(studio, ["script", "other"], ["1/1/1"], 6)
+    run_before = studio.run
+
+    def run(prompt, settings, **options):
+        if settings.method == "script" and prompt == ITEMS[1].turns[0]:
+            yield RunFailed("plain", "It broke.", "", "")
+        yield from run_before(prompt, settings, **options)
+
+    studio.run = run
+    compared.run(ITEMS, Journal(None, {}), lambda _: None, lambda _: None)
+    assert compared.lost == {"script": "It broke."}
+    assert compared.result().notes == ["script is left out: It broke."]
+    assert compared.result().values["answers"] == 2  # of the other method
+    assert not compared.held
+    studio.broken = {"nothing"}
+    with pytest.raises(UserError, match=r"Plain decoding failed: It broke\."):
+        compared.run(ITEMS, Journal(None, {}), lambda _: None, lambda _: None)
+
+
 def test_peers_weights_are_written_by_the_thread_that_computes(studio, monkeypatch):
     # libgomp lets every team sleep at each barrier once there are more threads than cores: a pass took three times as long
     seen = []
@@ -217,6 +240,9 @@ def test_what_cannot_run_is_told_and_left_out_and_the_rest_runs(studio, monkeypa
     assert set(told) <= set(found.result().notes)
     with pytest.raises(UserError, match="No prompt"):
         bench(studio, items[2:])
+    told.clear()
+    assert bench(studio, told=told, lanes="block,script").measured.lanes == ["nothing", "script"]
+    assert told == ["block is left out: It is not trained."]
 
 
 def test_it_says_when_the_datastore_knows_the_prompts(studio, monkeypatch, tmp_path):
@@ -387,6 +413,28 @@ def test_every_own_lane_is_measured_at_once_on_a_suite_gone_through_again(studio
         ("script", 3),
     ]
     assert "over plain together" in found.result().tables[-1].columns
+
+
+def test_a_variant_that_was_lost_is_not_measured_at_once_and_a_failure_there_keeps_the_rest(studio):
+    studio.broken, told = {"script"}, []
+    found = bench(studio, concurrent=(2,), told=told)
+    assert [each.lane for each in found.throughput] == ["nothing"]
+    assert told == ["script is left out: It broke."]
+    runs, whole = [], studio.run
+
+    def run(prompt, settings, **options):
+        runs.append(prompt)
+        studio.broken = {"nothing"} if len(runs) > before else set()
+        yield from whole(prompt, settings, **options)
+
+    before, studio.run, studio.broken = 10**6, run, set()
+    bench(studio)
+    before = len(runs)
+    runs.clear()
+    found = bench(studio, concurrent=(2,), told=told)
+    assert told[-1] == "2 at once is left out: It broke."
+    assert found.measured.answers
+    assert found.result().tables
 
 
 def test_peers_stand_for_all_of_them(studio):

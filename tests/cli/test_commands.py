@@ -102,6 +102,15 @@ def test_show_metrics_names_the_pass_and_what_it_means(capsys, precision, kernel
         ("export class-pack FILE", "FILE cannot be written"),
         ("export site FILE", "FILE cannot be written"),
         ("export draft FILE", "FILE cannot be written"),
+        *(
+            (f"{command} MODEL", "MODEL contains other files")
+            for command in (
+                "export draft",
+                "export drafter MODEL --layout dflash",
+                "export class-pack",
+                "train draft --prompts FILE --out",
+            )
+        ),
         ("train draft --prompts FILE --out FILE", "FILE cannot be written"),
         ("train datastore FILE --out FILE/below", "FILE/below cannot be written"),
         ("bench --suite missing", "missing cannot be read"),
@@ -111,6 +120,7 @@ def test_show_metrics_names_the_pass_and_what_it_means(capsys, precision, kernel
         ("run --prompts .", "cannot be read: Is a directory"),
         ("train feature --answers missing --out new", "missing cannot be read"),
         ("train draft --prompts FILE --out new --init missing", "no folder missing"),
+        ("train draft --answers FILE --out new", "FILE cannot be read: it is no .npz file"),
         ("train datastore --prompts missing --out new", "missing cannot be read"),
         ("run x --method magic", "no drafting method 'magic'"),
         ("compare x --methods auto,magic", "no drafting method 'magic'"),
@@ -118,6 +128,10 @@ def test_show_metrics_names_the_pass_and_what_it_means(capsys, precision, kernel
         ("bench --lanes auto,magic", "no drafting method 'magic'"),
         ("bench --lanes draft_model:constant:x", "draft_model:constant:x"),
         ("bench pairs --presets warm", "warm"),
+        ("bench pairs --presets 1/1/1/nan", "1/1/1/nan"),
+        ("bench pairs --presets 1/1/1/1e999", "1/1/1/1e999"),
+        ("bench pairs --lanes ngram,magic", "no drafting method 'magic'"),
+        ("audit seeds --methods ngram,magic", "no drafting method 'magic'"),
     ],
 )
 def test_paths_and_names_are_checked_before_a_model_loads(
@@ -126,11 +140,13 @@ def test_paths_and_names_are_checked_before_a_model_loads(
     monkeypatch.chdir(tmp_path)
     Path("FILE").write_text("a prompt\n")
     Path("EMPTY").write_text("")
+    Path("MODEL").mkdir()
+    Path("MODEL", "config.json").write_text('{"model_type": "llama"}')
     for opened in ("open_studio", "load_studio"):
         monkeypatch.setattr(console, opened, lambda *_: pytest.fail("a model was loaded"))
     assert main(words.split()) == 1
     assert said in capsys.readouterr().err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["EMPTY", "FILE"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["EMPTY", "FILE", "MODEL"]
 
 
 @pytest.mark.parametrize(

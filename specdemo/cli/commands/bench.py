@@ -113,6 +113,7 @@ def run_compare(options: argparse.Namespace) -> int:
 
 def run_pairs(options: argparse.Namespace) -> int:
     """Print the tables of variants on several pairs, and write them after each prompt."""
+    from specdemo.bench.lanes import single_lanes
     from specdemo.bench.pairs import USUAL_LANES, pairs_result, sampling_of
     from specdemo.bench.report import text
     from specdemo.bench.results import Journal
@@ -126,6 +127,8 @@ def run_pairs(options: argparse.Namespace) -> int:
         sampling_of(preset)
     for rule in options.rules:
         RunSettings(verification=rule).checked()
+    for lane in single_lanes(options.lanes):
+        lane_settings(options, lane)  # raises UserError for a wrong one
     about = {"items": [asdict(item) for item in items], "tokens": tokens, "lanes": options.lanes}
     about |= {"rules": options.rules} if options.rules else {}
     results: list[PairResult] = []
@@ -253,7 +256,7 @@ def run_audit(options: argparse.Namespace) -> int:
 
 def run_seeds(options: argparse.Namespace) -> int:
     """Compare texts of the same seeds. returns: 1 if they differ where they must be equal"""
-    from specdemo.bench.lanes import PLAIN_METHOD, expand
+    from specdemo.bench.lanes import PLAIN_METHOD, expand, single_lanes
     from specdemo.bench.pairs import sampling_of
     from specdemo.bench.report import text
     from specdemo.bench.results import Journal
@@ -263,10 +266,10 @@ def run_seeds(options: argparse.Namespace) -> int:
     items, presets = read_suite(options.suite, options.limit), options.presets.split(",")
     for preset in presets:
         sampling_of(preset)
+    for name in single_lanes(options.methods):
+        check_method(name)
     studio = console.open_studio(options)
     methods = [name for name in expand(options.methods, studio) if name != PLAIN_METHOD]
-    for name in methods:
-        check_method(name)
     compared = SeedComparison(studio, methods, presets, options.tokens)
     about = {
         "target": asdict(studio.pair.target.info),

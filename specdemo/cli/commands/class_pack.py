@@ -30,11 +30,8 @@ _MAKE = """async ([language, png]) => {
 
 
 def run(options: argparse.Namespace) -> int:
-    folder: Path = options.folder
-    if folder.exists() and any(folder.iterdir()):
-        raise UserError("cli.folder_in_use", folder=folder)
-    written = write_class_pack(folder, options.language)
-    console.note(f"Wrote {written} files to {folder}.")
+    written = write_class_pack(options.folder, options.language)
+    console.note(f"Wrote {written} files to {options.folder}.")
     return 0
 
 
