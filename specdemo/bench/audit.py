@@ -13,7 +13,7 @@ from pathlib import Path
 from specdemo.bench.lanes import PLAIN_METHOD, LaneLost, run_once
 from specdemo.bench.results import Result, Table, as_percent, write_file
 from specdemo.config.errors import UserError
-from specdemo.config.settings import RunSettings, Sampling
+from specdemo.config.settings import TOKEN, RunSettings, Sampling
 from specdemo.config.strings import Json
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.session.conversation import Conversation
@@ -246,7 +246,10 @@ class _Auditor:
 
         pair = studio.pair
         self.studio, self.runs, self.limit = studio, runs, limit
-        self.settings = RunSettings(fallback=False, baseline=False, max_new_tokens=tokens)
+        # The rule `coupled` needs no statistics: its texts are compared by `bench.seeds`.
+        self.settings = RunSettings(
+            fallback=False, baseline=False, max_new_tokens=tokens, verification=TOKEN
+        )
         self.exact = pair.target.info.precision == "fp32"
         self.reader = PrefixReader(CachedModel(pair.target.decoder))
         self.draft = PrefixReader(pair.open_draft()) if pair.open_draft else None

@@ -10,7 +10,6 @@ from typing import Protocol
 from specdemo.config.errors import UserError
 from specdemo.config.settings import POLICIES, RunSettings
 from specdemo.config.strings import Json
-from specdemo.drafters.methods import METHODS
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.conversation import Conversation
 from specdemo.session.studio import Studio
@@ -219,19 +218,25 @@ def run_once(
 def expand(lanes: str, studio: Studio) -> list[str]:
     """Return the names in a comma-separated list; `policies`, `methods`, `trained` and `peers` name groups.
 
+    methods, trained: with more after the name, each method that has a policy gets it:
+        methods:constant:4 -> auto, draft_model:constant:4, ...
     trained: methods that draft with weights trained for this target, without its draft model
     peers: other programs on the same weights, and the floor that memory sets
     """
     names: list[str] = []
+    here = [method for method in studio.methods() if method.available]
     for name in (part.strip() for part in lanes.split(",") if part.strip()):
+        group, _, rest = name.partition(":")
         if name == "policies":
             names += [f"draft_model:constant:{count}" for count in CONSTANTS]
             names += [f"draft_model:{policy}" for policy in POLICIES if policy != "constant"]
-        elif name == "methods":
-            names += [m.name for m in studio.methods() if m.available and m.name != PLAIN_METHOD]
-        elif name == "trained":
-            here = {m.name for m in studio.methods() if m.available}
-            names += [n for n, method in METHODS.items() if n in here and method.states]
+        elif group in ("methods", "trained"):
+            found = [studio.known[m.name] for m in here if m.name != PLAIN_METHOD]
+            found = [method for method in found if group == "methods" or method.states]
+            names += [
+                f"{method.name}:{rest}" if rest and "policy" in method.options else method.name
+                for method in found
+            ]
         elif name == "peers":
             names += [*PEERS, FLOOR]
         else:
@@ -242,7 +247,11 @@ def expand(lanes: str, studio: Studio) -> list[str]:
 def single_lanes(lanes: str) -> list[str]:
     """Return the names of our methods in a comma-separated list, without those of groups."""
     names = (part.strip() for part in lanes.split(","))
-    return [name for name in names if name and name not in LANE_GROUPS and is_own(name)]
+    return [
+        name
+        for name in names
+        if name and name.partition(":")[0] not in LANE_GROUPS and is_own(name)
+    ]
 
 
 def is_own(lane: str) -> bool:

@@ -30,14 +30,13 @@ SHOWN_COLUMNS = (
     "speedup", "speedup_quartiles", "speedup_mean", "speedup_lowest", "repeats", "speedup_all", "disturbed",
     "tokens_per_second", "drafted_accept_rate", "tokens_per_step", "draft_ms_per_token", "same_output_rate",
 )  # fmt: skip
-RULE_KEYS = ("first_accept_rate", "drafted_accept_rate", "tokens_per_step", "speedup")
-BOUND_KEYS = ("draws", "overlap", "draw_bound", "draw_accept_rate")
+RULE_KEYS = ("drafted_accept_rate", "tokens_per_step", "speedup", "repeats")
 BOUNDS_TITLE = "Bounds of acceptance"
 BOUNDS = (
     "TV is the total variation distance of the target's and the draft's distributions, where drafted tokens were drawn and tested. "
-    "For a drawn token the mean of min(1, target / draft) is 1 - TV; the column is that mean over the drawn tokens. Rejection "
-    "sampling accepts 1 - TV of them, and shared noise at least (1 - TV) / (1 + TV), which is computed from the column before it. "
-    "Of 100 tokens, chance moves each share by 5 percentage points, of 1,000 by 1.5 (standard error, at most)."
+    "For a drawn token the mean of min(1, target / draft) is 1 - TV; the column is that mean over the drawn tokens under all rules. "
+    "Rejection sampling accepts 1 - TV of them, and shared noise at least (1 - TV) / (1 + TV), which is computed from the column "
+    "before it. Of 100 tokens, chance moves each share by 5 percentage points, of 1,000 by 1.5 (standard error, at most)."
 )
 SAME_KEYS = ("same_output_rate", "same_prefix_rate", "flip_margin")
 
@@ -167,22 +166,29 @@ def rules_result(results: Sequence[PairResult], tokens: int, rules: Sequence[str
         rows = {row["lane"]: row for row in totals(result.rows)}
         for lane in dict.fromkeys(name.rpartition(":")[0] for name in rows if ":" in name):
             key = [result.target, result.preset, lane.rstrip(":")]
-            own = {rule: rows.get(f"{lane}:{rule}", {}) for rule in rules}
-            cells = [cell(row, name) for name in RULE_KEYS for row in own.values()]
-            cells += [cell(own.get(COUPLED, {}), name) for name in SAME_KEYS]
-            lines.append([*key, *cells])
-            for rule, row in own.items():
-                if row.get("draws"):
-                    bounds.append([*key, rule, *(cell(row, name) for name in BOUND_KEYS)])
-    key_heads = ["target", "sampling", "lane"]
-    heads = [f"{ROW_COLUMNS[name][0]}, {rule}" for name in RULE_KEYS for rule in rules]
-    heads += [f"{ROW_COLUMNS[name][0]}, {COUPLED}" for name in SAME_KEYS]
-    bound_heads = ["rule", *(ROW_COLUMNS[name][0] for name in BOUND_KEYS)]
+            own = [rows.get(f"{lane}:{rule}", {}) for rule in rules]
+            cells = [cell(row, name) for name in RULE_KEYS for row in own]
+            same = cell(rows.get(f"{lane}:{COUPLED}", {}), "same_output_rate")
+            lines.append([*key, *cells, same])
+            if drawn := [row for row in own if row.get("draws")]:
+                draws = sum(row["draws"] for row in drawn)
+                overlap = sum(row["draws"] * row["overlap"] for row in drawn) / draws
+                pooled = {"draws": draws, "overlap": overlap, "draw_bound": overlap / (2 - overlap)}
+                shares = [cell(row, "draw_accept_rate") for row in own]
+                bounds.append([*key, *(cell(pooled, name) for name in pooled), *shares])
+    keys = ["target", "sampling", "lane"]
+    heads = [_head(name, rule) for name in RULE_KEYS for rule in rules]
+    accepted = [_head("draw_accept_rate", rule) for rule in rules]
+    bound_heads = [ROW_COLUMNS[name][0] for name in ("draws", "overlap", "draw_bound")]
     tables = [
-        Table([*key_heads, *heads], lines),
-        Table([*key_heads, *bound_heads], bounds, BOUNDS_TITLE, BOUNDS),
+        Table([*keys, *heads, _head("same_output_rate", COUPLED)], lines),
+        Table([*keys, *bound_heads, *accepted], bounds, BOUNDS_TITLE, BOUNDS),
     ]
     prompts = max((row["answers"] for result in results for row in result.rows), default=0)
     about = f"{prompts} prompts, first turns, {tokens} new tokens. {ABOUT}"
     values = {"pairs": [asdict(one) for one in results]}
     return Result("Three rules of verification", about, tables, values=values)
+
+
+def _head(name: str, rule: str) -> str:
+    return f"{ROW_COLUMNS[name][0]}, {rule}"

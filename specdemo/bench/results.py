@@ -224,7 +224,6 @@ def _rates(answers: Sequence[PairedAnswer]) -> Row:
     flip_margin: median gap between the target's probabilities of the two tokens at such a position
     survival_error: calibration error of the predicted probabilities of acceptance
     draws, overlap, draw_accept_rate: drawn tokens, estimate of 1 - TV from them, share of accepted ones, see `Metrics`
-    draw_bound: (1 - TV) / (1 + TV), the least share that shared noise accepts
     """
     sums = reduce(add_metrics, (answer.pair.result.metrics for answer in answers))
     positions = [*sums.accept_by_position, *[None] * len(REPORTED_POSITIONS)]
@@ -253,7 +252,6 @@ def _rates(answers: Sequence[PairedAnswer]) -> Row:
         "flip_margin": median(margins) if margins else None,
         "draws": sums.draws or None,
         "overlap": _ratio(sums.draws_overlap, sums.draws),
-        "draw_bound": _ratio(sums.draws_overlap, 2 * sums.draws - sums.draws_overlap),
         "draw_accept_rate": _ratio(sums.draws_kept, sums.draws),
     }
 

@@ -280,8 +280,8 @@ class RunSettings:
         choices=PRESETS, link="sampling", flag="--sampling", widget=Widget("radio", begins=RECOMMENDED),
     )  # fmt: skip
     verification: str = _row(
-        TOKEN, "sampling",
-        "judge a drafted chain token by token, or as a block, which keeps at least as many tokens on average; or `coupled`: a seed gives the same text under every method, because target and drafter draw with the same noise",
+        COUPLED, "sampling",
+        "`coupled`: target and drafter draw with the same noise, so a seed gives the same text under every method; or judge a drafted chain token by token by rejection sampling, or as a block, which keeps at least as many tokens on average",
         choices=VERIFICATIONS, widget=Widget("radio"),
     )  # fmt: skip
     sampling: Sampling = Sampling()

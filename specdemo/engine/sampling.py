@@ -38,6 +38,7 @@ _LARGEST = (
     1 - 2.0**-_BITS
 )  # uniform number: the next one is 1, and the logarithm of 1 - 1 does not exist
 _SLACK = 1 + 1e-12  # rounding of a quotient and a product
+_BLOCK = 16_384  # tokens whose numbers fit into a processor's cache together: a third of the time for 152,000 tokens
 
 
 class Tickets:
@@ -66,21 +67,20 @@ class Tickets:
         """
         if (found := runtime.winner(probs, self.key(position), word_ids)) is not None:
             return found
-        row = probs.numpy()
-        columns = np.flatnonzero(row)
-        if not len(columns):  # nothing is left of a distribution
+        row, ids = probs.numpy(), None if word_ids is None else word_ids.numpy()
+        columns = np.flatnonzero(row > 0)
+        if not len(columns):  # nothing is left of a distribution, or it has no numbers
             return 0
-        chances = row[columns].astype(np.float64)
-        uniforms = self._uniforms(
-            position, columns if word_ids is None else word_ids.numpy()[columns]
-        )
-        first = int(chances.argmax())
-        best = -math.log1p(-float(uniforms[first])) / float(chances[first])
-        near = np.flatnonzero(uniforms <= best * _SLACK * chances)
-        if not len(near):  # probabilities that are not numbers
-            return int(columns[first])
-        waits = -np.log1p(-uniforms[near]) / chances[near]
-        return int(columns[near[waits.argmin()]])
+        best, least = int(row.argmax()), math.inf
+        blocks = [columns[at : at + _BLOCK] for at in range(0, len(columns), _BLOCK)]
+        for some in [np.array([best]), *blocks]:  # the likeliest token is a bound for the others
+            chances = row[some].astype(np.float64)
+            uniforms = self._uniforms(position, some if ids is None else ids[some])
+            near = np.flatnonzero(uniforms <= least * _SLACK * chances)
+            waits = -np.log1p(-uniforms[near]) / chances[near]
+            if len(near) and waits.min() < least:
+                best, least = int(some[near[waits.argmin()]]), float(waits.min())
+        return best
 
     def ticket(self, position: int, token_id: int) -> float:
         uniform = float(self._uniforms(position, np.array([token_id]))[0])

@@ -174,6 +174,10 @@ def test_the_calibration_error_is_that_of_all_runs_together():
 
 def test_trained_stands_for_methods_with_weights_of_their_own():
     here = [SimpleNamespace(name=name, available=name != "medusa") for name in METHODS]
-    studio = SimpleNamespace(methods=lambda: here)
+    studio = SimpleNamespace(methods=lambda: here, known=METHODS)
     own = ["feature", "feature_tree", "exit", "block", "block_tree", "jet"]
     assert expand("trained,draft", studio) == [*own, "draft"]
+    assert expand("trained:constant:4", studio) == [f"{name}:constant:4" for name in own]
+    found = expand("methods:constant:4", studio)
+    assert found[:2] == ["auto", "draft_model:constant:4"]  # auto has no policy
+    assert not {"nothing", "medusa:constant:4"} & set(found)

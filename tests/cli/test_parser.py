@@ -8,6 +8,7 @@ import io
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from specdemo.cli.commands import app as app_command
 from specdemo.cli.options import app_settings, lane_settings, run_settings
 from specdemo.cli.parser import COMMANDS, command_parser, main, parse
 from specdemo.config.errors import UserError
-from specdemo.config.settings import BLOCK, COUPLED, AppSettings, RunSettings, Sampling, fields
+from specdemo.config.settings import BLOCK, TOKEN, AppSettings, RunSettings, Sampling, fields
 from specdemo.config.strings import ASSETS
 
 FOLDER = Path(commands.__file__).parent
@@ -112,11 +113,10 @@ def test_values_of_sampling_are_those_that_are_named_or_those_of_a_preset():
 
 def test_options_left_out_are_the_defaults(monkeypatch):
     assert run_settings(parsed("run x")) == RunSettings(preset="recommended")
-    assert run_settings(parsed("bench")) == RunSettings(verification=COUPLED)
+    assert run_settings(parsed("bench")) == RunSettings()
     assert run_settings(parsed("bench --verification block")).verification == BLOCK
-    assert run_settings(parsed("compare x")) == RunSettings(verification=COUPLED)
-    plain = RunSettings(method="nothing", verification=COUPLED)
-    assert run_settings(parsed("bench"), "nothing") == plain
+    assert run_settings(parsed("compare x")) == RunSettings()
+    assert run_settings(parsed("bench"), "nothing") == RunSettings(method="nothing")
     for setting in fields(AppSettings):
         monkeypatch.delenv(setting.variable, raising=False)
     assert app_settings(parsed("app")) == AppSettings()
@@ -150,8 +150,11 @@ def test_options_become_settings():
 
 def test_a_lane_takes_from_the_options_what_it_leaves_out():
     options = parsed("bench --policy heuristic --lookahead 5 --verification token")
-    assert lane_settings(options, "ngram") == RunSettings("ngram", "heuristic", 5)
-    assert lane_settings(options, "ngram:constant:2") == RunSettings("ngram", "constant", 2)
+    usual = RunSettings("ngram", "heuristic", 5, verification=TOKEN)
+    assert lane_settings(options, "ngram") == usual
+    assert lane_settings(options, "ngram:constant:2") == replace(
+        usual, policy="constant", lookahead=2
+    )
     assert lane_settings(options, "ngram:::block") == RunSettings(
         "ngram", "heuristic", 5, verification="block"
     )

@@ -22,7 +22,7 @@ from specdemo.cli.options import (
     run_settings,
 )
 from specdemo.config.errors import UserError
-from specdemo.config.settings import COUPLED, AppSettings, RunSettings
+from specdemo.config.settings import AppSettings, RunSettings
 
 if TYPE_CHECKING:
     from specdemo.bench.pairs import PairResult
@@ -121,7 +121,7 @@ def run_pairs(options: argparse.Namespace) -> int:
 
     items, tokens = read_suite(options.suite, options.limit), options.tokens
     options.max_new_tokens, options.memory, options.first_turns = tokens, False, True
-    options.lanes, options.usual = options.lanes or USUAL_LANES, {"verification": COUPLED}
+    options.lanes = options.lanes or USUAL_LANES
     options.rules = [rule for rule in options.rules.split(",") if rule]
     for preset in options.presets.split(","):
         sampling_of(preset)

@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from specdemo.config.errors import UserError
-from specdemo.config.settings import COUPLED, RunSettings, Sampling
+from specdemo.config.settings import RunSettings, Sampling
 from specdemo.config.strings import Json
 from specdemo.session.conversation import Conversation
 from specdemo.session.door import EngineClient
@@ -81,7 +81,6 @@ class Comparison:
             max_new_tokens=most,
             memory=False,
             sampling=sampling or Sampling(),
-            verification=COUPLED,
         )
         self._written_with, stops = self._studio.target, self._studio.stop_ids
         text = Text(prompt, (), system)
@@ -110,8 +109,9 @@ class Comparison:
         if self._written_with is not self._studio.target:
             raise UserError("run.other_model")
         cancel = cancel or threading.Event()
-        settings = replace(settings, memory=False, fallback=False, detail=0, baseline=False)
-        settings = replace(settings, verification=COUPLED).checked()
+        settings = replace(
+            settings, memory=False, fallback=False, detail=0, baseline=False
+        ).checked()
         methods = [method for method in self._studio.methods() if method.name != ANSWER_METHOD]
         asked = {
             "prompt": text.prompt,

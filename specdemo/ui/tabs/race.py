@@ -12,7 +12,7 @@ from typing import Any
 import gradio as gr
 
 from specdemo.config.errors import UserError
-from specdemo.config.settings import COUPLED, AppSettings, RunSettings
+from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import Json, strings
 from specdemo.session.admission import TIMED
 from specdemo.session.door import EngineClient, MethodInfo
@@ -129,7 +129,6 @@ def read_lanes(values: Mapping[str, object], limits: AppSettings) -> list[RunSet
         asked_settings(
             {
                 **shared,
-                "verification": COUPLED,  # one text for all runs
                 **{name: values[f"{name} {number}"] for name in LANE_SETTINGS},
                 "fallback": False,
             },
