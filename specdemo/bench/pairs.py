@@ -30,7 +30,7 @@ SHOWN_COLUMNS = (
     "speedup", "speedup_quartiles", "speedup_mean", "speedup_lowest", "repeats", "speedup_all", "disturbed",
     "tokens_per_second", "drafted_accept_rate", "tokens_per_step", "draft_ms_per_token", "same_output_rate",
 )  # fmt: skip
-RULE_KEYS = ("drafted_accept_rate", "tokens_per_step", "speedup", "repeats")
+RULE_KEYS = ("drafted_accept_rate", "tokens_per_step", "speedup", "speedup_all", "repeats")
 BOUNDS_TITLE = "Bounds of acceptance"
 BOUNDS = (
     "TV is the total variation distance of the target's and the draft's distributions, where drafted tokens were drawn and tested. "
@@ -165,30 +165,27 @@ def rules_result(results: Sequence[PairResult], tokens: int, rules: Sequence[str
     for result in results:
         rows = {row["lane"]: row for row in totals(result.rows)}
         for lane in dict.fromkeys(name.rpartition(":")[0] for name in rows if ":" in name):
-            key = [result.target, result.preset, lane.rstrip(":")]
             own = [rows.get(f"{lane}:{rule}", {}) for rule in rules]
-            cells = [cell(row, name) for name in RULE_KEYS for row in own]
+            key = [result.target, result.preset, lane.rstrip(":")]
             same = cell(rows.get(f"{lane}:{COUPLED}", {}), "same_output_rate")
-            lines.append([*key, *cells, same])
-            if drawn := [row for row in own if row.get("draws")]:
-                draws = sum(row["draws"] for row in drawn)
+            lines.append([*key, *(_side_by_side(own, name) for name in RULE_KEYS), same])
+            drawn = [row for row in own if row.get("draws")]
+            if draws := sum(row["draws"] for row in drawn):
                 overlap = sum(row["draws"] * row["overlap"] for row in drawn) / draws
                 pooled = {"draws": draws, "overlap": overlap, "draw_bound": overlap / (2 - overlap)}
-                shares = [cell(row, "draw_accept_rate") for row in own]
-                bounds.append([*key, *(cell(pooled, name) for name in pooled), *shares])
-    keys = ["target", "sampling", "lane"]
-    heads = [_head(name, rule) for name in RULE_KEYS for rule in rules]
-    accepted = [_head("draw_accept_rate", rule) for rule in rules]
-    bound_heads = [ROW_COLUMNS[name][0] for name in ("draws", "overlap", "draw_bound")]
+                accepted = _side_by_side(own, "draw_accept_rate")
+                bounds.append([*key, *(cell(pooled, name) for name in pooled), accepted])
+    keys, same = ["target", "sampling", "lane"], f"same output, {COUPLED}"
+    columns = ("draws", "overlap", "draw_bound", "draw_accept_rate")
     tables = [
-        Table([*keys, *heads, _head("same_output_rate", COUPLED)], lines),
-        Table([*keys, *bound_heads, *accepted], bounds, BOUNDS_TITLE, BOUNDS),
+        Table([*keys, *(ROW_COLUMNS[name][0] for name in RULE_KEYS), same], lines),
+        Table([*keys, *(ROW_COLUMNS[name][0] for name in columns)], bounds, BOUNDS_TITLE, BOUNDS),
     ]
     prompts = max((row["answers"] for result in results for row in result.rows), default=0)
-    about = f"{prompts} prompts, first turns, {tokens} new tokens. {ABOUT}"
+    about = f"{prompts} prompts, first turns, {tokens} new tokens. {' / '.join(rules)} in each cell. {ABOUT}"
     values = {"pairs": [asdict(one) for one in results]}
     return Result("Three rules of verification", about, tables, values=values)
 
 
-def _head(name: str, rule: str) -> str:
-    return f"{ROW_COLUMNS[name][0]}, {rule}"
+def _side_by_side(rows: Sequence[Row], name: str) -> str:
+    return " / ".join(cell(row, name) for row in rows)
