@@ -14,6 +14,7 @@ from specdemo.config.errors import Phrase, UserError
 from specdemo.config.strings import Json
 from specdemo.engine.attention import ModuleDecoder, finish, use_shared_heads
 from specdemo.engine.passes import Decoder
+from specdemo.engine.target import CachedModel
 from specdemo.files.folder import (
     check_folder,
     check_read,
@@ -126,7 +127,7 @@ def warm(
 ) -> LoadedModel:
     """A placed model after its first passes, with the decoder that suits the device. Options as of `load_model`.
 
-    Raises UserError when there is no memory for it.
+    Raises UserError when there is no memory for it, and for a model that computes no numbers.
     """
     info, files = placed.info, placed.files
     assert files
@@ -136,6 +137,8 @@ def warm(
             placed.model, info.precision, placed.device, head,
             lambda: _ids(files, SAMPLE), _verdicts(files, cache_dir),
         )  # fmt: skip
+        if CachedModel(decoder).read([0]).isnan().any():
+            raise UserError("model.not_numbers", name=info.name)
     progress(Progress("warm up", 1.0, info.name))
     return replace(placed, decoder=decoder, info=replace(info, kernel=kernel))
 

@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 TURN_ENDS = frozenset({
     "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<turn|>", "<EOT>",
     "[EOT]", "<|END_OF_TURN_TOKEN|>", "<end_of_utterance>", "<|endoftext|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>",
+    "<|eot|>", "<|eom|>", "_<EOT>", "[EOS]", "<|flush|>", "<|calls|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>",
 })  # fmt: skip
-HARMONY = {
-    "<|return|>",
-    "<|call|>",
-}  # in a tokenizer with these, <|end|> ends a message within an answer
+# In a tokenizer with the tokens of such a pair, <|end|> ends a message within an answer.
+HARMONY = ({"<|return|>", "<|call|>"}, {"<|flush|>", "<|calls|>"})
 PROBE_ANSWER = "answer-7919"
 
 
@@ -52,7 +51,8 @@ def stop_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
     for value in (model.generation_config.eos_token_id, tokenizer.eos_token_id):
         ids |= set(value) if isinstance(value, list) else {value} if value is not None else set()
     added = tokenizer.get_added_vocab()
-    ends = TURN_ENDS - {"<|end|>"} if added.keys() >= HARMONY else TURN_ENDS
+    in_parts = any(added.keys() >= pair for pair in HARMONY)
+    ends = TURN_ENDS - {"<|end|>"} if in_parts else TURN_ENDS
     after = _after_answer(tokenizer)
     ends |= set(sorted(filter(after.startswith, added), key=len)[-1:])
     return frozenset(ids | {added[token] for token in ends & added.keys()})

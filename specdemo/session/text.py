@@ -120,8 +120,6 @@ def encode_prompt(
         written = Phrase("prompt.characters", count=f"{length:,}")
         raise UserError("prompt.too_long", length=written, reader=reader, room=limit)
     ids = _templated_or_refused(tokenizer, messages)
-    if not ids:
-        raise UserError("prompt.no_tokens")
     if len(ids) > room:
         read, limit = (Phrase("prompt.tokens", count=f"{count:,}") for count in (len(ids), room))
         raise UserError("prompt.too_long", length=read, reader=reader, room=limit)
@@ -133,7 +131,7 @@ def _templated_or_refused(
 ) -> list[int]:
     """Encode messages. A model's template is its own program: each of its errors becomes a UserError."""
     try:
-        return _templated(tokenizer, messages)
+        ids = _templated(tokenizer, messages)
     except Exception as error:
         words = (str(error).strip().splitlines() or [type(error).__name__])[0][:TEMPLATE_WORDS]
         code = "prompt.template"
@@ -143,6 +141,20 @@ def _templated_or_refused(
                 _templated(tokenizer, [folded, *messages[2:]])
                 code = "prompt.no_system"
         raise UserError(code, words=words) from error
+    if ids != _without_prompt(tokenizer, messages):
+        return ids
+    if tokenizer(messages[-1]["content"], add_special_tokens=False)["input_ids"]:
+        raise UserError("prompt.template", words=Phrase("prompt.left_out"))
+    raise UserError("prompt.no_tokens")
+
+
+def _without_prompt(
+    tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]
+) -> list[int] | None:
+    """Return the ids of messages with an empty prompt; None if the template refuses that."""
+    with suppress(Exception):
+        return _templated(tokenizer, [*messages[:-1], {**messages[-1], "content": ""}])
+    return None
 
 
 def _templated(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -> list[int]:

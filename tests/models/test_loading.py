@@ -91,6 +91,16 @@ def test_a_folder_with_other_tensors_than_its_config_names_is_refused(
     assert tensor in caught.value.message
 
 
+@pytest.mark.parametrize("precision", ["nf4", "fp32"])
+def test_weights_that_are_no_numbers_are_told(make_model, tmp_path, precision):
+    folder = make_model(tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    weights["model.norm.weight"][3] = float("nan")
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match="not numbers"):
+        load_model(ModelFiles(folder, "tiny", "", "folder"), precision, "cpu")
+
+
 @pytest.mark.parametrize("precision", ["nf4", "int8"])
 @pytest.mark.parametrize("family", ["qwen3_moe", "mixtral"])
 def test_experts_are_counted_and_described_in_16_bits(tmp_path, family, precision):

@@ -87,6 +87,8 @@ def test_a_tokenizer_with_more_words_than_its_model_is_refused(files):
         (["<|eot_id|>", "<|eom_id|>"], None, {"<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>"}),
         (["<fin>", "<fin>al"], CHATML.replace("<|im_end|>", " <fin>"), {"<|endoftext|>", "<|im_end|>", "<fin>"}),
         (["<|end|>"], "{{ raise_exception('no') }}", {"<|endoftext|>", "<|im_end|>", "<|end|>"}),
+        (["<|eot|>", "<|eom|>", "<|file_sep|>"], None, {"<|endoftext|>", "<|im_end|>", "<|eot|>", "<|eom|>", "<|file_sep|>"}),
+        (["<|end|>", "<|flush|>", "<|calls|>"], None, {"<|endoftext|>", "<|im_end|>", "<|flush|>", "<|calls|>"}),
         (["<|end|>", "<|return|>", "<|call|>"], None, {"<|endoftext|>", "<|im_end|>", "<|return|>", "<|call|>"}),
     ],
 )  # fmt: skip

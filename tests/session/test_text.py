@@ -55,8 +55,12 @@ def test_prompts_that_are_empty_or_too_long_are_told(tokenizer):
 
 def test_a_prompt_without_any_known_character_is_told():
     backend = Tokenizer(models.BPE(vocab={"a": 0}, merges=[]))
-    with pytest.raises(UserError, match="no tokens"):
-        encode_prompt(PreTrainedTokenizerFast(tokenizer_object=backend), "日本", 100)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+    for template in (None, "a{{ messages[0].content }}a"):
+        tokenizer.chat_template = template
+        assert encode_prompt(tokenizer, "a", 100)
+        with pytest.raises(UserError, match="no tokens"):
+            encode_prompt(tokenizer, "日本", 100)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +76,8 @@ def test_a_prompt_without_any_known_character_is_told():
         ("{% if %}", "", "cannot write this conversation: Expected an expression"),
         ("{{ messages + 1 }}", "", "cannot write this conversation: can only concatenate"),
         ("{{ nothing.at.all }}", "", "cannot write this conversation: 'nothing' is undefined"),
+        ("{{ messages[0].role }}", "", "conversation: it leaves the prompt out"),
+        ("{{ messages[0].content[0].text }}", "", "conversation: it leaves the prompt out"),
     ],
 )
 def test_a_template_that_raises_is_told_in_its_own_words(tokenizer, template, system, said):

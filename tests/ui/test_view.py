@@ -140,11 +140,13 @@ def test_busy_programs_make_a_run_incomparable_for_the_script_and_python(trace, 
     view = RUNS.parent / "view/core"
     code = f"""
       import {{ readTrace }} from "{view}/lines.js"; import {{ fold }} from "{view}/reducer.js";
-      import {{ disturbed }} from "{view}/metrics.js"; import {{ readFileSync }} from "node:fs";
+      import {{ disturbed, speedupCurve }} from "{view}/metrics.js"; import {{ readFileSync }} from "node:fs";
       const {{ plain, speculative }} = fold(readTrace(readFileSync(0, "utf8")).items).lanes;
-      console.log(disturbed(plain, speculative));"""
-    told = node("--input-type=module", "-e", code, input=dumps(trace.events))
-    assert json.loads(told) == disturbed(trace) == busy
+      console.log(JSON.stringify([disturbed(plain, speculative), speedupCurve(plain, speculative).length > 0]));"""
+    told, drawn = json.loads(node("--input-type=module", "-e", code, input=dumps(trace.events)))
+    assert told == disturbed(trace) == busy
+    plain = any(isinstance(event, Verified) for event in trace.lane("plain").events)
+    assert drawn == (plain and not busy)  # the chart of speedups has no figure either
 
 
 @needs_node

@@ -1,7 +1,7 @@
 // The charts of a run by name: each takes a run as the charts read it and returns what Plotly draws. A new one goes into the table at the end.
 
 import { reasonText } from "../core/decision.js";
-import { TIMES, acceptanceHistory, forecastSteps, judgedSteps, oracle, overlapBound, plainRates, positions, predictedCurve, rateCurve, speedup as speedupOf, speedupCurve, tokensPerSecond, two } from "../core/metrics.js";
+import { TIMES, acceptanceHistory, disturbed, forecastSteps, judgedSteps, oracle, overlapBound, plainRates, positions, predictedCurve, rateCurve, speedup as speedupOf, speedupCurve, tokensPerSecond, two } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
 import { depthOf, isTree } from "../core/tree.js";
 import { Pen, escapeMarkup } from "./pen.js";
@@ -222,8 +222,10 @@ export function speedup(run, words, colours) {
   const here = all.map((step) => run.x({ step: step.index, seconds: step.elapsed }));
   const heights = all.map(({ index }) => (measured.get(index) ?? foreseen.get(index))?.speedup ?? null);
   const last = (/** @type {Curve} */ curve) => two(curve.at(-1)?.speedup);
+  const waits = state.source.kind === "live" && state.lane === "plain" && !plain?.end;
+  const why = disturbed(plain, lane) ? words.disturbed : waits ? words.wait_plain : plain ? nothing(run, words) : words.no_plain;
   return {
-    ...overSteps(run, words, { empty: points.length ? "" : state.source.kind === "live" && state.lane === "plain" && !plain?.end ? words.wait_plain : plain ? nothing(run, words) : words.no_plain }),
+    ...overSteps(run, words, { empty: points.length ? "" : why }),
     looks: SPEEDUP_LOOKS,
     names,
     traces: [...drawn, pen.hover(here, heights, texts, indices(all))],
@@ -233,7 +235,7 @@ export function speedup(run, words, colours) {
       xref: "paper", x: 1, y: 1, xanchor: "right", yanchor: Number(late) < 1 ? "bottom" : "top", showarrow: false,
       text: words.even, font: { color: colours.soft }, bgcolor: colours.card,
     }],
-    label: fill(words.speedup_label, { speedup: two(speedupOf(plain, lane)), predicted: last(predicted), bound: last(bound) }),
+    label: fill(words.speedup_label, { speedup: two(points.length ? speedupOf(plain, lane) : null), predicted: last(predicted), bound: last(bound) }),
     table: () => ({
       heads: [words.table_step, ...Object.values(names)],
       rows: all.map(({ index }) => [index + 1, two(measured.get(index)?.speedup), ...(predicted.length ? [two(foreseen.get(index)?.speedup)] : []), ...(bound.length ? [two(bounds.get(index)?.speedup)] : [])]),

@@ -108,11 +108,11 @@ export function secondsFor(lane, n) {
 
 /**
  * After each speculative step: seconds so far, tokens so far, and plain seconds over speculative seconds at that count.
- * Beyond the end of a shorter plain text, plain seconds are those at its tokens per second.
+ * Beyond the end of a shorter plain text, plain seconds are those at its tokens per second. Empty if other programs were busy.
  * @param {Lane | null | undefined} plain @param {Lane | null | undefined} speculative
  */
 export function speedupCurve(plain, speculative) {
-  if (!plain || !speculative) return [];
+  if (!plain || !speculative || disturbed(plain, speculative)) return [];
   const rate = plain.end ? tokensPerSecond(plain) : null;
   const points = [];
   for (const step of speculative.steps) {
