@@ -16,7 +16,7 @@ from pathlib import Path
 from specdemo import __version__
 from specdemo.cli.interrupts import INTERRUPTED
 from specdemo.cli.options import add_command_options, check_paths
-from specdemo.config.errors import UserError
+from specdemo.config.errors import UserError, system_error
 from specdemo.config.strings import Json
 
 COMMANDS: dict[str, Json] = tomllib.loads(
@@ -54,10 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     except OSError as error:
-        reason = error.strerror or error
-        if error.filename is None:
-            return _report(UserError("cli.system_error", reason=reason))
-        return _report(UserError("cli.file_error", path=error.filename, reason=reason))
+        return _report(system_error(error))
     except KeyboardInterrupt:
         return INTERRUPTED
 

@@ -51,6 +51,14 @@ class UserError(Exception):
         return template.format_map(self.values)
 
 
+def system_error(error: OSError) -> UserError:
+    """Return an error of the operating system, such as a full disk, as sentences."""
+    reason = error.strerror or error
+    if error.filename is None:
+        return UserError("cli.system_error", reason=reason)
+    return UserError("cli.file_error", path=error.filename, reason=reason)
+
+
 def encode_error(error: UserError | Phrase) -> Json:
     """Return an error as JSON values, for another process or for the page."""
     values = {

@@ -39,6 +39,7 @@ from specdemo.bench.results import (
 from specdemo.bench.run import BenchOptions, measure_throughput, run_bench
 from specdemo.bench.seeds import SeedComparison
 from specdemo.cli import console
+from specdemo.cli.commands import bench as commands
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended, RunSettings
@@ -468,6 +469,28 @@ def test_an_interrupted_bench_shows_and_writes_its_results_and_the_next_one_cont
     assert "aab" not in prompts
     assert {row["task"] for row in json.loads(out.read_text())["rows"]} == {"aa", "stop", "all"}
     assert sorted(path.name for path in tmp_path.glob("*out*")) == ["out.json"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (OSError(28, "No space left on device", "out.json"), "No space left on device"),
+        (UserError("bench.plain_lost", message="it broke"), "Plain decoding failed: it broke"),
+    ],
+)
+def test_a_bench_that_fails_shows_its_results(studio, monkeypatch, tmp_path, capsys, fault, said):
+    def fail(*_):
+        raise fault
+
+    monkeypatch.setattr(console, "open_studio", lambda _: studio)
+    suite = tmp_path / "suite.jsonl"
+    suite.write_text(json.dumps({"id": "a", "task": "count", "prompt": "abab"}))
+    asked = ["bench", "--suite", str(suite), "--lanes", "ngram", "--max-new-tokens", "6"]
+    monkeypatch.setattr(commands, "_write_json", fail)
+    assert main([*asked, "--json", str(tmp_path / "out.json")]) == 1
+    shown = capsys.readouterr()
+    assert "| ngram " in shown.out
+    assert said in shown.err
 
 
 def test_the_command_writes_its_files(studio, monkeypatch, tmp_path, capsys):

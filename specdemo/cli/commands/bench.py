@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from specdemo.bench.results import write_file
 from specdemo.cli import console
-from specdemo.cli.interrupts import keep_results
+from specdemo.cli.interrupts import Kept, keep_results
 from specdemo.cli.options import (
     app_settings,
     check_method,
@@ -21,7 +22,7 @@ from specdemo.cli.options import (
     lane_settings,
     run_settings,
 )
-from specdemo.config.errors import UserError
+from specdemo.config.errors import UserError, system_error
 from specdemo.config.settings import AppSettings, RunSettings
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _measured(
         if options.json:
             _write_json(options.json, bench.result())
 
-    with keep_results() as kept, console.reporting() as progress:
+    with _keep_results(lambda: found) as kept, console.reporting() as progress:
         run_bench(
             studio,
             items,
@@ -141,7 +142,7 @@ def run_pairs(options: argparse.Namespace) -> int:
             _write_json(options.json, result(found))
 
     journal = Journal(_journal_path(options.json), about)
-    with keep_results() as kept:
+    with _keep_results(lambda: results) as kept:
         _measure_pairs(options, items, journal, results, save)
         journal.close()
     if results:
@@ -210,7 +211,7 @@ def run_card(options: argparse.Namespace) -> int:
         found[target] = pair
         _write_json(file, result())
 
-    with keep_results() as kept:
+    with _keep_results(lambda: found) as kept:
         for number, target in enumerate(targets):
             try:
                 studio = console.load_studio(replace(settings, target=target))
@@ -221,8 +222,8 @@ def run_card(options: argparse.Namespace) -> int:
             left = (allowed - (time.monotonic() - started)) / (len(targets) - number)
             with console.reporting() as progress:
                 measure_pair(studio, items, left, progress, partial(save, target))
-    _write_json(file, shown := result())
-    console.write(report.text(shown))
+    console.write(report.text(shown := result()))
+    _write_json(file, shown)
     write_file(page, report.page(shown, charts(list(found.values()))))
     console.note(f"{shown.machine}; {shown.facts['time']}; {file} and {page}")
     return kept.status or int(not found)
@@ -246,7 +247,7 @@ def run_audit(options: argparse.Namespace) -> int:
         check_method(name)
     studio = console.open_studio(options)
     found: list[audit.AuditResult] = []
-    with keep_results() as kept, console.reporting() as progress:
+    with _keep_results(lambda: found) as kept, console.reporting() as progress:
         audit.run_audit(studio, names, options.runs, options.tokens, progress, found.append)
     for last in found[-1:]:
         result = last.result()
@@ -278,7 +279,7 @@ def run_seeds(options: argparse.Namespace) -> int:
     }
     journal = Journal(_journal_path(options.json), about)
     save = partial(_write_json, options.json) if options.json else lambda _: None
-    with keep_results() as kept, console.reporting() as progress:
+    with _keep_results(lambda: compared.prompts) as kept, console.reporting() as progress:
         compared.run(items, journal, progress, save)
     if compared.prompts:
         console.write(text(compared.result()))
@@ -324,6 +325,21 @@ def counterexample_table(rows: Sequence[RuleRow]) -> Table:
         for row in rows
     ]
     return Table(columns, body)
+
+
+@contextmanager
+def _keep_results(found: Callable[[], object]) -> Iterator[Kept]:
+    """As `keep_results`, also where a failure ends the block after results were found: it is reported, status 1."""
+    with keep_results() as kept:
+        try:
+            yield kept
+        except BrokenPipeError:
+            raise
+        except (UserError, OSError) as error:
+            if not found():
+                raise
+            console.note(str(system_error(error) if isinstance(error, OSError) else error), "red")
+            kept.status = 1
 
 
 def _journal_path(result: Path | None) -> Path | None:
