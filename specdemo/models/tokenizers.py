@@ -55,7 +55,8 @@ def stop_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
     ends = TURN_ENDS - {"<|end|>"} if in_parts else TURN_ENDS
     after = _after_answer(tokenizer)
     ends |= set(sorted(filter(after.startswith, added), key=len)[-1:])
-    return frozenset(ids | {added[token] for token in ends & added.keys()})
+    known = tokenizer.get_vocab()  # some files list them among ordinary tokens
+    return frozenset(ids | {known[token] for token in ends & known.keys()})
 
 
 def _after_answer(tokenizer: PreTrainedTokenizerBase) -> str:

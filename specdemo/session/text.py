@@ -141,7 +141,7 @@ def _templated_or_refused(
                 _templated(tokenizer, [folded, *messages[2:]])
                 code = "prompt.no_system"
         raise UserError(code, words=words) from error
-    if ids != _without_prompt(tokenizer, messages):
+    if ids and ids != _without_prompt(tokenizer, messages):
         return ids
     if tokenizer(messages[-1]["content"], add_special_tokens=False)["input_ids"]:
         raise UserError("prompt.template", words=Phrase("prompt.left_out"))

@@ -3,7 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
-from transformers import GenerationConfig
+from tokenizers import Tokenizer, models
+from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 from specdemo.config.errors import UserError
 from specdemo.files.sources import ModelFiles
@@ -99,3 +100,11 @@ def test_stop_ids_contain_the_ends_of_turns(make_tokenizer, added, template, end
     model = SimpleNamespace(generation_config=GenerationConfig(eos_token_id=[7]))
     wanted = {tokenizer.convert_tokens_to_ids(token) for token in ends}
     assert stop_ids(model, tokenizer) == wanted | {7}
+
+
+def test_stop_ids_contain_the_ends_of_turns_among_ordinary_tokens():
+    backend = Tokenizer(models.WordLevel({"a": 0, "<|im_end|>": 1, "<s>": 2}, unk_token="a"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<s>")
+    assert tokenizer.get_added_vocab().keys() == {"<s>"}
+    model = SimpleNamespace(generation_config=GenerationConfig(eos_token_id=None))
+    assert stop_ids(model, tokenizer) == {1, 2}
