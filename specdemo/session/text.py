@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from specdemo.config.errors import Phrase, UserError
-from specdemo.config.strings import ASSETS, JsonView
+from specdemo.config.strings import ASSETS, Json, JsonView
 from specdemo.trace.events import LONE_SURROGATE, Choice, Drafted, Event, Node, Place, Verified
 from specdemo.trace.metrics import same_prefix
 
@@ -38,19 +38,23 @@ def read_prompts(path: Path) -> list[Item]:
         other text each line is a prompt.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        if path.suffix == ".json":
-            rows = json.loads(text)["examples"]
-        elif path.suffix == ".jsonl" or text.lstrip().startswith("{"):
-            rows = [json.loads(line) for line in text.split("\n") if line.strip()]
-        else:
-            rows = [{"prompt": line} for line in map(str.strip, text.splitlines()) if line]
-        items = [_item(row, number) for number, row in enumerate(rows)]
+        items = [_item(row, number) for number, row in enumerate(prompt_rows(path))]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError("cli.prompts_unread", path=path, error=error) from error
     if not items:
         raise UserError("cli.no_prompts", path=path)
     return items
+
+
+def prompt_rows(path: Path) -> list[Json]:
+    """Return the rows of a file of prompts, see `read_prompts`. Raises the errors of reading and of JSON."""
+    text = path.read_text(encoding="utf-8-sig")
+    if path.suffix == ".json":
+        return list(json.loads(text)["examples"])
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    if path.suffix == ".jsonl" or text.lstrip().startswith("{"):
+        return [json.loads(line) for line in lines]
+    return [{"prompt": line} for line in lines]
 
 
 def _item(row: JsonView, number: int) -> Item:

@@ -22,6 +22,7 @@ from specdemo.models.networks.folders import HEAD, read_tensor
 from specdemo.models.networks.registry import stored_states
 from specdemo.models.tokenizers import load_tokenizer, stop_ids
 from specdemo.session.loaded import machine_name
+from specdemo.session.text import prompt_rows
 from specdemo.training.options import TrainOptions
 from specdemo.training.package import (
     Card,
@@ -187,8 +188,7 @@ def _data_lines(options: TrainOptions, answers: list[Answer]) -> tuple[str, ...]
     """A line for each file that was used, with the licences that its rows name."""
     lines = []
     for path in options.prompts:
-        text = path.read_text(encoding="utf-8")
-        rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+        rows = prompt_rows(path)
         licences = sorted({str(row["licence"]) for row in rows if "licence" in row})
         licence = ", ".join(licences) or "licence not stated"
         lines.append(f"prompts of {path.name}: {len(rows):,} ({licence})")

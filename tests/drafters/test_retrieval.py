@@ -133,7 +133,8 @@ def test_sources_are_checked_before_a_model_is_needed(tmp_path):
     (tmp_path / "prompts.txt").write_text("one\n\ntwo\n")
     (tmp_path / "prompts.jsonl").write_text('{"prompt": "one"}\n{"turns": ["two", "three"]}\n')
     (tmp_path / "trace.jsonl").write_text('{"type": "run_started"}\n{"type": "drafted"}\n')
-    for name in ("prompts.txt", "prompts.jsonl"):
+    (tmp_path / "windows.txt").write_text("one\r\ntwo\r\n", encoding="utf-8-sig")
+    for name in ("prompts.txt", "prompts.jsonl", "windows.txt"):
         assert [item.turns[0] for item in read_prompts(tmp_path / name)] == ["one", "two"]
     check_sources(
         [tmp_path / "prompts.txt"], tmp_path / "prompts.jsonl", tmp_path / "new" / "store"

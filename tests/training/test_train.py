@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -32,6 +33,7 @@ from specdemo.session.loaded import Loaded
 from specdemo.session.runs import Caches
 from specdemo.trace.events import Drafted, ModelInfo, RunStarted
 from specdemo.trace.metrics import output_ids
+from specdemo.training import train as train_module
 from specdemo.training.data import (
     Answer,
     batches,
@@ -449,3 +451,19 @@ def test_what_cannot_be_trained_is_told(options: TrainOptions, target: Path, tmp
     (other / "config.json").write_text(json.dumps(config | mistral))
     with pytest.raises(UserError, match="architecture is mistral"):
         train(replace(options, target=str(other)))
+
+
+def test_the_card_counts_the_prompts_of_every_form_of_file(tmp_path):
+    texts = {
+        "lines.txt": "one\ntwo\n",
+        "rows.jsonl": '{"prompt": "one\u2028two", "licence": "MIT"}\n',
+        "page.json": '{"examples": [{"prompt": "one"}]}',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    options = SimpleNamespace(prompts=[tmp_path / name for name in texts], answers=())
+    assert train_module._data_lines(options, [])[:3] == (
+        "prompts of lines.txt: 2 (licence not stated)",
+        "prompts of rows.jsonl: 1 (MIT)",
+        "prompts of page.json: 1 (licence not stated)",
+    )
