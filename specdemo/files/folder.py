@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import os
 import re
 import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ MOST_NAMED = 3  # files or tensors in a message
 NOT_QUANTISED = ("embed", "lm_head", ".experts.")  # parts of names of matrices
 KEPT = {"full_attention", "sliding_attention"}  # layers that store all keys and values
 ADAPTER = "adapter_config.json"
+LFS_POINTER = b"version https://git-lfs.github.com/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +182,7 @@ def weight_files(folder: Path, name: str) -> list[Path]:
     A whole file comes before an index of parts, which may be left over from another save. Other files are not the model's:
     they may be another save, or a part of one. Pickled weights are refused.
     """
-    if (folder / WHOLE).is_file():
+    if os.path.lexists(folder / WHOLE):  # a link that leads nowhere is a missing file
         return [folder / WHOLE]
     if (folder / INDEX).is_file():
         try:
@@ -249,6 +251,14 @@ def broken_files(paths: list[Path]) -> list[Path]:
     return broken
 
 
+def check_fetched(path: Path, name: str) -> None:
+    """Raise UserError for the small text that Git leaves in place of a large file without its extension LFS."""
+    if path.is_file():
+        with path.open("rb") as file:
+            if file.read(len(LFS_POINTER)) == LFS_POINTER:
+                raise UserError("model.git_lfs", name=name, file=path.name)
+
+
 def check_folder(folder: Path, name: str) -> None:
     """Raise UserError unless a folder contains a complete causal language model and its tokenizer."""
     if (folder / ADAPTER).is_file() and not any(
@@ -257,8 +267,11 @@ def check_folder(folder: Path, name: str) -> None:
         raise UserError("model.adapter", name=name, base=_base_of_adapter(folder))
     check_causal_lm(read_config(folder, name), name)
     if broken := broken_files(weight_files(folder, name)):
-        names = ", ".join(path.name for path in broken)
-        raise UserError("model.incomplete", name=name, files=names)
+        for path in broken:
+            check_fetched(path, name)
+        raise UserError(
+            "model.incomplete", name=name, files=", ".join(path.name for path in broken)
+        )
     found = [file for file in TOKENIZERS if (folder / file).is_file()]
     if not found:
         raise UserError("model.no_tokenizer", name=name)

@@ -18,7 +18,7 @@ import numpy as np
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.strings import Json, JsonView
 from specdemo.files import folder as families
-from specdemo.files.folder import GGUF_PART, check_rollback, find_family
+from specdemo.files.folder import GGUF_PART, check_fetched, check_rollback, find_family
 from specdemo.files.packing import NotReadable
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.quiet import quiet_gguf, quiet_transformers
@@ -45,6 +45,7 @@ CAPS = (
 
 def check_gguf(path: Path) -> None:
     """Raise UserError unless the file starts with GGUF's signature and is whole."""
+    check_fetched(path, path.name)
     with path.open("rb") as stream:
         if stream.read(4) != b"GGUF":
             raise UserError("model.not_gguf", name=path.name)

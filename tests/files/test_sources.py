@@ -99,6 +99,23 @@ def test_an_index_that_transformers_cannot_read_is_damaged(copy, tmp_path, index
         resolve(copy, tmp_path)
 
 
+def test_a_link_to_weights_that_are_gone(copy, tmp_path):
+    (copy / "model.safetensors").unlink()
+    (copy / "model.safetensors").symlink_to(tmp_path / "gone")
+    with pytest.raises(UserError, match=r"model.safetensors is missing or cut short"):
+        resolve(copy, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.gguf"])
+def test_a_pointer_of_git_lfs_is_named_with_the_remedy(copy, tmp_path, name):
+    text = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 999\n"
+    (copy / name).write_text(text)
+    asked = copy if name == "model.safetensors" else copy / name
+    with pytest.raises(UserError, match="only a pointer of Git LFS") as told:
+        resolve(asked, tmp_path)
+    assert "git lfs pull" in told.value.advice
+
+
 def test_a_missing_shard(copy, tmp_path):
     (copy / "model.safetensors").rename(copy / "model-1.safetensors")
     parts = {"a": "model-1.safetensors", "b": "model-2.safetensors"}
