@@ -16,6 +16,9 @@ def program(arguments: Sequence[str] | None = None) -> NoReturn:
 
     The interpreter's own end would destroy objects that such a thread uses, which aborts the process.
     """
+    for name in ("stdout", "stderr"):  # None if it was closed before the start
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         watch_interrupts()
     from specdemo.cli.parser import main

@@ -131,6 +131,14 @@ def test_program_writes_characters_that_the_encoding_lacks_as_escapes(tmp_path):
     assert "\\u0928\\u00e9\\ud83d\\ude42" in done.stdout
 
 
+@pytest.mark.parametrize("closed", [1, 2])
+def test_program_runs_without_an_output(closed):
+    done = finished("replay", str(RECORDED), preexec_fn=lambda: os.close(closed))
+    assert done.returncode == 0
+    assert (done.stdout, done.stderr)[closed - 1] == ""
+    assert "Traceback" not in done.stdout + done.stderr
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_program_reports_a_full_disk_in_a_sentence():
     with Path("/dev/full").open("w") as full:
