@@ -30,6 +30,7 @@ from specdemo.ui import words
 from specdemo.ui.files import PLOTLY_NAME, address, files_route
 from specdemo.ui.gate import outermost, route_path
 from specdemo.ui.player import SCRIPTS, data_block, modules, player_page, style_files
+from specdemo.ui.room import room_routes
 from specdemo.ui.site import NOTEBOOK, lesson_package, preview_tags
 from specdemo.ui.theme import create_theme
 from specdemo.ui.view import RUNS, recorded_runs
@@ -64,6 +65,7 @@ def launch_options(studio: EngineClient) -> dict[str, object]:
                 Route("/pasted", _pasted(), methods=["POST"]),
                 files_route(),
                 *monitor_routes(studio),
+                *room_routes(settings.host),
             ],
             "lifespan": outermost(settings),
             "middleware": [Middleware(Head)],

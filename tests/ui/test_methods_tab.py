@@ -11,7 +11,7 @@ from specdemo.config.settings import AppSettings
 from specdemo.config.strings import strings
 from specdemo.drafters.methods import METHODS
 from specdemo.session.studio import Studio
-from specdemo.ui.tabs.methods import ANSWERS, last_audit, measured_results, methods_value
+from specdemo.ui.tabs.methods import MEASURED, last_audit, measured_results, methods_value
 from specdemo.ui.tabs.race import MOST, against_plain
 from specdemo.ui.view import RUNS
 
@@ -84,10 +84,8 @@ def test_without_an_audit_of_this_machine_the_recorded_one_says_so(
 
 
 def test_measured_results_name_known_methods_and_have_a_sentence(tmp_path: Path) -> None:
-    measured = measured_results(ANSWERS)
-    assert measured is not None
-    results = measured["results"]
-    assert isinstance(results, list)
+    results = measured_results(MEASURED)
     assert {one["method"] for one in results} <= set(METHODS)
     assert {one["task"] for one in results} > {"all", "code"}
-    assert measured_results(tmp_path / "none.json") is None
+    assert all(one["machine"] and one["date"] for one in results)
+    assert measured_results(tmp_path) == []

@@ -1,67 +1,61 @@
 // A game: the visitor drafts the next words of a recorded text, and its target checks them in one pass.
 
+import { bare, chance, choices, kept, wordsOf } from "../core/guess.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
 import { laneText } from "../core/reducer.js";
 import { el } from "../parts/dom.js";
-import { acceptPercent, passSeconds } from "./evidence.js";
+import { passSeconds } from "./evidence.js";
 import { tail } from "./moments.js";
 import { button } from "./question.js";
 
 /** @import { Header, Lane } from "../core/state" */
-/** @import { Choice } from "../types" */
 /** @import { Words } from "../parts/page" */
 /** @import { Moment } from "./moment" */
 /** @import { Lanes } from "./lesson" */
 
 export const DRAFTED = 4; // words of a draft, at most
 const ROUNDS = 4;
-const GIVEN = 10; // words that stand there at the beginning
 const DAY = 86_400_000; // milliseconds
-const TEXTS = ["20-larger-model", "01-guess-and-check", "21-larger-code"]; // one each day
-const MARK = "#draft="; // in an address: text, words kept, words drafted
-
-/** The words of a text, each with the blanks after it. @param {string} text @returns {string[]} */
-export const wordsOf = (text) => text.match(/\S+\s*/g) ?? [];
-
-/** A word as it is compared: letters and digits alone, if it has any. @param {string} word */
-const bare = (word) => word.toLowerCase().replace(/[^\p{L}\p{N}]/gu, "") || word.trim();
-
-/** How many words of a draft are kept: the first ones that the target writes too. @param {string[]} draft @param {string[]} own */
-export function kept(draft, own) {
-  const wrong = draft.findIndex((word, i) => bare(word) !== bare(own[i] ?? ""));
-  return wrong < 0 ? draft.length : wrong;
-}
+/** Texts and the words that they begin at, one each day. @type {[string, number][]} */
+const TEXTS = [["20-larger-model", 10], ["01-guess-and-check", 10], ["21-larger-code", 10], ["20-larger-model", 50], ["21-larger-code", 60], ["20-larger-model", 90], ["01-guess-and-check", 35]];
+const MARK = "#draft="; // in an address: text, its first word, words kept, words drafted
 
 /** How many times as fast as without drafts such passes are, if guesses cost nothing and a word is a token. @param {Header} header @param {{ kept: number, rounds: number }} score */
 export const gain = (header, score) => (score.kept / score.rounds + 1) * (passSeconds(header, 1) / passSeconds(header, 1 + DRAFTED));
 
-/**
- * What the target thought where a word begins: its recorded probabilities of its own word, and of a guess; that is at most
- * the least of the list for a guess that is not on it. null where none were recorded.
- * @param {Lane} lane @param {string[]} before words before it @param {string} guess
- */
-export function chances(lane, before, guess) {
-  const start = before.join("").length;
+/** Words to choose from for each of the next ones, as far as the target thought of several. @param {Lane} lane @param {string[]} all @param {number} at */
+export function offers(lane, all, at) {
+  const columns = Array.from({ length: DRAFTED }, (_, i) => {
+    const known = choices(lane, all.slice(0, at + i));
+    const listed = (known?.listed ?? []).filter((one) => one !== known?.own && /^ ?\p{L}{2,}$/u.test(one.text ?? "")).map(({ text }) => (text ?? "").trim());
+    const own = (all[at + i] ?? "").trim().replace(/[.,;:!?]+$/, "");
+    return [...new Set([own, ...listed.filter((word) => bare(word) !== bare(own) && !bare(own).startsWith(bare(word)))])].slice(0, 4).sort();
+  });
+  const end = columns.findIndex((words) => words.length < 2);
+  return end < 0 ? columns : columns.slice(0, end);
+}
+
+/** What a drafter did between two places of the text: tokens kept and drafted, and steps. @param {Lane} lane @param {number} from @param {number} to characters */
+export function stretch(lane, from, to) {
+  const score = { kept: 0, count: 0, rounds: 0 };
   let length = 0;
-  for (const { next, places } of lane.steps) {
-    const text = next?.text ?? "";
-    length += text.length;
-    if (length <= start || !text.trim()) continue;
-    /** @type {Choice[]} */
-    const listed = places?.[0]?.target ?? [];
-    const own = listed.find(({ token_id: id }) => id === next?.token_id);
-    if (!own) return null;
-    const found = listed.find(({ text: word }) => word?.trim() && bare(guess).startsWith(bare(word)));
-    return { own: own.prob, guess: found?.prob ?? Math.min(...listed.map(({ prob }) => prob)), listed: Boolean(found) };
+  for (const { nodes, path, next } of lane.steps) {
+    const begins = length;
+    length += [...path.map((i) => nodes[i]), next].reduce((sum, token) => sum + (token?.text?.length ?? 0), 0);
+    if (begins < from || begins >= to) continue;
+    score.kept += path.length;
+    score.count += nodes.length;
+    score.rounds += 1;
   }
-  return null;
+  return score;
 }
 
 /** The challenge that an address contains. @param {string} hash */
 export function challenge(hash) {
-  const [, text, words, count] = /^#draft=([\w-]+)\.(\d{1,2})\.(\d{1,2})$/.exec(hash) ?? [];
-  return text && TEXTS.includes(text) ? { text, kept: Number(words), count: Number(count) } : null;
+  const [, text, at, words, count] = /^#draft=([\w-]+)\.(\d{1,3})\.(\d{1,2})\.(\d{1,2})$/.exec(hash) ?? [];
+  const place = TEXTS.findIndex(([name, first]) => name === text && first === Number(at));
+  return place < 0 ? null : { place, kept: Number(words), count: Number(count) };
 }
 
 /** @type {Moment} */
@@ -70,32 +64,52 @@ export const yourself = {
   show(_, { words, lanes, known, from, announce }) {
     from("recorded");
     const asked = challenge(location.hash);
-    const texts = TEXTS.filter((name) => name in known);
     const stage = el("div");
-    let at = Math.max(0, asked ? texts.indexOf(asked.text) : Math.floor(Date.now() / DAY) % texts.length);
-    const open = () => lanes(texts[at]).then(
-      (run) => stage.replaceChildren(...play(run, texts[at], words, announce, () => {
-        at = (at + 1) % texts.length;
-        open();
-      })),
-      (error) => stage.replaceChildren(el("p", { role: "alert" }, error instanceof Error ? error.message : String(error))));
-    open();
+    let place = (asked?.place ?? Math.floor(Date.now() / DAY)) % TEXTS.length;
+    const open = () => {
+      while (!(TEXTS[place][0] in known)) place = (place + 1) % TEXTS.length;
+      lanes(TEXTS[place][0]).then(
+        (run) => stage.replaceChildren(...play(run, TEXTS[place], words, announce, () => {
+          place = (place + 1) % TEXTS.length;
+          open();
+        })),
+        (error) => stage.replaceChildren(el("p", { role: "alert" }, error instanceof Error ? error.message : String(error))));
+    };
+    if (TEXTS.some(([name]) => name in known)) open();
     return [...(asked ? [el("p", { class: "sd-moment-told" }, fill(words.challenged, asked))] : []), stage];
   },
 };
 
-/** One game. @param {Lanes} run @param {string} name @param {Words} words @param {(sentence: string) => void} announce @param {() => void} another */
-function play({ plain, fast }, name, words, announce, another) {
+/** One game. @param {Lanes} run @param {[string, number]} text @param {Words} words @param {(sentence: string) => void} announce @param {() => void} another */
+function play({ plain, fast }, [name, begin], words, announce, another) {
   const all = wordsOf(laneText(plain));
   const score = { kept: 0, count: 0, rounds: 0 };
-  let at = GIVEN;
+  let at = begin;
   const before = el("p", { class: "sd-moment-text" });
   const box = el("input", { type: "text", class: "sd-moment-words", "aria-label": words.label, placeholder: words.hint, autocomplete: "off", spellcheck: "false" });
   const told = el("p", { class: "sd-moment-told", role: "status" });
   const end = el("p");
   const check = button(words.check, () => judge(), "sd-lesson-main");
-  const form = el("div", { class: "sd-three-buttons" }, box, check);
+  // Without a server, as on the static site, there is no class, and the part of the address after # names the tab.
+  const served = Boolean(document.getElementById("sd-lessons"));
+  const room = el("a", { class: "sd-lesson-button sd-game-room", target: "_blank", href: new URL(`../../../../room.html?run=${name}&at=${begin}&lang=${document.documentElement.lang || "en"}`, import.meta.url).href, hidden: !served }, words.class);
+  const form = el("div", { class: "sd-three-buttons" }, box, check, room);
+  const offered = el("div", { class: "sd-game-offers", role: "group", "aria-label": words.choose });
 
+  const offer = () => {
+    /** @type {string[]} */
+    const chosen = [];
+    const columns = offers(plain, all, at).map((column, i) => {
+      const picks = column.map((word) => button(word, () => {
+        chosen[i] = word;
+        picks.forEach((pick, j) => pick.setAttribute("aria-pressed", String(column[j] === word)));
+        const gap = chosen.findIndex((one) => !one); // a word after a gap waits for those before it
+        box.value = chosen.slice(0, gap < 0 ? chosen.length : gap).join(" ");
+      }, "sd-game-offer"));
+      return el("div", {}, ...picks);
+    });
+    offered.replaceChildren(...(columns.length ? [el("span", {}, words.choose), ...columns] : []));
+  };
   const judge = () => {
     const draft = wordsOf(box.value.trim()).slice(0, DRAFTED);
     if (!draft.length || score.rounds === ROUNDS) return;
@@ -103,10 +117,11 @@ function play({ plain, fast }, name, words, announce, another) {
     const right = kept(draft, own);
     const marked = draft.map((word, i) => el("span", { class: `sd-moment-token sd-moment-${i < right ? "accepted" : i === right ? "rejected" : "unreached"}` }, word.trim()));
     before.replaceChildren(el("span", { class: "sd-moment-before" }, tail(all.slice(0, at).join(""))), " ", ...marked, ` ${(own[right] ?? "").trim()} ▢`);
-    const known = right < draft.length ? chances(plain, all.slice(0, at + right), draft[right]) : null;
+    const known = right < draft.length ? choices(plain, all.slice(0, at + right)) : null;
+    const guess = known && chance(known, draft[right]);
     const said = {
       kept: right, count: draft.length, own: (own[right] ?? "").trim(), drafted: (draft[right] ?? "").trim(),
-      prob: known ? two(known.own) : "–", guess: known ? (known.listed ? two(known.guess) : fill(words.less, { prob: two(known.guess) })) : "–",
+      prob: two(known?.own.prob), guess: guess ? fill(guess.listed ? "{prob}" : words.less, { prob: two(guess.prob) }) : "–",
     };
     told.textContent = fill(right < draft.length ? words.rejected : words.kept, said);
     announce(told.textContent);
@@ -115,25 +130,27 @@ function play({ plain, fast }, name, words, announce, another) {
     score.rounds += 1;
     at += right + 1;
     box.value = "";
+    offer();
     if (score.rounds === ROUNDS || at + DRAFTED >= all.length) finish();
     else box.focus();
   };
   box.addEventListener("keydown", (event) => event.key === "Enter" && judge());
 
   const finish = () => {
-    form.hidden = true;
+    form.hidden = offered.hidden = true;
     const note = el("span", { role: "status" });
-    const link = `${location.origin}${location.pathname}?lesson=2${MARK}${name}.${score.kept}.${score.count}`;
+    const link = `${location.origin}${location.pathname}?lesson=2${MARK}${name}.${begin}.${score.kept}.${score.count}`;
     const copy = button(words.challenge, async () => {
       const done = await navigator.clipboard?.writeText(link).then(() => true, () => false);
       note.textContent = done ? words.copied : link;
     });
-    // On the static site the part after # names the tab.
-    copy.hidden = !document.getElementById("sd-lessons");
+    copy.hidden = !served;
+    const length = (/** @type {number} */ place) => all.slice(0, place).join("").length;
     end.replaceChildren(fill(words.score, { ...score, speedup: two(gain(plain.header, score)) }), " ",
-      fill(words.model, { percent: two(acceptPercent(fast)) }), el("span", { class: "sd-three-buttons" }, copy, button(words.again, another), note));
+      fill(words.model, stretch(fast, length(begin), length(at))), el("span", { class: "sd-three-buttons" }, copy, button(words.again, another), note));
   };
 
   before.append(el("span", { class: "sd-moment-before" }, tail(all.slice(0, at).join(""))), " ▢");
-  return [el("p", { class: "sd-asked" }, plain.header.prompt), before, form, told, end];
+  offer();
+  return [el("p", { class: "sd-asked" }, plain.header.prompt), before, form, offered, told, end];
 }

@@ -4,7 +4,7 @@ import { judged, judgedSteps, two } from "../core/metrics.js";
 import { fold, laneText } from "../core/reducer.js";
 import { fill, quote, spell } from "../core/sentence.js";
 import { depthOf, isTree } from "../core/tree.js";
-import { table } from "../parts/blocks.js";
+import { sharesTable } from "../parts/blocks.js";
 import { el } from "../parts/dom.js";
 import { lastRun } from "../play/runs.js";
 import { passSeconds, tokenIds, withPrompt } from "./evidence.js";
@@ -297,12 +297,7 @@ export const draws = {
       const share = (list, i) => (total ? two(list[i] / total) : "–");
       const rows = target.map((prob, i) => [known[i] === undefined ? words.others : quote({ text: known[i] }),
         two(prob), two(draft[i]), share(counts.plain, i), share(counts.drafted, i)]);
-      const grid = table(words.columns, rows, { class: "sd-moment-table" });
-      [...(grid.tBodies[0]?.rows ?? [])].forEach((row, i) => {
-        const columns = [0, target[i], draft[i], total && counts.plain[i] / total, total && counts.drafted[i] / total];
-        [...row.cells].forEach((cell, column) => column && cell.style.setProperty("--share", String(columns[column])));
-      });
-      box.replaceChildren(grid);
+      box.replaceChildren(sharesTable(words.columns, rows, target.map((prob, i) => [prob, draft[i], total && counts.plain[i] / total, total && counts.drafted[i] / total])));
       const off = (/** @type {number[]} */ list) => two(gap(list.map((one) => one / total), target));
       const said = { total, rejected: counts.rejected, drafted: total && off(counts.drafted), plain: total && off(counts.plain) };
       told.textContent = total ? fill(words.told, said) : words.none;

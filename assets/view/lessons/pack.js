@@ -1,6 +1,6 @@
 // What a teacher takes home, made in the browser from what the page shows: worksheets, questions for an LMS, pictures for slides.
 
-import { save } from "../play/export.js";
+import { csv, save } from "../play/export.js";
 import { FIGURES, NAMES, readRun } from "../charts/figures.js";
 import { picture } from "../charts/plot.js";
 import { judgedSteps, two } from "../core/metrics.js";
@@ -111,7 +111,7 @@ export function quizTable(quizzes) {
   const heads = ["lesson", "title", "id", "question", "options", "answer", "from", "to", "evidence"];
   const rows = quizzes.flatMap(({ place, title, questions }) => questions.map(({ id, ask, options, range, told, evidence }) =>
     [place, title, id, ask, options.map(({ text }) => text).join(" | "), told, range?.low ?? "", range?.high ?? "", evidence]));
-  return [heads, ...rows].map((row) => `${row.map((cell) => `"${String(cell).replaceAll('"', '""')}"`).join(",")}\r\n`).join("");
+  return csv([heads, ...rows]);
 }
 
 // ---- The charts of the lessons' runs as pictures for slides and paper: black on white, told apart by line and shape alone

@@ -13,10 +13,10 @@ import { Guessing, bestScene } from "./guessing.js";
 /**
  * @import { Line } from "../core/state"
  * @import { Given, Words } from "../parts/page"
- * @import { Measured } from "./adviser"
+ * @import { Result } from "./adviser"
  * @typedef {{ name: string, target: string }} Recorded a run and what it was recorded on
  * @typedef {{ name: string, title: string, summary: string, needs: string[], why: string, lossy: boolean, runs: Recorded[] }} Method
- * @typedef {{ methods: Method[], targets: string[], live: boolean, measured: Measured | null }} Data targets: those with recorded runs, the largest first
+ * @typedef {{ methods: Method[], targets: string[], live: boolean, measured: Result[] }} Data targets: those with recorded runs, the largest first
  * @typedef {Given & { send(text: string): void, open?(run: string): void }} Here
  */
 
@@ -64,8 +64,8 @@ class MethodsTable {
     this.root.replaceChildren(el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.label },
       stackable(el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...methods.map((method) => this.#row(method, targets, live)))))));
     const titles = Object.fromEntries(methods.map(({ name, title }) => [name, (this.#given.say ?? ((text) => text))(title)]));
-    const results = measured?.results.filter(({ method }) => method in titles) ?? []; // those that this page has
-    if (measured && results.length) this.root.append(adviser({ ...measured, results }, titles, words.adviser));
+    const results = measured.filter(({ method }) => method in titles); // those that this page has
+    if (results.length) this.root.append(adviser(results, titles, words.adviser));
     if (this.#seen) this.fill();
   }
 

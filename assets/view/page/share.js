@@ -1,7 +1,7 @@
 // The dialog that makes links: the page as it stands, or simplified for a class; copied, or as a QR code.
 
 import { dialog } from "../parts/blocks.js";
-import { calm, el, svg, textEl } from "../parts/dom.js";
+import { calm, el, qrCode, textEl } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { writeState } from "../core/permalink.js";
 import { writeRun } from "../core/runlink.js";
@@ -124,14 +124,8 @@ export class Share {
 
   async #drawCode() {
     const address = this.link.value;
-    const { size, path } = await this.server.qr(address);
+    const code = await this.server.qr(address);
     if (address !== this.link.value) return;
-    if (!size) {
-      this.code.replaceChildren(textEl("p", this.words.qr_failed));
-      return;
-    }
-    const drawing = svg("svg", { viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": this.words.qr, "shape-rendering": "crispEdges" });
-    drawing.append(svg("path", { d: path }));
-    this.code.replaceChildren(drawing);
+    this.code.replaceChildren(code.size ? qrCode(code, this.words.qr) : textEl("p", this.words.qr_failed));
   }
 }

@@ -93,6 +93,13 @@ export function table(heads, rows, attributes = {}) {
   return el("table", attributes, ...head, el("tbody", {}, ...body));
 }
 
+/** A table of probabilities with a bar in each cell. shares: 0 to 1, for the cells of a row after its name @param {string[]} heads @param {Cell[][]} rows @param {number[][]} shares */
+export function sharesTable(heads, rows, shares) {
+  const whole = table(heads, rows, { class: "sd-moment-table" });
+  [...(whole.tBodies[0]?.rows ?? [])].forEach((row, i) => shares[i].forEach((share, column) => row.cells[column + 1].style.setProperty("--share", String(share))));
+  return whole;
+}
+
 /**
  * Let a table's rows be cards where the page is narrow: each cell names its column, and the roles stay those of a table,
  * which a browser forgets when the style sheet lays its rows out anew.

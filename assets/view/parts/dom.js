@@ -30,6 +30,13 @@ export function svg(tag, attributes) {
   return node;
 }
 
+/** A QR code as a drawing, white around it. @param {{ size: number, path: string }} code @param {string} label */
+export function qrCode({ size, path }, label) {
+  const drawing = svg("svg", { viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": label, "shape-rendering": "crispEdges" });
+  drawing.append(svg("path", { d: path }));
+  return drawing;
+}
+
 /** Call at most once in `wait` milliseconds, the last call always. @param {number} wait @param {() => void} call */
 export function calm(wait, call) {
   let timer = 0;

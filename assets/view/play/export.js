@@ -80,8 +80,11 @@ export function csvTable(events) {
     event.nodes.forEach((node, place) => rows.push(row(event, node, place, node.parent ?? -1)));
     if (event.next) rows.push(row(event, event.next, null, null));
   }
-  return rows.map((cells) => `${cells.map(cell).join(",")}\r\n`).join("");
+  return csv(rows);
 }
+
+/** Rows as a table of comma-separated values. @param {readonly (readonly unknown[])[]} rows */
+export const csv = (rows) => rows.map((cells) => `${cells.map(cell).join(",")}\r\n`).join("");
 
 /** @param {Verified} event @param {Token} node @param {number | null} place @param {number | null} parent */
 const row = (event, node, place, parent) => [

@@ -20,8 +20,7 @@ from specdemo.ui.view import RUNS, Tab, mounted, only
 WORDS = strings("methods").WORDS
 
 SHOWN_RUNS = 4  # recorded runs of a method that are shown
-RECORDED_AUDITS = ASSETS.parent / "docs" / "measured"  # in a checkout only
-ANSWERS = RECORDED_AUDITS / "00-answers.json"
+MEASURED = ASSETS.parent / "docs" / "measured"  # in a checkout only
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +91,19 @@ def methods_value(studio: EngineClient, folder: Path) -> str:
             "methods": methods,
             "targets": targets,
             "live": not studio.replay_only,
-            "measured": measured_results(ANSWERS),
+            "measured": measured_results(MEASURED),
         }
     )
 
 
-def measured_results(path: Path) -> dict[str, object] | None:
-    """Return the project's measured results of methods by target, sampling and task; None without the file."""
-    if not path.is_file():
-        return None
-    found = json.loads(path.read_text(encoding="utf-8"))
-    results = [
+def measured_results(folder: Path) -> list[dict[str, object]]:
+    """Return the project's measured results of methods by target, machine, sampling and task, from every file of pairs there."""
+    files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    return [
         {
             "target": pair["target"],
+            "machine": found["machine"],
+            "date": found["date"],
             "sampling": pair["preset"],
             "task": row["task"],
             "method": row["lane"],
@@ -115,10 +114,10 @@ def measured_results(path: Path) -> dict[str, object] | None:
             "tokens_per_step": row["tokens_per_step"],
             "memory": row["memory_mb"],
         }
-        for pair in found["pairs"]
+        for found in files
+        for pair in found.get("pairs", [])
         for row in pair["rows"]
     ]
-    return {"machine": found["machine"], "date": found["date"], "results": results}
 
 
 def _plain_settings(settings: Mapping[str, object]) -> bool:
@@ -126,7 +125,7 @@ def _plain_settings(settings: Mapping[str, object]) -> bool:
     return not settings.get("sampling") and settings.get("policy", "cost") == "cost"
 
 
-def last_audit(studio: EngineClient, folder: Path = RECORDED_AUDITS) -> str:
+def last_audit(studio: EngineClient, folder: Path = MEASURED) -> str:
     """Return the value of the audit view: the last audit of this machine, else the recorded one, marked as such."""
     found = studio.last_audit()
     if found is None:

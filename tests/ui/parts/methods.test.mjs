@@ -1,6 +1,6 @@
 // How a method guesses: a recorded step of its own, and what is seen of it at each time.
 import assert from "node:assert/strict";
-import { advice, ranked } from "../../../assets/view/methods/adviser.js";
+import { advice, commands, ranked } from "../../../assets/view/methods/adviser.js";
 import { Moments, bestScene, kindOf, sceneAt, SECONDS } from "../../../assets/view/methods/guessing.js";
 import { recordedRuns } from "./fixtures.mjs";
 
@@ -65,3 +65,12 @@ assert.equal(said([results[0], results[2]]), "perhaps");
 assert.equal(said([results[0], result("tree", 0.9, [0.8, 1.1])]), "none");
 assert.equal(said([result("tree", 1.4, null)]), "single");
 assert.equal(said([results[0]]), "unknown");
+// The command lines of a method: this program's with the sampling, other programs' where they have the method.
+const lines = (method, sampling) => Object.fromEntries(commands({ target: "t", sampling, method }));
+assert.deepEqual(lines("ngram", "0.7/0.9/1.1"), {
+  specdemo: 'python -m specdemo run --target t --method ngram --temperature 0.7 --top-p 0.9 --repetition-penalty 1.1 "…"',
+  "llama.cpp": "llama-server -m TARGET.gguf --spec-type ngram-simple",
+  vLLM: `vllm serve TARGET --speculative-config '{"method":"ngram","prompt_lookup_max":4,"num_speculative_tokens":4}'`,
+});
+assert.deepEqual(lines("nothing", "greedy"), { specdemo: 'python -m specdemo run --target t --method nothing --temperature 0 "…"', "llama.cpp": "llama-server -m TARGET.gguf", vLLM: "vllm serve TARGET" });
+assert.deepEqual(Object.keys(lines("auto", "greedy")), ["specdemo"]);

@@ -1,10 +1,11 @@
 // The lessons' moments: what they count on the recorded runs, and by hand.
 import assert from "node:assert/strict";
 import { LESSONS } from "../../../assets/view/lessons/curriculum.js";
-import { fold } from "../../../assets/view/core/reducer.js";
+import { fold, laneText } from "../../../assets/view/core/reducer.js";
 import { gap } from "../../../assets/view/lessons/threewords.js";
 import { agreement, between, tickets, winner } from "../../../assets/view/lessons/tickets.js";
-import { chances, challenge, gain, kept as keptWords, wordsOf } from "../../../assets/view/lessons/game.js";
+import { chance, choices, kept as keptWords, spread, wordsOf } from "../../../assets/view/core/guess.js";
+import { challenge, gain, offers, stretch } from "../../../assets/view/lessons/game.js";
 import { comparable, count, cuts, drafts, ending, likeness, none, passTimes, perToken, rejections, shares, trend } from "../../../assets/view/lessons/moments.js";
 import { recordedRuns } from "./fixtures.mjs";
 
@@ -102,11 +103,32 @@ assert.deepEqual(wordsOf(" The cat,  sat.\n"), ["The ", "cat,  ", "sat.\n"]);
 assert.equal(keptWords(["the", "Cat", "sat"], ["The ", "cat,  ", "sat.\n"]), 3);
 assert.equal(keptWords(["the", "dog", "sat"], ["The ", "cat,  ", "sat.\n"]), 1);
 assert.equal(keptWords(["the", "cat"], ["The "]), 1);
-assert.deepEqual(challenge("#draft=20-larger-model.9.16"), { text: "20-larger-model", kept: 9, count: 16 });
-for (const wrong of ["", "#trace=abc", "#draft=unknown.9.16", "#draft=20-larger-model.<b>.16"]) assert.equal(challenge(wrong), null);
-const { plain: weather } = runs.get("20-larger-model");
-assert.deepEqual(chances(weather, [], "weather"), { own: 0.9281777, guess: 0.9281777, listed: true });
-assert.deepEqual(chances(weather, [], "climate"), { own: 0.9281777, guess: 0.01510619, listed: true });
-assert.deepEqual(chances(weather, [], "penguin"), { own: 0.9281777, guess: 0.001892741, listed: false });
+assert.deepEqual(challenge("#draft=20-larger-model.50.9.16"), { place: 3, kept: 9, count: 16 });
+for (const wrong of ["", "#trace=abc", "#draft=unknown.10.9.16", "#draft=20-larger-model.11.9.16", "#draft=20-larger-model.10.<b>.16"]) assert.equal(challenge(wrong), null);
+const { plain: weather, fast: drafted } = runs.get("20-larger-model");
+const first = choices(weather, []);
+assert.equal(first.own.prob, 0.9281777);
+assert.deepEqual(chance(first, "weather"), { prob: 0.9281777, listed: true });
+assert.deepEqual(chance(first, "climate"), { prob: 0.01510619, listed: true });
+assert.deepEqual(chance(first, "penguin"), { prob: 0.001892741, listed: false });
+
+// To choose from: the target's own word is always there, beside others; the drafter's score on a whole text is the run's own.
+const weatherWords = wordsOf(laneText(weather));
+assert.ok(chance(choices(weather, weatherWords.slice(0, 9)), "temperatures").prob < 0.1); // not that of "temperature", 0.85
+for (let at = 10; at < 100; at += 10) {
+  offers(weather, weatherWords, at).forEach((words, i) => assert.ok(words.length > 1 && new Set(words).size === words.length && words.some((word) => keptWords([word], [weatherWords[at + i]]) === 1)));
+}
+assert.deepEqual(stretch(drafted, 0, Infinity), { kept: drafted.accepted, count: drafted.drafted, rounds: drafted.steps.length });
+const halves = [[0, 300], [300, Infinity]].map(([from, to]) => stretch(drafted, from, to).kept);
+assert.ok(halves.every((kept) => kept > 0) && halves[0] + halves[1] === drafted.accepted);
+
+// A class beside the target: its own word and listed ones by name, what one phone alone guessed among the others; all are counted.
+const { rows, total, overlap } = spread(first, weatherWords[0], [["weather", 3], ["Weather.", 1], ["climate", 2], ["penguin", 2], ["<b>", 1], ["rude", 1]]);
+assert.equal(total, 10);
+assert.deepEqual(rows[0], { word: "Weather", prob: 0.9281777, count: 4, kept: true });
+assert.deepEqual(rows.map((row) => row.count).filter(Boolean), [4, 2, 2, 2]);
+assert.deepEqual([rows.find(({ word }) => word === "penguin").prob, rows.at(-1).word], [null, ""]);
+near(overlap, 0.4 + 0.01510619);
+assert.equal(spread(first, weatherWords[0], []).overlap, 0);
 assert.ok(gain(weather.header, { kept: 12, rounds: 4 }) > gain(weather.header, { kept: 4, rounds: 4 }));
 assert.ok(gain(weather.header, { kept: 0, rounds: 4 }) < 1);
