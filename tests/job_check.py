@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from specdemo.kernels import job as jobs
-from specdemo.kernels.inputs import Rows, SequenceRows
+from specdemo.kernels.inputs import NORMS, Rows, SequenceRows
 from specdemo.kernels.packing import BLOCK_OUTPUTS, GROUP_INPUTS, Packed
 from specdemo.kernels.plan import TENTHS
 from specdemo.kernels.runtime import CompiledLayers
@@ -102,7 +102,6 @@ def owners(
     }
 
 
-NORMS = ("input_norm", "post_norm", "query_norm", "key_norm")
 MATRICES = ("qkv", "output", "gate_up", "down")
 
 
@@ -186,10 +185,14 @@ def _ranges(job: Any, threads: int) -> Iterator[Range]:
             positions.append(draft.position + draft.most - 2)
     sizes["rows"] = written
     yield Range("logits", job.logits, written * job.num_columns * 4, sizes=sizes)
-    angles = {"positions": max(positions) + 1, "head_dim": job.head_dim}
+    described = [_layer(job, index) for index in range(job.first_layer, job.last_layer)]
+    tables = max([0, *(one.rotary for one in described)])
+    angles = {
+        "positions": tables * job.positions_known + max(positions) + 1, "rotated": job.rotated,
+    }  # fmt: skip
     for name in ("cos", "sin"):
         yield Range(name, getattr(job, name), _product(angles) * 4, sizes=angles)
-        lowest = getattr(job, name) + min(positions) * job.head_dim * 4
+        lowest = getattr(job, name) + min(positions) * job.rotated * 4
         yield Range(name, lowest, 0, sizes={"position": min(positions)})
 
 
@@ -213,12 +216,15 @@ def _layers(job: Any) -> Iterator[Range]:
         "qkv": (all_heads, job.hidden), "output": (job.hidden, attended),
         "gate_up": (2 * job.inner, job.hidden), "down": (job.hidden, job.inner),
     }  # fmt: skip
-    widths = dict(zip(NORMS, (job.hidden, job.hidden, job.head_dim, job.head_dim), strict=True))
+    heads = (job.heads, job.kv_heads) if job.joint_norms else (1, 1)
+    widths = dict(
+        zip(NORMS, [job.hidden] * 4 + [count * job.head_dim for count in heads], strict=True)
+    )
     for index in range(job.first_layer, job.last_layer):
-        layer = jobs.LayerStructure.from_address(job.layers + index * jobs.LAYER.itemsize)
+        layer = _layer(job, index)
         name = f"layers[{index}]"
         for norm, width in widths.items():
-            if getattr(layer, norm) or norm in NORMS[:2]:
+            if getattr(layer, norm):
                 yield Range(f"{name}.{norm}", getattr(layer, norm), width * 4, sizes=sizes)
         if layer.qkv_bias:
             yield Range(f"{name}.qkv_bias", layer.qkv_bias, all_heads * 4, sizes=sizes)
@@ -226,6 +232,10 @@ def _layers(job: Any) -> Iterator[Range]:
             yield from _matrix(
                 f"{name}.{matrix}", getattr(layer, matrix), outputs, inputs, job.group, sizes
             )
+
+
+def _layer(job: Any, index: int) -> Any:
+    return jobs.LayerStructure.from_address(job.layers + index * jobs.LAYER.itemsize)
 
 
 def _matrix(

@@ -61,11 +61,18 @@ BUILDS = {
 
 
 WORDS = -(-VOCABULARY // 32) * 32
+ALSO_PARTIAL = PARTIAL | {"short_factor": [1.1] * 24, "long_factor": [3.0] * 24}
 COMPILED_BUILDS = {
     "llama": {"tie_word_embeddings": True},
     "llama3-rope": {"rope_parameters": ROPE},
     "qwen2": {},
     "qwen3": {"head_dim": 128},
+    **{name: BUILDS[name] for name in ("smollm3", "olmo2")},
+    "mistral": BUILDS["mistral"] | {"head_dim": 96},
+    "phi3": BUILDS["phi3"] | {"rope_parameters": ALSO_PARTIAL},
+    # The last block of the head is not full.
+    "granite": BUILDS["granite"] | {"vocab_size": WORDS + 3, "attention_multiplier": 0.1},
+    "gemma3_text": BUILDS["gemma3_text"] | {"head_dim": 256},
 }
 
 
@@ -73,11 +80,11 @@ def tiny_nf4(name: str, *, fused: bool = True):
     """Create a random NF4 model of a family, with or without the bitsandbytes kernels of some processors."""
     pytest.importorskip("bitsandbytes")
     torch.manual_seed(3)
-    options = {"head_dim": 64, **COMPILED_BUILDS[name]}
+    options = {"head_dim": 64, "vocab_size": WORDS, **COMPILED_BUILDS[name]}
     if name == "qwen2":
         options.pop("head_dim")  # hidden size over heads
     config = AutoConfig.for_model(
-        name.removesuffix("3-rope"), vocab_size=WORDS, hidden_size=256, intermediate_size=192,
+        name.removesuffix("3-rope"), hidden_size=256, intermediate_size=192,
         num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, **options,
     )  # fmt: skip
     model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()

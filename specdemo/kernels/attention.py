@@ -11,21 +11,34 @@ from specdemo.kernels.parts import sequence_at
 
 products = cpu_features.products()
 QUERIES = 16  # queries of one key head per call
+TILE_KEYS = 16  # keys whose scores are computed at a time, at most
 BLOCK_KEYS = 64  # keys whose values are weighed line by line
 UNSEEN = np.float32(-1e30)
 
 
 @loose
-def norm(x, weight, into, width, epsilon):
-    """RMS norm (Zhang 1910.07467) of one row; x, weight and into are float32, `into` may be x."""
-    row, gain = carray(simd.float32s_at(x), width), carray(simd.float32s_at(weight), width)
-    out = carray(simd.float32s_at(into), width)
+def norm_factor(x, width, epsilon):
+    """The factor of an RMS norm (Zhang 1910.07467). x: float32"""
+    row = carray(simd.float32s_at(x), width)
     total = np.float32(0.0)
     for i in range(width):
         total += row[i] * row[i]
-    factor = np.float32(1.0) / np.sqrt(total / np.float32(width) + epsilon)
+    return np.float32(1.0) / np.sqrt(total / np.float32(width) + epsilon)
+
+
+@loose
+def scale(x, weight, into, width, factor):
+    """x times a factor and each channel's weight; all are float32, `into` may be x."""
+    row, gain = carray(simd.float32s_at(x), width), carray(simd.float32s_at(weight), width)
+    out = carray(simd.float32s_at(into), width)
     for i in range(width):
         out[i] = row[i] * factor * gain[i]
+
+
+@compiled
+def norm(x, weight, into, width, epsilon):
+    """RMS norm of one row; x, weight and into are float32, `into` may be x."""
+    scale(x, weight, into, width, norm_factor(x, width, epsilon))
 
 
 @loose
@@ -40,28 +53,58 @@ def rotary(x, cos, sin, into, width):
 
 
 @compiled
-def rotated_head(job, weight, x, row, into):
-    """One head of a row's queries or keys, after its norm, if there is one, and rotary embedding. x, into: float32"""
-    width = job.head_dim
-    source = x
+def rotated_head(job, layer, weight, x, head, heads, row, into):
+    """One head of a row's queries or keys, after its norm, if there is one, and rotary embedding.
+
+    x: float32, all heads of that kind, of which `head` is wanted; into: float32, with room for a second head
+    """
+    width, epsilon = job.head_dim, np.float32(job.epsilon)
+    source = x + head * width * 4
     if weight:
-        norm(x, weight, into + width * 4, width, np.float32(job.epsilon))
-        source = into + width * 4
-    position = carray(simd.int64s_at(job.positions), job.num_rows)[row]
-    angle = position * width * 4
-    rotary(source, job.cos + angle, job.sin + angle, into, width)
+        normed = into + width * 4
+        if job.joint_norms:
+            factor = norm_factor(x, heads * width, epsilon)
+            scale(source, weight + head * width * 4, normed, width, factor)
+        else:
+            norm(source, weight, normed, width, epsilon)
+        source = normed
+    turned = 0 if layer.rotary < 0 else job.rotated
+    if turned < width:
+        simd.copy_lines(source, into, width // 16)
+    if turned:
+        position = carray(simd.int64s_at(job.positions), job.num_rows)[row]
+        angle = (layer.rotary * job.positions_known + position) * turned * 4
+        rotary(source, job.cos + angle, job.sin + angle, into, turned)
 
 
 @compiled
-def apply_mask(scores, sequence, first, count, group):
-    """Hide from QUERIES queries the keys that they do not see. scores: (keys, QUERIES) float32"""
-    keys = sequence.num_keys
-    table = carray(simd.float32s_at(scores), (keys, QUERIES))
+def first_key(window, sequence):
+    """A key that no row of a conversation sees one before, because of a window; 0 for no window.
+
+    Scores are computed of TILE_KEYS keys at a time, which must not leave the cache.
+    """
+    return max(0, sequence.prefix - window) // TILE_KEYS * TILE_KEYS if window else 0
+
+
+@compiled
+def apply_mask(scores, sequence, begin, window, first, count, group):
+    """Hide from QUERIES queries the keys that they do not see, and those that a window has left behind.
+
+    A row sees the last `window` keys of those that it sees without one, see `engine.attention.forget`.
+    scores: (keys, QUERIES) float32, from key `begin` on
+    """
+    keys, prefix = sequence.num_keys, sequence.prefix
+    table = carray(simd.float32s_at(scores), (keys - begin, QUERIES))
     for query in range(count):
         sees = carray(simd.uint8s_at(sequence.seen + (first + query) // group * keys), keys)
-        for key in range(sequence.prefix, keys):
-            if not sees[key]:
-                table[key, query] = UNSEEN
+        room = window if window else keys
+        for key in range(keys - 1, prefix - 1, -1):
+            if sees[key] and room:
+                room -= 1
+            else:
+                table[key - begin, query] = UNSEEN
+        for key in range(begin, prefix - room):
+            table[key - begin, query] = UNSEEN
 
 
 @compiled
@@ -73,11 +116,12 @@ def write_rows(job, layer, caches, sequence, head, qkv, own):
     value_rows = caches[1] + head * sequence.capacity * row_bytes
     for i in range(sequence.num_rows):
         row = sequence.first_row + i
-        source = qkv + (row * all_heads + heads + head) * width * 4
-        rotated_head(job, layer.key_norm, source, row, own)
+        source = qkv + (row * all_heads + heads) * width * 4
+        rotated_head(job, layer, layer.key_norm, source, head, kv_heads, row, own)
         slot = (sequence.start + i) * row_bytes
         simd.round_to_bfloat16(own, key_rows + slot, width // 16)
-        simd.round_to_bfloat16(source + kv_heads * width * 4, value_rows + slot, width // 16)
+        values = source + (kv_heads + head) * width * 4
+        simd.round_to_bfloat16(values, value_rows + slot, width // 16)
 
 
 @compiled
@@ -98,25 +142,27 @@ def attend(job, layer, caches, sequence, head, first, count, qkv, out, own):
     first, count: queries, counted through rows and the heads of a group; qkv, out: float32
     """
     heads, kv_heads, width = job.heads, job.kv_heads, job.head_dim
-    group, all_heads, keys = heads // kv_heads, heads + 2 * kv_heads, sequence.num_keys
-    row_bytes = width * 2
-    key_rows = caches[0] + head * sequence.capacity * row_bytes
-    value_rows = caches[1] + head * sequence.capacity * row_bytes
+    group, all_heads = heads // kv_heads, heads + 2 * kv_heads
+    begin = first_key(layer.window, sequence)
+    keys, row_bytes = sequence.num_keys - begin, width * 2
+    key_rows = caches[0] + (head * sequence.capacity + begin) * row_bytes
+    value_rows = caches[1] + (head * sequence.capacity + begin) * row_bytes
     spare, queries = own, own + 4096
     scores = queries + width * products.QUERY
     simd.clear(queries, scores - queries >> 6)
     for q in range(count):
         row = sequence.first_row + (first + q) // group
-        source = qkv + (row * all_heads + head * group + (first + q) % group) * width * 4
-        rotated_head(job, layer.query_norm, source, row, spare)
+        source, query = qkv + row * all_heads * width * 4, head * group + (first + q) % group
+        rotated_head(job, layer, layer.query_norm, source, query, heads, row, spare)
         products.put_query(spare, queries, q, width, count)
     products.scores(queries, count, key_rows, width, keys, scores)
-    if sequence.prefix < keys:
-        apply_mask(scores, sequence, first, count, group)
+    if layer.window or sequence.prefix < sequence.num_keys:
+        apply_mask(scores, sequence, begin, layer.window, first, count, group)
     simd.softmax(scores, keys, np.float32(job.scale))
     sums = carray(simd.float32s_at(scores + keys * 64), QUERIES)
     for q in range(0, count, 4):
-        for part in range(0, width, 64):
+        for start in range(0, width, 64):
+            part = min(start, width - 64)  # some columns are weighed twice
             weigh_values(scores + q * 4, keys, value_rows + part * 2, row_bytes, spare)
             for i in range(q, min(q + 4, count)):
                 row = sequence.first_row + (first + i) // group

@@ -12,27 +12,40 @@ from torch import Tensor
 from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
 from specdemo.kernels.plan import Chain, DraftPlan
 
+NORMS = ("input_norm", "post_norm", "attended_norm", "gated_norm", "query_norm", "key_norm")
+HEAD_DIMS = range(64, 257, 32)  # that the compiled pass takes
+
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """One decoder layer; norms float32."""
+    """One decoder layer; norms float32, with their offset. See `decoders.layer.LlamaLayer`, whose defaults these are.
 
-    input_norm: Tensor
-    post_norm: Tensor
+    input_norm, post_norm: before attention and before the MLP; attended_norm, gated_norm: of what they return
+    query_norm, key_norm: of each head, or of all heads together, see `Shape.joint_norms`
+    rotary: number of its rotary embedding; -1 for none; window: keys that a row looks back at; 0 for all
+    """
+
+    input_norm: Tensor | None
+    post_norm: Tensor | None
     qkv: Packed
     output: Packed
     gate_up: Packed
     down: Packed
     query_norm: Tensor | None = None
     key_norm: Tensor | None = None
+    attended_norm: Tensor | None = None
+    gated_norm: Tensor | None = None
+    rotary: int = 0
+    window: int = 0
 
     def write(self, record: Any) -> None:
         """Fill its record, see `job.LAYER`."""
-        record.input_norm, record.post_norm = self.input_norm.data_ptr(), self.post_norm.data_ptr()
+        for name in NORMS:
+            setattr(record, name, address(getattr(self, name)))
         for name in ("qkv", "output", "gate_up", "down"):
             write_matrix(getattr(record, name), getattr(self, name))
         record.qkv_bias = address(self.qkv.bias)
-        record.query_norm, record.key_norm = address(self.query_norm), address(self.key_norm)
+        record.rotary, record.window = self.rotary, self.window
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +53,8 @@ class Shape:
     """Sizes of a stack of layers.
 
     inner: width between gate and down; group: inputs that share a scale; epsilon: of the norms; scale: of attention scores
+    residual: factor of what is added to the residual stream; gelu: gates are GELU (tanh) in place of SiLU
+    joint_norms: norms of queries and of keys are of all heads together
     """
 
     heads: int
@@ -50,6 +65,9 @@ class Shape:
     group: int
     epsilon: float
     scale: float
+    residual: float = 1.0
+    gelu: bool = False
+    joint_norms: bool = False
 
 
 def fits(shape: Shape, columns: int = BLOCK_OUTPUTS) -> bool:
@@ -58,7 +76,7 @@ def fits(shape: Shape, columns: int = BLOCK_OUTPUTS) -> bool:
     inputs = (shape.hidden, shape.inner, attended)
     outputs = (shape.hidden, shape.inner, attended + 2 * shape.kv_heads * shape.head_dim, columns)
     return (
-        shape.head_dim in (64, 128)
+        shape.head_dim in HEAD_DIMS
         and shape.group in (32, 64)
         and all(size % 64 == 0 for size in inputs)
         and all(size % BLOCK_OUTPUTS == 0 for size in outputs)
@@ -153,7 +171,7 @@ class Rows:
     """The rows of one pass.
 
     x: (rows, hidden) float32; it is overwritten where a sequence drafts
-    cos, sin: (positions, head_dim) float32, the sines with their signs
+    cos, sin: (rotary embeddings, positions, rotated channels) float32, the sines with their signs; one needs no first axis
     sequences: the conversations of the rows, one after the other
     inject_layer: layer before which the injected states are added
     embedding: (V, hidden) bfloat16 that drafted tokens are read by

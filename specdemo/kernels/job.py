@@ -26,11 +26,13 @@ MATRIX = np.dtype(
     ]
 )
 
-# The weights of a layer; norms and the bias are float32.
+# The weights of a layer; norms and the bias are float32. See `inputs.LayerWeights`.
 LAYER = np.dtype(
     [
         ("input_norm", ADDRESS),
         ("post_norm", ADDRESS),
+        ("attended_norm", ADDRESS),
+        ("gated_norm", ADDRESS),
         ("qkv", MATRIX),
         ("output", MATRIX),
         ("gate_up", MATRIX),
@@ -38,6 +40,8 @@ LAYER = np.dtype(
         ("qkv_bias", ADDRESS),
         ("query_norm", ADDRESS),
         ("key_norm", ADDRESS),
+        ("rotary", NUMBER),  # number of its rotary embedding; -1 for none
+        ("window", COUNT),  # keys that a row looks back at; 0 for all
     ]
 )
 
@@ -114,6 +118,9 @@ JOB = np.dtype(
         ("group", COUNT),  # inputs that share a scale
         ("epsilon", REAL),  # epsilon of the norms
         ("scale", REAL),  # factor of attention scores
+        ("residual", REAL),  # factor of what is added to the residual stream
+        ("gelu", COUNT),  # 1 where gates are GELU in place of SiLU
+        ("joint_norms", COUNT),  # 1 where norms of queries and of keys are of all heads together
         # Weights.
         ("table", ADDRESS),  # values of the 16 codes, see `runtime.meanings`
         ("layers", ADDRESS),  # (layers,) LAYER
@@ -122,8 +129,10 @@ JOB = np.dtype(
         ("head_columns", COUNT),
         ("embedding", ADDRESS),  # (V, hidden) bfloat16 that drafted tokens are read by
         ("feedback", ADDRESS),  # (hidden,) float32, of a row's normed state, for the token that is drafted after it
-        ("cos", ADDRESS),  # (positions, head_dim) float32
+        ("cos", ADDRESS),  # (rotary embeddings, positions, rotated) float32
         ("sin", ADDRESS),  # the same, with signs
+        ("rotated", COUNT),  # first channels of a head that are rotated
+        ("positions_known", COUNT),  # positions of each rotary embedding
         # Rows.
         ("input", ADDRESS),  # (num_rows, hidden) float32
         ("positions", ADDRESS),  # (num_rows,) int64

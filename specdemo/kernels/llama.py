@@ -1,4 +1,4 @@
-"""All layers of a Llama-like model in one compiled function: 4-bit products, attention, norms, gates, head.
+"""All layers of a model in one compiled function: 4-bit products, attention, norms, gates, head.
 
 The threads of a team run it in parallel and wait for each other five times a layer. The order of
 every sum does not depend on the number of rows. So a row's logits are the same, bit for bit,
@@ -15,7 +15,7 @@ from numba import carray
 
 from specdemo.kernels import simd
 from specdemo.kernels.attention import UNSEEN, attend_all, norm, products
-from specdemo.kernels.cache import compiled
+from specdemo.kernels.cache import compiled, loose
 from specdemo.kernels.packing import BLOCK_OUTPUTS, GROUP_INPUTS
 from specdemo.kernels.parts import LAYER_BYTES, layer_at, sequence_at, wait_for_threads
 
@@ -97,11 +97,33 @@ def hand_over(job, index, x):
 
 
 @compiled
-def norm_rows(job, x, weight, into):
-    """x, into: (rows, hidden) float32"""
+def normed_rows(job, x, weight, into):
+    """The address of the rows after a norm, which is `into`, or of the rows themselves for no norm. x, into: (rows, hidden) float32"""
+    if not weight:
+        return x
     step, epsilon = job.hidden * 4, np.float32(job.epsilon)
     for row in range(job.num_rows):
         norm(x + row * step, weight, into + row * step, job.hidden, epsilon)
+    return into
+
+
+@loose
+def add_times(total, part, factor, count):
+    """total += part * factor, `count` float32."""
+    sums, parts = carray(simd.float32s_at(total), count), carray(simd.float32s_at(part), count)
+    for i in range(count):
+        sums[i] += parts[i] * factor
+
+
+@compiled
+def add_result(job, x, found, weight, room):
+    """Add what attention or the MLP returned to the states, after its norm, if there is one. All: (rows, hidden) float32"""
+    found = normed_rows(job, found, weight, room)
+    count = job.num_rows * job.hidden
+    if job.residual == 1.0:
+        simd.add_to(x, found, count // 16)
+    else:
+        add_times(x, found, np.float32(job.residual), count)
 
 
 @compiled
@@ -164,19 +186,23 @@ def apply_head(job, x, normed_x, thread, threads, buffers):
 
 
 @compiled
-def multiply_gates(job, layer, normed_x, gates, thread, threads, buffers):
-    """Compute this thread's columns of the gated inputs of `down`. gates: (rows, 2 * inner) float32"""
+def multiply_gates(job, layer, source, gates, thread, threads, buffers):
+    """Compute this thread's columns of the gated inputs of `down`. source: (rows, hidden), gates: (rows, 2 * inner), float32"""
     hidden = job.hidden
     rows, inner, stride = job.num_rows, job.inner, 2 * job.inner
     both = inner // BLOCK_OUTPUTS
     low, high = share(both, thread, threads)
-    quantize_inputs(job, normed_x, hidden * 4, hidden, rows, layer.gate_up, buffers)
+    quantize_inputs(job, source, hidden * 4, hidden, rows, layer.gate_up, buffers)
     for at in (low, both + low):
         last = at + high - low
         multiply(job, hidden, rows, layer.gate_up, gates, stride, at, last, buffers)
     for row in range(rows):
         gate = gates + (row * stride + low * BLOCK_OUTPUTS) * 4
-        simd.gate(gate, gate + inner * 4, gate, (high - low) * BLOCK_OUTPUTS // 16)
+        lines = (high - low) * BLOCK_OUTPUTS // 16
+        if job.gelu:
+            simd.gelu_gate(gate, gate + inner * 4, gate, lines)
+        else:
+            simd.gate(gate, gate + inner * 4, gate, lines)
 
 
 @compiled
@@ -202,10 +228,10 @@ def run_pass(job, thread, threads):
         if index == job.inject_layer:
             add_injected(job, x)
         layer = layer_at(job.layers + index * LAYER_BYTES)
-        norm_rows(job, x, layer.input_norm, normed_x)
+        source = normed_rows(job, x, layer.input_norm, normed_x)
         products.begin(tiles_for(job, rows))
         blocks = share(all_heads // BLOCK_OUTPUTS, thread, threads)
-        apply(job, normed_x, hidden, hidden, layer.qkv, qkv, all_heads, blocks, buffers)
+        apply(job, source, hidden, hidden, layer.qkv, qkv, all_heads, blocks, buffers)
         if layer.qkv_bias:
             add_bias(qkv, layer.qkv_bias, rows, all_heads, blocks)
         wait_for_threads(job, threads)
@@ -216,13 +242,13 @@ def run_pass(job, thread, threads):
         blocks = share(hidden // BLOCK_OUTPUTS, thread, threads)
         apply(job, heads_out, attended, attended, layer.output, out, hidden, blocks, buffers)
         wait_for_threads(job, threads)
-        simd.add_to(x, out, rows * hidden // 16)
-        norm_rows(job, x, layer.post_norm, normed_x)
-        multiply_gates(job, layer, normed_x, gates, thread, threads, buffers)
+        add_result(job, x, out, layer.attended_norm, normed_x)
+        source = normed_rows(job, x, layer.post_norm, normed_x)
+        multiply_gates(job, layer, source, gates, thread, threads, buffers)
         wait_for_threads(job, threads)
         apply(job, gates, 2 * inner, inner, layer.down, out, hidden, blocks, buffers)
         wait_for_threads(job, threads)
-        simd.add_to(x, out, rows * hidden // 16)
+        add_result(job, x, out, layer.gated_norm, normed_x)
         if thread == 0:
             hand_over(job, index, x)
     if thread == 0 and job.final:

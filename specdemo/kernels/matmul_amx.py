@@ -242,12 +242,27 @@ def put_query(x, queries, q, width, count):
 
 
 @compiled
+def scores_of_any(queries, keys, width, length, into):
+    """`scores` of heads whose queries do not stay in tiles."""
+    for key in range(0, length, 16):
+        clear_tile(7)
+        for step in range(width // 32):
+            load_tile(0, queries + step * 1024, 64)
+            load_tile(4, keys + key * width * 2 + step * 64, width * 2)
+            multiply_tiles(7, 4, 0)
+        store_tile(7, into + key * 64, 64)
+
+
+@compiled
 def scores(queries, count, keys, width, length, into):
     """(length, 16) float32: the products of `count` queries with each key. keys: (length, width) bfloat16
 
     Reads and writes up to 15 rows further.
     """
     bytes_ = width * 2
+    if width not in (64, 128):
+        scores_of_any(queries, keys, width, length, into)
+        return
     load_tile(0, queries, 64)
     load_tile(1, queries + 1024, 64)
     if width == 128:

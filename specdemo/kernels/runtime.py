@@ -6,6 +6,7 @@ import ctypes
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,7 @@ class CompiledLayers:
         for index, tensor in states.items():
             buffer.states[index] = tensor.data_ptr()
         job.input, job.cos, job.sin = rows.x.data_ptr(), rows.cos.data_ptr(), rows.sin.data_ptr()
+        job.positions_known, job.rotated = rows.cos.shape[-2:]
         job.inject_layer = rows.inject_layer
         job.logits, job.num_columns = logits.data_ptr(), logits.shape[1]
         job.embedding, job.final = address(rows.embedding), address(behind)
@@ -238,19 +240,10 @@ class CompiledLayers:
     def _fixed(self) -> bytes:
         """Return the bytes of the fields that all jobs share."""
         job, shape = jobs.JobStructure(), self.shape
-        for name in (
-            "heads",
-            "kv_heads",
-            "head_dim",
-            "hidden",
-            "inner",
-            "group",
-            "epsilon",
-            "scale",
-        ):
-            setattr(job, name, getattr(shape, name))
-        # Compiled code computes with float32.
-        job.epsilon, job.scale = float(np.float32(shape.epsilon)), float(np.float32(shape.scale))
+        for one in fields(shape):
+            value = getattr(shape, one.name)
+            # Compiled code computes with float32.
+            setattr(job, one.name, float(np.float32(value)) if isinstance(value, float) else value)
         job.table, job.layers = self.table.data_ptr(), ctypes.addressof(self.described)
         job.norm, job.tiles, job.head_columns = (
             self.norm.data_ptr(),

@@ -277,22 +277,37 @@ def sum_from(_context, values, lines, least):
     return types.float32(llvm.POINTER, llvm.POINTER, types.float32), generate
 
 
-@intrinsic
-def gate(_context, gates, up, into, lines):
-    """SwiGLU (Shazeer 2002.05202), silu(gate) * up, of `lines` times 16 float32 each; `into` may be one of them."""
+def _gate(slope: Callable[[ir.IRBuilder, ir.Value], ir.Value]) -> Callable[..., None]:
+    """A function of gates, up, into and lines: x * sigmoid(slope(x)) * up, of `lines` times 16 float32 each; `into` may be one of them."""
 
-    def generate(context, builder, _signature, arguments):
-        gates, up, into, lines = arguments
-        with cgutils.for_range(builder, lines) as loop:
-            x = llvm.load(builder, llvm.offset(builder, gates, loop.index, 6), llvm.FLOATS)
-            other = llvm.load(builder, llvm.offset(builder, up, loop.index, 6), llvm.FLOATS)
-            below = llvm.exponential(builder, builder.fsub(llvm.constant(0.0), x))
-            found = builder.fdiv(x, builder.fadd(below, llvm.constant(1.0)))
-            found = builder.fmul(found, other)
-            llvm.store(builder, found, llvm.offset(builder, into, loop.index, 6))
-        return context.get_dummy_value()
+    @intrinsic
+    def gate(_context, gates, up, into, lines):
+        def generate(context, builder, _signature, arguments):
+            gates, up, into, lines = arguments
+            with cgutils.for_range(builder, lines) as loop:
+                x = llvm.load(builder, llvm.offset(builder, gates, loop.index, 6), llvm.FLOATS)
+                other = llvm.load(builder, llvm.offset(builder, up, loop.index, 6), llvm.FLOATS)
+                negative = builder.fsub(llvm.constant(0.0), slope(builder, x))
+                below = llvm.exponential(builder, negative)
+                found = builder.fdiv(x, builder.fadd(below, llvm.constant(1.0)))
+                found = builder.fmul(found, other)
+                llvm.store(builder, found, llvm.offset(builder, into, loop.index, 6))
+            return context.get_dummy_value()
 
-    return types.void(llvm.POINTER, llvm.POINTER, llvm.POINTER, llvm.POINTER), generate
+        return types.void(llvm.POINTER, llvm.POINTER, llvm.POINTER, llvm.POINTER), generate
+
+    return gate
+
+
+def _gelu_slope(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """GELU's approximation by tanh (Hendrycks 1606.08415) is x * sigmoid(sqrt(8 / pi) * (x + 0.044715 * x ** 3))."""
+    square = builder.fmul(x, x)
+    factor = llvm.fma(builder, square, llvm.constant(0.0713548163), llvm.constant(1.5957691216))
+    return builder.fmul(x, factor)
+
+
+gate = _gate(lambda _builder, x: x)  # SwiGLU (Shazeer 2002.05202), silu(gate) * up
+gelu_gate = _gate(_gelu_slope)  # GEGLU
 
 
 @intrinsic

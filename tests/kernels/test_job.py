@@ -112,7 +112,7 @@ JOB_ADDRESSES = [
 ]  # fmt: skip
 JOB_SIZES = [
     "num_rows", "last_layer", "heads", "kv_heads", "head_dim", "hidden", "inner", "head_columns",
-    "num_sequences", "num_asked", "num_columns", "scratch_bytes",
+    "num_sequences", "num_asked", "num_columns", "scratch_bytes", "rotated",
 ]  # fmt: skip
 SEQUENCE_FIELDS = [
     "first_row", "num_rows", "start", "num_keys", "prefix", "capacity", "seen", "caches", "first_asked",
@@ -146,7 +146,9 @@ def test_an_address_that_is_off_is_named(caught, field, off):
 @pytest.mark.parametrize("field", JOB_SIZES)
 def test_a_size_that_is_off_is_named(caught, field):
     job = caught[0]
-    more = {"head_dim": 64, "hidden": 64, "inner": 64, "scratch_bytes": PAST}.get(field, 1)
+    more = {"head_dim": 64, "hidden": 64, "inner": 64, "scratch_bytes": PAST, "rotated": PAST}.get(
+        field, 1
+    )
     refused(caught, job, field, getattr(job, field) + more, field)
 
 
@@ -171,6 +173,11 @@ def test_a_matrix_that_is_off_is_named(caught, owner, part):
         layer = jobs.LayerStructure.from_address(job.layers + jobs.LAYER.itemsize)
         record = getattr(layer, owner)
     refused(caught, record, part, getattr(record, part) + off, rf"{owner}\.{part}")
+
+
+def test_a_rotary_embedding_that_is_not_there_is_named(caught):
+    layer = jobs.LayerStructure.from_address(caught[0].layers + jobs.LAYER.itemsize)
+    refused(caught, layer, "rotary", 1, "cos")
 
 
 @pytest.mark.parametrize("field", DRAFT_FIELDS)

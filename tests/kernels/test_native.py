@@ -47,8 +47,7 @@ def test_it_is_transformers_pass(model, decoder):
     for found, wanted, other in zip(
         passes_of(decoder), passes_of(ModuleDecoder(model)), lean, strict=True
     ):
-        assert error(found, wanted) < 0.03
-        assert error(found, wanted) < 2 * error(other, wanted)  # no worse than rounding
+        assert error(found, wanted) < 2 * error(other, wanted) < 0.1  # no worse than rounding
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2"])
@@ -134,8 +133,9 @@ def test_one_thread_computes_what_two_compute(decoder):
 
 def test_a_long_text_fills_more_than_one_block_of_the_cache(model, decoder):
     text = [(11 * n) % WORDS for n in range(700)]
-    found, wanted = CachedModel(decoder), CachedModel(ModuleDecoder(model))
-    assert error(found.read(text), wanted.read(text)) < 0.03
+    decoders = decoder, ModuleDecoder(model), LeanDecoder(model)
+    found, wanted, other = (CachedModel(one).read(text) for one in decoders)
+    assert error(found, wanted) < 2 * error(other, wanted) < 0.1
 
 
 @pytest.mark.skipif(

@@ -56,6 +56,8 @@ FAMILIES = {
     "phi3": {"sliding_window": WINDOW, "pad_token_id": 0},
     "mistral": {"sliding_window": WINDOW},
     "smollm3": {"no_rope_layer_interval": 2, "pad_token_id": 0},
+    "granite": {"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "logits_scaling": 5.0},
+    "olmo2": {"pad_token_id": 0},
     "gpt2": {},
 }
 WINDOWED = ["qwen2 with windows", "gemma3_text", "gemma2", "gpt_oss", "phi3", "mistral"]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from specdemo.engine.attention import ModuleDecoder
@@ -16,12 +17,11 @@ from specdemo.engine.passes import Decoder, ForwardInput
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.kernels import cpu_features, packing, runtime
+from specdemo.kernels.packing import BLOCK_OUTPUTS
 from specdemo.models.decoders import graphs, heads, packed
 from specdemo.models.decoders.form import form_of
 from specdemo.models.decoders.heads import AUTO_HEAD
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.models.decoders.operators import rms_norm
-from specdemo.models.decoders.rotary import RotaryTables, module_tables
 from specdemo.models.devices import DEVICES, LARGE_HEAD, leave_to_file
 from specdemo.models.measurements import PassCheck, Verdicts
 from specdemo.trace.events import COMPILED
@@ -121,7 +121,7 @@ def _open_compiled(
     layers, states = packed.pack_behind(model, lambda: _module_states(model, text))
     decoder, verdict = _choose_head(model, layers, head, sample)
     weight = model.lm_head.weight
-    wanted = heads.logits_of(states, heads.exact_values(weight))
+    wanted = heads.logits_of(states, heads.exact_values(weight)) * packed.described(model).logits
     agreed = _is_near(_probe(decoder, text), wanted, TOLERANCE[weight.dtype])
     verdict = replace(verdict, agrees=agreed)
     if agreed and fused is not None:
@@ -157,17 +157,16 @@ def _description(bits: int) -> str:
 def _compile(
     model: Any, layers: Sequence[runtime.LayerWeights], bits: int
 ) -> packed.CompiledDecoder:
-    base, shape, coding = model.model, packed.shape_of(model), packed.coding_of(model)
-    table, _ = runtime.meanings(coding.code)
+    form = packed.described(model)
+    table, _ = runtime.meanings(packed.coding_of(model).code)
     weight = model.lm_head.weight
-    head = weight if bits == 16 else packing.whole_numbers(weight)
-    compiled = runtime.CompiledLayers(layers, shape, table, head, base.norm.weight.float())
+    missing = -len(weight) % BLOCK_OUTPUTS  # rows that fill the last block
+    rows = F.pad(weight, (0, 0, 0, missing)) if missing else weight
+    head = rows if bits == 16 else packing.whole_numbers(rows)
+    norm = form.norm(model.model.norm, torch.float32) * form.logits
+    compiled = runtime.CompiledLayers(layers, packed.shape_of(model, form), table, head, norm)
     leave_to_file(weight)
-    return packed.CompiledDecoder(
-        model.config.get_text_config(), compiled, base.embed_tokens.weight,
-        lambda x: rms_norm(x, base.norm.weight, shape.epsilon),
-        RotaryTables(module_tables(base)).full,
-    )  # fmt: skip
+    return packed.CompiledDecoder(model, form, compiled)
 
 
 @torch.inference_mode()

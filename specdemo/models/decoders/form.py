@@ -37,14 +37,18 @@ class ModelForm:
     rotary: tuple[int, ...]
     windows: tuple[int, ...]
 
-    def norm(self, norm: Any) -> Tensor:
-        """The factors of a norm's channels, (width,)."""
+    def norm(self, norm: Any, dtype: torch.dtype | None = None) -> Tensor:
+        """The factors of a norm's channels, (width,). dtype: None for that of the module"""
         weight: Tensor = norm.weight.data
+        weight = weight.to(dtype or weight.dtype)
         return weight + self.layer.offset if self.layer.offset else weight
 
-    def norms(self, layer: Any) -> list[Tensor | None]:
-        """The norms of a module's layer: before and after attention, before and after the MLP."""
-        return [self.norm(getattr(layer, name)) if name else None for name in self.layer.norms]
+    def norms(self, layer: Any, dtype: torch.dtype | None = None) -> list[Tensor | None]:
+        """The norms of a module's layer: before and after attention, before and after the MLP; of queries and of keys."""
+        parts = [(layer, name) for name in self.layer.norms]
+        parts += [(layer.self_attn, name) for name in ("q_norm", "k_norm")]
+        modules = [getattr(parent, name, None) if name else None for parent, name in parts]
+        return [None if norm is None else self.norm(norm, dtype) for norm in modules]
 
     def embedded(self, weight: Tensor, token_ids: Tensor) -> Tensor:
         """The rows of an embedding, scaled, (rows, H). weight: (V, H)"""

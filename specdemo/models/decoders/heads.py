@@ -11,7 +11,7 @@ from torch import Tensor
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.passes import Decoder, ForwardInput
 from specdemo.kernels import packing
-from specdemo.kernels.packing import Packed
+from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
 from specdemo.models.devices import leave_to_file
 
 AUTO_HEAD = "auto"
@@ -64,7 +64,8 @@ def head_values(weight: Tensor, head: Packed) -> Iterator[Tensor]:
         if head.scales is None:  # the same numbers in another order
             yield weight[first:last].float()
         else:
-            yield packing.from_whole_numbers(head, first, last)
+            whole = -(-last // BLOCK_OUTPUTS) * BLOCK_OUTPUTS
+            yield packing.from_whole_numbers(head, first, whole)[: last - first]
 
 
 def logits_of(states: Tensor, slices: Iterator[Tensor]) -> Tensor:

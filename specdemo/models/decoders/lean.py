@@ -130,10 +130,7 @@ class LeanDecoder:
 
 def _layer(form: ModelForm, index: int, layer: Any) -> LlamaLayer:
     attention, mlp = layer.self_attn, layer.mlp
-    before, attended, between, gated = form.norms(layer)
-    norms = None
-    if hasattr(attention, "q_norm"):
-        norms = form.norm(attention.q_norm), form.norm(attention.k_norm)
+    before, attended, between, gated, queries, keys = form.norms(layer)
     return LlamaLayer(
         before,
         stack([getattr(attention, name) for name in form.layer.qkv]),
@@ -141,7 +138,7 @@ def _layer(form: ModelForm, index: int, layer: Any) -> LlamaLayer:
         between,
         stack([getattr(mlp, name) for name in form.layer.gate_up]),
         stack([mlp.down_proj]),
-        norms,
+        None if queries is None or keys is None else (queries, keys),
         attended,
         gated,
         ACTIVATIONS[form.activation],

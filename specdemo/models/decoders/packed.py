@@ -17,15 +17,20 @@ from specdemo.engine.attention import chunk_of
 from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.kernels import packing, runtime
 from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
-from specdemo.models.decoders.operators import Nf4Stack, biases, in_4_bits, laid_out, scales_of
+from specdemo.models.decoders.form import ModelForm, form_of
+from specdemo.models.decoders.operators import (
+    Nf4Stack,
+    biases,
+    in_4_bits,
+    laid_out,
+    rms_norm,
+    scales_of,
+)
+from specdemo.models.decoders.rotary import RotaryTables, module_tables
 from specdemo.models.devices import leave_to_file, return_freed
 
 Result = TypeVar("Result")
 LAYOUT_ROWS = 512  # rows that are laid out at a time: the room that this takes is a slice's
-MATRIX_GROUPS = (
-    ("self_attn", ("q_proj", "k_proj", "v_proj")), ("self_attn", ("o_proj",)),
-    ("mlp", ("gate_proj", "up_proj")), ("mlp", ("down_proj",)),
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,31 +89,44 @@ def compiles(model: Any) -> bool:
         return False
     if model.lm_head.weight.dtype != torch.bfloat16:
         return False
-    if model.config.get_text_config().model_type not in ("llama", "qwen2", "qwen3"):
+    form = form_of(model)
+    if form is None:
         return False
-    stacks = [parts for layer in model.model.layers for parts in _parts(layer)]
-    if not all(in_4_bits(parts) or _shared(parts) for parts in stacks):
+    layers = [list(_parts(form, layer)) for layer in model.model.layers]
+    if not all(in_4_bits(parts) or _shared(parts) for stacks in layers for parts in stacks):
         return False
     # The compiled pass supports biases of queries, keys and values only.
-    beyond = [
-        part for number, parts in enumerate(stacks) if number % len(MATRIX_GROUPS) for part in parts
-    ]
-    columns = len(model.lm_head.weight)
-    return all(part.bias is None for part in beyond) and runtime.fits(shape_of(model), columns)
+    beyond = [part for _, *stacks in layers for parts in stacks for part in parts]
+    return all(part.bias is None for part in beyond) and runtime.fits(shape_of(model, form))
+
+
+def described(model: Any) -> ModelForm:
+    """The form of a model that `compiles`."""
+    form = form_of(model)
+    assert form is not None
+    return form
 
 
 def is_fused(model: Any) -> bool:
     """Whether bitsandbytes' own fused kernel multiplies by all matrices."""
-    return all(laid_out(part) for layer in model.model.layers for one in _parts(layer) for part in one)  # fmt: skip
+    form = form_of(model)
+    return form is not None and all(
+        laid_out(part)
+        for layer in model.model.layers
+        for one in _parts(form, layer)
+        for part in one
+    )
 
 
-def shape_of(model: Any) -> runtime.Shape:
+def shape_of(model: Any, form: ModelForm) -> runtime.Shape:
     """Sizes of a model's layers."""
     config, layer = model.config.get_text_config(), model.model.layers[0]
+    queries = getattr(layer.self_attn, "q_norm", None)
     return runtime.Shape(
         config.num_attention_heads, config.num_key_value_heads, layer.self_attn.head_dim,
         config.hidden_size, int(layer.mlp.down_proj.in_features), coding_of(model).block,
-        float(config.rms_norm_eps), float(layer.self_attn.scaling),
+        float(config.rms_norm_eps), float(layer.self_attn.scaling), form.residual, form.activation != "silu",
+        queries is not None and len(queries.weight) > layer.self_attn.head_dim,
     )  # fmt: skip
 
 
@@ -120,15 +138,17 @@ def coding_of(model: Any) -> Coding:
 
 def pack_layers(model: Any) -> list[runtime.LayerWeights]:
     """Pack all layers, one after the other: this needs extra memory for one layer only."""
-    return [_pack_layer(layer) for layer in model.model.layers]
+    form = described(model)
+    return [_pack_layer(form, index, layer) for index, layer in enumerate(model.model.layers)]
 
 
 def pack_behind(model: Any, run: Callable[[], Result]) -> tuple[list[runtime.LayerWeights], Result]:
     """Pack each layer as soon as one pass of the module has computed it. run: that pass"""
     found: list[runtime.LayerWeights] = []
+    form = described(model)
 
     def take(layer: nn.Module, *_: object) -> None:
-        found.append(_pack_layer(layer))
+        found.append(_pack_layer(form, len(found), layer))
 
     hooks = [layer.register_forward_hook(take) for layer in model.model.layers]
     try:
@@ -139,10 +159,18 @@ def pack_behind(model: Any, run: Callable[[], Result]) -> tuple[list[runtime.Lay
     return found, result
 
 
-def _parts(layer: Any) -> Iterator[list[Any]]:
-    """The linear layers that are stacked: those that read the same input."""
-    for parent, names in MATRIX_GROUPS:
-        yield [getattr(getattr(layer, parent), name) for name in names]
+def _groups(form: ModelForm, layer: Any) -> list[tuple[Any, Sequence[str]]]:
+    """Modules of a layer, and the names in them of matrices that are stacked: those that read the same input."""
+    attention, mlp = layer.self_attn, layer.mlp
+    return [
+        (attention, form.layer.qkv), (attention, ("o_proj",)), (mlp, form.layer.gate_up), (mlp, ("down_proj",)),
+    ]  # fmt: skip
+
+
+def _parts(form: ModelForm, layer: Any) -> Iterator[list[Any]]:
+    """The linear layers that are stacked."""
+    for parent, names in _groups(form, layer):
+        yield [getattr(parent, name) for name in names]
 
 
 def _shared(parts: Sequence[Any]) -> bool:
@@ -155,32 +183,23 @@ def _coding(layer: Any) -> Coding:
     return Coding(state.code, int(state.blocksize))
 
 
-def _pack_layer(layer: Any) -> runtime.LayerWeights:
-    attention: Any = layer.self_attn
-    norms = [
-        getattr(attention, name).weight.float()
-        for name in ("q_norm", "k_norm")
-        if hasattr(attention, name)
-    ]
-    groups = list(_parts(layer))
-    stored_in = [part.weight.data for parts in groups for part in parts if hasattr(part, "weight")]
-    matrices = [
-        _pack(getattr(layer, parent), names, parts)
-        for (parent, names), parts in zip(MATRIX_GROUPS, groups, strict=True)
-    ]
+def _pack_layer(form: ModelForm, index: int, layer: Any) -> runtime.LayerWeights:
+    parts = [part for stacks in _parts(form, layer) for part in stacks]
+    stored_in = [part.weight.data for part in parts if hasattr(part, "weight")]
+    qkv, output, gate_up, down = (_pack(*one) for one in _groups(form, layer))
     leave_to_file(*stored_in)
     del stored_in
     return_freed()  # the layer's former memory, and its decoded copies
-    qkv, output, gate_up, down = matrices
-    query_norm, key_norm = norms or (None, None)
+    before, attended, between, gated, queries, keys = form.norms(layer, torch.float32)
     return runtime.LayerWeights(
-        layer.input_layernorm.weight.float(), layer.post_attention_layernorm.weight.float(),
-        qkv, output, gate_up, down, query_norm, key_norm,
+        before, between, qkv, output, gate_up, down, queries, keys, attended, gated,
+        form.rotary[index], form.windows[index],
     )  # fmt: skip
 
 
-def _pack(parent: nn.Module, names: Sequence[str], parts: Sequence[Any]) -> Packed:
-    """Linear layers as one matrix, which they read from now on."""
+def _pack(parent: Any, names: Sequence[str]) -> Packed:
+    """Linear layers of a module as one matrix, which they read from now on."""
+    parts = [getattr(parent, name) for name in names]
     if _shared(parts):
         shared: PackedStack = parts[0].stack
         return shared.matrix
@@ -227,19 +246,18 @@ def _in_blocks(codes: Tensor) -> Tensor:
 class CompiledDecoder:
     """Implements `Decoder`. A row's result is the same, bit for bit, in any pass and next to any other rows.
 
-    tables: cosines and signed sines of at least so many positions, (positions, head_dim) float32 each
+    model: shares its embedding, its last norm and its rotary embedding
     """
 
-    def __init__(
-        self,
-        config: Any,
-        layers: runtime.CompiledLayers,
-        embedding: Tensor,
-        norm: Callable[[Tensor], Tensor],
-        tables: Callable[[int], tuple[Tensor, Tensor]],
-    ) -> None:
-        self.config, self.chunk = config, chunk_of(config, embedding.device)
-        self._layers, self._embedding, self._norm, self._tables = layers, embedding, norm, tables
+    def __init__(self, model: Any, form: ModelForm, layers: runtime.CompiledLayers) -> None:
+        base = model.model
+        self.config, self.chunk = (
+            model.config.get_text_config(),
+            chunk_of(model.config.get_text_config(), model.device),
+        )
+        self._layers, self._form, self._embedding = layers, form, base.embed_tokens.weight
+        self._norm, self._words = form.norm(base.norm), len(model.lm_head.weight)
+        self._tables = RotaryTables(module_tables(base, form.rope_kinds))
 
     @property
     def head(self) -> Packed:
@@ -251,8 +269,9 @@ class CompiledDecoder:
         """Compute passes of different conversations in one call; their `depth` must be the same."""
         depth = passes[0].depth
         last = self.config.num_hidden_layers
-        embedded = self._embedding[[token for one in passes for token in one.token_ids]]
-        cos, sin = self._tables(max(max(one.positions) for one in passes) + 1)
+        token_ids = torch.tensor([token for one in passes for token in one.token_ids])
+        embedded = self._form.embedded(self._embedding, token_ids)
+        cos, sin = self._tables.full(max(max(one.positions) for one in passes) + 1)
         sequences = [
             runtime.SequenceRows(
                 one.positions, one.cache, one.seen, one.answers if depth is None else 0
@@ -271,9 +290,12 @@ class CompiledDecoder:
             return [ForwardOutput(torch.empty(0), (part,)) for part in parts]
         states = {0: embedded} | inner
         if found.final is not None:
-            states[last] = self._norm(found.final.to(embedded.dtype))
+            final_states = found.final.to(embedded.dtype)
+            states[last] = rms_norm(final_states, self._norm, self._layers.shape.epsilon)
         by_layer = {layer: states[layer].split(counts) for layer in wanted}
         return [
-            ForwardOutput(logits, tuple(by_layer[layer][number] for layer in one.reads))
+            ForwardOutput(
+                logits[:, : self._words], tuple(by_layer[layer][number] for layer in one.reads)
+            )
             for number, (one, logits) in enumerate(zip(passes, found.logits, strict=True))
         ]
