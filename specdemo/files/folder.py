@@ -67,7 +67,7 @@ class Family:
     windows: whether transformers passes sliding windows to the attention
     header: keys of the GGUF header, and attributes that transformers leaves at their default
     read_as: family whose GGUF files have the same form, if transformers has no reader for this one
-    packs: whether tensors of its GGUF files differ from transformers' only by name and order
+    packs: whether tensors of its GGUF files differ from transformers' only by name, order, and the offset of norms
     permuted: whether llama.cpp reorders the rows of queries and keys
     largest: layers of the model that scales queries by its width
     layer: the form of its layers; None where only transformers' own pass computes them

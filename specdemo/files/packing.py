@@ -53,6 +53,7 @@ class GgufWeight:
 
     shape: as in torch; rows: layout of its bytes, (rows, bytes of a row) for a matrix
     heads: number of heads by which llama.cpp has permuted the rows; 0 for rows in transformers' order
+    above: what llama.cpp has added to its numbers
     """
 
     file: Path
@@ -61,6 +62,7 @@ class GgufWeight:
     offset: int
     rows: tuple[int, int]
     heads: int = 0
+    above: float = 0.0
 
     def read(self, part: slice) -> Tensor:
         """Some of its rows, float32."""
@@ -74,6 +76,8 @@ class GgufWeight:
         else:
             raw = np.array(stored[part])
         values = dequantize(raw, self.kind)
+        if self.above:
+            values -= np.float32(self.above)
         return torch.from_numpy(values.reshape(-1, *self.shape[1:]))
 
 
@@ -125,6 +129,7 @@ def gguf_weights(path: Path, names: Mapping[str, tuple[int, ...]]) -> Weights:
     heads = int(_field(reader, f"{kind}.attention.head_count"))
     kv_heads = int(_field(reader, f"{kind}.attention.head_count_kv"))
     permuted = {"attn_q": heads, "attn_k": kv_heads} if family.permuted else {}
+    above = family.layer.offset if family.layer else 0.0
     architecture = next(key for key, value in MODEL_ARCH_NAMES.items() if value == kind)
     known = get_tensor_name_map(architecture, blocks)
     stored = {tensor.name: tensor for tensor in reader.tensors}
@@ -137,7 +142,7 @@ def gguf_weights(path: Path, names: Mapping[str, tuple[int, ...]]) -> Weights:
             continue
         found[name] = GgufWeight(
             path, shape, tensor.tensor_type, int(tensor.data_offset), _byte_shape(tensor, shape),
-            permuted.get(gguf_name.rpartition(".")[2], 0),
+            permuted.get(gguf_name.rpartition(".")[2], 0), above if len(shape) == 1 else 0.0,
         )  # fmt: skip
     return found
 

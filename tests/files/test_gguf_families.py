@@ -12,6 +12,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from specdemo.config.errors import UserError
+from specdemo.files.folder import find_family
+from specdemo.files.packing import gguf_weights
 from specdemo.files.sources import resolve
 from specdemo.models.loading import load_model
 from specdemo.models.tokenizers import load_tokenizer, same_tokenizer
@@ -182,6 +184,23 @@ def test_a_gguf_file_computes_what_its_weights_do_in_transformers(tmp_path, fami
     model, gguf = made(tmp_path, FAMILIES[family])
     loaded = load_model(resolve(gguf, tmp_path / "cache"), "fp32", "cpu")
     torch.testing.assert_close(loaded.model(IDS).logits, model(IDS).logits, atol=1e-4, rtol=1e-4)
+
+
+PACKED = {
+    name: family
+    for name, family in FAMILIES.items()
+    if find_family(model_type=family[0]).packs or name == "mistral"
+}
+
+
+@pytest.mark.parametrize("family", PACKED)
+def test_a_family_that_packs_is_read_tensor_by_tensor(tmp_path, family):
+    model, gguf = made(tmp_path, FAMILIES[family])
+    wanted = dict(model.named_parameters())
+    found = gguf_weights(gguf, {name: tuple(weight.shape) for name, weight in wanted.items()})
+    assert found.keys() == wanted.keys()
+    for name, weight in wanted.items():
+        torch.testing.assert_close(found[name].read(slice(None)), weight.detach())
 
 
 def test_a_gguf_file_is_converted_once_and_brings_its_tokenizer(tmp_path, monkeypatch):
