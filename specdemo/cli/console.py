@@ -15,6 +15,7 @@ from rich.progress import Progress as Bars
 
 from specdemo.cli.options import app_settings
 from specdemo.config.settings import AppSettings
+from specdemo.config.strings import load
 from specdemo.files.progress import Progress, ProgressLines
 
 if TYPE_CHECKING:
@@ -107,6 +108,16 @@ def load_studio(settings: AppSettings) -> Studio:
 
 
 def _about_target(studio: Studio) -> str:
+    """Return sentences: the catalogue model that a GGUF file was recognised as, or a draft model that suits it; and a remark."""
+    from specdemo.session.loaded import COMPLETES
+
+    remark = ""
+    if studio.remark == COMPLETES:
+        remark = f"{studio.target.name} is {load('page')['REMARKS'][COMPLETES]}."
+    return " ".join(filter(None, (remark, _drafts_for(studio))))
+
+
+def _drafts_for(studio: Studio) -> str:
     """Return a sentence: the catalogue model that a GGUF file was recognised as, or a draft model that suits it, or ""."""
     from specdemo.files.found import FoundModel, found_models, gguf_path
     from specdemo.files.header import read_header

@@ -82,7 +82,7 @@ def show_metrics(trace: Trace, label: str) -> None:
     for event in trace.events:
         if isinstance(event, RunStarted) and event.lane == trace.lanes[-1]:
             err.print(_source(event), style="dim", markup=False, soft_wrap=True)
-            if not event.knowledge and event.target.rounds_by_rows and len(lanes) > 1:
+            if event.may_split:
                 err.print(ROUNDED, style="dim", markup=False)
     for lane, metrics in lanes.items():
         err.print(f"{lane}: {_sentence(metrics)} ({label})", markup=False)

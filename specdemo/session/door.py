@@ -208,8 +208,8 @@ class EngineClient(ABC):
 
     @property
     @abstractmethod
-    def chosen(self) -> str:
-        """Reason why `auto` chose the loaded target, see `Loaded.chosen`; "" for a named target."""
+    def remark(self) -> str:
+        """Code of what the page adds to the loaded target's name, see `Loaded.remark`; "" for nothing."""
 
     @property
     @abstractmethod

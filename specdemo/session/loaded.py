@@ -10,7 +10,7 @@ from specdemo.config.settings import AppSettings
 from specdemo.files.progress import ProgressCallback
 from specdemo.models.devices import processor
 
-LARGEST, USUAL = "largest", "usual"
+LARGEST, USUAL, COMPLETES = "largest", "usual", "completes"
 
 if TYPE_CHECKING:
     from specdemo.drafters.memory.datastore import Datastore
@@ -30,6 +30,11 @@ class Loaded:
     pair: LoadedPair
     store: Datastore | None = None
     chosen: str = ""
+
+    @property
+    def remark(self) -> str:
+        """`chosen`, or COMPLETES for a target without a chat template, which continues the prompt; "" for nothing."""
+        return self.chosen or ("" if self.pair.tokenizer.chat_template else COMPLETES)
 
 
 def fetch(settings: AppSettings, report: ProgressCallback) -> None:

@@ -94,8 +94,8 @@ class Studio(EngineClient):
         return self.pair.target.info
 
     @property
-    def chosen(self) -> str:
-        return self._loaded.chosen if self._loaded else ""
+    def remark(self) -> str:
+        return self._loaded.remark if self._loaded else ""
 
     @property
     def recommended(self) -> Recommended:

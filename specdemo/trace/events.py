@@ -211,7 +211,7 @@ class ModelInfo:
     @property
     def rounds_by_rows(self) -> bool:
         """Whether a row's result may depend on the other rows of its pass, so that greedy texts may differ at near ties."""
-        return self.precision != "fp32" and COMPILED not in self.kernel
+        return bool(self.kernel) and self.precision != "fp32" and COMPILED not in self.kernel
 
 
 @part
@@ -259,6 +259,12 @@ class RunStarted:
     knowledge: Knowledge | None = None
     server: Text = ""
     schema: Count = SCHEMA_VERSION
+
+    @property
+    def may_split(self) -> bool:
+        """Whether a drafted greedy text may leave plain decoding's at a near tie."""
+        drafts = self.method != "nothing" and not self.settings.get("exact")
+        return drafts and not self.knowledge and self.target.rounds_by_rows
 
 
 @part

@@ -140,7 +140,7 @@ class ModelHandlers:
             return present.status("failed", words.FAILED.format(message=self.studio.error))
         if self.studio.ready:
             tell(self.studio)
-            return present.ready(self.studio.target, self.studio.chosen)
+            return present.ready(self.studio.target, self.studio.remark)
         return present.loading(self.studio.progress() or Progress("start"))
 
     def menu(self, name: str, policy: str | None = None) -> Updates:

@@ -88,10 +88,10 @@ def loading(progress: Progress) -> str:
     return status("loading", text, progress.done, (progress.detail, left))
 
 
-def ready(target: ModelInfo, chosen: str) -> str:
-    """Value of the status component for a loaded target. chosen: see `EngineClient.chosen`"""
+def ready(target: ModelInfo, remark: str) -> str:
+    """Value of the status component for a loaded target. remark: see `EngineClient.remark`"""
     text = words.READY.format(target=target.name, precision=target.precision)
-    return status("ready", text, more=(words.CHOSEN.get(chosen, ""),))
+    return status("ready", text, more=(words.REMARKS.get(remark, ""),))
 
 
 def pair_choices(

@@ -69,7 +69,7 @@ class ScriptedStudio:
     cards: dict[str, dict[str, object]] = {}
     loading = None
     target = ModelInfo("tiny", precision="fp32")
-    chosen = ""
+    remark = ""
     recommended = Recommended(Sampling(0.7, 20, 0.8, 1.1), AUTHORS)
 
     def methods(self):

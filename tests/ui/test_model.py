@@ -90,14 +90,12 @@ def test_a_preset_shows_which_values_it_stands_for(handlers):
     assert (told["info"], [update for update in values if "value" in update]) == ("", [])
 
 
-@pytest.mark.parametrize("chosen", ["", *words.CHOSEN])
-def test_the_header_says_what_is_loaded_and_why(handlers, chosen):
-    handlers.studio.chosen = chosen
+@pytest.mark.parametrize("remark", ["", *words.REMARKS])
+def test_the_header_says_what_is_loaded_and_why(handlers, remark):
+    handlers.studio.remark = remark
     status = json.loads(handlers.status())
     assert status["text"] == "Ready: tiny, fp32"
-    assert (
-        status["more"] == [words.CHOSEN[chosen]][: bool(chosen)] if chosen else not status["more"]
-    )
+    assert status["more"] == ([words.REMARKS[remark]] if remark else [])
 
 
 def test_loading_says_how_far_it_is_and_how_long_it_takes(handlers):

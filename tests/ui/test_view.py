@@ -92,6 +92,8 @@ def test_the_script_and_python_count_alike(path):
     assert shown["speedup"] == pytest.approx(speedup(plain, fast))
     assert shown["disturbed"] == disturbed(trace)
     assert shown["repeats"] == repeats_itself(trace)
+    started = next(iter(trace.lane("speculative").events))
+    assert shown["may_split"] == started.may_split
     for name in ("tokens_per_second", "drafted_accept_rate", "tokens_per_step"):
         assert shown[name] == pytest.approx(getattr(fast, name))
     assert shown["curve"] > 0

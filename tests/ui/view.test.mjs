@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { sum } from "../../assets/view/play/batch.js";
 import { LineReader, readTrace } from "../../assets/view/core/lines.js";
-import { acceptRate, disturbed, positions, repeatsItself, speedup, speedupCurve, tokensPerSecond, tokensPerStep, two } from "../../assets/view/core/metrics.js";
+import { acceptRate, disturbed, maySplit, positions, repeatsItself, speedup, speedupCurve, tokensPerSecond, tokensPerStep, two } from "../../assets/view/core/metrics.js";
 import { emptyState, fold, laneText, reduce } from "../../assets/view/core/reducer.js";
 import { split } from "../../assets/view/core/sentence.js";
 import { isEnd } from "../../assets/view/parts/text.js";
@@ -50,6 +50,7 @@ console.log(JSON.stringify({
   speedup: speedup(plain, speculative),
   disturbed: disturbed(plain, speculative),
   repeats: repeatsItself(speculative),
+  may_split: maySplit(speculative),
   curve: speedupCurve(plain, speculative).length,
   positions: positions(speculative).map(({ tested, kept }) => [tested, kept]),
   text: laneText(speculative),

@@ -90,6 +90,13 @@ export const copiedFromEarlier = (lane) => (lane?.steps ?? []).filter(({ reasons
 /** Whether a run profits from an earlier one. @param {Lane | null | undefined} lane */
 export const isFromEarlier = (lane) => Boolean(lane?.tokens && copiedFromEarlier(lane) > EARLIER_SHARE * lane.tokens);
 
+/** Whether a drafted greedy text may leave plain decoding's at a near tie, as `RunStarted.may_split`. @param {Lane | null | undefined} lane */
+export function maySplit(lane) {
+  if (!lane || lane.header.method === "nothing" || lane.header.settings?.exact || lane.header.knowledge) return false;
+  const { kernel, precision } = lane.header.target ?? {};
+  return Boolean(kernel) && precision !== "fp32" && !kernel?.includes("compiled pass");
+}
+
 /** Seconds a lane needed for its first n tokens; null when it never wrote that many. @param {Lane} lane @param {number} n */
 export function secondsFor(lane, n) {
   let low = 0;

@@ -1,6 +1,6 @@
 // How the view is put together: the parts and what frames them. Knows no run.
 
-import { disturbed, isFromEarlier, repeatsItself, speedup, standIn, two } from "../core/metrics.js";
+import { disturbed, isFromEarlier, maySplit, repeatsItself, speedup, standIn, two } from "../core/metrics.js";
 import { headlineOf } from "../core/headline.js";
 import { isBroken } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
@@ -174,9 +174,10 @@ export class Headline {
     this.lossy = el("span", { class: "sd-lossy", title: words.lossy_hint, hidden: true }, words.lossy);
     this.repeats = el("span", { class: "sd-lossy sd-said-above", title: words.repeats_hint, hidden: true }, words.repeats);
     this.earlier = el("span", { class: "sd-lossy sd-said-above", title: words.earlier_hint, hidden: true }, words.earlier);
+    this.nearTies = el("span", { class: "sd-lossy sd-said-above", title: words.near_ties_hint, hidden: true }, words.near_ties);
     this.phase = el("h2", { class: "sd-phase" });
     this.about = el("span", { class: "sd-about" });
-    this.root = el("div", { class: "sd-status" }, this.badge, this.lossy, this.repeats, this.earlier, el("div", { class: "sd-said" }, this.phase, this.about), ...ends);
+    this.root = el("div", { class: "sd-status" }, this.badge, this.lossy, this.repeats, this.earlier, this.nearTies, el("div", { class: "sd-said" }, this.phase, this.about), ...ends);
   }
 
   /** phase: a name, see `phaseOf`; rate: seconds of the run in one of the player's @param {State} state @param {string} phase @param {number} rate */
@@ -188,6 +189,7 @@ export class Headline {
     this.lossy.hidden = !lossy;
     this.repeats.hidden = lane?.header.method === "nothing" || !repeatsItself(lane);
     this.earlier.hidden = !isFromEarlier(lane);
+    this.nearTies.hidden = !maySplit(lane);
     setText(this.badge, lane ? words.source[kind] : "");
     this.badge.className = `sd-badge sd-badge-${kind}`;
     const name = phase === "playing" && rate !== 1 ? (rate < 1 ? "playing_slowed" : "playing_faster") : phase;

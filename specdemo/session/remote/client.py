@@ -165,8 +165,8 @@ class RemoteStudio(EngineClient):
         return self._target
 
     @property
-    def chosen(self) -> str:
-        return str(self._about.get("chosen", ""))
+    def remark(self) -> str:
+        return str(self._about.get("remark", ""))
 
     @property
     def recommended(self) -> Recommended:

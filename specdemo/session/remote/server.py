@@ -42,7 +42,7 @@ class Engine:
         return {
             "target": asdict(studio.target),
             "stop_ids": sorted(studio.stop_ids),
-            "chosen": studio.chosen,
+            "remark": studio.remark,
             "recommended": asdict(studio.recommended),
             "machine": studio.machine(),
             "methods": [asdict(method) for method in methods],
