@@ -53,7 +53,7 @@ class GgufWeight:
 
     shape: as in torch; rows: layout of its bytes, (rows, bytes of a row) for a matrix
     heads: number of heads by which llama.cpp has permuted the rows; 0 for rows in transformers' order
-    above: what llama.cpp has added to its numbers
+    above: number that llama.cpp has added to each of its numbers
     """
 
     file: Path

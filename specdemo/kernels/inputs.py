@@ -20,7 +20,7 @@ HEAD_DIMS = range(64, 257, 32)  # that the compiled pass takes
 class LayerWeights:
     """One decoder layer; norms float32, with their offset. See `decoders.layer.LlamaLayer`, whose defaults these are.
 
-    input_norm, post_norm: before attention and before the MLP; attended_norm, gated_norm: of what they return
+    input_norm, post_norm: before attention and before the MLP; attended_norm, gated_norm: of their outputs
     query_norm, key_norm: of each head, or of all heads together, see `Shape.joint_norms`
     rotary: number of its rotary embedding; -1 for none; window: keys that a row looks back at; 0 for all
     """
@@ -53,7 +53,7 @@ class Shape:
     """Sizes of a stack of layers.
 
     inner: width between gate and down; group: inputs that share a scale; epsilon: of the norms; scale: of attention scores
-    residual: factor of what is added to the residual stream; gelu: gates are GELU (tanh) in place of SiLU
+    residual: factor of additions to the residual stream; gelu: gates are GELU (tanh) in place of SiLU
     joint_norms: norms of queries and of keys are of all heads together
     """
 

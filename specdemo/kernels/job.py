@@ -118,7 +118,7 @@ JOB = np.dtype(
         ("group", COUNT),  # inputs that share a scale
         ("epsilon", REAL),  # epsilon of the norms
         ("scale", REAL),  # factor of attention scores
-        ("residual", REAL),  # factor of what is added to the residual stream
+        ("residual", REAL),  # factor of additions to the residual stream
         ("gelu", COUNT),  # 1 where gates are GELU in place of SiLU
         ("joint_norms", COUNT),  # 1 where norms of queries and of keys are of all heads together
         # Weights.

@@ -117,7 +117,7 @@ def add_times(total, part, factor, count):
 
 @compiled
 def add_result(job, x, found, weight, room):
-    """Add what attention or the MLP returned to the states, after its norm, if there is one. All: (rows, hidden) float32"""
+    """Add the output of attention or of the MLP to the states, after its norm, if there is one. All: (rows, hidden) float32"""
     found = normed_rows(job, found, weight, room)
     count = job.num_rows * job.hidden
     if job.residual == 1.0:

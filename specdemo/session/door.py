@@ -209,7 +209,7 @@ class EngineClient(ABC):
     @property
     @abstractmethod
     def remark(self) -> str:
-        """Code of what the page adds to the loaded target's name, see `Loaded.remark`; "" for nothing."""
+        """Code of the page's remark on the loaded target, see `Loaded.remark`; "" for nothing."""
 
     @property
     @abstractmethod

@@ -19,8 +19,8 @@ class LlamaLayer:
 
     input_norm, post_norm: before attention and before the MLP, (H,); None for none
     query_key_norms: of each head, (head_dim,), or of all heads together, (heads * head_dim,) and (kv_heads * head_dim,)
-    attended_norm, gated_norm: of what attention and the MLP return, (H,)
-    activation: of the gate; residual: factor of what is added to the residual stream
+    attended_norm, gated_norm: of the outputs of attention and of the MLP, (H,)
+    activation: of the gate; residual: factor of additions to the residual stream
     rotary: number of its rotary embedding; -1 for none; window: keys that a row looks back at; 0 for all
     """
 
