@@ -3,6 +3,7 @@
 python -m tools.attach rounds       200 generations: the rounds against the server's own counters
 python -m tools.attach healthy      50 examinations of servers without a fault
 python -m tools.attach faults       a server with each fault that `doctor` knows, with and without its log
+python -m tools.attach tune         predicted and measured speedups of servers that simulate acceptance
 python -m tools.attach page         what the open page costs the server, and how late a first token is shown
 python -m tools.attach pair         the embedded pair here and in llama-server, written to docs/measured
 """
@@ -13,6 +14,7 @@ import argparse
 import itertools
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -25,6 +27,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import date
 from http.client import HTTPResponse
+from operator import mul
 from pathlib import Path
 from statistics import quantiles
 from typing import TYPE_CHECKING
@@ -34,8 +37,10 @@ from urllib.request import urlopen
 from specdemo.attach.detection import attach
 from specdemo.attach.doctor import PROBES, diagnose, examine
 from specdemo.attach.pasted import counters, read_file
+from specdemo.attach.records import Record, from_rounds
 from specdemo.attach.rounds import Generation
-from specdemo.attach.servers import Request, whole_answer
+from specdemo.attach.servers import ask, whole_answer
+from specdemo.attach.tuning import DraftSetting, plan
 from specdemo.bench.peers import gguf_file
 from specdemo.bench.results import ROW_COLUMNS, cell, totals
 from specdemo.config.settings import AppSettings, RunSettings, Sampling
@@ -56,19 +61,18 @@ TOKENS = 24
 PROMPTS = [*itertools.chain.from_iterable(PROBES.values()), "List ten emoji with their names."]
 KIND = "xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_"
 PORT = 8031  # of the page
-# Stores when the first token of the next answer is drawn.
+# Stores when the first token of a live run is drawn; the page may still play a recorded one.
 FIRST_TOKEN = """() => {
   window.first = null;
-  const old = new Set(document.querySelectorAll(".sd-answer .sd-token"));
+  let cleared = false;
   const watch = new MutationObserver(() => {
-    for (const token of document.querySelectorAll(".sd-answer .sd-token"))
-      if (!old.has(token)) {
-        requestAnimationFrame(() => (window.first = performance.timeOrigin + performance.now()));
-        watch.disconnect();
-        return;
-      }
+    const count = document.querySelectorAll(".sd-answer .sd-token").length;
+    cleared ||= count === 0;
+    if (!cleared || count === 0 || document.querySelector(".sd-root:has(.sd-answer) .sd-badge-recorded")) return;
+    watch.disconnect();
+    requestAnimationFrame(() => (window.first = performance.timeOrigin + performance.now()));
   });
-  watch.observe(document.body, { childList: true, subtree: true });
+  watch.observe(document.body, { childList: true, subtree: true, attributes: true });
 }"""
 SPEED = ("loses", "fixed_cost")  # findings about speed
 BASE = "options.n_ctx, options.endpoint_slots, options.endpoint_metrics = 2048, True, True\n"
@@ -103,10 +107,9 @@ def generations(url: str, count: int) -> Iterator[tuple[Generation, bool]]:
     prompts = itertools.cycle(PROMPTS)
     for number in range(count):
         sampling = Sampling(temperature=0.8 * (number % 2), seed=number)
-        ask = [{"role": "user", "content": next(prompts)}]
         cancel, last = threading.Event(), None
         stopped = number % 8 == 7
-        for place, part in enumerate(server.stream(Request(ask, TOKENS + number % 16, sampling), cancel)):  # fmt: skip
+        for place, part in enumerate(server.stream(ask(next(prompts), TOKENS + number % 16, sampling), cancel)):  # fmt: skip
             if stopped and place == 5:
                 cancel.set()
             last = part
@@ -134,16 +137,17 @@ def check_rounds(target: Path, draft: Path, count: str = "50") -> bool:
     return good
 
 
-def check_healthy(target: Path, draft: Path) -> bool:
-    """Examine 50 servers without a fault, with their logs; every second one next to a plain server.
+def check_healthy(target: Path, draft: Path, count: str = "50") -> bool:
+    """Examine `count` servers without a fault, in random order, with their logs; every second one next to a plain server.
 
     Whether drafts cost time is no fault of these servers but a fact of the machine: on a CPU they do. It is printed, not counted.
     """
     drafts = [draft_model(draft, n, p) for p in (0.0, 0.3, 0.6, 0.8) for n in range(1, 9)]
     copies = [ngram(size, longest) for size in (2, 3, 4) for longest in (2, 4, 6, 8, 12, 16)]
+    kinds = random.Random(0).sample([*drafts, *copies], int(count))
     alarms = 0
     with tempfile.TemporaryDirectory() as work, llama_server(str(target), BASE) as plain:
-        for number, options in enumerate([*drafts, *copies]):
+        for number, options in enumerate(kinds):
             path = Path(work) / str(number)
             debug = f"{BASE}{options}options.verbosity = 5\n"
             with path.open("wb") as log, llama_server(str(target), debug, log) as url:
@@ -253,6 +257,43 @@ def check_faults(target: Path, draft: Path, *chosen: str) -> bool:
     return not missed
 
 
+def check_tune(target: Path, draft: Path, count: str = "25") -> bool:
+    """Predict four settings of each of `count` servers that simulate acceptance, and measure them.
+
+    The servers of all settings run at the same time and answer in turn, so that a busy machine changes no ratio much. Half of
+    the answers of the longest setting and of plain decoding are the recording.
+    """
+    lengths, requests = (0, 2, 4, 6, 8), 24
+    inside = near = 0
+    for seed in range(int(count)):
+        rng = random.Random(seed)
+        first, decay = rng.uniform(0.5, 0.95), rng.uniform(0.85, 1)
+        rates = list(itertools.accumulate((first * decay**n for n in range(8)), mul))
+        records: dict[int, list[Record]] = {n: [] for n in lengths}
+        with ExitStack() as running:
+            servers = {}
+            for n in lengths:
+                options = f"{draft_model(draft, n)}s.synth_rates = {rates[:n]}\n" if n else ""
+                servers[n] = attach(running.enter_context(llama_server(str(target), BASE + options)))  # fmt: skip
+            for number, prompt in enumerate(itertools.islice(itertools.cycle(PROMPTS), requests)):
+                request = ask(prompt, 48, Sampling(temperature=1.0, seed=number))
+                for n, server in servers.items():
+                    records[n].append(from_rounds(str(number), whole_answer(server, request)))
+        half = requests // 2
+        found = plan(records[8][:half], records[0][:half], assumption="positions")
+        speeds = {n: sum((one.tokens or 1) - 1 for one in each) / sum(one.seconds or 0.0 for one in each) for n, each in records.items()}  # fmt: skip
+        forecasts = {n: found.at(DraftSetting(n)) for n in lengths[1:]}
+        said = {n: one.over_plain for n, one in forecasts.items() if one and one.over_plain}
+        true = {n: speeds[n] / speeds[0] for n in said}
+        inside += sum(one.low <= true[n] <= one.high for n, one in said.items())
+        best = max(said, key=lambda n: said[n].value)
+        near += true[best] >= 0.97 * max(true.values())
+        say(f"{seed}: {', '.join(f'n_max {n}: {true[n]:.2f}, said {one}' for n, one in said.items())}")  # fmt: skip
+    cases = 4 * int(count)
+    say(f"{inside} of {cases} measured speedups are in their interval of 90 %; {near} of {count} choices are within 3 % of the best")  # fmt: skip
+    return inside >= 0.85 * cases and near >= 0.9 * int(count)
+
+
 @contextmanager
 def open_page(url: str) -> Iterator[Page]:
     """The page of `app --attach` in a browser. yields: the page"""
@@ -267,7 +308,7 @@ def open_page(url: str) -> Iterator[Page]:
             browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])  # fmt: skip
             page = browser.new_page(viewport={"width": 1280, "height": 800})
             page.goto(f"http://127.0.0.1:{PORT}")
-            page.locator(".sd-badge:not(#sd-first *)").wait_for()
+            page.locator(".sd-badge:not(#sd-first *)", has_text="recorded").wait_for()
             yield page
             browser.close()
     finally:
@@ -297,7 +338,7 @@ def check_page(target: Path, draft: Path, count: str = "12") -> bool:
 
     Half of the pairs begin with the page. Without it, a program that reads and drops the stream asks the same.
     """
-    request = Request([{"role": "user", "content": PROMPTS[0]}], RunSettings().max_new_tokens)  # fmt: skip
+    request = ask(PROMPTS[0], RunSettings().max_new_tokens)
     sent: list[float] = []
 
     def arrived(line: bytes) -> None:
@@ -353,7 +394,7 @@ def measure_pair(options: list[str]) -> int:
     return 0
 
 
-CHECKS = {"rounds": check_rounds, "healthy": check_healthy, "faults": check_faults, "page": check_page}  # fmt: skip
+CHECKS = {"rounds": check_rounds, "healthy": check_healthy, "faults": check_faults, "tune": check_tune, "page": check_page}  # fmt: skip
 
 
 def main() -> int:

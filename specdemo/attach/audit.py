@@ -22,7 +22,7 @@ from operator import ne
 
 from specdemo.attach.openai import body_of
 from specdemo.attach.rounds import Generation
-from specdemo.attach.servers import Request, Server, whole_answer
+from specdemo.attach.servers import Request, Server, ask, whole_answer
 from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
 from specdemo.config.strings import Json
@@ -160,18 +160,12 @@ def greedy_audit(
     found, compared = list[Difference](), 0
     for number, prompt in enumerate(prompts):
         report(number / len(prompts))
-        request = Request([{"role": "user", "content": prompt}], tokens)
+        request = ask(prompt, tokens)
         answer = whole_answer(server, request)
         apart = difference(plain, request, answer)
         compared += apart.place if apart else answer.tokens
         found += [replace(apart, prompt=number)] if apart else []
     return GreedyComparison(len(prompts), compared, tuple(found))
-
-
-def sampled(prompt: str, tokens: int, seed: int) -> Request:
-    """Return a request whose tokens are drawn from the target's own distribution, without any filter."""
-    message = {"role": "user", "content": prompt}
-    return Request([message], tokens, Sampling(temperature=1.0, seed=seed))
 
 
 def compare_draws(
@@ -191,7 +185,9 @@ def compare_draws(
         answers = []
         for number, prompt in enumerate(islice(cycle(prompts), samples)):
             report(number / samples)
-            answer = whole_answer(one, sampled(prompt, SHORT, seed + number))
+            answer = whole_answer(
+                one, ask(prompt, SHORT, Sampling(temperature=1.0, seed=seed + number))
+            )
             answers.append((prompt, answer.text[:CELL]))
         return answers
 

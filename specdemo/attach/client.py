@@ -206,7 +206,7 @@ class Client:
                     raise UserError("attach.stopped", url=self.url, error=self._error(found))
                 yield found
 
-    def _text(self, data: bytes) -> str:
+    def _text(self, data: bytes | bytearray) -> str:
         return self._hide(data.decode("utf-8", "replace"))
 
     def _hide(self, text: str) -> str:

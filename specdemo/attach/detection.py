@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Callable
+from functools import cache
 from urllib.parse import urlsplit
 
 from specdemo.attach import llama_server, openai
@@ -34,7 +35,7 @@ def attach(url: str, key: str = "", *, ollama_child: bool = False) -> Server:
 
 
 def _at(client: Client) -> Server:
-    pages = Pages(client)
+    pages = cache(client.get)
     for detect in DETECTORS:
         if (server := detect(client, pages)) is not None:
             return server

@@ -17,7 +17,7 @@ from specdemo.attach.client import whole
 from specdemo.attach.llama_server import LlamaServer
 from specdemo.attach.pasted import Findings
 from specdemo.attach.rounds import Generation, Knowledge, Round
-from specdemo.attach.servers import OLLAMA, Request, Server, whole_answer
+from specdemo.attach.servers import OLLAMA, Server, ask, whole_answer
 from specdemo.config.settings import Sampling
 from specdemo.config.strings import Json
 
@@ -44,13 +44,7 @@ ENOUGH = 200  # drafted tokens from which a fraction near 0 or of 1 means someth
 SAME_SPEED = 0.1  # largest difference of two plain repeats on a machine that is not busy
 SELDOM = 0.5  # fraction of rounds with a draft below which n-gram drafts are called rare
 LOSS = 0.95  # speed / plain below which drafts cost time
-T_5 = {
-    1: 6.31,
-    2: 2.92,
-    3: 2.35,
-    4: 2.13,
-    5: 2.02,
-}  # Student's t, one-sided 5 %, by degrees of freedom
+T_5 = (6.31, 2.92, 2.35, 2.13, 2.02)  # Student's t, one-sided 5 %, for 1 to 5 degrees of freedom
 PASSES_FIXED = 1.5  # plain steps that a round may cost, however short its draft
 FEWEST = 40  # rounds that reached a position at which nothing was accepted
 SHORT_CONTEXT = 1024  # tokens: an answer of usual length does not fit behind a prompt
@@ -115,19 +109,14 @@ def examine(
     if _sums(seen.answers())[0]:
         report(0.9, "sampled")
         prompts = (PROBES["code"][0], *PROBES["repetition"])
-        requests = [asked(prompt, Sampling(temperature=WARM, seed=1)) for prompt in prompts]
+        requests = [ask(prompt, TOKENS, Sampling(temperature=WARM, seed=1)) for prompt in prompts]
         seen = replace(seen, warm=tuple(whole_answer(server, one) for one in requests))
     used = next((one.answer for one in reversed(seen.probes)), server.about)
     return replace(seen, about=replace(server.about, method=used.method or server.about.method))
 
 
-def asked(prompt: str, sampling: Sampling | None = None) -> Request:
-    """Return the request of a probe."""
-    return Request([{"role": "user", "content": prompt}], TOKENS, sampling or Sampling())
-
-
 def _probe(server: Server, plain: Server | None, kind: str, prompt: str) -> Probe:
-    request = asked(prompt)
+    request = ask(prompt, TOKENS)
     if plain is None:
         return Probe(kind, whole_answer(server, request))
     before, answer, after = (whole_answer(one, request) for one in (plain, server, plain))
@@ -305,7 +294,7 @@ def _speed(seen: Examination) -> Row:
     if rounds and step:
         values["cost"] = median(each.seconds or 0.0 for each in rounds) / step
         values["lengths"] = [1, max(each.drafted or 0 for each in rounds)]
-    margin = T_5[min(5, len(ratios) - 1)] * stdev(ratios) / sqrt(len(ratios))
+    margin = T_5[min(5, len(ratios) - 1) - 1] * stdev(ratios) / sqrt(len(ratios))
     loses = fmean(ratios) + margin < LOSS and bool(_sums(seen.answers())[0])
     if loses:
         yield Diagnosis("loses", "problem", "likely", values)

@@ -9,7 +9,6 @@ from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
 from specdemo.trace.events import (
     PLAIN,
     SPECULATIVE,
-    Choice,
     Drafted,
     Event,
     FinishReason,
@@ -136,18 +135,11 @@ def _node(found: Round, place: int, status: Status) -> Node:
     piece = Piece(named.text, named.token_id) if named else Piece("")
     if status is Status.ACCEPTED:
         piece = found.committed[place]
-    chance = named.probability if named else None
+    chance = named.prob if named else None
     return Node(piece.token_id, piece.text, place - 1, status, confidence=chance)
 
 
 def _places(found: Round) -> tuple[Place, ...]:
     """Return what the draft model considered at each place that a log names."""
-    return tuple(
-        Place(
-            index - 1,
-            (),
-            tuple(Choice(one.token_id, one.probability, one.text) for one in candidates),
-        )
-        for index, candidates in enumerate(found.candidates)
-        if candidates
-    )
+    named = enumerate(found.candidates)
+    return tuple(Place(index - 1, (), choices) for index, choices in named if choices)

@@ -23,21 +23,21 @@ FINISH = {"limit": "length", "eos": "stop", "word": "stop"}
 
 def detect(client: Client, pages: Pages) -> LlamaServer | None:
     """Return the llama-server at this address, also one behind a proxy; None if it is another program's."""
-    props = pages["/props"]
+    props = pages("/props")
     settings = props.values.get("default_generation_settings")
     named = props.headers.get("server") == "llama.cpp"
     if not named and not isinstance(settings, dict):
         return None
     if props.status in (401, 403):
         raise UserError("attach.key", url=client.url)
-    if pages["/health"].status == 503:
+    if pages("/health").status == 503:
         raise UserError("attach.loading", url=client.url)
     path = shown(props.values.get("model_path", ""))
     model = path.replace("\\", "/").rsplit("/", 1)[-1]
     version = shown(props.values.get("build_info", ""))
     about = Generation("llama-server", version, Knowledge.EXACT, model=model)
     # The slots report whether they draft; `/props` is wrong about it.
-    slots = pages["/slots"].text.replace(" ", "")
+    slots = pages("/slots").text.replace(" ", "")
     drafting = '"speculative":true' in slots if '"speculative":' in slots else None
     return LlamaServer(client, about, drafting)
 

@@ -16,13 +16,14 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from specdemo.attach.records import MOST_DRAFTED, MOST_ROUNDS, Problems, Record, from_rounds
-from specdemo.attach.rounds import Candidate, Generation, Knowledge, Piece, Round
+from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
 from specdemo.config.errors import UserError
+from specdemo.trace.events import Choice
 
 LONGEST_ENTRY = 4096  # characters that are kept of an entry; tokens are shorter
 MOST_CANDIDATES = 16  # candidates of one position that are kept
@@ -61,7 +62,7 @@ def entries(lines: Iterable[str]) -> Iterator[tuple[int, float | None, str]]:
 class _Draft:
     """A draft that was not verified yet. started, ended: seconds on the log's clock"""
 
-    candidates: tuple[tuple[Candidate, ...], ...]
+    candidates: tuple[tuple[Choice, ...], ...]
     drafted: int
     started: float | None
     ended: float | None
@@ -91,7 +92,7 @@ class _Slot:
 
     open: _Open | None = None
     drafting: float | None = None
-    places: dict[int, list[Candidate]] = field(default_factory=dict)
+    places: dict[int, list[Choice]] = field(default_factory=dict)
     draft: _Draft | None = None
 
 
@@ -172,7 +173,7 @@ class LlamaLog:
         ranked = slot.places.setdefault(place, []) if place <= MOST_DRAFTED else []
         if len(ranked) == rank < MOST_CANDIDATES:
             text = found[6].rpartition("'")[0]
-            ranked.append(Candidate(int(found[4]), min(1.0, float(found[5])), text))
+            ranked.append(Choice(int(found[4]), min(1.0, float(found[5])), text))
 
     def _drafted(self, found: re.Match[str], clock: float | None) -> None:
         slot, _ = self._at(found)
@@ -319,6 +320,13 @@ RULES: tuple[tuple[str, re.Pattern[str], Act], ...] = tuple(
 )  # fmt: skip
 
 
+def _begins(logged: Sequence[Piece], shown: Sequence[Piece]) -> bool:
+    """Return whether logged tokens begin with the shown ones; a shown one without an id may be any."""
+    pairs = zip(logged, shown, strict=False)
+    alike = all(other.token_id in (None, one.token_id) for one, other in pairs)
+    return alike and len(logged) >= len(shown)
+
+
 class GrowingLog:
     """The log of a server that writes to it, from now on."""
 
@@ -329,7 +337,7 @@ class GrowingLog:
             path.open("rb").close()
         except OSError as error:
             raise UserError("trace.unreadable", path=path, error=error.strerror or error) from error
-        self._path, self._rest, self._log = path, "", LlamaLog(Problems())
+        self._path, self._rest, self._log = path, b"", LlamaLog(Problems())
         self._patience = LOG_SECONDS
 
     def named(self, found: Round, cancel: threading.Event) -> Round:
@@ -337,16 +345,13 @@ class GrowingLog:
 
         The log may come later than the round, so up to LOG_SECONDS are waited for it, unless it lacked a round before.
         """
-        ids = [piece.token_id for piece in found.committed]
         late = time.monotonic() + self._patience
         while True:
             self._grow()
             for one in self._log.rounds():
-                same = [piece.token_id for piece in one.committed[: len(ids)]] == ids
-                if same and one.drafted == found.drafted:
-                    return replace(
-                        found, draft_seconds=one.draft_seconds, candidates=one.candidates
-                    )
+                if one.drafted == found.drafted and _begins(one.committed, found.committed):
+                    named = {"draft_seconds": one.draft_seconds, "candidates": one.candidates}
+                    return replace(found, **named)
             if time.monotonic() > late or cancel.wait(0.01):
                 self._patience = 0.0
                 return found
@@ -357,7 +362,8 @@ class GrowingLog:
             file.seek(self._size)
             added = file.read(LARGEST_PART)
         self._size += len(added)
-        lines = (self._rest + added.decode("utf-8", "replace")).splitlines(keepends=True)
+        raw = (self._rest + added).split(b"\n")
+        lines = [f"{line.decode('utf-8', 'replace')}\n" for line in raw]
         last = max((n for n, line in enumerate(lines) if STARTS.match(line)), default=0)
-        self._rest = "".join(lines[last:])[-LARGEST_PART:]
+        self._rest = b"\n".join(raw[last:])[-LARGEST_PART:]
         self._log.feed(lines[:last])

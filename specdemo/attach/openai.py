@@ -30,9 +30,9 @@ REPORTS = (
 
 def _first_model(client: Client, pages: Pages) -> str | None:
     """Return the first model of `/v1/models`; None if there is no such list. Raises UserError if a key is needed."""
-    if pages["/v1/models"].status in (401, 403):
+    if pages("/v1/models").status in (401, 403):
         raise UserError("attach.key", url=client.url)
-    data = pages["/v1/models"].values.get("data")
+    data = pages("/v1/models").values.get("data")
     if not isinstance(data, list) or not data or not isinstance(data[0], dict):
         return None
     return shown(data[0].get("id", ""))
@@ -51,78 +51,6 @@ def body_of(request: Request, model: str) -> Json:
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-
-
-@dataclass(slots=True)
-class Chunks:
-    """What the chunks of one stream contained, by the clock of their arrival.
-
-    usage: counts of tokens; extra: `REPORTS` that came
-    """
-
-    client: Client
-    about: Generation
-    start: float = 0.0
-    before: float = 0.0
-    usage: Json | None = None
-    extra: Json = field(default_factory=dict)
-    finish: str = ""
-
-    def read(
-        self, path: str, body: Json, cancel: threading.Event
-    ) -> Iterator[tuple[list[Piece], float]]:
-        """Yield the tokens of each chunk and the seconds since the one before."""
-        self.start = time.perf_counter()
-        count, most = 0, MOST_CHUNKS * int(body["max_tokens"])
-        for chunk in self.client.stream(path, body, cancel):
-            self._keep(chunk)
-            if isinstance(chunk.get("usage"), dict):
-                self.usage = chunk["usage"]
-            choices = chunk.get("choices")
-            if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-                continue
-            self._keep(choices[0])
-            pieces = _pieces(choices[0])
-            self.finish = FINISH.get(str(choices[0].get("finish_reason")), self.finish)
-            count += len(pieces)
-            if count > most:
-                raise UserError("attach.endless", url=self.client.url)
-            if pieces:
-                now = time.perf_counter()
-                took, self.before = now - (self.before or self.start), now
-                yield pieces, took
-        if not self.finish and not cancel.is_set():
-            raise UserError("attach.died", url=self.client.url)
-
-    def _keep(self, values: Json) -> None:
-        self.extra |= {name: values[name] for name in REPORTS if isinstance(values.get(name), dict)}
-
-    def parts(
-        self, chunks: Iterator[tuple[list[Piece], float]], cancel: threading.Event
-    ) -> Iterator[Part]:
-        """Yield the parts of a generation: the first chunk came from the prompt, each other one is a round by arrival."""
-        rounds: list[Round] = []
-        begun = False
-        for pieces, took in chunks:
-            if not begun:
-                begun = True
-                self.about = replace(self.about, first=tuple(pieces), prefill_seconds=took)
-                yield self.about
-                continue
-            rounds.append(Round(tuple(pieces), seconds=took))
-            yield rounds[-1]
-        if not begun:
-            yield self.about
-        usage = self.usage or {}
-        whole_answer = replace(
-            self.about,
-            rounds=tuple(rounds),
-            prompt_tokens=whole(usage.get("prompt_tokens")),
-            decode_seconds=sum(one.seconds or 0.0 for one in rounds),
-            finish="cancelled" if cancel.is_set() and not self.finish else self.finish,
-            reported_tokens=whole(usage.get("completion_tokens")),
-        )
-        yield with_report(whole_answer, self.extra)
 
 
 def with_report(found: Generation, extra: Json) -> Generation:
@@ -175,14 +103,52 @@ class OpenAIServer:
     more: Json = field(default_factory=dict)
 
     def stream(self, request: Request, cancel: threading.Event) -> Iterator[Part]:
-        chunks = Chunks(self.client, self.about)
+        """Yield the parts of an answer: the first chunk came from the prompt, each other one is a round by arrival."""
+        found, rounds, count = self.about, list[Round](), 0
+        usage: Json = {}
+        extra: Json = {}
+        finish = ""
+        before = time.perf_counter()
         body = body_of(request, self.about.model) | self.more
-        yield from chunks.parts(chunks.read("/v1/chat/completions", body, cancel), cancel)
+        for chunk in self.client.stream("/v1/chat/completions", body, cancel):
+            choices = chunk.get("choices")
+            listed = [one for one in choices if isinstance(one, dict)] if isinstance(choices, list) else []  # fmt: skip
+            choice = listed[0] if listed else {}
+            extra |= {name: one[name] for one in (chunk, choice) for name in REPORTS if isinstance(one.get(name), dict)}  # fmt: skip
+            usage = chunk["usage"] if isinstance(chunk.get("usage"), dict) else usage
+            finish = FINISH.get(str(choice.get("finish_reason")), finish)
+            pieces = tuple(_pieces(choice))
+            count += len(pieces)
+            if count > MOST_CHUNKS * request.max_new_tokens:
+                raise UserError("attach.endless", url=self.client.url)
+            if not pieces:
+                continue
+            now = time.perf_counter()
+            took, before = now - before, now
+            if found.first:
+                rounds.append(Round(pieces, seconds=took))
+                yield rounds[-1]
+            else:
+                found = replace(found, first=pieces, prefill_seconds=took)
+                yield found
+        if not finish and not cancel.is_set():
+            raise UserError("attach.died", url=self.client.url)
+        if not found.first:
+            yield found
+        whole_answer = replace(
+            found,
+            rounds=tuple(rounds),
+            prompt_tokens=whole(usage.get("prompt_tokens")),
+            decode_seconds=sum(one.seconds or 0.0 for one in rounds),
+            finish=finish or "cancelled",
+            reported_tokens=whole(usage.get("completion_tokens")),
+        )
+        yield with_report(whole_answer, extra)
 
 
 def lm_studio(client: Client, pages: Pages) -> OpenAIServer | None:
     """Return the LM Studio at this address with the model that it has loaded, or else its first one."""
-    data = pages["/api/v0/models"].values.get("data")
+    data = pages("/api/v0/models").values.get("data")
     listed = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
     models = [one for one in listed if isinstance(one.get("state"), str)]
     if not models:
@@ -198,8 +164,8 @@ def vllm(client: Client, pages: Pages) -> OpenAIServer | None:
     The tokens of one engine step arrive as one chunk. From version 0.29, `--per-request-spec-decode-metrics detailed`
     makes the last chunk list the steps; it is off by default.
     """
-    version = pages["/version"].values.get("version")
-    metrics = pages["/metrics"].text if isinstance(version, str) else ""
+    version = pages("/version").values.get("version")
+    metrics = pages("/metrics").text if isinstance(version, str) else ""
     model = _first_model(client, pages) if "vllm:" in metrics else None
     if model is None:
         return None
@@ -210,7 +176,7 @@ def vllm(client: Client, pages: Pages) -> OpenAIServer | None:
 
 def sglang(client: Client, pages: Pages) -> OpenAIServer | None:
     """Return the SGLang server at this address; its arguments are in `/server_info`, earlier `/get_server_info`."""
-    found = (pages[path].values for path in ("/server_info", "/get_server_info"))
+    found = (pages(path).values for path in ("/server_info", "/get_server_info"))
     values = next((one for one in found if "internal_states" in one), None)
     model = _first_model(client, pages) if values else None
     if values is None or model is None:
@@ -226,7 +192,7 @@ def any_other(client: Client, pages: Pages) -> OpenAIServer | None:
     model = _first_model(client, pages)
     if model is None:
         return None
-    name = shown(pages["/v1/models"].headers.get("server", ""))
-    ollama = pages["/"].text.startswith("Ollama is running")
+    name = shown(pages("/v1/models").headers.get("server", ""))
+    ollama = pages("/").text.startswith("Ollama is running")
     kind = OLLAMA if ollama else "OpenAI-compatible"
     return OpenAIServer(client, Generation(kind, name, Knowledge.NONE, model=model))

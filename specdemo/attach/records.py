@@ -75,23 +75,19 @@ class Record:
 
     def counted(self) -> Record:
         """Return the record with all numbers that follow exactly from those that it has."""
+        found = self
         if self.steps:
             kept = [accepted for accepted, _ in self.steps]
-            histogram = tuple(map(kept.count, range(max(kept) + 1)))
             drafted = sum(drafted for _, drafted in self.steps)
-            summed = replace(self, histogram=histogram, drafted=drafted, accepted=sum(kept))
-            return summed.by_histogram()
-        if self.histogram:
-            return self.by_histogram()
+            histogram = tuple(map(kept.count, range(max(kept) + 1)))
+            found = replace(self, histogram=histogram, drafted=drafted, accepted=sum(kept))
+        if found.histogram:
+            rounds = sum(found.histogram)
+            positions = tuple(number / rounds for number in found.reached) if rounds else ()
+            return replace(found, rounds=rounds, positions=found.positions or positions)
         if self.rounds is None and self.mean and self.mean > 1 and self.accepted is not None:
             return replace(self, rounds=round(self.accepted / (self.mean - 1)), approximate=True)
         return self
-
-    def by_histogram(self) -> Record:
-        """Return the record with rounds and positions from its histogram."""
-        rounds = sum(self.histogram)
-        positions = tuple(number / rounds for number in self.reached) if rounds else ()
-        return replace(self, rounds=rounds, positions=self.positions or positions)
 
     def aiperf(self) -> Json | None:
         """Return AIPerf's SpecDecodeAcceptanceRecord, or None if the source does not tell how long each draft was accepted."""

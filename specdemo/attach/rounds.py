@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specdemo.trace.events import Choice
 from specdemo.trace.events import Knowledge as Knowledge
 
 
@@ -20,23 +21,14 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A token that the draft model considered at a drafted place. probability: the draft model's own, in [0, 1]"""
-
-    token_id: int
-    probability: float
-    text: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Round:
     """One draft and its verification.
 
     committed: the accepted tokens, then the target's own one; the last round of a generation may be cut
     drafted, accepted: numbers of tokens; drafted is 0 in a round of plain decoding
     seconds: time of the round by the server's clock; draft_seconds: the part in which it drafted
-    candidates: for each drafted place the draft model's candidates, the drafted one first; only from a log. One place
-        more than `drafted` if the draft ended there because its candidate was too improbable
+    candidates: for each drafted place the tokens that the draft model considered, with its own probabilities, the drafted one
+        first; only from a log. One place more than `drafted` if the draft ended there because its candidate was too improbable
     """
 
     committed: tuple[Piece, ...]
@@ -44,7 +36,7 @@ class Round:
     accepted: int | None = None
     seconds: float | None = None
     draft_seconds: float | None = None
-    candidates: tuple[tuple[Candidate, ...], ...] = ()
+    candidates: tuple[tuple[Choice, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

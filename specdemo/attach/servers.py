@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -13,6 +13,9 @@ from specdemo.config.settings import Sampling
 
 Message = dict[str, str]  # role and content
 Part = Generation | Round
+Pages = Callable[
+    [str], Reply
+]  # pages of a server that is being detected, by path; each is requested once
 OLLAMA = "Ollama"  # name of the server that hides the drafts of a llama-server of its own
 
 
@@ -46,17 +49,9 @@ class Server(Protocol):
         """
 
 
-class Pages:
-    """Pages of a server that is being detected, each requested once."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._known: dict[str, Reply] = {}
-
-    def __getitem__(self, path: str) -> Reply:
-        if path not in self._known:
-            self._known[path] = self._client.get(path)
-        return self._known[path]
+def ask(prompt: str, tokens: int, sampling: Sampling | None = None) -> Request:
+    """Return the request of one message, greedy by default."""
+    return Request([{"role": "user", "content": prompt}], tokens, sampling or Sampling())
 
 
 def whole_answer(server: Server, request: Request) -> Generation:

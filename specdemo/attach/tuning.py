@@ -244,7 +244,7 @@ def _places(rounds: Rounds) -> Iterator[tuple[bool | None, float, tuple[float, .
 
 
 def _probabilities(each: Round) -> tuple[float, ...]:
-    return tuple(ranked[0].probability for ranked in each.candidates)
+    return tuple(ranked[0].prob for ranked in each.candidates)
 
 
 def _until(values: Sequence[float], least: float) -> int:

@@ -12,9 +12,10 @@ import pytest
 from specdemo.attach import audit, doctor
 from specdemo.attach.doctor import Examination, Probe, diagnose
 from specdemo.attach.pasted import read_file
-from specdemo.attach.rounds import Candidate, Generation, Knowledge, Piece, Round
+from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
 from specdemo.cli.parser import main
 from specdemo.config.strings import flat, load
+from specdemo.trace.events import Choice
 from tests.attach.stand_in import Reply, serving
 from tests.attach.test_servers import DATA, DRAFTED, KEY, STREAM, llama
 
@@ -90,7 +91,7 @@ def silent(server: str, *, counted: bool = True) -> Examination:
 
 
 LOG = read_file(DATA / "llama-server.log")
-SLOW_DRAFT = Round((Piece("x", 1),), 2, 0, 0.5, 0.45, ((Candidate(1, 0.5),),) * 2)
+SLOW_DRAFT = Round((Piece("x", 1),), 2, 0, 0.5, 0.45, ((Choice(1, 0.5),),) * 2)
 SEEN = examined(1, GOOD)
 WARM = tuple(answer(random.Random(seed), [0.0] * 5) for seed in range(2))
 CASES = {

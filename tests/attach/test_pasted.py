@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -172,3 +173,16 @@ def test_any_file_is_read_or_refused() -> None:
 def test_read_text_refuses_what_it_does_not_know(text: str) -> None:
     with pytest.raises(UserError, match="no draft statistics"):
         read_text(text, "file")
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),  # seconds a megabyte
+    [("n_drafted = 1\n" * 300_000, 0.08), (("a" * 900_000 + " pred=\n") * 3, 0.4)],
+    ids=["llama-speculative", "mtp-bench"],
+)
+def test_a_text_that_nearly_matches_everywhere_is_read_in_time(text: str, most: float) -> None:
+    """A page reads such a file for a visitor, and nobody else gets an answer meanwhile."""
+    start = time.process_time()
+    with pytest.raises(UserError, match="no draft statistics"):
+        read_text(text, "file")
+    assert time.process_time() - start < most * len(text) / 1e6

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from specdemo.attach.records import Record
-from specdemo.attach.rounds import Candidate, Generation, Knowledge, Piece, Round
+from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
 from specdemo.attach.tuning import DraftSetting, break_even, plan, replay
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
+from specdemo.trace.events import Choice
 
 LOG = Path(__file__).with_name("data") / "llama-server.log"
 LONGEST, TOKENS, REQUESTS, NOISE = 8, 64, 24, 0.05
@@ -81,7 +82,7 @@ def answer(right: list[bool], chances: list[float], n_max: int, p_min: float) ->
         drafted = next((n for n, chance in enumerate(shown) if chance < p_min), room)
         rest = right[at : at + drafted]
         accepted = rest.index(False) if False in rest else drafted
-        candidates = tuple((Candidate(1, chance),) for chance in shown[: drafted + 1])
+        candidates = tuple((Choice(1, chance),) for chance in shown[: drafted + 1])
         steps, spent = len(candidates), 0.04 + 0.004 * drafted
         seconds = spent + 0.005 * steps
         pieces = (Piece("", 1),) * (accepted + 1)

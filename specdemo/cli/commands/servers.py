@@ -6,10 +6,12 @@ import argparse
 import json
 import math
 import os
+import sys
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
+from getpass import getpass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -161,10 +163,10 @@ def run_tune(options: argparse.Namespace) -> int:
 def _recorded(sources: Iterable[str], key: str, log: Path | None = None) -> list[Findings]:
     """Read files, and ask the servers whose addresses are among them the prompts of the doctor. log: of these servers"""
     from specdemo.attach.detection import attach
-    from specdemo.attach.doctor import MORE_PROSE, PROBES, asked
+    from specdemo.attach.doctor import MORE_PROSE, PROBES, TOKENS
     from specdemo.attach.pasted import Findings
     from specdemo.attach.records import Problems, from_rounds
-    from specdemo.attach.servers import whole_answer
+    from specdemo.attach.servers import ask, whole_answer
 
     found = []
     for source in sources:
@@ -177,7 +179,7 @@ def _recorded(sources: Iterable[str], key: str, log: Path | None = None) -> list
             answers = []
             for number, prompt in enumerate(prompts):
                 report(Progress("tune", number / len(prompts), prompt))
-                answers.append(whole_answer(server, asked(prompt)))
+                answers.append(whole_answer(server, ask(prompt, TOKENS)))
         records = [from_rounds(f"prompt {n}", one) for n, one in enumerate(answers, 1)]
         own = Findings(("stream",), records, Problems(), method=answers[-1].method)
         found += _read([log]) if log else [own]
@@ -282,8 +284,14 @@ def _attach(options: argparse.Namespace) -> tuple[Server, Server | None]:
     from specdemo.attach.detection import attach
     from specdemo.attach.servers import OLLAMA
 
-    key = options.key or os.environ.get(KEY_VARIABLE, "")
-    server = attach(options.url, key, ollama_child=options.ollama_child)
+    key, child = options.key or os.environ.get(KEY_VARIABLE, ""), options.ollama_child
+    try:
+        server = attach(options.url, key, ollama_child=child)
+    except UserError as error:
+        if error.code != "attach.key" or not sys.stdin.isatty():
+            raise
+        key = getpass(f"{error.message} ")
+        server = attach(options.url, key, ollama_child=child)
     if server.about.server == OLLAMA:
         console.note(load("servers")["ollama"])
     return server, attach(options.plain, key) if options.plain else None
