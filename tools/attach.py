@@ -328,8 +328,8 @@ def answer_on(page: Page, prompt: str) -> float:
 def speed_since(url: str, before: tuple[float, float]) -> tuple[float, tuple[float, float]]:
     """Return a server's own tokens a second since its counters had certain values, and their values."""
     text = attach(url).client.get("/metrics").text
-    names = ("tokens_predicted_total", "tokens_predicted_seconds_total")
-    tokens, seconds = (float(re.search(rf"^llamacpp:{name} (\S+)", text, re.MULTILINE)[1]) for name in names)  # fmt: skip
+    found = dict(re.findall(r"^llamacpp:(tokens_predicted\w*) (\S+)", text, re.MULTILINE))
+    tokens, seconds = (float(found[f"tokens_predicted{part}_total"]) for part in ("", "_seconds"))
     return (tokens - before[0]) / ((seconds - before[1]) or 1.0), (tokens, seconds)
 
 
@@ -394,7 +394,7 @@ def measure_pair(options: list[str]) -> int:
     return 0
 
 
-CHECKS = {"rounds": check_rounds, "healthy": check_healthy, "faults": check_faults, "tune": check_tune, "page": check_page}  # fmt: skip
+CHECKS: dict[str, Callable[..., bool]] = {"rounds": check_rounds, "healthy": check_healthy, "faults": check_faults, "tune": check_tune, "page": check_page}  # fmt: skip
 
 
 def main() -> int:

@@ -350,8 +350,8 @@ class GrowingLog:
             self._grow()
             for one in self._log.rounds():
                 if one.drafted == found.drafted and _begins(one.committed, found.committed):
-                    named = {"draft_seconds": one.draft_seconds, "candidates": one.candidates}
-                    return replace(found, **named)
+                    drafting, choices = one.draft_seconds, one.candidates
+                    return replace(found, draft_seconds=drafting, candidates=choices)
             if time.monotonic() > late or cancel.wait(0.01):
                 self._patience = 0.0
                 return found
