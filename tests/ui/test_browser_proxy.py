@@ -83,5 +83,10 @@ def test_the_page_runs_a_prompt_behind_a_proxy(browser, port, kept):
         context.close()
         assert not missing
         assert styled
+        opened = httpx.post(url + "rooms", json={"run": "20-larger-model", "at": 12}).json()
+        room = browser.new_context().new_page()
+        room.goto(f"{url}room.html?room={opened['code']}#{opened['key']}")
+        room.locator(".sd-room-code", has_text=opened["code"]).wait_for()
+        room.context.close()
         for closed in ("gradio_api/upload", "gradio_api//file=x", "monitoring"):
             assert httpx.get(url + closed).json()["error"] == strings("limits").CLOSED

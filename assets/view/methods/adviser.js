@@ -12,7 +12,7 @@ import { csv, save } from "../play/export.js";
  */
 const PLAIN = "nothing";
 const CHOICES = /** @type {const} */ (["target", "machine", "sampling", "task"]);
-const CSV = /** @type {const} */ ([...CHOICES, "date", "method", "speedup", "quartiles", "answers", "repeats", "tokens_per_step", "memory"]);
+const CSV = /** @type {const} */ ([...CHOICES, "date", "method", "speedup", "answers", "repeats", "tokens_per_step", "memory"]);
 const COLUMNS = /** @type {const} */ (["speedup", "answers", "tokens_per_step", "memory"]);
 
 /** The results of a choice, the best first. @param {Result[]} results @param {Partial<Result>} choice @param {(typeof COLUMNS)[number]} by */
@@ -97,7 +97,7 @@ export function adviser(results, titles, words) {
     lines.replaceChildren(...commands({ target, sampling, method: best && name !== "none" ? best.method : PLAIN }).map(line));
     origin.textContent = rows.length ? fill(words.origin, rows[0]) : "";
   };
-  const table = button(words.csv, () => save(`\uFEFF${csv([CSV, ...chosen().map((one) => CSV.map((name) => one[name]))])}`, "text/csv", "specdemo-methods.csv"));
+  const table = button(words.csv, () => save(`\uFEFF${csv([[...CSV, "quartile_1", "quartile_3"], ...chosen().map((one) => [...CSV.map((name) => one[name]), ...(one.quartiles ?? [])])])}`, "text/csv", "specdemo-methods.csv"));
   draw();
   const labels = CHOICES.map((name, i) => el("label", {}, words[name], " ", menus[i]));
   return el("section", { class: "sd-adviser" }, textEl("h2", words.title), el("div", { class: "sd-adviser-choice" }, ...labels, table), told, lines, body, origin);

@@ -72,10 +72,10 @@ function phone(/** @type {string} */ code) {
       guess = word;
       told.textContent = fill(words.sent, { word });
     });
-  } }, box, textEl("button", words.send, { class: "sd-lesson-button sd-lesson-main" }));
+  } }, el("h3", {}, words.ask), box, textEl("button", words.send, { class: "sd-lesson-button sd-lesson-main" }));
   let guess = "";
   let shown = "";
-  frame(words, el("section", { class: "sd-room sd-lessons sd-moment" }, prompt, before, el("h3", {}, words.ask), form, told, problem));
+  frame(words, el("section", { class: "sd-room sd-lessons sd-moment" }, prompt, before, form, told, problem));
   repeat(PHONE_MS, async () => {
     /** @type {State} */
     const state = await ask(`/${code}`);

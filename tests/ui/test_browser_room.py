@@ -1,0 +1,51 @@
+"""A class in a real Chromium: two phones guess, and the projector shows it, on a page without a model."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from ui.served import launched
+
+from specdemo.config.settings import AppSettings
+from specdemo.config.strings import load
+from specdemo.session.studio import Studio
+from specdemo.ui import room
+from specdemo.ui.room import text_of
+
+RUN = "20-larger-model"
+WORDS = load("lessons")["WORDS"]["moments"]["yourself"]["room"]
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def url():
+    with pytest.MonkeyPatch.context() as patch, launched(Studio(AppSettings(replay=True))) as there:
+        patch.setattr(room, "own_address", lambda: "")  # the phones are on this machine
+        yield there
+
+
+def test_a_class_guesses_on_two_phones_and_the_projector_shows_it(open_page, url):
+    projector = open_page()
+    projector.goto(f"{url}room.html?run={RUN}&at=10")
+    code = projector.locator(".sd-room-code").inner_text()
+    assert projector.locator(".sd-qr path").get_attribute("d")
+    own = text_of(RUN)[1][httpx.get(f"{url}rooms/{code}").json()["at"]].strip()
+    phones = [open_page(viewport={"width": 390, "height": 844}, is_mobile=True) for _ in range(2)]
+    for phone, word in zip(phones, (own.upper(), "<b>no</b>"), strict=True):
+        phone.goto(f"{url}room.html?room={code.lower()}")
+        phone.locator("input").fill(word)
+        phone.get_by_role("button", name=WORDS["send"]).click()
+        phone.get_by_text(WORDS["sent"].split("{")[0]).wait_for()
+        assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+    projector.get_by_text(WORDS["count"].format(count=2)).wait_for()
+    projector.get_by_role("button", name=WORDS["show"]).click()
+    row = projector.locator("tbody tr", has_text=own).first
+    assert row.locator("td").nth(1).inner_text() == "0.50 (1)"
+    assert WORDS["others"] in projector.locator("tbody").inner_text()
+    assert "no</b>" not in projector.locator("tbody").inner_text()
+    phones[0].get_by_text(WORDS["kept"].format(own=own)).wait_for()
+    projector.get_by_role("button", name=WORDS["next"]).click()
+    phones[0].get_by_role("button", name=WORDS["send"]).wait_for()
+    projector.reload()
+    assert projector.locator(".sd-room-code").inner_text() == code
