@@ -29,6 +29,7 @@ from specdemo.session.studio import Studio
 from specdemo.session.text import Item
 
 LOOKAHEAD = 4  # drafted tokens of each step, in the methods that have the constant policy
+PLAIN_LOST = "bench.plain_lost"
 KEYS = ("drafted_accept_rate", "tokens_per_step", *SAME_KEYS)
 ABOUT = (
     "{model}, {precision} ({kernel}). {prompts} prompts, each with a seed of its own, {tokens} new tokens, rule `coupled`, "
@@ -43,6 +44,7 @@ class SeedComparison:
 
     presets: see `sampling_of`; tokens: of each answer; prompts: number of answered ones
     lost: methods that failed, with the reason; they are left out with all their answers
+    refused: prompts that the target does not read, with the reason
     """
 
     studio: Studio
@@ -52,6 +54,7 @@ class SeedComparison:
     prompts: int = 0
     measured: BenchAnswers = field(default_factory=BenchAnswers)
     lost: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
 
     def run(
         self,
@@ -60,7 +63,7 @@ class SeedComparison:
         progress: ProgressCallback,
         save: Callable[[Result], None],
     ) -> None:
-        """Answer each prompt by each method with each sampling. Raises UserError if plain decoding failed.
+        """Answer each prompt by each method with each sampling. Raises UserError if plain decoding or every prompt failed.
 
         journal: of the answers by prompt; save: called after each prompt with the result so far
         """
@@ -68,7 +71,13 @@ class SeedComparison:
             which = f"prompt {number + 1} of {len(items)}, {item.task}"
             progress(Progress("seeds", number / len(items), which))
             if item.name not in journal.stored:
-                found = self._pairs(item, number)
+                try:
+                    found = self._pairs(item, number)
+                except UserError as error:
+                    if error.code == PLAIN_LOST:
+                        raise
+                    self.refused[item.name] = error.message
+                    continue
                 plain = {name: [one.to_dict() for one in pairs] for name, pairs in found.items()}
                 journal.store(item.name, plain)
             else:
@@ -79,6 +88,8 @@ class SeedComparison:
             self.prompts += 1
             save(self.result())
         journal.close()
+        if not self.prompts:
+            raise UserError("bench.suite_failed")
 
     def _pairs(self, item: Item, number: int) -> dict[str, list[Paired]]:
         """Return the methods' answers to a prompt by sampling, beside plain decoding's. number: of the prompt, and its seed"""
@@ -123,7 +134,7 @@ class SeedComparison:
                     found.append(replace(answer, events=()))
             except LaneLost as error:
                 if method == PLAIN_METHOD:
-                    raise UserError("bench.plain_lost", message=error) from error
+                    raise UserError(PLAIN_LOST, message=error) from error
                 raise
         return found
 
@@ -150,7 +161,7 @@ class SeedComparison:
         heads = ["method", "texts", *(ROW_COLUMNS[key][0] for key in KEYS)]
         body = [[row["lane"], row["answers"], *(cell(row, key) for key in KEYS)] for row in rows]
         values = {"answers": answers, "equal": equal}
-        notes = [f"{name} is left out: {why}" for name, why in self.lost.items()]
+        notes = [f"{name} is left out: {why}" for name, why in (self.lost | self.refused).items()]
         return Result(
             "Same seed, same text", about, [Table(heads, body)], notes=notes, values=values
         )

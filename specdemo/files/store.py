@@ -67,7 +67,7 @@ def make_folder(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):  # try to write: access rights alone do not show it
             pass
     except OSError as error:
-        if error.errno not in (*CLOSED, errno.EEXIST, errno.ENOTDIR):
+        if error.errno not in (*CLOSED, errno.EEXIST, errno.ENOENT, errno.ENOTDIR):
             raise
         raise read_only(folder) from error
 

@@ -198,11 +198,19 @@ def test_a_method_that_fails_is_left_out_of_the_comparison_of_seeds(studio):
         yield from run_before(prompt, settings, **options)
 
     studio.run = run
-    compared.run(ITEMS, Journal(None, {}), lambda _: None, lambda _: None)
+    items = (*ITEMS, Item("long", "count", ("refused",)))
+    compared.run(items, Journal(None, {}), lambda _: None, lambda _: None)
     assert compared.lost == {"script": "It broke."}
-    assert compared.result().notes == ["script is left out: It broke."]
+    assert compared.result().notes == [
+        "script is left out: It broke.",
+        "long is left out: The prompt is too long.",
+    ]
     assert compared.result().values["answers"] == 2  # of the other method
     assert not compared.held
+    with pytest.raises(UserError, match="No prompt"):
+        SeedComparison(studio, [], ["1/1/1"], 6).run(
+            items[2:], Journal(None, {}), lambda _: None, lambda _: None
+        )
     studio.broken = {"nothing"}
     with pytest.raises(UserError, match=r"Plain decoding failed: It broke\."):
         compared.run(ITEMS, Journal(None, {}), lambda _: None, lambda _: None)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from collections import namedtuple
 
 import pytest
@@ -125,6 +126,9 @@ def test_a_cache_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written to"):
         store.make_folder(tmp_path / "file" / "cache")
+    if Path("/proc/self").exists():
+        with pytest.raises(UserError, match="cannot be written to"):
+            store.make_folder(Path("/proc/none/cache"))
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EPERM])
