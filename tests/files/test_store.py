@@ -6,8 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from collections import namedtuple
+from pathlib import Path
 
 import pytest
 
