@@ -214,7 +214,7 @@ def rates(
 
 
 def _scaled(pair: Pair, way: Way, known: Sequence[Measured]) -> CostProfile | None:
-    """The times of the target that is nearest in size, by the bytes that a pass reads."""
+    """The times of the target that is nearest in size, by the bytes that a pass reads; the fastest of several."""
     wanted = pass_bytes(pair.target, way)
     bases = [
         (abs(math.log(size / wanted)), size, one.profile)
@@ -224,7 +224,7 @@ def _scaled(pair: Pair, way: Way, known: Sequence[Measured]) -> CostProfile | No
     ]
     if not bases:
         return None
-    _, size, profile = min(bases, key=lambda base: base[0])
+    _, size, profile = min(bases, key=lambda base: (base[0], base[2].verify_seconds(1)))
     factor = wanted / size
     verify = tuple((rows, factor * seconds) for rows, seconds in profile.verify)
     step = pass_bytes(pair.draft, way) / size * profile.verify_seconds(1) if pair.draft else None

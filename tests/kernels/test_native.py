@@ -145,7 +145,7 @@ def test_processors_with_less_compute_the_same():
     """numba compiles for AVX2 alone on request, as on most laptops."""
     features = "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+sse3,+ssse3,+sse4.1,+sse4.2"
     asked = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": features}
-    picked = "transformers_pass and qwen or same_alone and llama or decoded or one_go and cost"
+    picked = "transformers_pass and qwen or same_alone and (llama or gemma or mistral) or decoded or one_go and cost"
     files = [f"{Path(__file__).parent}/test_{name}.py" for name in ("native", "products", "drafts")]
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", *files, "-k", picked]
     done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True)

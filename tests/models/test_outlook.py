@@ -177,6 +177,8 @@ def test_an_outlook_says_what_its_rates_are_made_from(disk):
     assert scaled.plain == pytest.approx(200 / ratio)
     assert scaled.drafted > scaled.plain
     assert not scaled.measured
+    slow = Measured(USUAL.name, "nf4", CostProfile(((1, 0.3), (9, 0.4))))  # through another pass
+    assert looked([slow, usual]) == looked([usual, slow]) == scaled
     assert (measured.plain, measured.measured) == (pytest.approx(20), True)
     assert looked([Measured("unknown", "nf4", own.profile)]).plain is None
     assert looked([Measured(LARGER.name, "bf16", own.profile)]).measured is False
