@@ -31,6 +31,7 @@ MOST_SLOTS = 1024
 LOG_SECONDS = 0.2  # that the log of a round may come later than its tokens
 LARGEST_PART = 2**22  # bytes that are read of a growing log at once
 SERVER = "llama-server"
+GLUED = "assuming pure content parser."
 STARTS = re.compile(
     r"(?:[^'\n]{0,80}?[|:\]] )??(?:(\d{1,6})\.(\d\d)\.(\d{3})\.(\d{3}) )?"
     r"(?:[DIWE] (?=\S)|(?=(?:slot|srv|spec|que|cmn|main|print_timing|build)\b))"
@@ -40,10 +41,17 @@ COUNT = r"(\d{1,9})"
 NUMBER = r"(\d[0-9.]{0,15})"
 
 
+def _parts(line: str) -> Iterator[str]:
+    """Yield the parts of a line; llama-server writes GLUED without the end of one."""
+    start, glue, rest = line.rpartition(GLUED)
+    yield from filter(None, (start + glue, rest))
+
+
 def entries(lines: Iterable[str]) -> Iterator[tuple[int, float | None, str]]:
     """Yield each entry of a log: number of its first line, seconds since the server's start if it has them, its text."""
     first, clock, parts, size = 0, None, list[str](), 0
-    for number, line in enumerate(lines, 1):
+    numbered = ((n, part) for n, line in enumerate(lines, 1) for part in _parts(line))
+    for number, line in numbered:
         if start := STARTS.match(line):
             if parts:
                 yield first, clock, "".join(parts)

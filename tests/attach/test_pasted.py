@@ -130,6 +130,15 @@ def test_a_line_that_a_program_puts_before_each_entry_is_ignored() -> None:
     assert read_text("".join(marked), "log").records == read_text("".join(lines), "log").records
 
 
+def test_a_message_without_the_end_of_its_line_hides_no_entry() -> None:
+    text = LOG.read_text(encoding="utf-8")
+    message = "No parser definition detected, assuming pure content parser."
+    glued = re.sub(r"^(?=\d.*process_toke)", message, text, flags=re.MULTILINE)
+    found = read_text(glued, "log")
+    assert glued.count(message) > 40
+    assert (found.records, found.problems.count) == (read_text(text, "log").records, 0)
+
+
 def test_import_writes_a_table_and_records(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
