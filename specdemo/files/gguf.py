@@ -9,7 +9,7 @@ import copy
 import json
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from specdemo.config.errors import Phrase, UserError
 from specdemo.config.strings import Json, JsonView
 from specdemo.files import folder as families
 from specdemo.files.folder import GGUF_PART, check_fetched, check_rollback, find_family
+from specdemo.files.header import VECTOR_TYPES, read_header
 from specdemo.files.packing import NotReadable
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.quiet import quiet_gguf, quiet_transformers
@@ -51,6 +52,20 @@ def check_gguf(path: Path) -> None:
             raise UserError("model.not_gguf", name=path.name)
     if GGUF_PART.search(path.name):
         raise UserError("model.gguf_parts", name=path.name, first=path.name)
+
+
+def stored_as(gguf: Path) -> str:
+    """Return llama.cpp's name of a file's quantisation, like Q4_K_M; "" for weights of 16 or 32 bits."""
+    from gguf import GGMLQuantizationType, LlamaFileType
+
+    with suppress(ValueError):
+        header = read_header(gguf)
+        kinds = header.kinds - VECTOR_TYPES.keys()
+        with suppress(ValueError, KeyError):
+            name = LlamaFileType(header.values["general.file_type"]).name
+            return name.removeprefix("MOSTLY_") if kinds else ""
+        return " and ".join(GGMLQuantizationType(kind).name for kind in sorted(kinds))
+    return ""
 
 
 def convert_gguf(gguf: Path, folder: Path, progress: ProgressCallback = silent) -> None:

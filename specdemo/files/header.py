@@ -35,6 +35,7 @@ class Header:
     norms: digest of the weights of all norms. Files in every quantisation store them exactly, so two files with the same
         digest have the same weights, or one is a small change of the other that left the norms alone
     tokenizer: digest of the vocabulary without padding; "" without a vocabulary
+    kinds: GGUF's numbers of the types of its tensors
     """
 
     values: Mapping[str, Any]
@@ -43,6 +44,7 @@ class Header:
     own_head: bool
     norms: str
     tokenizer: str
+    kinds: frozenset[int]
 
     @property
     def generates(self) -> bool:
@@ -98,7 +100,7 @@ class _Reader:
         sizes = {name: math.prod(shape) for name, shape, _, _ in table}
         return Header(
             values, sum(sizes.values()), sizes.get("token_embd.weight", 0), "output.weight" in sizes,
-            self._norms(table, first), self._tokenizer(),
+            self._norms(table, first), self._tokenizer(), frozenset(kind for _, _, kind, _ in table),
         )  # fmt: skip
 
     def _numbers(self, form: str) -> tuple[Any, ...]:

@@ -25,6 +25,7 @@ from specdemo.files.gguf import (
     describe_gguf,
     read_once,
     reporting_damage,
+    stored_as,
 )
 from specdemo.files.packing import (
     PACKING_RECIPE,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
 HUB_ID = re.compile(r"(?!\.)[\w.-]+/[\w.-]+")
 PATH_SIGNS = {"/", "\\", "~"}
+QUANTISATION = re.compile(r"[-.](I?Q\w+)\.gguf$", re.I)  # in the name of a catalogue file
 PUBLISHED_BYTES = 2  # per weight: hubs store 16 bits
 PACKED_PRECISION, PACKED_KINDS = "nf4", ("bfloat16", "float16")
 
@@ -63,6 +65,7 @@ class ModelFiles:
     revision: commit of the hub, or a hash of the file it was made from; "" for a local folder
     origin: embedded, hub, folder, gguf or shipped
     known: catalogue name of the model, also of a file in another quantisation; "" for other models
+    stored: quantisation of the GGUF file's weights by llama.cpp's name, like Q4_K_M; "" for weights of 16 or 32 bits
     """
 
     folder: Path
@@ -70,6 +73,7 @@ class ModelFiles:
     revision: str
     origin: str
     known: str = ""
+    stored: str = ""
 
 
 def resolve(
@@ -197,7 +201,9 @@ def _from_entry(entry: Entry, cache_dir: Path, work: _Conversion) -> ModelFiles:
             _Gguf(_stem(entry), entry.gguf_sha256, entry.name, opened, entry.repo)
         )
         origin = "embedded" if entry.wheel else "hub"
-        return ModelFiles(folder, entry.name, entry.gguf_sha256[:12], origin, entry.name)
+        stored = QUANTISATION.search(entry.gguf.file if entry.gguf else entry.wheel.member)
+        kind = stored[1].upper() if stored else ""
+        return ModelFiles(folder, entry.name, entry.gguf_sha256[:12], origin, entry.name, kind)
     if entry.repo:
         return replace(_from_hub(entry.name, entry.repo, entry.revision, work), known=entry.name)
     return _shipped(entry)
@@ -257,7 +263,9 @@ def _from_gguf(path: Path, work: _Conversion) -> ModelFiles:
     repo = known.repo if known else None
     folder = work.from_gguf(_Gguf(stem, digest, name, lambda: nullcontext(whole), repo))
     check_folder(folder, name)
-    return ModelFiles(folder, name, digest[:12], "gguf", known.name if known else "")
+    return ModelFiles(
+        folder, name, digest[:12], "gguf", known.name if known else "", stored_as(whole)
+    )
 
 
 def _from_folder(path: Path, work: _Conversion) -> ModelFiles:

@@ -140,6 +140,8 @@ def warm(
         if CachedModel(decoder).read([0]).isnan().any():
             raise UserError("model.not_numbers", name=info.name)
     progress(Progress("warm up", 1.0, info.name))
+    if files.stored and info.precision in QUANTISED:
+        kernel = f"{files.stored} quantised a second time: {kernel}"
     return replace(placed, decoder=decoder, info=replace(info, kernel=kernel))
 
 

@@ -12,6 +12,7 @@ from specdemo.config.errors import UserError
 from specdemo.files import found, header, sources
 from specdemo.files.catalogue import HubGguf, find
 from specdemo.files.found import found_models, ollama_models
+from specdemo.files.gguf import stored_as
 from specdemo.files.header import read_header, recognise
 from specdemo.files.sources import resolve
 from specdemo.files.store import file_sha256
@@ -84,6 +85,13 @@ def test_header_norms_are_the_same_in_every_quantisation(ggufs):
     assert (own.own_head, other.own_head) == (False, True)
     assert own.head_parameters % HIDDEN == 0
     assert own.values["general.architecture"] == "qwen2"
+
+
+def test_the_quantisation_of_a_file_is_named_by_its_tensors(ggufs, tmp_path, conversions):
+    several = "Q4_1 and Q5_0 and Q8_0 and Q4_K and Q6_K"
+    assert [stored_as(ggufs[name]) for name in ("q8", "own")] == ["Q8_0", several]
+    assert resolve(ggufs["q8"], tmp_path / "cache").stored == "Q8_0"
+    assert conversions
 
 
 @pytest.mark.parametrize("kept", [0, 4, 24, 40, 300, 1500, -50_000])

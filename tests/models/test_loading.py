@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 
 import pytest
 from safetensors.torch import load_file, save_file
@@ -40,6 +41,17 @@ def test_every_precision_stays_near_the_original(files, precision):
     assert loaded.vocabulary_size == loaded.model.config.vocab_size
     assert not loaded.model.training
     assert not any(weight.requires_grad for weight in loaded.model.parameters())
+
+
+def test_a_second_quantisation_is_named(files):
+    kernels = [
+        load_model(replace(files, stored="Q4_K_M"), precision, "cpu").info.kernel
+        for precision in ("nf4", "bf16")
+    ]
+    assert [kernel.startswith("Q4_K_M quantised a second time: ") for kernel in kernels] == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("precision", ["nf4", "int8", "bf16", "fp32"])
