@@ -81,7 +81,7 @@ def _sentence(error: Exception, event: Any) -> gr.Error:
         _LOG.warning("%s in %s", type(error).__name__, event.api_name)
         _LOG.debug("what broke", exc_info=error)
     told = str(error) if isinstance(error, UserError) else words.BROKEN
-    return gr.Error(escape(told, quote=False), print_exception=False)
+    return gr.Error(escape(told, quote=False), title=words.ERROR, print_exception=False)
 
 
 def check_values(blocks: Sequence[Any], values: Sequence[object]) -> None:

@@ -18,6 +18,7 @@ from specdemo.ui.view import recorded_runs
 
 words = strings("teach")
 
+LESSONS = tuple(str(number + 1) for number in range(len(strings("lessons").WORDS["lessons"])))
 LONGEST_TEXT = 8000  # characters of a prompt in a link
 
 
@@ -33,7 +34,11 @@ def read_link(
     query: str, fields: JsonView, tabs: tuple[str, ...]
 ) -> tuple[dict[str, object], list[str]]:
     """Return the values in a link, and a problem for each impossible one."""
-    choices = {"tab": tabs, "recorded": tuple(run.name for run in recorded_runs())}
+    choices = {
+        "tab": tabs,
+        "recorded": tuple(run.name for run in recorded_runs()),
+        "lesson": LESSONS,
+    }
     values: dict[str, object] = {}
     problems = []
     named = parse_qsl(query, keep_blank_values=True)

@@ -274,6 +274,8 @@ def test_the_page_speaks_german_and_leaves_no_known_english(visit):
     page.get_by_role("button", name="Start", exact=True).wait_for()
     assert page.evaluate("document.documentElement.lang") == "de"
     page.locator(".sd-model-text", has_text="Bereit: tiny, fp32").wait_for()
+    page.locator("#sd-run").click()  # without a prompt
+    page.locator(".toast-title", has_text="Fehler").wait_for()
     page.locator(".sd-legend", has_text="durchgestrichen").wait_for()
     page.set_viewport_size({"width": 390, "height": 844})  # long words, and still all on one screen
     page.wait_for_function(

@@ -54,7 +54,10 @@ def test_a_link_sets_what_is_possible_and_says_what_is_not():
     assert values["exact"] is True
     assert "__theme" not in values
 
-    assert read_link("lesson=7", fields(), ("play", "lessons"))[0] == {"tab": "lessons"}
+    assert read_link("lesson=7", fields(), ("play", "lessons"))[0] == {
+        "tab": "lessons",
+        "lesson": "7",
+    }
 
     wrong = {
         "method": "gone",
@@ -68,6 +71,7 @@ def test_a_link_sets_what_is_possible_and_says_what_is_not():
         "top_k": "many",
         "tab": "nowhere",
         "recorded": "../index",
+        "lesson": "9",
     }
     values, problems = read_link(urlencode(wrong), fields(), tabs)
     assert values == {}
