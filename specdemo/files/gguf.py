@@ -141,7 +141,25 @@ def _save_tokenizer(gguf: Path, folder: Path) -> None:
         backend = tokenizer.backend_tokenizer
         backend.pre_tokenizer = Sequence([*splits, in_bytes])
         backend.model.ignore_merges = "whole_words" in splitting
+    if said.get("tokenizer.ggml.model") == "llama" and "gemma" not in said["general.architecture"]:
+        _mark_spaces(tokenizer.backend_tokenizer, said.get("tokenizer.ggml.add_space_prefix", True))
     tokenizer.save_pretrained(str(folder))
+
+
+def _mark_spaces(backend: Any, prefix: bool) -> None:  # noqa: FBT001 - as the file says it
+    """Mark spaces as sentencepiece does; transformers does it in another way, and as if each file had a prefix.
+
+    prefix: whether a space is added before each text between control tokens
+    """
+    from tokenizers import decoders, normalizers
+
+    added, removed = [], []
+    if prefix:
+        added, removed = [normalizers.Prepend("\u2581")], [decoders.Strip(" ", 1, 0)]
+    backend.normalizer = normalizers.Sequence([*added, normalizers.Replace(" ", "\u2581")])
+    backend.pre_tokenizer = None
+    bytes_joined = [decoders.ByteFallback(), decoders.Fuse()]
+    backend.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), *bytes_joined, *removed])
 
 
 def _splitting(said: JsonView) -> Json | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from unittest.mock import MagicMock
 
 import pytest
 import tiny_gguf as tiny_gguf_module
@@ -60,6 +61,74 @@ def test_describe_gguf_splits_text_as_llama_cpp_does(tmp_path, greedy, pre):
             )
             with urllib.request.urlopen(request, timeout=30) as answer:
                 assert tokenizer(text)["input_ids"] == json.load(answer)["tokens"]
+
+
+def add_sentencepiece(writer, **said):
+    """Add a sentencepiece vocabulary with a control token and one of the user's. said: values of the header"""
+    corpus = "the cat sat on a mat, it's 2024 \n\n é def f(x):"
+    words = {marked for word in corpus.split() for marked in (word, f"\u2581{word}")}
+    parts = {word[at:end] for word in words for at in range(len(word)) for end in range(at + 2, 9)}
+    letters = sorted({*"".join(words), "\n"})
+    pieces = [
+        *sorted({*parts} - {*letters}, key=len),
+        *("\u2581" * count for count in (2, 4)),
+        *letters,
+    ]
+    pieces = list(dict.fromkeys(pieces))
+    known = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        "<|user|>",
+        "[TOOL]",
+    ]
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list([*known, *pieces])
+    writer.add_token_scores([*[0.0] * len(known), *(-float(rank) for rank in range(len(pieces)))])
+    writer.add_token_types([2, 3, 3, *[6] * 256, 3, 4, *[1] * len(pieces)])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    for name, value in said.items():
+        writer.add_bool(f"tokenizer.ggml.{name}", value)
+    return len(known) + len(pieces)
+
+
+@pytest.mark.parametrize(
+    "said", [{}, {"add_space_prefix": False}, {"add_space_prefix": True, "add_bos_token": False}]
+)
+def test_describe_gguf_marks_spaces_as_llama_cpp_does(tmp_path, monkeypatch, said):
+    pytest.importorskip("xllamacpp")
+    size = add_sentencepiece(MagicMock())
+    monkeypatch.setattr(
+        tiny_gguf_module, "add_tokenizer", lambda writer, *_: add_sentencepiece(writer, **said)
+    )
+    gguf, tokenizer = described(tmp_path, range(size), "default")
+    texts = (
+        "the cat",
+        " the",
+        "  the  cat ",
+        "\nthe\n\ncat",
+        "     ",
+        "[TOOL]the [TOOL] cat",
+        "नमस्ते it's é",
+        "a<s>b",
+    )
+    with llama_server(str(gguf), "options.n_ctx, options.warmup = 64, False") as address:
+        for text in texts:
+            asked = {"content": text, "add_special": True, "parse_special": False}
+            request = urllib.request.Request(
+                f"{address}/tokenize",
+                json.dumps(asked).encode(),
+                {"Content-Type": "application/json"},
+            )
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                wanted = json.load(answer)["tokens"]
+            ids = tokenizer(text, split_special_tokens=True)["input_ids"]
+            assert ids == wanted, text
+            if "[" not in text:  # a space is added after a token of the user's, and stays there
+                assert tokenizer.decode(ids, skip_special_tokens=True) == text
 
 
 def test_describe_gguf_splits_numbers_as_the_file_says(tmp_path, greedy):
