@@ -160,6 +160,11 @@ def test_it_opens_from_a_disk(browser, folder):
     page.locator(".sd-plot .main-svg").nth(1).wait_for(state="attached")
     page.get_by_role("tab", name="Lektionen").click()
     page.locator(".sd-lesson h2", has_text="Warum Decodieren langsam ist").wait_for()
+    page.locator(".sd-lesson-open").nth(1).click()
+    game = page.get_by_role("region", name="Selbst der Entwurf sein")
+    game.scroll_into_view_if_needed()
+    game.locator("input").wait_for()
+    assert game.locator("a[href]").count() == 0  # a class needs a server
     for tab, shown in {
         "race": ".sd-token",
         "proposals": ".sd-proposals",

@@ -92,7 +92,8 @@ function play({ plain, fast }, [name, begin], words, announce, another) {
   const check = button(words.check, () => judge(), "sd-lesson-main");
   // Without a server, as on the static site, there is no class, and the part of the address after # names the tab.
   const served = Boolean(document.getElementById("sd-lessons"));
-  const room = el("a", { class: "sd-lesson-button sd-game-room", target: "_blank", href: new URL(`../../../../room.html?run=${name}&at=${begin}&lang=${document.documentElement.lang || "en"}`, import.meta.url).href, hidden: !served }, words.class);
+  const room = el("a", { class: "sd-lesson-button sd-game-room", target: "_blank", hidden: !served }, words.class);
+  if (served) room.setAttribute("href", new URL(`../../../../room.html?run=${name}&at=${begin}&lang=${document.documentElement.lang || "en"}`, import.meta.url).href);
   const form = el("div", { class: "sd-three-buttons" }, box, check, room);
   const offered = el("div", { class: "sd-game-offers", role: "group", "aria-label": words.choose });
 
