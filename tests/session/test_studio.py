@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from specdemo.engine.passes import ForwardRequest
 from specdemo.engine.verify import VERIFIERS, verify_sampling
 from specdemo.files.progress import Progress
 from specdemo.session import studio as studio_module
-from specdemo.session.loaded import Loaded
+from specdemo.session.loaded import COMPLETES, LARGEST, Loaded
 from specdemo.session.runs import Caches
 from specdemo.session.studio import Studio
 from specdemo.trace.events import RunFailed, RunFinished, RunStarted, Verified
@@ -247,6 +248,13 @@ def test_a_first_load_that_fails_is_kept_as_an_error(loader):
     studio.load()
     assert studio.ready
     assert studio.error is None
+
+
+@pytest.mark.parametrize(("template", "remark"), [(None, COMPLETES), ("{{ messages }}", "")])
+def test_a_target_without_a_chat_template_is_said_to_complete(template, remark):
+    pair = SimpleNamespace(tokenizer=SimpleNamespace(chat_template=template))
+    assert Loaded(AppSettings(), pair).remark == remark
+    assert Loaded(AppSettings(), pair, chosen=LARGEST).remark == LARGEST
 
 
 def test_retrieval_is_offered_where_a_datastore_ships(studio):

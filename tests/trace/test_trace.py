@@ -9,6 +9,7 @@ from specdemo.trace.codec import TraceError, decode, dumps, encode, loads
 from specdemo.trace.events import (
     Drafted,
     FinishReason,
+    Knowledge,
     ModelInfo,
     Node,
     Origin,
@@ -30,6 +31,25 @@ HOSTILE = [
     "\N{WOMAN}\u200d\N{PERSONAL COMPUTER}",
     "\n\u2028",
 ]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "precision", "more", "may"),
+    [
+        ("lean pass", "nf4", {}, True),
+        ("compiled pass on matrix tiles", "nf4", {}, False),
+        ("lean pass", "fp32", {}, False),
+        ("", "nf4", {}, False),
+        ("lean pass", "nf4", {"settings": {"exact": True}}, False),
+        ("lean pass", "nf4", {"method": "nothing"}, False),
+        ("lean pass", "nf4", {"knowledge": Knowledge.EXACT}, False),
+    ],
+)
+def test_a_run_says_whether_its_text_may_leave_plain_decodings(kernel, precision, more, may):
+    target = ModelInfo("tiny", precision=precision, kernel=kernel)
+    values = {"method": "ngram", "settings": {}, **more}
+    started = RunStarted("speculative", prompt="p", target=target, **values)
+    assert started.may_split is may
 
 
 def example() -> Trace:

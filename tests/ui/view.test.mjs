@@ -39,6 +39,11 @@ const verified = (runs, step) => ({ type: "verified", lane: "plain", step, nodes
 const crowd = [null, 3, undefined, 2].map(verified);
 assert.deepEqual(crowd.map((_, i) => fold(crowd.slice(0, i + 1)).lanes.plain.runs), [1, 3, 3, 3]);
 
+// Outside the compiled pass a drafted greedy text may leave plain decoding's at a near tie.
+const splits = (kernel, precision, more = {}) => maySplit({ header: { method: "ngram", target: { kernel, precision }, ...more } });
+assert.deepEqual([splits("lean pass", "nf4"), splits("compiled pass on matrix tiles", "nf4"), splits("lean pass", "fp32"), splits("", "nf4")], [true, false, false, false]);
+assert.deepEqual([{ settings: { exact: true } }, { method: "nothing" }, { knowledge: "exact" }].map((more) => splits("lean pass", "nf4", more)), [false, false, false]);
+
 // What several prompts came to, in the words of the page; nothing while they go on.
 const words = { total: "{prompts} prompts, {tokens} tokens, {rate} tokens/s" };
 assert.equal(sum({ prompts: 4, tokens: 512, rate: 123.4 }, words), "4 prompts, 512 tokens, 120 tokens/s");
