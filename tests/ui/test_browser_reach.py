@@ -213,6 +213,9 @@ def test_a_link_holds_a_run_that_is_no_recorded_one(visit):
     open_page.wait_for_function(
         "text => document.querySelector('#sd-view .sd-answer')?.innerText === text", arg=written
     )
+    visit("#trace=garbage").locator(
+        ".sd-problem", has_text="A run from a link is damaged"
+    ).wait_for()
 
 
 def test_a_notice_leaves_the_run_button_free_and_tab_closes_the_menu_of_methods(visit):

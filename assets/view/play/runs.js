@@ -100,7 +100,7 @@ async function imported(text, name, words) {
  */
 function opened({ items, line, problem }, name, words) {
   if (!items.length) {
-    const message = fill(problem ? words.foreign : words.nothing, { name, line, problem });
+    const message = fill(line ? words.foreign : problem ? words.damaged : words.nothing, { name, line, problem });
     return [{ type: "notice", message, unharmed: words.unharmed, advice: words.advice, aside: true }];
   }
   /** @type {Open} */
