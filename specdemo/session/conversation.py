@@ -141,7 +141,7 @@ class Conversation(ConversationClient):
         cancel: threading.Event | None = None,
         every: float = 0.0,
         others_wait: bool = False,
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """Answer a prompt, see `ConversationClient.run`.
 
         While others wait, a recent plain run may replace the baseline; the header of the drafted run reports it.

@@ -97,7 +97,7 @@ class ConversationClient(ABC):
         system: str = "",
         cancel: threading.Event | None = None,
         every: float = 0.0,
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """Answer a prompt: first by plain decoding if a baseline is requested, then with drafts. Closing the iterator ends the run.
 
         every: polling interval in seconds for consumers that may receive events in batches

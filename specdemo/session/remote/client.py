@@ -261,7 +261,7 @@ class RemoteConversation(ConversationClient):
         system: str = "",
         cancel: threading.Event | None = None,
         every: float = 0.0,
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """Answer a prompt. If the engine is lost, the text so far stays."""
         request = {
             "messages": self.messages,

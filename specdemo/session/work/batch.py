@@ -10,7 +10,6 @@ from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from queue import SimpleQueue
-from typing import Any
 
 from specdemo.config.errors import UserError, decode_error, encode_error
 from specdemo.config.settings import RunSettings
@@ -115,52 +114,116 @@ def answer_all(
     if at_once < 1:
         raise UserError("batch.concurrent_runs", at_once=at_once)
     cancel = cancel or threading.Event()
-    if studio.whole:
-        yield from _answer_there(studio, prompts, settings, at_once, system, cancel, turn)
-        return
-    asked = studio.target if studio.ready else None
-    yield from _answer_here(studio, asked, prompts, settings, at_once, system, cancel, turn)
+    batch = _Batch(studio, prompts, settings, at_once, system, cancel, turn)
+    yield from batch.answer_there() if studio.whole else batch.answer_here()
 
 
-def _answer_here(
-    studio: EngineClient,
-    asked: ModelInfo | None,
-    prompts: Sequence[str],
-    settings: RunSettings,
-    at_once: int,
-    system: str,
-    cancel: threading.Event,
-    turn: Callable[[], Turn] | None,
-) -> Generator[BatchAnswer | BatchTotals, None, None]:
-    reported: SimpleQueue[BatchAnswer] = SimpleQueue()
-    latest = [BatchAnswer(number, prompt) for number, prompt in enumerate(prompts)]
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """One call of `answer_all`, with its arguments."""
 
-    def work(answer: BatchAnswer) -> None:
+    studio: EngineClient
+    prompts: Sequence[str]
+    settings: RunSettings
+    at_once: int
+    system: str
+    cancel: threading.Event
+    turn: Callable[[], Turn] | None = None
+
+    def answer_here(self) -> Generator[BatchAnswer | BatchTotals, None, None]:
+        asked = self.studio.target if self.studio.ready else None
+        reported: SimpleQueue[BatchAnswer] = SimpleQueue()
+        latest = [BatchAnswer(number, prompt) for number, prompt in enumerate(self.prompts)]
+
+        def work(answer: BatchAnswer) -> None:
+            try:
+                with self.turn() if self.turn else nullcontext() as mine:
+                    for waiting in mine or ():
+                        reported.put(replace(answer, waiting=waiting))
+                    with clock:
+                        for grown in self._answer(answer, asked):
+                            reported.put(grown)
+            except UserError as error:  # the queue is full
+                reported.put(replace(answer, state=State.FAILED, error=error))
+
+        clock = _Clock()
+        with ThreadPoolExecutor(self.at_once, "specdemo-batch") as pool:
+            try:
+                for answer in latest:
+                    pool.submit(work, answer)
+                left = len(latest)
+                while left:
+                    answer = reported.get()
+                    latest[answer.number] = answer
+                    left -= answer.ended
+                    yield answer
+            except BaseException:  # also GeneratorExit: the consumer has left
+                self.cancel.set()
+                raise
+        yield _totals(latest, clock.seconds)
+
+    def answer_there(self) -> Generator[BatchAnswer | BatchTotals, None, None]:
+        """The same as one request and one turn, so that all prompts have the same engine."""
+        latest = [BatchAnswer(number, prompt) for number, prompt in enumerate(self.prompts)]
+        turn = self.turn() if self.turn else nullcontext()
+        with turn as mine, closing(_Counted(self.studio.meter)) as counted:
+            for waiting in mine or ():
+                yield replace(latest[0], waiting=waiting)
+            asked = {"prompts": list(self.prompts), "settings": self.settings.values()}
+            parts = perform(
+                self.studio, answers, self.cancel, at_once=self.at_once, system=self.system, **asked
+            )
+            with closing(parts):
+                for part in parts:
+                    if "prompts" in part:
+                        yield BatchTotals(**part)
+                        return
+                    counted.add(part["number"], [decode(line) for line in part.pop("events")])
+                    error, state = part.pop("error"), State(part.pop("state"))
+                    answer = BatchAnswer(
+                        **part, state=state, error=decode_error(error) if error else None
+                    )
+                    latest[answer.number] = answer
+                    yield answer
+        for answer in latest:  # it was cancelled
+            if not answer.ended:
+                latest[answer.number] = replace(answer, state=State.STOPPED, waiting=None)
+                yield latest[answer.number]
+        yield _totals(latest, max(answer.seconds for answer in latest))
+
+    def _answer(self, answer: BatchAnswer, asked: ModelInfo | None) -> Iterator[BatchAnswer]:
+        """Yield a prompt's answer whenever it has grown; the last one has ended, also after an error. asked: the expected target"""
+        if self.cancel.is_set():
+            yield replace(answer, state=State.STOPPED)
+            return
+        conversation = self.studio.open()
+        last = ""  # the text of the last token
+        passed: list[Event] = []
         try:
-            with turn() if turn else nullcontext() as mine:
-                for waiting in mine or ():
-                    reported.put(replace(answer, waiting=waiting))
-                with clock:
-                    for grown in _answer(studio, asked, answer, settings, system, cancel):
-                        reported.put(grown)
-        except UserError as error:  # the queue is full
-            reported.put(replace(answer, state=State.FAILED, error=error))
-
-    clock = _Clock()
-    with ThreadPoolExecutor(at_once, "specdemo-batch") as pool:
-        try:
-            for answer in latest:
-                pool.submit(work, answer)
-            left = len(prompts)
-            while left:
-                answer = reported.get()
-                latest[answer.number] = answer
-                left -= answer.ended
-                yield answer
-        except BaseException:  # also GeneratorExit: the consumer has left
-            cancel.set()
-            raise
-    yield _totals(latest, clock.seconds)
+            running = conversation.run(
+                answer.prompt, self.settings, system=self.system, cancel=self.cancel, every=LOOK_SECONDS
+            )  # fmt: skip
+            with closing(running) as events:
+                for event in events:
+                    if isinstance(event, RunStarted) and asked not in (None, event.target):
+                        raise Changed(event.target)
+                    passed.append(event)
+                    grown = _after(answer, event, last)
+                    if isinstance(event, Verified):
+                        last = event.committed[-1].text
+                    if grown is not answer:
+                        answer = grown
+                        yield replace(answer, events=tuple(passed))
+                        passed = []
+            if not answer.ended:  # cancelled before the header
+                yield replace(answer, state=State.STOPPED)
+        except UserError as error:
+            yield replace(answer, state=State.FAILED, error=error)
+        except Exception as error:  # noqa: BLE001 - one prompt must not take the others with it
+            broke = UserError("run.failed", error=error)
+            yield replace(answer, state=State.FAILED, error=broke)
+        finally:
+            conversation.close()
 
 
 def _totals(answers: Sequence[BatchAnswer], seconds: float) -> BatchTotals:
@@ -170,41 +233,6 @@ def _totals(answers: Sequence[BatchAnswer], seconds: float) -> BatchTotals:
         sum(answer.new_tokens for answer in answers),
         seconds,
     )
-
-
-def _answer_there(
-    studio: EngineClient,
-    prompts: Sequence[str],
-    settings: RunSettings,
-    at_once: int,
-    system: str,
-    cancel: threading.Event,
-    turn: Callable[[], Turn] | None,
-) -> Generator[BatchAnswer | BatchTotals, None, None]:
-    """The same as one request and one turn, so that all prompts have the same engine."""
-    latest = [BatchAnswer(number, prompt) for number, prompt in enumerate(prompts)]
-    with turn() if turn else nullcontext() as mine, closing(_Counted(studio.meter)) as counted:
-        for waiting in mine or ():
-            yield replace(latest[0], waiting=waiting)
-        asked = {"prompts": list(prompts), "settings": settings.values()}
-        parts = perform(studio, answers, cancel, at_once=at_once, system=system, **asked)
-        with closing(parts):
-            for part in parts:
-                if "prompts" in part:
-                    yield BatchTotals(**part)
-                    return
-                counted.add(part["number"], [decode(line) for line in part.pop("events")])
-                error, state = part.pop("error"), State(part.pop("state"))
-                answer = BatchAnswer(
-                    **part, state=state, error=decode_error(error) if error else None
-                )
-                latest[answer.number] = answer
-                yield answer
-    for answer in latest:  # it was cancelled
-        if not answer.ended:
-            latest[answer.number] = replace(answer, state=State.STOPPED, waiting=None)
-            yield latest[answer.number]
-    yield _totals(latest, max(answer.seconds for answer in latest))
 
 
 def answers(
@@ -219,10 +247,9 @@ def answers(
     """Answer prompts where the models are. yields: the fields of a BatchAnswer with its events as lines, or those of BatchTotals"""
     run = RunSettings.from_values(settings)
     host = conversation.host
-    asked = host.loaded.pair.target.info
-    batch = _answer_here(host, asked, prompts, run, at_once, system, cancel, None)
-    with closing(batch):
-        for item in batch:
+    batch = _Batch(host, prompts, run, at_once, system, cancel)
+    with closing(batch.answer_here()) as answered:
+        for item in answered:
             if isinstance(item, BatchTotals):
                 yield asdict(item)
                 continue
@@ -276,48 +303,6 @@ class _Clock:
             self._inside -= 1
             if not self._inside:
                 self.seconds += time.perf_counter() - self._begun
-
-
-def _answer(
-    studio: EngineClient,
-    asked: ModelInfo | None,
-    answer: BatchAnswer,
-    settings: RunSettings,
-    system: str,
-    cancel: threading.Event,
-) -> Iterator[BatchAnswer]:
-    """Yield a prompt's answer whenever it has grown; the last one has ended, also after an error. asked: the expected target"""
-    if cancel.is_set():
-        yield replace(answer, state=State.STOPPED)
-        return
-    conversation = studio.open()
-    last = ""  # the text of the last token
-    passed: list[Event] = []
-    try:
-        events: Any = conversation.run(
-            answer.prompt, settings, system=system, cancel=cancel, every=LOOK_SECONDS
-        )
-        with closing(events):
-            for event in events:
-                if isinstance(event, RunStarted) and asked not in (None, event.target):
-                    raise Changed(event.target)
-                passed.append(event)
-                grown = _after(answer, event, last)
-                if isinstance(event, Verified):
-                    last = event.committed[-1].text
-                if grown is not answer:
-                    answer = grown
-                    yield replace(answer, events=tuple(passed))
-                    passed = []
-        if not answer.ended:  # cancelled before the header
-            yield replace(answer, state=State.STOPPED)
-    except UserError as error:
-        yield replace(answer, state=State.FAILED, error=error)
-    except Exception as error:  # noqa: BLE001 - one prompt must not take the others with it
-        broke = UserError("run.failed", error=error)
-        yield replace(answer, state=State.FAILED, error=broke)
-    finally:
-        conversation.close()
 
 
 def _after(answer: BatchAnswer, event: Event, last: str) -> BatchAnswer:
