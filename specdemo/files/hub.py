@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -61,11 +61,6 @@ def cached_folder(repo: str, revision: str | None) -> Path | None:
     return None
 
 
-def is_cached(repo: str, revision: str | None) -> bool:
-    """Check whether a model can be loaded without the network."""
-    return cached_folder(repo, revision) is not None
-
-
 def cached_drafter(repo: str, revision: str | None) -> Path | None:
     """Return the folder of a drafter that is complete on this disk, without network access."""
     folder = _snapshot(repo, revision)
@@ -91,35 +86,22 @@ def _snapshot(repo: str, revision: str | None) -> Path | None:
     return None
 
 
-def fetch(repo: str, revision: str | None, progress: ProgressCallback = silent) -> tuple[Path, str]:
+def fetch(
+    repo: str, revision: str | None, progress: ProgressCallback = silent, *, drafter: bool = False
+) -> tuple[Path, str]:
     """Return the folder of a model and its commit; download missing and damaged files.
 
     A pinned revision that is complete on disk needs no network. An interrupted download continues with the next file.
+
+    drafter: the repository is a published drafter: config, weights, and the card that names its licence; a pickle is
+    fetched only if there are no safetensors
     """
-    return _fetch(repo, revision, progress, cached_folder)
-
-
-def fetch_drafter(
-    repo: str, revision: str | None, progress: ProgressCallback = silent
-) -> tuple[Path, str]:
-    """Return the folder of a published drafter and its commit: config, weights, and the card that names its licence.
-
-    A pickle is fetched only if there are no safetensors.
-    """
-    return _fetch(repo, revision, progress, cached_drafter)
-
-
-def _fetch(
-    repo: str,
-    revision: str | None,
-    progress: ProgressCallback,
-    cached: Callable[[str, str | None], Path | None],
-) -> tuple[Path, str]:
+    cached = cached_drafter if drafter else cached_folder
     if revision and (folder := cached(repo, revision)):
         return folder, revision
     try:
         with _reporting(repo, revision):
-            return _download(repo, revision, progress, drafter=cached is cached_drafter)
+            return _download(repo, revision, progress, drafter=drafter)
     except Unreachable:
         if folder := cached(repo, revision):  # main, as it was the last time
             return folder, folder.name

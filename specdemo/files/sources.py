@@ -314,7 +314,7 @@ def _is_present(entry: Entry, cache_dir: Path, precision: str) -> bool:
             else entry.wheel and installed_gguf(entry.wheel)
         )
         return bool(fetched) or is_converted(entry, cache_dir, precision)
-    return not entry.repo or hub.is_cached(entry.repo, entry.revision)
+    return not entry.repo or hub.cached_folder(entry.repo, entry.revision) is not None
 
 
 def is_converted(entry: Entry, cache_dir: Path, precision: str, *, read: bool = False) -> bool:

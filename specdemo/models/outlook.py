@@ -179,7 +179,7 @@ def to_download(
     for name in (target, draft_of(target, draft, trained) or "none"):
         if entry := find(name):
             total += missing_bytes(entry, cache_dir, precision)
-        elif HUB_ID.fullmatch(name) and not Path(name).exists() and not hub.is_cached(name, None):
+        elif HUB_ID.fullmatch(name) and not (Path(name).exists() or hub.cached_folder(name, None)):
             return None
     return total
 

@@ -145,7 +145,7 @@ def test_a_pinned_model_on_disk_asks_nobody(server):
     folder, _ = hub.fetch("owner/whole", COMMIT)
     server.requests.clear()
     assert hub.fetch("owner/whole", COMMIT) == (folder, COMMIT)
-    assert hub.is_cached("owner/whole", COMMIT)
+    assert hub.cached_folder("owner/whole", COMMIT)
     assert not server.requests
 
 
@@ -160,7 +160,7 @@ def test_a_damaged_or_missing_file_is_fetched_again(keep):
     else:
         weights.unlink()
         (folder / "model.safetensors").unlink()
-    assert not hub.is_cached("owner/whole", COMMIT)
+    assert not hub.cached_folder("owner/whole", COMMIT)
     hub.fetch("owner/whole", COMMIT)
     assert (folder / "model.safetensors").read_bytes() == whole
 
@@ -307,18 +307,18 @@ def test_a_gguf_file_on_disk_needs_no_network(unreachable, entry, tmp_path):
 
 
 def test_a_drafter_comes_with_its_card_and_with_a_pickle_only_where_nothing_else_is(server):
-    folder, commit = hub.fetch_drafter("owner/drafter", None)
+    folder, commit = hub.fetch("owner/drafter", None, drafter=True)
     assert commit == COMMIT
     assert {path.name for path in folder.iterdir()} == {
         "config.json", "model.safetensors", "README.md",
     }  # fmt: skip
     asked = len(server.requests)
-    assert hub.fetch_drafter("owner/drafter", COMMIT) == (folder, COMMIT)
+    assert hub.fetch("owner/drafter", COMMIT, drafter=True) == (folder, COMMIT)
     assert len(server.requests) == asked  # a pinned revision that is here needs no network
-    heads, _ = hub.fetch_drafter("owner/heads", None)
+    heads, _ = hub.fetch("owner/heads", None, drafter=True)
     assert (heads / "pytorch_model.bin").read_bytes() == b"tensors"
     with pytest.raises(UserError, match="no model owner/none"):
-        hub.fetch_drafter("owner/none", None)
+        hub.fetch("owner/none", None, drafter=True)
 
 
 def test_what_a_drafter_weighs_and_its_licence_are_known_before_it_is_here(server, monkeypatch):
@@ -326,7 +326,7 @@ def test_what_a_drafter_weighs_and_its_licence_are_known_before_it_is_here(serve
     assert (away.here, away.licence) == (False, "mit")
     assert outlook.offer("owner/drafter", ask=False) == Offer("owner/drafter")
     asked = len(server.requests)
-    folder, _ = hub.fetch_drafter("owner/drafter", COMMIT)
+    folder, _ = hub.fetch("owner/drafter", COMMIT, drafter=True)
     known = CatalogueDrafter("owner/drafter", "DFlash", "qwen3-8b", COMMIT)
     monkeypatch.setattr(outlook, "drafters", lambda: (known,))
     assert outlook.offers("Qwen/Qwen3-8B") == outlook.offers("qwen3-8b")

@@ -190,7 +190,9 @@ def test_an_outlook_says_what_its_rates_are_made_from(disk):
 
 
 def test_what_must_be_downloaded_is_known_before(monkeypatch, disk, tmp_path):
-    monkeypatch.setattr(outlook.hub, "is_cached", lambda repo, _revision: repo == "a/here")
+    monkeypatch.setattr(
+        outlook.hub, "cached_folder", lambda repo, _: tmp_path if repo == "a/here" else None
+    )
     name = LARGER.name
     assert to_download(name, "auto", "nf4", tmp_path) == 14
     assert to_download(name, "none", "nf4", tmp_path) == 7

@@ -17,7 +17,7 @@ from specdemo.config.strings import JsonView
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.files.catalogue import find_drafter
 from specdemo.files.folder import broken_files, read_config, read_header, weight_files
-from specdemo.files.hub import PICKLES, fetch_drafter
+from specdemo.files.hub import PICKLES, fetch
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import file_sha256, made_once
 from specdemo.models.networks.folders import TargetTensors, TensorLoader, read_tensors
@@ -137,9 +137,8 @@ def drafter_files(name: str, cache_dir: Path, progress: ProgressCallback = silen
     else:
         title, _, wanted = name.partition("@")
         known = find_drafter(title)
-        folder, revision = fetch_drafter(
-            title, wanted or (known.revision if known else None), progress
-        )
+        pinned = wanted or (known.revision if known else None)
+        folder, revision = fetch(title, pinned, progress, drafter=True)
     config = read_config(folder, title)
     weights = _weights(folder, title, cache_dir, progress)
     if broken := broken_files(list(weights)):
