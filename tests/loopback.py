@@ -4,22 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-
-
-class Files(SimpleHTTPRequestHandler):
-    """Answers with the files of a folder, without a log."""
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-def serving_files(folder: Path, handler: type[Files] = Files) -> AbstractContextManager[str]:
-    """The files of a folder; see `serving`."""
-    return serving(ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=folder)))
+from contextlib import contextmanager
+from http.server import ThreadingHTTPServer
 
 
 @contextmanager

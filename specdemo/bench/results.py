@@ -322,10 +322,10 @@ def totals(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row["task"] == ALL]
 
 
-def lanes_table(rows: Sequence[Row], keys: Sequence[str] = tuple(ROW_COLUMNS)) -> Table:
+def lanes_table(rows: Sequence[Row]) -> Table:
     """Return a row for each variant over all tasks, without the columns that have no value."""
-    known = {key: [row.get(key) for row in totals(rows)] for key in keys}
-    shown = [key for key in keys if any(one is not None for one in known[key])]
+    known = {key: [row.get(key) for row in totals(rows)] for key in ROW_COLUMNS}
+    shown = [key for key in known if any(one is not None for one in known[key])]
     shown = [key for key in shown if key != "disturbed" or any(known[key])]
     body = [[row["lane"], *(cell(row, key) for key in shown)] for row in totals(rows)]
     return Table(["lane", *(ROW_COLUMNS[key][0] for key in shown)], body, about=ABOUT)

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import (
@@ -140,7 +140,7 @@ def _trained() -> dict[str, str]:
 
 # Choices that other modules define, with an explanation each.
 CHOICES: dict[str, Callable[[], dict[str, str]]] = {"languages": _languages, "trained": _trained}
-TYPES: dict[str, Callable[[str], Any]] = {  # other types are paths, see PATH_CHECKS
+TYPES: dict[str, Callable[[str], object]] = {  # other types are paths, see PATH_CHECKS
     "int": int,
     "float": float,
     "counts": counts,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from specdemo.drafters.memory.datastore import Datastore
 
 LONGEST_MATCH = 16  # most tokens of a search in a datastore
+SHORTEST_MATCH = 2  # tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +88,8 @@ class Ngram(Copier):
 
     source = "ngram"
 
-    def __init__(
-        self, automaton: SuffixAutomaton, lookahead: Lookahead, *, shortest: int = 2
-    ) -> None:
-        super().__init__(lookahead, shortest)
+    def __init__(self, automaton: SuffixAutomaton, lookahead: Lookahead) -> None:
+        super().__init__(lookahead, SHORTEST_MATCH)
         self.automaton = automaton
 
     def start(self, prompt_ids: Sequence[int]) -> None:
@@ -120,7 +119,9 @@ class Retrieval(Copier):
 
     source = "retrieval"
 
-    def __init__(self, store: Datastore, lookahead: Lookahead, *, shortest: int = 2) -> None:
+    def __init__(
+        self, store: Datastore, lookahead: Lookahead, *, shortest: int = SHORTEST_MATCH
+    ) -> None:
         super().__init__(lookahead, shortest)
         self.store = store
 

@@ -37,14 +37,13 @@ class DraftReader:
         vocabulary_size: int,
         costs: Costs,
         bias: MarkovBias | None = None,
-        head: HeadBias | None = None,
     ) -> None:
         self.reader = reader
         self.shaper = shaper
         self.vocabulary_size = vocabulary_size
         self.costs = costs
         self.bias = bias
-        self.head = head
+        self.head: HeadBias | None = None
         self._warm = False  # whether the model has been read in this step
         self._seed = shaper.sampling.seed + 1_000_003
         self._generator = torch.Generator()

@@ -285,7 +285,7 @@ class Costs:
         return seconds(after) / seconds(before)
 
     def row_seconds(self, drafted: int, more: int = 1) -> float:
-        """Return the seconds that `more` further tokens add to a pass over `drafted` tokens."""
+        """Return the seconds by which `more` tokens lengthen a pass over `drafted` tokens."""
         return self.verify_seconds(drafted + more) - self.verify_seconds(drafted)
 
     def rows_seconds(self, most: int, together: int) -> np.ndarray:

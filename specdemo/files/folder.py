@@ -204,7 +204,7 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMED]) + more
 
 
-def check_read(folder: Path, name: str, report: Mapping[str, Collection[Any]]) -> None:
+def check_read(folder: Path, name: str, report: Mapping[str, Collection[object]]) -> None:
     """Raise UserError if transformers' `output_loading_info` says that weights were made up or left out.
 
     Layers for multi-token prediction may be left out: they draft, and are not part of the target.

@@ -344,12 +344,12 @@ def read_once() -> Iterator[None]:
         def data(self, mapped: Any) -> None:
             self._data = mapped.view(np.ndarray)
 
-    def read(path: Any, mode: str = "r") -> Any:
+    def read(path: object, mode: str = "r") -> Any:
         if str(path) not in readers:
             readers[str(path)] = Reader(path, mode)
         return readers[str(path)]
 
-    def describe(path: Any, **options: Any) -> Any:
+    def describe(path: object, **options: object) -> Any:
         if options.get("return_tensors"):
             return load(path, **options)
         if str(path) not in described:

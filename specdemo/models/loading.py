@@ -76,16 +76,9 @@ def load_model(
     precision: str = "nf4",
     device: str = "auto",
     progress: ProgressCallback = silent,
-    *,
-    head: str = AUTO_HEAD,
-    cache_dir: Path | None = None,
 ) -> LoadedModel:
-    """Load, quantise and warm up a model. Raises UserError when it cannot fit or cannot be read.
-
-    head: bits of the output head, see `AppSettings`; cache_dir: folder that caches the checks of these weights
-    """
-    placed = place_model(files, precision, device, progress, head=head)
-    return warm(placed, progress, head=head, cache_dir=cache_dir)
+    """Load, quantise and warm up a model. Raises UserError when it cannot fit or cannot be read."""
+    return warm(place_model(files, precision, device, progress), progress)
 
 
 def place_model(
@@ -125,8 +118,9 @@ def warm(
     head: str = AUTO_HEAD,
     cache_dir: Path | None = None,
 ) -> LoadedModel:
-    """A placed model after its first passes, with the decoder that suits the device. Options as of `load_model`.
+    """A placed model after its first passes, with the decoder that suits the device.
 
+    head: bits of the output head, see `AppSettings`; cache_dir: folder that caches the checks of these weights
     Raises UserError when there is no memory for it, and for a model that computes no numbers.
     """
     info, files = placed.info, placed.files

@@ -74,7 +74,7 @@ class LoadedPair:
 
     @property
     def copy_info(self) -> ModelInfo | None:
-        """Which weights the copy has and how they are computed; makes it when it is not there yet."""
+        """The copy's weights and their arithmetic; the first call makes the copy. None if there is none to make."""
         return self.copy.info() if self.copy else None
 
     def memory_bytes(self, need: str) -> int:
@@ -159,16 +159,11 @@ class ModuleDraft:
         return CachedModel(self.model.decoder)
 
 
-def load_pair(settings: AppSettings, progress: ProgressCallback = silent) -> LoadedPair:
-    """Fetch, convert, quantise and warm up. Raises UserError; nothing half-loaded is returned.
+def place_pair(settings: AppSettings, progress: ProgressCallback = silent) -> LoadedPair:
+    """Fetch, convert and quantise, without a pass: `warm_pair` makes it ready, in the process that runs it. Raises UserError.
 
     A draft "auto" that is missing leaves the target usable without it; a draft that was named must be there.
     """
-    return warm_pair(place_pair(settings, progress), settings, progress)
-
-
-def place_pair(settings: AppSettings, progress: ProgressCallback = silent) -> LoadedPair:
-    """The same without a pass: `warm_pair` makes it ready, in the process that runs it."""
     files = model_files(settings.target, settings, progress)
     tokenizer = load_tokenizer(files)
     published = find_published(settings.drafter, files, tokenizer, settings.cache_dir, progress)
@@ -251,7 +246,7 @@ def _timed_instead(alone: Trained | None) -> tuple[LanguageModel | None, ModelIn
 def fetch_pair(settings: AppSettings, progress: ProgressCallback = silent) -> None:
     """Download the files of a pair to this machine, so that loading it needs no network. Raises UserError.
 
-    If a draft "auto" cannot be downloaded, `load_pair` handles that and continues without it.
+    If a draft "auto" cannot be downloaded, `place_pair` continues without it.
     """
     files = model_files(settings.target, settings, progress)
     if settings.drafter not in ("", "none"):

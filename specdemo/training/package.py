@@ -242,7 +242,7 @@ class Compact:
 
     @property
     def facts(self) -> JsonView:
-        """Our own part of its config.json."""
+        """Return specdemo's own entries of its config.json."""
         facts: JsonView = self.config["specdemo"]
         return facts
 

@@ -25,11 +25,10 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.drafters.methods import TRAINED
 from specdemo.engine.cost import CostProfile
-from specdemo.files.progress import Progress
+from specdemo.files.progress import Progress, silent
 from specdemo.files.sources import resolve
 from specdemo.models.networks.folders import export, read_config
-from specdemo.models.pair import load_pair
-from specdemo.session.loaded import Loaded
+from specdemo.session.loaded import Loaded, load
 from specdemo.session.runs import Caches
 from specdemo.trace.events import Drafted, ModelInfo, RunStarted
 from specdemo.trace.metrics import output_ids
@@ -139,7 +138,7 @@ def test_loss_falls_resume_continues_and_the_draft_loads(
         device="cpu",
         cache_dir=tmp_path / "cache",
     )
-    pair = load_pair(settings)
+    pair = load(settings, silent).pair
     assert pair.draft_info.parameters == report.parameters
     draft = pair.open_draft()
     assert (len(draft.words.ids), draft.words.size) == (150, pair.vocabulary_size)
@@ -224,7 +223,7 @@ def test_a_feature_drafter_needs_no_draft_model(
         target=str(folder), draft="none", trained=str(tmp_path / "trained"), precision="fp32",
         device="cpu", cache_dir=tmp_path / "cache",
     )  # fmt: skip
-    pair = load_pair(settings)
+    pair = load(settings, silent).pair
     assert pair.costs.draft_step > 0
     assert pair.draft_info is None
     cheap = CostProfile(((1, 1.0), (8, 1.1)), draft_step=0.01)
@@ -272,7 +271,7 @@ def test_a_drafter_of_a_published_form_runs_where_it_is_exported_and_read_back(
             settings, target=str(target), draft="none", precision="fp32", device="cpu",
             cache_dir=tmp_path / "cache",
         )  # fmt: skip
-        caches = Caches(Loaded(chosen, load_pair(chosen)))
+        caches = Caches(load(chosen, silent))
         text, sources = answer_of(caches, kind)
         assert (text, sources) == (answer_of(caches, "nothing")[0], {kind})
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import uuid
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,12 +12,10 @@ import pytest
 from gradio_client.utils import apply_diff
 from letters import tiny_pair
 
-from specdemo.cli import parser as cli
 from specdemo.config.settings import AppSettings
 from specdemo.session import studio as studio_module
 from specdemo.session.loaded import Loaded
 from specdemo.session.studio import Studio
-from specdemo.ui import site
 from specdemo.ui.app import create_app, launch_options
 
 API = "/gradio_api"
@@ -40,22 +37,6 @@ def launched(studio):
         yield url
     finally:
         page.close()
-
-
-def export_site(make, **more):
-    """A static site with one recorded run and some more. make: a folder; more: title and lines of each; returns: the folder"""
-    first, runs, folder = "01-guess-and-check", make("runs"), make("site")
-    shutil.copy(site.RUNS / f"{first}.jsonl", runs)
-    index = json.loads((site.RUNS / "index.json").read_text(encoding="utf-8"))
-    [run] = [run for run in index["runs"] if run["name"] == first]
-    for name, (_, lines) in more.items():
-        (runs / f"{name}.jsonl").write_text(lines, encoding="utf-8", newline="")
-    listed = [{**run, "name": name, "title": title} for name, (title, _) in more.items()]
-    (runs / "index.json").write_text(json.dumps({"runs": [run, *listed]}))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(site, "RUNS", runs)
-        assert cli.main(["export-site", str(folder)]) == 0
-    return folder
 
 
 @contextmanager

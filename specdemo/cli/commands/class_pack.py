@@ -11,10 +11,13 @@ import mimetypes
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from specdemo.cli import console
 from specdemo.config.errors import UserError
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
 
 ORIGIN = "http://class-pack.invalid/"  # nothing is served: Chromium's requests are answered here
 FLAGS = ["--no-sandbox", "--disable-background-networking"]
@@ -85,7 +88,7 @@ def _printed(site: Path, language: str, *, png: bool) -> dict[str, bytes]:
     return files
 
 
-def _answer(route: Any, site: Path) -> None:
+def _answer(route: Route, site: Path) -> None:
     """Send a file of the site, as a server would."""
     name = route.request.url.removeprefix(ORIGIN).partition("?")[0].partition("#")[0]
     path = (site / (name or "index.html")).resolve()

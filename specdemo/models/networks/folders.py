@@ -77,7 +77,7 @@ class TargetTensors:
         return cls(embedding, target.device, dtype, four_bit, output)
 
     def shared_embedding(self) -> Tensor:
-        """(V, H) on the device and in the dtype of the computation."""
+        """Return the embedding, (V, H), on the device and in the dtype of the computation."""
         return self.embedding.to(self.device, self.dtype)
 
     def shared_head(self) -> Tensor:
@@ -216,7 +216,7 @@ def load_state(folder: Path) -> dict[str, Tensor]:
 
 
 def read_state(folder: Path) -> dict[str, Tensor | FourBit]:
-    """As `load_state`, but matrices of 4 bits are left as they are."""
+    """Load tensors like `load_state`, but leave 4-bit matrices packed."""
     raw: dict[str, Tensor] = {}
     try:
         for path in sorted(folder.glob("*.safetensors")):

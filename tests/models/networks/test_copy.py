@@ -8,12 +8,13 @@ import pytest
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
+from specdemo.files.progress import silent
 from specdemo.files.sources import ModelFiles
 from specdemo.models import loading, pair
 from specdemo.models.loading import load_model
 from specdemo.models.networks import copy as copying
 from specdemo.models.networks.copy import QuantisedCopy, make_copy, matrices, needed_bytes
-from specdemo.models.pair import load_pair
+from specdemo.session.loaded import load
 
 torch = pytest.importorskip("torch")
 
@@ -120,7 +121,7 @@ def loaded_pair(tiny_folder, tmp_path, precision, stages=None):
     settings = AppSettings(
         target=str(tiny_folder), draft="none", precision=precision, device="cpu", cache_dir=tmp_path
     )
-    return load_pair(settings, (stages if stages is not None else []).append)
+    return load(settings, (stages if stages is not None else []).append).pair
 
 
 def test_a_full_precision_pair_opens_its_copy(tiny_folder, tmp_path):
@@ -158,7 +159,7 @@ def test_a_pair_with_a_draft_misses_nothing_and_knows_its_cost(tiny_folder, tmp_
         target=str(tiny_folder), draft=str(tiny_folder), precision="fp32", device="cpu",
         cache_dir=tmp_path,
     )  # fmt: skip
-    loaded = load_pair(settings)
+    loaded = load(settings, silent).pair
     assert loaded.missing("draft", "a draft") == ""
     assert loaded.costs.draft_step > 0
 

@@ -17,10 +17,11 @@ from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.files.catalogue import drafters, find
+from specdemo.files.progress import silent
 from specdemo.models import pair as pairs
 from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
 from specdemo.models.networks.layouts.family import drafter_files
-from specdemo.models.pair import load_pair
+from specdemo.session.loaded import load
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def test_a_pair_has_the_drafter_in_place_of_a_draft_model(target, tmp_path):
     words = vocabulary_of(target)
     folder = write_flat(tmp_path / "eagle", make(hidden=64, vocabulary=words, words=40))
     said = []
-    pair = load_pair(settings(target, folder, tmp_path), lambda report: said.append(report.detail))
+    pair = load(settings(target, folder, tmp_path), lambda report: said.append(report.detail)).pair
     assert "drafter eagle (EAGLE-3, licence: apache-2.0)" in said
     assert pair.open_draft is None
     assert pair.reads == (1, 2)
@@ -63,7 +64,7 @@ def test_one_block_drafter_serves_chains_and_trees(target, tmp_path):
     words = vocabulary_of(target)
     model = tiny_dflash.make(hidden=64, vocabulary=words, words=words, mask=words - 1, reads=(1, 2))
     folder = tiny_dflash.write_flat(tmp_path / "dflash", model, num_target_layers=None)
-    pair = load_pair(settings(target, folder, tmp_path))
+    pair = load(settings(target, folder, tmp_path), silent).pair
     assert pair.trained["block"].network() is pair.trained["jet"].network()
     opened = pair.open_target()
     reader = pair.open_trained("block", opened)
@@ -78,7 +79,7 @@ def refused(monkeypatch, asked: AppSettings) -> str:
     """Return the message for a target whose weights must not be loaded."""
     monkeypatch.setattr(pairs, "place_model", lambda *_, **__: pytest.fail("the target was loaded"))
     with pytest.raises(UserError) as error:
-        load_pair(asked)
+        load(asked, silent)
     return str(error.value)
 
 
