@@ -70,7 +70,7 @@ def create_dialogs(studio: EngineClient, share: gr.Button, fields: JsonView) -> 
         TEACH,
         "mountTeach",
         "sd-teach",
-        own_words=teach.WORDS,
+        own_words={**teach.WORDS, **only("headline")},
         answers=(qr, reach),
     )
     share.click(None, list(fields.values()), None, js=script(TEACH, "share"))

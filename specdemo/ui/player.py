@@ -6,9 +6,7 @@ import base64
 import json
 import posixpath
 import re
-import zlib
 from collections.abc import Mapping
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -31,13 +29,12 @@ def html_replay(trace_text: str, title: str, words: Mapping[str, object]) -> str
 
 
 def player_page(words: Mapping[str, object]) -> str:
-    """Return the player without a run, in one file without any network access."""
+    """Return the player without a run and without charts, whose library is larger than all the rest, in one file without any network access."""
     return inline_page(
         "site/replay.js",
         REPLAY_POLICY,
         data_block("sd-words", words),
         data_block("sd-run", None),
-        f'<script type="text/plain" id="sd-plotly">{_packed_plotly()}</script>',
     )
 
 
@@ -109,14 +106,6 @@ def plotly_path() -> Path:
     if package is None or not package.origin:
         raise UserError("cli.no_plotly")
     return Path(package.origin).parent / "package_data" / "plotly.min.js"
-
-
-@cache
-def _packed_plotly() -> str:
-    """Plotly's script as the page unpacks it: raw deflate in base64, two fifths of its size."""
-    packer = zlib.compressobj(9, wbits=-zlib.MAX_WBITS)
-    packed = packer.compress(plotly_path().read_bytes()) + packer.flush()
-    return base64.b64encode(packed).decode("ascii")
 
 
 def data_block(name: str, value: object) -> str:

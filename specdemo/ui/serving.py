@@ -31,7 +31,7 @@ from specdemo.ui.files import PLOTLY_NAME, address, files_route
 from specdemo.ui.gate import outermost, route_path
 from specdemo.ui.player import SCRIPTS, data_block, modules, player_page, style_files
 from specdemo.ui.room import room_routes
-from specdemo.ui.site import NOTEBOOK, lesson_package, preview_tags
+from specdemo.ui.site import NOTEBOOK, PREVIEW, lesson_package, preview_tags
 from specdemo.ui.theme import create_theme
 from specdemo.ui.view import RUNS, recorded_runs
 
@@ -113,11 +113,8 @@ class Head:
         ]
         self.link = (b"link", ", ".join([*scripts, *first]).encode())
         sheets = [path.relative_to(SCRIPTS).as_posix() for path in style_files()]
-        self.styles = (
-            preview_tags(words.TITLE, words.SUBTITLE).encode()
-            + "".join(
-                f'<link rel="stylesheet" href="{address(f"view/{name}")}">' for name in sheets
-            ).encode()
+        self.styles = "".join(
+            f'<link rel="stylesheet" href="{address(f"view/{name}")}">' for name in sheets
         )
         self.words = first_words().encode()
 
@@ -135,7 +132,7 @@ class Head:
                 return
             body += message.get("body", b"")
             if not message.get("more_body"):
-                page = self._with_words(body)
+                page = self._with_words(body, str(Request(scope).base_url))
                 length = (b"content-length", str(len(page)).encode())
                 kept = [each for each in start["headers"] if each[0] != length[0]]
                 await send({**start, "headers": [*kept, length, self.link]})
@@ -143,12 +140,16 @@ class Head:
 
         await self.app(scope, receive, whole)
 
-    def _with_words(self, page: bytes) -> bytes:
-        """The page's HTML with its own preview and the styles at the end of its head, and the words at the beginning of its body."""
+    def _with_words(self, page: bytes, url: str) -> bytes:
+        """The page's HTML with its own preview and the styles at the end of its head, and the words at the beginning of its body.
+
+        url: of the page, as it was asked for; the picture of a preview needs a whole address
+        """
         head, end, rest = page.partition(b"</head>")
-        head = _PREVIEW_OF_GRADIO.sub(b"", head)
+        own = preview_tags(words.TITLE, words.SUBTITLE, url + address(PREVIEW)) + self.styles
+        head = _PREVIEW_OF_GRADIO.sub(b"", head) + own.encode()
         begin, close, body = rest.partition(b">")
-        return head + self.styles + end + begin + close + self.words + body if end else page
+        return head + end + begin + close + self.words + body if end else page
 
 
 # What Gradio's template tells of itself to programs that show a preview of a link.

@@ -34,6 +34,7 @@ from specdemo.ui.view import find_tabs
 RUNS = ASSETS / "runs"
 NOTEBOOK = ASSETS.parent / "notebooks" / "speculative_decoding.ipynb"
 MARK = "specdemo-site"
+PREVIEW = "icons/preview.png"  # the end of the opening run, saved from the dialog that shares it
 # Over file:// a browser neither imports modules nor fetches: there the page that contains everything is opened.
 OFFLINE = "offline.html"
 TO_OFFLINE = f"if (location.protocol === 'file:') location.replace('{OFFLINE}' + location.search + location.hash)"
@@ -137,7 +138,7 @@ def index(page: Mapping[str, str], data: JsonView) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f'<meta name="generator" content="{MARK}">',
         f"<title>{escape(page['title'])}</title>",
-        preview_tags(page["title"], page["subtitle"]),
+        preview_tags(page["title"], page["subtitle"], PREVIEW),
         '<link rel="icon" href="icons/favicon.svg">',
         *(f'<link rel="stylesheet" href="view/{name}">' for name in styles),
         *(
@@ -163,10 +164,16 @@ def index(page: Mapping[str, str], data: JsonView) -> str:
     )
 
 
-def preview_tags(title: str, sentence: str) -> str:
-    """Return the tags of a page's head from which other programs make the preview of a link."""
-    named = {"og:title": title, "og:description": sentence, "og:type": "website"}
+def preview_tags(title: str, sentence: str, picture: str) -> str:
+    """Return the tags of a page's head from which other programs make the preview of a link. picture: its address"""
+    named = {
+        "og:title": title,
+        "og:description": sentence,
+        "og:type": "website",
+        "og:image": picture,
+    }
     tags = [f'<meta property="{name}" content="{escape(text)}">' for name, text in named.items()]
+    tags.append('<meta name="twitter:card" content="summary_large_image">')
     return "".join([*tags, f'<meta name="description" content="{escape(sentence)}">'])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from ui.served import launched
 from ui.test_browser import ReadyStudio
+from ui.test_browser_layout import share_of_text
 
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import load, strings
@@ -218,6 +219,60 @@ def test_a_link_holds_a_run_that_is_no_recorded_one(visit):
     ).wait_for()
 
 
+def test_back_and_reload_bring_back_a_step_a_token_and_a_live_run(visit):
+    *_, last = recorded_runs()
+    page = visit(f"?recorded={last.name}")
+    place = "document.querySelector('#sd-view .sd-mount').view.place"
+    token = page.locator("#sd-view .sd-answer .sd-step:nth-child(2) .sd-token").first
+    token.click()
+    page.wait_for_url("**&step=1&token=*")
+    shown = page.evaluate(place)
+    page.locator("#sd-tab-lessons-button").click()
+    page.wait_for_url("**lesson=1&**")
+    page.go_back()
+    page.wait_for_url("**&step=1&token=*")
+    page.reload()
+    page.locator(".sd-pinned").wait_for()
+    assert page.evaluate(place) == shown
+    page.keyboard.press("Escape")
+    page.keyboard.press("Shift+ArrowRight")  # to the next step; nothing is pinned
+    page.wait_for_url("**&step=2")
+    page.locator("#sd-prompt textarea").fill("hello")
+    page.locator("#sd-run").click()
+    page.locator(".sd-badge", has_text="measured").wait_for()
+    page.wait_for_function("!document.querySelector('.sd-stage').matches('.sd-running')")
+    page.wait_for_function("history.state?.trace")
+    assert "recorded" not in page.url
+    written = page.locator("#sd-view .sd-answer").inner_text()
+    page.reload()
+    page.locator(".sd-about", has_text="An earlier run").wait_for(state="attached")
+    assert page.locator("#sd-view .sd-answer").inner_text() == written
+    page.locator("#sd-runs select").select_option(last.name)
+    page.wait_for_url(f"**?recorded={last.name}")
+    page.go_back()
+    page.locator(".sd-about", has_text="An earlier run").wait_for(state="attached")
+
+
+def test_a_run_is_saved_as_a_picture_and_as_an_animation(visit, tmp_path):
+    page = visit()
+    page.get_by_role("button", name="Share").click()
+    card = page.locator(".sd-run-card")
+    card.wait_for()
+    colours = "card => new Set(card.getContext('2d').getImageData(0, 0, 1200, 630).data).size"
+    assert card.evaluate(colours) > 20  # letters with smooth edges
+    for name, suffix, begin in (
+        ("Save as a picture", "png", b"\x89PNG"),
+        ("Record an animation", "webm", b"\x1aE\xdf\xa3"),
+    ):
+        with page.expect_download() as download:
+            page.get_by_role("button", name=name).click()
+        assert download.value.suggested_filename == f"specdemo.{suffix}"
+        saved = tmp_path / suffix
+        download.value.save_as(saved)
+        assert saved.read_bytes().startswith(begin)
+        assert saved.stat().st_size > 10_000
+
+
 def test_a_notice_leaves_the_run_button_free_and_tab_closes_the_menu_of_methods(visit):
     page = visit()
     page.locator("#sd-prompt textarea").fill("")
@@ -229,13 +284,6 @@ def test_a_notice_leaves_the_run_button_free_and_tab_closes_the_menu_of_methods(
     options.wait_for()
     page.keyboard.press("Tab")
     options.wait_for(state="hidden", timeout=5_000)
-
-
-def share_of_text(page):
-    """Return the fraction of the screen that the text has."""
-    return page.locator("#sd-view .sd-texts").evaluate(
-        "e => e.clientWidth * e.clientHeight / (innerWidth * innerHeight)"
-    )
 
 
 @pytest.mark.parametrize(("width", "height"), [(1024, 768), (1920, 1080)])

@@ -128,7 +128,7 @@ def test_a_replay_holds_the_trace_and_nothing_of_it_is_markup():
     empty = Blocks(player.player_page(VIEW))
     assert [tag for tag, _ in page.tags] == [tag for tag, _ in empty.tags]
     assert "\u2028" not in page.data["sd-run"]
-    assert len(text) - len(trace) < 2_600_000  # bytes of the player, its charts packed
+    assert len(text) - len(trace) < 600_000  # bytes of the player
 
 
 def test_a_replay_asks_the_network_for_nothing():

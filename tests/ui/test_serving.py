@@ -7,6 +7,7 @@ import html
 import inspect
 import json
 import re
+import struct
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -15,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from specdemo.config.settings import AppSettings
+from specdemo.config.strings import ASSETS
 from specdemo.session.studio import Studio
 from specdemo.trace.events import PLAIN, SPECULATIVE
 from specdemo.trace.metrics import output_text
@@ -23,6 +25,7 @@ from specdemo.ui import words
 from specdemo.ui.files import version
 from specdemo.ui.player import SCRIPTS, style_files
 from specdemo.ui.serving import Head, first_words, launch_options
+from specdemo.ui.site import PREVIEW
 from specdemo.ui.view import RUNS, recorded_runs
 from tests.attach.test_pasted import BENCH, LOG
 
@@ -44,7 +47,11 @@ def answered(path):
         sent.append(message)
 
     # In a thread of its own: where browser tests have run, this one has an event loop already.
-    page = Head(app)({"type": "http", "path": path}, None, keep)
+    page = Head(app)(
+        {"type": "http", "path": path, "scheme": "https", "server": ("a.b", 443), "headers": []},
+        None,
+        keep,
+    )
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, page).result()
     start, *bodies = sent
@@ -69,6 +76,8 @@ def test_the_page_arrives_with_its_styles_and_first_words():
     assert len(re.findall('<link rel="stylesheet"', head)) == len(style_files())
     assert 'property="og:title" content="specdemo"' in head
     assert "Gradio" not in head
+    assert f'"og:image" content="https://a.b/files/{version()}/{PREVIEW}"' in head
+    assert (ASSETS / PREVIEW).read_bytes()[16:24] == struct.pack(">II", 1200, 630)
     assert rest.startswith("\n<body class='b'>" + first_words())
     assert rest.endswith("\n<gradio-app></gradio-app></body></html>")
 

@@ -8,7 +8,7 @@ import * as settings from "./settings.js";
  */
 
 const FLAGS = new Set([...settings.FLAGS, "presenter", "run"]);
-const NUMBERS = new Set(settings.NUMBERS);
+const NUMBERS = new Set([...settings.NUMBERS, "step", "token"]);
 const LISTS = new Set(["hide"]);
 const TEXTS = new Set([...settings.TEXTS, "prompt", "system", "recorded", "tab", "lesson", "lab", "theme", "lang"]);
 

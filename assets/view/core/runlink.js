@@ -25,17 +25,13 @@ export async function writeRun(events) {
 export async function readRun(hash) {
   if (!hash.startsWith(MARK)) return null;
   try {
-    return readTrace(await unpacked(hash.slice(MARK.length).replaceAll("-", "+").replaceAll("_", "/")));
+    const base64 = hash.slice(MARK.length).replaceAll("-", "+").replaceAll("_", "/");
+    const packed = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+    const bytes = await bytesOf(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw")));
+    return readTrace(new TextDecoder().decode(bytes));
   } catch {
     return { items: [], line: 0, problem: "it is damaged" };
   }
-}
-
-/** The text of raw deflate in base64. Throws an Error for a damaged one, or one that is too large. @param {string} base64 */
-export async function unpacked(base64) {
-  const packed = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
-  const bytes = await bytesOf(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw")));
-  return new TextDecoder().decode(bytes);
 }
 
 /** @param {unknown} value */

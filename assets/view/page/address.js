@@ -1,9 +1,14 @@
-// The address of the page names the open tab, the lesson and the recorded run, so that Back and reload bring them back.
+// The address of the page names the open tab, the lesson, the recorded run, the step and the token, so that Back and reload bring
+// them back. A live run that has ended is kept with its entry in the browser's history.
 
 import { readState, remembered, writeState } from "../core/permalink.js";
+import { traceText } from "../play/export.js";
+import { shownView } from "../play/runs.js";
 
 /** @import { PageState } from "../core/permalink" */
-const OWN = ["tab", "lesson", "recorded"];
+const PLACE = ["step", "token"];
+const PAGE = ["tab", "lesson", "recorded"];
+const OWN = [...PAGE, ...PLACE];
 const SETTLED = 120; // milliseconds after a click until the page shows what it opens
 const RESTORING = 1500; // milliseconds that the page may take to go back
 
@@ -34,6 +39,7 @@ export class Address {
     this.#opening = opening;
     this.#noted = this.#asked;
     for (const type of ["click", "keyup", "specdemo-shown"]) document.addEventListener(type, () => this.soon());
+    document.addEventListener("specdemo-ended", () => this.#keep());
     addEventListener("popstate", () => this.#restore());
     // A run or a game in an address that is typed into the bar of the open page. Its own changes of the address do not arrive here.
     addEventListener("hashchange", () => /^#(trace|draft)=/.test(location.hash) && location.reload());
@@ -47,8 +53,9 @@ export class Address {
 
   /** What the address asks for: an open lesson is on its tab, and the opening run is there without being named. @returns {PageState} */
   get #asked() {
-    const { tab, lesson, recorded } = readState(location.search);
-    return { tab: lesson ? "lessons" : tab === "play" ? "" : tab, lesson, recorded: recorded === this.#opening ? "" : recorded };
+    const { tab, lesson, recorded, step, token } = readState(location.search);
+    const key = history.state?.key;
+    return { tab: lesson ? "lessons" : tab === "play" ? "" : tab, lesson, recorded: recorded === this.#opening ? "" : recorded, step, token, key };
   }
 
   #note() {
@@ -60,24 +67,33 @@ export class Address {
       return;
     }
     const run = shownRun();
+    const { key } = this.#noted;
     /** @type {PageState} */
-    const here = { tab: tab === "play" ? "" : tab, lesson, recorded: run === this.#opening ? "" : run };
-    if (same(here, this.#noted)) return;
+    const here = { tab: tab === "play" ? "" : tab, lesson, recorded: run === this.#opening ? "" : run, ...shownView()?.place, key: run ? undefined : key };
+    if (same(here, this.#noted, [...OWN, "key"])) return;
     if (performance.now() < this.#restored + RESTORING) {
       this.soon(); // it has not gone back yet
       return;
     }
-    this.#write(here);
-    this.#noted = here;
+    const moved = same(here, this.#noted, [...PAGE, "key"]); // within the run only: Back leaves the run, not the step
+    this.#write(here, here.key ? history.state : null, moved ? "replaceState" : "pushState");
   }
 
-  /** What else stands in the address stays: language, theme, settings. @param {PageState} here */
-  #write(here) {
+  /** Keep the live run that has ended. */
+  #keep() {
+    const { key = "", events = [] } = shownView() ?? {};
+    const { tab, lesson } = this.#noted;
+    this.#write({ tab, lesson, key }, { key, trace: traceText(events) }, this.#noted.key === key ? "replaceState" : "pushState");
+  }
+
+  /** What else stands in the address stays: language, theme, settings. @param {PageState} here @param {unknown} state @param {"pushState" | "replaceState"} how */
+  #write({ key, ...here }, state, how) {
+    this.#noted = { ...here, key };
     const query = new URLSearchParams(location.search);
     for (const name of [...OWN, "run"]) query.delete(name);
     const own = writeState(here);
     const search = [String(query), own].filter(Boolean).join("&");
-    history.pushState(null, "", search ? `?${search}` : location.pathname);
+    history[how](state, "", search ? `?${search}` : location.pathname);
   }
 
   #restore() {
@@ -87,9 +103,13 @@ export class Address {
     this.#restored = performance.now();
     const tab = asked.tab || "play";
     if (tab !== openTab()) document.getElementById(`sd-tab-${tab}-button`)?.click();
-    if ((asked.recorded ?? "") !== (before.recorded ?? "")) choose("#sd-runs select", asked.recorded || this.#opening);
+    const view = shownView();
+    if (same(asked, before, ["recorded", "key"])) return void view?.show(asked);
+    if (view) view.wanted = asked;
+    if (asked.key) view?.restore(history.state.trace);
+    else choose("#sd-runs select", asked.recorded || this.#opening);
   }
 }
 
-/** @param {PageState} one @param {PageState} other */
-const same = (one, other) => OWN.every((name) => (one[name] ?? "") === (other[name] ?? ""));
+/** @param {PageState} one @param {PageState} other @param {string[]} names */
+const same = (one, other, names) => names.every((name) => (one[name] ?? "") === (other[name] ?? ""));

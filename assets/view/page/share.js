@@ -5,6 +5,8 @@ import { calm, el, qrCode, textEl } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { writeState } from "../core/permalink.js";
 import { writeRun } from "../core/runlink.js";
+import { save } from "../play/export.js";
+import { Card } from "./card.js";
 import { pageRoot } from "./presenter.js";
 
 /**
@@ -20,9 +22,10 @@ const CLASSROOM = ["prompt", "controls", "examples", "runs", "batch", "tabs"]; /
 export class Share {
   /**
    * server: answers `qr(address)` and `reach(origin)`; defaults: values that a link need not name; languages: of the page
-   * @param {Words} words @param {string} close @param {Server} server @param {{ defaults: Record<string, unknown>, languages: string[] }} how
+   * headlines: sentences of the view
+   * @param {Words} words @param {string} close @param {Server} server @param {{ defaults: Record<string, unknown>, languages: string[], headlines: Record<string, string> }} how
    */
-  constructor(words, close, server, { defaults, languages }) {
+  constructor(words, close, server, { defaults, languages, headlines }) {
     this.words = words;
     this.server = server;
     this.defaults = defaults;
@@ -47,15 +50,22 @@ export class Share {
     const form = el("div", { class: "sd-share-form" },
       el("div", { class: "sd-share-row" }, this.link, this.copy), this.note, this.long, this.reach,
       textEl("h3", words.class), classroom, ...own, el("fieldset", {}, legend, ...parts));
-    this.root = dialog("share", words.title, close, el("div", { class: "sd-share" }, form, this.code));
+    this.card = new Card(words, headlines);
+    this.picture = el("div", { class: "sd-share-picture" }, this.card.canvas,
+      textEl("button", words.card, { type: "button", class: "sd-copy", onclick: () => this.#save(this.card.picture()) }),
+      textEl("button", words.animation, { type: "button", class: "sd-copy", onclick: () => this.#record() }));
+    this.root = dialog("share", words.title, close, el("div", { class: "sd-share" }, form, el("div", {}, this.picture, this.code)));
     this.drawCode = calm(150, () => this.#drawCode());
   }
 
-  /** Open for a state of the page, see permalink.js. events: of a run that is not one of the recorded ones @param {PageState} state @param {Line[]} events */
+  /** Open for a state of the page, see permalink.js. events: of the run on show @param {PageState} state @param {Line[]} events */
   async open(state, events) {
     this.state = state;
-    this.run = events.length ? await writeRun(events) : "";
-    this.long.hidden = !events.length || Boolean(this.run);
+    const sent = state.recorded ? [] : events; // a recorded run has a name
+    this.run = sent.length ? await writeRun(sent) : "";
+    this.long.hidden = !sent.length || Boolean(this.run);
+    this.picture.hidden = !events.length;
+    this.card.show(events);
     const { classList } = pageRoot();
     for (const name of Object.keys(this.words.parts)) this.choices[name].checked = classList.contains(`sd-hide-${name}`);
     this.choices.presenter.checked = classList.contains("sd-presenter");
@@ -99,6 +109,19 @@ export class Share {
     for (const name of CLASSROOM) this.choices[name].checked = true;
     this.language.value = document.documentElement.lang || "en";
     this.#update();
+  }
+
+  /** returns: the file; null if there is none @param {Promise<Blob | null>} file */
+  async #save(file) {
+    const content = await file;
+    if (content) save(content, content.type, `specdemo.${content.type.split("/")[1]}`);
+    return content;
+  }
+
+  async #record() {
+    this.note.textContent = this.words.recording;
+    const film = await this.#save(this.card.animation());
+    this.note.textContent = film ? this.words.recorded : this.words.no_recording;
   }
 
   #use(/** @type {string} */ origin) {

@@ -4,7 +4,7 @@ import { el } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { Presenter, keysDialog, listen, pageRoot } from "./presenter.js";
 import { onApply, readState, remembered } from "../core/permalink.js";
-import { ask, shownEvents } from "../play/runs.js";
+import { ask, shownView } from "../play/runs.js";
 import { Address, choose, openTab, shownRun } from "./address.js";
 import { Share } from "./share.js";
 
@@ -52,7 +52,7 @@ class Teach {
     for (const name of ["method", "sampling"]) delete defaults[name]; // always named: the default may change
     this.presenter = new Presenter((on) => this.#presenting(on));
     this.keys = keysDialog(/** @type {Record<string, Words>} */ (words).keys, words.close);
-    this.dialog = new Share(words.share, words.close, server, { defaults, languages });
+    this.dialog = new Share(words.share, words.close, server, { defaults, languages, headlines: words.headline });
     this.live = el("div", { class: "sd-hidden", "aria-live": "polite" });
     this.list = el("div", { class: "sd-messages", role: "status" });
     element.replaceChildren(this.keys, this.dialog.root, this.live, this.list);
@@ -76,7 +76,8 @@ class Teach {
     const theme = dark === matchMedia("(prefers-color-scheme: dark)").matches ? "" : dark ? "dark" : "light";
     const { lang } = readState(location.search);
     const recorded = shownRun() || undefined;
-    this.dialog.open({ ...state, recorded, ...remembered(), tab: openTab(), theme, lang }, recorded ? [] : shownEvents());
+    const { place, events = [] } = shownView() ?? {};
+    this.dialog.open({ ...state, recorded, ...place, ...remembered(), tab: openTab(), theme, lang }, events);
   }
 
   applied() {

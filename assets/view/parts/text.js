@@ -68,6 +68,12 @@ export class TextView {
     return known ? { token, ...known, at: Number(closest(token, ".sd-step")?.dataset.step) } : null;
   }
 
+  /** The element of a node of a step, -1 for the target's own. @param {number} at place of the step @param {number} node */
+  token(at, node) {
+    const tokens = [...(this.stepElement(at)?.querySelectorAll(".sd-token") ?? [])];
+    return tokens.find((token) => this.#tokens.get(token)?.piece.node === node);
+  }
+
   stepElement(/** @type {number} */ i) {
     return this.#steps.at(i);
   }

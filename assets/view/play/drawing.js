@@ -106,7 +106,7 @@ export class Drawing {
     const { selection, inspector, tree, layout, state } = this.#view;
     for (const pin of this.#marked) pin.token?.classList.remove("sd-pinned");
     this.#marked = [...selection.pins];
-    for (const pin of this.#marked) pin.token?.classList.add("sd-pinned");
+    for (const pin of this.#marked) (pin.token ??= this.#view.text.token(pin.at, pin.node))?.classList.add("sd-pinned");
     const { why, subjects } = selection.shown();
     inspector.render(subjects, { why, armed: selection.armed, source: state.source.kind });
     const subject = why === "place" ? subjects[0] : selection.pointed;

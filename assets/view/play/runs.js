@@ -43,8 +43,7 @@ export function example(prompt) {
 
 /** Another question is asked than the one that is answered. @param {string} prompt */
 export function ask(prompt) {
-  const mounted = /** @type {Mounted | null} */ (document.querySelector("#sd-view .sd-mount"));
-  mounted?.view?.ask(prompt);
+  shownView()?.ask(prompt);
 }
 
 // ---- Where lines come from beside the server's stream: a recorded run, the one that the address asks for, or the visitor's file
@@ -54,6 +53,8 @@ export function ask(prompt) {
  * @param {Open} opening @param {Words} words @returns {Promise<Line[]>}
  */
 export async function fetchRun(opening, words) {
+  const own = opening.key === "opening" ? globalThis.history?.state?.trace : null;
+  if (own) return opened(readTrace(own), words.yours, words);
   const sent = opening.key === "opening" ? await readRun(globalThis.location?.hash ?? "") : null;
   const received = sent && opened(sent, words.shared, words);
   if (sent?.items.length && received) return received;
@@ -98,7 +99,7 @@ async function imported(text, name, words) {
  * A trace that somebody sent, as lines of the view; what is wrong with it as a notice. name: of the file, or of what it is
  * @param {{ items: Line[], line: number, problem: string }} trace @param {string} name @param {Words} words @returns {Line[]}
  */
-function opened({ items, line, problem }, name, words) {
+export function opened({ items, line, problem }, name, words) {
   if (!items.length) {
     const message = fill(line ? words.foreign : problem ? words.damaged : words.nothing, { name, line, problem });
     return [{ type: "notice", message, unharmed: words.unharmed, advice: words.advice, aside: true }];
@@ -112,12 +113,11 @@ function opened({ items, line, problem }, name, words) {
 
 // ---- The visitor's last run on this page, for parts that look at it
 
-/** The events of the run on show, live or opened. */
-export const shownEvents = () => /** @type {Mounted | null} */ (document.querySelector("#sd-view .sd-mount"))?.view?.events ?? [];
+/** The view of the first tab. */
+export const shownView = () => /** @type {Mounted | null} */ (document.querySelector("#sd-view .sd-mount"))?.view;
 
 /** Its events; null while nothing was run here, and where a recorded run is shown. */
 export function lastRun() {
-  const mounted = /** @type {Mounted | null} */ (document.querySelector("#sd-view .sd-mount"));
-  const { events, recorded } = mounted?.view ?? {};
+  const { events, recorded } = shownView() ?? {};
   return events?.length && !recorded ? events : null;
 }

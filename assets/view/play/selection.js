@@ -77,9 +77,11 @@ export class Selection {
     this.#latest = step ? this.#subjectOf(at, step, step.nodes.findIndex((node) => node.status === "rejected")) : null;
   }
 
-  /** The latest rejected token, or null. */
-  get latest() {
-    return this.#latest;
+  /** A token of a step by their numbers in the trace, -1 for the target's own; null if there is none. @param {number} number @param {number} node */
+  named(number, node) {
+    const at = this.#lane?.steps.findIndex(({ index }) => index === number) ?? -1;
+    const step = this.#lane?.steps[at];
+    return step && (node < 0 ? step.next : step.nodes[node]) ? this.#subjectOf(at, step, node) : null;
   }
 
   /** What the inspector is about, and why: pinned, pointed at, at the place where the player rests, or the latest refusal. */

@@ -1,7 +1,8 @@
 // The view of a run: reads its growing text, folds it into one state, and lets every part draw that state.
 
 import { ChartsView } from "../charts/charts.js";
-import { LineReader } from "../core/lines.js";
+import { LineReader, readTrace } from "../core/lines.js";
+import { readState } from "../core/permalink.js";
 import { Player } from "../core/player.js";
 import { isBroken } from "../core/reducer.js";
 import { Timeline } from "../core/timeline.js";
@@ -18,14 +19,16 @@ import { exportMenu } from "./export.js";
 import { Gestures } from "./gestures.js";
 import { Layout } from "./layout.js";
 import { Next } from "./next.js";
-import { fetchRun, readFile } from "./runs.js";
+import { fetchRun, opened, readFile } from "./runs.js";
 import { Selection } from "./selection.js";
 
 /**
  * @import { Line, Open } from "../core/state"
+ * @import { Verified } from "../types"
  * @import { Given, Subject, Words } from "../parts/page"
  * @typedef {Pick<Subject, "lane" | "node" | "text"> & { step: number }} Chosen
  * @typedef {{ keys: boolean, onselect(chosen: Chosen): void }} Options
+ * @typedef {{ step?: number, token?: number }} Place numbers of a step and of one of its nodes in the trace, -1 for the target's own token
  * @typedef {HTMLElement & { view?: View }} Mounted
  */
 
@@ -60,6 +63,8 @@ export class View {
   #asked = ""; // what the prompt box holds that was not run
   /** @type {Open | null} */
   #opening = null;
+  /** Where the next recorded run is to rest. @type {Place} */
+  wanted = {};
   #left = new AbortController(); // ends what listens outside of the root
 
   /** @param {Words} words @param {Options} options */
@@ -67,6 +72,7 @@ export class View {
     this.#words = words;
     this.#onselect = onselect;
     this.#keys = keys;
+    if (keys) this.wanted = readState(globalThis.location?.search ?? "");
     this.player = new Player(this.timeline, () => this.#moved());
     this.selection = new Selection(this);
     this.transport = new Transport(this.timeline, this.player, words.transport);
@@ -142,14 +148,48 @@ export class View {
 
   /** Rest at the first rejection, with the rejected token pinned. */
   explain() {
-    const stop = this.timeline.stops.find(({ rejection }) => rejection);
-    if (!stop || !this.seekStep(stop.step)) return;
+    const step = this.timeline.stops.find(({ rejection }) => rejection)?.step ?? -1;
+    this.show({ step, token: this.#verdict(step)?.nodes.findIndex(({ status }) => status === "rejected") });
+  }
+
+  /** Where the player rests, or what is pinned; nothing while the run moves or stands at its end. @returns {Place} */
+  get place() {
+    const { wanted } = this; // it is on its way
+    if (wanted.step !== undefined) return { step: wanted.step, token: wanted.token };
+    const [pin] = this.selection.pins;
+    if (pin && !pin.count) return { step: pin.step.index, token: pin.node };
+    const step = this.resting ? this.timeline.stops[this.timeline.at].step : -1;
+    return step < 0 ? {} : { step };
+  }
+
+  /** Rest at a step, with one of its tokens pinned. returns: whether there is such a step @param {Place} place */
+  show({ step = -1, token }) {
+    if (!this.#verdict(step)) return false;
+    this.seekStep(step);
     this.selection.unpin();
-    this.selection.findLatest();
-    const { latest } = this.selection;
-    if (latest) this.selection.pin(latest, { beside: false });
-    this.layout.tab("token");
+    const subject = token === undefined ? null : this.selection.named(step, token);
+    if (subject) {
+      this.selection.pin(subject, { beside: false });
+      this.layout.tab("token");
+    }
     this.drawing.inspect();
+    return true;
+  }
+
+  /** The check of a step of the shown lane. @param {number} step */
+  #verdict(step) {
+    const { shown, events } = this.timeline;
+    return /** @type {Verified | undefined} */ (events.find((item) => item.type === "verified" && item.lane === shown && item.step === step));
+  }
+
+  /** Show a run of this visit again. @param {string} trace */
+  restore(trace) {
+    this.take(opened(readTrace(trace), this.#words.trace.yours, this.#words.trace), true);
+  }
+
+  /** Name of the stream on show. */
+  get key() {
+    return this.#opening?.key ?? "";
   }
 
   /** New lines of the stream; `restarted` when they begin another one. @param {Line[]} items @param {boolean} restarted */
@@ -160,6 +200,8 @@ export class View {
     if (items.length) this.timeline.push(items, { follow: !this.recorded });
     if (opening && this.recorded && this.events.length) this.#begin();
     if (items.length || restarted) this.drawing.soon();
+    const over = this.#keys && !this.recorded && !this.running && items.some(({ type }) => type === "finished");
+    if (over) document.dispatchEvent(new CustomEvent("specdemo-ended"));
   }
 
   /**
@@ -229,6 +271,9 @@ export class View {
   // A recorded run plays by itself; where motion is not wanted it stands there whole.
   #begin() {
     this.player.pace = paceOf(this.timeline.until);
+    const { wanted } = this;
+    this.wanted = {};
+    if (this.show(wanted)) return;
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.timeline.seek(this.timeline.last);
     else this.#play();
     const first = this.#opening?.key === "opening" && this.#keys && this.player.playing;

@@ -15,11 +15,9 @@ export function frame(words, ...parts) {
   document.querySelector("main")?.replaceChildren(header, ...parts);
 }
 
-/** Run a large script after the first words are there; its address, or its text. @param {{ src?: string, text?: string }} script */
-export function later({ src, text = "" }) {
-  const script = el("script", { src });
-  script.textContent = text;
-  setTimeout(() => document.head.append(script), 500);
+/** Run a large script after the first words are there. @param {string} src its address */
+export function later(src) {
+  setTimeout(() => document.head.append(el("script", { src })), 500);
 }
 
 /** What the page was given under a name, as a JSON text in its HTML. @param {string} name */

@@ -121,4 +121,4 @@ if (data.lms) {
 }
 for (const name of readState(location.search).hide ?? []) document.body.classList.add(`sd-hide-${name}`);
 new Site();
-later({ src: "plotly.min.js" });
+later("plotly.min.js");
