@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from specdemo.kernels import job as jobs
+from specdemo.kernels.blocks import KINDS, BlockMatrix
 from specdemo.kernels.inputs import NORMS, Rows, SequenceRows
 from specdemo.kernels.packing import BLOCK_OUTPUTS, GROUP_INPUTS, Packed
 from specdemo.kernels.plan import TENTHS
@@ -242,6 +243,9 @@ def _matrix(
     name: str, record: Any, outputs: int, inputs: int, group: int, sizes: Mapping[str, int]
 ) -> Iterator[Range]:
     """A matrix of 4 bits; or a head of 8, or of 16, which may have no scales."""
+    if record.parts:
+        yield from _block_parts(name, record, inputs)
+        return
     bits = record.bits
     sizes = {**sizes, "bits": bits}
     yield Range(f"{name}.codes", record.codes, outputs * inputs * bits // 8, sizes=sizes)
@@ -343,12 +347,35 @@ def _draft(job: Any, one: Any, draft: Any, name: str) -> Iterator[Range]:
     )
 
 
-def _parts(name: str, matrix: Packed) -> dict[str, Tensor | np.ndarray[Any, Any] | None]:
+def _parts(
+    name: str, matrix: Packed | BlockMatrix
+) -> dict[str, Tensor | np.ndarray[Any, Any] | None]:
+    if isinstance(matrix, BlockMatrix):
+        found = {f"{name}.codes": np.frombuffer(matrix.records, np.int64)}
+        for number, part in enumerate(matrix.parts):
+            found |= {f"{name}[{number}].{one}": getattr(part, one) for one in ARRAYS}
+        return found
     return {
         f"{name}.codes": matrix.codes,
         f"{name}.scales": matrix.scales,
         f"{name}.zeros": matrix.zeros,
     }
+
+
+ARRAYS = ("codes", "units", "zeros", "steps")
+
+
+def _block_parts(name: str, record: Any, inputs: int) -> Iterator[Range]:
+    """The arrays of a matrix in blocks."""
+    yield Range(f"{name}.codes", record.codes, record.parts * jobs.PART.itemsize)
+    parts = (jobs.PartStructure * record.parts).from_address(record.codes)
+    for number, part in enumerate(parts):
+        kind, weights = KINDS[part.kind], part.blocks * 32 * inputs
+        units = weights // kind.span * (4 if kind.pairs else 2)
+        sizes = (weights * kind.bits // 8, units, units, weights // 16)
+        for one, size in zip(ARRAYS, sizes, strict=True):
+            if getattr(part, one):
+                yield Range(f"{name}[{number}].{one}", getattr(part, one), size)
 
 
 def _numbers(address: int, count: int) -> np.ndarray[Any, Any]:

@@ -118,14 +118,16 @@ def test_tabs_are_self_contained(path: Path) -> None:
     assert not tabs or path in outside
 
 
-DOOR = {f"specdemo.kernels.{name}" for name in ("runtime", "plan", "packing", "cpu_features")}
+DOOR = {
+    f"specdemo.kernels.{name}" for name in ("runtime", "plan", "packing", "blocks", "cpu_features")
+}
 
 
 @pytest.mark.parametrize(
     "path", [one for one in MODULES if layer_of(one) != "kernels"], ids=name_of
 )
 def test_the_kernels_have_one_door(path: Path) -> None:
-    """Weights are packed by `packing`, everything else goes through `runtime`."""
+    """Weights are packed by `packing` and `blocks`, everything else goes through `runtime`."""
     found = set()
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.ImportFrom) and node.module == "specdemo.kernels":

@@ -41,7 +41,7 @@ def tiny_gguf(
 
     def matrix(name: str, rows: int, columns: int) -> None:
         stored = GGMLQuantizationType[next(kinds)]
-        writer.add_tensor(name, _random_blocks(random, rows, columns, stored), raw_dtype=stored)
+        writer.add_tensor(name, random_blocks(random, rows, columns, stored), raw_dtype=stored)
 
     def vector(name: str, size: int) -> None:
         writer.add_tensor(name, vectors.normal(0, 0.1, size).astype(np.float32) + 1)
@@ -71,15 +71,15 @@ def tiny_gguf(
     return path
 
 
-def _random_blocks(random: Any, rows: int, columns: int, kind: Any) -> Any:
+def random_blocks(random: Any, rows: int, columns: int, kind: Any) -> Any:
     """Bytes that mean a random matrix: any bytes do, but for the scales, which are float16. (rows, bytes) uint8"""
     from gguf.constants import GGML_QUANT_SIZES
 
     weights, size = GGML_QUANT_SIZES[kind]
     blocks = random.integers(0, 256, (rows, columns // weights, size), dtype=np.uint8)
     scale = np.array([0.01], np.float16).view(np.uint8)
-    places = {"Q4_K": (0, 2), "Q5_0": (0,), "Q6_K": (208,), "Q8_0": (0,), "Q4_1": (0, 2)}
-    for place in places[kind.name]:
+    both = ("Q4_1", "Q5_1", "Q4_K", "Q5_K")  # a scale and a minimum
+    for place in (208,) if kind.name == "Q6_K" else (0, 2) if kind.name in both else (0,):
         blocks[..., place : place + 2] = scale
     return blocks.reshape(rows, -1)
 

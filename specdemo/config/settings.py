@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.strings import Json
 
-PRECISIONS = ("nf4", "int8", "bf16", "fp32")
+PRECISIONS = ("nf4", "file", "int8", "bf16", "fp32")
 HEADS = ("auto", "16")
 SWITCHES = ("off", "catalogue", "any")
 POLICIES = ("constant", "heuristic", "confidence", "cost")
@@ -366,7 +366,7 @@ class AppSettings:
         "a drafter that others have published for the target: a hub id, with @ and a revision if need be, or a local folder; `none` is none",
     )  # fmt: skip
     precision: str = _row(
-        "nf4", "model", "precision of the target's weights", choices=PRECISIONS,
+        "nf4", "model", "precision of the target's weights; `file` computes with the blocks of a GGUF file as they are", choices=PRECISIONS,
     )  # fmt: skip
     head: str = _row(
         "auto", "model",

@@ -19,9 +19,11 @@ from specdemo.config.strings import Json
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+GGUF_BLOCKS = "gguf-blocks"  # our own, see `files.blocks`
 QUANTISED_BY = (
     "",
     "bitsandbytes",
+    GGUF_BLOCKS,
 )  # supported by the loader; other methods need their own libraries
 SENTENCEPIECE = "tokenizer.model"  # read by the package sentencepiece, an optional one
 TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", SENTENCEPIECE)
@@ -290,9 +292,11 @@ def tensors(folder: Path, name: str) -> Iterator[tuple[str, int, bool]]:
         for key, row in stored.items():
             if (tied and key == "lm_head.weight") or ".weight." in key:
                 continue
-            packed = f"{key}.absmax" in stored  # bitsandbytes' own form: two weights in a byte
+            blocks = f"{key}.units" in stored  # four weights of 16 or 32 outputs
+            packed = blocks or f"{key}.absmax" in stored  # bitsandbytes' own form
+            in_byte = 2 if packed and row["shape"][-1] != 128 else 1
             kept = len(row["shape"]) != 2 or any(part in key for part in NOT_QUANTISED)
-            yield key, math.prod(row["shape"]) * (2 if packed else 1), packed or not kept
+            yield key, math.prod(row["shape"]) * in_byte, packed or not kept
 
 
 def count_parameters(folder: Path, name: str) -> int:

@@ -14,13 +14,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from specdemo.config.errors import Phrase
+from specdemo.config.strings import Json
 from specdemo.files.folder import INDEX, find_family, read_config, read_header, weight_files
 from specdemo.files.progress import Pace, ProgressCallback
 from specdemo.files.quiet import import_bitsandbytes, quiet_transformers
@@ -69,16 +70,18 @@ class GgufWeight:
         import torch
         from gguf.quants import dequantize
 
-        # A new map for each read: otherwise the pages that were read would count as this process's memory.
-        stored = np.memmap(self.file, np.uint8, "r", self.offset, self.rows)
-        if self.heads:
-            raw = stored[_order(self.shape[0], self.heads)[part]]
-        else:
-            raw = np.array(stored[part])
-        values = dequantize(raw, self.kind)
+        values = dequantize(self.raw(part), self.kind)
         if self.above:
             values -= np.float32(self.above)
         return torch.from_numpy(values.reshape(-1, *self.shape[1:]))
+
+    def raw(self, part: slice) -> Numbers:
+        """Some of its rows as they are stored, (rows, bytes of a row) uint8."""
+        # A new map for each read: otherwise the pages that were read would count as this process's memory.
+        stored = np.memmap(self.file, np.uint8, "r", self.offset, self.rows)
+        if self.heads:
+            return stored[_order(self.shape[0], self.heads)[part]]
+        return np.array(stored[part])
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +203,53 @@ def quantise_nf4(weight: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat([code for code, _ in parts]), torch.cat([scale for _, scale in parts])
 
 
+class Quantiser(Protocol):
+    """Makes the stored form of matrices, in parts, see `pack`."""
+
+    def config(self) -> Json:
+        """Return the entry `quantization_config` of config.json."""
+
+    def part(self, weight: Weight, part: slice) -> Any:
+        """Return some rows of a matrix in that form. Raises NotReadable."""
+
+    def named(self, name: str, weight: Weight, parts: Sequence[Any]) -> dict[str, Tensor]:
+        """Return all tensors of a matrix, by their names in the folder."""
+
+    def beside(self, name: str, weight: Weight) -> dict[str, Tensor]:
+        """Return the tensors that are stored beside an unquantised one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nf4:
+    """bitsandbytes' own 4-bit form. dtype: of matrices before"""
+
+    dtype: torch.dtype
+
+    def config(self) -> Json:
+        """Return the entry of config.json."""
+        found: Json = quantisation("nf4", self.dtype).to_dict()
+        return found
+
+    def part(self, weight: Weight, part: slice) -> tuple[Tensor, Tensor]:
+        """Codes and scales, see `quantise_nf4`."""
+        return quantise_nf4(weight.read(part).to(self.dtype))
+
+    def named(
+        self, name: str, weight: Weight, parts: Sequence[tuple[Tensor, Tensor]]
+    ) -> dict[str, Tensor]:
+        """Return the tensors under the names that bitsandbytes reads."""
+        import torch
+
+        codes, scales = zip(*parts, strict=True)
+        state = nf4_state(torch.cat(scales), weight.shape, self.dtype)
+        stored = {f"{name}.{key}": value for key, value in state.as_dict(packed=True).items()}
+        return {name: torch.cat(codes)} | stored
+
+    def beside(self, name: str, weight: Weight) -> dict[str, Tensor]:
+        """Nothing."""
+        return {}
+
+
 def nf4_state(scales: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Any:
     """Return bitsandbytes' description of quantised weights. scales: (blocks,) float32; dtype: of the weights before"""
     import torch
@@ -255,6 +305,12 @@ class Plan:
         """Return the size of a tensor in the copy."""
         count = math.prod(self.shapes[name])
         return count * 9 // 16 if name in self.quantised else 2 * count
+
+    @property
+    def head(self) -> str:
+        """Name of the matrix of the output head."""
+        own = "lm_head.weight"
+        return own if own in self.shapes.keys() - self.tied else "model.embed_tokens.weight"
 
 
 def quantisation(precision: str, dtype: torch.dtype) -> Any:
@@ -328,14 +384,16 @@ def pack(
     weights: Weights,
     dtype: torch.dtype,
     progress: ProgressCallback,
+    quantiser: Quantiser | None = None,
 ) -> None:
     """Write the packed weights and their config.json into a folder.
 
-    dtype: of unquantised tensors, and of matrices before quantisation
+    dtype: of unquantised tensors; quantiser: form of the matrices of layers; NF4 by default
     """
     import torch
     from safetensors.torch import save_file
 
+    quantiser = quantiser or Nf4(dtype)
     total = total_bytes(plan, weights)
     shards = _shards(plan, [name for name in plan.shapes if name in weights])
     pace = Pace(progress, "quantise", total, "4-bit")
@@ -348,13 +406,13 @@ def pack(
         for file, names in shards.items():
             tensors: dict[str, Tensor] = {}
             for name in names:
-                tensors |= _packed(name, plan, weights[name], dtype, work)
+                tensors |= _packed(name, plan, weights[name], dtype, work, quantiser)
             save_file(tensors, folder / file, metadata={"format": "pt"})
             index |= dict.fromkeys(tensors, file)
     text = json.dumps({"metadata": {"total_size": total}, "weight_map": index}, indent=2)
     (folder / INDEX).write_text(text, encoding="utf-8")
     config = read_config(folder, folder.name)
-    config["quantization_config"] = quantisation("nf4", dtype).to_dict()
+    config["quantization_config"] = quantiser.config()
     (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
@@ -380,9 +438,14 @@ def _shards(plan: Plan, names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _packed(
-    name: str, plan: Plan, weight: Weight, dtype: torch.dtype, work: _PartWorkers
+    name: str,
+    plan: Plan,
+    weight: Weight,
+    dtype: torch.dtype,
+    work: _PartWorkers,
+    quantiser: Quantiser,
 ) -> dict[str, Tensor]:
-    """Return the stored form of a tensor, under the names that bitsandbytes reads."""
+    """Return the stored form of a tensor by names."""
     import torch
 
     shape = plan.shapes[name]
@@ -390,19 +453,14 @@ def _packed(
     def read(part: slice) -> Tensor:
         return weight.read(part).to(dtype)
 
-    def quantise(part: slice) -> tuple[Tensor, Tensor]:
-        return quantise_nf4(read(part))
-
     total = plan.packed_bytes(name)
-    if name not in plan.quantised:
-        kept = torch.empty(shape, dtype=dtype)
-        for part, piece in work.on_parts(shape, total, read):
-            kept[part] = piece
-        return {name: kept}
-    codes, scales = zip(*(found for _, found in work.on_parts(shape, total, quantise)), strict=True)
-    state = nf4_state(torch.cat(scales), shape, dtype)
-    stored = {f"{name}.{key}": value for key, value in state.as_dict(packed=True).items()}
-    return {name: torch.cat(codes)} | stored
+    if name in plan.quantised:
+        parts = work.on_parts(shape, total, partial(quantiser.part, weight))
+        return quantiser.named(name, weight, [found for _, found in parts])
+    kept = torch.empty(shape, dtype=dtype)
+    for part, piece in work.on_parts(shape, total, read):
+        kept[part] = piece
+    return {name: kept} | quantiser.beside(name, weight)
 
 
 @dataclass(frozen=True, slots=True)

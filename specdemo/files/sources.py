@@ -7,7 +7,7 @@ import hashlib
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from specdemo.config.errors import Phrase, UserError
 from specdemo.files import hub
+from specdemo.files.blocks import BLOCKS_RECIPE, FileBlocks
 from specdemo.files.catalogue import Entry, entries, find, pairs
 from specdemo.files.folder import check_folder, weight_files
 from specdemo.files.found import gguf_path, known_as, title_of
@@ -56,6 +57,8 @@ PATH_SIGNS = {"/", "\\", "~"}
 QUANTISATION = re.compile(r"[-.](I?Q\w+)\.gguf$", re.I)  # in the name of a catalogue file
 PUBLISHED_BYTES = 2  # per weight: hubs store 16 bits
 PACKED_PRECISION, PACKED_KINDS = "nf4", ("bfloat16", "float16")
+BLOCKS = "file"
+PACKING_RECIPES = {PACKED_PRECISION: PACKING_RECIPE, BLOCKS: BLOCKS_RECIPE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +84,21 @@ def resolve(
     cache_dir: Path,
     progress: ProgressCallback = silent,
     pack_as: torch.dtype | None = None,
+    *,
+    blocks: bool = False,
 ) -> ModelFiles:
     """Find a catalogue name, hub id, folder, GGUF file or model of Ollama's; fetch and convert it as needed.
 
     pack_as: to store large matrices in 4-bit, the type of the other tensors; None for unchanged weights
+    blocks: keep a GGUF file's own blocks in place of 4-bit ones; raises UserError for another source
     """
     text = str(name_or_path).strip()
     if not text:
         raise UserError("model.unnamed", names=_names())
-    path, work = Path(text).expanduser(), _Conversion(cache_dir / "models", progress, pack_as)
+    path, work = (
+        Path(text).expanduser(),
+        _Conversion(cache_dir / "models", progress, pack_as, blocks),
+    )
     for left in cache_dir.glob(f"*/{MAKING}*"):
         sweep(left.parent)
     if entry := find(text):
@@ -128,19 +137,23 @@ class _Gguf:
 
 @dataclass(frozen=True, slots=True)
 class _Conversion:
-    """Converts and packs models. models: the folder of converted models"""
+    """Converts and packs models. models: the folder of converted models; pack_as, blocks: see `resolve`"""
 
     models: Path
     progress: ProgressCallback
     pack_as: torch.dtype | None
+    blocks: bool = False
 
     def from_gguf(self, file: _Gguf) -> Path:
         """Return the folder of a GGUF file; make it if necessary."""
         made_from = recipe(file.sha256)
         if self.pack_as is not None:
-            with suppress(NotReadable):
-                fill = partial(self._pack_gguf, file, self.pack_as)
+            fill = partial(self._pack_gguf, file, self.pack_as)
+            try:
                 return self._packed(file.stem, made_from, file.name, fill, self.pack_as)
+            except NotReadable as reason:
+                if self.blocks:
+                    raise UserError("model.other_blocks", name=file.name, reason=reason) from reason
         doing = Phrase("disk.while_converting", name=file.name)
         return made_once(self.models / file.stem, made_from, doing, partial(self._convert, file))
 
@@ -157,10 +170,13 @@ class _Conversion:
                 file.recommend(content)
                 planned = plan(content, dtype)
                 weights = gguf_weights(gguf, planned.shapes)
-            pack(content, planned, weights, dtype, self.progress)
+            own = FileBlocks(planned.head) if self.blocks else None
+            pack(content, planned, weights, dtype, self.progress, own)
 
     def from_folder(self, folder: Path, stem: str, made_from: str, name: str) -> Path:
         """Return the packed copy of a model folder, or the folder itself if a copy is unwanted or impossible."""
+        if self.blocks:
+            raise UserError("model.no_blocks", name=name)
         if self.pack_as is None:
             return folder
         dtype = self.pack_as
@@ -185,13 +201,19 @@ class _Conversion:
         dtype: torch.dtype,
     ) -> Path:
         kind = str(dtype).removeprefix("torch.")
-        folder, whole = packed_folder(self.models, stem, made_from, kind)
+        form = BLOCKS if self.blocks else PACKED_PRECISION
+        folder, whole = packed_folder(self.models, stem, made_from, kind, form)
         return made_once(folder, whole, Phrase("disk.while_packing", name=name), fill)
 
 
-def packed_folder(models: Path, stem: str, made_from: str, kind: str) -> tuple[Path, str]:
-    """Return the folder of a model's packed copy, and its recipe. kind: bfloat16 or float16, type of unquantised tensors"""
-    return models / f"{stem}-nf4-{kind}", f"{PACKING_RECIPE} {kind} {made_from}"
+def packed_folder(
+    models: Path, stem: str, made_from: str, kind: str, form: str = PACKED_PRECISION
+) -> tuple[Path, str]:
+    """Return the folder of a model's packed copy, and its recipe.
+
+    kind: bfloat16 or float16, type of unquantised tensors; form: nf4 or file
+    """
+    return models / f"{stem}-{form}-{kind}", f"{PACKING_RECIPES[form]} {kind} {made_from}"
 
 
 def _from_entry(entry: Entry, cache_dir: Path, work: _Conversion) -> ModelFiles:
@@ -321,6 +343,6 @@ def is_converted(entry: Entry, cache_dir: Path, precision: str, *, read: bool = 
     """Check whether a conversion of a catalogue model's GGUF file is in the cache. read: see `is_complete`"""
     models, stem, made_from = cache_dir / "models", _stem(entry), recipe(entry.gguf_sha256)
     copies = [(models / stem, made_from)]
-    if precision == PACKED_PRECISION:
-        copies += [packed_folder(models, stem, made_from, kind) for kind in PACKED_KINDS]
+    if precision in PACKING_RECIPES:
+        copies += [packed_folder(models, stem, made_from, kind, precision) for kind in PACKED_KINDS]
     return any(is_complete(folder, whole, read=read) for folder, whole in copies)

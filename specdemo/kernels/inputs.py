@@ -9,9 +9,12 @@ from typing import Any, Protocol
 import numpy as np
 from torch import Tensor
 
+from specdemo.kernels.blocks import BlockMatrix
+from specdemo.kernels.job import address
 from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
 from specdemo.kernels.plan import Chain, DraftPlan
 
+Matrix = Packed | BlockMatrix
 NORMS = ("input_norm", "post_norm", "attended_norm", "gated_norm", "query_norm", "key_norm")
 HEAD_DIMS = range(64, 257, 32)  # that the compiled pass takes
 
@@ -27,10 +30,10 @@ class LayerWeights:
 
     input_norm: Tensor | None
     post_norm: Tensor | None
-    qkv: Packed
-    output: Packed
-    gate_up: Packed
-    down: Packed
+    qkv: Matrix
+    output: Matrix
+    gate_up: Matrix
+    down: Matrix
     query_norm: Tensor | None = None
     key_norm: Tensor | None = None
     attended_norm: Tensor | None = None
@@ -43,7 +46,7 @@ class LayerWeights:
         for name in NORMS:
             setattr(record, name, address(getattr(self, name)))
         for name in ("qkv", "output", "gate_up", "down"):
-            write_matrix(getattr(record, name), getattr(self, name))
+            getattr(self, name).write(getattr(record, name))
         record.qkv_bias = address(self.qkv.bias)
         record.rotary, record.window = self.rotary, self.window
 
@@ -81,18 +84,6 @@ def fits(shape: Shape, columns: int = BLOCK_OUTPUTS) -> bool:
         and all(size % 64 == 0 for size in inputs)
         and all(size % BLOCK_OUTPUTS == 0 for size in outputs)
     )
-
-
-def write_matrix(record: Any, matrix: Packed) -> None:
-    """Fill a matrix's record, see `job.MATRIX`."""
-    record.codes = matrix.codes.data_ptr()
-    record.scales, record.zeros = address(matrix.scales), address(matrix.zeros)
-    record.bits = matrix.bits
-
-
-def address(tensor: Tensor | None) -> int:
-    """Return the address of a tensor's values; 0 for None."""
-    return 0 if tensor is None else tensor.data_ptr()
 
 
 class Slots(Protocol):

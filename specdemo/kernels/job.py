@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import ctypes
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ADDRESS = COUNT = NUMBER = np.dtype(np.int64)
 REAL = np.dtype(np.float64)
@@ -23,6 +26,20 @@ MATRIX = np.dtype(
         ("scales", ADDRESS),
         ("zeros", ADDRESS),  # 0 where codes mean values of their own
         ("bits", COUNT),  # bits of a code: 4; a head also has 8 or 16
+        ("parts", COUNT),  # number of PART at `codes`, of a matrix in blocks of 32 inputs; else 0
+    ]
+)
+
+# Some outputs of a matrix in blocks, see `blocks.Part`.
+PART = np.dtype(
+    [
+        ("kind", COUNT),  # number of `blocks.KINDS`
+        ("blocks", COUNT),  # of 32 outputs
+        ("codes", ADDRESS),
+        ("units", ADDRESS),
+        ("zeros", ADDRESS),
+        ("steps", ADDRESS),
+        ("factor", REAL),
     ]
 )
 
@@ -156,7 +173,7 @@ JOB = np.dtype(
     ]
 )  # fmt: skip
 
-RECORDS = (JOB, LAYER, SEQUENCE, DRAFT, TOKEN)
+RECORDS = (JOB, LAYER, SEQUENCE, DRAFT, TOKEN, PART)
 
 
 def structure(record: np.dtype[Any]) -> Any:
@@ -164,9 +181,14 @@ def structure(record: np.dtype[Any]) -> Any:
     return np.ctypeslib.as_ctypes_type(record)
 
 
-JobStructure, LayerStructure, SequenceStructure, DraftStructure = map(
-    structure, (JOB, LAYER, SEQUENCE, DRAFT)
+JobStructure, LayerStructure, SequenceStructure, DraftStructure, PartStructure = map(
+    structure, (JOB, LAYER, SEQUENCE, DRAFT, PART)
 )
+
+
+def address(tensor: Tensor | None) -> int:
+    """Return the address of a tensor's values; 0 for None."""
+    return 0 if tensor is None else tensor.data_ptr()
 
 
 def check_sizes(compiled: tuple[int, ...]) -> None:

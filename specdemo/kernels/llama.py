@@ -13,11 +13,18 @@ from __future__ import annotations
 import numpy as np
 from numba import carray
 
-from specdemo.kernels import simd
+from specdemo.kernels import matmul_blocks, simd
 from specdemo.kernels.attention import UNSEEN, attend_all, norm, products
 from specdemo.kernels.cache import compiled, loose
 from specdemo.kernels.packing import BLOCK_OUTPUTS, GROUP_INPUTS
-from specdemo.kernels.parts import LAYER_BYTES, layer_at, sequence_at, wait_for_threads
+from specdemo.kernels.parts import (
+    LAYER_BYTES,
+    PART_BYTES,
+    block_part_at,
+    layer_at,
+    sequence_at,
+    wait_for_threads,
+)
 
 TILES_BYTES = 64  # bytes of the shapes of all tiles
 
@@ -64,6 +71,9 @@ def group_of(job, matrix):
 def quantize_inputs(job, source, stride, width, rows, matrix, buffers):
     """Prepare the inputs of a matrix of 4 or 8 bits. source: float32 rows `stride` bytes apart"""
     y, about, _ = buffers
+    if matrix.parts:
+        matmul_blocks.quantize_inputs(source, stride, y, about, rows, width)
+        return
     group = group_of(job, matrix)
     products.quantize_inputs(source, stride, y, about, rows, width, group, matrix.zeros != 0)
 
@@ -72,6 +82,16 @@ def quantize_inputs(job, source, stride, width, rows, matrix, buffers):
 def multiply(job, width, rows, matrix, into, stride, first, end, buffers):
     """Blocks `first` to `end` of 32 outputs of a matrix of 4 or 8 bits, for the inputs prepared last. into: (rows, stride) float32"""
     y, about, own = buffers
+    begin = 0
+    for number in range(matrix.parts):
+        part = block_part_at(matrix.codes + number * PART_BYTES)
+        low, high = max(first, begin) - begin, min(end, begin + part.blocks) - begin
+        columns = into + begin * BLOCK_OUTPUTS * 4
+        if low < high:
+            matmul_blocks.product(y, about, rows, width, part, columns, stride, low, high)
+        begin += part.blocks
+    if matrix.parts:
+        return
     group, table = group_of(job, matrix), job.table
     products.product(y, about, rows, width, matrix, table, group, into, stride, first, end, own)
 
@@ -221,7 +241,7 @@ def run_pass(job, thread, threads):
     normed_x = x + padded * hidden * 4
     y = normed_x + padded * hidden * 4
     about = y + padded * widest * 2
-    own = about + padded * (widest // 32) * 8
+    own = about + padded * (widest // 32) * matmul_blocks.ABOUT
     buffers = (y, about, own)
     simd.copy_lines(job.input, x, rows * hidden // 16)
     for index in range(job.first_layer, job.last_layer):

@@ -5,7 +5,8 @@ Vectors of 16 float32 or 32 numbers of 16 bits are one register with AVX-512, tw
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import reduce
 
 from llvmlite import ir
 from numba import types
@@ -124,11 +125,54 @@ def exponential(builder: ir.IRBuilder, wanted: ir.Value) -> ir.Value:
     return choose(builder, ">", wanted, low, builder.fmul(found, power), constant(0.0))
 
 
+def half_to_floats(builder: ir.IRBuilder, halves: ir.Value) -> ir.Value:
+    """16 float16, as 16-bit numbers, to float32: exact."""
+    if cpu_features.has("f16c"):
+        kind = ir.VectorType(ir.HalfType(), WIDTH)
+        return builder.fpext(builder.bitcast(halves, kind), FLOATS)
+    bits = builder.zext(halves, INTS)
+    size, sign, up = (ir.Constant(INTS, [value] * WIDTH) for value in (0x7FFF, 0x8000, 13))
+    value = builder.shl(builder.and_(bits, size), up)
+    # Exponents of float16 begin 112 later.
+    scaled = builder.fmul(builder.bitcast(value, FLOATS), constant(2.0**112))
+    signs = builder.shl(builder.and_(bits, sign), ir.Constant(INTS, [16] * WIDTH))
+    return builder.bitcast(builder.or_(builder.bitcast(scaled, INTS), signs), FLOATS)
+
+
+def greatest_size(builder: ir.IRBuilder, rows: Sequence[ir.Value], least: int) -> ir.Value:
+    """The largest absolute value of vectors of FLOATS. least: bits of a float32 below which it is not"""
+    # Without their signs, float32 are in the order of their bits.
+    unsigned = ir.Constant(INTS, [0x7FFFFFFF] * WIDTH)
+    sizes = [builder.and_(builder.bitcast(row, INTS), unsigned) for row in rows]
+    most = reduce(lambda x, y: builder.select(builder.icmp_signed(">", x, y), x, y), sizes)
+    greatest = call(builder, "llvm.vector.reduce.smax.v16i32", I32, (most,))
+    bound = ir.Constant(I32, least)
+    greatest = builder.select(builder.icmp_signed(">", greatest, bound), greatest, bound)
+    return builder.bitcast(greatest, ir.FloatType())
+
+
+def ways(builder: ir.IRBuilder, value: ir.Value, cases: Sequence[int]) -> Iterator[int]:
+    """A switch: gives each case with the builder placed in its block. The caller ends each block."""
+    last = builder.append_basic_block()
+    switch = builder.switch(value, last)
+    for case in cases:
+        way = last if case == cases[-1] else builder.append_basic_block()
+        if way is not last:
+            switch.add_case(ir.Constant(I64, case), way)
+        builder.position_at_end(way)
+        yield case
+
+
 def prefetch_ahead(builder: ir.IRBuilder, address: ir.Value) -> None:
     """Prefetch the line AHEAD bytes after an address."""
-    later = builder.inttoptr(builder.add(address, ir.Constant(I64, AHEAD)), BYTES)
+    prefetch(builder, at(builder, address, AHEAD))
+
+
+def prefetch(builder: ir.IRBuilder, address: ir.Value) -> None:
+    """Prefetch the line of an address."""
     hint = [ir.Constant(I32, value) for value in (0, 3, 1)]
-    call(builder, "llvm.prefetch.p0", ir.VoidType(), (later, *hint))
+    where = builder.inttoptr(address, BYTES)
+    call(builder, "llvm.prefetch.p0", ir.VoidType(), (where, *hint))
 
 
 def at(builder: ir.IRBuilder, address: ir.Value, bytes_: int) -> ir.Value:

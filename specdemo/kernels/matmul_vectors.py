@@ -8,7 +8,6 @@ error is less than with inputs in bfloat16. Codes of 8 bits are widened as they 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from functools import reduce
 
 import torch
@@ -74,14 +73,7 @@ def round_to_int16(_context, lines, source, into, step, total):
         source, into, step, total = arguments[1:]
         one = ir.FloatType()
         rows = [llvm.load(builder, llvm.at(builder, source, at), llvm.FLOATS) for at in offsets]
-        # Without their signs, float32 are in the order of their bits.
-        unsigned = ir.Constant(llvm.INTS, [0x7FFFFFFF] * llvm.WIDTH)
-        sizes = [builder.and_(builder.bitcast(row, llvm.INTS), unsigned) for row in rows]
-        most = reduce(lambda x, y: builder.select(builder.icmp_signed(">", x, y), x, y), sizes)
-        greatest = llvm.call(builder, "llvm.vector.reduce.smax.v16i32", llvm.I32, (most,))
-        least = ir.Constant(llvm.I32, SMALLEST)
-        greatest = builder.select(builder.icmp_signed(">", greatest, least), greatest, least)
-        greatest = builder.bitcast(greatest, one)
+        greatest = llvm.greatest_size(builder, rows, SMALLEST)
         limit = ir.Constant(one, float(MOST_INPUT))
         times = llvm.splat(builder, builder.fdiv(limit, greatest), llvm.FLOATS)
         whole = []
@@ -119,7 +111,7 @@ def quantize_inputs(x, stride, into, about, rows, width, group, sums):
                 round_to_int16(2, source, address, step, step + rows * groups * 4)
 
 
-def _paired(builder: ir.IRBuilder, total: ir.Value, codes: ir.Value, inputs: ir.Value) -> ir.Value:
+def paired(builder: ir.IRBuilder, total: ir.Value, codes: ir.Value, inputs: ir.Value) -> ir.Value:
     """16 int32: total += sums of neighbouring products."""
     if cpu_features.has_wide_vectors():
         found = llvm.call(builder, "llvm.x86.avx512.pmaddw.d.512", llvm.INTS, (codes, inputs))
@@ -154,8 +146,8 @@ def add_products(
     def generate(context, builder, _signature, arguments):
         rows, x, x_step, codes, pairs, form, then, *about = arguments
         done = builder.append_basic_block()
-        for one in _ways(builder, form, FORMS):
-            for count in _ways(builder, rows, range(1, CALL_ROWS + 1)):
+        for one in llvm.ways(builder, form, FORMS):
+            for count in llvm.ways(builder, rows, range(1, CALL_ROWS + 1)):
                 found = _summed(builder, count, x, x_step, codes, pairs, one, then)
                 _add_scaled(builder, found, *about)
                 builder.branch(done)
@@ -163,18 +155,6 @@ def add_products(
         return context.get_dummy_value()
 
     return types.void(*[llvm.POINTER] * 13), generate
-
-
-def _ways(builder: ir.IRBuilder, value: ir.Value, cases: Sequence[int]) -> Iterator[int]:
-    """A switch: gives each case with the builder placed in its block. The caller ends each block."""
-    last = builder.append_basic_block()
-    switch = builder.switch(value, last)
-    for case in cases:
-        way = last if case == cases[-1] else builder.append_basic_block()
-        if way is not last:
-            switch.add_case(ir.Constant(llvm.I64, case), way)
-        builder.position_at_end(way)
-        yield case
 
 
 def _add_scaled(
@@ -261,7 +241,7 @@ def _summed(
                 both = builder.bitcast(llvm.splat(builder, both, llvm.INTS), llvm.WIDE_SHORTS)
                 for half, values in enumerate(halves):
                     one = sums[2 * rows * pair + 2 * row + half]
-                    builder.store(_paired(builder, builder.load(one), values, both), one)
+                    builder.store(paired(builder, builder.load(one), values, both), one)
     values = [builder.load(one) for one in sums]
     return [reduce(builder.add, values[i :: 2 * rows]) for i in range(2 * rows)]
 

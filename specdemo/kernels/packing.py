@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from specdemo.kernels.job import address
 
 BLOCK_OUTPUTS = 32  # outputs per block
 GROUP_INPUTS = 64  # inputs that share a scale in matrices of whole numbers of 8 or 16 bits
@@ -32,6 +35,17 @@ class Packed:
     def bits(self) -> int:
         """Bits of a code: 4, 8 or 16."""
         return {torch.uint8: 4, torch.int8: 8}.get(self.codes.dtype, 16)
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs."""
+        return BLOCK_OUTPUTS * len(self.codes)
+
+    def write(self, record: Any) -> None:
+        """Fill its record, see `job.MATRIX`."""
+        record.codes = self.codes.data_ptr()
+        record.scales, record.zeros = address(self.scales), address(self.zeros)
+        record.bits, record.parts = self.bits, 0
 
 
 def whole_numbers(matrix: Tensor, most: int = MOST_BYTE, dtype: torch.dtype = torch.int8) -> Packed:

@@ -127,9 +127,10 @@ else:
 
 
 LAYER_BYTES, SEQUENCE_BYTES = jobs.LAYER.itemsize, jobs.SEQUENCE.itemsize
+PART_BYTES = jobs.PART.itemsize
 TOKEN_BYTES, SECONDS_OFFSET = jobs.TOKEN.itemsize, jobs.TOKEN.fields["seconds"][1]
 
-_jobs_at, _layers_at, _sequences_at, _drafts_at, _tokens_at = (
+_jobs_at, _layers_at, _sequences_at, _drafts_at, _tokens_at, _parts_at = (
     simd.pointers_to(numba.from_dtype(record)) for record in jobs.RECORDS
 )
 
@@ -159,12 +160,18 @@ def token_at(address):
     return carray(_tokens_at(address), 1)[0]
 
 
+@compiled
+def block_part_at(address):
+    return carray(_parts_at(address), 1)[0]
+
+
 @kept(cfunc, types.void(types.intp), nopython=True)
 def record_sizes(address):
     """Write the bytes of each of `jobs.RECORDS`, as compiled code counts them. address: of as many int64"""
-    found = carray(simd.int64s_at(address), 5)
+    found = carray(simd.int64s_at(address), 6)
     found[0] = carray(_jobs_at(address), 1).itemsize
     found[1] = carray(_layers_at(address), 1).itemsize
     found[2] = carray(_sequences_at(address), 1).itemsize
     found[3] = carray(_drafts_at(address), 1).itemsize
     found[4] = carray(_tokens_at(address), 1).itemsize
+    found[5] = carray(_parts_at(address), 1).itemsize

@@ -23,21 +23,20 @@ from specdemo.kernels.inputs import (
     ExtraHead,
     Injected,
     LayerWeights,
+    Matrix,
     Results,
     Rows,
     SequenceRows,
     Shape,
-    address,
     fits,
-    write_matrix,
 )
-from specdemo.kernels.job import Form, JobBuffer
-from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
+from specdemo.kernels.job import Form, JobBuffer, address
+from specdemo.kernels.packing import BLOCK_OUTPUTS
 from specdemo.kernels.plan import Chain
 from specdemo.kernels.team import is_borrowed, runs_here
 
 __all__ = [
-    "CompiledLayers", "Drafting", "ExtraHead", "Injected", "LayerWeights", "Results", "Rows",
+    "CompiledLayers", "Drafting", "ExtraHead", "Injected", "LayerWeights", "Matrix", "Results", "Rows",
     "SequenceRows", "Shape", "digest", "fits", "is_borrowed", "meanings", "runs_here", "winner",
 ]  # fmt: skip
 
@@ -58,7 +57,7 @@ class CompiledLayers:
     """Layers and their head, run by the compiled pass. Shares weights between any number of conversations.
 
     table: from `meanings`; norm: (hidden,) float32, before the head
-    head: (V, hidden) bfloat16, converted here, or a matrix of 4 or 8 bits
+    head: (V, hidden) bfloat16, converted here, or a matrix of 4 or 8 bits, or in blocks
     feedback: (hidden,) float32, gain per channel on the normed state from which a token was drafted; None for no feedback
     inspect: called with each job before it runs; the tests check its addresses
     """
@@ -70,15 +69,17 @@ class CompiledLayers:
         layers: Sequence[LayerWeights],
         shape: Shape,
         table: Tensor,
-        head: Tensor | Packed,
+        head: Tensor | Matrix,
         norm: Tensor,
         feedback: Tensor | None = None,
     ) -> None:
         self._run_in_team = _compiled()
         self.shape, self.layers, self.norm, self.table = shape, tuple(layers), norm, table
         self.feedback = feedback
-        self.head = head if isinstance(head, Packed) else cpu_features.products().laid_out(head)
-        self.columns = BLOCK_OUTPUTS * len(self.head.codes)
+        self.head: Matrix = (
+            cpu_features.products().laid_out(head) if isinstance(head, Tensor) else head
+        )
+        self.columns = self.head.outputs
         self.described = (jobs.LayerStructure * len(layers))()
         for record, layer in zip(self.described, layers, strict=True):
             layer.write(record)
@@ -178,7 +179,7 @@ class CompiledLayers:
             record.injected = one.injected.rows.data_ptr()
             record.first_injected, record.num_injected = one.injected.first, len(one.injected.rows)
         if one.extra:
-            write_matrix(record.extra, one.extra.matrix)
+            one.extra.matrix.write(record.extra)
             record.num_extra = one.extra.count
 
     def _write_draft(self, record: Any, one: SequenceRows, drafting: Drafting) -> None:
@@ -220,7 +221,7 @@ class CompiledLayers:
         all_heads = attended + 2 * shape.kv_heads * shape.head_dim
         widest = max(shape.hidden, shape.inner, attended)
         shared = 4 * padded * (all_heads + attended + shape.hidden + 2 * shape.inner)
-        own = padded * (8 * shape.hidden + 2 * widest + widest // 4) + max(
+        own = padded * (8 * shape.hidden + 2 * widest + widest // 2) + max(
             8192 + padded * 128,
             4096 + shape.head_dim * self._query_bytes + (longest + 17) * 64,
             8192 + shape.hidden * (6 + -(-asked // 16) * 32),
@@ -251,7 +252,7 @@ class CompiledLayers:
             self.columns,
         )
         job.feedback = address(self.feedback)
-        write_matrix(job.head, self.head)
+        self.head.write(job.head)
         return bytes(job)
 
     def _go(self, job: Any) -> None:

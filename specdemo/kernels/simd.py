@@ -43,14 +43,14 @@ def _table(builder: ir.IRBuilder, address: ir.Value) -> Callable[[ir.Value], lis
         found = []
         lower = builder.and_(codes, ir.Constant(kind, [15] * 32))
         for part in (lower, builder.lshr(codes, ir.Constant(kind, [4] * 32))):
-            halves = [_permuted(builder, table, part) for table in tables]
+            halves = [permuted(builder, table, part) for table in tables]
             found.append(builder.bitcast(builder.shuffle_vector(*halves, mixed), llvm.WIDE_SHORTS))
         return found
 
     return look_up_bytes
 
 
-def _permuted(builder: ir.IRBuilder, table: ir.Value, codes: ir.Value) -> ir.Value:
+def permuted(builder: ir.IRBuilder, table: ir.Value, codes: ir.Value) -> ir.Value:
     """32 bytes of a table by codes of 4 bits. table: 16 bytes, twice"""
     if cpu_features.has_vectors():
         return llvm.call(builder, "llvm.x86.avx2.pshuf.b", codes.type, (table, codes))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 DEVICES = ("cpu", "cuda", "mps")
-FOUR_BIT = "nf4"
+FOUR_BIT, FILE = "nf4", "file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,8 @@ def best_device(precision: str) -> DeviceChoice:
     """
     import torch
 
+    if precision == FILE:
+        return DeviceChoice("cpu", "the compiled pass reads the blocks of GGUF files")
     if torch.cuda.is_available():
         return DeviceChoice("cuda", "there is a CUDA device")
     if not has_mps():
@@ -107,6 +109,8 @@ def choose_device(wanted: str = "auto", precision: str = FOUR_BIT) -> torch.devi
         raise UserError("device.no_cuda", device=wanted)
     if device.type == "mps" and not has_mps():
         raise UserError("device.no_mps", device=wanted)
+    if device.type != "cpu" and precision == FILE:
+        raise UserError("device.no_blocks", device=wanted)
     if device.type == "mps" and precision == "int8":
         raise UserError("device.no_int8", device=wanted)
     return device
@@ -154,6 +158,7 @@ def free_on(device: torch.device) -> int:
 
 BYTES_PER_WEIGHT = {
     "nf4": 0.5625,
+    "file": 0.7,
     "int8": 1.01,
     "bf16": 2.0,
     "fp32": 4.0,

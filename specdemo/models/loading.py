@@ -27,9 +27,17 @@ from specdemo.files.progress import Progress, ProgressCallback, megabytes, silen
 from specdemo.files.quiet import import_bitsandbytes, quiet_transformers
 from specdemo.files.sources import ModelFiles
 from specdemo.kernels import cpu_features
+from specdemo.models.decoders.blocks import load_blocks
 from specdemo.models.decoders.choose import open_decoder, uses_compiled_pass
 from specdemo.models.decoders.heads import AUTO_HEAD, SAMPLE
-from specdemo.models.devices import choose_device, free_on, free_ram, gpu_dtype, needed_bytes
+from specdemo.models.devices import (
+    FILE,
+    choose_device,
+    free_on,
+    free_ram,
+    gpu_dtype,
+    needed_bytes,
+)
 from specdemo.models.measurements import Verdicts
 from specdemo.models.tokenizers import load_tokenizer
 from specdemo.trace.events import COMPILED, ModelInfo
@@ -40,9 +48,10 @@ if TYPE_CHECKING:
 
 FUSED_ROWS, FUSED_COLUMNS = 32, 64  # the fused CPU kernel crashes on layers of other multiples
 UNFUSED = "bitsandbytes NF4, dequantise each pass"
+OWN_BLOCKS = "the file's own blocks, 8-bit activations"
 QUANTISED = ("nf4", "int8")
 EXPERTS_KEPT = " (experts in 16 bits)"
-SMALLER = {"fp32": "bf16 or nf4", "bf16": "nf4", "int8": "nf4"}
+SMALLER = {"fp32": "bf16 or nf4", "bf16": "nf4", "int8": "nf4", "file": "nf4"}
 
 one_at_a_time = (
     threading.Lock()
@@ -104,7 +113,10 @@ def place_model(
     with one_at_a_time, reporting_out_of_memory(files.name, precision):
         quantises = precision in QUANTISED and not is_packed(files.folder)
         progress(Progress("quantise" if quantises else "load", None, files.name))
-        model = _load(files, precision, where)
+        model = load_blocks(files) if precision == FILE else _load(files, precision, where)
+        use_shared_heads(model)
+        _own_vectors(model)
+        model.eval().requires_grad_(False)
     parameters = count_parameters(files.folder, files.name)
     info = ModelInfo(files.name, files.revision, precision, "", parameters)
     rows = model.get_output_embeddings().weight.shape[0]
@@ -136,6 +148,8 @@ def warm(
     progress(Progress("warm up", 1.0, info.name))
     if files.stored and info.precision in QUANTISED:
         kernel = f"{files.stored} quantised a second time: {kernel}"
+    elif files.stored and info.precision == FILE:
+        kernel = f"{files.stored}: {kernel}"
     return replace(placed, decoder=decoder, info=replace(info, kernel=kernel))
 
 
@@ -157,10 +171,7 @@ def _load(files: ModelFiles, precision: str, device: torch.device) -> PreTrained
     model, report = opened
     report["mismatched_keys"] |= _misfits(model)
     check_read(files.folder, files.name, report)
-    use_shared_heads(model)
-    _own_vectors(model)
-    loaded: PreTrainedModel = model.eval().requires_grad_(False)
-    return loaded
+    return model
 
 
 def _misfits(model: PreTrainedModel) -> set[str]:
@@ -225,7 +236,9 @@ def torch_dtype(precision: str, device: torch.device) -> torch.dtype:
 
 def pack_as(precision: str, device: str) -> torch.dtype | None:
     """Return the type in which `resolve` stores the unquantised part of a model; None if big matrices are not in 4-bit."""
-    return torch_dtype(precision, choose_device(device, precision)) if precision == "nf4" else None
+    if precision not in ("nf4", FILE):
+        return None
+    return torch_dtype(precision, choose_device(device, precision))
 
 
 def ready(
@@ -238,14 +251,13 @@ def ready(
 ) -> tuple[Decoder, str]:
     """The fastest decoder of a model that agrees with it, and how that computes, in words."""
     kernel = prepare_kernels(model, precision, device)
-    if kernel != UNFUSED or not uses_compiled_pass(
-        model
-    ):  # such a module would decode all weights for nothing
+    # Such modules would decode all weights for nothing.
+    if kernel not in (UNFUSED, OWN_BLOCKS) or not uses_compiled_pass(model):
         warm_up(model)
     if precision in QUANTISED and any(weight.ndim == 3 for weight in model.parameters()):
         kernel += EXPERTS_KEPT
     decoder, way = open_decoder(model, head, sample, verdicts)
-    if way.startswith(COMPILED):
+    if way.startswith(COMPILED) and kernel != OWN_BLOCKS:
         return decoder, f"bitsandbytes NF4, {way}"  # the model's own kernels no longer run
     return decoder, f"{kernel}, {way}"
 
@@ -254,6 +266,8 @@ def prepare_kernels(model: PreTrainedModel, precision: str, device: torch.device
     """Disable the fused CPU kernel for shapes that crash it, and return a description of the path."""
     place = device.type.upper()
     words = str(model.dtype).removeprefix("torch.")
+    if precision == FILE:
+        return OWN_BLOCKS
     if precision == "int8":
         return f"bitsandbytes LLM.int8 on {place}"
     if precision != "nf4":

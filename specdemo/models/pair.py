@@ -16,7 +16,7 @@ from specdemo.engine.types import LanguageModel
 from specdemo.files.catalogue import DEFAULT_TARGET, draft_of, recommended
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import ModelFiles, resolve
-from specdemo.models.devices import BYTES_PER_WEIGHT
+from specdemo.models.devices import BYTES_PER_WEIGHT, FILE
 from specdemo.models.loading import LoadedModel, pack_as, place_model, warm
 from specdemo.models.measurements import PairPasses, card_name
 from specdemo.models.networks.chain import CompactDecoder, CompactModel
@@ -225,7 +225,9 @@ def model_files(
     name: str, settings: AppSettings, progress: ProgressCallback = silent
 ) -> ModelFiles:
     """A model's files, in the form that is loaded in the precision of the settings."""
-    return resolve(name, settings.cache_dir, progress, pack_as(settings.precision, settings.device))
+    dtype = pack_as(settings.precision, settings.device)
+    blocks = settings.precision == FILE
+    return resolve(name, settings.cache_dir, progress, dtype, blocks=blocks)
 
 
 def _placed(files: ModelFiles, settings: AppSettings, progress: ProgressCallback) -> LoadedModel:

@@ -199,7 +199,7 @@ COMPILED = "compiled pass"  # in a kernel's description: a row's bits do not dep
 class ModelInfo:
     """Weights of a run and how they were computed.
 
-    precision: nf4, int8, bf16 or fp32; kernel: description of the arithmetic path
+    precision: nf4, file, int8, bf16 or fp32; kernel: description of the arithmetic path
     """
 
     name: Text

@@ -17,7 +17,6 @@ from numba import carray, cfunc, njit, types
 
 from specdemo.kernels import (
     cpu_features,
-    inputs,
     matmul_vectors,
     packing,
     parts,
@@ -64,7 +63,7 @@ def products(run) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tenso
     matrix = packing.pack_codes(levels, scale, zero)
     spread = [one.float().repeat_interleave(GROUP, dim=1) for one in (scale, zero)]
     x, record = torch.randn(ROWS, WIDTH), jobs.LayerStructure()
-    inputs.write_matrix(record.qkv, matrix)
+    matrix.write(record.qkv)
     table, _ = matmul_vectors.meanings(packing.AFFINE)
     y, about = torch.zeros(16, WIDTH, dtype=torch.int16), torch.zeros(2, ROWS, WIDTH // GROUP)
     into, own = torch.zeros(ROWS, OUTPUTS), torch.zeros(8192, dtype=torch.uint8)

@@ -11,7 +11,7 @@ import torch
 from passes import error
 from torch.nn import functional as F
 
-from specdemo.kernels import cpu_features, inputs, packing, runtime
+from specdemo.kernels import cpu_features, packing, runtime
 from specdemo.kernels import job as jobs
 
 pytestmark = pytest.mark.skipif(
@@ -61,7 +61,7 @@ def product(x, matrix: packing.Packed, outputs: int, group: int) -> torch.Tensor
     about = torch.zeros(2, padded, width // group)
     into, own = torch.zeros(rows, outputs), torch.zeros(8192 + 128 * padded, dtype=torch.uint8)
     record = jobs.LayerStructure()
-    inputs.write_matrix(record.qkv, matrix)
+    matrix.write(record.qkv)
     table, _ = runtime.meanings(packing.AFFINE)
     shapes = runtime._tile_shapes()[min(rows, 16)]
     compiled_product()(

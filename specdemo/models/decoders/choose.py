@@ -163,6 +163,7 @@ def _compile(
     missing = -len(weight) % BLOCK_OUTPUTS  # rows that fill the last block
     rows = F.pad(weight, (0, 0, 0, missing)) if missing else weight
     head = rows if bits == 16 else packing.whole_numbers(rows)
+    head = getattr(model.lm_head, "blocks", head)  # those of a file
     norm = form.norm(model.model.norm, torch.float32) * form.logits
     compiled = runtime.CompiledLayers(layers, packed.shape_of(model, form), table, head, norm)
     leave_to_file(weight)
@@ -178,7 +179,8 @@ def _choose_head(
 ) -> tuple[packed.CompiledDecoder, PassCheck]:
     """Compile the pass; `auto` uses 8 bits for a large head if their distributions are nearly the same."""
     weight = model.lm_head.weight
-    if head != AUTO_HEAD or weight.nbytes < LARGE_HEAD or sample is None:
+    of_file = hasattr(model.lm_head, "blocks")
+    if head != AUTO_HEAD or weight.nbytes < LARGE_HEAD or sample is None or of_file:
         return _compile(model, layers, 16), PassCheck(True)
     decoder = _compile(model, layers, 8)
     states = heads.states_of(decoder, sample()[: heads.SAMPLE_ROWS])

@@ -16,7 +16,9 @@ from torch import Tensor, nn
 from specdemo.engine.attention import chunk_of
 from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.kernels import packing, runtime
+from specdemo.kernels.blocks import INPUTS
 from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
+from specdemo.models.decoders.blocks import in_blocks, joined
 from specdemo.models.decoders.form import ModelForm, form_of
 from specdemo.models.decoders.operators import (
     Nf4Stack,
@@ -93,7 +95,8 @@ def compiles(model: Any) -> bool:
     if form is None:
         return False
     layers = [list(_parts(form, layer)) for layer in model.model.layers]
-    if not all(in_4_bits(parts) or _shared(parts) for stacks in layers for parts in stacks):
+    known = (in_4_bits, in_blocks, _shared)
+    if not all(any(is_(parts) for is_ in known) for stacks in layers for parts in stacks):
         return False
     # The compiled pass supports biases of queries, keys and values only.
     beyond = [part for _, *stacks in layers for parts in stacks for part in parts]
@@ -133,6 +136,8 @@ def shape_of(model: Any, form: ModelForm) -> runtime.Shape:
 def coding_of(model: Any) -> Coding:
     """Return the coding of a model's matrices."""
     part = model.model.layers[0].self_attn.o_proj
+    if in_blocks([part]):
+        return Coding(packing.AFFINE, INPUTS)
     return part.stack.coding if isinstance(part, PackedLinear) else _coding(part)
 
 
@@ -197,7 +202,7 @@ def _pack_layer(form: ModelForm, index: int, layer: Any) -> runtime.LayerWeights
     )  # fmt: skip
 
 
-def _pack(parent: Any, names: Sequence[str]) -> Packed:
+def _pack(parent: Any, names: Sequence[str]) -> runtime.Matrix:
     """Linear layers of a module as one matrix, which they read from now on."""
     parts = [getattr(parent, name) for name in names]
     if _shared(parts):
@@ -205,6 +210,8 @@ def _pack(parent: Any, names: Sequence[str]) -> Packed:
         return shared.matrix
     bias = biases(parts)
     bias = None if bias is None else bias.float()
+    if in_blocks(parts):
+        return joined(parts, bias)
     if all(laid_out(part) for part in parts):  # as bitsandbytes stores it for its own kernel
         stacked = Nf4Stack(parts)
         scales = packing.in_blocks(stacked.scales.float() * _coding(parts[0]).unit)
@@ -260,7 +267,7 @@ class CompiledDecoder:
         self._tables = RotaryTables(module_tables(base, form.rope_kinds))
 
     @property
-    def head(self) -> Packed:
+    def head(self) -> runtime.Matrix:
         """The output head as it is read."""
         return self._layers.head
 

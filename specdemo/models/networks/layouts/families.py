@@ -53,7 +53,7 @@ class PublishedDrafter:
 
     def trained(self, target: LoadedModel) -> Trained:
         """The drafter of a loaded target; its weights are read at first use."""
-        four_bit = target.info.precision == "nf4" and target.device.type == "cpu"
+        four_bit = target.info.precision in ("nf4", "file") and target.device.type == "cpu"
         whole = target.info.precision == "fp32"
         precision = "int4" if four_bit else "fp32" if whole else "bf16"
         dtype = torch.float32 if whole else torch.bfloat16

@@ -1,0 +1,156 @@
+"""Weights in blocks of 32 inputs as `matmul_blocks` reads them: the blocks of GGUF files bit by bit, and NF4.
+
+A weight is unit * step * (code - offset) + zero * zero's step, with those factors that its kind has. The units are those of
+the file, so the weights are the file's own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specdemo.kernels import job as jobs
+from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed, pairs_of
+
+INPUTS = 32  # that share the step of activations
+# NF4's levels as whole numbers of 8 bits, above 128, and the value of one: with it they are nearest, 0.17 % of the largest
+# level off in the mean.
+LEVELS = (16, 50, 69, 84, 96, 107, 118, 128, 137, 146, 156, 166, 177, 191, 209, 240)
+NF4_UNIT = 1 / 112
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of blocks.
+
+    bits: of a stored code; span: inputs that share a unit; step: inputs that share a step; offset: of codes
+    zeros: whether there is a minimum; steps: whether units have factors of 8 bits; pairs: NF4, laid out by `packing.lay_pairs`
+    """
+
+    name: str
+    bits: int
+    span: int
+    offset: int
+    zeros: bool = False
+    steps: bool = False
+    step: int = INPUTS
+    pairs: bool = False
+
+
+KINDS = (
+    Kind("NF4", 4, 64, 128, pairs=True),
+    Kind("Q4_0", 4, 32, 8),
+    Kind("Q4_1", 4, 32, 0, zeros=True),
+    Kind("Q4_K", 4, 256, 0, zeros=True, steps=True),
+    Kind("Q8_0", 8, 32, 128),
+    Kind("Q5_1", 8, 32, 0, zeros=True),
+    Kind("Q5_K", 8, 256, 0, zeros=True, steps=True),
+    Kind("Q6_K", 8, 256, 32, steps=True, step=16),
+)
+NAMES = {kind.name: number for number, kind in enumerate(KINDS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some outputs of a matrix.
+
+    codes: (out // 32, in // 4, 64 or 128) uint8, four inputs of an output side by side; 4-bit ones of two outputs in a byte
+    units, zeros: (out // 32, in // span, 32) float16, NF4's units float32
+    steps: (out // 32, in // 32, 64) uint8: of units and of zeros; or of the halves of a block, with signs
+    factor: of all weights
+    """
+
+    kind: Kind
+    codes: Tensor
+    units: Tensor
+    zeros: Tensor | None = None
+    steps: Tensor | None = None
+    factor: float = 1.0
+
+    def write(self, record: Any) -> None:
+        """Fill its record, see `job.PART`."""
+        record.kind, record.blocks = NAMES[self.kind.name], len(self.codes)
+        for name in ("codes", "units", "zeros", "steps"):
+            setattr(record, name, jobs.address(getattr(self, name)))
+        record.factor = self.factor
+
+    def values(self, first: int, last: int) -> Tensor:
+        """Rows of the matrix, both in whole blocks: exact, with the roundings of float32. returns: (rows, in) float32"""
+        blocks, kind, rows = (
+            slice(first // BLOCK_OUTPUTS, last // BLOCK_OUTPUTS),
+            self.kind,
+            last - first,
+        )
+        codes = self._numbers(self.codes[blocks]).reshape(rows, -1, kind.step)
+        scale = self._spread(self.units[blocks], kind.step)
+        if self.steps is None:
+            return (codes * scale[..., None] + self._zero(blocks, kind)).flatten(1)
+        steps = self.steps[blocks].view(torch.int8 if kind.step == 16 else torch.uint8)
+        steps = steps.view(len(steps), -1, 2, BLOCK_OUTPUTS).permute(0, 3, 1, 2).float()
+        if kind.step == 16:
+            return (codes * (scale * steps.flatten(2).flatten(0, 1))[..., None]).flatten(1)
+        of_units, of_zeros = steps.flatten(0, 1).unbind(-1)
+        return (
+            codes * (scale * of_units)[..., None] + self._zero(blocks, kind) * of_zeros[..., None]
+        ).flatten(1)
+
+    def _zero(self, blocks: slice, kind: Kind) -> Tensor | float:
+        """(rows, blocks of 32, 1)"""
+        return 0.0 if self.zeros is None else self._spread(self.zeros[blocks], kind.step)[..., None]
+
+    def _spread(self, stored: Tensor, step: int) -> Tensor:
+        """(blocks, in // span, 32) to (rows, in // step)"""
+        rows = stored.float().transpose(1, 2).flatten(0, 1)
+        return rows.repeat_interleave(self.kind.span // step, dim=1)
+
+    def _numbers(self, stored: Tensor) -> Tensor:
+        """Codes without their offset, (rows, in) float32. stored: blocks of `codes`"""
+        kind = self.kind
+        if kind.pairs:
+            levels = torch.tensor(LEVELS).float() - kind.offset
+            pairs = pairs_of(stored.view(len(stored), -1, BLOCK_OUTPUTS))
+            codes = torch.stack([pairs >> 4, pairs & 15], dim=-1).flatten(1)
+            return levels[codes.long()] * self.factor
+        halves = [stored & 15, stored >> 4] if kind.bits == 4 else stored.chunk(2, dim=-1)
+        both = torch.stack([one.unflatten(-1, (16, 4)) for one in halves], dim=1)
+        return both.permute(0, 1, 3, 2, 4).flatten(3).flatten(0, 2).float() - kind.offset
+
+
+@dataclass(frozen=True, slots=True)
+class BlockMatrix:
+    """Parts on top of each other. bias: (out,) float32"""
+
+    parts: tuple[Part, ...]
+    bias: Tensor | None = None
+    records: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        records = (jobs.PartStructure * len(self.parts))()
+        for record, part in zip(records, self.parts, strict=True):
+            part.write(record)
+        object.__setattr__(self, "records", records)
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs."""
+        return BLOCK_OUTPUTS * sum(len(part.codes) for part in self.parts)
+
+    def values(self, first: int, last: int) -> Tensor:
+        """Rows of a matrix of one part, see `Part.values`."""
+        (part,) = self.parts
+        return part.values(first, last)
+
+    def write(self, record: Any) -> None:
+        """Fill its record, see `job.MATRIX`."""
+        record.codes, record.parts, record.bits = ctypes.addressof(self.records), len(self.parts), 8
+
+
+def nf4_in_blocks(matrix: Packed, unit: float) -> BlockMatrix:
+    """The same memory for products with 8-bit activations. unit: see `models.decoders.packed.Coding`"""
+    assert matrix.scales is not None
+    part = Part(KINDS[0], matrix.codes, matrix.scales, factor=NF4_UNIT / unit)
+    return BlockMatrix((part,), matrix.bias)

@@ -1,0 +1,311 @@
+"""Products with 8-bit activations over weights in blocks of 32 inputs: those of GGUF files as they are, and NF4.
+
+Activations become whole numbers of 8 bits with a step for each row and 32 inputs, as in llama.cpp. Their products with the
+codes add up to the same 32-bit integer in any order; the sums over the blocks are float32, in the order of the blocks.
+So a row's result does not depend on the other rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from specdemo.kernels import cpu_features, llvm, simd
+from specdemo.kernels.blocks import INPUTS, KINDS, LEVELS, Kind
+from specdemo.kernels.cache import compiled
+from specdemo.kernels.matmul_vectors import SMALLEST, paired
+
+MOST = 127  # of an activation
+# Rows per call: their sums of a block of inputs and of all blocks stay in registers.
+CALL_ROWS = 4 if cpu_features.has_wide_vectors() else 2
+ABOUT = 16  # bytes about a block of activations: its step, its value, and minus the sums of its numbers and of the first half
+OUTPUTS = 32
+BYTE_LANES = ir.VectorType(llvm.I8, 4 * llvm.WIDTH)  # four inputs of 16 outputs
+QUADS = INPUTS // 4
+
+
+@intrinsic
+def round_to_int8(_context, source, into, about):
+    """INPUTS float32 to as many whole numbers of 8 bits; about: four numbers of 32 bits, see ABOUT."""
+
+    def generate(context, builder, _signature, arguments):
+        source, into, about = arguments
+        one = ir.FloatType()
+        rows = [llvm.load(builder, llvm.at(builder, source, at), llvm.FLOATS) for at in (0, 64)]
+        greatest = llvm.greatest_size(builder, rows, SMALLEST)
+        times = builder.fdiv(ir.Constant(one, float(MOST)), greatest)
+        sums = []
+        for row, at in zip(rows, (0, 16), strict=True):
+            near = (builder.fmul(row, llvm.splat(builder, times, llvm.FLOATS)),)
+            near = llvm.call(builder, "llvm.nearbyint.v16f32", llvm.FLOATS, near)
+            whole = builder.fptosi(near, llvm.INTS)
+            bytes_ = builder.trunc(whole, ir.VectorType(llvm.I8, llvm.WIDTH))
+            llvm.store(builder, bytes_, llvm.at(builder, into, at))
+            name = "llvm.vector.reduce.add.v16i32"
+            sums.append(builder.neg(llvm.call(builder, name, llvm.I32, (whole,))))
+        step = builder.fmul(greatest, ir.Constant(one, 1 / MOST))
+        both = builder.add(*sums)
+        value = builder.fneg(builder.fmul(builder.sitofp(both, one), step))
+        for number, found in enumerate((step, value, both, sums[0])):
+            llvm.store(builder, found, llvm.at(builder, about, 4 * number))
+        return context.get_dummy_value()
+
+    return types.void(*[llvm.POINTER] * 3), generate
+
+
+@compiled
+def quantize_inputs(x, stride, into, about, rows, width):
+    """Convert inputs for `product`. x: float32 rows `stride` bytes apart; into: (rows, width) int8; about: (rows, width // 32) of ABOUT"""
+    for row in range(rows):
+        for g in range(width // INPUTS):
+            number = row * (width // INPUTS) + g
+            round_to_int8(
+                x + row * stride + g * 128, into + number * INPUTS, about + number * ABOUT
+            )
+
+
+def _summed(builder: ir.IRBuilder, total: ir.Value, codes: ir.Value, inputs: ir.Value) -> ir.Value:
+    """16 int32: total += sums of four products each. codes: BYTE_LANES without signs; inputs: 32 bits of four signed bytes"""
+    values = llvm.splat(builder, inputs, llvm.INTS)
+    if cpu_features.has("avx512vnni") and cpu_features.has_wide_vectors():
+        return llvm.call(
+            builder,
+            "llvm.x86.avx512.vpdpbusd.512",
+            llvm.INTS,
+            (total, builder.bitcast(codes, llvm.INTS), values),
+        )
+    if cpu_features.has("avxvnni"):
+        kind = ir.VectorType(llvm.I32, 8)
+        halves = []
+        for lanes in (range(8), range(8, 16)):
+            picked = ir.Constant(kind, list(lanes))
+            parts = [
+                builder.shuffle_vector(one, one, picked)
+                for one in (total, builder.bitcast(codes, llvm.INTS), values)
+            ]
+            halves.append(llvm.call(builder, "llvm.x86.avx512.vpdpbusd.256", kind, parts))
+        return builder.shuffle_vector(*halves, ir.Constant(llvm.INTS, list(range(16))))
+    eight = ir.Constant(llvm.WIDE_SHORTS, [8] * llvm.WIDE_SHORTS.count)
+    codes, values = (builder.bitcast(one, llvm.WIDE_SHORTS) for one in (codes, values))
+    lower = builder.and_(codes, ir.Constant(llvm.WIDE_SHORTS, [255] * llvm.WIDE_SHORTS.count))
+    even = builder.ashr(builder.shl(values, eight), eight)
+    total = paired(builder, total, lower, even)
+    return paired(builder, total, builder.lshr(codes, eight), builder.ashr(values, eight))
+
+
+def _codes(builder: ir.IRBuilder, kind: Kind, address: ir.Value) -> list[ir.Value]:
+    """BYTE_LANES of the lower 16 outputs, and of the upper ones."""
+    if kind.bits == 8:
+        return [llvm.load(builder, llvm.at(builder, address, at), BYTE_LANES) for at in (0, 64)]
+    both = llvm.load(builder, address, BYTE_LANES)
+    if kind.pairs:  # the second pair of inputs of all outputs is behind the first
+        both = builder.bitcast(both, llvm.WIDE_SHORTS)
+        mixed = ir.Constant(ir.VectorType(llvm.I32, 32), [i // 2 + i % 2 * 16 for i in range(32)])
+        both = builder.bitcast(builder.shuffle_vector(both, both, mixed), BYTE_LANES)
+    low = ir.Constant(BYTE_LANES, [15] * BYTE_LANES.count)
+    # Shifts of bytes are shifts of 16 bits without what crosses.
+    wide = builder.bitcast(both, llvm.WIDE_SHORTS)
+    shifted = builder.lshr(wide, ir.Constant(llvm.WIDE_SHORTS, [4] * llvm.WIDE_SHORTS.count))
+    found = [builder.and_(one, low) for one in (both, builder.bitcast(shifted, BYTE_LANES))]
+    return [_levels(builder, one) for one in found] if kind.pairs else found
+
+
+def _levels(builder: ir.IRBuilder, codes: ir.Value) -> ir.Value:
+    """The levels of NF4 codes."""
+    if cpu_features.has_wide_vectors():
+        table = ir.Constant(BYTE_LANES, list(LEVELS) * 4)
+        return llvm.call(builder, "llvm.x86.avx512.pshuf.b.512", BYTE_LANES, (table, codes))
+    table = ir.Constant(ir.VectorType(llvm.I8, 32), list(LEVELS) * 2)
+    halves = []
+    for first in (0, 32):
+        picked = ir.Constant(ir.VectorType(llvm.I32, 32), list(range(first, first + 32)))
+        halves.append(simd.permuted(builder, table, builder.shuffle_vector(codes, codes, picked)))
+    return builder.shuffle_vector(
+        *halves, ir.Constant(ir.VectorType(llvm.I32, 64), list(range(64)))
+    )
+
+
+def _floats(builder: ir.IRBuilder, address: ir.Value, half: int, *, wide: bool) -> ir.Value:
+    """Half of 32 stored numbers: float32 or float16."""
+    if wide:
+        return llvm.load(builder, llvm.at(builder, address, 64 * half), llvm.FLOATS)
+    stored = llvm.load(builder, llvm.at(builder, address, 32 * half), llvm.SHORTS)
+    return llvm.half_to_floats(builder, stored)
+
+
+def _small(builder: ir.IRBuilder, address: ir.Value, half: int, *, signed: bool) -> ir.Value:
+    """Half of 32 bytes as float32."""
+    stored = llvm.load(builder, llvm.at(builder, address, 16 * half), ir.VectorType(llvm.I8, 16))
+    return (builder.sitofp if signed else builder.uitofp)(stored, llvm.FLOATS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The places of one group of 32 inputs: of inputs and the facts about them, of each row, and of weights."""
+
+    inputs: Sequence[ir.Value]
+    facts: Sequence[ir.Value]
+    codes: ir.Value
+    units: ir.Value
+    zeros: ir.Value
+    steps: ir.Value
+
+
+def _sums(builder: ir.IRBuilder, kind: Kind, at: _Group, part: int) -> list[list[ir.Value]]:
+    """The integer sums of one step of inputs: of each row, 16 int32 for each half of the outputs."""
+    parts = INPUTS // kind.step
+    found = []
+    for facts in at.facts:
+        start = ir.Constant(llvm.INTS, [0] * llvm.WIDTH)
+        if kind.offset:
+            total = llvm.load(builder, llvm.at(builder, facts, 8), llvm.I32)
+            if parts == 2:
+                first = llvm.load(builder, llvm.at(builder, facts, 12), llvm.I32)
+                total = first if part == 0 else builder.sub(total, first)
+            shift = ir.Constant(llvm.I32, kind.offset.bit_length() - 1)
+            start = llvm.splat(builder, builder.shl(total, shift), llvm.INTS)
+        found.append([start, start])
+    for quad in range(part * QUADS // parts, (part + 1) * QUADS // parts):
+        place = llvm.at(builder, at.codes, quad * 4 * OUTPUTS * kind.bits // 8)
+        decoded = _codes(builder, kind, place)
+        for row, address in enumerate(at.inputs):
+            four = llvm.load(builder, llvm.at(builder, address, 4 * quad), llvm.I32)
+            pairs = zip(found[row], decoded, strict=True)
+            found[row] = [_summed(builder, total, half, four) for total, half in pairs]
+    return found
+
+
+def _add_group(builder: ir.IRBuilder, kind: Kind, at: _Group, totals: Sequence[ir.Value]) -> None:
+    """Add the products of one group of inputs to the totals: two halves of the outputs for each row."""
+    units = [_floats(builder, at.units, half, wide=kind.pairs) for half in range(2)]
+    halved = kind.step < INPUTS
+    for part in range(INPUTS // kind.step):
+        sums, scales = _sums(builder, kind, at, part), units
+        if kind.steps:
+            place = llvm.at(builder, at.steps, OUTPUTS * part)
+            small = [_small(builder, place, half, signed=halved) for half in range(2)]
+            scales = [builder.fmul(*both) for both in zip(units, small, strict=True)]
+        for row, facts in enumerate(at.facts):
+            step = llvm.splat(builder, llvm.load(builder, facts, ir.FloatType()), llvm.FLOATS)
+            for half, scale in enumerate(scales):
+                found = builder.fmul(builder.sitofp(sums[row][half], llvm.FLOATS), step)
+                _add(builder, totals[2 * row + half], found, scale)
+    if not kind.zeros:
+        return
+    for half in range(2):
+        zero = _floats(builder, at.zeros, half, wide=False)
+        if kind.steps:
+            place = llvm.at(builder, at.steps, OUTPUTS)
+            zero = builder.fmul(zero, _small(builder, place, half, signed=False))
+        for row, facts in enumerate(at.facts):
+            value = llvm.load(builder, llvm.at(builder, facts, 4), ir.FloatType())
+            _add(builder, totals[2 * row + half], llvm.splat(builder, value, llvm.FLOATS), zero)
+
+
+def _add(builder: ir.IRBuilder, total: ir.Value, one: ir.Value, other: ir.Value) -> None:
+    builder.store(llvm.fma(builder, one, other, builder.load(total)), total)
+
+
+def _block(builder: ir.IRBuilder, kind: Kind, rows: int, given: Sequence[ir.Value]) -> None:
+    """All inputs of one block of outputs, for some rows. given: the arguments of `multiply_block` from `x` on"""
+    x, about, groups, block, codes, units, zeros, steps, into, stride, ahead, factor = given
+
+    def times(value: ir.Value, number: int) -> ir.Value:
+        return builder.mul(value, ir.Constant(llvm.I64, number))
+
+    size, span = QUADS * OUTPUTS * kind.bits // 2, (kind.span // INPUTS).bit_length() - 1
+    before, unit_span = builder.mul(block, groups), ir.Constant(llvm.I64, span)
+    codes, steps = (
+        builder.add(begin, times(before, each)) for begin, each in ((codes, size), (steps, 64))
+    )
+    units_before = builder.lshr(before, unit_span)
+    x_rows = [builder.add(x, times(groups, INPUTS * row)) for row in range(rows)]
+    about_rows = [builder.add(about, times(groups, ABOUT * row)) for row in range(rows)]
+    totals = llvm.variables(builder, 2 * rows, llvm.constant(0.0))
+    with cgutils.for_range(builder, groups) as loop:
+        group, here = loop.index, builder.add(codes, times(loop.index, size))
+        unit = builder.add(units_before, builder.lshr(group, unit_span))
+        for line in range(size // 64):
+            llvm.prefetch(builder, llvm.at(builder, builder.add(here, ahead), 64 * line))
+        at = _Group(
+            [llvm.offset(builder, one, group, 5) for one in x_rows],
+            [llvm.offset(builder, one, group, 4) for one in about_rows],
+            here,
+            llvm.offset(builder, units, unit, 7 if kind.pairs else 6),
+            llvm.offset(builder, zeros, unit, 6),
+            llvm.offset(builder, steps, group, 6),
+        )
+        _add_group(builder, kind, at, totals)
+    whole = llvm.splat(builder, factor, llvm.FLOATS)
+    for row in range(rows):
+        line = builder.add(into, builder.mul(stride, ir.Constant(llvm.I64, 4 * row)))
+        for half in range(2):
+            found = builder.fmul(builder.load(totals[2 * row + half]), whole)
+            llvm.store(builder, found, llvm.at(builder, line, 64 * half))
+
+
+@intrinsic
+def multiply_block(
+    _context,
+    kind,
+    rows,
+    x,
+    about,
+    groups,
+    block,
+    codes,
+    units,
+    zeros,
+    steps,
+    into,
+    stride,
+    ahead,
+    factor,
+):
+    """Multiply 1 to CALL_ROWS rows by 32 outputs of a matrix.
+
+    kind: number of KINDS; x, about: of the first row; groups: of 32 inputs; block: number of the outputs' block
+    codes, units, zeros, steps: as in `blocks.Part`; into: (rows, stride) float32; ahead: bytes to prefetch ahead; factor: of all weights
+    """
+
+    def generate(context, builder, _signature, arguments):
+        kind, rows, *given = arguments
+        done = builder.append_basic_block()
+        for number in llvm.ways(builder, kind, range(len(KINDS))):
+            for count in llvm.ways(builder, rows, range(1, CALL_ROWS + 1)):
+                _block(builder, KINDS[number], count, given)
+                builder.branch(done)
+        builder.position_at_end(done)
+        return context.get_dummy_value()
+
+    return types.void(*[llvm.POINTER] * 13, types.float32), generate
+
+
+@compiled
+def product(x, about, rows, width, part, into, stride, first, end):
+    """Multiply rows by blocks `first` to `end` of 32 outputs. x, about: from `quantize_inputs`; part: its record; into: (rows, stride) float32"""
+    groups = width // INPUTS
+    for block in range(first, end):
+        for row in range(0, rows, CALL_ROWS):
+            multiply_block(
+                part.kind,
+                min(CALL_ROWS, rows - row),
+                x + row * width,
+                about + row * groups * ABOUT,
+                groups,
+                block,
+                part.codes,
+                part.units,
+                part.zeros,
+                part.steps,
+                into + (row * stride + block * OUTPUTS) * 4,
+                stride,
+                0 if row else llvm.AHEAD,
+                np.float32(part.factor),
+            )

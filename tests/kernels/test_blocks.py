@@ -1,0 +1,111 @@
+"""Blocks of GGUF files: the weights are the file's, and products with 8-bit activations are exact and the same in any company."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from gguf import GGMLQuantizationType
+from gguf.quants import dequantize
+from tiny_gguf import random_blocks
+
+from specdemo.files.blocks import SIZES, lay, read_blocks
+from specdemo.kernels import blocks, packing, runtime
+from specdemo.kernels import job as jobs
+
+pytestmark = pytest.mark.skipif(
+    not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"
+)
+OUTPUTS, WIDTH = 96, 512
+KINDS = sorted(SIZES)
+
+
+def of_file(kind: str) -> tuple[blocks.Part, torch.Tensor]:
+    """A random matrix of a file, and its values by gguf's own reader."""
+    stored = GGMLQuantizationType[kind]
+    raw = random_blocks(np.random.default_rng(3), OUTPUTS, WIDTH, stored)
+    laid = {
+        end[1:] or "codes": torch.from_numpy(one)
+        for end, one in lay(read_blocks(raw, kind)).items()
+    }
+    name = read_blocks(raw, kind).kind
+    part = blocks.Part(blocks.KINDS[blocks.NAMES[name]], **laid)
+    return part, torch.from_numpy(dequantize(raw, stored))
+
+
+def of_nf4() -> tuple[blocks.Part, torch.Tensor]:
+    """A random matrix in NF4, with its levels as whole numbers."""
+    torch.manual_seed(0)
+    levels, scales = torch.randint(0, 16, (OUTPUTS, WIDTH)), torch.rand(OUTPUTS, WIDTH // 64)
+    matrix = packing.Packed(packing.lay_codes(levels), packing.in_blocks(scales.t()))
+    part = blocks.nf4_in_blocks(matrix, 1.0).parts[0]
+    values = (torch.tensor(blocks.LEVELS)[levels] - 128) * blocks.NF4_UNIT
+    return part, values * scales.repeat_interleave(64, dim=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_expanded_weights_are_those_of_the_file_bit_by_bit(kind):
+    part, wanted = of_file(kind)
+    assert torch.equal(part.values(0, OUTPUTS), wanted)
+    assert torch.equal(part.values(32, 64), wanted[32:64])
+
+
+@pytest.mark.parametrize("kind", ["NF4", *KINDS])
+def test_products_are_exact_and_rows_do_not_depend_on_their_company(kind):
+    part, weight = of_nf4() if kind == "NF4" else of_file(kind)
+    torch.manual_seed(1)
+    x = torch.randn(21, WIDTH) * torch.logspace(-2, 2, WIDTH)
+    x[3, 64:128] = 0
+    found = product(x, part)
+    groups = x.double().view(len(x), -1, 32)
+    step = groups.abs().amax(-1, keepdim=True).clamp(min=1e-30) / 127
+    exact = ((groups / step).round() * step).flatten(1) @ weight.double().T
+    size = x.double().abs() @ weight.double().abs().T
+    assert ((found - exact).abs() / size).max() < 1e-6
+    for rows in (1, 2, 3, 5, 16):
+        assert torch.equal(product(x[:rows], part), found[:rows])
+    assert torch.equal(product(x[20:], part), found[20:])
+
+
+def test_levels_of_nf4_are_near():
+    from bitsandbytes.functional import get_4bit_type
+
+    code = get_4bit_type("nf4", "cpu")
+    levels = (torch.tensor(blocks.LEVELS) - 128) * blocks.NF4_UNIT
+    assert float((levels - code).abs().max()) < 0.004
+
+
+def product(x, part: blocks.Part) -> torch.Tensor:
+    """(rows, OUTPUTS), in two runs of blocks."""
+    rows = len(x)
+    y, about = torch.zeros(rows, WIDTH, dtype=torch.int8), torch.zeros(rows, WIDTH // 32, 4)
+    into, matrix = torch.zeros(rows, OUTPUTS), blocks.BlockMatrix((part,))
+    compiled_product()(
+        x.contiguous().data_ptr(), y.data_ptr(), about.data_ptr(), ctypes.addressof(matrix.records),
+        into.data_ptr(), rows, WIDTH, OUTPUTS // 32,
+    )  # fmt: skip
+    return into
+
+
+@cache
+def compiled_product():
+    from numba import njit
+
+    from specdemo.kernels import matmul_blocks
+    from specdemo.kernels.parts import block_part_at
+
+    @njit
+    def run(x, y, about, record, into, rows, width, blocks_):
+        matmul_blocks.quantize_inputs(x, width * 4, y, about, rows, width)
+        part = block_part_at(record)
+        matmul_blocks.product(y, about, rows, width, part, into, blocks_ * 32, 0, 1)
+        matmul_blocks.product(y, about, rows, width, part, into, blocks_ * 32, 1, blocks_)
+
+    return run
+
+
+def test_records_have_the_size_that_compiled_code_reads():
+    assert jobs.PART.itemsize == ctypes.sizeof(jobs.PartStructure)

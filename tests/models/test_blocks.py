@@ -1,0 +1,87 @@
+"""A GGUF file in the precision `file`: its own weights, in every pass, and rows that do not depend on their company."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from passes import error
+from tiny_files import make_tiny_tokenizer
+from tiny_gguf import tiny_gguf
+
+from specdemo.config.errors import UserError
+from specdemo.engine.attention import ModuleDecoder
+from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Proposal
+from specdemo.files.sources import resolve
+from specdemo.kernels import runtime
+from specdemo.models.decoders.blocks import BlockLinear
+from specdemo.models.devices import choose_device
+from specdemo.models.loading import load_model, pack_as
+
+pytestmark = pytest.mark.skipif(
+    not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"
+)
+
+
+@pytest.fixture(scope="module", params=["llama", "qwen2"])
+def loaded(request, tmp_path_factory):
+    """A model in blocks of five kinds, and the same in float32."""
+    folder = tmp_path_factory.mktemp(request.param)
+    path = tiny_gguf(folder / "tiny.gguf", request.param, make_tiny_tokenizer(size=288))
+    files = resolve(path, folder / "cache", pack_as=pack_as("file", "auto"), blocks=True)
+    plain = resolve(path, folder / "cache")
+    return load_model(files, "file", "cpu"), load_model(plain, "fp32", "cpu")
+
+
+def test_the_weights_are_the_files_bit_by_bit(loaded):
+    model, plain = (one.model for one in loaded)
+    layers = {name: one for name, one in model.named_modules() if isinstance(one, BlockLinear)}
+    assert len(layers) == 7
+    for name, layer in layers.items():
+        wanted = plain.get_submodule(name).weight
+        assert torch.equal(layer.part.values(0, layer.out_features), wanted)
+    head = model.lm_head.blocks.parts[0]
+    wanted = plain.get_output_embeddings().weight
+    assert torch.equal(head.values(0, len(wanted)), wanted)
+
+
+def test_the_compiled_pass_computes_with_them_and_the_run_says_so(loaded):
+    own, plain = loaded
+    said = "Q4_1 and Q5_0 and Q8_0 and Q4_K and Q6_K: the file's own blocks, 8-bit activations"
+    assert own.info.kernel.startswith(f"{said}, compiled pass on ")
+    assert own.info.precision == "file"
+    assert own.info.parameters == plain.info.parameters
+    exact = logits_of(ModuleDecoder(plain.model))
+    for decoder in (own.decoder, ModuleDecoder(own.model)):
+        assert error(logits_of(decoder), exact) < 0.03
+
+
+def logits_of(decoder) -> torch.Tensor:
+    """After a text, and after a chain behind it."""
+    conversation = CachedModel(decoder)
+    last = conversation.read([3 + n % 30 for n in range(24)])
+    return torch.cat([last[None], conversation.forward(7, Proposal.chain([8, 9, 10])).logits])
+
+
+def test_a_row_is_the_same_alone_and_in_a_chain(loaded):
+    text = [3 + n % 30 for n in range(40)]
+    alone, together = (CachedModel(loaded[0].decoder) for _ in range(2))
+    for one in (alone, together):
+        one.read(text[:20])
+    rows = []
+    for token in text[20:]:
+        rows.append(alone.forward(token, Proposal.chain([])).logits[0])
+        alone.keep([])
+    found = together.forward(text[20], Proposal.chain(text[21:])).logits
+    assert torch.equal(found, torch.stack(rows))
+
+
+def test_only_a_gguf_file_has_blocks_and_only_the_processor_computes_with_them(
+    tiny_folder, tmp_path, monkeypatch
+):
+    with pytest.raises(UserError, match="no GGUF file"):
+        resolve(tiny_folder, tmp_path, pack_as=torch.bfloat16, blocks=True)
+    assert choose_device("auto", "file").type == "cpu"
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(UserError, match="on the processor only"):
+        choose_device("cuda", "file")
