@@ -83,25 +83,31 @@ def _steps(scales: Numbers, rows: int) -> Numbers:
 
     if scales.shape[1] == 12:
         scales = np.stack(Q4_K.get_scale_min(np.ascontiguousarray(scales)), axis=-1)
-    return scales.reshape(rows, -1, 2)
+    found: Numbers = scales.reshape(rows, -1, 2)
+    return found
 
 
 def _codes(part: dict[str, Numbers], kind: str) -> Numbers:
     """(blocks, inputs of a block) uint8"""
     if kind == "Q8_0":
-        return part["whole"] ^ np.uint8(128)
+        found: Numbers = part["whole"] ^ np.uint8(128)
+        return found
     group = {"Q6_K": 64}.get(kind, 32 if kind.endswith("_K") else 16)
     low = part["low"].reshape(len(part["low"]), -1, 1, group)
     codes: Numbers = ((low >> np.array([[0], [4]], np.uint8)) & 15).reshape(len(low), -1)
     if kind == "Q6_K":
-        high = part["high"].reshape(len(low), 2, 1, 32) >> np.array([[0], [2], [4], [6]], np.uint8)
-        return codes | ((high & 3) << 4).reshape(codes.shape)
-    if kind == "Q5_K":
+        high: Numbers = part["high"].reshape(len(low), 2, 1, 32) >> np.array(
+            [[0], [2], [4], [6]], np.uint8
+        )
+        codes |= ((high & 3) << 4).reshape(codes.shape)
+    elif kind == "Q5_K":
         high = part["high"][:, None, :] >> np.arange(8, dtype=np.uint8)[:, None]
-        return codes | ((high & 1) << 4).reshape(codes.shape)
-    if "high" in part:
-        codes = codes | np.unpackbits(part["high"], axis=1, bitorder="little") << 4
-    return codes + np.uint8(128 - 16) if kind == "Q5_0" else codes
+        codes |= ((high & 1) << 4).reshape(codes.shape)
+    elif "high" in part:
+        codes |= np.unpackbits(part["high"], axis=1, bitorder="little") << 4
+    if kind == "Q5_0":
+        codes += np.uint8(128 - 16)
+    return codes
 
 
 def lay(blocks: Blocks) -> dict[str, Numbers]:

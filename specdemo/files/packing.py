@@ -80,7 +80,8 @@ class GgufWeight:
         # A new map for each read: otherwise the pages that were read would count as this process's memory.
         stored = np.memmap(self.file, np.uint8, "r", self.offset, self.rows)
         if self.heads:
-            return stored[_order(self.shape[0], self.heads)[part]]
+            found: Numbers = stored[_order(self.shape[0], self.heads)[part]]
+            return found
         return np.array(stored[part])
 
 

@@ -223,7 +223,8 @@ def _from_entry(entry: Entry, cache_dir: Path, work: _Conversion) -> ModelFiles:
             _Gguf(_stem(entry), entry.gguf_sha256, entry.name, opened, entry.repo)
         )
         origin = "embedded" if entry.wheel else "hub"
-        stored = QUANTISATION.search(entry.gguf.file if entry.gguf else entry.wheel.member)
+        source = entry.gguf.file if entry.gguf else entry.wheel.member if entry.wheel else ""
+        stored = QUANTISATION.search(source)
         kind = stored[1].upper() if stored else ""
         return ModelFiles(folder, entry.name, entry.gguf_sha256[:12], origin, entry.name, kind)
     if entry.repo:

@@ -171,7 +171,8 @@ def _load(files: ModelFiles, precision: str, device: torch.device) -> PreTrained
     model, report = opened
     report["mismatched_keys"] |= _misfits(model)
     check_read(files.folder, files.name, report)
-    return model
+    loaded: PreTrainedModel = model
+    return loaded
 
 
 def _misfits(model: PreTrainedModel) -> set[str]:

@@ -56,19 +56,19 @@ def load_blocks(files: ModelFiles) -> PreTrainedModel:
         if name.endswith(HEAD_BLOCKS):
             heads.append(part)
             continue
-        path, _, _ = name.rpartition(".")
-        parent, _, attribute = path.rpartition(".")
+        module, _, _ = name.rpartition(".")
+        parent, _, attribute = module.rpartition(".")
         setattr(
             model.get_submodule(parent),
             attribute,
-            BlockLinear(part, stored.pop(f"{path}.bias", None)),
+            BlockLinear(part, stored.pop(f"{module}.bias", None)),
         )
     report = model.load_state_dict(stored, strict=False, assign=True)
     model.tie_weights()
     if heads:
         model.lm_head.blocks = BlockMatrix(tuple(heads))
     missing = {*report.missing_keys} - {*model.all_tied_weights_keys}
-    unread = {
+    unread: dict[str, Any] = {
         "missing_keys": missing,
         "mismatched_keys": (),
         "unexpected_keys": report.unexpected_keys,

@@ -126,7 +126,8 @@ def _open_compiled(
     verdict = replace(verdict, agrees=agreed)
     if agreed and fused is not None:
         verdict = replace(verdict, seconds=(_pass_seconds(decoder), fused))
-    if verdicts:
+    # A pass that lost by its time alone is timed again at the next start: other programs may have been busy.
+    if verdicts and (verdict.accepted or not agreed):
         verdicts.write(head, verdict)
     return (decoder, _description(verdict.bits)) if verdict.accepted else None
 

@@ -11,7 +11,9 @@ from torch import Tensor
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.passes import Decoder, ForwardInput
 from specdemo.kernels import packing
-from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
+from specdemo.kernels.blocks import BlockMatrix
+from specdemo.kernels.packing import BLOCK_OUTPUTS
+from specdemo.kernels.runtime import Matrix
 from specdemo.models.devices import leave_to_file
 
 AUTO_HEAD = "auto"
@@ -57,11 +59,13 @@ def exact_values(weight: Tensor) -> Iterator[Tensor]:
         leave_to_file(rows)
 
 
-def head_values(weight: Tensor, head: Packed) -> Iterator[Tensor]:
+def head_values(weight: Tensor, head: Matrix) -> Iterator[Tensor]:
     """Yield the values of a head that was made from `weight`, in slices as `exact_values` does."""
     for first in range(0, len(weight), SLICE_ROWS):
         last = min(first + SLICE_ROWS, len(weight))
-        if head.scales is None:  # the same numbers in another order
+        if isinstance(head, BlockMatrix):
+            yield head.values(first, last)
+        elif head.scales is None:  # the same numbers in another order
             yield weight[first:last].float()
         else:
             whole = -(-last // BLOCK_OUTPUTS) * BLOCK_OUTPUTS
@@ -87,7 +91,7 @@ def divergence(found: Tensor, wanted: Tensor) -> Divergence:
     return Divergence(rows, max(kl / rows, 0.0), variation / rows, same)
 
 
-def measure_head(states: Tensor, weight: Tensor, head: Packed) -> Divergence:
+def measure_head(states: Tensor, weight: Tensor, head: Matrix) -> Divergence:
     """Compare a head with the bfloat16 head `weight` on the same states, (rows, hidden) after the last norm."""
     wanted = logits_of(states, exact_values(weight))
     return divergence(logits_of(states, head_values(weight, head)), wanted)

@@ -169,14 +169,18 @@ def test_where_bitsandbytes_has_a_fused_kernel_the_faster_pass_is_taken(
     monkeypatch.setattr(choose, "_pass_seconds", seconds)
     verdicts = Verdicts(tmp_path, "weights r1")
     want = passes_of(ModuleDecoder(fresh("llama")))[0]
-    for _ in range(2):  # measured, and read
+    for _ in range(2):  # measured; and read, unless the compiled pass lost
         decoder, way = open_decoder(fresh("llama"), verdicts=verdicts)
         assert isinstance(decoder, CompiledDecoder) == (faster == "compiled")
         assert way.startswith("compiled pass") if faster == "compiled" else way == "lean pass"
         got = passes_of(decoder)[0]
         assert (got - want).float().norm() < 0.03 * want.float().norm()
-    assert asked == [LeanDecoder, CompiledDecoder]
-    assert timed_passes(tmp_path, "weights") == verdicts.read("auto").seconds
+    if faster == "compiled":
+        assert asked == [LeanDecoder, CompiledDecoder]
+        assert timed_passes(tmp_path, "weights") == verdicts.read("auto").seconds
+    else:
+        assert asked == [LeanDecoder, CompiledDecoder] * 2
+        assert verdicts.read("auto") is None
     assert timed_passes(tmp_path, "other") is None
 
 
