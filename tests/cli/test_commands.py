@@ -192,7 +192,9 @@ def test_help_of_a_method_shows_the_settings_and_policies_that_it_honours(name, 
 
 
 def test_models_lists_what_other_programs_have_stored(tmp_path, monkeypatch, capsys):
-    header = Header({}, 2 * 10**9, 10**8, own_head=False, norms="", tokenizer="other")
+    header = Header(
+        {}, 2 * 10**9, 10**8, own_head=False, norms="", tokenizer="other", kinds=frozenset()
+    )
     models = [
         FoundModel(
             "ollama:coder:1.5b", "Ollama", tmp_path, header, find("qwen2.5-coder-1.5b-instruct")

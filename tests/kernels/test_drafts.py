@@ -20,7 +20,7 @@ from specdemo.engine.cost import CostProfile
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import FeatureReader, Features, PrefixReader
 from specdemo.engine.types import Proposal
-from specdemo.kernels import runtime
+from specdemo.kernels import cpu_features, runtime
 from specdemo.kernels.plan import DraftPlan, StopRule
 from specdemo.models.networks.chain import CompactDecoder, CompactModel
 from specdemo.models.networks.parts import Injection, MixedEmbedding
@@ -123,8 +123,10 @@ def test_a_draft_in_one_go_is_the_one_made_token_by_token(sampling, policy, read
         drafting(sampling, policy, alone=False, reads=reads),
         strict=True,
     )
-    # A state that is fed back differs in its last bit, which may round a cached key or value the other way.
-    near = (2e-3, 1e-4) if reads == "mixed" else (1e-5, 1e-6)
+    # A state that is fed back differs in its last bit, which may round a cached key or value the other way,
+    # and with products in bfloat16 each input of the next layer.
+    rounded = (5e-2, 1e-3) if cpu_features.has("avx512bf16") else (2e-3, 1e-4)
+    near = rounded if reads == "mixed" else (1e-5, 1e-6)
     for one, other in pairs:
         assert one.token_ids == other.token_ids
         for reason, same in zip(one.reasons, other.reasons, strict=True):

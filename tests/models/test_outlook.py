@@ -205,7 +205,13 @@ def test_what_must_be_downloaded_is_known_before(monkeypatch, disk, tmp_path):
 
 def found(name, parameters, tokenizer="same"):
     header = Header(
-        {}, parameters, parameters // 10, own_head=False, norms=name, tokenizer=tokenizer
+        {},
+        parameters,
+        parameters // 10,
+        own_head=False,
+        norms=name,
+        tokenizer=tokenizer,
+        kinds=frozenset(),
     )
     return FoundModel(f"/models/{name}.gguf", "LM Studio", Path(name), header)
 

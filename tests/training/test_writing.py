@@ -263,5 +263,5 @@ def test_the_command_writes_what_runs_here(target, tmp_path, capsys):
     arguments = ["export-drafter", str(folder), str(tmp_path / "out"), "--layout", "speculators"]
     assert main([*arguments, "--target", str(target.folder)]) == 0
     assert f"--drafter {tmp_path / 'out'}" in capsys.readouterr().err
-    assert main(["export-drafter", str(tmp_path), *arguments[2:]]) == 1
+    assert main(["export-drafter", str(tmp_path), str(tmp_path / "other"), *arguments[3:]]) == 1
     assert "no drafter" in capsys.readouterr().err
