@@ -202,7 +202,7 @@ class Model:
     def run(
         self, prompt: str, method: str | Method = "auto", *, system: str = "", **settings: object
     ) -> Run:
-        """Answer a prompt in a new conversation, plain decoding first. The run continues while its events are read.
+        """Answer a prompt in a new conversation, with plain decoding beside it. The run continues while its events are read.
 
         method: a name of `methods()`, or a `Method` of your own
         settings: by name, such as `lookahead=4`, `temperature=0.7`, `max_new_tokens=64` or `baseline=False`;

@@ -255,7 +255,7 @@ class RunSettings:
         widget=Widget("checkbox", folded=True),
     )  # fmt: skip
     baseline: bool = _row(
-        True, "drafting", "run plain decoding first, for a measured speedup", widget=Widget("checkbox", folded=True),
+        True, "drafting", "run plain decoding beside it, for a measured speedup", widget=Widget("checkbox", folded=True),
     )  # fmt: skip
     stand_in: bool = _row(
         True, "drafting", "while others wait, compare with a recent plain run of another prompt",

@@ -169,6 +169,16 @@ class RollbackCache(Cache):
             for layer in self.layers:
                 layer.shrink()
 
+    def copy(self, other: RollbackCache, length: int) -> None:
+        """Append the rows of another cache from this one's length up to `length`, and count them; no rows if it has as many."""
+        start = self.length
+        if length <= start:
+            return
+        self.skip(0)
+        for own, layer in zip(self.layers, other.layers, strict=True):
+            own.update(layer.keys[:, :, start:length], layer.values[:, :, start:length])
+        self._count(length)
+
     def gather(self, rows: Sequence[int]) -> None:
         """Count `rows` of the last pass (ascending, 0 is its first) and drop its others."""
         start = self.length

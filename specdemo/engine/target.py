@@ -131,6 +131,11 @@ class CachedModel:
         self._cache.rollback(length)
         self.features.rollback(length)
 
+    @torch.inference_mode()
+    def copy(self, other: CachedModel, length: int) -> None:
+        """Append what another conversation with this model has cached up to `length`, without its hidden states."""
+        self._cache.copy(other._cache, length)
+
     def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
         """Read nodes of a tree that follows the cached text; none of them is counted.
 

@@ -20,7 +20,7 @@ from specdemo.config.strings import Json
 from specdemo.models.devices import return_freed
 from specdemo.session.door import ConversationClient
 from specdemo.session.loaded import machine_name
-from specdemo.session.runs import Caches
+from specdemo.session.runs import Caches, beside
 from specdemo.session.text import Transcript, as_generated, encode_prompt
 from specdemo.trace.events import (
     PLAIN,
@@ -199,24 +199,28 @@ class Conversation(ConversationClient):
             )
             prompt_ids = as_generated(pair.tokenizer, encoded, caches.transcript)
             lanes, stand_in = self._lanes(settings, pair, len(prompt_ids), others_wait=others_wait)
-            answer = ""
-            for lane, lane_settings in lanes:
-                if cancel.is_set() or caches.broken:
-                    break
-                header = self._header(pair, lane, lane_settings, prompt, settings, stand_in)
-                together = self.host.together
-                answer = yield from caches.lane(
+            if cancel.is_set():
+                return
+            together = self.host.together
+            own = [Caches(caches.loaded) for _ in lanes[1:]] + [caches]  # of each variant
+            running = [
+                one.lane(
                     prompt_ids,
                     lane_settings,
-                    header,
+                    self._header(pair, lane, lane_settings, prompt, settings, stand_in),
                     memory=self.memory if lane_settings.memory else None,
                     together=lambda: self.host.together,
                     cancelled=cancel.is_set,
+                    sibling=next((other for other in own if other is not one), None),
                     known=self.host.known,
                 )
+                for one, (lane, lane_settings) in zip(own, lanes, strict=True)
+            ]
+            *_, answer = yield from beside(running)
+            for one, (lane, lane_settings) in zip(own, lanes, strict=True):
                 if lane == PLAIN:
-                    self.host.baselines.store(caches.events, lane_settings, together)
-                caches.transcript = Transcript(encoded, caches.committed)
+                    self.host.baselines.store(one.events, lane_settings, together)
+            caches.transcript = Transcript(encoded, caches.committed)
         self._store(start, prompt, answer)
 
     def _lanes(

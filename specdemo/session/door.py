@@ -98,7 +98,7 @@ class ConversationClient(ABC):
         cancel: threading.Event | None = None,
         every: float = 0.0,
     ) -> Generator[Event, None, None]:
-        """Answer a prompt: first by plain decoding if a baseline is requested, then with drafts. Closing the iterator ends the run.
+        """Answer a prompt with drafts and, if a baseline is requested, by plain decoding beside them. Closing the iterator ends the run.
 
         every: polling interval in seconds for consumers that may receive events in batches
         Raises UserError before the first event if the user can correct the cause; later errors arrive as RunFailed.

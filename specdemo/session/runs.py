@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from specdemo.config.strings import Json
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import ANY_ROWS
 from specdemo.session.text import TokenText, Transcript
-from specdemo.trace.events import Event, RunFailed, RunStarted
+from specdemo.trace.events import Event, RunFailed, RunStarted, Verified
 from specdemo.trace.metrics import dropped, measure, output_ids, same_prefix
 
 if TYPE_CHECKING:
@@ -26,6 +26,37 @@ if TYPE_CHECKING:
 
 Lane = Generator[Event, None, str]
 """The events of a run; the generator returns the text generated so far, also after an error."""
+
+TURN_SECONDS = 0.25  # of a lane's own clock: after each change of lanes the processor's caches hold the other's data
+
+
+def beside(lanes: Sequence[Lane]) -> Generator[Event, None, list[str]]:
+    """Advance runs next to each other, all of one text. Returns their texts.
+
+    Each turn is of the run whose own clock is behind, the first of equal ones, and lasts `TURN_SECONDS` of that clock: the
+    `elapsed_seconds` of its last step, which the time of no other run enters. All headers come before the first step.
+    """
+    texts = [""] * len(lanes)
+    clocks = dict.fromkeys(range(len(lanes)), -TURN_SECONDS)  # a header sets its run's clock to 0
+    with ExitStack() as ending:
+        for lane in lanes:
+            ending.enter_context(closing(lane))
+        while clocks:
+            number = min(clocks, key=clocks.__getitem__)
+            end = clocks[number] + TURN_SECONDS
+            while clocks.get(number, end) < end:
+                try:
+                    event = next(lanes[number])
+                except StopIteration as over:
+                    texts[number] = over.value
+                    del clocks[number]
+                    continue
+                if isinstance(event, RunStarted):
+                    clocks[number] = 0.0
+                elif isinstance(event, Verified):
+                    clocks[number] = event.elapsed_seconds
+                yield event
+    return texts
 
 
 class Caches:
@@ -48,10 +79,14 @@ class Caches:
         self._draft = PrefixReader(pair.open_draft()) if pair.open_draft else None
         self._copy: PrefixReader | None = None
         self._trained: Json = {}
-        self._cached_ids: list[int] = []
         self.events: list[Event] = []
         self.committed: list[int] = []
         self.transcript: Transcript | None = None
+
+    @property
+    def _cached_ids(self) -> list[int]:
+        """The cached ids: a prefix of the committed ones, also during a run and after an error in the middle of a step."""
+        return self.committed[: self._target.length]
 
     @property
     def memory_bytes(self) -> int:
@@ -72,6 +107,7 @@ class Caches:
         cancelled: Callable[[], bool] = lambda: False,
         limits: Limits | None = None,
         drafter: Drafter | None = None,
+        sibling: Caches | None = None,
         known: Mapping[str, Method] = METHODS,
     ) -> Lane:
         """Run one variant after a text. An error arrives as RunFailed.
@@ -81,6 +117,7 @@ class Caches:
         together: returns the expected number of concurrent runs, this one included
         limits: by default those of the settings, the model's context and its stop tokens
         drafter: replaces the one that the settings name
+        sibling: other caches on the pair; what they hold of the text is copied, not read again
         known: the methods that settings can name
         """
         from specdemo.engine.loop import generate
@@ -94,6 +131,9 @@ class Caches:
         limits = limits or self._limits(settings, len(prompt_ids))
         # The last token is always read again.
         target.rollback(same_prefix(self._cached_ids, prompt_ids[:-1]))
+        if sibling:
+            target.copy(sibling._target, same_prefix(sibling._cached_ids, prompt_ids[:-1]))
+        self.committed = prompt_ids
         method = known[settings.method]
         # The feature drafter replaces a missing draft model, see `drafters.copy_through`.
         instead = self._draft is None and "feature" in pair.trained and "draft" in method.takes
@@ -139,8 +179,6 @@ class Caches:
         finally:
             self.broken = self.broken or bool(dropped(events))
             self.committed = [*prompt_ids, *output_ids(events)]
-            # The cached ids are a prefix of the committed ones, also after an error in the middle of a step.
-            self._cached_ids = self.committed[: self._target.length]
             if memory is not None:
                 memory.record(header.method, measure(events))
         return text.answer

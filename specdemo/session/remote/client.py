@@ -35,7 +35,6 @@ from specdemo.trace.events import (
     ModelInfo,
     RunFailed,
     RunFinished,
-    RunStarted,
 )
 from specdemo.trace.metrics import measure, output_text
 
@@ -276,24 +275,26 @@ class RemoteConversation(ConversationClient):
         yield from self._studio.meter.watch(events, waited)
 
     def _run(self, request: Json, cancel: threading.Event) -> Generator[Event, None, None]:
-        start, lane = self._start, SPECULATIVE
-        seen: list[Event] = []  # events of the last variant
+        start = self._start
+        seen: dict[
+            str, list[Event]
+        ] = {}  # events of each variant; the last one's text is the answer
         try:
             with closing(self._events(request, cancel)) as events:
                 for event in events:
-                    if isinstance(event, RunStarted):
-                        lane, seen = event.lane, []
-                    seen.append(event)
+                    seen.setdefault(event.lane, []).append(event)
                     yield event
         except Lost as lost:
-            yield failed(lane, lost.error)
+            yield failed(next(reversed(seen), SPECULATIVE), lost.error)
         else:
-            if cancel.is_set() and seen and not isinstance(seen[-1], RunFinished | RunFailed):
-                metrics = measure(seen)
-                yield RunFinished(
-                    lane, FinishReason.CANCELLED, metrics.new_tokens, metrics.elapsed_seconds
-                )
-        self._store(start, request["prompt"], output_text(seen))
+            for lane, own in seen.items():
+                if cancel.is_set() and not isinstance(own[-1], RunFinished | RunFailed):
+                    metrics = measure(own)
+                    yield RunFinished(
+                        lane, FinishReason.CANCELLED, metrics.new_tokens, metrics.elapsed_seconds
+                    )
+        answer = next(reversed(seen.values()), [])
+        self._store(start, request["prompt"], output_text(answer))
 
     def _events(self, request: Json, cancel: threading.Event) -> Generator[Event, None, None]:
         """Yield the events of a run. If an engine is lost before its first line, the request is sent once more."""

@@ -15,8 +15,8 @@ from specdemo.config.errors import UserError
 from specdemo.config.strings import ASSETS, Json
 from specdemo.session.door import ConversationClient, EngineClient
 from specdemo.trace.codec import encode
-from specdemo.trace.events import Drafted, Event, RunStarted
-from specdemo.trace.metrics import output_text
+from specdemo.trace.events import Drafted, Event, RunStarted, Trace
+from specdemo.trace.metrics import answering, output_text
 from specdemo.ui import present, words
 from specdemo.ui.batch import create_batch
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
@@ -141,13 +141,12 @@ class PlayHandlers(RunTab[PlayState]):
         for event in events:
             lines.add(encode(event) + "\n")
             if isinstance(event, RunStarted):
-                answer.clear()
                 whole_steps = event.knowledge is not None
             answer.append(event)
             # A server of another program reports a start and a draft with the check after it: show these together.
             if not (whole_steps and isinstance(event, RunStarted | Drafted)):
                 yield
-        turns.append((prompt, output_text(answer)))
+        turns.append((prompt, output_text(answering(Trace(tuple(answer))))))
 
     def new(self, visitor: PlayState | None) -> tuple[PlayState, str, str]:
         """Clear the conversation and all text that later drafts could copy. returns: visitor, empty stream, empty prompt"""
