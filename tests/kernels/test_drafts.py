@@ -125,8 +125,8 @@ def test_a_draft_in_one_go_is_the_one_made_token_by_token(sampling, policy, read
     )
     # A state that is fed back differs in its last bit, which may round a cached key or value the other way,
     # and with products in bfloat16 each input of the next layer.
-    rounded = (5e-2, 1e-3) if cpu_features.has("avx512bf16") else (2e-3, 1e-4)
-    near = rounded if reads == "mixed" else (1e-5, 1e-6)
+    rounded = (2e-2, 1e-2, 1e-2) if cpu_features.has("avx512bf16") else (2e-3, 1e-4, 1e-5)
+    near = rounded if reads == "mixed" else (1e-5, 1e-6, 1e-7)
     for one, other in pairs:
         assert one.token_ids == other.token_ids
         for reason, same in zip(one.reasons, other.reasons, strict=True):
@@ -134,7 +134,7 @@ def test_a_draft_in_one_go_is_the_one_made_token_by_token(sampling, policy, read
             assert reason.values == pytest.approx(same.values, rel=near[0], abs=near[1])
         torch.testing.assert_close(one.confidences, other.confidences, rtol=near[0], atol=near[1])
         for row, wanted in zip(one.draft_probs, other.draft_probs, strict=True):
-            torch.testing.assert_close(row, wanted, rtol=near[0], atol=near[1] / 10)
+            torch.testing.assert_close(row, wanted, rtol=near[0], atol=near[2])
 
 
 def test_a_draft_that_memory_corrects_is_made_token_by_token():
