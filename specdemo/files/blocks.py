@@ -27,7 +27,7 @@ Numbers = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Numbers of some rows of a matrix.
+    """The blocks of some rows of a matrix, taken apart.
 
     kind: name of the kind in `kernels.blocks.KINDS`; codes: (rows, inputs) uint8
     units, zeros: (rows, inputs // span) float16; steps: (rows, inputs // 32, 2) uint8, of a block's units and zeros, or
@@ -78,7 +78,10 @@ def _halves(stored: Numbers, rows: int) -> Numbers:
 
 
 def _steps(scales: Numbers, rows: int) -> Numbers:
-    """(rows, blocks of 32, 2): 6 bits for the unit and for the zero of each, or 8 bits with a sign for its halves."""
+    """Return the factors of all blocks, (rows, blocks of 32, 2).
+
+    They are those of the unit and of the zero, 6 bits each, or those of the block's halves, 8 signed bits each.
+    """
     from gguf.quants import Q4_K
 
     if scales.shape[1] == 12:
@@ -88,7 +91,7 @@ def _steps(scales: Numbers, rows: int) -> Numbers:
 
 
 def _codes(part: dict[str, Numbers], kind: str) -> Numbers:
-    """(blocks, inputs of a block) uint8"""
+    """Return the codes of all blocks, (blocks, inputs of a block) uint8."""
     if kind == "Q8_0":
         found: Numbers = part["whole"] ^ np.uint8(128)
         return found
@@ -137,7 +140,7 @@ class FileBlocks:
         return {"quant_method": GGUF_BLOCKS}
 
     def part(self, weight: Weight, part: slice) -> dict[str, Tensor]:
-        """Some rows of a matrix in the form of `lay`. Raises NotReadable."""
+        """Return some rows of a matrix in the form of `lay`. Raises NotReadable."""
         import torch
 
         if not isinstance(weight, GgufWeight) or weight.shape[0] % OUTPUTS:
@@ -148,7 +151,7 @@ class FileBlocks:
     def named(
         self, name: str, weight: Weight, parts: Sequence[dict[str, Tensor]]
     ) -> dict[str, Tensor]:
-        """All tensors of a matrix by name."""
+        """Return all tensors of a matrix by name."""
         import torch
 
         assert isinstance(weight, GgufWeight)
@@ -157,7 +160,7 @@ class FileBlocks:
         return found | {f"{name}.kind": torch.tensor(list(kind), dtype=torch.uint8)}
 
     def beside(self, name: str, weight: Weight) -> dict[str, Tensor]:
-        """The blocks of the output head; none if the file stores it in 16 bits."""
+        """Return the blocks of the output head; none if the file stores it in 16 bits."""
         if name != self.head:
             return {}
         with suppress(NotReadable):

@@ -87,10 +87,10 @@ def _part(stored: dict[str, Tensor], name: str) -> Part:
 
 
 def in_blocks(parts: Any) -> bool:
-    """Whether layers are all in blocks of a file."""
+    """Return whether all layers are in blocks of a file."""
     return all(isinstance(part, BlockLinear) for part in parts)
 
 
 def joined(parts: Any, bias: Tensor | None) -> BlockMatrix:
-    """Layers as one matrix. bias: (out,) float32"""
+    """Return layers as one matrix. bias: (out,) float32"""
     return BlockMatrix(tuple(part.part for part in parts), bias)
