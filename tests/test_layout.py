@@ -26,7 +26,7 @@ ALLOWED = {
     "kernels": set[str](),
     "trace": {"config"},
     "files": {"config", "trace"},
-    "attach": {"config", "trace", "files"},
+    "attach": {"config", "trace", "files", "engine"},
     "engine": {"config", "trace", "kernels"},
     "models": {"config", "trace", "kernels", "files", "engine", *MODELS},
     "models.decoders": {"config", "trace", "kernels", "files", "engine", "models"},

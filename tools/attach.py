@@ -24,7 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 from http.client import HTTPResponse
 from operator import mul
@@ -33,6 +33,8 @@ from statistics import quantiles
 from typing import TYPE_CHECKING
 from urllib.request import Request as Asked
 from urllib.request import urlopen
+
+import psutil
 
 from specdemo.attach.detection import attach
 from specdemo.attach.doctor import PROBES, diagnose, examine
@@ -74,7 +76,9 @@ FIRST_TOKEN = """() => {
   });
   watch.observe(document.body, { childList: true, subtree: true, attributes: true });
 }"""
+CHROMIUM = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]  # fmt: skip
 SPEED = ("loses", "fixed_cost")  # findings about speed
+FOUR_SLOTS = "options.n_parallel, options.n_ctx = 4, 8192\n"
 BASE = "options.n_ctx, options.endpoint_slots, options.endpoint_metrics = 2048, True, True\n"
 
 
@@ -209,7 +213,7 @@ def check_faults(target: Path, draft: Path, *chosen: str) -> bool:
 
     chosen: faults, all if none is named. A finding is expected without the log too, unless only the log tells it.
     """
-    only_logged = ("synthetic", "slow_draft")
+    only_logged = ("left_out", "synthetic", "slow_draft")
     with tempfile.TemporaryDirectory() as work, llama_server(str(target), BASE) as plain:
         wrong = wrong_draft(draft, Path(work) / "wrong.gguf")
         never = f"{draft_model(draft)}s.synth_rates = [0.0] * 3\n"
@@ -217,7 +221,9 @@ def check_faults(target: Path, draft: Path, *chosen: str) -> bool:
         itself = draft_model(target, 5, 0.6)
         faults = {
             "no_drafts_llama": f"options.speculative.draft.mparams.path = {str(draft)!r}\n",
+            "left_out": "",
             "idle_drafts": draft_model(draft, 4, 1.0),
+            "slow_target": draft_model(draft, 4, 1.0),
             "ngram": ngram(12, 16),
             "broken": draft_model(wrong, 3),
             "only_greedy": draft_model(draft, 3, 0.6),
@@ -226,6 +232,7 @@ def check_faults(target: Path, draft: Path, *chosen: str) -> bool:
             "always_accepted": draft_model(target, 5),
             "synthetic": synthetic,
             "lossy": synthetic,
+            "control": draft_model(draft, 5),
             "loses": itself,
             "fixed_cost": itself,
             "slow_draft": draft_model(target, 5),
@@ -247,8 +254,10 @@ def check_faults(target: Path, draft: Path, *chosen: str) -> bool:
                     url = running.enter_context(serving(drawn))
                 if kind == "busy":
                     running.enter_context(busy_machine())
-                beside = attach(plain) if kind in ("lossy", "busy", "slow_draft", *SPEED) else None
-                seen = examine(attach(url), beside)
+                near = plain if kind in ("lossy", "busy", "slow_draft", "slow_target", *SPEED) else ""
+                if kind == "control":
+                    near = running.enter_context(llama_server(str(target), BASE + FOUR_SLOTS))
+                seen = examine(attach(url), attach(near) if near else None)
                 named = [one.kind for one in diagnose(replace(seen, log=read_file(Path(work) / kind)))]  # fmt: skip
                 alone = [one.kind for one in diagnose(seen)]
             found = kind in named and (kind in only_logged or kind in alone)
@@ -294,9 +303,33 @@ def check_tune(target: Path, draft: Path, count: str = "25") -> bool:
     return inside >= 0.85 * cases and near >= 0.9 * int(count)
 
 
+@dataclass(frozen=True, slots=True)
+class OpenPage:
+    """The page of `app --attach` in a browser. programs: the page's process and the browser's"""
+
+    page: Page
+    programs: dict[str, list[psutil.Process]]
+
+    def seconds(self) -> dict[str, float]:
+        """Return the processor time that each program has used."""
+        return {name: sum(sum(one.cpu_times()[:2]) for one in each) for name, each in self.programs.items()}  # fmt: skip
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Both programs get no processor time until the block ends."""
+        every = [*itertools.chain(*self.programs.values())]
+        for one in every:
+            one.suspend()
+        try:
+            yield
+        finally:
+            for one in every:
+                one.resume()
+
+
 @contextmanager
-def open_page(url: str) -> Iterator[Page]:
-    """The page of `app --attach` in a browser. yields: the page"""
+def open_page(url: str) -> Iterator[OpenPage]:
+    """Open the page. yields: it, once its recorded run plays"""
     from playwright.sync_api import sync_playwright
 
     command = [sys.executable, "-m", "specdemo", "app", "--attach", url, "--port", str(PORT), "--no-browser"]  # fmt: skip
@@ -304,12 +337,14 @@ def open_page(url: str) -> Iterator[Page]:
     try:
         assert app.stdout
         next(line for line in app.stdout if "Ctrl+C" in line)
+        before = set(psutil.Process().children(recursive=True))
         with sync_playwright() as play:
-            browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])  # fmt: skip
+            browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM)
             page = browser.new_page(viewport={"width": 1280, "height": 800})
             page.goto(f"http://127.0.0.1:{PORT}")
             page.locator(".sd-badge:not(#sd-first *)", has_text="recorded").wait_for()
-            yield page
+            chromium = list(set(psutil.Process().children(recursive=True)) - before)
+            yield OpenPage(page, {"page": [psutil.Process(app.pid)], "browser": chromium})
             browser.close()
     finally:
         app.terminate()
@@ -321,7 +356,7 @@ def answer_on(page: Page, prompt: str) -> float:
     page.locator("#sd-prompt textarea").fill(prompt)
     page.evaluate(FIRST_TOKEN)
     page.get_by_role("button", name="Run", exact=True).click()
-    page.wait_for_function("window.first && document.querySelector('.sd-phase')?.textContent.startsWith('Finished')", timeout=120_000)  # fmt: skip
+    page.wait_for_function("window.first && document.querySelector('.sd-phase')?.textContent.startsWith('Finished')", timeout=120_000, polling=200)  # fmt: skip
     return float(page.evaluate("window.first")) / 1000
 
 
@@ -334,9 +369,10 @@ def speed_since(url: str, before: tuple[float, float]) -> tuple[float, tuple[flo
 
 
 def check_page(target: Path, draft: Path, count: str = "12") -> bool:
-    """Measure what the open page costs a server on the same machine, in pairs, and how late a first token is shown.
+    """Measure what the page costs a server on the same machine, and how late a first token is shown.
 
-    Half of the pairs begin with the page. Without it, a program that reads and drops the stream asks the same.
+    A prompt is answered on the page, to a program that drops the stream while the page stands open, and to that program while
+    page and browser are stopped, in all orders in turn.
     """
     request = ask(PROMPTS[0], RunSettings().max_new_tokens)
     sent: list[float] = []
@@ -346,27 +382,37 @@ def check_page(target: Path, draft: Path, count: str = "12") -> bool:
             sent.append(time.time())
 
     with llama_server(str(target), BASE + draft_model(draft)) as url:
-        late, ratios = [], []
-        with serving(forwarded(lambda _body: url, arrived)) as near, open_page(near) as page:
+        late, speeds = [], list[dict[str, float]]()
+        with serving(forwarded(lambda _body: url, arrived)) as near, open_page(near) as opened:
             for prompt in PROMPTS[:5]:
-                late.append(answer_on(page, prompt) - sent[-1])
-        with open_page(url) as page:
+                late.append(answer_on(opened.page, prompt) - sent[-1])
+        with open_page(url) as opened:
             server = attach(url)
-            ways = (lambda: answer_on(page, PROMPTS[0]), lambda: whole_answer(server, request))
+
+            def alone() -> None:
+                with opened.stopped():
+                    whole_answer(server, request)
+
+            ways: dict[str, Callable[[], object]] = {
+                "page": lambda: answer_on(opened.page, PROMPTS[0]),
+                "open": lambda: whole_answer(server, request),
+                "alone": alone,
+            }
             for number in range(int(count) + 1):
-                speeds = [0.0, 0.0]
-                for way in (number % 2, 1 - number % 2):
+                speeds.append({})
+                for way in [*itertools.permutations(ways)][number % 6]:
+                    used = opened.seconds()
                     _, before = speed_since(url, (0.0, 0.0))
                     ways[way]()
-                    speeds[way], _ = speed_since(url, before)
-                say(
-                    f"pair {number}: {speeds[0]:.2f} tokens/s with the page, {speeds[1]:.2f} without"
-                )
-                ratios.append(speeds[0] / speeds[1])
-    low, middle, high = quantiles(ratios[1:], n=4)
-    shown = ", ".join(f"{1000 * one:.0f}" for one in late)
-    say(f"first token on the page after {shown} ms; with the page {middle:.3f} times the tokens/s ({low:.3f} to {high:.3f}, quartiles of {count} pairs)")  # fmt: skip
-    return middle >= 0.98 and max(late) <= 0.1
+                    speeds[-1][way], _ = speed_since(url, before)
+                    spent = {name: round(seconds - used[name], 2) for name, seconds in opened.seconds().items()}  # fmt: skip
+                    say(f"round {number}, {way}: {speeds[-1][way]:.2f} tokens/s, processor seconds {spent}")  # fmt: skip
+    say(f"first token on the page after {', '.join(f'{1000 * one:.0f}' for one in late)} ms")
+    middles = {}
+    for one, other in (("page", "open"), ("page", "alone"), ("open", "alone")):
+        low, middles[one, other], high = quantiles((each[one] / each[other] for each in speeds[1:]), n=4)  # fmt: skip
+        say(f"{one} / {other}: {middles[one, other]:.3f} ({low:.3f} to {high:.3f}, quartiles of {count})")  # fmt: skip
+    return middles["page", "open"] >= 0.98 and max(late) <= 0.1
 
 
 def measure_pair(options: list[str]) -> int:

@@ -13,11 +13,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, WrapValidator
 
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
+from specdemo.trace.events import Amount, Count
 
 if TYPE_CHECKING:
     import httpx
@@ -32,7 +35,24 @@ LARGEST_REPLY = 4 * 2**20  # bytes of a reply that is no stream
 LARGEST_STREAM = 64 * 2**20  # bytes of a stream
 LONGEST_LINE = 2**20  # bytes of one line of a stream
 MOST_CHARACTERS = 200  # of a server's own message that are shown
-Trace = Callable[[str, Json], None]
+
+
+class Foreign(BaseModel):
+    """Values that another program wrote; unknown fields are ignored."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+def _or_unknown(value: object, check: Callable[[object], Any]) -> Any:
+    with suppress(ValueError):
+        return check(value)
+    return None
+
+
+OR_UNKNOWN = WrapValidator(_or_unknown)  # None in place of an unusable value
+KnownCount = Annotated[Count | None, OR_UNKNOWN]
+KnownAmount = Annotated[Amount | None, OR_UNKNOWN]
+Milliseconds = Annotated[Amount, AfterValidator(lambda value: value / 1000)]  # read as seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +98,13 @@ class Client:
 
     def get(self, path: str) -> Reply:
         """Request a page; an error of the server is returned like any reply. Raises UserError without a whole reply."""
-        return self._whole("GET", path, None)
+        with self._open("GET", path, None, REPLY_SECONDS) as response:
+            return self._read_whole(response)
 
     def post(self, path: str, body: Json) -> Json:
         """Return the JSON object of a reply. Raises UserError, also for an error of the server."""
-        reply = self._whole("POST", path, body)
+        with self._open("POST", path, body, REPLY_SECONDS) as response:
+            reply = self._read_whole(response)
         self._check(reply)
         if not reply.values:
             raise UserError("attach.not_json", url=self.url, path=path)
@@ -91,7 +113,7 @@ class Client:
     def stream(self, path: str, body: Json, cancel: threading.Event) -> Iterator[Json]:
         """Yield the JSON objects of an event stream until it ends or is cancelled. Raises UserError."""
         try:
-            with self._open("POST", path, body, SILENT_SECONDS, STREAM_SECONDS, cancel) as response:
+            with self._open("POST", path, body, SILENT_SECONDS, cancel) as response:
                 if "event-stream" not in response.headers.get("content-type", ""):
                     self._check(self._read_whole(response))
                     raise UserError("attach.no_stream", url=self.url, path=path)
@@ -113,10 +135,6 @@ class Client:
                 raise UserError("attach.endless", url=self.url)
             yield part
 
-    def _whole(self, method: str, path: str, body: Json | None) -> Reply:
-        with self._open(method, path, body, REPLY_SECONDS, REPLY_SECONDS) as response:
-            return self._read_whole(response)
-
     @contextmanager
     def _open(
         self,
@@ -124,12 +142,11 @@ class Client:
         path: str,
         body: Json | None,
         silent: float,
-        longest: float,
         cancel: threading.Event | None = None,
     ) -> Iterator[httpx.Response]:
         """Send a request. Raises UserError for a connection that fails, a redirect and a compressed reply.
 
-        silent, longest: seconds between two parts of the reply, and of the whole reply; cancel: ends it too
+        silent: seconds between two parts of the reply, of which only a stream takes longer; cancel: ends a stream
         """
         import httpx
 
@@ -142,7 +159,7 @@ class Client:
         late = threading.Event()
         try:
             with (
-                _ended_by(cancel, late, longest) as trace,
+                _ended_by(cancel, late, STREAM_SECONDS if cancel else silent) as trace,
                 httpx.Client(
                     timeout=limits, verify=encrypted, follow_redirects=False, trust_env=False
                 ) as client,
@@ -211,8 +228,10 @@ class Client:
 
     def _hide(self, text: str) -> str:
         """Return a foreign text without the key, also as JSON writes it: a server that returns it must not make it visible."""
+        if not self.key:
+            return text
         escaped = json.dumps(self.key)[1:-1]
-        for form in {self.key, escaped, escaped.replace("/", "\\/")} - {""}:
+        for form in {self.key, escaped, escaped.replace("/", "\\/")}:
             text = text.replace(form, "***")
         return text
 
@@ -220,7 +239,7 @@ class Client:
 @contextmanager
 def _ended_by(
     cancel: threading.Event | None, late: threading.Event, seconds: float
-) -> Iterator[Trace]:
+) -> Iterator[Callable[[str, Json], None]]:
     """Shut down a connection once `cancel` is set or its time is over, so that no silent or slow server can delay that.
 
     late: is set when the time is over; yields: the function that is called with the events of the connection
@@ -261,20 +280,8 @@ def parsed(text: str) -> Any:
 
 def shown(text: object) -> str:
     """Return a foreign text for a message: printable and short."""
-    plain = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+    plain = str(text)
     line = "".join(
         letter if letter.isprintable() else " " for letter in plain[: 4 * MOST_CHARACTERS]
     )
     return line if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]}…"
-
-
-def whole(value: object, default: int | None = None) -> int | None:
-    """Return a foreign value if it is a usable count, else the default."""
-    fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
-    return value if fits and isinstance(value, int) else default
-
-
-def seconds_of(milliseconds: object) -> float | None:
-    """Return a foreign duration in seconds; None if it is none."""
-    fits = isinstance(milliseconds, int | float) and 0 <= milliseconds < 1e12
-    return float(milliseconds) / 1000 if fits and isinstance(milliseconds, int | float) else None

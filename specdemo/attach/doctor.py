@@ -6,18 +6,20 @@ suffice for its thresholds, and a healthy server passes them.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import sqrt
 from statistics import fmean, linear_regression, median, stdev
 
 from specdemo.attach.audit import Difference, difference, upper_limit
-from specdemo.attach.client import whole
 from specdemo.attach.llama_server import LlamaServer
 from specdemo.attach.pasted import Findings
 from specdemo.attach.rounds import Generation, Knowledge, Round
 from specdemo.attach.servers import OLLAMA, Server, ask, whole_answer
+from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
 from specdemo.config.strings import Json
 
@@ -46,18 +48,26 @@ SELDOM = 0.5  # fraction of rounds with a draft below which n-gram drafts are ca
 LOSS = 0.95  # speed / plain below which drafts cost time
 T_5 = (6.31, 2.92, 2.35, 2.13, 2.02)  # Student's t, one-sided 5 %, for 1 to 5 degrees of freedom
 PASSES_FIXED = 1.5  # plain steps that a round may cost, however short its draft
+FEW_ROUNDS = 3  # rounds of one draft length whose median counts
 FEWEST = 40  # rounds that reached a position at which nothing was accepted
 SHORT_CONTEXT = 1024  # tokens: an answer of usual length does not fit behind a prompt
+OTHERS = 3  # requests at the same time as a prompt of the control
+SLOWER = 1.25  # time of a step without a draft / plain step from which the target itself is slower
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One prompt and its answer at temperature 0. plain: the plain server's answers, before and after it"""
+    """One prompt and its answer at temperature 0.
+
+    plain: the plain server's answers, before and after it; crowded: whether others' requests change these
+    """
 
     kind: str
+    prompt: str
     answer: Generation
     plain: tuple[Generation, ...] = ()
     difference: Difference | None = None
+    crowded: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,44 +103,61 @@ def examine(
     report: Callable[[float, str], None] = lambda _done, _about: None,
 ) -> Examination:
     """Send the probes to a server, and each also to the plain server. Raises UserError."""
-    slots = _slots(server)
-    context = min((size for one in slots if (size := whole(one.get("n_ctx")))), default=None)
-    busy = any(one.get("is_processing") is True for one in slots)
-    seen = Examination(server.about, server.drafting, context=context, busy=busy)
-    prompted = [(kind, prompt) for kind, prompts in PROBES.items() for prompt in prompts]
-    for number, (kind, prompt) in enumerate(prompted):
-        report(number / (len(prompted) + 2), kind)
-        seen = replace(seen, probes=(*seen.probes, _probe(server, plain, kind, prompt)))
-    drafted, accepted = _sums(seen.answers("prose"))
+    slots = server.slots() if isinstance(server, LlamaServer) else ()
+    context = min((one.n_ctx for one in slots if one.n_ctx), default=None)
+    busy = any(one.is_processing for one in slots)
+    asked = [(kind, prompt) for kind, prompts in PROBES.items() for prompt in prompts]
+    probes, warm = list[Probe](), list[Generation]()
+    for number, (kind, prompt) in enumerate(asked):
+        report(number / (len(asked) + 2), kind)
+        probes.append(_probe(server, plain, kind, prompt))
     for prompt in MORE_PROSE:
+        drafted, accepted = _sums([one.answer for one in probes if one.kind == "prose"])
         if drafted and accepted == drafted < ENOUGH:
-            seen = replace(seen, probes=(*seen.probes, _probe(server, None, "prose", prompt)))
-            drafted, accepted = _sums(seen.answers("prose"))
-    if _sums(seen.answers())[0]:
+            probes.append(_probe(server, None, "prose", prompt))
+    if plain and any(one.difference for one in probes):
+        report(0.8, "control")
+        probes = [
+            replace(one, crowded=_crowded(plain, one)) if one.plain else one for one in probes
+        ]
+    if any(one.answer.drafted for one in probes):
         report(0.9, "sampled")
-        prompts = (PROBES["code"][0], *PROBES["repetition"])
-        requests = [ask(prompt, TOKENS, Sampling(temperature=WARM, seed=1)) for prompt in prompts]
-        seen = replace(seen, warm=tuple(whole_answer(server, one) for one in requests))
-    used = next((one.answer for one in reversed(seen.probes)), server.about)
-    return replace(seen, about=replace(server.about, method=used.method or server.about.method))
+        for prompt in (PROBES["code"][0], *PROBES["repetition"]):
+            request = ask(prompt, TOKENS, Sampling(temperature=WARM, seed=1))
+            warm.append(whole_answer(server, request))
+    about = replace(server.about, method=probes[-1].answer.method or server.about.method)
+    return Examination(about, server.drafting, tuple(probes), tuple(warm), context, busy)
 
 
 def _probe(server: Server, plain: Server | None, kind: str, prompt: str) -> Probe:
     request = ask(prompt, TOKENS)
     if plain is None:
-        return Probe(kind, whole_answer(server, request))
+        return Probe(kind, prompt, whole_answer(server, request))
     before, answer, after = (whole_answer(one, request) for one in (plain, server, plain))
     # Only the plain server tells how likely the other token was, in an answer of its own.
     apart = difference(plain, request, answer) if answer.text != before.text else None
-    return Probe(kind, answer, (before, after), apart)
+    return Probe(kind, prompt, answer, (before, after), apart)
 
 
-def _slots(server: Server) -> list[Json]:
-    """Return the slots of a llama-server; empty if it does not report them."""
-    if not isinstance(server, LlamaServer):
-        return []
-    values = server.client.get("/slots").value
-    return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
+def _crowded(plain: Server, seen: Probe) -> bool:
+    """Return whether the plain server's answer differs from its first one while it answers other requests too."""
+    over = threading.Event()
+
+    def other(prompt: str) -> None:
+        with suppress(UserError):
+            for _ in plain.stream(ask(prompt, TOKENS), over):
+                pass
+
+    prompts = (*MORE_PROSE, *PROBES["prose"])[:OTHERS]
+    threads = [threading.Thread(target=other, args=[prompt], daemon=True) for prompt in prompts]
+    for one in threads:
+        one.start()
+    try:
+        return whole_answer(plain, ask(seen.prompt, TOKENS)).text != seen.plain[0].text
+    finally:
+        over.set()
+        for one in threads:
+            one.join()
 
 
 def diagnose(seen: Examination) -> list[Diagnosis]:
@@ -166,7 +193,7 @@ Row = Iterator[Diagnosis]
 
 
 def _no_drafts(seen: Examination) -> Row:
-    """Rows 1 and 1b: nothing was drafted."""
+    """Rows 1, 1b and 1c: nothing was drafted."""
     drafted, _ = _sums(seen.answers())
     names = {"server": seen.about.server, "method": seen.about.method or "unknown"}
     counted = any(one.drafted is not None for one in seen.answers())
@@ -181,6 +208,7 @@ def _no_drafts(seen: Examination) -> Row:
         yield Diagnosis("ollama", "unknown", "certain", names)
     elif seen.drafting is False:
         kind = "no_drafts_llama" if seen.about.server == "llama-server" else "no_drafts"
+        kind = "left_out" if seen.log and "draft" not in seen.log.facts else kind
         yield Diagnosis(kind, "problem", "certain", names)
     elif seen.drafting:
         yield Diagnosis("idle_drafts", "problem", "likely", names)
@@ -247,7 +275,7 @@ def _logged(seen: Examination) -> Row:
     """Rows 4 and 7: findings that need a log."""
     if seen.log is None:
         return
-    if seen.log.synthetic:
+    if "synthetic" in seen.log.facts:
         yield Diagnosis("synthetic", "problem", "certain")
     rounds = [each for one in seen.log.records if one.generation for each in one.generation.rounds]
     timed = [each for each in rounds if each.drafted and each.seconds and each.draft_seconds]
@@ -273,41 +301,73 @@ def _plain_step(seen: Examination) -> float | None:
     return 1 / median(rates) if rates else None
 
 
+def _rates(seen: Examination) -> list[tuple[float, float, float]]:
+    """Return tokens a second of each answer and of the plain server's two, where all are known."""
+    rows = [[_rate(each) for each in (one.answer, *one.plain)] for one in seen.probes]
+    return [(a, b, c) for a, b, c in (row for row in rows if len(row) == 3) if a and b and c]
+
+
+def _apart(seen: Examination) -> float:
+    """Return by how much the plain server's two answers to a prompt differ in speed; above any limit if a slot was busy."""
+    apart = median(abs(b - c) / fmean((b, c)) for _, b, c in _rates(seen))
+    return 1.0 if seen.busy else apart
+
+
+def _quiet_step(seen: Examination) -> float | None:
+    """Return the seconds of a plain step; None if it is unknown or the machine is busy."""
+    known = len(_rates(seen)) > 2 and _apart(seen) <= SAME_SPEED
+    return _plain_step(seen) if known else None
+
+
 def _speed(seen: Examination) -> Row:
-    """Rows 5, 5b and 10: speed against plain decoding, if both repeats of the plain server are alike."""
-    ratios, apart = [], []
-    for one in seen.probes:
-        rates = [rate for each in one.plain if (rate := _rate(each))]
-        own = _rate(one.answer)
-        if len(rates) == 2 and own:
-            apart.append(abs(rates[0] - rates[1]) / fmean(rates))
-            ratios.append(own / fmean(rates))
+    """Rows 5 and 10: speed against plain decoding, if both repeats of the plain server are alike."""
+    ratios = [own / fmean(plain) for own, *plain in _rates(seen)]
     if len(ratios) < 3:
         yield Diagnosis("no_speed", "note", "certain")
         return
-    if (worst := median(apart)) > SAME_SPEED or seen.busy:
-        yield Diagnosis("busy", "unknown", "certain", {"percent": 100 * worst})
+    step = _quiet_step(seen)
+    if step is None:
+        yield Diagnosis("busy", "unknown", "certain", {"percent": 100 * _apart(seen)})
         return
-    step = _plain_step(seen)
     rounds = [each for each in _rounds(seen.answers()) if each.seconds]
-    values = _figures(seen.answers()) | {"ratio": fmean(ratios), "loss": 100 * (1 - fmean(ratios))}
-    if rounds and step:
-        values["cost"] = median(each.seconds or 0.0 for each in rounds) / step
-        values["lengths"] = [1, max(each.drafted or 0 for each in rounds)]
+    cost = median(each.seconds or 0.0 for each in rounds) / step if rounds else None
+    values = _figures(seen.answers()) | {"ratio": fmean(ratios), "cost": cost}
     margin = T_5[min(5, len(ratios) - 1) - 1] * stdev(ratios) / sqrt(len(ratios))
-    loses = fmean(ratios) + margin < LOSS and bool(_sums(seen.answers())[0])
-    if loses:
+    if fmean(ratios) + margin < LOSS and _sums(seen.answers())[0]:
         yield Diagnosis("loses", "problem", "likely", values)
     elif rounds:
         yield Diagnosis("faster" if fmean(ratios) > 1 else "no_gain", "note", "likely", values)
-    if loses and step and len({each.drafted for each in rounds}) > 2:
-        fit = linear_regression([each.drafted or 0 for each in rounds], [each.seconds or 0.0 for each in rounds])  # fmt: skip
-        if fit.intercept > PASSES_FIXED * step:
-            yield Diagnosis("fixed_cost", "note", "possible", {"cost": fit.intercept / step})
+
+
+def _fixed_cost(seen: Examination) -> Row:
+    """Row 5b: a line through the times of rounds of different lengths starts above some plain steps."""
+    step = _quiet_step(seen)
+    times: dict[int, list[float]] = {}
+    for each in _rounds(seen.answers()):
+        times.setdefault(each.drafted or 0, []).append(each.seconds or 0.0)
+    middles = {drafted: median(each) for drafted, each in times.items() if len(each) >= FEW_ROUNDS}
+    if step and len(middles) > 2:
+        start = linear_regression([*middles], [*middles.values()]).intercept
+        if start > PASSES_FIXED * step:
+            yield Diagnosis("fixed_cost", "note", "possible", {"cost": start / step})
+
+
+def _slow_target(seen: Examination) -> Row:
+    """Row 8: steps without a draft take longer than the plain server's, since the drafter takes memory or time."""
+    step = _quiet_step(seen)
+    rounds = [each for one in seen.answers() for each in one.rounds if each.drafted == 0 and each.seconds]  # fmt: skip
+    if not step or len(rounds) < FEWEST:
+        return
+    ratio = median(each.seconds or 0.0 for each in rounds) / step
+    facts = seen.log.facts if seen.log else {}
+    if ratio > SLOWER and "offloaded" in facts:
+        yield Diagnosis("pushed_out", "problem", "likely", {"ratio": ratio, **facts})
+    elif ratio > SLOWER:
+        yield Diagnosis("slow_target", "note", "possible", {"ratio": ratio})
 
 
 def _text(seen: Examination) -> Row:
-    """Row 6: the text differs from plain decoding's at temperature 0."""
+    """Rows 6 and 6b: the text differs from plain decoding's at temperature 0, perhaps as it does with other requests."""
     parts = [one.difference for one in seen.probes if one.difference]
     compared = sum(bool(one.plain) for one in seen.probes)
     values = {"different": len(parts), "prompts": compared, "gap": max((one.gap for one in parts), default=0.0)}  # fmt: skip
@@ -320,6 +380,10 @@ def _text(seen: Examination) -> Row:
         yield Diagnosis("rounding", "note", "likely", values)
     elif compared:
         yield Diagnosis("same_text", "note", "certain", values)
+    crowded = [one.crowded for one in seen.probes if one.crowded is not None]
+    if sum(crowded) >= len(parts) > 0:
+        values = {"changed": sum(crowded), "prompts": len(crowded), "others": OTHERS}
+        yield Diagnosis("control", "note", "likely", values)
 
 
 def _context(seen: Examination) -> Row:
@@ -339,6 +403,8 @@ ROWS: tuple[Callable[[Examination], Row], ...] = (
     _always_accepted,
     _logged,
     _speed,
+    _fixed_cost,
+    _slow_target,
     _text,
     _context,
 )

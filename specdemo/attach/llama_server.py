@@ -11,14 +11,51 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from specdemo.attach.client import Client, seconds_of, shown, whole
+from pydantic import AliasPath, Field, TypeAdapter, ValidationError
+
+from specdemo.attach.client import Client, Foreign, Milliseconds, shown
 from specdemo.attach.records import MOST_DRAFTED
 from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
 from specdemo.attach.servers import Pages, Part, Request
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
+from specdemo.trace.events import Count
 
 FINISH = {"limit": "length", "eos": "stop", "word": "stop"}
+
+
+class Timings(Foreign):
+    """Sums since the start of an answer."""
+
+    predicted_n: Count
+    predicted_ms: Milliseconds
+    draft_n: Count = 0
+    draft_n_accepted: Count = 0
+    prompt_n: Count = 0
+    cache_n: Count = 0
+    prompt_ms: Milliseconds | None = None
+
+
+class Slot(Foreign):
+    """A place for a request."""
+
+    speculative: bool
+    n_ctx: int = 0
+    is_processing: bool = False
+
+
+SLOTS = TypeAdapter(tuple[Slot, ...])
+
+
+class Chunk(Foreign):
+    """One chunk of a stream. Those without timings report the progress of the prompt."""
+
+    content: str = ""
+    tokens: tuple[Count, ...] = ()
+    stop: bool = False
+    stop_type: str = ""
+    timings: Timings | None = None
+    method: object = Field("", validation_alias=AliasPath("generation_settings", "speculative.types"))  # fmt: skip
 
 
 def detect(client: Client, pages: Pages) -> LlamaServer | None:
@@ -37,9 +74,8 @@ def detect(client: Client, pages: Pages) -> LlamaServer | None:
     version = shown(props.values.get("build_info", ""))
     about = Generation("llama-server", version, Knowledge.EXACT, model=model)
     # The slots report whether they draft; `/props` is wrong about it.
-    slots = pages("/slots").text.replace(" ", "")
-    drafting = '"speculative":true' in slots if '"speculative":' in slots else None
-    return LlamaServer(client, about, drafting)
+    drafts = [one.speculative for one in LlamaServer(client, about, None).slots()]
+    return LlamaServer(client, about, any(drafts) if drafts else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +85,13 @@ class LlamaServer:
     client: Client
     about: Generation
     drafting: bool | None
+
+    def slots(self) -> tuple[Slot, ...]:
+        """Return the slots; none if the server does not report them."""
+        try:
+            return SLOTS.validate_python(self.client.get("/slots").value)
+        except ValidationError:
+            return ()
 
     def prompt(self, request: Request) -> str:
         """Return the messages in the server's own chat template."""
@@ -104,50 +147,49 @@ class RoundReader:
         self._seen = 0
         self._unsure = False  # whether texts of whole rounds were held back
 
-    def read(self, chunk: Json) -> Iterator[Part]:
+    def read(self, values: Json) -> Iterator[Part]:
         """Yield what a chunk completes. Raises UserError for a chunk that contradicts the ones before."""
-        timings = chunk.get("timings")
-        if chunk.get("stop") is True:
-            yield from self._end(chunk, timings if isinstance(timings, dict) else {})
-        elif isinstance(timings, dict):  # others report the progress of the prompt
-            yield from self._tokens(chunk, timings)
+        try:
+            chunk = Chunk.model_validate(values)
+        except ValidationError:
+            raise UserError("attach.malformed", url=self._url, line=shown(values)) from None
+        self.ended = chunk.stop
+        if chunk.timings:
+            yield from self._tokens(chunk, chunk.timings)
+        if chunk.stop:
+            yield from self._end(chunk)
 
     def cancelled(self) -> Iterator[Part]:
         """Yield the rounds of a stream that was cancelled."""
         yield from self._cut()
         yield replace(self._whole, rounds=tuple(self._rounds), finish="cancelled")
 
-    def _tokens(self, chunk: Json, timings: Json) -> Iterator[Part]:
-        count, seconds = whole(timings.get("predicted_n")), seconds_of(timings.get("predicted_ms"))
-        sums = _sums(timings)
-        tokens = chunk.get("tokens", [])
-        usable = isinstance(tokens, list) and all(whole(one) is not None for one in tokens)
-        if count is None or seconds is None or sums is None or not usable:
-            raise UserError("attach.malformed", url=self._url, line=str(chunk)[:120])
-        hidden = count - self._seen - len(tokens)
-        if not 0 <= hidden <= 2 * MOST_DRAFTED or count > self._most:
+    def _tokens(self, chunk: Chunk, timings: Timings) -> Iterator[Part]:
+        hidden = timings.predicted_n - self._seen - len(chunk.tokens)
+        if not 0 <= hidden <= 2 * MOST_DRAFTED or timings.predicted_n > self._most:
             raise UserError("attach.contradiction", url=self._url)
-        self._seen = count
-        pieces = [*[Piece("")] * hidden, *(Piece("", one) for one in tokens)]
+        self._seen = timings.predicted_n
+        pieces = [*[Piece("")] * hidden, *(Piece("", one) for one in chunk.tokens)]
         if pieces:
-            pieces[-1] = Piece(str(chunk.get("content", "")), pieces[-1].token_id)
+            pieces[-1] = Piece(chunk.content, pieces[-1].token_id)
+        numbers = timings.predicted_ms, timings.draft_n, timings.draft_n_accepted
         if not self._begun:
-            yield from self._begin(timings, pieces[:1])
+            yield self._begin(timings, pieces[:1])
             pieces = pieces[1:]
-            self._numbers = self._numbers if pieces else (seconds, *sums)
-        yield from self._add(pieces, (seconds, *sums))
+            self._numbers = self._numbers if pieces else numbers
+        if pieces:
+            yield from self._add(pieces, numbers)
 
-    def _begin(self, timings: Json, pieces: list[Piece]) -> Iterator[Part]:
+    def _begin(self, timings: Timings, pieces: list[Piece]) -> Generation:
         self._begun = True
-        cached = whole(timings.get("cache_n"), 0) or 0
         self._whole = replace(
             self._whole,
             first=tuple(pieces),
-            prompt_tokens=(whole(timings.get("prompt_n"), 0) or 0) + cached,
-            cached_tokens=cached,
-            prefill_seconds=seconds_of(timings.get("prompt_ms")),
+            prompt_tokens=timings.prompt_n + timings.cache_n,
+            cached_tokens=timings.cache_n,
+            prefill_seconds=timings.prompt_ms,
         )
-        yield self._whole
+        return self._whole
 
     def _add(self, pieces: list[Piece], numbers: tuple[float, int, int]) -> Iterator[Part]:
         """Yield the rounds that these tokens complete."""
@@ -186,33 +228,20 @@ class RoundReader:
         if self._pieces and self._announced:
             yield self._commit(len(self._pieces))
 
-    def _end(self, chunk: Json, timings: Json) -> Iterator[Part]:
-        self.ended = True
-        seconds = seconds_of(timings.get("predicted_ms"))
-        sums = _sums(timings) or (0, 0)
-        if not self._begun:
-            yield from self._begin(timings, [])
-        rest = (whole(timings.get("predicted_n"), self._seen) or 0) - self._seen
-        if 0 < rest <= MOST_DRAFTED:  # a stop word held their texts back
-            yield from self._add([Piece("")] * rest, (seconds or self._numbers[0], *sums))
+    def _end(self, chunk: Chunk) -> Iterator[Part]:
         yield from self._cut()
-        method = chunk.get("generation_settings", {})
-        named = method.get("speculative.types", "") if isinstance(method, dict) else ""
+        timings = chunk.timings or Timings(predicted_n=0, predicted_ms=0)
+        if not self._begun:
+            yield self._begin(timings, [])
         found = replace(
             self._whole,
             rounds=tuple(self._rounds),
-            decode_seconds=seconds,
-            finish=FINISH.get(str(chunk.get("stop_type")), ""),
-            drafted=sums[0],
-            accepted=sums[1],
-            method=shown(named),
+            decode_seconds=timings.predicted_ms,
+            finish=FINISH.get(chunk.stop_type, ""),
+            drafted=timings.draft_n,
+            accepted=timings.draft_n_accepted,
+            method=shown(chunk.method),
         )
         if found.mismatches():
             raise UserError("attach.contradiction", url=self._url)
         yield found
-
-
-def _sums(timings: Json) -> tuple[int, int] | None:
-    """Return the drafted and accepted tokens since the start; None if they are malformed."""
-    drafted, accepted = (whole(timings.get(name, 0)) for name in ("draft_n", "draft_n_accepted"))
-    return None if drafted is None or accepted is None else (drafted, accepted)

@@ -32,98 +32,74 @@ LOG_SECONDS = 0.2  # that the log of a round may come later than its tokens
 LARGEST_PART = 2**22  # bytes that are read of a growing log at once
 SERVER = "llama-server"
 GLUED = "assuming pure content parser."
+FINISH = {None: "", "limit": "length"}  # any other reason is the end of the answer
 STARTS = re.compile(
     r"(?:[^'\n]{0,80}?[|:\]] )??(?:(\d{1,6})\.(\d\d)\.(\d{3})\.(\d{3}) )?"
     r"(?:[DIWE] (?=\S)|(?=(?:slot|srv|spec|que|cmn|main|print_timing|build)\b))"
 )
-HEAD = r"\S+ +\S+ +id +(\d{1,9}) \| task +(-?\d{1,15}) \|"
-COUNT = r"(\d{1,9})"
-NUMBER = r"(\d[0-9.]{0,15})"
-
-
-def _parts(line: str) -> Iterator[str]:
-    """Yield the parts of a line; llama-server writes GLUED without the end of one."""
-    start, glue, rest = line.rpartition(GLUED)
-    yield from filter(None, (start + glue, rest))
 
 
 def entries(lines: Iterable[str]) -> Iterator[tuple[int, float | None, str]]:
     """Yield each entry of a log: number of its first line, seconds since the server's start if it has them, its text."""
-    first, clock, parts, size = 0, None, list[str](), 0
-    numbered = ((n, part) for n, line in enumerate(lines, 1) for part in _parts(line))
-    for number, line in numbered:
-        if start := STARTS.match(line):
-            if parts:
-                yield first, clock, "".join(parts)
-            minutes, seconds, *fraction = start.groups("0")
-            clock = 60.0 * int(minutes) + int(seconds) + int("".join(fraction)) / 1e6
-            clock = clock if start[1] else None
-            first, parts, size = number, [line[start.end() :][:LONGEST_ENTRY]], len(line)
-        elif size < LONGEST_ENTRY:
-            parts.append(line[:LONGEST_ENTRY])
-            size += len(line)
-    if parts:
-        yield first, clock, "".join(parts)
-
-
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A draft that was not verified yet. started, ended: seconds on the log's clock"""
-
-    candidates: tuple[tuple[Choice, ...], ...]
-    drafted: int
-    started: float | None
-    ended: float | None
-
-
-@dataclass(slots=True)
-class _Open:
-    """A generation that the log has not finished.
-
-    listed: number of tokens of the last round that the log has listed one by one; None if it lists none
-    clock: end of the last round
-    """
-
-    task: int
-    first: tuple[Piece, ...] = ()
-    rounds: list[Round] = field(default_factory=list)
-    listed: int | None = None
-    clock: float | None = None
-    numbers: dict[str, float] = field(default_factory=dict)
-    finish: str = ""
-    positions: tuple[float, ...] = ()
+    first, clock, text = 0, None, ""
+    for number, line in enumerate(lines, 1):
+        before, glue, rest = line.rpartition(GLUED)  # llama-server does not end the line there
+        for part in filter(None, (before + glue, rest)):
+            if start := STARTS.match(part):
+                if text:
+                    yield first, clock, text
+                minutes, seconds, *fraction = start.groups("0")
+                clock = 60.0 * int(minutes) + int(seconds) + int("".join(fraction)) / 1e6
+                clock = clock if start[1] else None
+                first, text = number, part[start.end() :][:LONGEST_ENTRY]
+            elif text and len(text) < LONGEST_ENTRY:
+                text += part[:LONGEST_ENTRY]
+    if text:
+        yield first, clock, text
 
 
 @dataclass(slots=True)
 class _Slot:
-    """State of one slot of the server. places: candidates by position, of the draft that is being made"""
+    """One slot of the server: the generation that it makes.
 
-    open: _Open | None = None
-    drafting: float | None = None
+    draft: the one that was not verified yet; places: candidates by position, of the draft that is being made
+    clock, drafting: end of the last round and start of the draft, in seconds on the log's clock
+    facts: what the log says about the generation, by the names of the groups in RULES
+    """
+
+    task: str = ""
+    first: tuple[Piece, ...] = ()
+    rounds: list[Round] = field(default_factory=list)
+    draft: Round | None = None
     places: dict[int, list[Choice]] = field(default_factory=dict)
-    draft: _Draft | None = None
+    clock: float | None = None
+    drafting: float | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+
+    def count(self, name: str) -> int | None:
+        """Return a whole number that the log names."""
+        return int(self.facts[name]) if name in self.facts else None
+
+    def seconds(self, name: str) -> float | None:
+        """Return a duration that the log names in milliseconds."""
+        return float(self.facts[name]) / 1000 if name in self.facts else None
 
 
 class LlamaLog:
-    """Reader of one log.
-
-    settings: n_max, n_min, p_min if the log names them; synthetic: the server simulates acceptance, its text is not valid
-    """
+    """Reader of one log. facts: what it says about the server, by the names of the groups in RULES"""
 
     def __init__(self, problems: Problems) -> None:
         self.problems = problems
         self.records: list[Record] = []
-        self.settings: dict[str, float] = {}
-        self.version = self.method = ""
-        self.synthetic = False
-        self._slots: dict[int, _Slot] = {}
+        self.facts: dict[str, str] = {}
+        self._slots: dict[str, _Slot] = {}
         self._count = 0
 
     def read(self, lines: Iterable[str]) -> list[Record]:
         """Read a whole log and return a record of each generation."""
         self.feed(lines)
-        for slot in self._slots.values():
-            self._close(slot)
+        for number in [*self._slots]:
+            self._close(number)
         return self.records
 
     def feed(self, lines: Iterable[str]) -> None:
@@ -135,7 +111,6 @@ class LlamaLog:
                         act(self, found, clock)
                     except ValueError:
                         self.problems.add(number, "contradiction")
-            self._count += "add accepted tokens" in text
             if self._count >= MOST_ROUNDS:
                 self.problems.add(number, "too_many")
                 break
@@ -143,157 +118,111 @@ class LlamaLog:
     def rounds(self) -> Iterator[Round]:
         """Yield the rounds so far, those of generations that have not ended first."""
         for slot in self._slots.values():
-            yield from reversed(slot.open.rounds if slot.open else ())
+            yield from reversed(slot.rounds)
         for record in reversed(self.records):
             yield from record.generation.rounds if record.generation else ()
 
-    def _slot(self, number: str) -> _Slot:
-        if len(self._slots) >= MOST_SLOTS and int(number) not in self._slots:
+    def _slot(self, found: re.Match[str]) -> _Slot:
+        """Return the slot of an entry; a generation of another task is closed first."""
+        number, task = found["slot"], found.groupdict().get("task", "")
+        if number in self._slots and task not in ("", self._slots[number].task):
+            self._close(number)
+        if len(self._slots) >= MOST_SLOTS and number not in self._slots:
             raise ValueError
-        return self._slots.setdefault(int(number), _Slot())
+        return self._slots.setdefault(number, _Slot(task))
 
-    def _at(self, found: re.Match[str]) -> tuple[_Slot, _Open]:
-        """Return the slot and the generation of an entry; a generation of another task is closed first."""
-        slot, task = self._slot(found[1]), int(found[2])
-        if slot.open is None or slot.open.task != task:
-            self._close(slot)
-            slot.open = _Open(task)
-        return slot, slot.open
+    def _store(self, found: re.Match[str], _clock: float | None) -> None:
+        """Store what an entry says about its generation, or about the server."""
+        named = {name: text for name, text in found.groupdict().items() if text is not None}
+        (self._slot(found).facts if "slot" in named else self.facts).update(named)
 
-    def _number(self, found: re.Match[str], _clock: float | None) -> None:
-        """Store the numbers of an entry; a name that ends in _ms is stored in seconds."""
-        _, generation = self._at(found)
-        for name, text in found.groupdict().items():
-            if text is not None:
-                value = float(text)
-                seconds = name.endswith("_ms")
-                generation.numbers[name.removesuffix("_ms")] = value / 1000 if seconds else value
+    def _offloaded(self, found: re.Match[str], clock: float | None) -> None:
+        """A model of which only a part is on the graphics card."""
+        if 0 < int(found["offloaded"]) < int(found["layers"]):
+            self._store(found, clock)
 
     def _starts_drafting(self, found: re.Match[str], clock: float | None) -> None:
-        slot, _ = self._at(found)
-        slot.drafting = clock
+        self._slot(found).drafting = clock
 
     def _candidate(self, found: re.Match[str], _clock: float | None) -> None:
-        slot = self._slot(found[1])
-        rank, place = int(found[2]), int(found[3])
+        slot, rank, place = self._slot(found), int(found["rank"]), int(found["place"])
         if rank == place == 0:
             slot.places = {}
         ranked = slot.places.setdefault(place, []) if place <= MOST_DRAFTED else []
         if len(ranked) == rank < MOST_CANDIDATES:
-            text = found[6].rpartition("'")[0]
-            ranked.append(Choice(int(found[4]), min(1.0, float(found[5])), text))
+            text = found["text"].rpartition("'")[0]
+            ranked.append(Choice(int(found["token"]), min(1.0, float(found["prob"])), text))
 
     def _drafted(self, found: re.Match[str], clock: float | None) -> None:
-        slot, _ = self._at(found)
-        places, slot.places, drafted = slot.places, {}, int(found[3])
+        slot, drafted = self._slot(found), int(found["drafted"])
+        places, slot.places = slot.places, {}
         if drafted > MOST_DRAFTED:
             raise ValueError
-        candidates = tuple(
-            tuple(places[place]) for place in range(drafted + 1) if places.get(place)
-        )
-        candidates = candidates if len(candidates) >= drafted else ()
-        slot.draft = _Draft(candidates, drafted, slot.drafting, clock)
+        named = tuple(tuple(places[place]) for place in range(drafted + 1) if places.get(place))
+        spent = _difference(slot.drafting, clock)
+        slot.draft = Round((), drafted, None, None, spent, named if len(named) >= drafted else ())
 
     def _accepted(self, found: re.Match[str], clock: float | None) -> None:
-        slot, generation = self._at(found)
+        slot = self._slot(found)
         draft, slot.draft = slot.draft, None
-        accepted, drafted = int(found[4]) - 1, int(found[5])
+        accepted, drafted = int(found["ids"]) - 1, int(found["drafted"])
         if draft is None or drafted != draft.drafted or not 0 <= accepted <= drafted:
             raise ValueError
-        self._cut(generation)
-        best = [ranked[0] for ranked in draft.candidates[:accepted]]
-        pieces = [Piece(one.text, one.token_id) for one in best] or [Piece("")] * accepted
-        started = draft.started if generation.clock is None else generation.clock
-        generation.rounds.append(
-            Round(
-                (*pieces, Piece("", int(found[3]))),
-                drafted,
-                accepted,
-                _difference(started, clock),
-                _difference(draft.started, draft.ended),
-                draft.candidates,
-            )
-        )
-        generation.clock = clock
-        generation.listed = None if generation.listed is None else 0
+        spent = _difference(slot.drafting if slot.clock is None else slot.clock, clock)
+        self._add(slot, replace(draft, accepted=accepted, seconds=spent), clock)
 
     def _token(self, found: re.Match[str], clock: float | None) -> None:
         """One token of the answer: the first, one of the last round, or a step without a draft."""
-        _, generation = self._at(found)
-        piece = Piece(found[5].rpartition("'")[0], int(found[4]))
-        if int(found[3]) == 1:
-            generation.first, generation.clock = (piece,), clock
-            return
-        last = generation.rounds[-1] if generation.rounds else Round(())
-        number = generation.listed or 0
-        if number < len(last.committed) and last.drafted:
-            if last.committed[number].token_id not in (piece.token_id, None):
-                raise ValueError
-            pieces = (*last.committed[:number], piece, *last.committed[number + 1 :])
-            generation.rounds[-1] = replace(last, committed=pieces)
-            generation.listed = number + 1
-        elif len(generation.rounds) < MOST_ROUNDS:
-            generation.rounds.append(Round((piece,), 0, 0, _difference(generation.clock, clock)))
-            generation.clock, generation.listed = clock, 1
+        slot = self._slot(found)
+        piece = Piece(found["text"].rpartition("'")[0], int(found["token"]))
+        last = slot.rounds[-1] if slot.rounds else Round((), 0, -1)
+        if int(found["number"]) == 1:
+            slot.first, slot.clock = (piece,), clock
+        elif len(last.committed) <= (last.accepted or 0):
+            slot.rounds[-1] = replace(last, committed=(*last.committed, piece))
+        else:
+            self._add(slot, Round((piece,), 0, 0, _difference(slot.clock, clock)), clock)
 
-    def _stopped(self, found: re.Match[str], _clock: float | None) -> None:
-        self._at(found)[1].finish = "length" if found[3] == "limit" else "stop"
-
-    def _positions(self, found: re.Match[str], _clock: float | None) -> None:
-        parts = [part.strip() for part in found[3].split(",")][:MOST_DRAFTED]
-        self._at(found)[1].positions = tuple(min(1.0, float(part)) for part in parts if part)
+    def _add(self, slot: _Slot, found: Round, clock: float | None) -> None:
+        slot.rounds.append(found)
+        slot.clock = clock
+        self._count += 1
 
     def _released(self, found: re.Match[str], _clock: float | None) -> None:
-        self._close(self._at(found)[0])
+        self._slot(found)
+        self._close(found["slot"])
 
-    def _options(self, found: re.Match[str], _clock: float | None) -> None:
-        self.settings = {name: float(value) for name, value in found.groupdict().items()}
-
-    def _fact(self, found: re.Match[str], _clock: float | None) -> None:
-        self.synthetic |= "synthetic" in found[0]
-        self.method = found.groupdict().get("method") or self.method
-        self.version = found.groupdict().get("version") or self.version
-
-    def _cut(self, generation: _Open) -> None:
-        """Cut the last round to the tokens that the log lists: a limit or the end of the answer drops the others."""
-        if generation.listed and generation.rounds:
-            last = generation.rounds[-1]
-            pieces = last.committed[: generation.listed]
-            generation.rounds[-1] = replace(last, committed=pieces)
-
-    def _close(self, slot: _Slot) -> None:
-        """Make a record of the slot's generation, if the log says anything about its drafts or its speed."""
-        done, slot.open, slot.draft = slot.open, None, None
-        if done is None or not (done.rounds or done.numbers.keys() & {"drafted", "tokens"}):
-            return
-        self._cut(done)
-        count = {name: int(value) for name, value in done.numbers.items()}
-        seconds, name = done.numbers.get("seconds"), f"task {done.task}"
-        drafted, accepted = count.get("drafted"), count.get("accepted")
-        if not any(one.drafted for one in done.rounds):
-            tokens, mean = count.get("tokens"), done.numbers.get("mean")
-            plain = Record(name, SERVER, tokens, drafted or 0, accepted or 0, None, mean)
-            record = replace(plain, positions=done.positions, seconds=seconds).counted()
-            self.records.append(record)
-            return
-        found = Generation(
-            SERVER,
-            self.version,
-            Knowledge.EXACT,
-            done.first,
-            tuple(done.rounds),
-            count.get("prompt"),
-            count.get("cached"),
-            done.numbers.get("prefill"),
-            seconds,
-            done.finish,
-            drafted,
-            accepted,
-            method=self.method,
-        )
-        if found.mismatches():
-            self.problems.add(0, "sums")
-        self.records.append(from_rounds(name, found))
+    def _close(self, number: str) -> None:
+        """Make a record of a slot's generation, if the log says anything about its drafts or its speed."""
+        done = self._slots.pop(number)
+        name, seconds = f"task {done.task}", done.seconds("seconds_ms")
+        tokens, drafted, accepted = map(done.count, ("tokens", "drafted", "accepted"))
+        if any(one.drafted for one in done.rounds):
+            found = Generation(
+                SERVER,
+                self.facts.get("version", ""),
+                Knowledge.EXACT,
+                done.first,
+                tuple(done.rounds),
+                done.count("prompt"),
+                done.count("cached"),
+                done.seconds("prefill_ms"),
+                seconds,
+                FINISH.get(done.facts.get("finish"), "stop"),
+                drafted,
+                accepted,
+                method=self.facts.get("method", ""),
+            )
+            if found.mismatches():
+                self.problems.add(0, "sums")
+            self.records.append(from_rounds(name, found))
+        elif done.rounds or drafted is not None or tokens is not None:
+            places = re.findall(NUMBER, done.facts.get("positions", ""))[:MOST_DRAFTED]
+            positions = tuple(min(1.0, float(place)) for place in places)
+            mean = float(done.facts.get("mean", 0)) or None
+            sums = drafted or 0, accepted or 0
+            record = Record(name, SERVER, tokens, *sums, None, mean, positions, seconds=seconds)
+            self.records.append(record.counted())
 
 
 def _difference(start: float | None, end: float | None) -> float | None:
@@ -301,29 +230,32 @@ def _difference(start: float | None, end: float | None) -> float | None:
 
 
 Act = Callable[[LlamaLog, re.Match[str], "float | None"], None]
-SECONDS = r"(?P<{}_ms>\d[0-9.]{{0,15}}) ms"
-WHOLE = r"(?P<{}>\d{{1,9}})"
+COUNT, NUMBER = r"\d{1,9}", r"\d{1,9}(?:\.\d{1,9})?"
+HEAD = r"\S+ +\S+ +id +(?P<slot>\d{1,9}) \| task +(?P<task>-?\d{1,15}) \|"
+TOKEN = rf"(?P<token>{COUNT})"
 # Text that an entry contains, its pattern, and what is done with it.
 RULES: tuple[tuple[str, re.Pattern[str], Act], ...] = tuple(
     (mark, re.compile(pattern, re.DOTALL), act)
     for mark, pattern, act in (
-        ("draft candidate", rf"spec +draft: +- seq_id {COUNT}, draft candidate +{COUNT}, pos +{COUNT}: +{COUNT} \( *{NUMBER}\) '(.*)", LlamaLog._candidate),
-        ("#draft=", rf"{HEAD} generate_draft: .{{0,99}}?#draft={COUNT}", LlamaLog._drafted),
-        ("add accepted", rf"{HEAD} add accepted tokens: sampled={COUNT}, ids\.size={COUNT}, n_draft={COUNT}", LlamaLog._accepted),
-        ("next token", rf"{HEAD} n_(?:gen|decoded) = {COUNT}, n_remaining = -?\d+, next token: +{COUNT} '(.*)", LlamaLog._token),
+        ("draft candidate", rf"spec +draft: +- seq_id (?P<slot>{COUNT}), draft candidate +(?P<rank>{COUNT}), pos +(?P<place>{COUNT}): +{TOKEN} \( *(?P<prob>{NUMBER})\) '(?P<text>.*)", LlamaLog._candidate),
+        ("#draft=", rf"{HEAD} generate_draft: .{{0,99}}?#draft=(?P<drafted>{COUNT})", LlamaLog._drafted),
+        ("add accepted", rf"{HEAD} add accepted tokens: sampled={COUNT}, ids\.size=(?P<ids>{COUNT}), n_draft=(?P<drafted>{COUNT})", LlamaLog._accepted),
+        ("next token", rf"{HEAD} n_(?:gen|decoded) = (?P<number>{COUNT}), n_remaining = -?\d+, next token: +{TOKEN} '(?P<text>.*)", LlamaLog._token),
         ("max possible", rf"{HEAD} max possible draft", LlamaLog._starts_drafting),
-        ("new prompt", rf"{HEAD} new prompt, .{{0,99}}?task\.n_tokens = {WHOLE.format('prompt')}", LlamaLog._number),
-        ("cached n_tokens", rf"{HEAD} cached n_tokens = {WHOLE.format('cached')}", LlamaLog._number),
-        ("stopped by", rf"{HEAD} stopped by (\w+)", LlamaLog._stopped),
-        ("prompt eval", rf"{HEAD}\s{{0,99}}prompt eval time = +{SECONDS.format('prefill')}", LlamaLog._number),
-        ("eval time", rf"{HEAD}(?:[^\n]{{0,9}}\n[^\n]{{0,200}}\n)? {{0,40}}eval time = +{SECONDS.format('seconds')} / +{WHOLE.format('tokens')}", LlamaLog._number),
-        ("draft acceptance", rf"{HEAD}\s{{0,99}}draft acceptance[^(]{{0,40}}\( *{WHOLE.format('accepted')} accepted / *{WHOLE.format('drafted')} generated\)(?:, mean (?:len|acceptance length) = *(?P<mean>\d[0-9.]{{0,15}}))?", LlamaLog._number),
-        ("per pos", rf"{HEAD}.{{0,200}}?(?:acc|rate) per pos(?:ition)? = \(([0-9., ]*)\)", LlamaLog._positions),
+        ("new prompt", rf"{HEAD} new prompt, .{{0,99}}?task\.n_tokens = (?P<prompt>{COUNT})", LlamaLog._store),
+        ("cached n_tokens", rf"{HEAD} cached n_tokens = (?P<cached>{COUNT})", LlamaLog._store),
+        ("stopped by", rf"{HEAD} stopped by (?P<finish>\w+)", LlamaLog._store),
+        ("prompt eval", rf"{HEAD}\s{{0,99}}prompt eval time = +(?P<prefill_ms>{NUMBER}) ms", LlamaLog._store),
+        ("eval time", rf"{HEAD}(?:[^\n]{{0,9}}\n[^\n]{{0,200}}\n)? {{0,40}}eval time = +(?P<seconds_ms>{NUMBER}) ms / +(?P<tokens>{COUNT})", LlamaLog._store),
+        ("draft acceptance", rf"{HEAD}\s{{0,99}}draft acceptance[^(]{{0,40}}\( *(?P<accepted>{COUNT}) accepted / *(?P<drafted>{COUNT}) generated\)(?:, mean (?:len|acceptance length) = *(?P<mean>{NUMBER}))?", LlamaLog._store),
+        ("per pos", rf"{HEAD}.{{0,200}}?(?:acc|rate) per pos(?:ition)? = \((?P<positions>[0-9., ]*)\)", LlamaLog._store),
         ("stop processing", rf"{HEAD} stop processing", LlamaLog._released),
-        ("n_max=", rf".{{0,80}}?- n_max={WHOLE.format('n_max')}, n_min={WHOLE.format('n_min')}, p_min=(?P<p_min>\d[0-9.]{{0,15}})", LlamaLog._options),
-        ("synthetic", r".{0,200}?synthetic speculative acceptance is enabled", LlamaLog._fact),
-        ("implementation", r".{0,80}?implementation '(?P<method>[\w-]{1,40})'", LlamaLog._fact),
-        ("build", r".{0,80}?build(?:_info)?: (?P<version>b?\d[\w-]{0,40})", LlamaLog._fact),
+        ("n_max=", rf".{{0,80}}?- n_max=(?P<n_max>{COUNT}), n_min=(?P<n_min>{COUNT}), p_min=(?P<p_min>{NUMBER})", LlamaLog._store),
+        ("loading draft", r".{0,80}?loading (?P<draft>draft) model", LlamaLog._store),
+        ("offloaded", rf".{{0,80}}?offloaded (?P<offloaded>{COUNT})/(?P<layers>{COUNT}) layers", LlamaLog._offloaded),
+        ("synthetic", r".{0,200}?(?P<synthetic>synthetic speculative acceptance is enabled)", LlamaLog._store),
+        ("implementation", r".{0,80}?implementation '(?P<method>[\w-]{1,40})'", LlamaLog._store),
+        ("build", r".{0,80}?build(?:_info)?: (?P<version>b?\d[\w-]{0,40})", LlamaLog._store),
     )
 )  # fmt: skip
 

@@ -10,22 +10,45 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from typing import Any
 
-from specdemo.attach.client import Client, shown, whole
+from pydantic import AliasChoices, AliasPath, Field, ValidationError
+
+from specdemo.attach.client import Client, Foreign, KnownCount, shown
 from specdemo.attach.pasted import reports
 from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
 from specdemo.attach.servers import OLLAMA, Pages, Part, Request
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
+from specdemo.trace.events import Count
 
 MOST_CHUNKS = 4  # pieces of a text for each token that was requested
 FINISH = {"stop": "stop", "length": "length"}
-REPORTS = (
-    "metrics",
-    "sglext",
-    "stats",
-    "speculative_decoding",
-)  # fields with counts of drafts: vLLM, SGLang, LM Studio, TensorRT-LLM
+REPORTS = ("metrics", "sglext", "stats")  # with counts of drafts: vLLM, SGLang, LM Studio
+
+
+def _at(*paths: tuple[str, *tuple[int | str, ...]]) -> Any:
+    """Return a field that stands at the first of these paths that exists; None if it stands at none."""
+    return Field(None, validation_alias=AliasChoices(*(AliasPath(*path) for path in paths)))
+
+
+class Chunk(Foreign):
+    """One chunk of a stream: of its first answer the new text, with ids if the server sends them, and counts."""
+
+    reasoning: str | None = _at(("choices", 0, "delta", "reasoning_content"))
+    content: str | None = _at(("choices", 0, "delta", "content"), ("choices", 0, "text"))
+    ids: tuple[Count, ...] | None = _at(("choices", 0, "token_ids"), ("choices", 0, "delta", "token_ids"))  # fmt: skip
+    finish: str | None = _at(("choices", 0, "finish_reason"))
+    prompt_tokens: KnownCount = _at(("usage", "prompt_tokens"))
+    completion_tokens: KnownCount = _at(("usage", "completion_tokens"))
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The tokens, without ids the text as one piece."""
+        text = self.reasoning or self.content or ""
+        if self.ids:
+            return (*(Piece("", one) for one in self.ids[:-1]), Piece(text, self.ids[-1]))
+        return (Piece(text),) if text else ()
 
 
 def _first_model(client: Client, pages: Pages) -> str | None:
@@ -81,18 +104,6 @@ def with_report(found: Generation, extra: Json) -> Generation:
     return replace(counted, rounds=tuple(rounds))
 
 
-def _pieces(choice: Json) -> list[Piece]:
-    """Return the tokens of a chunk's choice: with ids if the server sends them, else its text as one piece."""
-    delta = choice.get("delta")
-    held = delta if isinstance(delta, dict) else choice
-    texts = (held.get(name) for name in ("reasoning_content", "content", "text"))
-    text = next((one for one in texts if isinstance(one, str) and one), "")
-    ids = choice.get("token_ids", held.get("token_ids"))
-    if isinstance(ids, list) and ids and all(whole(one) is not None for one in ids):
-        return [*(Piece("", one) for one in ids[:-1]), Piece(text, ids[-1])]
-    return [Piece(text)] if text else []
-
-
 @dataclass(frozen=True, slots=True)
 class OpenAIServer:
     """A server with OpenAI's API, see `Server`. more: fields of a request with which it reports more about drafts"""
@@ -104,20 +115,19 @@ class OpenAIServer:
 
     def stream(self, request: Request, cancel: threading.Event) -> Iterator[Part]:
         """Yield the parts of an answer: the first chunk came from the prompt, each other one is a round by arrival."""
-        found, rounds, count = self.about, list[Round](), 0
-        usage: Json = {}
-        extra: Json = {}
-        finish = ""
+        found, rounds, count, finish = self.about, list[Round](), 0, ""
+        counts, extra = Chunk(), Json()
         before = time.perf_counter()
         body = body_of(request, self.about.model) | self.more
-        for chunk in self.client.stream("/v1/chat/completions", body, cancel):
-            choices = chunk.get("choices")
-            listed = [one for one in choices if isinstance(one, dict)] if isinstance(choices, list) else []  # fmt: skip
-            choice = listed[0] if listed else {}
-            extra |= {name: one[name] for one in (chunk, choice) for name in REPORTS if isinstance(one.get(name), dict)}  # fmt: skip
-            usage = chunk["usage"] if isinstance(chunk.get("usage"), dict) else usage
-            finish = FINISH.get(str(choice.get("finish_reason")), finish)
-            pieces = tuple(_pieces(choice))
+        for values in self.client.stream("/v1/chat/completions", body, cancel):
+            try:
+                chunk = Chunk.model_validate(values)
+            except ValidationError:
+                raise UserError("attach.malformed", url=self.client.url, line=shown(values)) from None  # fmt: skip
+            extra |= {name: values[name] for name in REPORTS if isinstance(values.get(name), dict)}
+            counts = counts if chunk.completion_tokens is None else chunk
+            finish = FINISH.get(chunk.finish or "", finish)
+            pieces = chunk.pieces
             count += len(pieces)
             if count > MOST_CHUNKS * request.max_new_tokens:
                 raise UserError("attach.endless", url=self.client.url)
@@ -138,10 +148,10 @@ class OpenAIServer:
         whole_answer = replace(
             found,
             rounds=tuple(rounds),
-            prompt_tokens=whole(usage.get("prompt_tokens")),
+            prompt_tokens=counts.prompt_tokens,
             decode_seconds=sum(one.seconds or 0.0 for one in rounds),
             finish=finish or "cancelled",
-            reported_tokens=whole(usage.get("completion_tokens")),
+            reported_tokens=counts.completion_tokens,
         )
         yield with_report(whole_answer, extra)
 

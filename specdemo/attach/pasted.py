@@ -8,32 +8,35 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated
 
-from specdemo.attach.client import whole
+from pydantic import AliasChoices, BeforeValidator, Field, TypeAdapter, ValidationError
+
+from specdemo.attach.client import OR_UNKNOWN, Foreign, KnownAmount, KnownCount
 from specdemo.attach.logs import LlamaLog
 from specdemo.attach.records import MOST_DRAFTED, MOST_ROUNDS, Problems, Record
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json, JsonView
+from specdemo.trace.events import Count
 
 LARGEST_LOG = 128 * 2**20  # bytes: a debug log has about 5 kB for each round
 LONGEST_LINE = 2**20  # characters of a line of other formats
 MOST_MARKS = 100_000  # records of one file
-N, X = r"(\d{1,12})", r"(\d{1,12}(?:\.\d{1,12})?)"
+N, X = r"\d{1,12}", r"\d{1,12}(?:\.\d{1,12})?"
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Content of a file. kinds: names of the formats in it; settings: of the server, if its log names them"""
+    """Content of a file. kinds: names of the formats in it; facts: of the server, if its log names them, see `LlamaLog`"""
 
     kinds: tuple[str, ...]
     records: list[Record]
     problems: Problems
-    settings: dict[str, float] = field(default_factory=dict)
-    method: str = ""
-    synthetic: bool = False
+    facts: dict[str, str] = field(default_factory=dict)
 
 
 def read_file(path: Path) -> Findings:
@@ -50,109 +53,70 @@ def read_file(path: Path) -> Findings:
 
 def read_text(text: str, name: str) -> Findings:
     """Read the content of a file; a text may contain several formats. Raises UserError if none is known."""
-    problems, records, kinds = Problems(), list[Record](), list[str]()
+    problems = Problems()
     log = LlamaLog(problems)
+    found: dict[str, list[Record]] = {}
     if any(mark in text for mark in ("draft acceptance", "add accepted tokens", "eval time =")):
-        records += log.read(io.StringIO(text))
-        kinds += ["llama-server"] if records else []
-    for kind, mark, pattern, read in FORMATS:
+        found["llama-server"] = log.read(io.StringIO(text))
+    for kind, mark, pattern in FORMATS:
         if mark in text:
-            rows = list(_rows(text, mark, pattern, read, problems))
-            records += rows
-            kinds += [kind] if rows else []
-    end = text.find("n_accept") + 40
-    if (found := SPECULATIVE.search(text, max(0, end - 500), end)) and int(found[2]) <= int(
-        found[1]
-    ):
-        counts = Record("llama-speculative", "llama.cpp", None, int(found[1]), int(found[2]))
-        records.append(counts)
-        kinds.append("llama-speculative")
+            found.setdefault(kind, []).extend(_rows(text, kind, mark, pattern, problems))
     if totals := counters(text):
-        records.append(totals)
-        kinds.append("metrics")
-    if '"' in text and any(f'"{mark}"' in text for mark in COUNTERS):
+        found["metrics"] = [totals]
+    if any(f'"{mark}"' in text for mark in ENGINES):
         listed = [record for value in _documents(text, problems) for record in reports(value)]
-        records += listed[:MOST_MARKS]
-        kinds += ["JSON"] if listed else []
+        found["JSON"] = listed[:MOST_MARKS]
+    records = [record for each in found.values() for record in each]
     if not records:
         raise UserError("servers.foreign_file", name=name, count=problems.count)
-    return Findings(
-        tuple(dict.fromkeys(kinds)), records, problems, log.settings, log.method, log.synthetic
+    kinds = tuple(kind for kind, each in found.items() if each)
+    return Findings(kinds, records, problems, log.facts)
+
+
+# Format, text that a line of it contains, and its pattern, whose groups are fields of `Record`.
+FORMATS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
+    (kind, mark, re.compile(pattern))
+    for kind, mark, pattern in (
+        ("mtp-bench", " pred=", rf"(?<![\w-])(?P<name>[\w-]{{1,60}}) +pred= *(?P<tokens>{N}) draft= *(?P<drafted>{N}) acc= *(?P<accepted>{N}) rate=\S+ tok/s= *(?P<rate>{X})"),
+        ("llama-spec-bench", "% |", rf"\| *(?P<name>[\w-]{{1,60}} *\| *{N} *\| *[\w-]{{1,40}}) *\| *(?P<tokens>{N}) *\| *\w+ *\| *(?P<seconds>{X}) *\| *(?P<rate>{X}) *\| *(?P<rounds>{N}) *\| *(?P<accepted>{N})/ *(?P<drafted>{N}) *\| *[0-9.]+% *\| *(?P<mean>{X}) *\| *(?P<percents>[0-9.% ]{{0,2000}}?) *\|"),
+        ("vLLM log", "SpecDecoding metrics:", rf"(?:(?P<name>\d\d-\d\d \d\d:\d\d:\d\d).{{0,60}}?)?SpecDecoding metrics: Mean acceptance length: (?P<mean>{X}), .{{0,200}}?Accepted: (?P<accepted>{N}) tokens, Drafted: (?P<drafted>{N}) tokens(?:, Per-position acceptance rate: (?P<positions>[0-9., ]{{1,8000}}?)(?:, Avg|\s*$))?"),
+        ("vLLM log", "Speculative metrics:", rf"Number of accepted tokens: (?P<accepted>{N}), Number of draft tokens: (?P<drafted>{N})"),
+        ("SGLang log", "accept len:", rf"(?:\[[\d-]* ?(?P<name>\d\d:\d\d:\d\d)[^\]]{{0,40}}\] )?Decode batch[.,].{{0,400}}?accept len: (?P<mean>{X})(?:.{{0,400}}?gen throughput \(token/s\): (?P<rate>{X}))?"),
     )
-
-
-Read = Callable[[re.Match[str]], Record]
+)  # fmt: skip
+RECORD = TypeAdapter(Record)  # reads the numbers of a line
 
 
 def _rows(
-    text: str, mark: str, pattern: re.Pattern[str], read: Read, problems: Problems
+    text: str, kind: str, mark: str, pattern: re.Pattern[str], problems: Problems
 ) -> Iterator[Record]:
     count = 0
     for number, line in enumerate(io.StringIO(text), 1):
         if mark not in line or len(line) > LONGEST_LINE:
             continue
         found = pattern.search(line)
-        try:
-            record = read(found).counted() if found else None
-        except (ValueError, ArithmeticError):
-            record = None
-        if record is None or (record.accepted or 0) > (record.drafted or 0):
-            problems.add(number, "malformed")
-            continue
-        count += 1
-        if count > MOST_MARKS:
-            problems.add(number, "too_many")
-            return
-        yield record
+        record = _row(kind, found.groupdict()) if found else None
+        count += record is not None
+        if record is None or count > MOST_MARKS:
+            problems.add(number, "malformed" if record is None else "too_many")
+        else:
+            yield record
 
 
-def _bench_row(found: re.Match[str]) -> Record:
-    """Return a row of mtp-bench; its first token comes from the prompt's pass, so a round fewer than the difference."""
-    name, tokens, drafted, accepted, rate = found.groups()
-    rounds = max(0, int(tokens) - int(accepted) - 1) if int(drafted) else 0
-    counts = int(tokens), int(drafted), int(accepted), rounds
-    return Record(name, "llama-server", *counts, rate=float(rate), approximate=True)
+def _row(kind: str, named: dict[str, str | None]) -> Record | None:
+    """Return the record of a line by the groups of its pattern; None if more tokens are accepted than drafted."""
+    values: Json = {name: text for name, text in named.items() if text is not None}
+    places = [float(one) / 100 for one in re.findall(X, values.pop("percents", ""))]
+    places += [float(one) for one in re.findall(X, values.pop("positions", ""))]
+    name = re.sub(r"[ |]+", " ", values.pop("name", "interval"))
+    found = RECORD.validate_python({"name": name, "positions": places[:MOST_DRAFTED], **values})
+    if (found.accepted or 0) > (found.drafted or 0):
+        return None
+    if kind == "mtp-bench":  # the first token comes from the prompt's pass
+        rounds = max(0, (found.tokens or 0) - (found.accepted or 0) - 1) if found.drafted else 0
+        return replace(found, rounds=rounds, approximate=True)
+    return found.counted()
 
-
-def _spec_bench_row(found: re.Match[str]) -> Record:
-    task, run, stage, tokens, seconds, speed, rounds, accepted, drafted, length, places = (
-        found.groups()
-    )
-    positions = tuple(float(place.rstrip("%")) / 100 for place in places.split())[:MOST_DRAFTED]
-    counts = int(tokens), int(drafted), int(accepted), int(rounds)
-    record = Record(f"{task} {run} {stage}", "ik_llama.cpp", *counts, float(length), positions)
-    return replace(record, seconds=float(seconds), rate=float(speed))
-
-
-def _vllm_row(found: re.Match[str]) -> Record:
-    when, mean, accepted, drafted, places = found.groups()
-    positions = tuple(float(place) for place in (places or "").split(",") if place.strip())
-    record = Record((when or "interval").strip(), "vllm", None, int(drafted), int(accepted))
-    return replace(record, mean=float(mean), positions=positions[:MOST_DRAFTED])
-
-
-def _old_vllm_row(found: re.Match[str]) -> Record:
-    accepted, drafted = found.groups()
-    return Record("until then", "vllm", None, int(drafted), int(accepted))
-
-
-def _sglang_row(found: re.Match[str]) -> Record:
-    when, mean, rate = found.groups()
-    return Record(when or "batch", "sglang", mean=float(mean), rate=float(rate) if rate else None)
-
-
-# Name, text that a line of the format contains, its pattern, and the record of a match.
-FORMATS: tuple[tuple[str, str, re.Pattern[str], Read], ...] = tuple(
-    (name, mark, re.compile(pattern), read)
-    for name, mark, pattern, read in (
-        ("mtp-bench", " pred=", rf"(?<![\w-])([\w-]{{1,60}}) +pred= *{N} draft= *{N} acc= *{N} rate=\S+ tok/s= *{X}", _bench_row),
-        ("llama-spec-bench", "% |", rf"\| *([\w-]{{1,60}}) *\| *{N} *\| *([\w-]{{1,40}}) *\| *{N} *\| *\w+ *\| *{X} *\| *{X} *\| *{N} *\| *{N}/ *{N} *\| *[0-9.]+% *\| *{X} *\| *([0-9.% ]{{0,2000}}?) *\|", _spec_bench_row),
-        ("vLLM log", "SpecDecoding metrics:", rf"(?:(\d\d-\d\d \d\d:\d\d:\d\d).{{0,60}}?)?SpecDecoding metrics: Mean acceptance length: {X}, .{{0,200}}?Accepted: {N} tokens, Drafted: {N} tokens(?:, Per-position acceptance rate: ([0-9., ]{{1,8000}}?)(?:, Avg|\s*$))?", _vllm_row),
-        ("vLLM log", "Speculative metrics:", rf"Number of accepted tokens: {N}, Number of draft tokens: {N}", _old_vllm_row),
-        ("SGLang log", "accept len:", rf"(?:\[[\d-]* ?(\d\d:\d\d:\d\d)[^\]]{{0,40}}\] )?Decode batch[.,].{{0,400}}?accept len: {X}(?:.{{0,400}}?gen throughput \(token/s\): {X})?", _sglang_row),
-    )
-)  # fmt: skip
-SPECULATIVE = re.compile(rf"n_drafted *= *{N}\s.{{0,400}}?n_accept *= *{N}", re.DOTALL)
 
 # Counters of a server's Prometheus page: server, name, labels and value.
 COUNTER = re.compile(
@@ -164,32 +128,81 @@ COUNTER = re.compile(
 
 def counters(text: str) -> Record | None:
     """Return the sums since the start of a llama-server or vLLM from its Prometheus page; None if it has none."""
-    sums, places, engine = dict[str, int](), dict[int, int](), ""
-    for found in COUNTER.finditer(text[:LONGEST_LINE]):
-        server, name, labels, value = found.groups()
-        place = re.search(r'position="(\d{1,4})"', labels or "")
-        engine, count = "llama-server" if server == "llamacpp" else server, int(float(value))
+    sums, places = Counter[str](), Counter[int]()
+    found = COUNTER.findall(text[:LONGEST_LINE])
+    for _, name, labels, value in found:
+        place = re.search(r'position="(\d{1,4})"', labels)
         if place:
-            places[int(place[1])] = places.get(int(place[1]), 0) + count
+            places[int(place[1])] += int(float(value))
         else:
-            sums[name] = sums.get(name, 0) + count
+            sums[name] += int(float(value))
     if not sums.keys() >= {"drafts", "draft_tokens", "accepted_tokens"}:
         return None
-    rounds = sums["drafts"]
-    positions = tuple(places[place] / rounds for place in sorted(places)) if rounds else ()
-    counts = sums["draft_tokens"], sums["accepted_tokens"], rounds
-    return Record("since its start", engine, None, *counts, positions=positions[:MOST_DRAFTED])
+    counts = sums["draft_tokens"], sums["accepted_tokens"], sums["drafts"]
+    positions = tuple(places[n] / counts[2] for n in sorted(places)) if counts[2] else ()
+    name = "llama-server" if found[0][0] == "llamacpp" else found[0][0]
+    return Record("since its start", name, None, *counts, positions=positions[:MOST_DRAFTED])
 
 
-# Names of accepted tokens, drafted tokens, rounds and the histogram, as different engines call them.
-COUNTERS: dict[str, tuple[str, str, str, str]] = {
-    "num_accepted_draft_tokens": ("vllm", "num_draft_tokens", "num_spec_steps", "acceptance_histogram"),
-    "spec_num_correct_drafts": ("sglang", "spec_num_proposed_drafts", "spec_verify_ct", "spec_correct_drafts_histogram"),
-    "spec_accept_token_num": ("sglang", "spec_draft_token_num", "spec_verify_ct", "spec_accept_histogram"),
-    "total_accepted_draft_tokens": ("tensorrt-llm", "total_draft_tokens", "num_spec_steps", "acceptance_histogram"),
-    "accepted_draft_tokens_count": ("lm-studio", "total_draft_tokens_count", "", ""),
-    "draft_n_accepted": ("llama-server", "draft_n", "", ""),
-}  # fmt: skip
+def _dense(value: object) -> object:
+    """Return AIPerf's sparse histogram as a list."""
+    if not isinstance(value, dict):
+        return value
+    keys = [int(key) for key in value if str(key).isdecimal() and len(str(key)) < 5]
+    return [value.get(str(number), 0) for number in range(max(keys, default=-1) + 1)]
+
+
+# The field with the accepted tokens, as each engine calls it.
+ENGINES = {
+    "num_accepted_draft_tokens": "vllm",
+    "spec_num_correct_drafts": "sglang",
+    "spec_accept_token_num": "sglang",
+    "total_accepted_draft_tokens": "tensorrt-llm",
+    "accepted_draft_tokens_count": "lm-studio",
+    "draft_n_accepted": "llama-server",
+}
+Counts = Annotated[
+    tuple[Count, ...] | None, Field(max_length=MOST_ROUNDS), BeforeValidator(_dense), OR_UNKNOWN
+]
+
+
+class Report(Foreign):
+    """Draft counters of a reply, as different engines call them."""
+
+    accepted: Count = Field(validation_alias=AliasChoices(*ENGINES))
+    drafted: Count = Field(validation_alias=AliasChoices("num_draft_tokens", "spec_num_proposed_drafts", "spec_draft_token_num", "total_draft_tokens", "total_draft_tokens_count", "draft_n"))  # fmt: skip
+    rounds: KnownCount = Field(
+        None, validation_alias=AliasChoices("num_spec_steps", "spec_verify_ct")
+    )
+    histogram: Counts = Field(None, validation_alias=AliasChoices("acceptance_histogram", "spec_correct_drafts_histogram", "spec_accept_histogram"))  # fmt: skip
+    per_step_accepted: Counts = None
+    per_step_drafted: Counts = None
+    tokens: KnownCount = Field(
+        None, validation_alias=AliasChoices("completion_tokens", "predicted_n")
+    )
+    predicted_ms: KnownAmount = None
+    rate: KnownAmount = Field(None, validation_alias="tokens_per_second")
+
+    def record(self, name: str, engine: str) -> Record:
+        """Return the record; lists that contradict the sums are left out."""
+        steps = tuple(zip(self.per_step_accepted or (), self.per_step_drafted or (), strict=False))
+        kept = len(self.per_step_accepted or ()), sum(accepted for accepted, _ in steps)
+        fits = kept == (len(self.per_step_drafted or ()), self.accepted)
+        possible = all(accepted <= drafted <= MOST_DRAFTED for accepted, drafted in steps)
+        counts = (self.histogram or ())[: MOST_DRAFTED + 1]
+        weighted = sum(number * count for number, count in enumerate(counts))
+        return Record(
+            name,
+            engine,
+            self.tokens,
+            self.drafted,
+            self.accepted,
+            self.rounds,
+            steps=steps if fits and possible else (),
+            histogram=counts if weighted == self.accepted else (),
+            seconds=self.predicted_ms / 1000 if self.predicted_ms else None,
+            rate=self.rate or None,
+        ).counted()
 
 
 def _documents(text: str, problems: Problems) -> Iterator[object]:
@@ -215,66 +228,23 @@ def reports(value: object) -> Iterator[Record]:
         if isinstance(item, list):
             waiting += [(one, around) for one in reversed(item)]
         elif isinstance(item, dict):
-            report = _report(item, around)
-            if report:
-                yield report
+            if record := _report(item, around):
+                yield record
             elif item.get("stop") is not False:  # chunks of a stream have running sums
-                outer = (
-                    item
-                    if "usage" in item or "engine" in item or "tokens_predicted" in item
-                    else around
-                )
-                waiting += [(one, outer) for one in reversed(item.values())]  # fmt: skip
+                outer = item if {"usage", "engine", "tokens_predicted"} & item.keys() else around
+                waiting += [(one, outer) for one in reversed(item.values())]
 
 
 def _report(item: JsonView, around: JsonView) -> Record | None:
-    for accepted, (engine, drafted, rounds, histogram) in COUNTERS.items():
-        kept, made = whole(item.get(accepted)), whole(item.get(drafted))
-        if kept is None or made is None or kept > made:
-            continue
-        usage = around.get("usage")
-        tokens = whole(item.get("completion_tokens", item.get("predicted_n")))
-        if tokens is None and isinstance(usage, dict):
-            tokens = whole(usage.get("completion_tokens"))
-        named = item.get("engine")
-        name = str(around.get("id") or item.get("id") or "request")
-        spent, speed = item.get("predicted_ms"), item.get("tokens_per_second")
-        found = Record(name, named if isinstance(named, str) else engine, tokens, made, kept)
-        found = replace(
-            found,
-            rounds=whole(item.get(rounds)),
-            steps=_steps(item, kept),
-            histogram=_histogram(item.get(histogram), kept),
-            seconds=spent / 1000 if isinstance(spent, int | float) and 0 < spent < 1e12 else None,
-            rate=float(speed) if isinstance(speed, int | float) and 0 < speed < 1e9 else None,
-        )
-        return found.counted()
-    return None
-
-
-def _histogram(value: object, accepted: int) -> tuple[int, ...]:
-    """Return rounds by accepted tokens from a list or from AIPerf's sparse object; empty if its sum contradicts `accepted`."""
-    if isinstance(value, dict):
-        keys = [int(key) for key in value if str(key).isdecimal() and len(str(key)) < 5]
-        value = [value.get(str(number), 0) for number in range(max(keys, default=-1) + 1)]
-    if not isinstance(value, list) or len(value) > MOST_DRAFTED:
-        return ()
-    counts = [whole(count) for count in value]
-    known = tuple(count for count in counts if count is not None)
-    weighted = sum(number * count for number, count in enumerate(known))
-    return known if len(known) == len(counts) and weighted == accepted else ()
-
-
-def _steps(item: Json | JsonView, accepted: int) -> tuple[tuple[int, int], ...]:
-    """Return (accepted, drafted) of each round, if both lists are valid."""
-    lists = item.get("per_step_accepted"), item.get("per_step_drafted")
-    if not all(isinstance(one, list) and len(one) <= MOST_ROUNDS for one in lists):
-        return ()
-    kept, made = ([whole(count) for count in one or ()] for one in lists)
-    steps = tuple(
-        (a, d)
-        for a, d in zip(kept, made, strict=False)
-        if a is not None and d is not None and a <= d <= MOST_DRAFTED
-    )
-    complete = len(steps) == len(kept) == len(made) and sum(a for a, _ in steps) == accepted
-    return steps if complete else ()
+    engine = next((engine for name, engine in ENGINES.items() if name in item), None)
+    if engine is None:
+        return None
+    usage = around.get("usage")
+    try:
+        found = Report.model_validate({**usage, **item} if isinstance(usage, dict) else item)
+    except ValidationError:
+        return None
+    named = item.get("engine")
+    name = str(around.get("id") or item.get("id") or "request")
+    whole = found.record(name, named if isinstance(named, str) else engine)
+    return whole if found.accepted <= found.drafted else None

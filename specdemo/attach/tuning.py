@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
+from math import nan
 from statistics import median
 
 import numpy as np
@@ -25,19 +27,17 @@ from numpy.typing import NDArray
 from specdemo.attach.records import Record
 from specdemo.attach.rounds import Round
 from specdemo.config.errors import UserError
+from specdemo.engine.cost import CostProfile, best_rate
 
 RESAMPLES = 400
 LEVEL = 0.9  # probability that the interval is meant to contain the true value
 SEED = 20261125
 FEWEST_REQUESTS = 4  # below that an interval means nothing
-FEWEST_ROUNDS = (
-    4  # rounds of one draft length whose time counts; the shortest and the longest length always do
-)
+FEWEST_ROUNDS = 4  # of one draft length whose time counts; the shortest and longest always do
 LARGEST_TIME = 4.0  # a round's time above so many medians of its length is cut to that: another program disturbed it
 MOST_SHOWN = 6  # settings that a table shows
 MOST_LENGTHS = 32  # n_max that are tried
 P_MINS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9)
-PRECISION = 0.05  # half-width for which the necessary number of requests is reported
 Rounds = Sequence[Round]
 Floats = NDArray[np.float64]
 Step = tuple[int, int, int]  # drafted, accepted, refused by p_min
@@ -84,14 +84,13 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class TuningPlan:
-    """Result of tuning. assumption: `places` or `positions`; needed: requests until the interval is within 5 % on both sides"""
+    """Result of tuning. assumption: `places` or `positions`; plain: whether the speed without drafts is known"""
 
     current: DraftSetting
     forecasts: tuple[Forecast, ...]
     assumption: str
     requests: int
     rounds: int
-    needed: int
     plain: bool
 
     @property
@@ -154,13 +153,10 @@ def plan(
     lengths = range(1, longest + 1) if longest <= MOST_LENGTHS else np.linspace(1, longest, MOST_LENGTHS, dtype=int)  # fmt: skip
     tried = [DraftSetting(int(n), p) for n in lengths for p in (P_MINS if probable else (p_min,)) if p >= p_min]  # fmt: skip
     tried += [] if current in tried else [current]
+    ways = (partial(replay, right=False), partial(replay, right=True)) if assumption == "places" else (shortened,)  # fmt: skip
     speeds: dict[DraftSetting, tuple[Floats, Floats, float]] = {}
     for setting in tried:
-        if assumption == "places":
-            ways = [[replay(each, setting, right=right) for each in requests] for right in (False, True)]  # fmt: skip
-        else:
-            ways = [[shortened(each, setting) for each in requests]]
-        counts = [_Counts.of(way, longest) for way in ways]
+        counts = [_Counts.of([way(each, setting) for each in requests], longest) for way in ways]
         low, high = (one.speeds(weights, times, step) for one in (counts[0], counts[-1]))
         speeds[setting] = low, high, counts[-1].tokens_per_round()
     base, trust = speeds[current][1], _first_accepted(requests)
@@ -174,10 +170,8 @@ def plan(
         )
         for setting, (low, high, per_round) in speeds.items()
     ]
-    spread = float(np.std(base[1:]) / base[0]) * 1.96 / PRECISION
-    needed = max(FEWEST_REQUESTS, round(len(requests) * spread**2))
     count = sum(map(len, requests))
-    return TuningPlan(current, tuple(forecasts), assumption, len(requests), count, needed, slow is not None)  # fmt: skip
+    return TuningPlan(current, tuple(forecasts), assumption, len(requests), count, slow is not None)
 
 
 def rounds_of(record: Record) -> Rounds:
@@ -286,8 +280,7 @@ def _times(
 ) -> tuple[Floats, Floats]:
     """Return seconds of a round by drafted tokens (B, N), and of a draft step (B,), 0 if only their sum was recorded.
 
-    A round takes V(n) for the verification and a step for each token that was drafted or refused by p_min; between the
-    lengths that are known V is a straight line.
+    A round takes a pass of the cost model and a step for each token that was drafted or refused by p_min.
     """
     found: dict[int, list[float]] = {}
     for each in chain(*requests):
@@ -312,10 +305,10 @@ def _times(
     means = np.where(drawn > 0, weights @ spent, spent.sum(axis=0)) / np.where(drawn > 0, drawn, np.maximum(1, seen))  # fmt: skip
     if plain is not None and points[0] > 0:
         points, means[:, 0] = [0, *points], plain
-    lengths = np.arange(longest + 1)
     step = (weights @ drafting) / np.maximum(1, weights @ steps)
-    rows = np.array([np.interp(lengths, points, row[points]) for row in means])
-    return rows + step[:, None] * lengths, step
+    costs = [CostProfile(tuple((1 + n, float(row[n])) for n in points)) for row in means]
+    rows = np.array([[one.verify_seconds(1 + n) for n in range(longest + 1)] for one in costs])
+    return rows + step[:, None] * np.arange(longest + 1), step
 
 
 def _resamples(count: int) -> Floats:
@@ -353,17 +346,17 @@ def break_even(
 ) -> list[tuple[int, float, float, float]]:
     """Model a pair before it is downloaded: a pass reads all weights once, and nothing else takes time.
 
-    returns: for each draft length the tokens a round and the acceptance per token above which it is faster than plain
-    decoding, and its speedup if 80 % of the tokens are accepted
+    returns: for each draft length the tokens a round and the acceptance per token, in steps of 0.1 %, above which it is faster
+    than plain decoding (nan if none is), and its speedup if 80 % of the tokens are accepted
     """
-    rows = []
-    for length in range(1, longest + 1):
-        needed = 1 + length * draft_bytes / target_bytes
-        low, high = 0.0, 1.0
-        for _ in range(40):
-            middle = (low + high) / 2
-            gained = 1 + sum(middle**n for n in range(1, length + 1))
-            low, high = (middle, high) if gained < needed else (low, middle)
-        speedup = (1 + sum(0.8**n for n in range(1, length + 1))) / needed
-        rows.append((length, needed, high if needed <= 1 + length else float("nan"), speedup))
-    return rows
+
+    def seconds(length: int) -> float:  # a plain step is one
+        return 1 + length * draft_bytes / target_bytes
+
+    def speedup(chance: float, length: int) -> float:
+        return best_rate([chance] * length, seconds, [length])
+
+    lengths = range(1, longest + 1)
+    chances = [number / 1000 for number in range(1001)]
+    least = [next((one for one in chances if speedup(one, length) >= 1), nan) for length in lengths]
+    return [(length, seconds(length), one, speedup(0.8, length)) for length, one in zip(lengths, least, strict=True)]  # fmt: skip

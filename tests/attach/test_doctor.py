@@ -11,7 +11,7 @@ import pytest
 
 from specdemo.attach import audit, doctor
 from specdemo.attach.doctor import Examination, Probe, diagnose
-from specdemo.attach.pasted import read_file
+from specdemo.attach.pasted import read_text
 from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
 from specdemo.cli.parser import main
 from specdemo.config.strings import flat, load
@@ -45,7 +45,7 @@ def examined(seed: int, chances: list[float], cost: float = 0.0, fixed: float = 
     for kind in [*KINDS, *["prose"] * more]:
         plain = [answer(rng, []) for _ in range(2)]
         plain = [replace(one, decode_seconds=95 * STEP * rng.uniform(1 - noise, 1 + noise)) for one in plain]  # fmt: skip
-        probes.append(Probe(kind, answer(rng, chances, cost, fixed), tuple(plain)))
+        probes.append(Probe(kind, "", answer(rng, chances, cost, fixed), tuple(plain)))
     warm = (answer(rng, chances), answer(rng, chances))
     return Examination(ABOUT, True, tuple(probes), warm, 4096)
 
@@ -90,7 +90,21 @@ def silent(server: str, *, counted: bool = True) -> Examination:
     return replace(seen, probes=tuple(probes), drafting=None, warm=())
 
 
-LOG = read_file(DATA / "llama-server.log")
+def plain_steps(ratio: float) -> Examination:
+    """Return the examination of a server whose steps without a draft take this many plain steps."""
+    seen, rng = examined(9, GOOD), random.Random(9)
+    probes = [replace(one, answer=answer(rng, [], fixed=ratio * STEP)) for one in seen.probes]
+    return replace(seen, probes=(*probes[:2], *seen.probes[2:]))
+
+
+def with_crowd(seen: Examination, changed: int) -> Examination:
+    """Return an examination in which other requests change so many of the plain server's answers."""
+    probes = [replace(one, crowded=n < changed) for n, one in enumerate(seen.probes)]
+    return replace(seen, probes=tuple(probes))
+
+
+LOG_TEXT = (DATA / "llama-server.log").read_text(encoding="utf-8")
+LOG = read_text(LOG_TEXT, "log")
 SLOW_DRAFT = Round((Piece("x", 1),), 2, 0, 0.5, 0.45, ((Choice(1, 0.5),),) * 2)
 SEEN = examined(1, GOOD)
 WARM = tuple(answer(random.Random(seed), [0.0] * 5) for seed in range(2))
@@ -117,7 +131,11 @@ CASES = {
     "unclear_text": with_gap(SEEN, 0.1, 0.4),
     "lossy": with_gap(SEEN, 0.1, 1.4),
     "context": replace(SEEN, context=512),
-    "synthetic": replace(SEEN, log=replace(LOG, synthetic=True)),
+    "synthetic": replace(SEEN, log=replace(LOG, facts={"synthetic": "is enabled"})),
+    "left_out": replace(silent("llama-server"), drafting=False, log=LOG),
+    "slow_target": plain_steps(1.5),
+    "pushed_out": replace(plain_steps(1.5), log=read_text(f"{LOG_TEXT}\n0.00.100.000 I load_tensors: offloaded 42/57 layers to GPU\n", "log")),
+    "control": with_crowd(with_gap(SEEN, 0.1, 0.02), 2),
 }  # fmt: skip
 
 
@@ -136,6 +154,14 @@ def test_a_cut_answer_and_a_slow_draft_are_found() -> None:
     record = replace(LOG.records[0], generation=replace(ABOUT, rounds=(SLOW_DRAFT,) * 9))
     assert "slow_draft" in kinds(replace(SEEN, log=replace(LOG, records=[record])), "problem")
     assert "slow_draft" not in kinds(replace(SEEN, log=LOG))
+
+
+def test_no_row_is_found_where_it_does_not_belong() -> None:
+    """A loaded draft model was not left out, a fast server was not pushed, a difference that nothing else makes is no control."""
+    loaded = replace(LOG, facts={"draft": "draft"})
+    assert "left_out" not in kinds(replace(CASES["left_out"], log=loaded))
+    assert not {"slow_target", "pushed_out"} & {*kinds(plain_steps(1.1)), *kinds(SEEN)}
+    assert "control" not in kinds(with_crowd(with_gap(SEEN, 0.1, 0.02), 1))
 
 
 def test_every_finding_has_its_strings_in_each_language() -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
-import os
 import random
-import shutil
 import threading
 import time
 from collections import Counter
@@ -20,7 +18,7 @@ from typing import ClassVar
 import pytest
 from ui.scripted import VALUES
 
-from specdemo.attach import client, detection
+from specdemo.attach import client
 from specdemo.attach.client import Client
 from specdemo.attach.detection import attach
 from specdemo.attach.events import events_of
@@ -263,46 +261,6 @@ def test_app_knows_the_servers_method_before_it_creates_the_menu(monkeypatch) ->
     monkeypatch.setattr(app, "make_page", create)
     with serving(llama([DRAFTED.encode()])) as url, pytest.raises(Created, match="attached"):
         main(["app", "--attach", url, "--no-browser"])
-
-
-@pytest.mark.parametrize(
-    ("listed", "drafting"),
-    [
-        ("7 1 ollama serve\n8 7 /usr/lib/ollama/llama-server --port 1\n9 7 llama-server --port {port} --spec-type draft-mtp", True),
-        ("7 1 bash\n8 7 llama-server --port {port}", None),
-        ("", None),
-    ],
-)  # fmt: skip
-def test_attach_finds_the_llama_server_of_an_ollama_if_the_user_agrees(listed, drafting, monkeypatch) -> None:  # fmt: skip
-    """A process is used only if an Ollama has started it; the key stays with Ollama."""
-    pages = {"/": b"Ollama is running", "/v1/models": b'{"data":[{"id":"m"}]}'}
-
-    def reply(path: str, _headers: dict[str, str], _body: bytes) -> Reply:
-        return (200, {}, [pages[path]]) if path in pages else (404, {}, [b"no"])
-
-    keys: list[str | None] = []
-
-    def child(path: str, headers: dict[str, str], body: bytes) -> Reply:
-        keys.append(headers.get("Authorization"))
-        return llama([DRAFTED.encode()])(path, headers, body)
-
-    with serving(reply) as url, serving(child) as own:
-        processes = listed.format(port=own.rpartition(":")[2]).splitlines()
-        monkeypatch.setattr(detection, "_processes", lambda: processes)
-        assert attach(url, KEY).about.server == "Ollama"
-        if drafting is None:
-            with pytest.raises(UserError, match="no llama-server"):
-                attach(url, KEY, ollama_child=True)
-            return
-        found = attach(url, KEY, ollama_child=True)
-    assert (found.about.server, found.drafting, found.client.url) == ("llama-server", drafting, own)
-    assert set(keys) == {None}
-
-
-@pytest.mark.skipif(not shutil.which("ps"), reason="no ps")
-def test_processes_lists_this_one() -> None:
-    listed = [line.split(maxsplit=2) for line in detection._processes()]
-    assert [str(os.getpid()), str(os.getppid())] in [fields[:2] for fields in listed]
 
 
 def chunk(**choice: object) -> bytes:

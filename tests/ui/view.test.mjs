@@ -39,6 +39,10 @@ const verified = (runs, step) => ({ type: "verified", lane: "plain", step, nodes
 const crowd = [null, 3, undefined, 2].map(verified);
 assert.deepEqual(crowd.map((_, i) => fold(crowd.slice(0, i + 1)).lanes.plain.runs), [1, 3, 3, 3]);
 
+// A refused token that the server's log names is known; one without an id and a text is not.
+const refused = (node) => fold([{ type: "verified", lane: "speculative", step: 0, nodes: [{ status: "rejected", parent: -1, ...node }], path: [], next: null }]);
+assert.deepEqual([{ text: "" }, { text: "", token_id: 5 }, { text: "a" }].map((node) => refused(node).lanes.speculative.unnamed), [true, false, false]);
+
 // Outside the compiled pass a drafted greedy text may leave plain decoding's at a near tie.
 const splits = (kernel, precision, more = {}) => maySplit({ header: { method: "ngram", target: { kernel, precision }, ...more } });
 assert.deepEqual([splits("lean pass", "nf4"), splits("compiled pass on matrix tiles", "nf4"), splits("lean pass", "fp32"), splits("", "nf4")], [true, false, false, false]);

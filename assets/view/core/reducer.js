@@ -7,6 +7,7 @@
 // state.problems  { message, unharmed, advice, aside }; aside: not of this run
 // A lane holds its header, its steps and its running totals; a step is "open" until it is verified.
 
+import { isUnknown } from "./sentence.js";
 import { isTree } from "./tree.js";
 
 /**
@@ -36,6 +37,7 @@ const emptyLane = (header) => ({
   overheadSeconds: 0,
   elapsed: 0,
   trees: false, // whether some step branches
+  unnamed: false, // whether some token has neither an id nor a text
   known: 0, // steps of which it is known whether their draft had been prepared
   hits: 0, // those of them whose draft had been
   savedSeconds: 0,
@@ -103,6 +105,7 @@ const CHANGES = {
     lane.overheadSeconds += item.overhead_seconds;
     lane.elapsed = item.elapsed_seconds;
     lane.trees ||= isTree(item.nodes);
+    lane.unnamed ||= item.nodes.some(isUnknown);
     lane.known += drafted.hit === null ? 0 : 1;
     lane.hits += drafted.hit ? 1 : 0;
     lane.savedSeconds += drafted.savedSeconds ?? 0;

@@ -121,6 +121,8 @@ export interface Lane {
   elapsed: number;
   /** whether some step branches */
   trees: boolean;
+  /** whether some token has neither an id nor a text */
+  unnamed: boolean;
   /** steps of which it is known whether their draft had been prepared */
   known: number;
   /** those of them whose draft had been */

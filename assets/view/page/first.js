@@ -6,6 +6,8 @@
   const WORDLESS_MS = 5000; // Plotly waits for the first token of a run no longer: there may be none
   const LOOK_MS = 50;
   const TOKEN = "#sd-view .sd-answer .sd-token";
+  const ANSWERS = "#sd-view :is([data-phase=waiting], [data-phase=reading], .sd-running)";
+  const PRESSED_MS = 1000; // until a run stands there whose button was pressed
   const LEFT_MS = 3000; // the run stands this long at most beside a page without one
   const WATCHED_MS = 16_000; // that the whole run is played in, see play/view.js
   const NEUTRAL = new Set(["lang", "theme", "__theme"]); // what an address may ask for and still be shown the opening run
@@ -51,16 +53,18 @@
     }
   }
 
-  let touched = false; // whether somebody uses the page, who may want the charts
+  let touched = Infinity; // when somebody used the page, who may want the charts
   const use = () => {
-    touched = true;
+    touched = performance.now();
     first?.remove();
   };
   for (const used of ["pointerdown", "keydown"]) addEventListener(used, use, { once: true });
-  /** Plotly holds up everything for a second or two: it comes when the opening run has been played. @param {boolean} seen */
+  /** Plotly holds up everything for a second or two: it comes when the opening run has been played, and not while one answers. @param {boolean} seen */
   const load = (seen) => {
-    const waited = performance.now() - begun;
-    if (!touched && !(given.until && first?.dataset.begun ? waited > WATCHED_MS : seen || waited > WORDLESS_MS)) return false;
+    const now = performance.now();
+    const waited = now - begun;
+    const played = given.until && first?.dataset.begun ? waited > WATCHED_MS : seen || waited > WORDLESS_MS;
+    if (document.querySelector(ANSWERS) || !(touched === Infinity ? played : now - touched > PRESSED_MS)) return false;
     const script = document.createElement("script");
     script.src = given.plotly;
     document.head.append(script);

@@ -60,6 +60,7 @@ export class Drawing {
     this.#view.transport.render({ live: running });
     const { stale } = this.#view;
     const phase = stale ? "stale" : phaseOf(state, { playing: player.playing, atEnd: timeline.atEnd, running, held: timeline.held });
+    layout.root.dataset.phase = phase;
     layout.headline.render(state, phase, player.rate);
     layout.sayHeadline(stale ? null : state);
     layout.mark({ running, recorded: this.#view.recorded });
@@ -76,7 +77,9 @@ export class Drawing {
     strip.follow();
     this.drawTree();
     this.drawNumbers();
-    this.#view.charts.render(state);
+    // A server may be on this machine: while it answers, its time is not spent on charts.
+    const { lane } = this.#view;
+    if (!(running && lane?.header.knowledge && lane.steps.length > 1)) this.#view.charts.render(state);
     this.drawLatest();
   }
 

@@ -225,9 +225,9 @@ export function phaseOf(state, { playing, atEnd, running, held }) {
 }
 
 /** @param {Words} words @param {State} state @param {Lane} lane */
-function about(words, state, { header }) {
+function about(words, state, { header, unnamed }) {
   const recorded = state.source.kind === "recorded";
-  const how = [header.server, header.knowledge && words.knowledge[header.knowledge], words.methods[header.method] ?? header.method, modelName(header.target)];
+  const how = [header.server, header.knowledge && words.knowledge[header.knowledge], unnamed && words.knowledge.unnamed, words.methods[header.method] ?? header.method, modelName(header.target)];
   const where = [recorded ? (header.started_at ?? "").slice(0, 10) : "", header.machine];
   const { title } = state.source;
   const parts = [...how, words.runs?.[title] ?? title, ...where];

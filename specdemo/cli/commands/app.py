@@ -78,8 +78,7 @@ def _attached(settings: AppSettings, options: argparse.Namespace) -> RemoteStudi
     from specdemo.session.remote.attached import attached_client
 
     key = os.environ.get(KEY_VARIABLE, "")
-    more = {"log": options.log, "ollama_child": options.ollama_child}
-    return attached_client(settings, options.attach, options.plain or "", key, **more)
+    return attached_client(settings, options.attach, options.plain or "", key, log=options.log)
 
 
 def _check_host(host: str) -> None:

@@ -119,7 +119,7 @@ def _read(paths: Iterable[Path]) -> list[Findings]:
         found.append(one)
         count = len(one.records)
         console.note(f"{path.name}: {', '.join(one.kinds)}, {count} record{'s' * (count != 1)}")
-        if one.synthetic:
+        if "synthetic" in one.facts:
             console.note(words["synthetic"], style="yellow")
         for line, kind in one.problems.first:
             console.note(f"{path.name}:{line}: {words[kind]}", style="yellow")
@@ -139,12 +139,12 @@ def run_tune(options: argparse.Namespace) -> int:
     found = _recorded(options.sources, options.key, options.log)
     records = [record for one in found for record in one.records]
     plain = [record for one in _recorded(options.plain, options.key) for record in one.records]
-    drawn = any(one.synthetic or one.method not in ("", "draft-simple") for one in found)
+    drawn = any("synthetic" in one.facts or one.facts.get("method", "draft-simple") != "draft-simple" for one in found)  # fmt: skip
     result = plan(
         records,
         plain,
         plain_seconds=options.plain_ms / 1000 if options.plain_ms else None,
-        p_min=found[0].settings.get("p_min", 0.0),
+        p_min=float(found[0].facts.get("p_min", 0)),
         assumption=options.assume or ("positions" if drawn else "places"),
     )
     if options.json:
@@ -155,8 +155,8 @@ def run_tune(options: argparse.Namespace) -> int:
         return 0
     after = _read([options.confirm])[0]
     longest = max((drafted for one in after.records for _, drafted in one.steps), default=0)
-    n_max = int(after.settings.get("n_max", longest))
-    setting = DraftSetting(n_max, after.settings.get("p_min", 0.0))
+    n_max, p_min = int(after.facts.get("n_max", longest)), float(after.facts.get("p_min", 0))
+    setting = DraftSetting(n_max, p_min)
     return _print_confirmation(result, setting, records, after.records)
 
 
@@ -181,7 +181,7 @@ def _recorded(sources: Iterable[str], key: str, log: Path | None = None) -> list
                 report(Progress("tune", number / len(prompts), prompt))
                 answers.append(whole_answer(server, ask(prompt, TOKENS)))
         records = [from_rounds(f"prompt {n}", one) for n, one in enumerate(answers, 1)]
-        own = Findings(("stream",), records, Problems(), method=answers[-1].method)
+        own = Findings(("stream",), records, Problems(), {"method": answers[-1].method})
         found += _read([log]) if log else [own]
     return found
 
@@ -210,7 +210,7 @@ def _print_plan(found: TuningPlan) -> None:
         console.write("The interval contains 1: these requests do not show that a change helps.")
     console.note(
         f"Modelled from {found.requests} requests with {found.rounds} rounds (assumption: {found.assumption}); intervals of 90 % from "
-        f"resampled requests. About {found.needed} requests give 5 %. Restarts to confirm: {found.restarts}, then "
+        f"resampled requests. Restarts to confirm: {found.restarts}, then "
         "`specdemo tune ... --confirm NEWLOG`."
     )
 
@@ -284,14 +284,14 @@ def _attach(options: argparse.Namespace) -> tuple[Server, Server | None]:
     from specdemo.attach.detection import attach
     from specdemo.attach.servers import OLLAMA
 
-    key, child = options.key or os.environ.get(KEY_VARIABLE, ""), options.ollama_child
+    key = options.key or os.environ.get(KEY_VARIABLE, "")
     try:
-        server = attach(options.url, key, ollama_child=child)
+        server = attach(options.url, key)
     except UserError as error:
         if error.code != "attach.key" or not sys.stdin.isatty():
             raise
         key = getpass(f"{error.message} ")
-        server = attach(options.url, key, ollama_child=child)
+        server = attach(options.url, key)
     if server.about.server == OLLAMA:
         console.note(load("servers")["ollama"])
     return server, attach(options.plain, key) if options.plain else None

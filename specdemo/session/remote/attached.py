@@ -103,13 +103,12 @@ def attached_client(
     key: str = "",
     *,
     log: Path | None = None,
-    ollama_child: bool = False,
 ) -> RemoteStudio:
     """Return an engine client for the servers at these addresses; connects to nothing yet. Only this call names addresses."""
 
     def connect(report: ProgressCallback) -> AttachedLink:
         report(Progress("start", None, url))
-        server = attach(url, key, ollama_child=ollama_child)
+        server = attach(url, key)
         return AttachedLink(server, attach(plain, key) if plain else None, log)
 
     return RemoteStudio(replace(settings, allow_model_switch="off"), connect)
