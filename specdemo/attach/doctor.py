@@ -14,7 +14,7 @@ from itertools import chain
 from math import sqrt
 from statistics import fmean, linear_regression, median, stdev
 
-from specdemo.attach.audit import Difference, difference, upper_limit
+from specdemo.attach.audit import Difference, GreedyComparison, difference, upper_limit
 from specdemo.attach.llama_server import LlamaServer
 from specdemo.attach.pasted import Findings
 from specdemo.attach.rounds import Generation, Knowledge, Round
@@ -308,14 +308,13 @@ def _rates(seen: Examination) -> list[tuple[float, float, float]]:
 
 
 def _apart(seen: Examination) -> float:
-    """Return by how much the plain server's two answers to a prompt differ in speed; above any limit if a slot was busy."""
-    apart = median(abs(b - c) / fmean((b, c)) for _, b, c in _rates(seen))
-    return 1.0 if seen.busy else apart
+    """Return by how much the plain server's two answers to a prompt differ in speed."""
+    return median(abs(b - c) / fmean((b, c)) for _, b, c in _rates(seen))
 
 
 def _quiet_step(seen: Examination) -> float | None:
     """Return the seconds of a plain step; None if it is unknown or the machine is busy."""
-    known = len(_rates(seen)) > 2 and _apart(seen) <= SAME_SPEED
+    known = len(_rates(seen)) > 2 and _apart(seen) <= SAME_SPEED and not seen.busy
     return _plain_step(seen) if known else None
 
 
@@ -368,18 +367,17 @@ def _slow_target(seen: Examination) -> Row:
 
 def _text(seen: Examination) -> Row:
     """Rows 6 and 6b: the text differs from plain decoding's at temperature 0, perhaps as it does with other requests."""
-    parts = [one.difference for one in seen.probes if one.difference]
+    parts = tuple(one.difference for one in seen.probes if one.difference)
     compared = sum(bool(one.plain) for one in seen.probes)
-    values = {"different": len(parts), "prompts": compared, "gap": max((one.gap for one in parts), default=0.0)}  # fmt: skip
-    verdicts = {one.verdict for one in parts}
-    if "fault" in verdicts:
+    found = GreedyComparison(compared, 0, parts)
+    values = {"different": len(parts), **found.values()}
+    if found.verdict == "lossy":
         yield Diagnosis("lossy", "problem", "certain", values)
-    elif "unclear" in verdicts:
+    elif found.verdict == "unclear":
         yield Diagnosis("unclear_text", "unknown", "possible", values)
-    elif parts:
-        yield Diagnosis("rounding", "note", "likely", values)
     elif compared:
-        yield Diagnosis("same_text", "note", "certain", values)
+        kind, sure = ("rounding", "likely") if parts else ("same_text", "certain")
+        yield Diagnosis(kind, "note", sure, values)
     crowded = [one.crowded for one in seen.probes if one.crowded is not None]
     if sum(crowded) >= len(parts) > 0:
         values = {"changed": sum(crowded), "prompts": len(crowded), "others": OTHERS}

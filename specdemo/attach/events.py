@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
@@ -99,22 +100,33 @@ def _header(
 def _step(
     found: Round, lane: str, step: int, elapsed: float, *, exact: bool
 ) -> Iterator[Drafted | Verified]:
-    """Yield a draft and its verification. Refused tokens have ids only if a log named them."""
-    accepted = found.accepted if found.accepted is not None else len(found.committed) - 1
-    drafted = max(found.drafted if found.drafted is not None else accepted, accepted)
-    # A limit may cut the last round: it then commits fewer tokens than the server accepted.
-    kept = min(accepted, len(found.committed))
-    judged = {accepted: Status.REJECTED} | dict.fromkeys(range(kept), Status.ACCEPTED)
-    nodes = [_node(found, n, judged.get(n, Status.UNREACHED)) for n in range(drafted)]
+    """Yield a draft and its verification. A refused token has an id, and any one a probability, only if a log named it."""
+    accepted = len(found.committed) - 1 if found.accepted is None else found.accepted
+    drafted = max(accepted if found.drafted is None else found.drafted, accepted)
+    kept = min(accepted, len(found.committed))  # a limit may cut the last round
+    nodes = []
+    for place in range(drafted):
+        named = next((one[0] for one in found.candidates[place : place + 1] if one), None)
+        piece = Piece(named.text, named.token_id) if named else Piece("")
+        piece = found.committed[place] if place < kept else piece
+        status = Status.REJECTED if place == accepted else Status.UNREACHED
+        status = Status.ACCEPTED if place < kept else status
+        chance = named.prob if named else None
+        nodes.append(Node(piece.token_id, piece.text, place - 1, status, confidence=chance))
     own = found.committed[accepted] if len(found.committed) > accepted else None
     full = bool(drafted) and accepted == drafted
     status = Status.BONUS if full else Status.CORRECTION if drafted else Status.PLAIN
     after = own and Node(own.token_id, own.text, status=status if exact else Status.PLAIN)
-    seconds, drafting = found.seconds or 0.0, found.draft_seconds
-    reported = [
-        Node(one.token_id, one.text, one.parent, confidence=one.confidence) for one in nodes
-    ]
-    yield Drafted(lane, step, drafted, "", tuple(reported), drafting)
+    drafting = found.draft_seconds
+    considered = enumerate(found.candidates, -1)
+    yield Drafted(
+        lane,
+        step,
+        drafted,
+        "",
+        tuple(replace(one, status=Status.DRAFTED) for one in nodes),
+        drafting,
+    )
     yield Verified(
         lane,
         step,
@@ -122,24 +134,9 @@ def _step(
         tuple(range(kept)),
         after or None,
         drafting,
-        max(0.0, seconds - (drafting or 0.0)),
+        max(0.0, (found.seconds or 0.0) - (drafting or 0.0)),
         0.0,
         elapsed,
-        places=_places(found) or None,
+        places=tuple(Place(parent, (), choices) for parent, choices in considered if choices)
+        or None,
     )
-
-
-def _node(found: Round, place: int, status: Status) -> Node:
-    """Return a drafted token. A refused one has an id, and any one a probability, only if a log named it."""
-    named = next((one[0] for one in found.candidates[place : place + 1] if one), None)
-    piece = Piece(named.text, named.token_id) if named else Piece("")
-    if status is Status.ACCEPTED:
-        piece = found.committed[place]
-    chance = named.prob if named else None
-    return Node(piece.token_id, piece.text, place - 1, status, confidence=chance)
-
-
-def _places(found: Round) -> tuple[Place, ...]:
-    """Return what the draft model considered at each place that a log names."""
-    named = enumerate(found.candidates)
-    return tuple(Place(index - 1, (), choices) for index, choices in named if choices)

@@ -156,9 +156,13 @@ def plan(
     ways = (partial(replay, right=False), partial(replay, right=True)) if assumption == "places" else (shortened,)  # fmt: skip
     speeds: dict[DraftSetting, tuple[Floats, Floats, float]] = {}
     for setting in tried:
-        counts = [_Counts.of([way(each, setting) for each in requests], longest) for way in ways]
-        low, high = (one.speeds(weights, times, step) for one in (counts[0], counts[-1]))
-        speeds[setting] = low, high, counts[-1].tokens_per_round()
+        sums = [_totals([way(each, setting) for each in requests], longest) for way in ways]
+        drawn = [weights @ one for one in sums]
+        low, high = (
+            each[:, -2] / ((each[:, :-2] * times).sum(axis=1) + step * each[:, -1])
+            for each in (drawn[0], drawn[-1])
+        )
+        speeds[setting] = low, high, float(drawn[-1][0, -2] / drawn[-1][0, :-2].sum())
     base, trust = speeds[current][1], _first_accepted(requests)
     forecasts = [
         Forecast(
@@ -246,33 +250,14 @@ def _until(values: Sequence[float], least: float) -> int:
     return next((index for index, value in enumerate(values) if value < least), len(values))
 
 
-@dataclass(frozen=True, slots=True)
-class _Counts:
-    """Rounds of each request under a setting. lengths: (R, N) rounds by drafted tokens; tokens, refused: (R,)"""
-
-    lengths: Floats
-    tokens: Floats
-    refused: Floats
-
-    @classmethod
-    def of(cls, requests: Sequence[Iterable[Step]], longest: int) -> _Counts:
-        """Sum the rounds of each request."""
-        lengths = np.zeros((len(requests), longest + 1))
-        sums = np.zeros((2, len(requests)))
-        for row, steps in enumerate(requests):
-            for drafted, accepted, refused in steps:
-                lengths[row, drafted] += 1
-                sums[:, row] += accepted + 1, refused
-        return cls(lengths, *sums)
-
-    def speeds(self, weights: Floats, times: Floats, step: Floats) -> Floats:
-        """Return the tokens per second of each resample: (B,). times, step: see `_times`"""
-        seconds = ((weights @ self.lengths) * times).sum(axis=1) + step * (weights @ self.refused)
-        speeds: Floats = (weights @ self.tokens) / seconds
-        return speeds
-
-    def tokens_per_round(self) -> float:
-        return float(self.tokens.sum() / self.lengths.sum())
+def _totals(requests: Sequence[Iterable[Step]], longest: int) -> Floats:
+    """Sum the rounds of each request: rounds by drafted tokens, all tokens, tokens refused by p_min; (R, longest + 3)."""
+    sums = np.zeros((len(requests), longest + 3))
+    for row, steps in zip(sums, requests, strict=True):
+        for drafted, accepted, refused in steps:
+            row[drafted] += 1
+            row[-2:] += accepted + 1, refused
+    return sums
 
 
 def _times(

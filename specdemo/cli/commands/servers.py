@@ -139,7 +139,7 @@ def run_tune(options: argparse.Namespace) -> int:
     found = _recorded(options.sources, options.key, options.log)
     records = [record for one in found for record in one.records]
     plain = [record for one in _recorded(options.plain, options.key) for record in one.records]
-    drawn = any("synthetic" in one.facts or one.facts.get("method", "draft-simple") != "draft-simple" for one in found)  # fmt: skip
+    drawn = any("synthetic" in one.facts or (one.facts.get("method") or "draft-simple") != "draft-simple" for one in found)  # fmt: skip
     result = plan(
         records,
         plain,
