@@ -254,7 +254,8 @@ def check_faults(target: Path, draft: Path, *chosen: str) -> bool:
                     url = running.enter_context(serving(drawn))
                 if kind == "busy":
                     running.enter_context(busy_machine())
-                near = plain if kind in ("lossy", "busy", "slow_draft", "slow_target", *SPEED) else ""
+                beside = ("lossy", "busy", "slow_draft", "slow_target", *SPEED)
+                near = plain if kind in beside else ""
                 if kind == "control":
                     near = running.enter_context(llama_server(str(target), BASE + FOUR_SLOTS))
                 seen = examine(attach(url), attach(near) if near else None)
