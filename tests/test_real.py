@@ -5,19 +5,19 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cache
 
 import pytest
 import torch
 
 from specdemo.bench.peers import gguf_file
 from specdemo.config.settings import COUPLED, POLICIES, AppSettings, RunSettings, Sampling
+from specdemo.config.strings import ASSETS
 from specdemo.drafters.methods import METHODS
 from specdemo.files.catalogue import find, partner
 from specdemo.files.sources import resolve
 from specdemo.models.networks.folders import export, export_gguf
 from specdemo.session.studio import Studio
-from specdemo.session.text import encode_prompt
+from specdemo.session.text import encode_prompt, read_suite
 from specdemo.trace.metrics import measure, output_ids
 
 pytestmark = pytest.mark.real
@@ -93,7 +93,7 @@ def test_greedy_output_in_nf4_is_plain_decodings(compiled, method):
     assert output_ids(ask(studio, settings)) == plain
 
 
-# Each with another temperature and another way of shaping; a method is tested with one of them, in turn.
+# Each with another temperature and another way of shaping; the prompts are tested with them in turn, and with the methods.
 SHAPED = (
     Sampling(0.3, repetition_penalty=1.2, seed=1),
     Sampling(0.7, top_p=0.9, seed=2),
@@ -101,42 +101,41 @@ SHAPED = (
     Sampling(1.5, top_k=40, top_p=0.95, seed=4),
 )
 COUPLED_METHODS = [name for name in METHODS if name not in ("nothing", "quantised_self")]
+PROMPTS = [item.turns[0] for item in read_suite(ASSETS / "suites" / "examples.jsonl")[:20]]
 
 
-def coupled(studio, method, sampling):
+def coupled(studio, method, sampling, prompt=PROMPT):
     """The output of a method with the noise of the seed."""
     settings = RunSettings(
         method=method, lookahead=4, max_new_tokens=12, fallback=False, verification=COUPLED
     )
-    return output_ids(ask(studio, replace(settings, sampling=sampling)))
+    return output_ids(ask(studio, replace(settings, sampling=sampling), prompt=prompt))
 
 
-@pytest.fixture(scope="module")
-def coupled_plain():
-    """A function that returns plain decoding's output with the noise of the seed, computed once."""
-    return cache(lambda studio, sampling: coupled(studio, "nothing", sampling))
+def has_one_text(studio, methods, number):
+    """Whether a method writes plain decoding's text after one of the prompts, with one way of shaping."""
+    method, sampling = methods[number % len(methods)], SHAPED[number % len(SHAPED)]
+    given = studio, method, sampling, PROMPTS[number]
+    return coupled(*given) == coupled(studio, "nothing", *given[2:])
 
 
-@pytest.mark.parametrize("method", [*COUPLED_METHODS, "quantised_self"])
-def test_a_seed_has_one_text_in_fp32(studio, coupled_plain, method):
-    sampling = SHAPED[(*COUPLED_METHODS, "quantised_self").index(method) % len(SHAPED)]
-    assert coupled(studio, method, sampling) == coupled_plain(studio, sampling)
+@pytest.mark.parametrize("number", range(len(PROMPTS)))
+def test_a_seed_has_one_text_in_fp32(studio, number):
+    assert has_one_text(studio, [*COUPLED_METHODS, "quantised_self"], number)
 
 
-@pytest.mark.parametrize("method", COUPLED_METHODS)
-def test_a_seed_has_one_text_in_the_compiled_pass(compiled, coupled_plain, method):
-    studio, _ = compiled
-    sampling = SHAPED[(COUPLED_METHODS.index(method) + 1) % len(SHAPED)]
-    assert coupled(studio, method, sampling) == coupled_plain(studio, sampling)
+@pytest.mark.parametrize("number", range(len(PROMPTS)))
+def test_a_seed_has_one_text_in_the_compiled_pass(compiled, number):
+    assert has_one_text(compiled[0], COUPLED_METHODS, number)
 
 
-def test_a_seed_has_one_text_in_passes_that_runs_share(compiled, coupled_plain):
+def test_a_seed_has_one_text_in_passes_that_runs_share(compiled):
     """Four methods run at the same time, each with its own sampling."""
     studio, _ = compiled
     methods = ("draft_model", "tree", "feature", "auto")
     with ThreadPoolExecutor(len(methods)) as pool:
         found = list(pool.map(coupled, [studio] * len(methods), methods, SHAPED))
-    assert found == [coupled_plain(studio, sampling) for sampling in SHAPED]
+    assert found == [coupled(studio, "nothing", sampling) for sampling in SHAPED]
 
 
 def test_the_draft_is_worth_its_name(four_bit):
