@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from threading import Event
 
 import pytest
 from errors import reported
@@ -47,9 +48,10 @@ class HostileConversation:
         for lane in ("plain", "speculative") if settings.baseline else ("speculative",):
             method = "draft_model" if lane == "speculative" else "nothing"
             yield RunStarted(lane, method, prompt, told, info, lossy=prompt == "lossy")
-            steps = 10_000 if prompt == "forever" else 8
+            steps = 10_000 if prompt in ("forever", "slow") else 8
             for step in range(steps):
                 if cancel.is_set():
+                    Event().wait(prompt == "slow")  # a second: the last step of a large model
                     yield RunFinished(lane, FinishReason.CANCELLED, step, 0.1 * step)
                     return
                 if prompt == "tree" and lane == "speculative":
@@ -64,7 +66,7 @@ class HostileConversation:
                         yield replace(event, **crowd)
                 else:
                     yield from self.step(lane, step, HOSTILE[step % len(HOSTILE)])
-                if prompt == "forever":
+                if steps > 8:
                     cancel.wait(0.01)
             yield RunFinished(lane, FinishReason.LENGTH, steps, 0.1 * steps)
 
@@ -440,6 +442,15 @@ def test_stop_keeps_what_there_is_and_the_page_goes_on(same_page):
     assert page.locator(".sd-answer .sd-token").count() > 20
     run(page, "again")
     page.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Finished')")
+
+
+def test_a_run_replaces_one_whose_last_step_takes_longer_than_the_next_needs_to_begin(same_page):
+    page = same_page
+    run(page, "slow")
+    page.wait_for_function("document.querySelectorAll('.sd-answer .sd-token').length > 20")
+    run(page, "instead")
+    finished(page)
+    assert "instead" in page.locator(".sd-asked").inner_text()
 
 
 def test_an_error_is_a_block_of_sentences(same_page):
