@@ -93,7 +93,7 @@ def test_greedy_output_in_nf4_is_plain_decodings(compiled, method):
     assert output_ids(ask(studio, settings)) == plain
 
 
-# Each with another temperature and another way of shaping; the prompts are tested with them in turn, and with the methods.
+# Temperatures and ways of shaping. Each prompt is tested with one of them and with one method, in turn.
 SHAPED = (
     Sampling(0.3, repetition_penalty=1.2, seed=1),
     Sampling(0.7, top_p=0.9, seed=2),

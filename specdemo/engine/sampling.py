@@ -38,7 +38,7 @@ _LARGEST = (
     1 - 2.0**-_BITS
 )  # uniform number: the next one is 1, and the logarithm of 1 - 1 does not exist
 _SLACK = 1 + 1e-12  # rounding of a quotient and a product
-LIKELY, LOWER = 1e-3, 8.0  # first floor of a search for top-p, and what divides it for the next one
+LIKELY, LOWER = 1e-3, 8.0  # first floor of the search for top-p, and the divisor of the next floor
 _BLOCK = 16_384  # tokens whose numbers fit into a processor's cache together: a third of the time for 152,000 tokens
 
 

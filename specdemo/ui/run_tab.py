@@ -25,8 +25,7 @@ LOADING_SECONDS = 0.5  # seconds between polls whether the model is ready
 YIELD_SECONDS = 1 / 8
 VISITOR_SECONDS = 3600  # seconds until the `gr.State` of a visitor who left is dropped
 QUICK: Json = {"queue": False, "show_progress": "hidden"}  # answered immediately
-# Events that use the engine: its queue decides on the order, not Gradio's, which would drop a run that is asked for before
-# the last step of the one that it replaces.
+# Events that use the engine: its queue decides on the order. Gradio's queue would drop a run before the previous run's end.
 IN_LINE: Json = {"concurrency_limit": None, "show_progress": "hidden", "trigger_mode": "multiple"}
 
 

@@ -444,7 +444,7 @@ def test_stop_keeps_what_there_is_and_the_page_goes_on(same_page):
     page.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Finished')")
 
 
-def test_a_run_replaces_one_whose_last_step_takes_longer_than_the_next_needs_to_begin(same_page):
+def test_a_run_starts_before_the_slow_last_step_of_the_previous_run(same_page):
     page = same_page
     run(page, "slow")
     page.wait_for_function("document.querySelectorAll('.sd-answer .sd-token').length > 20")
