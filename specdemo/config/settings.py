@@ -1,10 +1,11 @@
-"""Settings of a run and of the program: one table of ranges, defaults, flags, widgets, links and variables."""
+"""Settings of a run and of the program: types and defaults here, ranges, flags, widgets, links and variables in `settings.toml`."""
 
 from __future__ import annotations
 
 import dataclasses
 import ipaddress
 import os
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -14,10 +15,11 @@ from typing import Any, get_type_hints
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.strings import Json
 
-PRECISIONS = ("nf4", "file", "int8", "bf16", "fp32")
-HEADS = ("auto", "16")
-SWITCHES = ("off", "catalogue", "any")
-POLICIES = ("constant", "heuristic", "confidence", "cost")
+ROWS: Mapping[str, Json] = tomllib.loads(
+    Path(__file__).with_name("settings.toml").read_text(encoding="utf-8")
+)
+PRECISIONS, POLICIES = tuple(ROWS["precision"]["choices"]), tuple(ROWS["policy"]["choices"])
+MAX_LOOKAHEAD: int = ROWS["lookahead"]["high"]
 # Names of earlier versions, in links, saved settings and command lines, and the settings that replace them.
 REPLACED: Mapping[tuple[str, object], Mapping[str, str]] = {
     ("method", "plain"): {"method": "nothing"},
@@ -26,17 +28,8 @@ REPLACED: Mapping[tuple[str, object], Mapping[str, str]] = {
     ("policy", "learned"): {"policy": "cost"},
 }
 OWN, RECOMMENDED, GREEDY = "own", "recommended", "greedy"
-PRESETS = (RECOMMENDED, GREEDY, OWN)
 AUTHORS, PROJECT = "authors", "project"  # origin of recommended sampling
-TOKEN, BLOCK, COUPLED = "token", "block", "coupled"
-VERIFICATIONS = (TOKEN, BLOCK, COUPLED)  # rules of verification when sampling
-MAX_LOOKAHEAD = 32
-MAX_NODES = 64
-MAX_DETAIL = 20
-MAX_NEW_TOKENS = 4096
-LEAST_TEMPERATURE = (
-    0.01  # smallest non-zero temperature: below it logits overflow, and sampling equals argmax
-)
+TOKEN, BLOCK, COUPLED = "token", "block", "coupled"  # rules of verification when sampling
 _CACHE = Path.home() / ".cache" / "specdemo"
 _DIGITS = 20  # digits of a wrong number in a message, at most
 _SHOWN = 60  # characters of a wrong value in a message
@@ -173,35 +166,15 @@ def _shown(value: object) -> str | Phrase:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def _row(default: object, group: str, about: str, **known: object) -> Any:
-    """A dataclass field with a row of the table; name, type, flag and the name in links or of the variable follow from it."""
-    row = {"group": group, "help": about, **known}
-    return dataclasses.field(default=default, metadata={"row": row})
-
-
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """Settings of sampling from the target. Temperature 0 is greedy; top_k 0 and top_p 1 are off."""
 
-    temperature: float = _row(
-        0.0, "sampling", "0 always takes the most likely token; higher is more varied",
-        low=0, high=5, least=LEAST_TEMPERATURE, widget=Widget("slider", 0, 2, 0.05),
-    )  # fmt: skip
-    top_k: int = _row(
-        0, "sampling", "draw from this many most likely tokens; 0 is off", low=0, high=1_000_000,
-        widget=Widget("number", folded=True),
-    )  # fmt: skip
-    top_p: float = _row(
-        1.0, "sampling", "draw from the most likely tokens that hold this probability together; 1 is off",
-        low=0.01, high=1, widget=Widget("slider", 0.05, 1, 0.05, folded=True),
-    )  # fmt: skip
-    repetition_penalty: float = _row(
-        1.0, "sampling", "make tokens that are already in the text less likely; 1 is off",
-        low=0.5, high=3, link="penalty", widget=Widget("slider", 0.5, 2, 0.05, folded=True),
-    )  # fmt: skip
-    seed: int = _row(
-        0, "sampling", "seed of the random numbers", low=0, high=2**63 - 1, widget=Widget("number", folded=True),
-    )  # fmt: skip
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    repetition_penalty: float = 1.0
+    seed: int = 0
 
     @property
     def greedy(self) -> bool:
@@ -228,62 +201,20 @@ PRESET_NAMES = ("temperature", "top_k", "top_p", "repetition_penalty")
 class RunSettings:
     """All settings of one run; `help` of each row describes it."""
 
-    method: str = _row(
-        "auto", "drafting", "how tokens are drafted; `specdemo methods` lists them all", widget=Widget("dropdown"),
-    )  # fmt: skip
-    policy: str = _row(
-        "cost", "drafting", "decides how many tokens a step drafts", choices=POLICIES, widget=Widget("dropdown"),
-    )  # fmt: skip
-    lookahead: int = _row(
-        8, "drafting",
-        "tokens drafted per step: always (constant), at first (heuristic) or at most (other policies); the depth of a tree",
-        low=1, high=MAX_LOOKAHEAD, widget=Widget("slider", 1, MAX_LOOKAHEAD),
-    )  # fmt: skip
-    threshold: float = _row(
-        0.4, "drafting", "the confidence policy stops after a drafted token less likely than this",
-        low=0, high=1, widget=Widget("slider", 0, 1, 0.05, folded=True),
-    )  # fmt: skip
-    nodes: int = _row(
-        12, "drafting", "drafted tokens in one tree, at most", low=1, high=MAX_NODES,
-        widget=Widget("slider", 1, MAX_NODES),
-    )  # fmt: skip
-    memory: bool = _row(
-        True, "drafting", "learn from earlier runs of the same visit", widget=Widget("checkbox"),
-    )  # fmt: skip
-    fallback: bool = _row(
-        True, "drafting", "stop drafting while it is slower than plain decoding, and try again from time to time",
-        widget=Widget("checkbox", folded=True),
-    )  # fmt: skip
-    baseline: bool = _row(
-        True, "drafting", "run plain decoding beside it, for a measured speedup", widget=Widget("checkbox", folded=True),
-    )  # fmt: skip
-    stand_in: bool = _row(
-        True, "drafting", "while others wait, compare with a recent plain run of another prompt",
-        widget=Widget("checkbox", folded=True), flag="",
-    )  # fmt: skip
-    exact: bool = _row(
-        False, "drafting",
-        "greedy text is plain decoding's bit by bit: on a graphics card chains of so few tokens as loading has found exact, in the compiled pass any draft",
-        widget=Widget("checkbox", folded=True),
-    )  # fmt: skip
-    max_new_tokens: int = _row(
-        128, "answer", "length of the answer, at most", low=1, high=MAX_NEW_TOKENS, link="tokens",
-        widget=Widget("slider", 8, 1024, 8),
-    )  # fmt: skip
-    detail: int = _row(
-        0, "answer", "alternatives of both models that the trace records for each token",
-        low=0, high=MAX_DETAIL, flag="", link="",
-    )  # fmt: skip
-    preset: str = _row(
-        OWN, "sampling",
-        "as the target's authors recommend, always the most likely token, or by the values below, which are greedy unless they are named",
-        choices=PRESETS, link="sampling", flag="--sampling", widget=Widget("radio", begins=RECOMMENDED),
-    )  # fmt: skip
-    verification: str = _row(
-        COUPLED, "sampling",
-        "`coupled`: target and drafter draw with the same noise, so a seed gives the same text under every method; or judge a drafted chain token by token by rejection sampling, or as a block, which keeps at least as many tokens on average",
-        choices=VERIFICATIONS, widget=Widget("radio"),
-    )  # fmt: skip
+    method: str = "auto"
+    policy: str = "cost"
+    lookahead: int = 8
+    threshold: float = 0.4
+    nodes: int = 12
+    memory: bool = True
+    fallback: bool = True
+    baseline: bool = True
+    stand_in: bool = True
+    exact: bool = False
+    max_new_tokens: int = 128
+    detail: int = 0
+    preset: str = OWN
+    verification: str = COUPLED
     sampling: Sampling = Sampling()
 
     def checked(self) -> RunSettings:
@@ -346,118 +277,37 @@ def _known_names() -> str:
 class AppSettings:
     """Settings of the program; `help` of each row describes it. Those of visitors are wider on a page that is not public."""
 
-    target: str = _row(
-        "smollm2-135m-instruct", "model",
-        "the model that decides: a catalogue name, a hub id, a local folder or a GGUF file; `auto` takes the largest of the catalogue that is on this disk, fits and answers at 15 tokens a second or more, as `app` does without a target",
-    )  # fmt: skip
-    draft: str = _row(
-        "auto", "model",
-        "the draft model, named in the same ways; `auto` is the catalogue's partner of the target, `none` is none",
-    )  # fmt: skip
-    store: str = _row(
-        "auto", "model", "folder of the datastore that `retrieval` reads; `auto` is the shipped one, `none` is none",
-    )  # fmt: skip
-    trained: str = _row(
-        "auto", "model",
-        "folder with one subfolder per kind of trained drafter; `auto` is the shipped one, `none` is none",
-    )  # fmt: skip
-    drafter: str = _row(
-        "none", "model",
-        "a drafter that others have published for the target: a hub id, with @ and a revision if need be, or a local folder; `none` is none",
-    )  # fmt: skip
-    precision: str = _row(
-        "nf4", "model", "precision of the target's weights; `file` computes with the blocks of a GGUF file as they are", choices=PRECISIONS,
-    )  # fmt: skip
-    head: str = _row(
-        "auto", "model",
-        "bits of the output head; `auto` uses 8 for a large head in the compiled pass if a measurement finds nearly the same distributions, else 16",
-        choices=HEADS,
-    )  # fmt: skip
-    device: str = _row(
-        "auto", "model", "`cpu`, `cuda` or `mps`; `auto` takes CUDA when there is one, and `mps` on a Mac for weights of 16 or 32 bits",
-    )  # fmt: skip
-    threads: int = _row(
-        0, "model", "processor threads; 0 uses every core", low=0, high=4096,
-    )  # fmt: skip
-    cache_dir: Path = _row(  # noqa: RUF009 - it returns a dataclass field
-        _CACHE, "files", "folder where downloaded and converted models are kept", variable="SPECDEMO_CACHE", flag="",
-    )  # fmt: skip
-    host: str = _row(
-        "127.0.0.1", "page", "address to serve the page on; 0.0.0.0 lets other machines reach it",
-    )  # fmt: skip
-    port: int = _row(
-        7860, "page", "port to serve the page on", low=0, high=65_535,
-    )  # fmt: skip
-    replay: bool = _row(
-        False, "page", "load no model and show recorded runs only",
-    )  # fmt: skip
-    mcp: bool = _row(
-        False, "page", "also offer the call `answer` to agents, as a tool of an MCP server; needs requirements-mcp.txt",
-    )  # fmt: skip
-    runs_at_once: int = _row(
-        8, "visitors", "runs that share the model; further ones wait", low=1, high=256,
-    )  # fmt: skip
-    runs_per_visitor: int = _row(
-        8, "visitors", "runs of one visitor at the same time while others wait",
-        low=1, high=256, public=2,
-    )  # fmt: skip
-    waiting_visitors: int = _row(
-        32, "visitors", "visitors who wait at the same time; further ones are asked to come back",
-        low=1, high=10_000,
-    )  # fmt: skip
-    cache_mb: int = _row(
-        1024, "visitors", "memory of all visitors' caches; those that were not used for longest are given back first",
-        low=16, high=1_000_000,
-    )  # fmt: skip
-    idle_minutes: int = _row(
-        60, "visitors", "a visitor's caches are given back after so long without a run",
-        low=1, high=10_000, public=15,
-    )  # fmt: skip
-    races_at_once: int = _row(
-        1, "visitors",
-        "races, experiments and drafts side by side that go on at the same time; more than one disturbs what is timed",
-        low=1, high=64,
-    )  # fmt: skip
-    prompt_tokens: int = _row(
-        0, "visitors", "tokens of a prompt with its conversation; 0 is what the model can read",
-        low=0, high=1_000_000, public=2048,
-    )  # fmt: skip
-    answer_tokens: int = _row(
-        MAX_NEW_TOKENS, "visitors", "tokens of an answer, at most",
-        low=1, high=MAX_NEW_TOKENS, public=1024,
-    )  # fmt: skip
-    batch_prompts: int = _row(
-        16, "visitors", "prompts that are answered together, at most", low=1, high=256, public=8,
-    )  # fmt: skip
-    upload_mb: int = _row(
-        16, "visitors", "size of a saved run that the page opens, and of anything that is sent to the server",
-        low=1, high=1024,
-    )  # fmt: skip
-    runs_a_minute: int = _row(
-        0, "visitors", "runs that one visitor may begin in a minute; 0 is no limit",
-        low=0, high=10_000, public=20,
-    )  # fmt: skip
-    allow_model_switch: str = _row(
-        "catalogue", "visitors",
-        "what a visitor may load for everybody: nothing, a pair of the catalogue, or, where nobody else reaches the page, any model",
-        choices=SWITCHES, public="off",
-    )  # fmt: skip
-    allowed_hosts: str = _row(
-        "", "visitors",
-        "names by which visitors call this page, separated by commas; addresses and this machine's own names need none, `*` is any name",
-    )  # fmt: skip
+    target: str = "smollm2-135m-instruct"
+    draft: str = "auto"
+    store: str = "auto"
+    trained: str = "auto"
+    drafter: str = "none"
+    precision: str = "nf4"
+    head: str = "auto"
+    device: str = "auto"
+    threads: int = 0
+    cache_dir: Path = _CACHE
+    host: str = "127.0.0.1"
+    port: int = 7860
+    replay: bool = False
+    mcp: bool = False
+    runs_at_once: int = 8
+    runs_per_visitor: int = 8
+    waiting_visitors: int = 32
+    cache_mb: int = 1024
+    idle_minutes: int = 60
+    races_at_once: int = 1
+    prompt_tokens: int = 0
+    answer_tokens: int = 4096
+    batch_prompts: int = 16
+    upload_mb: int = 16
+    runs_a_minute: int = 0
+    allow_model_switch: str = "catalogue"
+    allowed_hosts: str = ""
 
-    cluster: str = _row(
-        "", "cluster",
-        "run the engines as Ray Serve replicas: `local` starts Ray here, HOST:PORT or `auto` joins one that runs",
-    )  # fmt: skip
-    replicas: int = _row(
-        1, "cluster", "engines on the cluster, at least", low=1, high=10_000,
-    )  # fmt: skip
-    most_replicas: int = _row(
-        0, "cluster", "engines on the cluster when many visitors run, at most; 0 is as many as always",
-        low=0, high=10_000,
-    )  # fmt: skip
+    cluster: str = ""
+    replicas: int = 1
+    most_replicas: int = 0
 
     @property
     def public(self) -> bool:
@@ -507,15 +357,16 @@ def fields(settings: type = RunSettings) -> tuple[Setting, ...]:
         if item.name == "sampling":
             rows += fields(Sampling)
         else:
-            usual = {"flag": "--" + item.name.replace("_", "-")}
+            usual: Json = {"flag": "--" + item.name.replace("_", "-")}
             if settings is AppSettings:
                 usual["variable"] = f"SPECDEMO_{item.name.upper()}"
             else:
                 usual["link"] = item.name
-            known = usual | item.metadata["row"]
-            rows.append(
-                Setting(name=item.name, kind=kinds[item.name], default=item.default, **known)
-            )
+            known = {"name": item.name, "kind": kinds[item.name], "default": item.default}
+            known |= usual | ROWS[item.name]
+            if "widget" in known:
+                known["widget"] = Widget(**known["widget"])
+            rows.append(Setting(**known | {"choices": tuple(known.get("choices", ()))}))
     return tuple(rows)
 
 

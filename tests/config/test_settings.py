@@ -12,7 +12,6 @@ from specdemo.config.errors import Phrase, UserError
 from specdemo.config.settings import (
     GROUPS,
     PRESET_NAMES,
-    PRESETS,
     AppSettings,
     RunSettings,
     Sampling,
@@ -92,14 +91,14 @@ def test_a_preset_stands_for_values_of_sampling_and_leaves_the_seed():
     recommended = Sampling(0.7, 20, 0.8, 1.1)
     drawn = {
         preset: RunSettings(preset=preset, sampling=Sampling(2.0, 3, seed=9)).drawn(recommended)
-        for preset in PRESETS
+        for preset in field("preset").choices
     }
     assert drawn["own"].sampling == Sampling(2.0, 3, seed=9)
     assert drawn["greedy"].sampling == Sampling(seed=9)
     assert drawn["recommended"].sampling == dataclasses.replace(recommended, seed=9)
     assert all(settings.drawn(recommended) == settings for settings in drawn.values())
     assert RunSettings().drawn(recommended) == RunSettings()
-    assert set(words.PRESETS) == set(PRESETS)
+    assert set(words.PRESETS) == set(field("preset").choices)
     assert {setting.name for setting in fields(Sampling)} == {*PRESET_NAMES, "seed"}
 
 

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 import torch
 
-from specdemo.config.settings import COUPLED, VERIFICATIONS
+from specdemo.config.settings import COUPLED, field
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.types import Proposal
 from specdemo.engine.verify import (
@@ -295,4 +295,4 @@ def test_block_checks_all_but_drawn_chains_token_by_token():
 
 
 def test_verifiers_cover_every_setting():
-    assert (*VERIFIERS, COUPLED) == VERIFICATIONS
+    assert (*VERIFIERS, COUPLED) == field("verification").choices
