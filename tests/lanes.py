@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from conftest import header
 
 from specdemo.config.settings import Sampling
-from specdemo.drafters.base import Plain, Scripted
+from specdemo.drafters.base import Plain
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
-from specdemo.engine.types import Limits, Proposal
+from specdemo.engine.types import Drafter, Limits, Proposal
 from specdemo.trace.events import Reason
 
 PROMPTS = [[3, 14, 15, 9], [26, 5, 35], [8, 9, 7, 9, 3], [2, 3, 8]]
@@ -75,6 +75,26 @@ class Slow(Plain):
 
     def observe(self, outcome):
         self.outcomes.append(outcome)
+
+
+class Scripted(Drafter):
+    """Proposes the result of a function of the committed text and the budget."""
+
+    def __init__(self, script: Callable[[Sequence[int], int], Proposal]) -> None:
+        self.script = script
+
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+        return self.script(committed, budget)
+
+
+def always_right(answer_ids: Sequence[int], lookahead: int) -> Scripted:
+    """Return a drafter of the true continuation. answer_ids: prompt and answer of plain decoding"""
+
+    def script(committed: Sequence[int], budget: int) -> Proposal:
+        ids = answer_ids[len(committed) : len(committed) + min(budget, lookahead)]
+        return Proposal.chain(ids, lookahead=lookahead, reasons=(Reason("oracle_right"),))
+
+    return Scripted(script)
 
 
 def always_wrong(answer_ids: Sequence[int], lookahead: int, vocabulary_size: int) -> Scripted:

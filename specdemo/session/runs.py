@@ -106,7 +106,6 @@ class Caches:
         together: Callable[[], int] = lambda: 1,
         cancelled: Callable[[], bool] = lambda: False,
         limits: Limits | None = None,
-        drafter: Drafter | None = None,
         sibling: Caches | None = None,
         known: Mapping[str, Method] = METHODS,
     ) -> Lane:
@@ -116,7 +115,6 @@ class Caches:
         memory: texts and counts of the session's earlier runs; this run is added
         together: returns the expected number of concurrent runs, this one included
         limits: by default those of the settings, the model's context and its stop tokens
-        drafter: replaces the one that the settings name
         sibling: other caches on the pair; what they hold of the text is copied, not read again
         known: the methods that settings can name
         """
@@ -127,7 +125,7 @@ class Caches:
         pair, target, prompt_ids = self.loaded.pair, self._target, list(prompt_ids)
         settings = settings.drawn(pair.recommended.sampling)
         shaper = Shaper.of(settings)
-        drafter = drafter or self._drafter(known, settings, shaper, memory, together)
+        drafter = self._drafter(known, settings, shaper, memory, together)
         limits = limits or self._limits(settings, len(prompt_ids))
         # The last token is always read again.
         target.rollback(same_prefix(self._cached_ids, prompt_ids[:-1]))

@@ -138,7 +138,6 @@ def stream(
     counts: bool = True,
     waiting: object = None,
     seconds: float = YIELD_SECONDS,
-    unexpected: Callable[[Exception], UserError] | None = None,
 ) -> Generator[object, None, None]:
     """Wait for the model and for a turn, do the work, and yield its growing results.
 
@@ -146,7 +145,6 @@ def stream(
     kind: of the work, for the queue of the engine; None for work that queues by itself
     counts: whether it counts for the visitor's runs per minute
     waiting: value while the model is loaded, None for no change; seconds: least time between two values
-    unexpected: turns an exception that is no UserError into one
     yields: values of the components; the last one at the end, unless the task was replaced
 
     Closing the generator, as Gradio does when the browser disconnects, stops the task and closes the work.
@@ -170,7 +168,7 @@ def stream(
         except UserError as error:
             shown.fail(error)
         except Exception as error:  # noqa: BLE001 - a visitor is owed a sentence, not a stack trace
-            shown.fail((unexpected or unexpected_error)(error))
+            shown.fail(unexpected_error(error))
         finally:
             task.stop()  # also after the browser has disconnected: all work must end
     if not task.replaced:

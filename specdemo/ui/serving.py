@@ -107,9 +107,10 @@ class Head:
             f"<{address(f'view/{name}')}>; rel=modulepreload; fetchpriority=low"
             for name in modules(*OPENING)
         ]
+        self.runs = {run.name: run for run in recorded_runs()}
         first = [
-            f"<{address(f'runs/{run.name}.jsonl')}>; rel=preload; as=fetch; crossorigin; fetchpriority=low"
-            for run in recorded_runs()[:1]
+            f"<{address(f'runs/{name}.jsonl')}>; rel=preload; as=fetch; crossorigin; fetchpriority=low"
+            for name in [*self.runs][:1]
         ]
         self.link = (b"link", ", ".join([*scripts, *first]).encode())
         sheets = [path.relative_to(SCRIPTS).as_posix() for path in style_files()]
@@ -132,7 +133,7 @@ class Head:
                 return
             body += message.get("body", b"")
             if not message.get("more_body"):
-                page = self._with_words(body, str(Request(scope).base_url))
+                page = self._with_words(body, Request(scope))
                 length = (b"content-length", str(len(page)).encode())
                 kept = [each for each in start["headers"] if each[0] != length[0]]
                 await send({**start, "headers": [*kept, length, self.link]})
@@ -140,13 +141,17 @@ class Head:
 
         await self.app(scope, receive, whole)
 
-    def _with_words(self, page: bytes, url: str) -> bytes:
+    def _with_words(self, page: bytes, request: Request) -> bytes:
         """The page's HTML with its own preview and the styles at the end of its head, and the words at the beginning of its body.
 
-        url: of the page, as it was asked for; the picture of a preview needs a whole address
+        A link to a recorded run is previewed with the run's title and prompt; the picture needs a whole address.
         """
         head, end, rest = page.partition(b"</head>")
-        own = preview_tags(words.TITLE, words.SUBTITLE, url + address(PREVIEW)) + self.styles
+        run = self.runs.get(request.query_params.get("recorded", ""))
+        named = (
+            (f"{run.title} · {words.TITLE}", run.prompt) if run else (words.TITLE, words.SUBTITLE)
+        )
+        own = preview_tags(*named, str(request.base_url) + address(PREVIEW)) + self.styles
         head = _PREVIEW_OF_GRADIO.sub(b"", head) + own.encode()
         begin, close, body = rest.partition(b">")
         return head + end + begin + close + self.words + body if end else page

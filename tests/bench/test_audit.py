@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import VOCABULARY, decoder_of, header, open_draft, open_target, run_lane, tiny_llama
+from lanes import Scripted
 
 from specdemo.bench import audit
 from specdemo.bench.audit import CONDITIONS, FILE, AuditResult, MethodAudit, run_audit, save_last
@@ -19,7 +20,7 @@ from specdemo.cli.commands import bench
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Sampling
-from specdemo.drafters.base import Plain, Scripted
+from specdemo.drafters.base import Plain
 from specdemo.drafters.draft_model import LookBack
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper, draw

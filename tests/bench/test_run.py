@@ -14,6 +14,7 @@ import pytest
 import torch
 from conftest import header, tiny_llama
 from errors import reported
+from lanes import Scripted
 
 from specdemo.bench import report, results, run
 from specdemo.bench.lanes import (
@@ -43,7 +44,7 @@ from specdemo.cli.commands import bench as commands
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended, RunSettings
-from specdemo.drafters.base import Plain, Scripted
+from specdemo.drafters.base import Plain
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.loop import generate
 from specdemo.engine.runner import Runner

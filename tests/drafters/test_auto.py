@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 from conftest import PROFILE
+from lanes import Scripted
 
 from specdemo.drafters.auto import Auto
-from specdemo.drafters.base import Scripted
 from specdemo.drafters.copy_through import Arm
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.guard import Ledger, WithForecast

@@ -24,11 +24,11 @@ from conftest import (
     reference_greedy,
     run_lane,
 )
+from lanes import Scripted
 from tiny_published import published
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from specdemo.config.settings import COUPLED, RunSettings, Sampling
-from specdemo.drafters.base import Scripted
 from specdemo.drafters.methods import METHODS
 from specdemo.drafters.policies.guard import Wrapper
 from specdemo.engine.loop import generate

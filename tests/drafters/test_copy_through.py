@@ -9,10 +9,10 @@ from conftest import (
     open_draft,
     run_lane,
 )
+from lanes import Scripted
 
 from specdemo.config.settings import Sampling
 from specdemo.drafters.auto import Auto
-from specdemo.drafters.base import Scripted
 from specdemo.drafters.copies import NGRAM
 from specdemo.drafters.copy_through import Arm, CopyThrough, Through
 from specdemo.drafters.memory.automaton import SuffixAutomaton

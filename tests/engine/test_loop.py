@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from conftest import VOCABULARY, header, reference_greedy, run_lane
-from lanes import always_wrong
+from lanes import Scripted, always_right, always_wrong
 
 from specdemo.config.settings import Sampling
-from specdemo.drafters.base import Plain, Scripted, always_right
+from specdemo.drafters.base import Plain
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel

@@ -9,9 +9,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from lanes import Scripted
 
 from specdemo.config.settings import Sampling
-from specdemo.drafters.base import Plain, Scripted
+from specdemo.drafters.base import Plain
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import (
     FIRST_FACTOR,

@@ -157,7 +157,7 @@ def test_a_full_line_says_so_and_keeps_nothing():
     line = Line(most_waiting=2)
     going, waiting, _ = (line.join(visitor) for visitor in "abc")
     line.join("b")  # a waiting user may add requests
-    with pytest.raises(Full, match="class is full") as error:
+    with pytest.raises(Full, match="queue is full") as error:
         line.join("d")
     assert isinstance(error.value, UserError)
     assert error.value.advice

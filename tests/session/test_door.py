@@ -11,9 +11,9 @@ from thread_link import SETTINGS, ThreadLink, assert_idle, engine
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
-from specdemo.session.door import EngineClient, perform
+from specdemo.session.door import EngineClient
 from specdemo.session.remote.client import RemoteStudio
-from specdemo.session.work import lab, proposals
+from specdemo.session.work import proposals
 from specdemo.session.work.batch import BatchAnswer, BatchTotals, State, answer_all
 from specdemo.session.work.race import run_race
 from specdemo.trace.events import FinishReason, RunFinished, RunStarted, Verified
@@ -42,13 +42,6 @@ def door(request, studio, draft_weights) -> EngineClient:
     return remote
 
 
-@pytest.fixture(autouse=True)
-def short(monkeypatch):
-    monkeypatch.setattr(lab, "RUN_TOKENS", 8)
-    monkeypatch.setattr(lab, "TEXT_TOKENS", 4)
-    monkeypatch.setattr(lab, "LOOKAHEADS", range(1, 3))
-
-
 def test_it_describes_the_loaded_pair(door, studio):
     assert door.ready
     assert door.progress() is None
@@ -58,15 +51,6 @@ def test_it_describes_the_loaded_pair(door, studio):
     assert door.pairs() == studio.pairs()
     costs = json.loads(json.dumps(door.machine()))
     assert costs["verify"][0][0] == 1
-
-
-def test_experiments_have_the_same_values(door):
-    for work in (lab.perfect_lanes, lab.random_lanes):
-        lanes = list(perform(door, work, threading.Event()))
-        assert [lane["tokens"] for lane in lanes] == [8] * 4
-    (found,) = perform(door, lab.places_taken_back, threading.Event())
-    assert found["positions"] == 4
-    assert len(found["tokens"]) == lab.SHOWN
 
 
 def test_drafts_are_shown_side_by_side(door):

@@ -1,20 +1,16 @@
-"""The lab in a real Chromium: sliders move the curves, k is dragged and stepped, runs and experiments give points."""
+"""The lab in a real Chromium: sliders move the curves, k is dragged and stepped, runs give points."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
-from errors import reported
 from ui.served import launched
 
 from specdemo.config.settings import AppSettings
 from specdemo.engine.cost import CostProfile
 from specdemo.session.studio import Studio
-from specdemo.session.work.lab import MeasuredRun
 from specdemo.trace.events import ModelInfo
-from specdemo.ui.tabs import lab
 
 pytestmark = pytest.mark.browser
 
@@ -41,29 +37,10 @@ class PricedStudio(Studio):
         return None
 
 
-def a_perfect_draft(_conversation, cancel):
-    """Three results, then endless until it is stopped."""
-    for lookahead in (0, 1, 2):
-        drafted, seconds = 32 * lookahead, 2.0 / (1 + lookahead)
-        lane = MeasuredRun(
-            lookahead, 64, 64 + drafted, drafted, drafted, seconds, seconds, 64, lookahead == 2, 1
-        )
-        yield asdict(lane)
-    cancel.wait(60)
-
-
-def fails(_studio, _cancel):
-    raise reported("It <b>broke</b>.", unaffected="All is well.", advice="Try again.")
-    yield
-
-
 @pytest.fixture(scope="module")
 def url():
-    kept = dict(lab.EXPERIMENTS)
-    lab.EXPERIMENTS.update(perfect=lab._lanes(a_perfect_draft), random=fails)
     with launched(PricedStudio(AppSettings())) as address:
         yield address
-    lab.EXPERIMENTS.update(kept)
 
 
 @pytest.fixture
@@ -98,17 +75,17 @@ def test_k_is_stepped_by_keys_and_dragged(page):
     grip = page.locator(".sd-cost-grip")
     grip.focus()
     page.keyboard.press("End")
-    assert grip.get_attribute("aria-valuenow") == "16"
+    assert grip.input_value() == "16"
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowLeft")
-    assert grip.get_attribute("aria-valuenow") == "15"
+    assert grip.input_value() == "15"
     assert page.locator("#sd-lab-k").input_value() == "15"
-    box = page.locator(".sd-cost-picture").bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 100)
+    box = grip.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 15 / 16, box["y"] + 11)
     page.mouse.down()
-    page.mouse.move(box["x"] + 5, box["y"] + 100)
+    page.mouse.move(box["x"], box["y"] + 11)
     page.mouse.up()
-    assert grip.get_attribute("aria-valuenow") == "1"
+    assert grip.input_value() == "1"
 
 
 def test_one_guesses_before_the_curve_shows(page):
@@ -122,29 +99,15 @@ def test_one_guesses_before_the_curve_shows(page):
     assert "k = " in page.locator(VERDICT).inner_text()
 
 
-def test_what_cannot_be_measured_is_told_and_the_run_stays(page, tmp_path):
-    page.get_by_role("button", name="Use my last run").click()
-    page.get_by_text("There is no live run yet.").wait_for()
-    foreign = tmp_path / "foreign.jsonl"
-    foreign.write_text("hello", encoding="utf-8")
-    page.locator("#sd-lab input[type=file]").set_input_files(foreign)
-    page.get_by_text("foreign.jsonl cannot be read as a trace.").wait_for()
+def test_the_run_on_the_first_tab_gives_points(page):
+    page.get_by_role("button", name="Use the run on the Play tab").click()
+    page.locator(
+        "#sd-lab .sd-lab-pick option:checked", has_text="the run on the Play tab"
+    ).wait_for(state="attached")
     assert page.evaluate(POINTS, "steps of one size, recorded") > 1
 
 
-def test_experiments_give_points_stop_and_fail_in_sentences(page):
-    page.get_by_role("button", name="Perfect draft").click()
-    page.locator(".sd-tried-perfect tbody tr").nth(2).wait_for()
-    page.wait_for_function(f"({POINTS})('perfect draft, measured') === 2")
-    page.get_by_role("button", name="Stop the experiment").click()
-    page.locator(".sd-tried-perfect", has_text="Stopped. What was measured stays.").wait_for()
-    assert "At lookahead 2 a near-tie" in page.locator(".sd-tried-perfect").inner_text()
-    page.get_by_role("button", name="Random draft").click()
-    problem = page.locator(".sd-tried-random .sd-problem")
-    problem.wait_for()
-    assert "It <b>broke</b>." in problem.inner_text()
-    assert page.locator(".sd-tried-perfect tbody tr").count() == 3
-    assert "0.85 exact" in page.locator(".sd-tried-look_back").inner_text()
+def test_it_fits_a_phone(page):
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_function("document.querySelector('.sd-cost-picture').clientWidth < 390")
     assert page.evaluate("document.documentElement.scrollWidth") <= 391

@@ -79,14 +79,6 @@ def test_an_error_is_a_notice_after_what_was_there(error, message):
     assert task.cancel.is_set()
 
 
-def test_a_caller_may_say_what_is_unexpected_in_its_own_words():
-    task, shown = LatestRun(), Lines()
-    work = Work(task, shown, error=ValueError("oh")).run()
-    own = stream(READY, task, work, shown, unexpected=lambda error: reported(f"Own: {error}"))
-    *_, last = own
-    assert json.loads(last.splitlines()[-1])["message"] == "Own: oh"
-
-
 def test_a_closed_browser_stops_the_task_before_the_work_is_closed():
     task, work, values = streamed(steps=10**9)
     next(values)
@@ -215,7 +207,7 @@ def test_who_stops_or_goes_on_to_something_else_leaves_the_line(leave):
 def test_a_full_class_is_a_sentence():
     task, work, values = streamed(Crowd(most_waiting=0))
     *_, last = values
-    assert "The class is full" in last
+    assert "The queue is full" in last
     assert work.done == 0
     assert task.cancel.is_set()
 

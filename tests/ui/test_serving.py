@@ -33,7 +33,7 @@ PAGE = b'<html><head><title>a</title><meta property="og:title" content="Gradio" 
 PAGE += b"\n<body class='b'>\n<gradio-app></gradio-app></body></html>"
 
 
-def answered(path):
+def answered(path, query=b""):
     """Return headers and body of a response in two parts to a request through the middleware."""
     sent = []
 
@@ -47,11 +47,8 @@ def answered(path):
         sent.append(message)
 
     # In a thread of its own: where browser tests have run, this one has an event loop already.
-    page = Head(app)(
-        {"type": "http", "path": path, "scheme": "https", "server": ("a.b", 443), "headers": []},
-        None,
-        keep,
-    )
+    where = {"type": "http", "path": path, "query_string": query, "headers": []}
+    page = Head(app)({**where, "scheme": "https", "server": ("a.b", 443)}, None, keep)
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, page).result()
     start, *bodies = sent
@@ -80,6 +77,14 @@ def test_the_page_arrives_with_its_styles_and_first_words():
     assert (ASSETS / PREVIEW).read_bytes()[16:24] == struct.pack(">II", 1200, 630)
     assert rest.startswith("\n<body class='b'>" + first_words())
     assert rest.endswith("\n<gradio-app></gradio-app></body></html>")
+
+
+def test_a_link_to_a_recorded_run_is_previewed_with_its_title_and_prompt():
+    run = recorded_runs()[1]
+    page = answered("/", f"lang=de&recorded={run.name}".encode())[1].decode()
+    for name, text in (("og:title", f"{run.title} · specdemo"), ("og:description", run.prompt)):
+        assert f'property="{name}" content="{html.escape(text)}"' in page
+    assert answered("/", b"recorded=%3Cb%3E") == answered("/")
 
 
 def test_other_answers_stay_as_they_are():

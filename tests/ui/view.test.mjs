@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { sum } from "../../assets/view/play/batch.js";
-import { LineReader, readTrace } from "../../assets/view/core/lines.js";
+import { readLines, readTrace } from "../../assets/view/core/lines.js";
 import { acceptRate, disturbed, maySplit, positions, repeatsItself, speedup, speedupCurve, tokensPerSecond, tokensPerStep, two } from "../../assets/view/core/metrics.js";
 import { emptyState, fold, laneText, reduce } from "../../assets/view/core/reducer.js";
 import { split } from "../../assets/view/core/sentence.js";
@@ -13,10 +13,22 @@ const { items, problem } = readTrace(text);
 assert.equal(problem, "");
 
 // However the text is cut on its way, the lines arrive whole, each once.
-const reader = new LineReader();
+let [shown, grown, begun] = ["", () => {}, 0];
 const arrived = [];
-for (let end = 0; end < text.length + 97; end += 97) arrived.push(...reader.read(text.slice(0, end)).items);
+readLines({ read: () => shown, watch: (call) => (grown = call) }, (more, restarted) => {
+  begun += restarted;
+  arrived.push(...more);
+});
+for (let end = 0; end < text.length + 97; end += 97) {
+  shown = text.slice(0, end);
+  grown();
+}
 assert.deepEqual(arrived, items);
+assert.equal(begun, 1);
+// Another stream begins with another line.
+shown = `{"type":"open","source":"live","key":"b"}\n{"type":"wai`;
+grown();
+assert.deepEqual([begun, arrived.length, arrived.at(-1).key], [2, items.length + 1, "b"]);
 
 // Playing to an event equals folding up to it: live, replay and scrubbing cannot disagree.
 const state = emptyState();

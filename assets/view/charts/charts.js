@@ -1,6 +1,6 @@
 // The charts of a run: two places, in each of which one of them can be chosen, on one horizontal axis and with one cursor.
 
-import { el } from "../parts/dom.js";
+import { el, keep, readKept } from "../parts/dom.js";
 import { FIGURES, NAMES, readRun } from "./figures.js";
 import { palette, picture } from "./plot.js";
 import { Slot } from "./slot.js";
@@ -51,13 +51,7 @@ export class ChartsView {
     this.#state = state;
     this.#extend(state.lanes.speculative ?? state.lanes.plain);
     const kind = state.lane ? state.source.kind : "";
-    const learns = Boolean(state.lanes.speculative?.header.history?.length);
-    for (const slot of this.slots) slot.render({ learns, kind });
-  }
-
-  /** Draw anew, in other colours perhaps. */
-  redraw() {
-    for (const slot of this.slots) slot.plot.redraw();
+    for (const slot of this.slots) slot.render(kind);
   }
 
   /** Light the step of this index, or none (-1). @param {number} index */
@@ -69,18 +63,6 @@ export class ChartsView {
   /** Save a chart, seen or not, as "png" or "svg". @param {string} name @param {"png" | "svg"} format */
   async export(name, format) {
     if (this.#state) await globalThis.Plotly?.downloadImage(this.#picture(name), { ...size(format), filename: `specdemo-${name}` });
-  }
-
-  /** Pictures of all charts that have something to show: [{ name, title, url }], each url a data URL. */
-  async images(format = /** @type {const} */ ("png")) {
-    const { Plotly } = globalThis;
-    if (!this.#state || !Plotly) return [];
-    const shown = NAMES.filter((name) => this.#figure(name, palette(this.root))?.empty === "");
-    return Promise.all(shown.map(async (name) => ({
-      name,
-      title: this.#words.titles[name],
-      url: await Plotly.toImage(this.#picture(name), size(format)),
-    })));
   }
 
   #find(/** @type {number} */ index) {
@@ -117,7 +99,7 @@ export class ChartsView {
 
   #keep(/** @type {Choice} */ choice) {
     this.#choice = choice;
-    remember(choice);
+    keep(KEPT, choice);
     this.#apply();
   }
 
@@ -136,20 +118,8 @@ const FIRST = { slots: ["speedup", "lookahead"], axis: "steps" };
 const KEPT = "specdemo.charts"; // in the browser's storage
 
 /** What was chosen last time; a browser that keeps nothing, or something else, begins anew. @returns {Choice} */
-export function recall() {
-  try {
-    const { slots, axis } = JSON.parse(localStorage.getItem(KEPT) ?? "");
-    const known = slots.length === FIRST.slots.length && slots.every((/** @type {string} */ name) => NAMES.includes(name));
-    return known && (axis === "steps" || axis === "seconds") ? { slots, axis } : FIRST;
-  } catch {
-    return FIRST;
-  }
-}
-
-export function remember(/** @type {Choice} */ choice) {
-  try {
-    localStorage.setItem(KEPT, JSON.stringify(choice));
-  } catch {
-    // Storage is blocked: the choice holds until the page is left.
-  }
+function recall() {
+  const { slots = [], axis } = readKept(KEPT) ?? {};
+  const known = Array.isArray(slots) && slots.length === FIRST.slots.length && slots.every((/** @type {string} */ name) => NAMES.includes(name));
+  return known && (axis === "steps" || axis === "seconds") ? { slots, axis } : FIRST;
 }

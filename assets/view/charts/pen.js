@@ -2,7 +2,7 @@
 
 import { el, svg } from "../parts/dom.js";
 
-/** @import { Look, Palette, Series, Spans } from "./figure" */
+/** @import { Look, Palette, Spans } from "./figure" */
 /** Plotly reads a small markup in its labels: text from a trace must not be taken for it. @param {string} text */
 export const escapeMarkup = (text) =>
   text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");

@@ -302,8 +302,6 @@ const rank = ({ status, self }) => (status === "correction" ? 2 : status === "re
 
 /** The numbers in the English sentences of those recordings. @type {Record<string, RegExp>} */
 const SENTENCES = {
-  matched: /the last (\d+) tokens? st/,
-  places: / at (\d+) places?/,
   position: /token (\d+) would give/,
   gain: /would give ([\d.]+) tokens/,
   cost: /the time of ([\d.]+)/,

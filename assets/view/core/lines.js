@@ -33,28 +33,26 @@ export function parseEvent(line) {
 /** Whether a parsed line is an event of the run, not a remark of the page. @param {Line} item @returns {item is Event} */
 export const isEvent = (item) => EVENTS.has(item.type);
 
-/** The whole lines of a growing text, each once. A text that does not begin as before is another stream: `restarted` is then true. */
-export class LineReader {
-  #head = "";
-  #offset = 0;
-
-  read(/** @type {string} */ text) {
-    const end = text.indexOf("\n");
-    const head = end < 0 ? "" : text.slice(0, end);
-    const restarted = head !== this.#head || text.length < this.#offset;
-    if (restarted) {
-      this.#head = head;
-      this.#offset = 0;
-    }
-    const items = [];
-    for (;;) {
-      const stop = text.indexOf("\n", this.#offset);
-      if (stop < 0) return { restarted, items };
-      const line = text.slice(this.#offset, stop);
-      this.#offset = stop + 1;
-      if (line.trim()) items.push(parseLine(line));
-    }
-  }
+/**
+ * Hand the whole lines of a growing text to a part, each once, now and whenever there are more. A text that does not begin
+ * as before is another stream: `restarted` is then true.
+ * @param {{ read(): string, watch(call: () => void): void }} given @param {(items: Line[], restarted: boolean) => void} take
+ */
+export function readLines({ read, watch }, take) {
+  let head = "";
+  let offset = 0;
+  const consume = () => {
+    const text = read() ?? "";
+    const first = text.slice(0, Math.max(0, text.indexOf("\n")));
+    const restarted = first !== head || text.length < offset;
+    if (restarted) offset = 0;
+    head = first;
+    const whole = text.slice(offset, text.lastIndexOf("\n") + 1);
+    offset += whole.length;
+    take(whole.split("\n").filter((line) => line.trim()).map(parseLine), restarted);
+  };
+  watch(consume);
+  consume();
 }
 
 /** Whether a file of so many bytes is not read at all. @param {number} size */

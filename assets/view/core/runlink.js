@@ -5,8 +5,7 @@ import { readTrace } from "./lines.js";
 /** @import { Event } from "../types" */
 /** @import { Line } from "./state" */
 const MARK = "#trace=";
-export const LONGEST = 32_000; // letters of a run in an address
-const LARGEST = 8_000_000; // bytes of a text that is unpacked
+export const LONGEST = 32_000; // letters of a run in an address; unpacked, it is a thousand times as long at most
 const DIGITS = 4; // of a number in a link
 
 /** The run as the end of an address; empty for one that is too long. @param {Line[]} events */
@@ -24,6 +23,7 @@ export async function writeRun(events) {
  */
 export async function readRun(hash) {
   if (!hash.startsWith(MARK)) return null;
+  if (hash.length > MARK.length + LONGEST) return { items: [], line: 0, problem: "it is too large" };
   try {
     const base64 = hash.slice(MARK.length).replaceAll("-", "+").replaceAll("_", "/");
     const packed = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
@@ -37,26 +37,5 @@ export async function readRun(hash) {
 /** @param {unknown} value */
 const short = (value) => (typeof value === "number" && !Number.isInteger(value) ? Number(value.toPrecision(DIGITS)) : value);
 
-/** All bytes of a stream. Throws an Error for one that is too large. @param {ReadableStream<Uint8Array>} stream */
-async function bytesOf(stream) {
-  const reader = stream.getReader();
-  const parts = [];
-  let size = 0;
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) break;
-    parts.push(value);
-    size += value.length;
-    if (size > LARGEST) {
-      await reader.cancel();
-      throw new Error("it is too large");
-    }
-  }
-  const out = new Uint8Array(size);
-  let at = 0;
-  for (const part of parts) {
-    out.set(part, at);
-    at += part.length;
-  }
-  return out;
-}
+/** All bytes of a stream. @param {ReadableStream<Uint8Array>} stream */
+const bytesOf = async (stream) => new Uint8Array(await new Response(stream).arrayBuffer());

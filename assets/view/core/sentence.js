@@ -2,6 +2,9 @@
 /** A sentence with its {names} filled in. @param {string} sentence @param {Record<string, unknown>} values */
 export const fill = (sentence, values) => sentence.replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ""));
 
+/** The parts of a sentence, [tag, text] each: *a term at its first use*, `code`, and what stands between. @param {string} sentence @returns {[string, string][]} */
+export const marked = (sentence) => sentence.split(/(\*[^*]+\*|`[^`]+`)/).map((part) => (part[0] === "*" ? ["dfn", part.slice(1, -1)] : part[0] === "`" ? ["code", part.slice(1, -1)] : ["", part]));
+
 // ---- Token text as it can be shown: invisible and direction-changing characters by name
 
 const NAMES = new Map([

@@ -14,19 +14,17 @@ import { el } from "../parts/dom.js";
 
 /** Lines and points; every kind of point has a shape of its own besides its colour. @type {Record<string, Look>} */
 const LOOKS = {
-  bound: { shape: "line", colour: "soft", width: 1.5, dash: "2px,3px" },
   chain: { shape: "line", colour: "accepted", width: 2.5 },
   tree: { shape: "line", colour: "correction", width: 2.5, dash: "9px,4px" },
   overlap: { shape: "line", colour: "bonus", width: 2.5, dash: "9px,3px,2px,3px" },
   recorded: { shape: "point", colour: "accepted", symbol: "circle-open" },
   measured: { shape: "point", colour: "accepted", symbol: "circle" },
   whole: { shape: "point", colour: "ink", symbol: "square" },
-  perfect: { shape: "point", colour: "correction", symbol: "triangle-up" },
-  random: { shape: "point", colour: "rejected", symbol: "triangle-down" },
 };
 const STAR = 15; // pixels of the mark of the best step
 const NARROW = 480; // pixels below which every second number of the axis is written
 const SPARE = 0.3; // drafted tokens between the axis and the first of them
+const THUMB = 22; // pixels of the thumb of a slider, as in the style sheet
 
 /** The line of plain decoding, and what it is called. @param {Palette} colours @param {string} text @param {"top" | "bottom"} side */
 const even = (colours, text, side) => ({
@@ -36,26 +34,22 @@ const even = (colours, text, side) => ({
 
 export class CostChart {
   #words;
-  #pick;
-  /** @type {Shown | null} */
-  #shown = null;
+  #edge = 1; // the longest chain that can be chosen
 
   /** pick(k): called with another lookahead that is chosen. @param {Words} words @param {(k: number) => void} pick */
   constructor(words, pick) {
     this.#words = words;
-    this.#pick = pick;
     this.plot = new Plot();
-    this.grip = el("div", { class: "sd-cost-grip", role: "slider", tabindex: "0", "aria-label": words.k, "aria-valuemin": 1 }, "↔");
+    this.grip = el("input", { type: "range", class: "sd-cost-grip", min: 0, step: 1, "aria-label": words.k });
+    this.grip.addEventListener("input", () => pick(Math.min(this.#edge, Math.max(1, Number(this.grip.value)))));
     this.legend = el("ul", { class: "sd-cost-legend" });
     this.plot.root.classList.add("sd-cost-picture");
     this.plot.root.append(this.grip);
     const across = el("p", { class: "sd-race-across" }, words.x_axis);
     this.root = el("div", { class: "sd-cost-chart" }, el("p", { class: "sd-cost-unit" }, words.y_axis), el("div", { class: "sd-cost-box" }, this.plot.root), across, this.legend);
-    this.#listen();
   }
 
   render(/** @type {Shown} */ shown) {
-    this.#shown = shown;
     this.plot.show((colours) => costFigure(shown, this.#words, colours, this.plot.root.clientWidth < NARROW));
     this.#place(shown);
     const names = new Set([...shown.lines, ...shown.points].map((one) => one.name));
@@ -64,41 +58,16 @@ export class CostChart {
     this.legend.replaceChildren(...keyItems([...names].map((name) => [LOOKS[name], this.#words.names[name]])));
   }
 
-  /** The grip of the chosen lookahead stands on the axis. @param {Shown} shown */
+  /** The slider of the chosen lookahead stands on the axis. @param {Shown} shown */
   #place({ chosen, best, edge, most }) {
     const { l, r } = margins(palette(this.plot.root));
-    const share = (chosen.drafted + SPARE) / (most + 2 * SPARE);
-    this.grip.style.left = `calc(${l}px + ${share.toFixed(4)} * (100% - ${l + r}px))`;
-    this.grip.setAttribute("aria-valuemax", String(edge));
-    this.grip.setAttribute("aria-valuenow", String(chosen.drafted));
+    const spare = `${(SPARE / (most + 2 * SPARE)).toFixed(4)} * (100% - ${l + r}px)`;
+    this.grip.style.left = `calc(${l - THUMB / 2}px + ${spare})`;
+    this.grip.style.width = `calc(100% - ${l + r - THUMB}px - 2 * ${spare})`;
+    this.#edge = edge;
+    this.grip.max = String(most);
+    this.grip.value = String(chosen.drafted);
     this.grip.setAttribute("aria-valuetext", best ? fill(this.#words.chosen, { k: chosen.drafted, speedup: two(chosen.speedup) }) : String(chosen.drafted));
-  }
-
-  #listen() {
-    const { root } = this.plot;
-    const drag = (/** @type {PointerEvent} */ event) => {
-      if (!this.#shown) return;
-      const { left, width } = root.getBoundingClientRect();
-      const { l, r } = margins(palette(root));
-      this.#choose(Math.round(((event.clientX - left - l) / (width - l - r)) * (this.#shown.most + 2 * SPARE) - SPARE));
-    };
-    root.addEventListener("pointerdown", (event) => {
-      if (event.button) return;
-      root.setPointerCapture(event.pointerId);
-      drag(event);
-    }, { capture: true });
-    root.addEventListener("pointermove", (event) => root.hasPointerCapture(event.pointerId) && drag(event));
-    this.grip.addEventListener("keydown", (event) => {
-      const { chosen, edge } = /** @type {Shown} */ (this.#shown);
-      const to = { ArrowRight: chosen.drafted + 1, ArrowUp: chosen.drafted + 1, ArrowLeft: chosen.drafted - 1, ArrowDown: chosen.drafted - 1, Home: 1, End: edge }[event.key];
-      if (to === undefined) return;
-      event.preventDefault();
-      this.#choose(to);
-    });
-  }
-
-  #choose(/** @type {number} */ drafted) {
-    if (this.#shown) this.#pick(Math.min(this.#shown.edge, Math.max(1, drafted)));
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { two } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
-import { el } from "../parts/dom.js";
+import { el, menu } from "../parts/dom.js";
 
 /** @import { Setting } from "./types" */
 /** @import { Words } from "../parts/page" */
@@ -97,7 +97,7 @@ export class Controls {
   /** @param {string} name @param {string} text @param {Words} choices @param {(value: string) => void} change */
   #select(name, text, choices, change) {
     const id = `sd-lab-${name}`;
-    const select = el("select", { id }, ...Object.entries(choices).map(([value, title]) => option(value, title)));
+    const select = menu({ id }, Object.entries(choices));
     select.addEventListener("change", () => change(select.value));
     this.#selects[name] = select;
     return el("div", { class: "sd-lab-row" }, el("label", { for: id }, text, " "), select);
@@ -111,11 +111,5 @@ export class Controls {
     return el("label", { class: "sd-lab-check" }, input, text);
   }
 }
-
-/** @param {string} value @param {string} title */
-export const option = (value, title) => el("option", { value }, title);
-
-/** @param {string} text @param {() => void} run */
-export const button = (text, run) => el("button", { type: "button", class: "sd-lab-button", onclick: run }, text);
 
 const hint = (/** @type {string} */ text) => el("p", { class: "sd-lab-hint" }, text);

@@ -3,21 +3,20 @@
 import { two } from "../core/metrics.js";
 import { remember } from "../core/permalink.js";
 import { fill } from "../core/sentence.js";
-import { el } from "../parts/dom.js";
+import { button, el } from "../parts/dom.js";
 import { CostChart, Ladder } from "./charts.js";
-import { Controls, button } from "./controls.js";
+import { Controls } from "./controls.js";
 import { best, bestTrees, breakEven, chains, trees } from "./model.js";
 import { RunCard } from "./runcard.js";
 
 /**
  * @import { Words } from "../parts/page"
- * @import { Line, Machine, Model, Priced, Server, Setting, TriedPoints } from "./types"
+ * @import { Line, Machine, Model, Priced, Server, Setting } from "./types"
  * @typedef {string | Node} Part
  */
 const EDGE = 16; // the longest chain that can be chosen
 const WIDE = 32; // where the axis ends when trees or longer drafts are shown
 const ASK = 2000; // milliseconds between two questions whether the model is there
-const TRIED = 8; // the longest chain of the experiments
 
 /**
  * Draw the lab in `element`; a server, where there is one, reports this machine's costs: { name, verify, draft }.
@@ -38,8 +37,6 @@ class Lab {
   #preset = "gpu";
   /** @type {Machine | null} */
   #machine = null;
-  /** @type {TriedPoints[]} */
-  #tried = [];
   #guessing = false;
   #asked = false; // an address asked for these settings: the first recorded run does not replace them
 
@@ -54,7 +51,7 @@ class Lab {
     this.verdict = el("p", { class: "sd-lab-verdict", "aria-live": "polite" });
     this.even = el("p", { class: "sd-lab-even" });
     this.guessHint = el("p", { class: "sd-lab-hint sd-lab-guess", "aria-live": "polite" });
-    this.guessed = button("", () => (this.#guessing ? this.#reveal() : this.#guess()));
+    this.guessed = button("", () => (this.#guessing ? this.#reveal() : this.#guess()), { class: "sd-lab-button" });
     const stage = el("div", { class: "sd-lab-stage" },
       el("div", { class: "sd-lab-say" }, el("div", {}, this.verdict, this.even, this.guessHint), this.guessed), this.chart.root);
     this.formulas = el("dl", { class: "sd-terms" });
@@ -64,10 +61,6 @@ class Lab {
       el("div", { class: "sd-lab-main" }, this.controls.root, stage),
       el("div", { class: "sd-lab-under" }, el("div", { class: "sd-lab-stack" }, this.terms, this.ladder.root), this.card.root));
     element.replaceChildren(this.root);
-    document.addEventListener("sd-lab-tried", (event) => {
-      this.#tried = /** @type {CustomEvent} */ (event).detail;
-      this.#draw();
-    });
     this.#draw();
   }
 
@@ -198,35 +191,17 @@ class Lab {
     return [...points, whole];
   }
 
-  #triedPoints() {
-    return this.#tried.flatMap(({ name, points }) => points.map(({ lookahead, speedup }) => ({
-      name, x: lookahead, y: speedup, size: 6,
-      text: fill(this.words.chart[`${name}_point`], { drafted: lookahead, speedup: two(speedup) }),
-    })));
-  }
-
-  // What the model expects of the experiments: drafts for nothing, every one kept or none.
-  #bounds() {
-    return this.#tried.flatMap(({ name, verify }) => {
-      if (!verify) return [];
-      /** @type {Model} */
-      const model = { a: name === "perfect" ? 1 : 0, c: 0, gain: 0, overlapped: false, curve: { kind: "measured", slope: 0, points: verify } };
-      return [{ name: "bound", steps: chains(model, TRIED) }];
-    });
-  }
-
   // ---- drawing
 
   #draw() {
     const { lines, wide, mine, most } = this.#lines();
-    const points = this.#guessing ? [] : [...this.#runPoints(), ...this.#triedPoints()];
-    const bounds = this.#guessing ? [] : this.#bounds();
-    const all = [...lines.flatMap((line) => line.steps), ...bounds.flatMap((line) => line.steps)].map((one) => one.speedup);
+    const points = this.#guessing ? [] : this.#runPoints();
+    const all = lines.flatMap((line) => line.steps).map((one) => one.speedup);
     const top = 1.12 * Math.max(1.4, ...all, ...points.map((point) => point.y));
     this.chart.render({
       most: wide, top, edge: EDGE, chosen: mine, points,
       best: this.#guessing ? null : most,
-      lines: this.#guessing ? [] : [...bounds, ...lines],
+      lines: this.#guessing ? [] : lines,
     });
     this.#drawControls();
     this.#drawVerdict(mine, most);

@@ -1,15 +1,13 @@
 // The run beside the model: which one it is, what its trace says of the model's terms, and how far the model is off.
 
-import { isTooLarge, readTrace } from "../core/lines.js";
 import { judgedSteps, plainRate, tokensPerSecond, two } from "../core/metrics.js";
 import { fetchFile, fetchRuns } from "../core/recorded.js";
 import { fold, tested } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { depthOf, isTree } from "../core/tree.js";
 import { table } from "../parts/blocks.js";
-import { el } from "../parts/dom.js";
-import { lastRun } from "../play/runs.js";
-import { button, option } from "./controls.js";
+import { button, el, menu } from "../parts/dom.js";
+import { shownView } from "../play/runs.js";
 import { bestTrees, chainTokens, step } from "./model.js";
 
 /**
@@ -30,29 +28,27 @@ export class RunCard {
     this.#words = words.run;
     this.#tags = words.model.tags;
     this.#taken = taken;
-    this.pick = el("select", { "aria-label": this.#words.pick }, option("", this.#words.none));
+    this.pick = menu({ "aria-label": this.#words.pick }, [["", this.#words.none]]);
     this.pick.options[0].disabled = true;
     this.pick.addEventListener("change", () => {
       const { value, selectedOptions } = this.pick;
-      if (value === "mine") this.#last();
-      else if (value !== "file") this.#recorded(value, selectedOptions[0].text);
+      if (value === "mine") this.#mine();
+      else this.#recorded(value, selectedOptions[0].text);
     });
-    this.file = el("input", { type: "file", accept: ".jsonl,.json,.txt", class: "sd-hidden", tabindex: "-1", "aria-label": this.#words.file });
-    this.file.addEventListener("change", () => this.#file());
     this.tag = el("span", { class: "sd-tag" });
     this.notes = el("p", { class: "sd-lab-hint" });
     this.problem = el("p", { class: "sd-lab-problem", role: "status" });
     this.off = el("div");
     this.offBox = el("div", {}, this.notes, el("h4", {}, this.#words.off), this.off, el("p", { class: "sd-lab-hint" }, this.#words.off_hint));
     this.root = el("section", { class: "sd-lab-card" }, el("h3", {}, this.#words.title, " ", this.tag),
-      el("div", { class: "sd-lab-pick" }, this.pick, button(this.#words.last, () => this.#last()), button(this.#words.file, () => this.file.click()), this.file),
+      el("div", { class: "sd-lab-pick" }, this.pick, button(this.#words.last, () => this.#mine(), { class: "sd-lab-button" })),
       this.problem, this.offBox);
   }
 
   /** Name the recorded runs, and show the first. */
   async begin() {
     const runs = await fetchRuns(); // the model works without them
-    this.pick.append(...runs.map(({ name, title }) => option(name, title)));
+    this.pick.append(...runs.map(({ name, title }) => new Option(title, name)));
     if (runs.length && !this.run) await this.#recorded(runs[0].name, runs[0].title);
   }
 
@@ -83,20 +79,11 @@ export class RunCard {
     else this.#complain(fill(this.#words.gone, { title }));
   }
 
-  #last() {
-    const events = lastRun();
-    if (events) this.#take(events, this.#words.mine, "measured", "mine");
+  /** Take the run on the first tab: a live one, a recorded one, or a file that was opened there. */
+  #mine() {
+    const { events = [], recorded } = shownView() ?? {};
+    if (events.length) this.#take(events, this.#words.mine, recorded ? "recorded" : "measured", "mine");
     else this.#complain(this.#words.no_last);
-  }
-
-  async #file() {
-    const [file] = this.file.files ?? [];
-    this.file.value = "";
-    if (!file) return;
-    if (isTooLarge(file.size)) return this.#complain(fill(this.#words.large, { title: file.name }));
-    const { items } = readTrace(await file.text());
-    if (items.length) this.#take(items, file.name, "recorded", "file");
-    else this.#complain(fill(this.#words.unreadable, { title: file.name }));
   }
 
   /** @param {Line[]} items @param {string} title @param {"measured" | "recorded"} origin @param {string} value */
@@ -110,7 +97,7 @@ export class RunCard {
     const { pick } = this;
     const known = [...pick.options].find((one) => one.value === value);
     if (known) known.textContent = title;
-    else pick.append(option(value, title));
+    else pick.append(new Option(title, value));
     pick.value = value;
     this.problem.textContent = "";
     this.#taken();

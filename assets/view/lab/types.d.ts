@@ -1,4 +1,4 @@
-// What the lab's parts hand to each other: the cost model's terms, what is set, what is drawn, and what was tried.
+// What the lab's parts hand to each other: the cost model's terms, what is set and what is drawn.
 
 /** What a pass of several rows costs over one of one row; points: [rows, seconds] each. */
 export interface Curve {
@@ -71,50 +71,4 @@ export interface Machine {
 
 export interface Server {
   machine(unused: string): Promise<Machine | null>;
-}
-
-/** A run of an experiment; of plain decoding where `lookahead` is 0. */
-export interface TriedLane {
-  lookahead: number;
-  tokens: number;
-  steps: number;
-  seconds: number;
-  verify_seconds: number;
-  drafted: number;
-  accepted: number;
-  same: number;
-  retold: boolean;
-  runs: number;
-}
-
-/** The worst position of a real text when drawn tokens are taken back. */
-export interface RealCase {
-  positions: number;
-  threshold: number;
-  moved: number;
-  most: number;
-  kept: number;
-  before: string;
-  tokens: { text: string; target: number; taken: number }[];
-}
-
-/** An experiment as `specdemo/ui/tabs/lab.py` reports it. */
-export interface Tried {
-  state: "waiting" | "running" | "done" | "stopped" | "failed";
-  done?: number;
-  place?: string; // in the line, as a sentence
-  precision?: string;
-  verify?: [number, number][];
-  lanes?: TriedLane[];
-  said?: { name: string };
-  toy?: Record<string, { share: number; runs: number; p: number }>;
-  real?: RealCase;
-  error?: { message: string; unharmed: string; advice: string };
-}
-
-/** Points of the experiments for the lab's chart. */
-export interface TriedPoints {
-  name: string;
-  verify?: [number, number][];
-  points: { lookahead: number; speedup: number }[];
 }

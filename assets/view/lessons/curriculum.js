@@ -8,8 +8,9 @@ import { reasonValue } from "../core/decision.js";
 import { draftPerStep, judged, judgedSteps, speedup, tokensPerSecond, tokensPerStep, two } from "../core/metrics.js";
 import { laneText } from "../core/reducer.js";
 import { PERCENT, SAME, acceptPercent, compareRuns, compared, count, has, passSeconds, sidestepped, tokenIds } from "./evidence.js";
+import { keep, readKept } from "../parts/dom.js";
 import { yourself } from "./game.js";
-import { chainCut, draws, judge, learning, passes, sameText, timeOfToken, treeCut } from "./moments.js";
+import { chainCut, learning, passes, sameText, timeOfToken, treeCut } from "./moments.js";
 import { shared } from "./tickets.js";
 import { EXAMPLE, outcome } from "./threewords.js";
 
@@ -62,7 +63,7 @@ export const check = {
   runs: ["20-larger-model"],
   figure: "position",
   live: { run: "20-larger-model" },
-  moments: { check: judge, yourself },
+  moments: { yourself },
   questions: [
     {
       id: "kept",
@@ -108,7 +109,7 @@ export const exact = {
   figure: "rate",
   live: { run: "03-story-sampled" },
   exercise: true,
-  moments: { exact: draws, tickets: shared },
+  moments: { tickets: shared },
   questions: [
     {
       id: "accept",
@@ -371,17 +372,6 @@ export const latest = {
         return { answer: compared(speedup(plain, fast)), values, step: ready?.index };
       },
     },
-    {
-      id: "learned",
-      runs: ["15-online"],
-      options: ["more", "fewer"],
-      reveal([{ fast }]) {
-        const steps = judgedSteps(fast);
-        const [early, late] = [steps.slice(0, steps.length >> 1), steps.slice(steps.length >> 1)].map((half) =>
-          half.reduce((sum, step) => sum + step.path.length, 0) / half.reduce((sum, step) => sum + step.nodes.length, 0));
-        return { answer: late > early ? "more" : "fewer", values: { early: two(100 * early), late: two(100 * late) } };
-      },
-    },
   ],
 };
 
@@ -417,22 +407,13 @@ export function firstPlace(progress) {
   return Math.max(0, LESSONS.findIndex(({ id }) => id === progress.at));
 }
 
-// A browser may refuse to keep anything: then progress lasts as long as the page.
 /** @returns {Progress} */
 export function readProgress() {
-  try {
-    const kept = JSON.parse(localStorage.getItem(STORE) ?? "null") ?? {};
-    return { done: Array.isArray(kept.done) ? kept.done : [], at: kept.at ?? "" };
-  } catch {
-    return { done: [], at: "" };
-  }
+  const { done, at } = readKept(STORE) ?? {};
+  return { done: Array.isArray(done) ? done : [], at: at ?? "" };
 }
 
 export function saveProgress(/** @type {Progress} */ progress) {
-  try {
-    localStorage.setItem(STORE, JSON.stringify(progress));
-  } catch {
-    // nothing is lost but the memory of it
-  }
+  keep(STORE, progress);
   dispatchEvent(new Event(PROGRESS));
 }

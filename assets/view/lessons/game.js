@@ -4,7 +4,7 @@ import { bare, chance, choices, kept, wordsOf } from "../core/guess.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
 import { laneText } from "../core/reducer.js";
-import { el } from "../parts/dom.js";
+import { copyText, el } from "../parts/dom.js";
 import { passSeconds } from "./evidence.js";
 import { tail } from "./moments.js";
 import { button } from "./question.js";
@@ -142,7 +142,7 @@ function play({ plain, fast }, [name, begin], words, announce, another) {
     const note = el("span", { role: "status" });
     const link = `${location.origin}${location.pathname}?lesson=2${MARK}${name}.${begin}.${score.kept}.${score.count}`;
     const copy = button(words.challenge, async () => {
-      const done = await navigator.clipboard?.writeText(link).then(() => true, () => false);
+      const done = await copyText(link);
       note.textContent = done ? words.copied : link;
     });
     copy.hidden = !served;

@@ -4,8 +4,8 @@
 // where `live` says whether there is a model to try it with.
 
 import { applyState, readState, remember } from "../core/permalink.js";
-import { fill } from "../core/sentence.js";
-import { el, follow } from "../parts/dom.js";
+import { fill, marked } from "../core/sentence.js";
+import { copyText, el, follow } from "../parts/dom.js";
 import { LESSONS, firstPlace, liveState, readProgress, runsOf, saveProgress } from "./curriculum.js";
 import { Runs, withPrompt } from "./evidence.js";
 import { momentBox } from "./moments.js";
@@ -198,15 +198,8 @@ class Lessons {
   }
 }
 
-/** A paragraph in which *a term at its first use* and `code` stand out. @param {string} sentence */
-function rich(sentence) {
-  const node = el("p");
-  for (const part of sentence.split(/(\*[^*]+\*|`[^`]+`)/)) {
-    const tag = part[0] === "*" ? "dfn" : part[0] === "`" ? "code" : "";
-    node.append(tag ? el(tag, {}, part.slice(1, -1)) : part);
-  }
-  return node;
-}
+/** A paragraph with its terms and its code. @param {string} sentence */
+const rich = (sentence) => el("p", {}, ...marked(sentence).map(([tag, text]) => (tag ? el(tag, {}, text) : text)));
 
 /** The papers of a lesson: one that begins with its arXiv number is a link. @param {string} label @param {Words} papers */
 function papersOf(label, papers) {
@@ -236,7 +229,7 @@ export function liveBox(lesson, run, { words, own, live }) {
   const act = live
     ? () => applyState({ tab: "play", ...state })
     : async () => {
-        const copied = await navigator.clipboard?.writeText(state.prompt).then(() => true, () => false);
+        const copied = await copyText(state.prompt);
         done.textContent = fill(copied ? words.copied : words.not_copied, state);
       };
   box.append(el("p", { class: "sd-live-settings" }, settings), button(live ? words.try : words.copy, act, "sd-lesson-main"), done);

@@ -2,14 +2,12 @@
 
 import { judged, judgedSteps, two } from "../core/metrics.js";
 import { fold, laneText } from "../core/reducer.js";
-import { fill, quote, spell } from "../core/sentence.js";
-import { depthOf, isTree } from "../core/tree.js";
-import { sharesTable } from "../parts/blocks.js";
+import { fill } from "../core/sentence.js";
+import { depthOf } from "../core/tree.js";
 import { el } from "../parts/dom.js";
 import { lastRun } from "../play/runs.js";
 import { passSeconds, tokenIds, withPrompt } from "./evidence.js";
 import { button } from "./question.js";
-import { draw, gap, outcome, pick } from "./threewords.js";
 
 /** @import { Header, Lane } from "../core/state" */
 /** @import { Words } from "../parts/page" */
@@ -147,179 +145,6 @@ export const passes = {
     });
     paint();
     return [choose, bars(apart, together), button(fill(words.run, { slowed: SLOWED }), run, "sd-lesson-main"), told];
-  },
-};
-
-// ---- The visitor in the target's place: a real draft, of which the first wrong token is to be found
-
-const LEAST = 3; // drafted tokens of a step that is worth judging
-
-/** Steps of a run whose draft is a chain long enough to judge. @param {Lane} lane */
-export const drafts = (lane) => judgedSteps(lane).filter(({ nodes }) => nodes.length >= LEAST && !isTree(nodes));
-
-/** Index of the first drafted token that the target did not keep; the length of a draft that it kept whole. @param {{ path: number[] }} step */
-export const ending = ({ path }) => path.length;
-
-/** @type {Moment} */
-export const judge = {
-  runs: ["20-larger-model"],
-  show([{ fast }], { words, from, announce }) {
-    from("recorded");
-    const steps = drafts(fast);
-    const score = { right: 0, asked: 0 };
-    const before = el("span", { class: "sd-moment-before" });
-    const draft = el("span", { class: "sd-moment-guess", role: "group", "aria-label": words.draft });
-    const told = el("p", { class: "sd-moment-told", tabindex: "-1" });
-    const next = button(words.next, () => ask(), "sd-lesson-main");
-
-    const ask = () => {
-      const step = steps[score.asked % steps.length];
-      before.textContent = tail(laneText({ ...fast, steps: fast.steps.slice(0, fast.steps.indexOf(step)) }));
-      const tokens = step.nodes.map((node, i) => button(quote(node), () => answer(step, i), "sd-moment-token"));
-      draft.replaceChildren(...tokens, button(words.whole, () => answer(step, step.nodes.length), "sd-lesson-quiet"));
-      told.textContent = fill(words.ask, { step: step.index + 1 });
-      next.hidden = true;
-    };
-
-    /** @param {(typeof steps)[number]} step @param {number} guess */
-    const answer = (step, guess) => {
-      const end = ending(step);
-      [...draft.children].forEach((token, i) => {
-        token.setAttribute("disabled", "");
-        if (i < step.nodes.length) token.classList.add(`sd-moment-${i < end ? "accepted" : i === end ? "rejected" : "unreached"}`);
-      });
-      score.asked += 1;
-      score.right += guess === end ? 1 : 0;
-      const said = { kept: end, count: step.nodes.length, drafted: (step.nodes[end]?.text ?? "").trim(), own: spell((step.next?.text ?? "").trim() || "↵"), ...score };
-      const result = fill(end < step.nodes.length ? words.rejected : words.kept, said);
-      told.textContent = [guess === end ? words.right : words.wrong, result, fill(words.score, said)].join(" ");
-      next.hidden = false;
-      told.focus({ preventScroll: true });
-      announce(told.textContent);
-    };
-
-    ask();
-    return [el("p", { class: "sd-moment-text" }, before, " ", draft), told, next];
-  },
-};
-
-// ---- A thousand draws at a real position, with the draft's guesses and without: the same distribution, counted live
-
-const DRAWS = 1000;
-const SHOWN = 2500; // milliseconds that they take on the page
-const KNOWN = 3; // words, at least, whose probabilities both models' lists give
-const SHARE = [0.5, 0.95]; // of the target's probability that these words hold together, so that there is something to see
-
-/**
- * Positions of a sampled run at which a drafted token was rejected, each with both models' probabilities there.
- *
- * The trace lists the likeliest words alone. Those that both lists give stand for themselves and all others are one
- * outcome, the last: the rule is exact for these distributions as for any. Positions with more words come first.
- * returns: { before, words, target, draft } each; before: the text up to there; words: one less than probabilities
- * @param {Lane} lane
- */
-export function rejections(lane) {
-  const all = judgedSteps(lane).flatMap((step) => {
-    const at = step.nodes.findIndex(({ status }) => status === "rejected");
-    const node = step.nodes[at];
-    const place = node && step.places.find(({ after }) => after === (node.parent ?? -1));
-    if (!place || node.draft_prob === undefined) return [];
-    const drafted = new Map([...(place.draft ?? []), { ...node, prob: node.draft_prob }].map((one) => [one.token_id, one.prob]));
-    const likely = new Map([...(place.target ?? []), { ...node, prob: node.target_prob ?? 0 }].map((one) => [one.token_id, one]));
-    const both = [...likely.values()].filter(({ token_id: id }) => drafted.has(id));
-    const share = both.reduce((sum, { prob }) => sum + prob, 0);
-    if (both.length < KNOWN || share < SHARE[0] || share > SHARE[1]) return [];
-    const whole = (/** @type {number[]} */ probs) => [...probs, Math.max(0, 1 - probs.reduce((sum, prob) => sum + prob, 0))];
-    const text = laneText({ ...lane, steps: lane.steps.slice(0, lane.steps.indexOf(step)) });
-    return [{
-      before: text + step.path.filter((i) => i < at).map((i) => step.nodes[i].text ?? "").join(""),
-      words: both.map((one) => one.text ?? ""),
-      target: whole(both.map(({ prob }) => prob)),
-      draft: whole(both.map(({ token_id: id }) => drafted.get(id) ?? 0)),
-    }];
-  });
-  return all.sort((one, other) => other.words.length - one.words.length);
-}
-
-/**
- * Counts of so many more draws, with drafts by the rule and without from the target alone.
- * @param {Counts} counts @param {{ target: number[], draft: number[] }} place @param {number} times @param {() => number} random
- */
-export function count({ drafted, plain, rejected }, { target, draft }, times, random) {
-  const rule = outcome(target, draft);
-  for (let i = 0; i < times; i += 1) {
-    const { result, kept } = draw(draft, rule, random);
-    drafted[result] += 1;
-    plain[pick(target, random())] += 1;
-    rejected += kept ? 0 : 1;
-  }
-  return { drafted, plain, rejected };
-}
-
-/** @typedef {{ drafted: number[], plain: number[], rejected: number }} Counts */
-
-/** Nothing drawn yet, of so many outcomes. @param {number} outcomes @returns {Counts} */
-export const none = (outcomes) => ({ drafted: Array(outcomes).fill(0), plain: Array(outcomes).fill(0), rejected: 0 });
-
-/**
- * The positions of a sampled run, of which one is shown: its text, a box for its table, a sentence, and a button for the next one.
- * @param {Lane} lane @param {Words} words @param {() => void} opened called when another one is shown
- */
-export function positions(lane, words, opened) {
-  const places = rejections(lane);
-  let at = 0;
-  const before = el("p", { class: "sd-moment-text" });
-  const open = () => {
-    before.textContent = `${tail(places[at].before)} ▢`;
-    opened();
-  };
-  const other = button(words.other, () => {
-    at = (at + 1) % places.length;
-    open();
-  });
-  const box = el("div", { class: "sd-three-box", tabindex: "0", role: "region", "aria-label": words.table });
-  return { before, box, told: el("p", { class: "sd-moment-told" }), other, open, now: () => places[at] };
-}
-
-/** @type {Moment} */
-export const draws = {
-  runs: ["03-story-sampled"],
-  show([{ fast }], { words, from, announce }) {
-    from("drawn");
-    const { before, box, told, other, open, now } = positions(fast, words, () => renew());
-    let counts = none(0);
-    let stop = () => {};
-
-    const paint = () => {
-      const { words: known, target, draft } = now();
-      const total = counts.plain.reduce((sum, one) => sum + one, 0);
-      /** @param {number[]} list @param {number} i */
-      const share = (list, i) => (total ? two(list[i] / total) : "–");
-      const rows = target.map((prob, i) => [known[i] === undefined ? words.others : quote({ text: known[i] }),
-        two(prob), two(draft[i]), share(counts.plain, i), share(counts.drafted, i)]);
-      box.replaceChildren(sharesTable(words.columns, rows, target.map((prob, i) => [prob, draft[i], total && counts.plain[i] / total, total && counts.drafted[i] / total])));
-      const off = (/** @type {number[]} */ list) => two(gap(list.map((one) => one / total), target));
-      const said = { total, rejected: counts.rejected, drafted: total && off(counts.drafted), plain: total && off(counts.plain) };
-      told.textContent = total ? fill(words.told, said) : words.none;
-    };
-    const renew = () => {
-      stop();
-      counts = none(now().target.length);
-      paint();
-    };
-    const run = () => {
-      renew();
-      let done = 0;
-      stop = pass(SHOWN, (share) => {
-        const due = Math.round(DRAWS * share);
-        counts = count(counts, now(), due - done, Math.random);
-        done = due;
-        paint();
-        if (share === 1) announce(told.textContent ?? "");
-      });
-    };
-    open();
-    return [before, box, el("div", { class: "sd-three-buttons" }, button(fill(words.draw, { count: DRAWS }), run, "sd-lesson-main"), other), told];
   },
 };
 

@@ -5,7 +5,7 @@ import { FIGURES, NAMES, readRun } from "../charts/figures.js";
 import { picture } from "../charts/plot.js";
 import { judgedSteps, two } from "../core/metrics.js";
 import { fold, pieces } from "../core/reducer.js";
-import { fill } from "../core/sentence.js";
+import { fill, marked } from "../core/sentence.js";
 import { LESSONS, runsOf } from "./curriculum.js";
 import { Runs } from "./evidence.js";
 import { Markup, qti21, tag, zipped } from "./qti.js";
@@ -196,7 +196,7 @@ function sheet({ place, title, aim, text, takeaway, questions }, words, { state,
   const lane = state.lanes.speculative ?? state.lanes.plain;
   const { header } = /** @type {NonNullable<typeof lane>} */ (lane);
   const [left, right] = answers ? [pack.answers, ""] : [`${pack.name}: ${"_".repeat(28)}`, `${pack.date}: ${"_".repeat(12)}`];
-  const run = tag("figure", {}, tag("div", { class: "text" }, ...marked(state)),
+  const run = tag("figure", {}, tag("div", { class: "text" }, ...tokens(state)),
     tag("figcaption", {}, `${fill(pack.run, { title: state.source.title, prompt: header.prompt })} ${pack.marks}`));
   const chart = shown ? [tag("figure", {}, new Markup(shown.svg.replace(/^<\?xml[^>]*>/, "")), tag("figcaption", {}, shown.title))] : [];
   return tag("section", {},
@@ -222,7 +222,7 @@ function asked({ ask, options, range, answer, told, evidence, bars }, pack, answ
 }
 
 /** The first tokens of a run, each with what became of it. @param {State} state */
-function marked(state) {
+function tokens(state) {
   const steps = judgedSteps(state.lanes.speculative ?? state.lanes.plain);
   const all = steps.flatMap(pieces).filter(({ count }) => !count).slice(0, TOKENS);
   return all.flatMap(({ value, status, discarded }) => {
@@ -231,8 +231,5 @@ function marked(state) {
   });
 }
 
-/** *A term at its first use* and `code` stand out. @param {string} sentence */
-const paragraph = (sentence) => tag("p", {}, ...sentence.split(/(\*[^*]+\*|`[^`]+`)/).map((part) => {
-  const name = part[0] === "*" ? "dfn" : part[0] === "`" ? "code" : "";
-  return name ? tag(name, {}, part.slice(1, -1)) : part;
-}));
+/** @param {string} sentence */
+const paragraph = (sentence) => tag("p", {}, ...marked(sentence).map(([name, text]) => (name ? tag(name, {}, text) : text)));

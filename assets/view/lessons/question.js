@@ -1,6 +1,6 @@
 // A question to predict first: choose or drag, then reveal the answer with its evidence, read off a recorded run.
 
-import { el } from "../parts/dom.js";
+import { button as anyButton, el } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
 
@@ -147,4 +147,4 @@ export class Question {
 }
 
 /** A button as all of the lessons are. @param {string} label @param {() => void} act @param {string} [name] */
-export const button = (label, act, name = "") => el("button", { type: "button", class: `sd-lesson-button ${name}`.trim(), onclick: act }, label);
+export const button = (label, act, name = "") => anyButton(label, act, { class: `sd-lesson-button ${name}`.trim() });

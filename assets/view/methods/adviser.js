@@ -3,7 +3,7 @@
 import { two } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
 import { stackable } from "../parts/blocks.js";
-import { el, textEl } from "../parts/dom.js";
+import { button, copyText, el, menu, textEl } from "../parts/dom.js";
 import { csv, save } from "../play/export.js";
 
 /**
@@ -63,10 +63,9 @@ export function adviser(results, titles, words) {
   const lines = el("div", { class: "sd-adviser-lines" });
   const body = el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.title });
   const origin = el("p", { class: "sd-detail" });
-  const menus = CHOICES.map((name) => el("select", { "aria-label": words[name], onchange: () => draw() },
-    ...[...new Set(results.map((one) => one[name]))].sort((one, other) => Number(other === "all") - Number(one === "all"))
-      .map((value) => textEl("option", words.choices[value] ?? value, { value }))));
-  const button = (/** @type {string} */ text, /** @type {(event: Event) => void} */ onclick) => textEl("button", text, { type: "button", class: "sd-button", onclick });
+  const menus = CHOICES.map((name) => menu({ "aria-label": words[name], onchange: () => draw() },
+    [...new Set(results.map((one) => one[name]))].sort((one, other) => Number(other === "all") - Number(one === "all"))
+      .map((value) => [value, words.choices[value] ?? value])));
 
   const cells = (/** @type {Result} */ one) => [
     one.speedup ? `${two(one.speedup)}×${one.quartiles ? ` (${one.quartiles.map(two).join(" – ")})` : ""}` : "–",
@@ -76,7 +75,7 @@ export function adviser(results, titles, words) {
   const line = (/** @type {[string, string]} */ [program, command]) => {
     const copied = el("span", { role: "status" });
     return el("p", {}, `${program}: `, textEl("code", command), " ", button(words.copy, async () => {
-      const done = await navigator.clipboard?.writeText(command).then(() => true, () => false);
+      const done = await copyText(command);
       copied.textContent = done ? words.copied : words.not_copied;
     }), " ", copied);
   };

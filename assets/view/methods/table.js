@@ -8,7 +8,6 @@ import { fill } from "../core/sentence.js";
 import { el, firstSeen, textEl } from "../parts/dom.js";
 import { stackable } from "../parts/blocks.js";
 import { adviser } from "./adviser.js";
-import { Guessing, bestScene } from "./guessing.js";
 
 /**
  * @import { Line } from "../core/state"
@@ -41,8 +40,6 @@ class MethodsTable {
   /** @type {{ run: string, cell: HTMLElement }[]} */
   #gains = [];
   #seen = false;
-  /** @type {{ close(): void } | null} */
-  #open = null; // the one row that shows how its method guesses
 
   constructor(/** @type {Here} */ given) {
     this.#given = given;
@@ -54,7 +51,6 @@ class MethodsTable {
     const value = read();
     if (!value.startsWith("{") || value === this.#drawn) return; // else it is what was sent
     this.#drawn = value;
-    this.#open?.close();
     this.#gains = [];
     /** @type {Data} */
     const { methods, targets, live, measured } = JSON.parse(value);
@@ -97,40 +93,8 @@ class MethodsTable {
     const more = button(words.details, () => more.setAttribute("aria-expanded", String(row.classList.toggle("sd-unfolded"))));
     more.classList.add("sd-methods-more");
     more.setAttribute("aria-expanded", "false");
-    if (runs.length) {
-      const how = button(words.how, () => this.#toggle(row, how, runs[0].name, title, cells.length));
-      how.setAttribute("aria-expanded", "false");
-      heading.append(el("div", { class: "sd-methods-acts" }, how, more));
-    } else heading.append(textEl("div", words.guessing.none, { class: "sd-methods-missing" }), el("div", { class: "sd-methods-acts" }, more));
+    heading.append(el("div", { class: "sd-methods-acts" }, more));
     return row;
-  }
-
-  /** Open the row below a method's, or close it. @param {HTMLElement} row @param {HTMLElement} button @param {string} run @param {string} method @param {number} columns */
-  async #toggle(row, button, run, method, columns) {
-    const opens = button.getAttribute("aria-expanded") === "false";
-    this.#open?.close();
-    if (!opens) return;
-    const { words } = this.#given;
-    const place = el("div", { class: "sd-scene-place" }, words.reading);
-    const below = el("tr", { class: "sd-methods-open", role: "row" }, el("td", { colspan: columns, role: "cell" }, place));
-    /** @type {Guessing | null} */
-    let guessing = null;
-    const opened = {
-      close: () => {
-        guessing?.pause();
-        below.remove();
-        button.setAttribute("aria-expanded", "false");
-        this.#open = null;
-      },
-    };
-    this.#open = opened;
-    button.setAttribute("aria-expanded", "true");
-    row.after(below);
-    const scene = bestScene(await this.#events(run));
-    if (this.#open !== opened) return;
-    if (scene) guessing = new Guessing(scene, words.guessing, method);
-    place.replaceChildren(guessing?.root ?? words.guessing.none);
-    place.scrollIntoView({ block: "nearest" });
   }
 
   #events(/** @type {string} */ run) {

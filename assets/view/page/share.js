@@ -1,7 +1,7 @@
 // The dialog that makes links: the page as it stands, or simplified for a class; copied, or as a QR code.
 
 import { dialog } from "../parts/blocks.js";
-import { calm, el, qrCode, textEl } from "../parts/dom.js";
+import { button, calm, copyText, el, menu, qrCode, textEl } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { writeState } from "../core/permalink.js";
 import { writeRun } from "../core/runlink.js";
@@ -31,7 +31,7 @@ export class Share {
     this.defaults = defaults;
     this.origin = location.origin;
     this.link = el("input", { type: "text", readonly: true, class: "sd-address", "aria-label": words.link });
-    this.copy = textEl("button", words.copy, { type: "button", class: "sd-copy", onclick: () => this.#copy() });
+    this.copy = button(words.copy, () => this.#copy(), { class: "sd-copy" });
     this.note = el("p", { class: "sd-dialog-note", role: "status" });
     this.reach = el("p", { class: "sd-reach", hidden: true });
     this.long = el("p", { class: "sd-dialog-note", hidden: true }, words.long_run);
@@ -42,18 +42,18 @@ export class Share {
     const parts = Object.entries(words.parts).map(([name, label]) => this.#choice(name, label));
     const legend = textEl("legend", words.hide);
     const own = [this.#choice("run", words.start), this.#choice("presenter", words.presenter)];
-    this.language = el("select", { onchange: () => this.#update() }, textEl("option", words.any_language, { value: "" }),
-      ...languages.map((name) => textEl("option", new Intl.DisplayNames([name], { type: "language" }).of(name), { value: name })));
+    const named = languages.map((name) => /** @type {const} */ ([name, new Intl.DisplayNames([name], { type: "language" }).of(name) ?? name]));
+    this.language = menu({ onchange: () => this.#update() }, [["", words.any_language], ...named]);
     this.site = el("input", { type: "url", class: "sd-site-address", placeholder: "https://", oninput: () => this.#update() });
-    const classroom = textEl("button", words.classroom, { type: "button", class: "sd-button", onclick: () => this.#forClass() });
+    const classroom = button(words.classroom, () => this.#forClass());
     own.push(el("label", { class: "sd-choice" }, words.language, " ", this.language), el("label", { class: "sd-choice sd-choice-site" }, words.site, " ", this.site));
     const form = el("div", { class: "sd-share-form" },
       el("div", { class: "sd-share-row" }, this.link, this.copy), this.note, this.long, this.reach,
       textEl("h3", words.class), classroom, ...own, el("fieldset", {}, legend, ...parts));
     this.card = new Card(words, headlines);
     this.picture = el("div", { class: "sd-share-picture" }, this.card.canvas,
-      textEl("button", words.card, { type: "button", class: "sd-copy", onclick: () => this.#save(this.card.picture()) }),
-      textEl("button", words.animation, { type: "button", class: "sd-copy", onclick: () => this.#record() }));
+      button(words.card, () => this.#save(this.card.picture()), { class: "sd-copy" }),
+      button(words.animation, () => this.#record(), { class: "sd-copy" }));
     this.root = dialog("share", words.title, close, el("div", { class: "sd-share" }, form, el("div", {}, this.picture, this.code)));
     this.drawCode = calm(150, () => this.#drawCode());
   }
@@ -76,7 +76,7 @@ export class Share {
     const { sentence, address } = await this.server.reach(location.origin);
     this.reach.hidden = !sentence;
     this.reach.textContent = sentence;
-    if (address) this.reach.append(" ", textEl("button", fill(this.words.use, { address }), { type: "button", onclick: () => this.#use(address) }));
+    if (address) this.reach.append(" ", button(fill(this.words.use, { address }), () => this.#use(address), { class: "" }));
   }
 
   /** @param {string} name @param {string} text */
@@ -136,13 +136,9 @@ export class Share {
   }
 
   async #copy() {
-    try {
-      await navigator.clipboard.writeText(this.link.value);
-      this.note.textContent = this.words.copied;
-    } catch {
-      this.link.select();
-      this.note.textContent = this.words.select;
-    }
+    const copied = await copyText(this.link.value);
+    if (!copied) this.link.select();
+    this.note.textContent = copied ? this.words.copied : this.words.select;
   }
 
   async #drawCode() {

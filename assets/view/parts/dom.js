@@ -30,6 +30,15 @@ export function svg(tag, attributes) {
   return node;
 }
 
+/** A button, by default as those of the view. @param {string} label @param {() => void} act @param {Attributes} [attributes] */
+export const button = (label, act, attributes = {}) => el("button", { type: "button", class: "sd-button", ...attributes, onclick: act }, label);
+
+/** A menu; choices: [value, title] each @param {Attributes} attributes @param {(readonly [string, string])[]} choices */
+export const menu = (attributes, choices) => el("select", attributes, ...choices.map(([value, title]) => el("option", { value }, title)));
+
+/** Copy a text. Resolves with whether the browser let the page do so. @param {string} text @returns {Promise<boolean>} */
+export const copyText = async (text) => (await navigator.clipboard?.writeText(text).then(() => true, () => false)) ?? false;
+
 /** A QR code as a drawing, white around it. @param {{ size: number, path: string }} code @param {string} label */
 export function qrCode({ size, path }, label) {
   const drawing = svg("svg", { viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": label, "shape-rendering": "crispEdges" });
@@ -90,3 +99,23 @@ export function setText(node, text) {
  * @param {Tag} tag @param {string | null | undefined} text @param {Attributes} [attributes]
  */
 export const textEl = (tag, text, attributes = {}) => el(tag, attributes, text ?? "");
+
+// ---- What the browser keeps from visit to visit, as far as it keeps anything
+
+/** What is kept under a name; null for nothing. @param {string} name @returns {any} */
+export function readKept(name) {
+  try {
+    return JSON.parse(localStorage.getItem(name) ?? "null");
+  } catch {
+    return null;
+  }
+}
+
+/** Keep a value; where storage is blocked it lasts as long as the page. @param {string} name @param {unknown} value */
+export function keep(name, value) {
+  try {
+    localStorage.setItem(name, JSON.stringify(value));
+  } catch {
+    // nothing is lost but the memory of it
+  }
+}

@@ -1,7 +1,7 @@
 // The inspector: for one token, or for two side by side, why it was kept or refused, and what the models thought.
 
 import { decide } from "../core/decision.js";
-import { el } from "./dom.js";
+import { button, el } from "./dom.js";
 import { fill } from "../core/sentence.js";
 import { decimals, two } from "../core/metrics.js";
 
@@ -22,8 +22,8 @@ export class InspectorView {
     this.#words = words;
     const { inspector } = words;
     this.origin = el("span", { class: "sd-origin" });
-    this.compare = button(inspector.compare, inspector.compare_hint, act.compare);
-    this.unpin = button(inspector.unpin, inspector.unpin, act.unpin);
+    this.compare = button(inspector.compare, act.compare, { title: inspector.compare_hint });
+    this.unpin = button(inspector.unpin, act.unpin);
     this.why = el("span", { class: "sd-why-shown" });
     this.hint = el("p", { class: "sd-inspector-hint" });
     this.cards = el("div", { class: "sd-cards" });
@@ -96,8 +96,3 @@ function bar(value, name) {
 
 /** A string child is a text node: what a model said never becomes markup. @param {string} name @param {string} text */
 const span = (name, text) => el("span", { class: name }, text);
-
-/** @param {string} label @param {string} title @param {() => void} act */
-function button(label, title, act) {
-  return el("button", { type: "button", class: "sd-button", title, onclick: act }, label);
-}

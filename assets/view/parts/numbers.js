@@ -26,13 +26,11 @@ export class NumbersView {
     this.more = el("details", { class: "sd-more" }, el("summary", { class: "sd-button" }, this.#words.more), rest);
     this.root = el("div", { class: "sd-facts" }, this.strip, this.more);
     for (const name of [...FIRST, ...REST]) {
-      const [value, unit, label, origin] = ["b", "span", "span", "span"].map((tag) => el(tag));
-      unit.className = "sd-unit";
-      origin.className = "sd-origin";
-      unit.textContent = this.#words[name].unit;
-      label.textContent = this.#words[name].label;
-      const term = el("dt", { title: this.#words[name].hint }, label, origin);
-      const cell = el("div", { class: `sd-number sd-number-${name}` }, el("dd", {}, value, unit), term);
+      const { unit, label, hint } = this.#words[name];
+      const value = el("b");
+      const origin = el("span", { class: "sd-origin" });
+      const term = el("dt", { title: hint }, el("span", {}, label), origin);
+      const cell = el("div", { class: `sd-number sd-number-${name}` }, el("dd", {}, value, el("span", { class: "sd-unit" }, unit)), term);
       (FIRST.includes(name) ? this.strip : rest).append(cell);
       this.#cells[name] = { cell, term, value, origin };
     }

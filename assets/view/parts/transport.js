@@ -2,7 +2,7 @@
 
 import { SPEEDS } from "../core/player.js";
 import { fill } from "../core/sentence.js";
-import { el, svg } from "./dom.js";
+import { el, menu, svg } from "./dom.js";
 
 /** @import { Player } from "../core/player" */
 /** @import { Timeline } from "../core/timeline" */
@@ -46,9 +46,9 @@ export class PlayerControls {
     this.slider = el("input", { type: "range", class: "sd-scrub", min: 0, max: 0, step: 1, value: 0, "aria-label": words.scrub });
     this.slider.addEventListener("input", () => player.seek(Number(this.slider.value)));
     this.place = el("span", { class: "sd-place" });
-    this.speed = el("select", { class: "sd-speed", "aria-label": words.speed, title: words.speed });
-    this.speed.append(...SPEEDS.map((speed) => el("option", { value: speed, selected: speed === 1 }, `${speed}×`)));
-    this.speed.addEventListener("change", () => player.setSpeed(Number(this.speed.value)));
+    this.speed = menu({ class: "sd-speed", "aria-label": words.speed, title: words.speed, onchange: () => player.setSpeed(Number(this.speed.value)) },
+      SPEEDS.map((speed) => [String(speed), `${speed}×`]));
+    this.speed.value = "1";
   }
 
   /** Show where the player stands. position: the same as a text */

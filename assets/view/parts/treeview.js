@@ -20,7 +20,7 @@ const GAP = 17;
 const EDGE = 6;
 const LONGEST = 9; // letters of a token that are shown
 const NARROWEST = 5; // letters that a node has room for, for its number
-const ZOOM = { least: 0.4, most: 2.5, by: 1.25 };
+const SCALES = [0.85, 1.5]; // least and most, at which a tree is drawn to fill its panel
 
 /** The panel beside the text. It shows the step that is pointed at, or the latest one while a run goes on. */
 export class TreeView {
@@ -29,9 +29,6 @@ export class TreeView {
   #label;
   #shown = { key: "", at: -1 };
   #last = -1; // of the lane, when it was drawn
-  #scale = 1;
-  /** @type {number | null} */
-  #zoom = null; // chosen by hand; null fits the tree to the panel
   /** @type {WeakMap<Element, { step: Step, piece: Piece, place: Placed }>} */
   #tokens = new WeakMap(); // by the element of a node
 
@@ -41,14 +38,10 @@ export class TreeView {
     this.#label = words.token_label;
     this.caption = el("h3");
     this.box = el("div", { class: "sd-tree-box", role: "group", tabindex: "0", "aria-label": this.#words.label });
-    /** @param {string} name @param {string} sign @param {number | null} by */
-    const zoom = (name, sign, by) => el("button", { type: "button", class: "sd-button", title: this.#words[name], "aria-label": this.#words[name], onclick: () => this.#enlarge(by) }, sign);
-    const buttons = el("span", { class: "sd-zoom" }, zoom("smaller", "−", 1 / ZOOM.by), zoom("fit", "⤢", null), zoom("larger", "+", ZOOM.by));
     this.summary = el("p", { class: "sd-summary" }, this.#words.numbers);
-    this.root = el("section", { class: "sd-tree" }, el("header", {}, this.caption, buttons), this.box, this.summary);
+    this.root = el("section", { class: "sd-tree" }, el("header", {}, this.caption), this.box, this.summary);
     this.root.hidden = true;
     this.box.addEventListener("keydown", (event) => this.#walk(event));
-    this.box.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
     new ResizeObserver(() => this.#fit()).observe(this.box);
   }
 
@@ -163,35 +156,21 @@ export class TreeView {
     return element;
   }
 
-  /** by: factor, or null to fit the panel again @param {number | null} by */
-  #enlarge(by) {
-    this.#zoom = by === null ? null : clamp(this.#scale * by);
-    this.#fit();
-  }
-
-  #wheel(/** @type {WheelEvent} */ event) {
-    if (!event.ctrlKey && !event.metaKey) return;
-    event.preventDefault();
-    this.#enlarge(event.deltaY < 0 ? ZOOM.by : 1 / ZOOM.by);
-  }
-
   // A tree fills its panel, but none is made too small to be read.
   #fit() {
     const drawing = /** @type {SVGSVGElement | null} */ (this.box.firstElementChild);
     if (!drawing) return;
     const { width, height } = drawing.viewBox.baseVal;
     const room = [this.box.offsetWidth - 18, this.box.offsetHeight - 10]; // scroll bars or not, else they come and go for ever
-    const fitting = Math.max(0.85, Math.min(1.5, room[0] / width, room[1] / height));
-    this.#scale = this.#zoom ?? fitting;
-    drawing.setAttribute("width", String(width * this.#scale));
-    drawing.setAttribute("height", String(height * this.#scale));
+    const [least, most] = SCALES;
+    const scale = Math.max(least, Math.min(most, room[0] / width, room[1] / height));
+    drawing.setAttribute("width", String(width * scale));
+    drawing.setAttribute("height", String(height * scale));
   }
 
   /** Right to the first child, left to the parent, up and down through what is drawn. @param {KeyboardEvent} event */
   #walk(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const zoom = { "+": ZOOM.by, "-": 1 / ZOOM.by, 0: null }[event.key];
-    if (zoom !== undefined) this.#enlarge(zoom);
     const elements = [.../** @type {NodeListOf<SVGElement>} */ (this.box.querySelectorAll(".sd-node"))];
     if (!elements.length || !/^Arrow/.test(event.key)) return;
     const at = elements.findIndex((element) => element === document.activeElement);
@@ -208,7 +187,6 @@ export class TreeView {
   }
 }
 
-const clamp = (/** @type {number} */ zoom) => Math.max(ZOOM.least, Math.min(ZOOM.most, zoom));
 const widthOf = (/** @type {string} */ text) => 12 + LETTER * Math.max(NARROWEST, letters(text));
 /** @param {Step} step @param {Placed} place */
 const tokenOf = (step, place) => /** @type {Node} */ (place.index < 0 ? step.next : step.nodes[place.index]);

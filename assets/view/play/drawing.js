@@ -32,10 +32,6 @@ export class Drawing {
     this.announceWaiting = calm(10_000, () => view.state.source.waiting && view.layout.announce(view.state.source.waiting));
   }
 
-  stop() {
-    cancelAnimationFrame(this.#frame);
-  }
-
   /** Another run begins. */
   clear() {
     this.#announced = "";

@@ -16,8 +16,8 @@ export class Gestures {
     this.#drawing = drawing;
   }
 
-  /** keys: whether the view takes the page's keys and the height of the window. @param {boolean} keys @param {AbortSignal} signal */
-  listen(keys, signal) {
+  /** keys: whether the view takes the page's keys and the height of the window. @param {boolean} keys */
+  listen(keys) {
     const { text, tree, strip, charts, root } = this.#view;
     for (const part of [text, tree]) {
       /** @type {HTMLElement} */
@@ -38,17 +38,15 @@ export class Gestures {
     charts.onselect = (at, chosen) => (chosen ? this.choose(at) : this.#hover(at));
     charts.onenlarge = () => this.#view.layout.enlarge();
     root.addEventListener("keydown", (event) => this.#escape(event));
-    if (keys) this.#listenToPage(signal);
+    if (keys) this.#listenToPage();
   }
 
-  #listenToPage(/** @type {AbortSignal} */ signal) {
+  #listenToPage() {
     const { root, transport, layout, selection } = this.#view;
     const unpin = () => Boolean(selection.pins.length) && this.unpin();
-    document.addEventListener("keydown", (event) => takeKey(event, { root, transport, unpin }), { signal });
-    const size = new ResizeObserver(() => layout.fit());
-    size.observe(document.body);
-    signal.addEventListener("abort", () => size.disconnect());
-    addEventListener("resize", () => layout.fit(), { signal });
+    document.addEventListener("keydown", (event) => takeKey(event, { root, transport, unpin }));
+    new ResizeObserver(() => layout.fit()).observe(document.body);
+    addEventListener("resize", () => layout.fit());
   }
 
   #point(/** @type {Found | null} */ found) {

@@ -5,7 +5,7 @@ import { headlineOf } from "../core/headline.js";
 import { isBroken } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { Legend, problemBlock } from "../parts/blocks.js";
-import { el, setText } from "../parts/dom.js";
+import { button, el, setText } from "../parts/dom.js";
 
 /**
  * @import { Lane, Problem, State } from "../core/state"
@@ -42,7 +42,7 @@ export class Layout {
     this.problems = el("div", { class: "sd-problems" });
     this.live = el("div", { class: "sd-hidden", "aria-live": "polite" });
     this.tabs = el("div", { class: "sd-tabs", role: "group", "aria-label": words.inspector.tabs },
-      ...TABS.map((tab) => el("button", { type: "button", class: "sd-button", "data-tab": tab, onclick: () => this.tab(tab) }, words.inspector[tab])));
+      ...TABS.map((tab) => button(words.inspector[tab], () => this.tab(tab), { "data-tab": tab })));
     this.side = el("aside", { class: "sd-side" }, this.tabs, parts.inspector.root, parts.tree.root);
     const foot = el("div", { class: "sd-foot" }, parts.picture.root, this.legend.root, parts.strip.root, parts.transport.root);
     this.sentence = el("p", { class: "sd-headline" });
@@ -76,13 +76,6 @@ export class Layout {
     });
     one.classList.add(name);
     this.save.querySelector(".sd-menu-list")?.append(one);
-  }
-
-  /** A button in the line above the text. returns: the button @param {string} label @param {() => void} act */
-  addTool(label, act) {
-    const tool = button(label, act);
-    this.tools.append(tool);
-    return tool;
   }
 
   /** Where the panel is too low for both, the tree or the token. Without trees there is only the token. @param {string} name */
@@ -157,9 +150,6 @@ export class Layout {
     return file;
   }
 }
-
-/** @param {string} label @param {() => void} run */
-const button = (label, run) => el("button", { type: "button", class: "sd-button", onclick: run }, label);
 
 // ---- The line above the text: whether a run is live or recorded, what is going on, and what ran where
 

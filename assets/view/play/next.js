@@ -1,7 +1,7 @@
 // What one may do after a run, or where it rests: look at the first rejection, race the prompt, see the other drafts, draw instead of choosing, take another seed.
 
 import { applyState } from "../core/permalink.js";
-import { el } from "../parts/dom.js";
+import { button, el } from "../parts/dom.js";
 
 /** @import { Words } from "../parts/page" */
 /** @import { View } from "./view" */
@@ -16,11 +16,9 @@ export class Next {
   /** words: `next` of the view's @param {View} view @param {Words} words */
   constructor(view, words) {
     this.#view = view;
-    /** @param {string} name @param {() => void} act */
-    const button = (name, act) => el("button", { type: "button", class: "sd-button", onclick: act }, words[name]);
     /** The buttons leave as soon as the run moves: the focus goes on to what they show. @param {string} selector */
     const focus = (selector) => /** @type {HTMLElement | null} */ (view.root.querySelector(selector))?.focus({ preventScroll: true });
-    this.explain = button("explain", () => {
+    this.explain = button(words.explain, () => {
       view.explain();
       focus(".sd-inspector-box");
     });
@@ -29,13 +27,13 @@ export class Next {
       applyState({ prompt: this.#prompt, ...changes, run: true });
       focus(".sd-text");
     };
-    this.compared = [button("race", () => askTab("race", this.#prompt)), button("others", () => askTab("proposals", this.#prompt))];
+    this.compared = [button(words.race, () => askTab("race", this.#prompt)), button(words.others, () => askTab("proposals", this.#prompt))];
     this.live = [
       ...this.compared,
-      button("drawn", () => again({ sampling: "own", temperature: 1, verification: COUPLED })),
+      button(words.drawn, () => again({ sampling: "own", temperature: 1, verification: COUPLED })),
     ];
-    this.seed = button("seed", () => again({ seed: 1 + Math.floor(Math.random() * SEEDS) }));
-    this.coupled = button("coupled", () => again({ verification: COUPLED }));
+    this.seed = button(words.seed, () => again({ seed: 1 + Math.floor(Math.random() * SEEDS) }));
+    this.coupled = button(words.coupled, () => again({ verification: COUPLED }));
     this.root = el("div", { class: "sd-next", role: "group", "aria-label": words.label, hidden: true }, this.explain, this.coupled, this.seed, ...this.live);
   }
 
@@ -53,7 +51,7 @@ export class Next {
     const run = /** @type {HTMLButtonElement | null} */ (document.getElementById("sd-run"));
     const here = Boolean(run && !run.disabled && root.closest("#sd-view"));
     this.#attached ||= Boolean(this.#view.lane?.header.knowledge) && !this.#view.recorded;
-    for (const button of this.live) button.hidden = !here || (this.#attached && this.compared.includes(button));
+    for (const one of this.live) one.hidden = !here || (this.#attached && this.compared.includes(one));
     const settings = this.#view.lane?.header.settings ?? {};
     const drawn = here && settings.sampling?.temperature > 0;
     this.seed.hidden = !drawn;

@@ -1,7 +1,7 @@
 // The view of a run: reads its growing text, folds it into one state, and lets every part draw that state.
 
 import { ChartsView } from "../charts/charts.js";
-import { LineReader, readTrace } from "../core/lines.js";
+import { readLines, readTrace } from "../core/lines.js";
 import { readState } from "../core/permalink.js";
 import { Player } from "../core/player.js";
 import { isBroken } from "../core/reducer.js";
@@ -43,13 +43,7 @@ export function mount(element, { read, watch, words, keys = true, onselect = () 
   element.classList.add("sd-view-box");
   element.replaceChildren(view.root);
   element.view = view; // the lab asks it for the visitor's last run
-  const reader = new LineReader();
-  const consume = () => {
-    const { restarted, items } = reader.read(read() ?? "");
-    view.take(items, restarted);
-  };
-  watch(consume);
-  consume();
+  readLines({ read, watch }, (items, restarted) => view.take(items, restarted));
   return view;
 }
 
@@ -65,7 +59,6 @@ export class View {
   #opening = null;
   /** Where the next recorded run is to rest. @type {Place} */
   wanted = {};
-  #left = new AbortController(); // ends what listens outside of the root
 
   /** @param {Words} words @param {Options} options */
   constructor(words, { keys, onselect }) {
@@ -94,7 +87,7 @@ export class View {
     if (keys) this.layout.entry(words.batch.open, openBatch, "sd-batch-entry");
     this.drawing = new Drawing(this, words);
     this.gestures = new Gestures(this, this.drawing);
-    this.gestures.listen(keys, this.#left.signal);
+    this.gestures.listen(keys);
     this.drawing.paint();
   }
 
@@ -227,19 +220,6 @@ export class View {
   /** Call `onselect` with a token that was chosen. @param {Subject} subject */
   report({ lane, step, node, text }) {
     this.#onselect({ lane, step: step.index, node, text });
-  }
-
-  /** A button in the line above the text. returns: the button. @param {string} label @param {() => void} act */
-  addTool(label, act) {
-    return this.layout.addTool(label, act);
-  }
-
-  /** Take the view off the page; nothing of it stays behind. */
-  destroy() {
-    this.player.pause();
-    this.drawing.stop();
-    this.#left.abort();
-    this.root.remove();
   }
 
   /** A recorded run may be a file beside the script; another stream may have begun when it arrives. @param {Open} opening @param {Line[]} items */

@@ -8,7 +8,7 @@ import { fetchFile } from "../core/recorded.js";
 import { fold, tokensOf } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { Head } from "../parts/blocks.js";
-import { closest, el, firstSeen, setText, textEl } from "../parts/dom.js";
+import { button as anyButton, closest, el, firstSeen, setText, textEl } from "../parts/dom.js";
 import { append } from "../parts/text.js";
 import { Drafts } from "./drafts.js";
 
@@ -169,7 +169,7 @@ export class Spots {
       if (clicked && !this.#shown.writing) choose(Number(clicked.dataset.position));
     });
     /** @param {string} name @param {string} sign @param {number} by */
-    const button = (name, sign, by) => textEl("button", sign, { type: "button", class: "sd-button", "aria-label": words[name], title: words[name], onclick: () => step(by) });
+    const button = (name, sign, by) => anyButton(sign, () => step(by), { "aria-label": words[name], title: words[name] });
     this.slider = el("input", { type: "range", class: "sd-scrub", min: 0, max: 0, step: 1, value: 0, "aria-label": words.place });
     // What is drafted at a position of a live text is asked of the server, once the slider is let go.
     this.slider.addEventListener("input", () => (this.#shown.known ? choose : (/** @type {number} */ at) => this.#name(at))(Number(this.slider.value)));

@@ -1,6 +1,6 @@
 // The race: lanes that were run one after the other, replayed together on one clock.
 
-import { LineReader, isEvent } from "../core/lines.js";
+import { isEvent, readLines } from "../core/lines.js";
 import { Player } from "../core/player.js";
 import { fetchFile } from "../core/recorded.js";
 import { fill } from "../core/sentence.js";
@@ -23,13 +23,7 @@ import { Result, margin, standings } from "./result.js";
  */
 export function mountRace(element, { read, watch, words, say = (text) => text }) {
   const race = new RaceView(element, words, say);
-  const reader = new LineReader();
-  const consume = () => {
-    const { restarted, items } = reader.read(read() ?? "");
-    race.take(items, restarted);
-  };
-  watch(consume);
-  consume();
+  readLines({ read, watch }, (items, restarted) => race.take(items, restarted));
   return race;
 }
 

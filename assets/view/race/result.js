@@ -6,7 +6,7 @@ import { acceptRate, disturbed, judgedSteps, repeatsItself, secondsFor, speedup,
 import { tokensOf } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { stackable } from "../parts/blocks.js";
-import { el, textEl } from "../parts/dom.js";
+import { button, copyText, el, textEl } from "../parts/dom.js";
 import { LOOKS } from "./lane.js";
 
 /**
@@ -33,7 +33,7 @@ export class Result {
     this.grid = el("table");
     this.notes = el("div", { class: "sd-race-notes" });
     this.copied = el("span", { class: "sd-race-copied", role: "status" });
-    const copy = textEl("button", words.copy, { type: "button", class: "sd-button sd-race-copy", onclick: () => this.#copy() });
+    const copy = button(words.copy, () => this.#copy(), { class: "sd-button sd-race-copy" });
     const box = el("div", { class: "sd-race-box", role: "region", tabindex: "0", "aria-label": words.table.label }, this.grid);
     this.root = el("div", { class: "sd-race-result", hidden: true }, el("div", {}, box, this.notes, el("p", {}, copy, this.copied)), chart);
   }
@@ -107,13 +107,9 @@ export class Result {
     if (!this.#copying) return;
     const { head, table, notes } = this.#copying;
     const text = [head, "", markdown(table), "", ...notes, ""].join("\n");
-    try {
-      await navigator.clipboard.writeText(text);
-      this.copied.textContent = this.#words.copied;
-    } catch {
-      getSelection()?.selectAllChildren(this.grid);
-      this.copied.textContent = this.#words.copy_failed;
-    }
+    const done = await copyText(text);
+    if (!done) getSelection()?.selectAllChildren(this.grid);
+    this.copied.textContent = done ? this.#words.copied : this.#words.copy_failed;
   }
 }
 

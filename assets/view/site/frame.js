@@ -1,6 +1,6 @@
 // The page where no other is around the parts: in a file that was saved, and on a site without Gradio.
 
-import { el } from "../parts/dom.js";
+import { button, el } from "../parts/dom.js";
 
 /** @import { Words } from "../parts/page" */
 
@@ -9,7 +9,7 @@ export function frame(words, ...parts) {
   const { body } = document;
   body.classList.add("sd-site");
   body.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);
-  const theme = el("button", { type: "button", class: "sd-button", onclick: () => body.classList.toggle("dark") }, words.theme);
+  const theme = button(words.theme, () => body.classList.toggle("dark"));
   const title = el("div", { class: "sd-title" }, el("h1", {}, words.title), el("p", {}, words.subtitle));
   const header = el("header", { class: "sd-site-header" }, title, theme);
   document.querySelector("main")?.replaceChildren(header, ...parts);

@@ -7,7 +7,7 @@ import { fold, laneText } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { languageOf } from "../page/language.js";
 import { sharesTable } from "../parts/blocks.js";
-import { el, qrCode, setText, textEl } from "../parts/dom.js";
+import { button as anyButton, el, qrCode, setText, textEl } from "../parts/dom.js";
 import { frame, given } from "./frame.js";
 
 /** @import { Lane } from "../core/state" */
@@ -33,7 +33,7 @@ const problem = el("p", { class: "sd-problem", role: "alert", hidden: true });
 const before = el("p", { class: "sd-room-text" });
 const prompt = el("p", { class: "sd-asked" });
 const told = el("p", { class: "sd-room-told", role: "status" });
-const button = (/** @type {string} */ text, /** @type {() => void} */ act) => textEl("button", text, { type: "button", class: "sd-lesson-button sd-lesson-main", onclick: act });
+const button = (/** @type {string} */ text, /** @type {() => void} */ act) => anyButton(text, act, { class: "sd-lesson-button sd-lesson-main" });
 
 /** @param {State} state */
 function showText(state) {

@@ -1,6 +1,6 @@
 // The whole of it as static files: recorded runs, races and drafts, the lab, the lessons and the methods, without Gradio or Python.
 
-import { el } from "../parts/dom.js";
+import { el, menu } from "../parts/dom.js";
 import { data, say } from "./data.js";
 import { readState } from "../core/permalink.js";
 import { frame, later } from "./frame.js";
@@ -63,8 +63,7 @@ class Part {
   /** @param {string} name @param {[string, string, string][]} choices */
   #menu(name, choices) {
     this.choices = choices;
-    this.menu = el("select", { id: `sd-choice-${name}`, onchange: () => (location.hash = `${name}/${this.menu.value}`) },
-      ...choices.map(([key, title]) => el("option", { value: key }, say(title))));
+    this.menu = menu({ id: `sd-choice-${name}`, onchange: () => (location.hash = `${name}/${this.menu.value}`) }, choices.map(([key, title]) => [key, say(title)]));
     return el("div", { class: "sd-site-choice" }, el("label", { for: this.menu.id }, words.choices[name]), this.menu);
   }
 }

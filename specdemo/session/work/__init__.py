@@ -1,1 +1,1 @@
-"""Work of several runs: races, experiments, batches, drafts of all methods."""
+"""Work of several runs: races, batches, drafts of all methods."""

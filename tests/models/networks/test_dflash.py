@@ -233,7 +233,7 @@ def test_a_head_in_4_bits_is_packed_part_by_part(tmp_path, monkeypatch):
 
 WRONG_TARGETS = {
     "states of 32 numbers, and this target's have 48": {"hidden_size": 48},
-    "vocabulary of 64 tokens, and this target has 65": {"vocabulary": 65},
+    "vocabulary has 64 tokens, and this target's has 65": {"vocabulary": 65},
     "one of 8 layers, and this target has 7": {"layers": 7},
 }
 

@@ -161,7 +161,7 @@ def test_stretched_positions_turn_as_transformers_turns_them(tmp_path):
 
 WRONG_TARGETS = {
     "states of 32 numbers, and this target's have 48": {"hidden_size": 48},
-    "vocabulary of 64 tokens, and this target has 65": {"vocabulary": 65},
+    "vocabulary has 64 tokens, and this target's has 65": {"vocabulary": 65},
     "layer_ids is .1, 2.; allowed: different whole numbers from 0 to 1": {"layers": 1},
 }
 

@@ -19,7 +19,7 @@ from specdemo.session.admission import Admission
 from specdemo.session.remote.client import RemoteStudio
 from specdemo.session.remote.server import find_work, name_of
 from specdemo.session.studio import Studio
-from specdemo.session.work import lab
+from specdemo.session.work.race import race_lanes
 from specdemo.trace.events import RunFailed, RunFinished, RunStarted, Verified
 from specdemo.trace.metrics import output_ids
 
@@ -169,9 +169,9 @@ def test_what_the_user_can_mend_and_what_nobody_foresaw_are_told_as_here(remote,
     "name",
     [
         "os:system",
-        "specdemo.session.work.lab:machine",
-        "specdemo.session.work.lab:two_words",
-        "lab",
+        "specdemo.session.work.race:run_race",
+        "specdemo.session.work.wrong_rules:demonstrate",
+        "race",
         "",
     ],
 )
@@ -181,7 +181,7 @@ def test_only_work_of_scenarios_can_be_asked_for(name):
 
 
 def test_work_is_found_by_its_name():
-    assert find_work(name_of(lab.perfect_lanes)) is lab.perfect_lanes
+    assert find_work(name_of(race_lanes)) is race_lanes
 
 
 def test_no_engine_is_a_sentence_and_an_engine_that_returns_is_noticed(link):

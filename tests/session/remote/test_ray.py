@@ -246,7 +246,7 @@ def test_what_ray_says_becomes_a_sentence():
 
     full = deployment._meaning(BackPressureError(num_queued_requests=9, max_queued_requests=9))
     assert isinstance(full, UserError)
-    assert "class is full" in str(full)
+    assert "queue is full" in str(full)
     assert isinstance(deployment._meaning(DeploymentUnavailableError(None)), UserError)
     odd = ValueError("odd")
     assert deployment._meaning(odd) is odd

@@ -21,10 +21,8 @@ from zero_space import service
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.engine import cost
-from specdemo.session.door import perform
 from specdemo.session.remote import zero
 from specdemo.session.remote.zero import zero_client
-from specdemo.session.work import lab
 from specdemo.session.work.batch import BatchAnswer, BatchTotals, answer_all
 from specdemo.session.work.proposals import Comparison
 from specdemo.session.work.race import run_race
@@ -322,9 +320,7 @@ def test_a_race_several_prompts_and_drafts_side_by_side_are_one_task_each(door, 
     until(lambda: len(service.released) == 4, "a GPU is not given back")
 
 
-def test_experiments_work_there_and_a_batch_can_be_stopped(door):
-    (found,) = perform(door, lab.places_taken_back, threading.Event())
-    assert len(found["tokens"]) == lab.SHOWN
+def test_a_batch_can_be_stopped(door):
     cancel = threading.Event()
     parts = []
     for part in answer_all(door, [PROMPT] * 2, LONG, cancel=cancel):
@@ -336,7 +332,7 @@ def test_experiments_work_there_and_a_batch_can_be_stopped(door):
     ends = {part.number: part.state for part in parts if isinstance(part, BatchAnswer)}
     assert set(ends.values()) == {"stopped"}
     assert counted(door)[2] == 0
-    until(lambda: len(service.released) == 2, "a GPU is not given back")
+    until(lambda: len(service.released) == 1, "a GPU is not given back")
 
 
 def test_a_model_that_cannot_be_loaded_leaves_a_page_that_is_served(tmp_path):

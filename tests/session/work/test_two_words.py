@@ -8,11 +8,10 @@ from fractions import Fraction
 import pytest
 import torch
 from conftest import run_lane
-from lanes import always_wrong
+from lanes import always_right, always_wrong
 
 from specdemo.bench.report import markdown
 from specdemo.cli.commands.bench import counterexample_table
-from specdemo.drafters.base import always_right
 from specdemo.drafters.draft_model import LookBack
 from specdemo.engine.types import Drafter
 from specdemo.session.work.wrong_rules import (

@@ -1,6 +1,5 @@
 // The cost model against numbers worked out by hand and published ones, and what recorded runs say of its terms.
 import assert from "node:assert/strict";
-import { byLookahead, firstWord } from "../../../assets/view/lab/experiments.js";
 import { readLab, writeLab } from "../../../assets/view/lab/lab.js";
 import { best, bestTrees, breakEven, chainTokens, chains, step, trees, verifyCost } from "../../../assets/view/lab/model.js";
 import { costFigure, rungs } from "../../../assets/view/lab/charts.js";
@@ -89,18 +88,6 @@ near(small.c, (0.5 * 1) / 5); // one second of drafting in five levels, a plain 
 assert.equal(small.plainMeasured, false);
 assert.equal(measure(fold([header("plain")])), null);
 assert.equal(measure(fold([])), null);
-
-// The two words: stopping leaves .7, taking back makes it .85.
-near(firstWord([0.7, 0.3], [0.5, 0.5], 0.8, { looksBack: false })[0], 0.7);
-near(firstWord([0.7, 0.3], [0.5, 0.5], 0.8, { looksBack: true })[0], 0.85);
-near(firstWord([0.5, 0.5], [0.5, 0.5], 0.8, { looksBack: true })[0], 0.5);
-
-// Measured lanes: plain runs count together, and without one nothing is claimed.
-const lane = (lookahead, tokens, seconds) => ({ lookahead, tokens, seconds, steps: 4, verify_seconds: seconds, drafted: 4 * lookahead, accepted: 0, same: tokens, runs: 1 });
-const [row] = byLookahead([lane(0, 10, 1), lane(3, 30, 1), lane(0, 10, 3)]);
-near(row.speedup, 6);
-near(row.plain, 5);
-assert.equal(byLookahead([lane(3, 30, 1)])[0].speedup, null);
 
 // An address holds the sliders; what it cannot ask for is left out.
 const set = { a: 0.8, c: 0.05, kind: "linear", slope: 0.1, points: null, k: 4, tree: true, budget: 12, gain: 0.3, overlapped: false };

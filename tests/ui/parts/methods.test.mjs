@@ -1,58 +1,6 @@
-// How a method guesses: a recorded step of its own, and what is seen of it at each time.
+// The adviser: which method is recommended, and the command lines that begin it.
 import assert from "node:assert/strict";
 import { advice, commands, ranked } from "../../../assets/view/methods/adviser.js";
-import { Moments, bestScene, kindOf, sceneAt, SECONDS } from "../../../assets/view/methods/guessing.js";
-import { recordedRuns } from "./fixtures.mjs";
-
-const END = 1000 * SECONDS;
-const scenes = new Map();
-for (const { name, items } of recordedRuns()) {
-  const scene = bestScene(items);
-  assert.ok(scene, `${name} shows how its method guesses`);
-  scenes.set(scene.header.method, scene);
-  const { step, words, stops, own } = scene;
-  // It begins with the text alone; each token comes before its verdict, and the target's own comes last.
-  const start = sceneAt(scene, 0);
-  assert.deepEqual([start.beat, start.own, new Set(start.states)], ["text", false, new Set(step.nodes.length ? ["hidden"] : [])]);
-  assert.ok(words.every(({ at, judged }) => 0 < at && at < judged && judged < own && own < END), name);
-  const end = sceneAt(scene, END);
-  assert.deepEqual([end.beat, end.own, end.states], ["own", true, step.nodes.map((node) => node.status)]);
-  assert.deepEqual([stops[0], stops.at(-1)], [0, END]);
-  // Whatever changes is a stop, so that a player that rests shows what there is by then.
-  const times = [...Array(END / 50).keys()].map((i) => 50 * i);
-  const player = new Moments(stops);
-  for (const time of times) {
-    player.seek(player.stopAt(time));
-    assert.deepEqual(sceneAt(scene, player.timeAt(player.at)), sceneAt(scene, time), `${name} at ${time}`);
-  }
-}
-
-const comesAt = (name) => scenes.get(name).words.map(({ at }) => at);
-const rises = (times) => times.every((time, i) => !i || time > times[i - 1]);
-// One after another; level by level; all at once, into places that are masked before.
-assert.ok(rises(comesAt("draft_model")) && comesAt("draft_model").length > 2);
-const tree = scenes.get("tree");
-const levels = new Set(comesAt("tree"));
-assert.ok(levels.size > 1 && levels.size < tree.step.nodes.length);
-tree.step.nodes.forEach((node, i) => node.parent < 0 || assert.ok(tree.words[i].at > tree.words[node.parent].at));
-for (const name of ["medusa", "block", "jet"]) assert.equal(new Set(comesAt(name)).size, 1);
-assert.equal(sceneAt(scenes.get("block"), 2000).states[0], "masked");
-assert.equal(sceneAt(scenes.get("medusa"), 2000).states[0], "hidden");
-
-// What is copied stood in the text before: the matched words, then the drafted ones.
-const { earlier, matched, before, header, step } = scenes.get("ngram");
-assert.ok(matched > 0);
-assert.equal(earlier.match, before.slice(-matched).join(""));
-assert.equal(earlier.copied, step.nodes.map((node) => node.text).join(""));
-assert.ok(header.prompt.includes(earlier.match + earlier.copied));
-assert.ok(scenes.get("retrieval").matched > 0 && scenes.get("retrieval").places > 0);
-assert.equal(scenes.get("parallel").step.hit, true);
-assert.equal(scenes.get("nothing").kind, "plain");
-
-// A method that chooses is shown as what it chose; one that is not known by the shape of its draft.
-assert.equal(kindOf("auto", { source: "ngram", nodes: [] }), "copy");
-assert.equal(kindOf("new", { source: "", nodes: [{ parent: -1 }, { parent: -1 }] }), "tree");
-assert.equal(bestScene([]), null);
 
 // The best method of a choice comes first; it is recommended only if most of its answers gained.
 const result = (method, speedup, quartiles, memory = null) => ({ target: "t", sampling: "greedy", task: "all", method, speedup, quartiles, answers: 4, repeats: 0, tokens_per_step: 1, memory });

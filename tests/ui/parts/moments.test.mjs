@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { LESSONS } from "../../../assets/view/lessons/curriculum.js";
 import { fold, laneText } from "../../../assets/view/core/reducer.js";
 import { gap } from "../../../assets/view/lessons/threewords.js";
-import { agreement, between, tickets, winner } from "../../../assets/view/lessons/tickets.js";
+import { agreement, between, rejections, tickets, winner } from "../../../assets/view/lessons/tickets.js";
 import { chance, choices, kept as keptWords, spread, wordsOf } from "../../../assets/view/core/guess.js";
 import { challenge, gain, offers, stretch } from "../../../assets/view/lessons/game.js";
-import { comparable, count, cuts, drafts, ending, likeness, none, passTimes, perToken, rejections, shares, trend } from "../../../assets/view/lessons/moments.js";
+import { comparable, cuts, likeness, passTimes, perToken, shares, trend } from "../../../assets/view/lessons/moments.js";
 import { recordedRuns } from "./fixtures.mjs";
 
 const near = (one, other, within = 1e-9) => assert.ok(Math.abs(one - other) <= within, `${one} is not ${other}`);
@@ -17,10 +17,10 @@ const runs = new Map(recordedRuns().map(({ name, items }) => {
 
 // Each lesson has a moment of its own, made from runs that are there.
 const moments = LESSONS.flatMap(({ moments: own }) => Object.values(own));
-assert.equal(new Set(moments).size, 10);
+assert.equal(new Set(moments).size, 8);
 for (const moment of moments) for (const name of moment.runs) assert.ok(runs.has(name), name);
 
-// A thousand draws follow p with drafts and without, at every position that is offered; a wrong p would be seen.
+// At every position that is offered, both models' probabilities are whole.
 let state = 7;
 const random = () => ((state = (Math.imul(state, 1664525) + 1013904223) >>> 0) / 4294967296);
 const places = rejections(runs.get("03-story-sampled").fast);
@@ -30,12 +30,6 @@ for (const { words, target, draft } of places) {
   for (const probs of [target, draft]) near(probs.reduce((sum, prob) => sum + prob, 0), 1, 1e-6);
 }
 const [{ target, draft }] = places;
-const counts = count(none(target.length), { target, draft }, 20_000, random);
-for (const drawn of [counts.drafted, counts.plain]) {
-  assert.equal(drawn.reduce((sum, one) => sum + one, 0), 20_000);
-  assert.ok(gap(drawn.map((one) => one / 20_000), target) < 0.02);
-}
-assert.ok(gap(counts.drafted.map((one) => one / 20_000), draft) > 0.05 && counts.rejected > 500);
 
 // Both models draw the same token as often as the formula says; the more alike they are, the more often.
 for (const share of [0, 0.5, 1]) {
@@ -77,11 +71,6 @@ const step = (path) => ({ open: false, nodes: [-1, 0, 1].map((parent) => ({ pare
 const [one, , three] = cuts({ header: { verify_costs: [[1, 2], [2, 2], [3, 3], [4, 3]] }, steps: [step([0]), step([])] });
 assert.deepEqual([one.tokens, one.cost, one.drafted], [1.5, 1.5, 2]);
 assert.deepEqual([three.tokens, three.cost, three.speedup], [1.5, 3, 0.5]);
-
-// The draft to judge ends where the target stopped keeping it.
-const steps = drafts(runs.get("01-guess-and-check").fast);
-assert.ok(steps.length >= 5);
-for (const { path, nodes } of steps) nodes.forEach(({ status }, i) => assert.equal(status === "accepted", i < ending({ path })));
 
 // Passes, milliseconds and shares.
 assert.deepEqual(passTimes({ verify_costs: [[1, 0.5], [4, 1]] }, 4), { apart: 2000, together: 1000 });
