@@ -134,7 +134,7 @@ class Rooms:
 
 
 def state(room: Room) -> Json:
-    """Return what every phone may know: the text before the word, and the target's own word once it is shown."""
+    """Return the state for all phones: the text before the word, and the target's own word once it is shown."""
     prompt, text = text_of(room.run)
     return {
         "at": room.at,

@@ -74,7 +74,7 @@ class TabState:
     task: LatestRun = field(default_factory=LatestRun, kw_only=True)
 
     def close(self) -> None:
-        """Stop the task, and free what belongs to the visitor, who has left."""
+        """Stop the task, and free the memory of the visitor, who has left."""
         self.task.replace()
 
 

@@ -157,7 +157,7 @@ class Head:
         return head + end + begin + close + self.words + body if end else page
 
 
-# What Gradio's template tells of itself to programs that show a preview of a link.
+# Tags of Gradio's template for programs that show a preview of a link.
 _PREVIEW_OF_GRADIO = re.compile(
     rb'<meta\s+(?:property="og:(?:title|description|type|url|image)"|name="twitter:[a-z]+")[^>]*>'
 )

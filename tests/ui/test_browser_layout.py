@@ -14,7 +14,7 @@ SCREENS = ((1280, 800), (1920, 1080), (390, 844))
 LEAST_TEXT = 0.35  # of the screen
 MOST_CONTROLS, MOST_WORDS = 28, 120
 
-# What a visitor can see of the page: its visible elements within the screen and within what scrolls around them.
+# The visible part of the page: its elements within the screen and within the areas that scroll around them.
 SEEN = """() => {
   const inside = (e, r) => {
     const [x, y] = [(r.left + r.right) / 2, (r.top + r.bottom) / 2];
