@@ -1,14 +1,12 @@
 """Tiny real models and the helpers that every test of the engine uses."""
 
-from __future__ import annotations
-
 import atexit
 import gc
 import os
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from tiny_trained import READS, TextFeatures, tiny_trained
 from transformers import LlamaConfig, LlamaForCausalLM
 from xdist.plugin import pytest_xdist_auto_num_workers as auto_num_workers
 
-from specdemo.config.settings import COUPLED, TOKEN, AppSettings, RunSettings, Sampling
+from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.memory.datastore import Datastore
 from specdemo.drafters.memory.visit import Memory
@@ -28,7 +26,7 @@ from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel, PrefixReader
 from specdemo.engine.types import Drafter, LanguageModel, Limits
-from specdemo.engine.verify import Verifier, verify_sampling
+from specdemo.kernels import runtime
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.pair import LoadedPair
 from specdemo.session.loaded import Loaded
@@ -36,6 +34,7 @@ from specdemo.trace.events import Event, ModelInfo, RunStarted
 from specdemo.training.datastore import build_datastore
 
 VOCABULARY = 64
+PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
 # As on a small machine: five rows cost a fifth more than one, a draft step a tenth of a target's.
 PROFILE = CostProfile(((1, 0.020), (5, 0.024), (32, 0.060)), 0.002)
 ALL_METHODS = sorted(METHODS)
@@ -119,9 +118,33 @@ def draft_weights() -> LlamaForCausalLM:
     return draft
 
 
+@pytest.fixture(scope="session")
+def compiled_pass() -> None:
+    """Skip tests of the compiled pass where it does not run."""
+    if not runtime.runs_here():
+        pytest.skip("the compiled pass does not run on this processor or system")
+
+
 def header(method: str = "test", lane: str = "speculative") -> RunStarted:
-    """Create the header of a run without a session."""
     return RunStarted(lane, method, "", {}, ModelInfo("tiny"))
+
+
+def steps_of(
+    target: CachedModel,
+    drafter: Drafter,
+    prompt_ids: Sequence[int],
+    max_new_tokens: int = 40,
+    *,
+    sampling: Sampling | None = None,
+    stop_ids: frozenset[int] = frozenset(),
+    shaper: Shaper | None = None,
+    **options: object,
+) -> Generator[Event, None, None]:
+    """Return the events of a run, which are computed as they are consumed. options: of `generate`"""
+    return generate(
+        target, drafter, prompt_ids, shaper=shaper or Shaper(sampling or Sampling()),
+        limits=Limits(max_new_tokens, stop_ids), started=header(), **options,
+    )  # fmt: skip
 
 
 def run_lane(
@@ -129,32 +152,13 @@ def run_lane(
     drafter: Drafter,
     prompt_ids: Sequence[int],
     *,
-    sampling: Sampling | None = None,
-    max_new_tokens: int = 40,
-    stop_ids: frozenset[int] = frozenset(),
     target: CachedModel | None = None,
-    verifier: Verifier = verify_sampling,
-    coupled: bool = False,
+    **options: object,
 ) -> list[Event]:
-    """Run one variant and return all events."""
+    """Run one variant and return all events. options: of `steps_of`"""
     target = target or bound_target(drafter) or CachedModel(decoder_of(model))
     target.record(wanted=True)
-    return list(
-        generate(
-            target,
-            drafter,
-            prompt_ids,
-            shaper=shaper_of(sampling or Sampling(), coupled=coupled),
-            limits=Limits(max_new_tokens, stop_ids),
-            started=header(),
-            verifier=verifier,
-        )
-    )
-
-
-def shaper_of(sampling: Sampling, *, coupled: bool) -> Shaper:
-    """Return the shaper of a run with this sampling."""
-    return Shaper.of(RunSettings(verification=COUPLED if coupled else TOKEN, sampling=sampling))
+    return list(steps_of(target, drafter, prompt_ids, **options))
 
 
 def reference_greedy(
@@ -192,6 +196,7 @@ def drafter_for(
     target: CachedModel | None = None,
     toy_text: Callable[[], Sequence[int]] | None = None,
     published: Callable[..., dict[str, Callable[[], object]]] | None = None,
+    profile: CostProfile = PROFILE,
     **changes: object,
 ) -> Drafter:
     """Create a registered method as a session does, with every input that it may need.
@@ -216,7 +221,7 @@ def drafter_for(
         settings,
         Shaper.of(settings),
         vocabulary,
-        profile=PROFILE,
+        profile=profile,
         memory=memory or Memory(),
         draft=PrefixReader(draft),
         copy=PrefixReader(draft),
@@ -256,7 +261,6 @@ def _same_llama() -> LlamaForCausalLM:
 
 
 def open_draft(model: LlamaForCausalLM) -> CachedModel:
-    """A draft model."""
     return CachedModel(decoder_of(model))
 
 
@@ -270,6 +274,31 @@ def open_target(model: LlamaForCausalLM) -> CachedModel:
     target = CachedModel(decoder_of(model), READS)
     target.record(wanted=True)
     return target
+
+
+class TinyPair:
+    """The tiny target, its draft, and methods that draft for it."""
+
+    def __init__(self, target: LlamaForCausalLM, draft: LlamaForCausalLM) -> None:
+        self.target, self.draft = target, draft
+
+    def drafter(self, method: str, **options: object) -> Drafter:
+        return drafter_for(method, open_draft(self.draft), **options)
+
+    def run(
+        self, drafter: Drafter, prompt: Sequence[int] = PROMPT, **options: object
+    ) -> list[Event]:
+        return run_lane(self.target, drafter, prompt, **options)
+
+    def greedy(
+        self, prompt: Sequence[int] = PROMPT, most: int = 40, **options: object
+    ) -> list[int]:
+        return reference_greedy(self.target, prompt, most, **options)
+
+
+@pytest.fixture(scope="session")
+def pair(target_weights: LlamaForCausalLM, draft_weights: LlamaForCausalLM) -> TinyPair:
+    return TinyPair(target_weights, draft_weights)
 
 
 def bound_target(drafter: Drafter) -> CachedModel | None:

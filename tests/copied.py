@@ -1,14 +1,11 @@
 """A copy of the project in which a test may follow a document."""
 
-from __future__ import annotations
-
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+import programs
+
+ROOT = programs.ROOT
 COPIED = ("app.py", "assets", "docs", "pyproject.toml", "README.md", "specdemo", "tests", "tools")
 LEFT = shutil.ignore_patterns("__pycache__", "*.safetensors", "*.npz", "node_modules")
 
@@ -25,15 +22,5 @@ def copy_project(folder: Path) -> Path:
 
 
 def python(folder: Path, *arguments: str) -> str:
-    """Run Python in the project and return its output."""
-    environment = {**os.environ, "SPECDEMO_CACHE": str(folder.parent / "cache"), "COLUMNS": "200"}
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    cache = str(folder.parent / "cache")
+    return programs.python(*arguments, cwd=folder, SPECDEMO_CACHE=cache, COLUMNS="200")

@@ -4,11 +4,9 @@ For changes of a job's layout or of a kernel: without the check a wrong address 
 `SPECDEMO_CHECK_JOBS=1 pytest tests/kernels` checks every job.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -34,11 +32,11 @@ class JobError(RuntimeError):
 class Range:
     """What compiled code will use of a field. owner: the memory that it belongs to; sizes: fields that it follows from"""
 
-    field: str
+    name: str
     address: int
     num_bytes: int
     owner: str = ""
-    sizes: Mapping[str, int] | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 def inspect(stack, rows, masks, logits, states, behind, parts, scratch, job):
@@ -131,220 +129,167 @@ def buffers(
 def check_job(job: Any, owned: Mapping[str, Memory], threads: int) -> None:
     """Raise JobError, with the name of the field, where a job leaves the memory that it owns."""
     for one in _ranges(job, threads):
-        begin, size = owned.get(one.owner or one.field, (0, 0))
+        begin, size = owned.get(one.owner or one.name, (0, 0))
         if begin <= one.address and one.address + one.num_bytes <= begin + size:
             continue
-        sizes = ", ".join(f"{name} = {value}" for name, value in (one.sizes or {}).items())
+        sizes = ", ".join(f"{name} = {value}" for name, value in one.sizes.items())
         raise JobError(
-            f"{one.field} of the job uses {one.num_bytes} bytes at {one.address:#x} ({sizes or 'one record'}), "
+            f"{one.name} of the job uses {one.num_bytes} bytes at {one.address:#x} ({sizes or 'one record'}), "
             f"and owns {size} bytes at {begin:#x}. Nothing was run."
         )
 
 
+# Of each record its addresses (with ? those that may be 0) and the bytes behind them; for places in another field's
+# memory also the address and that field. Names are fields of the record, or of those that contain it.
+ROW = "hidden * 4"
+JOB = (
+    ("input", f"num_rows * {ROW}"),
+    ("positions", "num_rows * 8"),
+    ("asked", "num_asked * 8"),
+    ("states", "(last_layer + 1) * 8"),
+    ("final?", f"num_rows * {ROW}"),
+    ("table", "64"),
+    ("tiles", "17 * 64"),
+    ("norm", ROW),
+    ("feedback?", ROW),
+    ("layers", f"last_layer * {jobs.LAYER.itemsize}"),
+    ("layers", "0", f"layers + min(first_layer, 0) * {jobs.LAYER.itemsize}", "layers"),
+    # The buffers that `llama.run_pass` divides its scratch memory into.
+    ("shared", "-(-num_rows // 16) * 64 * ((2 * heads + 2 * kv_heads) * head_dim + hidden + 2 * inner)"),
+    ("scratch", "scratch_bytes * threads"),
+    ("logits", "num_asked * num_columns * 4"),
+    ("sequences", f"num_sequences * {jobs.SEQUENCE.itemsize}"),
+)  # fmt: skip
+HEADS_NORM = "(heads if joint_norms else 1) * head_dim * 4"
+KEYS_NORM = "(kv_heads if joint_norms else 1) * head_dim * 4"
+LAYER = (
+    *zip((f"{norm}?" for norm in NORMS), (*[ROW] * 4, HEADS_NORM, KEYS_NORM), strict=True),
+    ("qkv_bias?", "(heads + 2 * kv_heads) * head_dim * 4"),
+)
+SHAPES = {  # outputs and inputs
+    "qkv": ("(heads + 2 * kv_heads) * head_dim", "hidden"),
+    "output": ("hidden", "heads * head_dim"),
+    "gate_up": ("2 * inner", "hidden"),
+    "down": ("hidden", "inner"),
+}
+SEQUENCE = (
+    ("draft?", f"{jobs.DRAFT.itemsize}"),
+    ("first_row", f"num_rows * {ROW}", f"input + first_row * {ROW}", "input"),
+    ("first_asked", "num_asked * 8", "asked + first_asked * 8", "asked"),
+    ("seen?", "num_rows * num_keys"),
+    ("caches", "last_layer * 16"),
+)
+INJECTED = (
+    ("injected", f"num_injected * {ROW}"),
+    ("first_injected", f"num_injected * {ROW}", f"input + (first_row + first_injected) * {ROW}", "input"),
+)  # fmt: skip
+# The last head's rows end where the cache ends; a conversation that is longer than its capacity goes beyond.
+FILLED = "max(start + num_rows, num_keys, prefix) + drafted"
+CACHE = f"((kv_heads - 1) * capacity + max(capacity, {FILLED}) - min(start, 0)) * head_dim * 2"
+DRAFT = (
+    ("tokens", f"most * {jobs.TOKEN.itemsize}"),
+    ("rule", f"({TENTHS} + 1 + most) * 8"),
+    ("uniforms?", "most * 8"),
+    ("penalised", "(num_penalised + most) * 8"),
+    ("word_ids", "(head_columns + num_extra) * 8"),
+    ("num_columns", "num_columns * 4", "logits", "logits"),
+)
+
+
+class Values(dict):
+    """The fields of records, the innermost first, that an expression reads."""
+
+    def __init__(self, *records: Any, **more: int) -> None:
+        super().__init__(more)
+        self.records = records
+
+    def __missing__(self, name: str) -> int:
+        found = [one for one in self.records if hasattr(one, name)]
+        if not found:
+            raise KeyError(name)
+        self[name] = getattr(found[0], name)
+        return self[name]
+
+
+def _spans(ranges: Any, name: str, *records: Any, **more: int) -> Iterator[Range]:
+    """The ranges of a record by its table. name: of the record, with a point"""
+    for name_of, size, *place in ranges:
+        own = name_of.rstrip("?")
+        address = getattr(records[0], own, 0)
+        if name_of.endswith("?") and not address:
+            continue
+        values = Values(*records, **more)
+        if place:
+            address = eval(place[0], None, values)
+        num_bytes = eval(size, None, values)
+        yield Range(f"{name}{own}", address, num_bytes, *place[1:], sizes=dict(values))
+
+
 def _ranges(job: Any, threads: int) -> Iterator[Range]:
     """All that compiled code will read or write. A range is given before what lies in it is read."""
-    rows = {"num_rows": job.num_rows, "hidden": job.hidden}
-    last = {"last_layer": job.last_layer}
-    yield Range("input", job.input, _product(rows) * 4, sizes=rows)
-    yield Range("positions", job.positions, job.num_rows * 8, sizes={"num_rows": job.num_rows})
-    yield Range("asked", job.asked, job.num_asked * 8, sizes={"num_asked": job.num_asked})
-    yield Range("states", job.states, (job.last_layer + 1) * 8, sizes=last)
-    if job.final:
-        yield Range("final", job.final, _product(rows) * 4, sizes=rows)
-    for index, address in enumerate(_numbers(job.states, job.last_layer + 1)):
-        if address:
-            yield Range(f"states[{index}]", int(address), _product(rows) * 2, sizes=rows)
+    yield from _spans(JOB, "", job, threads=threads)
+    for index, at in enumerate(_numbers(job.states, job.last_layer + 1)):
+        if at:
+            row = (f"states[{index}]", "num_rows * hidden * 2", "at", f"states[{index}]")
+            yield from _spans([row], "", job, at=int(at))
     for index in _numbers(job.asked, job.num_asked):
-        yield Range(
-            "input",
-            job.input + int(index) * job.hidden * 4,
-            job.hidden * 4,
-            sizes={"asked": int(index)},
-        )
-    yield Range("table", job.table, 64)
-    yield Range("tiles", job.tiles, 17 * 64)
-    yield Range("norm", job.norm, job.hidden * 4, sizes={"hidden": job.hidden})
-    if job.feedback:
-        yield Range("feedback", job.feedback, job.hidden * 4, sizes={"hidden": job.hidden})
-    yield from _layers(job)
-    head = {"head_columns": job.head_columns, "hidden": job.hidden}
-    yield from _matrix("head", job.head, job.head_columns, job.hidden, job.group, head)
-    yield from _scratch(job, threads)
-    sizes = {"num_asked": job.num_asked, "num_columns": job.num_columns}
-    yield Range("logits", job.logits, _product(sizes) * 4, sizes=sizes)
-    count = {"num_sequences": job.num_sequences}
-    size = job.num_sequences * jobs.SEQUENCE.itemsize
-    yield Range("sequences", job.sequences, size, sizes=count)
+        row = ("input", ROW, f"input + index * {ROW}", "input")
+        yield from _spans([row], "", job, index=int(index))
+    for index in range(job.first_layer, job.last_layer):
+        layer = _layer(job, index)
+        yield from _spans(LAYER, f"layers[{index}].", layer, job)
+        for matrix, shape in SHAPES.items():
+            yield from _matrix(f"layers[{index}].{matrix}.", getattr(layer, matrix), *shape, job)
+    yield from _matrix("head.", job.head, "head_columns", "hidden", job)
     written, positions = job.num_asked, [int(one) for one in _numbers(job.positions, job.num_rows)]
     for number in range(job.num_sequences):
         one = jobs.SequenceStructure.from_address(job.sequences + number * jobs.SEQUENCE.itemsize)
-        yield from _sequence(job, one, f"sequences[{number}]")
+        yield from _sequence(job, one, f"sequences[{number}].")
         if one.draft:
             draft = jobs.DraftStructure.from_address(one.draft)
-            yield from _draft(job, one, draft, f"sequences[{number}].draft")
+            yield from _spans(DRAFT, f"sequences[{number}].draft.", draft, one, job)
+            highest = int(_numbers(draft.word_ids, job.head_columns + one.num_extra).max())
+            row = ("embedding", "(highest + 1) * hidden * 2")
+            yield from _spans([row], "", job, highest=highest)
             written += draft.most - 1
             positions.append(draft.position + draft.most - 2)
-    sizes["rows"] = written
-    yield Range("logits", job.logits, written * job.num_columns * 4, sizes=sizes)
-    described = [_layer(job, index) for index in range(job.first_layer, job.last_layer)]
-    tables = max([0, *(one.rotary for one in described)])
-    angles = {
-        "positions": tables * job.positions_known + max(positions) + 1, "rotated": job.rotated,
-    }  # fmt: skip
+    yield from _spans([("logits", "rows * num_columns * 4")], "", job, rows=written)
+    tables = [_layer(job, index).rotary for index in range(job.first_layer, job.last_layer)]
+    known = {"tables": max([0, *tables]), "first": min(positions), "last": max(positions)}
     for name in ("cos", "sin"):
-        yield Range(name, getattr(job, name), _product(angles) * 4, sizes=angles)
-        lowest = getattr(job, name) + min(positions) * job.rotated * 4
-        yield Range(name, lowest, 0, sizes={"position": min(positions)})
-
-
-def _layers(job: Any) -> Iterator[Range]:
-    layers = {"last_layer": job.last_layer}
-    yield Range("layers", job.layers, job.last_layer * jobs.LAYER.itemsize, sizes=layers)
-    if job.first_layer < 0:
-        yield Range(
-            "layers",
-            job.layers + job.first_layer * jobs.LAYER.itemsize,
-            0,
-            sizes={"first_layer": job.first_layer},
-        )
-    attended = job.heads * job.head_dim
-    all_heads = attended + 2 * job.kv_heads * job.head_dim
-    sizes = {
-        name: getattr(job, name)
-        for name in ("heads", "kv_heads", "head_dim", "hidden", "inner", "group")
-    }
-    shapes = {
-        "qkv": (all_heads, job.hidden), "output": (job.hidden, attended),
-        "gate_up": (2 * job.inner, job.hidden), "down": (job.hidden, job.inner),
-    }  # fmt: skip
-    heads = (job.heads, job.kv_heads) if job.joint_norms else (1, 1)
-    widths = dict(
-        zip(NORMS, [job.hidden] * 4 + [count * job.head_dim for count in heads], strict=True)
-    )
-    for index in range(job.first_layer, job.last_layer):
-        layer = _layer(job, index)
-        name = f"layers[{index}]"
-        for norm, width in widths.items():
-            if getattr(layer, norm):
-                yield Range(f"{name}.{norm}", getattr(layer, norm), width * 4, sizes=sizes)
-        if layer.qkv_bias:
-            yield Range(f"{name}.qkv_bias", layer.qkv_bias, all_heads * 4, sizes=sizes)
-        for matrix, (outputs, inputs) in shapes.items():
-            yield from _matrix(
-                f"{name}.{matrix}", getattr(layer, matrix), outputs, inputs, job.group, sizes
-            )
+        all_angles = (name, "(tables * positions_known + last + 1) * rotated * 4")
+        lowest = (name, "0", f"{name} + first * rotated * 4", name)
+        yield from _spans([all_angles, lowest], "", job, **known)
 
 
 def _layer(job: Any, index: int) -> Any:
     return jobs.LayerStructure.from_address(job.layers + index * jobs.LAYER.itemsize)
 
 
-def _matrix(
-    name: str, record: Any, outputs: int, inputs: int, group: int, sizes: Mapping[str, int]
-) -> Iterator[Range]:
+def _matrix(name: str, record: Any, outputs: str, inputs: str, *outer: Any) -> Iterator[Range]:
     """A matrix of 4 bits; or a head of 8, or of 16, which may have no scales."""
     if record.parts:
-        yield from _block_parts(name, record, inputs)
+        yield from _block_parts(name, record, eval(inputs, None, Values(*outer)))
         return
-    bits = record.bits
-    sizes = {**sizes, "bits": bits}
-    yield Range(f"{name}.codes", record.codes, outputs * inputs * bits // 8, sizes=sizes)
-    scales = outputs * (inputs // (group if bits == 4 else GROUP_INPUTS))
-    if record.scales or bits < 16:
-        yield Range(
-            f"{name}.scales", record.scales, scales * (2 if record.zeros else 4), sizes=sizes
-        )
-    if record.zeros:
-        yield Range(f"{name}.zeros", record.zeros, scales * 2, sizes=sizes)
-
-
-def _scratch(job: Any, threads: int) -> Iterator[Range]:
-    """The buffers that `llama.run_pass` divides its scratch memory into."""
-    padded, attended = -(-job.num_rows // 16) * 16, job.heads * job.head_dim
-    all_heads = attended + 2 * job.kv_heads * job.head_dim
-    shared = 4 * padded * (all_heads + attended + job.hidden + 2 * job.inner)
-    sizes = {
-        name: getattr(job, name)
-        for name in ("num_rows", "hidden", "inner", "heads", "scratch_bytes")
-    }
-    yield Range("shared", job.shared, shared, sizes=sizes)
-    yield Range("scratch", job.scratch, job.scratch_bytes * threads, sizes=sizes)
+    scales = f"{outputs} * ({inputs} // {'group' if record.bits == 4 else GROUP_INPUTS})"
+    rows = [("codes", f"{outputs} * {inputs} * bits // 8"), ("zeros?", f"{scales} * 2")]
+    rows += [("scales" if record.bits < 16 else "scales?", f"{scales} * (2 if zeros else 4)")]
+    yield from _spans(rows, name, record, *outer)
 
 
 def _sequence(job: Any, one: Any, name: str) -> Iterator[Range]:
-    """One conversation's record."""
-    if one.draft:
-        yield Range(f"{name}.draft", one.draft, jobs.DRAFT.itemsize)
-    more = jobs.DraftStructure.from_address(one.draft).most - 1 if one.draft else 0
-    rows = {"first_row": one.first_row, "num_rows": one.num_rows}
-    yield Range(
-        f"{name}.first_row",
-        job.input + one.first_row * job.hidden * 4,
-        one.num_rows * job.hidden * 4,
-        "input",
-        rows,
-    )
-    asked = {"first_asked": one.first_asked, "num_asked": one.num_asked}
-    yield Range(
-        f"{name}.first_asked", job.asked + one.first_asked * 8, one.num_asked * 8, "asked", asked
-    )
-    if one.seen:
-        keys = {"num_rows": one.num_rows, "num_keys": one.num_keys}
-        yield Range(f"{name}.seen", one.seen, _product(keys), sizes=keys)
-    yield Range(
-        f"{name}.caches", one.caches, job.last_layer * 16, sizes={"last_layer": job.last_layer}
-    )
-    row_bytes = job.head_dim * 2
-    sizes = {
-        "capacity": one.capacity,
-        "start": one.start,
-        "num_keys": one.num_keys,
-        "prefix": one.prefix,
-        "drafted": more,
-    }
-    filled = max(one.start + one.num_rows, one.num_keys, one.prefix) + more
-    # The last head's rows end where the cache ends; a conversation that is longer than its capacity goes beyond.
-    end = (job.kv_heads - 1) * one.capacity + max(one.capacity, filled)
+    yield from _spans(SEQUENCE, name, one, job)
+    drafted = jobs.DraftStructure.from_address(one.draft).most - 1 if one.draft else 0
     for index in range(job.first_layer, job.last_layer):
-        keys_at, values_at = _numbers(one.caches + index * 16, 2)
-        first = min(one.start, 0) * row_bytes
-        for part, address in (("keys", keys_at), ("values", values_at)):
-            yield Range(
-                f"{name}.caches[{index}].{part}",
-                int(address) + first,
-                end * row_bytes - first,
-                sizes=sizes,
-            )
-    if one.injected:
-        injected = {"num_injected": one.num_injected, "hidden": job.hidden}
-        yield Range(f"{name}.injected", one.injected, _product(injected) * 4, sizes=injected)
-        first = job.input + (one.first_row + one.first_injected) * job.hidden * 4
-        yield Range(f"{name}.first_injected", first, _product(injected) * 4, "input", injected)
+        places = zip(("keys", "values"), _numbers(one.caches + index * 16, 2), strict=True)
+        for part, at in places:
+            owner = f"{name}caches[{index}].{part}"
+            row = (f"caches[{index}].{part}", CACHE, "at + min(start, 0) * head_dim * 2", owner)
+            yield from _spans([row], name, one, job, at=int(at), drafted=drafted)
+    yield from _spans(INJECTED if one.injected else (), name, one, job)
     if one.num_extra:
-        blocks = -(-one.num_extra // BLOCK_OUTPUTS) * BLOCK_OUTPUTS
-        extra = {"num_extra": one.num_extra, "hidden": job.hidden}
-        yield from _matrix(f"{name}.extra", one.extra, blocks, job.hidden, job.group, extra)
-
-
-def _draft(job: Any, one: Any, draft: Any, name: str) -> Iterator[Range]:
-    """What a conversation drafts with."""
-    most, words = {"most": draft.most}, job.head_columns + one.num_extra
-    yield Range(f"{name}.tokens", draft.tokens, draft.most * jobs.TOKEN.itemsize, sizes=most)
-    yield Range(f"{name}.rule", draft.rule, (TENTHS + 1 + draft.most) * 8, sizes=most)
-    if draft.uniforms:
-        yield Range(f"{name}.uniforms", draft.uniforms, draft.most * 8, sizes=most)
-    penalised = {"num_penalised": draft.num_penalised, **most}
-    size = sum(penalised.values()) * 8
-    yield Range(f"{name}.penalised", draft.penalised, size, sizes=penalised)
-    yield Range(
-        f"{name}.word_ids", draft.word_ids, words * 8, sizes={"head_columns": job.head_columns}
-    )
-    columns = {"num_columns": draft.num_columns}
-    yield Range(f"{name}.num_columns", job.logits, draft.num_columns * 4, "logits", columns)
-    highest = int(_numbers(draft.word_ids, words).max())
-    yield Range(
-        "embedding", job.embedding, (highest + 1) * job.hidden * 2, sizes={"hidden": job.hidden}
-    )
+        blocks = f"-(-num_extra // {BLOCK_OUTPUTS}) * {BLOCK_OUTPUTS}"
+        yield from _matrix(f"{name}extra.", one.extra, blocks, "hidden", one, job)
 
 
 def _parts(
@@ -367,7 +312,7 @@ ARRAYS = ("codes", "units", "zeros", "steps")
 
 def _block_parts(name: str, record: Any, inputs: int) -> Iterator[Range]:
     """The arrays of a matrix in blocks."""
-    yield Range(f"{name}.codes", record.codes, record.parts * jobs.PART.itemsize)
+    yield from _spans([("codes", f"parts * {jobs.PART.itemsize}")], name, record)
     parts = (jobs.PartStructure * record.parts).from_address(record.codes)
     for number, part in enumerate(parts):
         kind, weights = KINDS[part.kind], part.blocks * 32 * inputs
@@ -375,13 +320,9 @@ def _block_parts(name: str, record: Any, inputs: int) -> Iterator[Range]:
         sizes = (weights * kind.bits // 8, units, units, weights // 16)
         for one, size in zip(ARRAYS, sizes, strict=True):
             if getattr(part, one):
-                yield Range(f"{name}[{number}].{one}", getattr(part, one), size)
+                yield Range(f"{name.rstrip('.')}[{number}].{one}", getattr(part, one), size)
 
 
 def _numbers(address: int, count: int) -> np.ndarray[Any, Any]:
     """int64 at an address."""
     return np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(address))
-
-
-def _product(sizes: Mapping[str, int]) -> int:
-    return int(np.prod(list(sizes.values())))

@@ -1,35 +1,34 @@
 """Concurrent runs of tiny models on one runner."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Sequence
 
-from conftest import header
+from conftest import steps_of
 
-from specdemo.config.settings import Sampling
 from specdemo.drafters.base import Plain
-from specdemo.engine.loop import generate
-from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
-from specdemo.engine.types import Drafter, Limits, Proposal
+from specdemo.engine.types import Drafter, Proposal
 from specdemo.trace.events import Reason
 
 PROMPTS = [[3, 14, 15, 9], [26, 5, 35], [8, 9, 7, 9, 3], [2, 3, 8]]
 WAIT = 30.0
 
 
-def lane(decoder, drafter, prompt, new_tokens=24, sampling=None, **options):
-    return generate(
-        CachedModel(decoder),
-        drafter,
-        prompt,
-        shaper=Shaper(sampling or Sampling()),
-        limits=Limits(new_tokens, frozenset()),
-        started=header(),
-        **options,
-    )
+def lane(decoder, drafter, prompt, new_tokens=24, **options):
+    return steps_of(CachedModel(decoder), drafter, prompt, new_tokens, **options)
+
+
+class Watched:
+    """A decoder that calls a function with the inputs of each pass before it runs. chunk: rows of its chunks"""
+
+    def __init__(self, decoder, before, chunk=0):
+        self.decoder, self.before = decoder, before
+        self.config, self.chunk = decoder.config, chunk or decoder.chunk
+
+    def run(self, passes):
+        self.before(passes)
+        return self.decoder.run(passes)
 
 
 def together(runner, lanes):

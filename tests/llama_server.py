@@ -1,7 +1,5 @@
 """A real llama-server in a process of its own, which is killed at the end: in the tests' process its end may hang."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

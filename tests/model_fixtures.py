@@ -1,14 +1,12 @@
 """Tiny models, their GGUF files and wheels, all made on the spot."""
 
-from __future__ import annotations
-
 import hashlib
 import zipfile
 from pathlib import Path
 
 import pytest
 from passes import BUILDS, tiny
-from tiny_files import make_tiny_model, make_tiny_tokenizer
+from tiny_files import make_tiny_model
 
 from specdemo.files.catalogue import Wheel
 
@@ -28,10 +26,10 @@ def content() -> bytes:
 @pytest.fixture
 def wheelhouse(tmp_path, content) -> tuple[Path, Wheel]:
     """A folder with one hand-made wheel, and its description."""
-    return _make_wheel(tmp_path / "wheelhouse", content)
+    return make_wheel(tmp_path / "wheelhouse", content)
 
 
-def _make_wheel(folder: Path, content: bytes) -> tuple[Path, Wheel]:
+def make_wheel(folder: Path, content: bytes) -> tuple[Path, Wheel]:
     """Write a wheel that pip accepts."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "tiny_smol-0.1.2-py3-none-any.whl"
@@ -69,24 +67,6 @@ def only_wheelhouse(monkeypatch, wheelhouse) -> tuple[Path, Wheel]:
     monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
     monkeypatch.delenv("SPECDEMO_WHEEL", raising=False)
     return wheelhouse
-
-
-@pytest.fixture
-def make_tokenizer():
-    """Makes a tokenizer from a sentence."""
-    return make_tiny_tokenizer
-
-
-@pytest.fixture
-def make_model():
-    """Makes a model folder of a given shape."""
-    return make_tiny_model
-
-
-@pytest.fixture
-def make_wheel():
-    """Makes a wheel with given content."""
-    return _make_wheel
 
 
 @pytest.fixture(params=BUILDS)

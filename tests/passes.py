@@ -1,7 +1,5 @@
 """Models and inputs that every decoder is tested with: a text in chunks, a tree, the path that is kept, the first layers alone."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from conftest import VOCABULARY
@@ -183,5 +181,4 @@ def driven(work):
 
 
 def error(found, wanted) -> float:
-    """Return the error relative to the norm."""
     return float((found.float() - wanted.float()).norm() / wanted.float().norm())

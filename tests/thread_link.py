@@ -1,17 +1,13 @@
 """A link to engines in this process, which are called with JSON values as those of other processes are."""
 
-from __future__ import annotations
-
 import json
 import time
 
-from conftest import loaded
-from letters import tiny_pair
+from letters import letters_studio, tiny_pair
 
 from specdemo.config.settings import AppSettings
 from specdemo.session.remote.client import Lost
 from specdemo.session.remote.server import Engine
-from specdemo.session.studio import Studio
 
 SETTINGS = AppSettings(target="tiny", draft="none")
 WAIT = 30.0
@@ -53,9 +49,7 @@ class ThreadLink:
 
 
 def engine(draft_weights):
-    studio = Studio(SETTINGS)
-    studio.use(loaded(tiny_pair(draft_weights)))
-    return Engine(studio)
+    return Engine(letters_studio(tiny_pair(draft_weights)))
 
 
 def assert_idle(studio):

@@ -1,7 +1,5 @@
 """A random compact draft that the compiled pass takes, and states of a target for it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -4,15 +4,13 @@ The package is not used here: a drafter that agrees with this file runs as its f
 
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from tiny_eagle3 import HEAD, HEADS, KV_HEADS, Weights, rms, sizes, turned, write_folder
+from tiny_eagle3 import HEAD, KV_HEADS, Layers, Weights, attention, sizes, write_folder
 from torch import Tensor
 
 
@@ -109,12 +107,10 @@ def block_sizes(model: DFlash) -> dict[str, Any]:
 
 
 def is_near(model: DFlash, number: int) -> bool:
-    """Whether a layer has a sliding window."""
     return bool(model.window) and (number < model.layers - 1 or model.layers == 1)
 
 
 def second(model: DFlash) -> dict[str, Any]:
-    """Return the additional entries of DFlash 2."""
     return {
         "conv_kernel_size": model.taps,
         "conv_group_size": model.group,
@@ -186,8 +182,8 @@ def write_dspark(folder: Path, model: DFlash, **more: Any) -> Path:
     return write_folder(folder, config | more, model.tensors)
 
 
-class Reference:
-    """The guesses of a checkpoint after a text, row by row and without any cache.
+class Reference(Layers):
+    """The guesses of a checkpoint after a text, without any cache.
 
     embedding, head: (V, H), the target's; states: (known, reads x H), the target's, of the first tokens
 
@@ -211,41 +207,22 @@ class Reference:
     def guess(self, text: list[int]) -> Tensor:
         """(positions, W): logits of the positions after a text, whose last token is pending."""
         model, pending = self.model, len(text) - 1
-        known = [
-            self.normed("hidden_norm", self.tensors["fc.weight"] @ row, wanted=model.mixed_norm)
-            for row in self.states[:pending]
-        ]
-        ids = [text[pending], *[model.mask] * (model.block - 1)]
-        x = [self.embedding[one] * model.embedding_scale for one in ids]
-        first = pending + model.begins
+        known = self.linear("fc", self.states[:pending])
+        known = self.normed("hidden_norm", known) if model.mixed_norm else known
+        ids = torch.tensor([text[pending], *[model.mask] * (model.block - 1)])
+        x = self.embedding[ids] * model.embedding_scale
         for number in range(model.layers):
             begin = f"layers.{number}."
-            of_text = [
-                self.normed(f"{begin}input_layernorm", one, wanted=model.text_norm) for one in known
-            ]
-            of_block = [self.normed(f"{begin}input_layernorm", one) for one in x]
-            of_block, kernels = self.into(f"{begin}attention_conv.", of_block)
-            keys = [self.key(begin, one, place) for place, one in enumerate(of_text)]
-            keys += [self.key(begin, one, first + row) for row, one in enumerate(of_block)]
-            values = [
-                (self.tensors[f"{begin}self_attn.v_proj.weight"] @ one).view(KV_HEADS, HEAD)
-                for one in of_text + of_block
-            ]
-            near = is_near(model, number)
-            looked = [
-                self.tensors[f"{begin}self_attn.o_proj.weight"]
-                @ self.looked(begin, normed, row, keys, values, first, near=near)
-                for row, normed in enumerate(of_block)
-            ]
-            looked = self.out_of(looked, kernels)
-            x = [past + one for past, one in zip(x, looked, strict=True)]
-            inner = [self.normed(f"{begin}post_attention_layernorm", one) for one in x]
+            norm = f"{begin}input_layernorm"
+            of_text = self.normed(norm, known) if model.text_norm else known
+            of_block, kernels = self.into(f"{begin}attention_conv.", self.normed(norm, x))
+            looked = self.looked(begin, of_text, of_block, near=is_near(model, number))
+            x = x + self.out_of(looked, kernels)
+            inner = self.normed(f"{begin}post_attention_layernorm", x)
             inner, kernels = self.into(f"{begin}mlp_conv.", inner)
-            added = self.out_of([self.gates(begin, one) for one in inner], kernels)
-            x = [past + one for past, one in zip(x, added, strict=True)]
-        self.states_out = [self.normed("norm", one) for one in x]
-        logits = torch.stack([self.head @ one for one in self.states_out])
-        logits = logits * model.multiplier
+            x = x + self.out_of(self.gates(begin, inner), kernels)
+        self.states_out = self.normed("norm", x)
+        logits = self.states_out @ self.head.T * model.multiplier
         if model.cap:
             logits = torch.tanh(logits / model.cap) * model.cap
         return logits if model.anchored else logits[1:]
@@ -253,96 +230,49 @@ class Reference:
     def corrected(self, logits: Tensor, token: int) -> Tensor:
         """(W,): logits of a position, once the token before it is known."""
         row = self.tensors["markov_head.markov_w1.weight"][token]
-        return logits + self.tensors["markov_head.markov_w2.weight"] @ row
+        return logits + self.linear("markov_head.markov_w2", row)
 
     def confidence(self, place: int, token: int) -> float:
         """Probability that the guess of a position is accepted, after this token."""
         row = self.tensors["markov_head.markov_w1.weight"][token]
         both = torch.cat([self.states_out[place], row])
-        weight, bias = (self.tensors[f"confidence_head.proj.{part}"] for part in ("weight", "bias"))
-        return float(torch.sigmoid(weight[0] @ both + bias[0]))
+        sure = self.linear("confidence_head.proj", both) + self.tensors["confidence_head.proj.bias"]
+        return float(torch.sigmoid(sure))
 
-    def normed(self, name: str, x: Tensor, *, wanted: bool = True) -> Tensor:
-        """(H,)"""
-        return rms(x, self.tensors[f"{name}.weight"]) if wanted else x
+    def looked(self, begin: str, text: Tensor, block: Tensor, *, near: bool) -> Tensor:
+        """(rows, H): attention of the rows of the block over the text and the block."""
+        model, part, known = self.model, f"{begin}self_attn.", len(text)
+        rows, both = torch.arange(len(block)), torch.cat([text, block])
+        places = torch.cat([torch.arange(known), known + model.begins + rows])
+        facts = {"theta": model.theta, "norms": model.norms}
+        query = self.turned(f"{part}q", block, places[known:], **facts)
+        keys = self.turned(f"{part}k", both, places, **facts)
+        values = self.linear(f"{part}v_proj", both).view(len(both), KV_HEADS, HEAD)
+        key = torch.arange(len(both))
+        seen = torch.ones(len(block), len(both), dtype=torch.bool)
+        if model.window_causal if near else model.causal:
+            seen &= key <= known + rows[:, None]
+        if near:
+            seen &= (key >= known) | (key > places[known:, None] - model.window)
+        return self.linear(f"{part}o_proj", attention(query, keys, values, seen))
 
-    def turned(self, begin: str, part: str, x: Tensor, place: int) -> Tensor:
-        """(heads, HEAD): a query or a key at its position."""
-        heads = (self.tensors[f"{begin}self_attn.{part}_proj.weight"] @ x).view(-1, HEAD)
-        heads = self.normed(f"{begin}self_attn.{part}_norm", heads, wanted=self.model.norms)
-        return turned(heads, place, self.model.theta)
-
-    def key(self, begin: str, x: Tensor, place: int) -> Tensor:
-        """(KV_HEADS, HEAD)"""
-        return self.turned(begin, "k", x, place)
-
-    def looked(
-        self,
-        begin: str,
-        normed: Tensor,
-        row: int,
-        keys: list,
-        values: list,
-        first: int,
-        *,
-        near: bool,
-    ) -> Tensor:
-        """(HEADS x HEAD,): attention of a row of the block over the text and the block."""
-        query, seen = self.turned(begin, "q", normed, first + row), len(keys)
-        if self.model.window_causal if near else self.model.causal:
-            seen -= self.model.block - 1 - row
-        text = len(keys) - self.model.block
-        since = max(0, first + row - self.model.window + 1) if near else 0
-        mine = [one for one in range(seen) if one >= text or one >= since]
-        found = []
-        for head in range(HEADS):
-            shared = head // (HEADS // KV_HEADS)
-            own = torch.stack([keys[one][shared] for one in mine])
-            weights = (own @ query[head] / HEAD**0.5).softmax(0)
-            found.append(weights @ torch.stack([values[one][shared] for one in mine]))
-        return torch.cat(found)
-
-    def gates(self, begin: str, inner: Tensor) -> Tensor:
-        """(H,): output of the gates."""
-        gate, up = (
-            self.tensors[f"{begin}mlp.{part}_proj.weight"] @ inner for part in ("gate", "up")
-        )
-        return self.tensors[f"{begin}mlp.down_proj.weight"] @ (gate * torch.sigmoid(gate) * up)
-
-    def into(self, begin: str, x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the input of a part, convolved with the rows before it, and kernels (taps, H) of the output."""
+    def into(self, begin: str, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the input of a part, convolved with the rows before it, and kernels (rows, taps, H) of the output."""
         model = self.model
         if not model.taps:
-            return x, []
+            return x, None
         base, groups = self.tensors[f"{begin}base_kernel"], model.hidden // model.group
-        kernels: list[list[Tensor]] = [[], []]
-        for row in x:
-            added = self.tensors[f"{begin}kernel_projection.weight"] @ row
-            if not model.dynamic:
-                added = added * 0
-            for side in range(2):
-                mine = added[side * model.taps * groups : (side + 1) * model.taps * groups]
-                if model.tap_first:
-                    mine = mine.view(model.taps, groups)
-                else:
-                    mine = mine.view(groups, model.taps).T
-                spread = torch.stack(
-                    [mine[:, number // model.group] for number in range(model.hidden)], dim=1
-                )
-                kernels[side].append(base[side] + spread)
-        into = self.along(x, kernels[0]) if model.convolves[0] else x
-        return into, kernels[1] if model.from_input else [base[1]] * len(x)
+        added = self.linear(f"{begin}kernel_projection", x) * model.dynamic
+        if model.tap_first:
+            added = added.view(len(x), 2, model.taps, groups)
+        else:
+            added = added.view(len(x), 2, groups, model.taps).transpose(2, 3)
+        kernels = base + added.repeat_interleave(model.group, dim=-1)
+        into = along(x, kernels[:, 0]) if model.convolves[0] else x
+        return into, kernels[:, 1] if model.from_input else base[1].expand(len(x), -1, -1)
 
-    def out_of(self, x: list[Tensor], kernels: list[Tensor]) -> list[Tensor]:
-        """Return the convolved output of a part."""
-        return self.along(x, kernels) if kernels and self.model.convolves[1] else x
-
-    def along(self, x: list[Tensor], kernels: list[Tensor]) -> list[Tensor]:
-        """Each row times its first tap, the one before it times the second, and so on; nothing is before a block."""
-        return [
-            sum(kernels[row][tap] * x[row - tap] for tap in range(self.model.taps) if row >= tap)
-            for row in range(len(x))
-        ]
+    def out_of(self, x: Tensor, kernels: Tensor | None) -> Tensor:
+        return x if kernels is None or not self.model.convolves[1] else along(x, kernels)
 
     def selected(self, place: int, logits: Tensor, token: int) -> dict[int, float]:
         """Scores of the candidates of a position, after this token."""
@@ -350,8 +280,15 @@ class Reference:
         names = ("predecessor_codebook", "successor_codebook", "hidden_projection.weight")
         before, after, project = (self.tensors[f"candidate_selector.{name}"] for name in names)
         gate = project @ state if self.model.state_gates else torch.ones(self.model.chosen)
-        ranked = sorted(range(len(logits)), key=lambda one: -float(logits[one]))
+        ranked = logits.topk(self.model.most).indices.tolist()
         return {
-            one: float(logits[one] + (before[token] * gate * after[one]).sum())
-            for one in ranked[: self.model.most]
+            one: float(logits[one] + (before[token] * gate * after[one]).sum()) for one in ranked
         }
+
+
+def along(x: Tensor, kernels: Tensor) -> Tensor:
+    """Each row times its first tap, the one before it times the second, and so on; nothing is before a block."""
+    shifted = [
+        torch.cat([x.new_zeros(tap, x.shape[1]), x])[: len(x)] for tap in range(kernels.shape[1])
+    ]
+    return sum(kernels[:, tap] * one for tap, one in enumerate(shifted))

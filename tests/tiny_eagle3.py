@@ -4,8 +4,6 @@ The package is not used here: a drafter that agrees with this file runs as its f
 
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -171,7 +169,28 @@ def write_folder(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor
     return folder
 
 
-class Reference:
+class Layers:
+    """Parts of a layer, by the names of its weights."""
+
+    tensors: dict[str, Tensor]
+
+    def linear(self, name: str, x: Tensor) -> Tensor:
+        return x @ self.tensors[f"{name}.weight"].T
+
+    def normed(self, name: str, x: Tensor) -> Tensor:
+        return rms(x, self.tensors[f"{name}.weight"])
+
+    def turned(self, name: str, x: Tensor, places: Tensor, theta: float, *, norms: bool) -> Tensor:
+        """(rows, heads, HEAD): queries or keys at their positions."""
+        heads = self.linear(f"{name}_proj", x).view(len(x), -1, HEAD)
+        return turned(self.normed(f"{name}_norm", heads) if norms else heads, places, theta)
+
+    def gates(self, begin: str, inner: Tensor) -> Tensor:
+        gate, up = (self.linear(f"{begin}mlp.{part}_proj", inner) for part in ("gate", "up"))
+        return self.linear(f"{begin}mlp.down_proj", gate * torch.sigmoid(gate) * up)
+
+
+class Reference(Layers):
     """The computation of a checkpoint after a text, token by token and without any cache.
 
     embedding: (V, H), the target's; states: (known, reads x H), the target's, of the first tokens
@@ -182,48 +201,38 @@ class Reference:
         self.model = replace(model, **wrong)
         self.tensors = model.tensors
         self.embedding = self.tensors.get("embed_tokens.weight", embedding)
-        self.known = [self.mixed(row) for row in states]
-
-    def mixed(self, states: Tensor) -> Tensor:
-        """(H,): the target's states of a token as one."""
-        model, parts = self.model, states.split(self.model.hidden)
-        if model.fc_norm:
-            parts = tuple(
-                rms(part, self.tensors[f"fc_norm.{number}.weight"])
-                for number, part in enumerate(parts)
-            )
-        joined = torch.cat(parts)
-        if model.norm_before_fc:
-            joined = rms(joined, self.tensors["input_norm.weight"])
-        return self.tensors["fc.weight"] @ joined
+        parts = states.split(model.hidden, dim=-1)
+        if self.model.fc_norm:
+            parts = [self.normed(f"fc_norm.{number}", part) for number, part in enumerate(parts)]
+        joined = torch.cat(tuple(parts), dim=-1)
+        if self.model.norm_before_fc:
+            joined = self.normed("input_norm", joined)
+        self.known = self.linear("fc", joined)
 
     def outputs(self, text: list[int]) -> list[Tensor]:
         """(H,) for each token but the first: the output of the layers, before the last norm."""
         outputs: list[Tensor] = []
         seen: list[list[tuple[Tensor, Tensor]]] = [[] for _ in range(self.model.layers)]
-        begin = 1 if self.model.skips_first else 0
-        for place in range(begin, len(text)):
+        for place in range(1 if self.model.skips_first else 0, len(text)):
             before = place - 1
             if before < 0:
                 state = torch.zeros(self.model.hidden)
             elif before < len(self.known):
                 state = self.known[before]
             else:
-                state = outputs[-1]
-                if self.model.norm_output:
-                    state = rms(state, self.tensors["norm.weight"])
+                state = self.normed("norm", outputs[-1]) if self.model.norm_output else outputs[-1]
             x = self.first(self.embedding[text[place]], state, place, seen[0])
             for number in range(1, self.model.layers):
-                begin_of = f"layers.{number}."
-                normed = rms(x, self.tensors[f"{begin_of}input_layernorm.weight"])
-                x = self.rest(begin_of, x, normed, place, seen[number])
+                begin = f"layers.{number}."
+                x = self.rest(
+                    begin, x, self.normed(f"{begin}input_layernorm", x), place, seen[number]
+                )
             outputs.append(x)
         return outputs
 
     def logits(self, text: list[int]) -> Tensor:
         """(tokens - 1, W): logits after each token but the first, by rows of the head."""
-        normed = rms(torch.stack(self.outputs(text)), self.tensors["norm.weight"])
-        return normed @ self.tensors["lm_head.weight"].T
+        return self.linear("lm_head", self.normed("norm", torch.stack(self.outputs(text))))
 
     def tokens(self) -> list[int]:
         """The token of each row of the head."""
@@ -235,47 +244,40 @@ class Reference:
 
     def first(self, embedding: Tensor, state: Tensor, place: int, seen: list) -> Tensor:
         """The first layer: attention reads twice the numbers."""
-        normed_state = rms(state, self.tensors["layers.0.hidden_norm.weight"])
-        parts = [rms(embedding, self.tensors["layers.0.input_layernorm.weight"]), normed_state]
+        normed_state = self.normed("layers.0.hidden_norm", state)
+        parts = [self.normed("layers.0.input_layernorm", embedding), normed_state]
         both = torch.cat(parts if self.model.embedding_first else parts[::-1])
         past = normed_state if self.model.normed_residual else state
         return self.rest("layers.0.", past, both, place, seen)
 
     def rest(self, begin: str, past: Tensor, normed: Tensor, place: int, seen: list) -> Tensor:
         """Attention over all tokens so far, and the gates."""
-        tensors = {
-            name.removeprefix(begin): one
-            for name, one in self.tensors.items()
-            if name.startswith(begin)
-        }  # tensors of this layer
-        heads = {
-            part: (tensors[f"self_attn.{part}_proj.weight"] @ normed).view(-1, HEAD)
-            for part in "qkv"
-        }
-        for part in "qk" if self.model.qwen else "":
-            heads[part] = rms(heads[part], tensors[f"self_attn.{part}_norm.weight"])
-        query, key = (turned(heads[part], place, self.model.theta) for part in "qk")
-        seen.append((key, heads["v"]))
-        keys, values = (torch.stack(part, dim=1) for part in zip(*seen, strict=True))
-        found = []
-        for head in range(HEADS):
-            shared = head // (HEADS // KV_HEADS)
-            weights = (keys[shared] @ query[head] / HEAD**0.5).softmax(0)
-            found.append(weights @ values[shared])
-        x = past + tensors["self_attn.o_proj.weight"] @ torch.cat(found)
-        inner = rms(x, tensors["post_attention_layernorm.weight"])
-        gate, up = (tensors[f"mlp.{part}_proj.weight"] @ inner for part in ("gate", "up"))
-        return x + tensors["mlp.down_proj.weight"] @ (gate * torch.sigmoid(gate) * up)
+        part, at, row = f"{begin}self_attn.", torch.tensor([place]), normed[None]
+        facts = {"theta": self.model.theta, "norms": self.model.qwen}
+        query, key = (self.turned(f"{part}{one}", row, at, **facts) for one in "qk")
+        seen.append((key, self.linear(f"{part}v_proj", row).view(1, -1, HEAD)))
+        keys, values = (torch.cat(one) for one in zip(*seen, strict=True))
+        looked = attention(query, keys, values, torch.ones(1, len(keys), dtype=torch.bool))
+        x = past + self.linear(f"{part}o_proj", looked[0])
+        return x + self.gates(begin, self.normed(f"{begin}post_attention_layernorm", x))
+
+
+def attention(query: Tensor, keys: Tensor, values: Tensor, seen: Tensor) -> Tensor:
+    """(rows, HEADS x HEAD). keys, values: (places, KV_HEADS, HEAD); seen: (rows, places)"""
+    keys, values = (one.repeat_interleave(HEADS // KV_HEADS, dim=1) for one in (keys, values))
+    scores = torch.einsum("rhd,phd->hrp", query, keys) / HEAD**0.5
+    weights = scores.masked_fill(~seen, -torch.inf).softmax(-1)
+    return torch.einsum("hrp,phd->rhd", weights, values).flatten(1)
 
 
 def rms(x: Tensor, weight: Tensor) -> Tensor:
-    """RMS norm over the last dimension."""
     return x / (x.pow(2).mean(-1, keepdim=True) + EPSILON).sqrt() * weight
 
 
-def turned(heads: Tensor, place: int, theta: float) -> Tensor:
-    """Rotary embedding: number i and number i + half are a complex number."""
+def turned(heads: Tensor, places: Tensor, theta: float) -> Tensor:
+    """Rotary embedding of (rows, heads, HEAD): number i and number i + half are a complex number."""
     half = heads.shape[-1] // 2
-    angles = place / theta ** (torch.arange(half) / half)
-    pairs = torch.complex(heads[:, :half], heads[:, half:]) * torch.polar(torch.ones(half), angles)
+    angles = places[:, None, None] / theta ** (torch.arange(half) / half)
+    pairs = torch.complex(heads[..., :half], heads[..., half:])
+    pairs = pairs * torch.polar(torch.ones_like(angles), angles)
     return torch.cat([pairs.real, pairs.imag], dim=-1)

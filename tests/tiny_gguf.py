@@ -1,7 +1,5 @@
 """GGUF files of tiny models, whose matrices are quantised in each way that the models of the catalogue use."""
 
-from __future__ import annotations
-
 import json
 from itertools import cycle
 from pathlib import Path
@@ -64,11 +62,15 @@ def tiny_gguf(
         matrix(f"{at}ffn_down.weight", HIDDEN, INNER)
         vector(f"{at}attn_norm.weight", HIDDEN)
         vector(f"{at}ffn_norm.weight", HIDDEN)
+    finish(writer)
+    return path
+
+
+def finish(writer: Any) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path
 
 
 def random_blocks(random: Any, rows: int, columns: int, kind: Any) -> Any:

@@ -1,7 +1,5 @@
 """Published drafters of a tiny target, read from folders as those of the hub are."""
 
-from __future__ import annotations
-
 import atexit
 import shutil
 import tempfile
@@ -12,6 +10,7 @@ from typing import Any
 
 import tiny_dflash
 import torch
+from drafter_folders import CPU, reading_of
 from tiny_eagle3 import make, write_flat, write_speculators
 from tiny_trained import HIDDEN, READS
 
@@ -19,8 +18,7 @@ from specdemo.engine.target import FeatureReader, Features
 from specdemo.models.networks.chain import CompactModel
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.folders import TargetTensors
-from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
-from specdemo.models.networks.layouts.family import TargetFacts, drafter_files
+from specdemo.models.networks.layouts.family import TargetFacts
 
 
 def _write(name: str, folder: Path, words: int) -> Path:
@@ -52,12 +50,10 @@ def network(name: str, words: int) -> Any:
     """Return the decoder of a drafter for a target of two layers with so many tokens."""
     folder = Path(tempfile.mkdtemp(prefix="specdemo-published-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    files = drafter_files(str(_write(name, folder / "it", words)), folder / "cache")
-    (family,) = [one for one in DRAFTER_FAMILIES if one.takes(files.config)]
-    reading = family.read(files, TargetFacts("tiny", HIDDEN, words, 2))
+    target = TargetFacts("tiny", HIDDEN, words, 2)
+    reading = reading_of(_write(name, folder / "it", words), target)
     embedding = torch.randn(words, HIDDEN, generator=torch.Generator().manual_seed(2))
-    cpu = torch.device("cpu")
-    return reading.load(TargetTensors(embedding, cpu, torch.float32, four_bit=False))
+    return reading.load(TargetTensors(embedding, CPU, torch.float32, four_bit=False))
 
 
 def published(name: str) -> Callable[[int, Features], dict[str, Callable[[], Any]]]:

@@ -1,7 +1,5 @@
 """Small random trained drafters: real networks, each kind, that guess badly but differently for each text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import Any
@@ -46,7 +44,6 @@ class TextFeatures(Features):
         assert value == 0
 
     def read(self, begin: int, end: int, layers: Sequence[int]) -> Tensor:
-        """Return counted rows of some layers."""
         return self.rows[list(self.text()[begin : min(end, self.length)])].repeat(1, len(layers))
 
 
@@ -129,7 +126,6 @@ class Remembering(CompactDecoder):
 
 
 def _content(tensor: Tensor | None) -> bytes | None:
-    """The bytes of a tensor."""
     return None if tensor is None else tensor.contiguous().view(torch.uint8).numpy().tobytes()
 
 

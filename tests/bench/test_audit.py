@@ -1,15 +1,13 @@
 """Audit: honest drafters pass, biased ones are detected, and the result is saved."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import VOCABULARY, decoder_of, header, open_draft, open_target, run_lane, tiny_llama
+from conftest import PROMPT, VOCABULARY, open_draft, open_target, run_lane, tiny_llama
 from lanes import Scripted
+from tiny_studio import TinyStudio
 
 from specdemo.bench import audit
 from specdemo.bench.audit import CONDITIONS, FILE, AuditResult, MethodAudit, run_audit, save_last
@@ -22,12 +20,10 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Sampling
 from specdemo.drafters.base import Plain
 from specdemo.drafters.draft_model import LookBack
-from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper, draw
 from specdemo.engine.target import PrefixReader
-from specdemo.engine.types import Drafter, Limits, Proposal
+from specdemo.engine.types import Drafter, Proposal
 from specdemo.engine.verify import verify_sampling
-from specdemo.session.door import MethodInfo
 from specdemo.session.work.judges import (
     GreedyAudit,
     SamplingAudit,
@@ -38,7 +34,7 @@ from specdemo.session.work.judges import (
 from specdemo.trace.events import ModelInfo
 from specdemo.trace.metrics import output_ids
 
-PROMPTS = ([5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17], [9, 9, 8, 4])
+PROMPTS = (PROMPT, [9, 9, 8, 4])
 LIMIT = 0.01 / 40
 UNLIKELY = 0.3
 
@@ -116,14 +112,9 @@ def sampled(target_weights, make, sampling, runs=40, tokens=16, verifier=verify_
         prompt = PROMPTS[seed % len(PROMPTS)]
         target.rollback(0)
         events = run_lane(
-            target_weights,
-            make(Shaper(seeded)),
-            prompt,
-            sampling=seeded,
-            max_new_tokens=tokens,
-            target=target,
-            verifier=verifier,
-        )
+            target_weights, make(Shaper(seeded)), prompt, sampling=seeded, max_new_tokens=tokens,
+            target=target, verifier=verifier,
+        )  # fmt: skip
         yield prompt, output_ids(events)
 
 
@@ -207,58 +198,19 @@ def test_greedy_outputs_are_compared_token_by_token(target_weights):
     assert replace(differs, required=False).held
 
 
-class Studio:
-    """Fake session with the tiny target and the drafters of this test."""
-
-    def __init__(self, weights, draft, makers, cache_dir):
-        self.weights, self.makers = weights, makers
-        self.settings = AppSettings(cache_dir=cache_dir)
-        self.infos = [
-            MethodInfo(name, name.title(), "", (), True, lossy=name == "look back")
-            for name in makers
-        ]
-        self.infos.append(MethodInfo("copy", "Copy", "", (), False, "There is no copy."))
-        self.pair = SimpleNamespace(
-            target=SimpleNamespace(
-                model=weights,
-                decoder=decoder_of(weights),
-                info=ModelInfo("tiny", "", "fp32", "PyTorch float32 on CPU"),
-            ),
-            draft_info=ModelInfo("tiny draft"),
-            open_draft=lambda: open_draft(draft),
-            tokenizer=Letters(),
-            context=512,
-        )
-
-    def methods(self):
-        return self.infos
-
-    def open(self):
-        return SimpleNamespace(run=self.run, reset=lambda: None, close=lambda: None)
-
-    def run(self, prompt, settings, **_options):
-        yield from generate(
-            open_target(self.weights),
-            self.makers[settings.method](Shaper(settings.sampling)),
-            Letters()(prompt)["input_ids"],
-            shaper=Shaper(settings.sampling),
-            limits=Limits(settings.max_new_tokens),
-            started=header(),
-        )
-
-
-class Letters:
-    """Tokenizer without a chat template: one token per letter."""
-
-    chat_template = None
-
-    def __call__(self, text, **_options):
-        return {"input_ids": [ord(letter) % VOCABULARY for letter in text]}
-
-
 @pytest.fixture
 def studio(target_weights, draft, makers, tmp_path):
-    return Studio(target_weights, draft, makers, tmp_path)
+    drafters = {
+        name: lambda settings, make=make: make(Shaper(settings.sampling))
+        for name, make in makers.items()
+    }
+    studio = TinyStudio(
+        target_weights, drafters, {"copy": "There is no copy."}, draft_info=ModelInfo("tiny draft"),
+        open_draft=lambda: open_draft(draft),
+    )  # fmt: skip
+    studio.infos = [replace(one, lossy=one.name == "look back") for one in studio.infos]
+    studio.settings = AppSettings(cache_dir=tmp_path)
+    return studio
 
 
 def test_an_audit_of_every_method(studio):
@@ -295,18 +247,24 @@ def test_an_audit_of_one_method_has_its_control_and_holds(studio):
     assert result.held
 
 
-def test_an_interrupted_audit_shows_the_methods_before(studio, monkeypatch, capsys):
+@pytest.fixture
+def command(studio, monkeypatch):
+    """A function that audits `sampler` by the command line."""
+    monkeypatch.setattr(console, "open_studio", lambda _: studio)
+    monkeypatch.setattr(bench, "check_method", lambda _: None)
+    return lambda: main(["audit", "--methods", "sampler", "--runs", "4", "--tokens", "8"])
+
+
+def test_an_interrupted_audit_shows_the_methods_before(studio, command, monkeypatch, capsys):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(console, "open_studio", lambda _: studio)
-    monkeypatch.setattr(bench, "check_method", lambda _: None)
     one = audit._Auditor.audited
     monkeypatch.setattr(
         audit._Auditor, "audited",
         lambda self, row, report: one(self, row, report) if row.name == "nothing" else interrupt(),
     )  # fmt: skip
-    assert main(["audit", "--methods", "sampler", "--runs", "4", "--tokens", "8"]) == 130
+    assert command() == 130
     assert "| nothing " in capsys.readouterr().out
     assert not (studio.settings.cache_dir / FILE).exists()
 
@@ -320,11 +278,9 @@ def test_an_audit_without_plain_decoding_ends_with_its_message(studio, monkeypat
         run_audit(studio, ["sampler"], 4, 8)
 
 
-def test_an_audit_that_cannot_be_stored_is_shown(studio, monkeypatch, capsys):
-    monkeypatch.setattr(console, "open_studio", lambda _: studio)
-    monkeypatch.setattr(bench, "check_method", lambda _: None)
+def test_an_audit_that_cannot_be_stored_is_shown(studio, command, capsys):
     studio.settings.cache_dir.joinpath(FILE).mkdir(parents=True)
-    assert main(["audit", "--methods", "sampler", "--runs", "4", "--tokens", "8"]) == 0
+    assert command() == 0
     assert "| sampler " in capsys.readouterr().out
 
 
@@ -335,28 +291,17 @@ def test_an_unknown_method_is_told(studio):
 
 
 RESULT = AuditResult(
-    machine="m",
-    model="tiny",
-    draft="",
-    precision="nf4",
-    kernel="k",
-    date="2025-01-01T00:00:00+00:00",
-    seconds=1.5,
-    runs=2,
-    tokens=3,
-    limit=0.001,
+    machine="m", model="tiny", draft="", precision="nf4", kernel="k", date="2025-01-01T00:00:00+00:00",
+    seconds=1.5, runs=2, tokens=3, limit=0.001,
     methods=(
         MethodAudit(
-            "ngram",
-            "N-gram",
-            lossy=False,
-            available=True,
+            "ngram", "N-gram", lossy=False, available=True,
             greedy=GreedyAudit(3, 2, 0.9, 0.01, required=False),
             sampling=(SamplingAudit("temperature 1", 6, 1, 0.5, 0.25, None, held=True),) * 2,
         ),
         MethodAudit("copy", "Copy", lossy=False, available=False, why_not="There is no copy."),
     ),
-)
+)  # fmt: skip
 
 
 def test_saved_audit_has_verdicts_and_replaces_the_last_one(tmp_path):
@@ -373,7 +318,5 @@ def test_the_table_says_what_low_precision_means():
     assert "2 of 3" in table
     assert "near-ties may fall the other way" in table
     assert "1 of 6 tokens are impossible" in table
-    fp32 = replace(
-        RESULT, methods=(replace(RESULT.methods[0], greedy=GreedyAudit(1, 1, 1, None, True)),)
-    )
-    assert "near-ties" not in text(fp32.result())
+    exact = replace(RESULT.methods[0], greedy=GreedyAudit(1, 1, 1, None, True))
+    assert "near-ties" not in text(replace(RESULT, methods=(exact,)).result())

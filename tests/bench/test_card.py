@@ -1,15 +1,13 @@
 """Measurements of a graphics card on tiny models: every part, missing parts, the file and the page."""
 
-from __future__ import annotations
-
 import json
 import time
-from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import PROFILE, drafter_for, header, open_draft
+from conftest import drafter_for, open_draft
 from errors import reported
+from tiny_studio import TinyStudio, encode
 
 from specdemo.bench import card
 from specdemo.bench.card import (
@@ -29,15 +27,7 @@ from specdemo.bench.report import page, text
 from specdemo.cli import console
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
-from specdemo.config.settings import AppSettings, Recommended
-from specdemo.engine.loop import generate
-from specdemo.engine.runner import Runner
-from specdemo.engine.sampling import Shaper
-from specdemo.engine.target import CachedModel
-from specdemo.engine.types import Limits
 from specdemo.models.decoders.graphs import GraphDecoder
-from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.session.door import MethodInfo
 from specdemo.session.text import Item
 from specdemo.trace.events import ModelInfo
 
@@ -45,55 +35,18 @@ ITEMS = [Item("one", "list", ("abcabc",)), Item("two", "code", ("abab",))]
 HERE = ("nothing", "ngram", "draft_model")
 
 
-class Studio:
-    """Fake studio with a tiny pair and every measured method except `auto`."""
-
-    def __init__(self, target, draft):
-        self.draft, self.runner = draft, Runner()
-        self.store, self.settings = None, AppSettings()
-        decoder = LeanDecoder(target)
-        info = ModelInfo("tiny", precision="fp32", kernel="lean pass")
-        loaded = SimpleNamespace(
-            decoder=decoder, model=target, info=info, device=torch.device("cpu")
-        )
-        self.pair = SimpleNamespace(
-            target=loaded, draft_info=ModelInfo("small"), open_draft=lambda: open_draft(draft),
-            costs=PROFILE, tokenizer=None, context=512, stop_ids=frozenset, recommended=Recommended(),
-        )  # fmt: skip
-
-    def methods(self):
-        return [
-            MethodInfo(name, name, "", (), name in HERE, "It is not here.")
-            for name in (*HERE, "auto")
-        ]
-
-    def card(self, _name):
-        return None
-
-    def open(self):
-        return SimpleNamespace(run=self.run, close=lambda: None)
-
-    def run(self, prompt, settings, **_options):
-        yield from generate(
-            CachedModel(self.pair.target.decoder),
-            drafter_for(settings.method, open_draft(self.draft)),
-            _ids(prompt),
-            shaper=Shaper(settings.sampling),
-            limits=Limits(settings.max_new_tokens),
-            started=header(),
-        )
-
-
-def _ids(text):
-    return [ord(letter) % 60 for letter in text]
-
-
 @pytest.fixture
 def studio(monkeypatch, target_weights, draft_weights):
     for name, less in {"ROUNDS": 2, "DRAFT_STEPS": 4, "TOKENS": 16, "ANSWER_TOKENS": 16}.items():
         monkeypatch.setattr(card, name, less)
-    monkeypatch.setattr(card, "encode_prompt", lambda _, prompt, __: _ids(prompt))
-    return Studio(target_weights, draft_weights)
+    monkeypatch.setattr(card, "encode_prompt", lambda _, prompt, __: encode(prompt))
+    drafters = {
+        name: lambda _, name=name: drafter_for(name, open_draft(draft_weights)) for name in HERE
+    }
+    return TinyStudio(
+        target_weights, drafters, {"auto": "It is not here."}, draft_info=ModelInfo("small"),
+        open_draft=lambda: open_draft(draft_weights),
+    )  # fmt: skip
 
 
 def test_every_part_is_measured_or_says_why_not(studio):

@@ -1,7 +1,5 @@
 """Peers: the protocol, its failures, counting, and conversations that continue a peer's own answers."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys
@@ -12,7 +10,8 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import reference_greedy
+from conftest import PROMPT, reference_greedy
+from letters import Letters
 
 from specdemo.bench import peers
 from specdemo.bench.lanes import PLAIN_METHOD, LaneLost, LaneResult, run_lanes
@@ -29,7 +28,6 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.trace.events import ModelInfo
 
-PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
 ECHO = """
 import json, sys
 print(json.dumps({"ready": {"spec": json.loads(input())["lane"]}}), flush=True)
@@ -40,18 +38,6 @@ for line in sys.stdin:
 """
 DIES = 'import sys; input(); print("first", file=sys.stderr); sys.exit("no such instruction")'
 SULKS = "print('{\"ready\": {}}', flush=True); import time; time.sleep(60)"
-
-
-class Letters:
-    """Tokenizer without a chat template: one token per letter."""
-
-    chat_template = None
-
-    def __call__(self, text, **_options):
-        return {"input_ids": [ord(letter) - 97 for letter in text]}
-
-    def decode(self, ids, **_options):
-        return "".join(chr(97 + token_id) for token_id in ids)
 
 
 @pytest.fixture
@@ -76,7 +62,7 @@ def test_a_peer_continues_its_own_answers_and_is_timed_by_itself(start):
     first, second = talk.answer("abc"), talk.answer("de")
     own = Letters().decode(first.ids)
     text = "\n\n".join(("sys", "abc", own, "de"))
-    assert second.ids[0] == len(text) % 26
+    assert second.ids[0] == len(Letters()(text)["input_ids"]) % 26
     assert (first.metrics.new_tokens, first.metrics.steps, first.metrics.drafted) == (2, 1, 2)
     assert first.metrics.accepted == 1
     assert first.metrics.overhead_seconds == 0.5 - 0.25 - 0.125
@@ -120,7 +106,6 @@ def test_llama_cpp_is_started_again_without_its_weight_layouts(monkeypatch):
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory, target_weights, draft_weights):
-    """Tiny models on disk."""
     places = {}
     for name, weights in (("target", target_weights), ("draft", draft_weights)):
         places[name] = str(tmp_path_factory.mktemp(name))
@@ -128,18 +113,23 @@ def folders(tmp_path_factory, target_weights, draft_weights):
     return places
 
 
+def peer(folders, name, **more):
+    threads = torch.get_num_threads()
+    return PeerSpec(
+        name,
+        folder=folders["target"],
+        draft=folders["draft"],
+        precision="fp32",
+        threads=threads,
+        **more,
+    )
+
+
 @pytest.mark.parametrize("way", ["", ":assisted", ":lookup"])
 def test_transformers_says_what_generate_says_and_counts_what_the_clock_saw(
     way, folders, target_weights
 ):
-    spec = PeerSpec(
-        f"transformers{way}",
-        folder=folders["target"],
-        draft=folders["draft"],
-        precision="fp32",
-        threads=torch.get_num_threads(),
-    )
-    speaker = TransformersSpeaker(spec)
+    speaker = TransformersSpeaker(peer(folders, f"transformers{way}"))
     expected = reference_greedy(target_weights, PROMPT, 20)
     for _ in range(2):  # counts restart
         spoken = speaker.speak(PROMPT, 20, Sampling())
@@ -156,13 +146,7 @@ def test_transformers_says_what_generate_says_and_counts_what_the_clock_saw(
 def test_transformers_stops_where_our_engine_stops(folders, target_weights):
     expected = reference_greedy(target_weights, PROMPT, 20)
     stop = expected[4]
-    spec = PeerSpec(
-        "transformers",
-        folder=folders["target"],
-        precision="fp32",
-        threads=torch.get_num_threads(),
-        stop_ids=(stop,),
-    )
+    spec = peer(folders, "transformers", stop_ids=(stop,))
     spoken = TransformersSpeaker(spec).speak(PROMPT, 20, Sampling())
     assert list(spoken.ids) == expected[: expected.index(stop) + 1]
     drawn = [
@@ -245,12 +229,10 @@ def test_a_broken_request_is_answered_with_a_sentence():
 
 def stub_studio(**settings):
     info = ModelInfo("tiny", precision="fp32")
+    target = SimpleNamespace(info=info, device=torch.device("cpu"))
+    why = "No draft is known for this target."
     pair = SimpleNamespace(
-        context=512,
-        draft_info=None,
-        no_draft_why="No draft is known for this target.",
-        target=SimpleNamespace(info=info, device=torch.device("cpu")),
-        tokenizer=Letters(),
+        context=512, draft_info=None, no_draft_why=why, target=target, tokenizer=Letters()
     )
     return SimpleNamespace(pair=pair, settings=AppSettings(**settings))
 
@@ -290,20 +272,12 @@ class Scribe:
 
 def test_lanes_take_turns_at_being_first_and_go_on_without_a_lost_one():
     asked, told = [], []
-    scribes = [
-        Scribe(PLAIN_METHOD, asked),
-        Scribe("a", asked),
-        Scribe("b", asked, lost_at="3"),
-        Scribe("c", asked),
-    ]
+    lost_at = {PLAIN_METHOD: "", "a": "", "b": "3", "c": ""}
+    scribes = [Scribe(name, asked, prompt) for name, prompt in lost_at.items()]
     lanes = {scribe.name: scribe for scribe in scribes}
     results = run_lanes(lanes, ["1", "2", "3"], first=1, lost=lambda *what: told.append(what))
     names = [[pair.result.name for pair in turn] for turn in results]
-    assert names == [
-        [PLAIN_METHOD, "a", "b", "c"],
-        [PLAIN_METHOD, "a", "b", "c"],
-        [PLAIN_METHOD, "a", "c"],
-    ]
+    assert names == [[*lost_at], [*lost_at], [PLAIN_METHOD, "a", "c"]]
     turns = "".join(asked).replace(PLAIN_METHOD, ".")
     assert turns == "c.ba." + ".bc.a" + "a.c."
     assert told == [("b", "it broke")]
@@ -329,9 +303,8 @@ class FakeServer:
     def handle_completions(self, request):
         if request["n_predict"] == 0:
             return {"error": {"message": "nothing to do"}}
-        ids = list(
-            range(request["prompt"][-1] + 1, request["prompt"][-1] + 1 + request["n_predict"])
-        )
+        first = request["prompt"][-1] + 1
+        ids = list(range(first, first + request["n_predict"]))
         drafts = {"draft_n": 4, "draft_n_accepted": 2} if self.options.speculative.types else {}
         timings = {"predicted_n": len(ids), "predicted_ms": 500.0, **drafts}
         return {"__verbose": {"tokens": ids}, "timings": timings}
@@ -390,11 +363,9 @@ class FakePipeline:
 def test_openvino_counts_tokens_after_the_first(monkeypatch, way, passes):
     status = SimpleNamespace(RUNNING=None)
     genai = SimpleNamespace(
-        LLMPipeline=FakePipeline,
-        GenerationConfig=SimpleNamespace,
-        StreamerBase=object,
+        LLMPipeline=FakePipeline, GenerationConfig=SimpleNamespace, StreamerBase=object,
         StreamingStatus=status,
-    )
+    )  # fmt: skip
     monkeypatch.setitem(sys.modules, "openvino_genai", genai)
     monkeypatch.setitem(sys.modules, "openvino", SimpleNamespace(Tensor=lambda array: array))
     spec = PeerSpec(f"openvino{way}", gguf="a", threads=3, probe="ab", probe_ids=(97, 98))

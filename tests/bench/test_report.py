@@ -1,13 +1,18 @@
-"""Tables of results: sums of runs, worst task, acceptance by position, calibration, and the oracle."""
+"""Tables of results: sums of runs, worst task, acceptance by position, calibration, the oracle, and several pairs."""
 
-from __future__ import annotations
-
+from collections import Counter
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import pytest
 
 from specdemo.bench.lanes import LaneResult, Paired, expand
+from specdemo.bench.pairs import (
+    PairResult,
+    pairs_result,
+    sampling_of,
+    with_rules,
+)
 from specdemo.bench.report import markdown
 from specdemo.bench.results import (
     BenchAnswers,
@@ -16,39 +21,35 @@ from specdemo.bench.results import (
     policies_table,
     positions_table,
 )
+from specdemo.cli.options import suite
+from specdemo.config.errors import UserError
+from specdemo.config.settings import Sampling
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import CostProfile
+from specdemo.session.text import read_suite
 from specdemo.trace.events import Node, Status, Verified
-from specdemo.trace.metrics import calibration_error, measure, output_ids
+from specdemo.trace.metrics import Metrics, calibration_error, measure, output_ids
 
 PROFILE = CostProfile(((1, 0.02), (5, 0.024)), 0.002)
+KEPT, REFUSED, UNSEEN = Status.ACCEPTED, Status.REJECTED, Status.UNREACHED
+
+
+def step(number, draft, drafting, verifying, elapsed):
+    """A step that checked a draft. draft: (parent, status) of each node"""
+    nodes = tuple(Node(place, "", *one) for place, one in enumerate(draft))
+    path = tuple(node for node, (_, status) in enumerate(draft) if status is KEPT)
+    times = (drafting, verifying, 0.0, elapsed)
+    return Verified("speculative", number, nodes, path, Node(9), *times)
 
 
 def lane(name, kept, drafted, steps=10, *, draft=0.002):
     """Return a result of steps with constant numbers of drafted and accepted tokens, at the profile's cost."""
     events, elapsed = [], 0.0
     for number in range(steps):
-        nodes = tuple(
-            Node(
-                place, parent=place - 1, status=Status.ACCEPTED if place < kept else Status.REJECTED
-            )
-            for place in range(drafted)
-        )
+        chain = [(place - 1, KEPT if place < kept else REFUSED) for place in range(drafted)]
         seconds = PROFILE.verify_seconds(1 + drafted)
         elapsed += seconds + draft * drafted
-        events.append(
-            Verified(
-                "speculative",
-                number,
-                nodes,
-                tuple(range(kept)),
-                Node(9),
-                draft * drafted,
-                seconds,
-                0.0,
-                elapsed,
-            )
-        )
+        events.append(step(number, chain, draft * drafted, seconds, elapsed))
     ids = tuple(output_ids(events))
     accepted = tuple(len(event.path) for event in events)
     return LaneResult(name, measure(events), ids, (0.5,) * len(ids), accepted)
@@ -103,25 +104,13 @@ def test_the_lanes_table_has_memory_and_training_and_no_empty_columns():
 def judged(*drafts):
     """Return a result with one step per draft; a draft is (parent, status) for each node."""
     steps = [
-        Verified(
-            "speculative",
-            number,
-            tuple(Node(0, parent=parent, status=status) for parent, status in draft),
-            tuple(node for node, (_, status) in enumerate(draft) if status is Status.ACCEPTED),
-            Node(9),
-            0.001,
-            0.02,
-            0.0,
-            0.021 * (number + 1),
-        )
+        step(number, draft, 0.001, 0.02, 0.021 * (number + 1))
         for number, draft in enumerate(drafts)
     ]
-    return LaneResult(
-        "tree", measure(steps), tuple(output_ids(steps)), (0.5,) * 20, (), tuple(steps)
-    )
+    ids = tuple(output_ids(steps))
+    return LaneResult("tree", measure(steps), ids, (0.5,) * 20, (), tuple(steps))
 
 
-KEPT, REFUSED, UNSEEN = Status.ACCEPTED, Status.REJECTED, Status.UNREACHED
 DRAFTS = (
     ((-1, KEPT), (0, KEPT), (1, REFUSED), (2, UNSEEN)),  # a chain
     ((-1, REFUSED), (-1, KEPT), (0, UNSEEN), (1, REFUSED)),  # a tree of two branches
@@ -141,14 +130,8 @@ def test_the_report_tells_acceptance_by_position():
     table = markdown(positions_table(measured(qa=[plain, judged(*DRAFTS)]).rows()))
     assert "nothing" not in table
     row = next(line for line in table.splitlines() if line.startswith("| tree"))
-    assert [cell.strip() for cell in row.split("|")[2:-1]] == [
-        "67 %",
-        "50 %",
-        "0 %",
-        "-",
-        "-",
-        "-",
-    ]
+    shown = [cell.strip() for cell in row.split("|")[2:-1]]
+    assert shown == ["67 %", "50 %", "0 %", "-", "-", "-"]
 
 
 def test_the_calibration_error_is_that_of_all_runs_together():
@@ -181,3 +164,60 @@ def test_trained_stands_for_methods_with_weights_of_their_own():
     found = expand("methods:constant:4", studio)
     assert found[:2] == ["auto", "draft_model:constant:4"]  # auto has no policy
     assert not {"nothing", "medusa:constant:4"} & set(found)
+
+
+def answer(lane, rate, *, repeats=False, **draws):
+    metrics = Metrics(2, 2, 0, 0, 0, 0, 0.0, 2 / rate, 0.0, 2 / rate, 0.0, **draws)
+    return LaneResult(lane, metrics, (1, 2), repeats=repeats)
+
+
+def test_pairs_result_names_the_worst_task_and_how_many_answers_repeat_themselves():
+    measured, plain = BenchAnswers(), answer("nothing", 10)
+    for task, rate, repeats in (("qa", 11, False), ("rag", 29, False), ("loop", 90, True)):
+        measured.add(task, task, [Paired(answer("auto", rate, repeats=repeats), plain)])
+    table = pairs_result([PairResult("heavy", "greedy", measured.rows())], 3, 128).tables[0]
+    line = dict(zip(table.columns, table.rows[0], strict=True))
+    assert (line["speedup"], line["all answers"]) == ("2.00x", "2.90x")
+    assert (line["repeat themselves"], line["worst task"]) == ("1 of 3", "qa 1.10x")
+
+
+def test_with_rules_leaves_out_the_rule_for_blocks_where_no_chain_is_drawn():
+    found = with_rules(["auto", "draft_model:constant:4"], ["token", "block"])
+    expected = ["auto:::token", "draft_model:constant:4:token", "draft_model:constant:4:block"]
+    assert found == expected
+
+
+def test_rules_result_puts_the_rules_of_a_variant_next_to_each_other():
+    measured, plain = BenchAnswers(), answer("nothing", 10)
+    pairs = [
+        Paired(answer("ngram:::coupled", 11), plain),
+        Paired(answer("tree:::token", 15, draws=20, draws_kept=9, draws_overlap=10.0), plain),
+        Paired(answer("tree:::coupled", 14, draws=10, draws_kept=4, draws_overlap=5.0), plain),
+    ]
+    measured.add("qa", "qa", [Paired(plain, plain), *pairs])
+    found = PairResult("small", "greedy", measured.rows())
+    rules, bounds = pairs_result([found], 1, 2, ["token", "coupled"]).tables
+    cells = dict(zip(rules.columns, rules.rows[1], strict=True))
+    assert (cells["lane"], cells["same output, coupled"]) == ("tree", "100 %")
+    assert cells["speedup"] == "1.50x / 1.40x"
+    # n-gram draws nothing. 1 - TV is a half, so shared noise accepts a third at least.
+    assert bounds.rows == [["small", "greedy", "tree", "30", "50 %", "33 %", "45 % / 40 %"]]
+
+
+def test_sampling_of_a_preset_and_of_numbers():
+    assert sampling_of("greedy").preset == "greedy"
+    chosen = sampling_of("0.7/0.9/1.1").sampling
+    assert (chosen.temperature, chosen.top_p, chosen.repetition_penalty) == (0.7, 0.9, 1.1)
+    assert sampling_of("1.5/0.95/1/40").sampling == Sampling(1.5, top_k=40, top_p=0.95)
+    for wrong in ("greddy", "0.7/0.9"):
+        with pytest.raises(UserError):
+            sampling_of(wrong)
+
+
+def test_the_suite_examples_has_five_prompts_or_more_of_each_kind_of_the_page():
+    items = read_suite(suite("examples"))
+    counted = Counter(item.task for item in items)
+    assert set(counted) == {item.task for item in read_suite(None)}
+    assert len(items) >= 60
+    assert min(counted.values()) >= 5
+    assert len({item.turns for item in items}) == len({item.name for item in items}) == len(items)

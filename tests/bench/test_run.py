@@ -1,20 +1,19 @@
 """A whole bench on a tiny model: repetitions, left-out variants, sums, bounds, throughput and files."""
 
-from __future__ import annotations
-
 import json
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import header, tiny_llama
+from conftest import tiny_llama
 from errors import reported
 from lanes import Scripted
+from tiny_studio import TinyStudio
 
 from specdemo.bench import report, results, run
 from specdemo.bench.lanes import (
@@ -43,17 +42,14 @@ from specdemo.cli import console
 from specdemo.cli.commands import bench as commands
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
-from specdemo.config.settings import AppSettings, Recommended, RunSettings
+from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.drafters.base import Plain
 from specdemo.engine.cost import CostProfile
-from specdemo.engine.loop import generate
-from specdemo.engine.runner import Runner
 from specdemo.engine.sampling import Shaper
-from specdemo.engine.target import CachedModel
-from specdemo.engine.types import Limits, Proposal
+from specdemo.engine.types import Proposal
 from specdemo.session.door import MethodInfo
 from specdemo.session.text import Item
-from specdemo.trace.events import ModelInfo, Node, RunFailed, Verified
+from specdemo.trace.events import Node, RunFailed, Verified
 from specdemo.trace.metrics import Metrics
 
 HOSTILE = '</script><script>alert("task")</script>'
@@ -62,44 +58,6 @@ ITEMS = (Item("one", HOSTILE, ("abcabc", "more")), Item("two", "count", ("abab",
 
 def two_zeros(_committed, budget):
     return Proposal.chain([0] * min(budget, 2))
-
-
-class Studio:
-    """Fake studio on a tiny target; the method `script` drafts two zeros."""
-
-    def __init__(self, weights):
-        self.weights, self.settings = weights, AppSettings(target="tiny", draft="none")
-        info = ModelInfo("tiny", precision="fp32", kernel="PyTorch")
-        target = SimpleNamespace(info=info, device=torch.device("cpu"))
-        self.pair = SimpleNamespace(
-            target=target, draft_info=None, costs=CostProfile(), recommended=Recommended()
-        )
-        self.runner, self.shaper, self.broken = Runner(), Shaper.of, set()
-
-    def methods(self):
-        known = [MethodInfo(name, name, "", (), True) for name in ("nothing", "script")]
-        return [*known, MethodInfo("block", "Block", "", (), False, "It is not trained.")]
-
-    def card(self, _name):
-        return None
-
-    def open(self):
-        return SimpleNamespace(run=self.run, close=lambda: None, reset=lambda: None)
-
-    def run(self, prompt, settings, **_options):
-        if "refused" in prompt:
-            raise reported("The prompt is too long.")
-        if settings.method in self.broken:
-            yield RunFailed("plain", "It broke.", "", "")
-        ids = [ord(letter) % 60 for letter in prompt]
-        yield from generate(
-            CachedModel(self.weights),
-            Plain() if settings.method == "nothing" else Scripted(two_zeros),
-            ids,
-            shaper=self.shaper(settings),
-            limits=Limits(settings.max_new_tokens),
-            started=header(),
-        )
 
 
 class Canned:
@@ -131,7 +89,18 @@ def studio(monkeypatch, tmp_path):
     weights.save_pretrained(tmp_path / "tiny")
     monkeypatch.setattr(run, "target_folder", lambda _: tmp_path / "tiny")
     monkeypatch.setattr(run, "BUFFER_BYTES", 1 << 16)
-    return Studio(weights)
+    known = {"nothing": lambda _: Plain(), "script": lambda _: Scripted(two_zeros)}
+    drafters = defaultdict(lambda: known["script"], known)
+    studio = TinyStudio(weights, drafters, {"block": "It is not trained."}, costs=CostProfile())
+    answer = studio.run
+
+    def run_or_refuse(prompt, settings, **options):
+        if "refused" in prompt:
+            raise reported("The prompt is too long.")
+        yield from answer(prompt, settings, **options)
+
+    studio.run = run_or_refuse
+    return studio
 
 
 def bench(studio, items=ITEMS, told=None, **options):
@@ -416,12 +385,8 @@ def test_conversations_at_once_are_compared_with_the_same_in_turn_and_with_plain
 
 def test_every_own_lane_is_measured_at_once_on_a_suite_gone_through_again(studio):
     found = bench(studio, concurrent=(2, 3))
-    assert [(each.lane, each.conversations) for each in found.throughput] == [
-        ("nothing", 2),
-        ("script", 2),
-        ("nothing", 3),
-        ("script", 3),
-    ]
+    measured = [(each.lane, each.conversations) for each in found.throughput]
+    assert measured == [("nothing", 2), ("script", 2), ("nothing", 3), ("script", 3)]
     assert "over plain together" in found.result().tables[-1].columns
 
 
@@ -508,14 +473,7 @@ def test_the_command_writes_its_files(studio, monkeypatch, tmp_path, capsys):
     suite.write_text(json.dumps({"id": "a", "task": "count", "turns": ["abab", "ab"]}))
     paths = {kind: tmp_path / f"out.{kind}" for kind in ("json", "html")}
     asked = ["bench", "--suite", str(suite), "--lanes", "ngram", "--max-new-tokens", "6"]
-    asked += [
-        "--json",
-        str(paths["json"]),
-        "--html",
-        str(paths["html"]),
-        "--repeat",
-        "2",
-    ]
+    asked += ["--json", str(paths["json"]), "--html", str(paths["html"]), "--repeat", "2"]
     assert main(asked) == 0
     shown = capsys.readouterr().out
     assert "| ngram " in shown

@@ -1,7 +1,5 @@
 """The command line's own output."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

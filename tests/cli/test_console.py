@@ -1,7 +1,5 @@
 """Progress of long work, on a terminal and into a file."""
 
-from __future__ import annotations
-
 import io
 import time
 

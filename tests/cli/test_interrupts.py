@@ -1,7 +1,5 @@
 """The program's process: Ctrl+C at any moment, outputs that refuse text, and characters that an encoding lacks."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,17 +1,14 @@
 """Every command and option: help, default, earlier names, and the settings that options mean."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import io
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from programs import python
 
 from specdemo.cli import commands
 from specdemo.cli.commands import app as app_command
@@ -134,11 +131,9 @@ def test_options_become_settings():
     )
     words = "app --target a --draft b --store c --trained d --precision int8 --device cpu"
     options = parsed(f"{words} --threads 2 --host localhost --port 8000 --replay")
+    models = {"target": "a", "draft": "b", "store": "c", "trained": "d"}
     assert app_settings(options) == AppSettings(
-        target="a",
-        draft="b",
-        store="c",
-        trained="d",
+        **models,
         precision="int8",
         device="cpu",
         threads=2,
@@ -197,8 +192,6 @@ def test_a_value_out_of_range_is_told_in_a_sentence(capsys):
 
 
 class Page:
-    """Fake Gradio page."""
-
     def __init__(self, *, taken: bool = False) -> None:
         self.taken, self.launched, self.closed = taken, {}, False
 
@@ -274,10 +267,7 @@ def test_a_command_imports_its_own_file_and_no_other():
         "assert 'numpy' not in sys.modules"
     )
     run = ASSETS / "runs" / "01-guess-and-check.jsonl"
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(run)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    python("-c", code, run)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The table of settings: its rows, its checks, and everything that is made from it."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path
@@ -132,7 +130,6 @@ def test_a_value_that_a_setting_cannot_have_is_told_by_name_and_range(row, value
 
 
 def made(name, value):
-    """Default settings with one value put in, unchecked."""
     settings = RunSettings()
     if name in {item.name for item in dataclasses.fields(Sampling)}:
         sampling = dataclasses.replace(settings.sampling, **{name: value})

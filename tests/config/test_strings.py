@@ -1,7 +1,5 @@
 """Interface strings and errors: each language has those of English, with the same names to fill in."""
 
-from __future__ import annotations
-
 import ast
 import pickle
 import re

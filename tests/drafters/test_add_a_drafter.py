@@ -1,7 +1,5 @@
 """The example of docs/add-a-drafter.md works in a copy of the project, as the document describes."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

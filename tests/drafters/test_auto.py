@@ -1,12 +1,11 @@
 """Auto: copy where a copy is likely right, draft where it pays, decode plainly where nothing does."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest
 from conftest import PROFILE
 from lanes import Scripted
+from outcomes import judged
 
 from specdemo.drafters.auto import Auto
 from specdemo.drafters.copy_through import Arm
@@ -19,11 +18,13 @@ from specdemo.trace.events import Reason, Status
 
 
 def guesses(count, confidence=0.8):
-    """A drafter that always drafts so many tokens."""
+    """A drafter that always drafts so many tokens. asked: the texts that it has continued"""
     proposal = Proposal.chain(
         range(count), confidences=(confidence,) * count, lookahead=count, reasons=(Reason("guess"),)
     )
-    return Scripted(lambda *_: proposal)
+    drafter = Scripted(lambda text, _: drafter.asked.append(text) or proposal)
+    drafter.asked = []
+    return drafter
 
 
 def live(drafter, costs, steps, kept, step_seconds, sharing=ALONE):
@@ -34,19 +35,9 @@ def live(drafter, costs, steps, kept, step_seconds, sharing=ALONE):
         proposal = drafter.propose([1], 30)
         source = proposal.source
         sources.append(source)
-        path = tuple(range(min(len(proposal), kept.get(source, 0))))
-        tested = len(path) + (len(path) < len(proposal))
-        chances = tuple(
-            [1.0] * len(path) + [0.0] * (tested - len(path)) + [None] * (len(proposal) - tested)
-        )
-        outcome = Outcome(
-            (*path, 99),
-            proposal,
-            Verdict(path, 99, Status.BONUS, chances),
-            step_seconds.get(source, 0.0) * len(proposal),
-            PROFILE.verify_seconds(1 + len(proposal)),
-            sharing,
-        )
+        drafting = step_seconds.get(source, 0.0) * len(proposal)
+        verifying = PROFILE.verify_seconds(1 + len(proposal))
+        outcome = judged(proposal, kept.get(source, 0), drafting, verifying, sharing)
         drafter.observe(outcome)
         costs.observe(outcome)
     return sources
@@ -134,43 +125,22 @@ NEARLY_FREE = CostProfile(  # tiles, or a GPU: reading the weights determines th
 )
 
 
-class Costly(Scripted):
-    """Always drafts a fixed number of tokens, and counts its calls."""
-
-    def __init__(self, count):
-        self.asked = 0
-
-        def guess(*_):
-            self.asked += 1
-            return Proposal.chain(range(count), confidences=(0.8,) * count, lookahead=count)
-
-        super().__init__(guess)
-
-
 def in_company(profile, runs, *, kept, steps=120):
     """A run of auto among others that do the same: tokens a second over plain decoding's, by the profile's own costs."""
-    costs, model, copier = Costs(profile, runs), Costly(3), Costly(0)
+    costs, model, copier = Costs(profile, runs), guesses(3), guesses(0)
     chooser = Auto([Arm("ngram", copier)], Arm("draft_model", model), costs)
     chooser.start([1])
     tokens = seconds = 0.0
     for _ in range(steps):
         drafted = len(proposal := chooser.propose([1], 30))
-        path = tuple(range(min(kept, drafted)))
         drafting = drafted * profile.draft_growth(runs) * profile.draft_step
         rows = runs * (1 + drafted)
         verifying = profile.verify_seconds(rows)
-        outcome = Outcome(
-            (*path, 99),
-            proposal,
-            Verdict(path, 99, Status.BONUS, (1.0,) * len(path) + (0.0,) * (len(path) < drafted)),
-            drafting,
-            verifying,
-            Sharing(runs, rows),
-        )
+        outcome = judged(proposal, kept, drafting, verifying, Sharing(runs, rows))
         chooser.observe(outcome)
         costs.observe(outcome)
-        tokens, seconds = tokens + len(path) + 1, seconds + drafting + verifying
-    return tokens / seconds * profile.verify_seconds(runs), model.asked, copier.asked
+        tokens, seconds = tokens + len(outcome.new_ids), seconds + drafting + verifying
+    return tokens / seconds * profile.verify_seconds(runs), len(model.asked), len(copier.asked)
 
 
 @pytest.mark.parametrize("runs", [8, 30])
@@ -197,11 +167,7 @@ def test_auto_follows_the_company_as_runs_come_and_go():
     sources = live(chooser, costs, 60, rates, {"draft_model": 0.0012})
     assert set(sources) <= {"draft_model", "plain"}
     assert sources.count("plain") <= 3  # passes cost twice the forecast: do plain ones, too?
-    costs.observe(
-        Outcome(
-            (9,), Proposal(), Verdict((), 9, Status.PLAIN), 0.0, 0.0189 * costs.scale, Sharing(8, 8)
-        )
-    )
+    costs.observe(judged(Proposal(), 0, 0.0, 0.0189 * costs.scale, Sharing(8, 8)))
     sources = [chooser.propose([1], 30).source for _ in range(10)]
     assert set(sources) == {"plain"}
     costs.together = 1
@@ -246,8 +212,5 @@ def test_auto_copies_few_tokens_until_copies_have_gained():
     for _ in range(5):
         proposal = chooser.propose([1], 30)
         lengths.append(len(proposal))
-        path = tuple(range(len(proposal)))
-        verdict = Verdict(path, 99, Status.BONUS, (1.0,) * len(path))
-        seconds = PROFILE.verify_seconds(1 + len(proposal))
-        chooser.observe(Outcome((*path, 99), proposal, verdict, 0.0, seconds))
+        chooser.observe(judged(proposal, 8, 0.0, PROFILE.verify_seconds(1 + len(proposal))))
     assert lengths == [3, 3, 3, 8, 8]

@@ -1,7 +1,5 @@
 """The suffix automaton against brute force, and the n-gram drafter that copies by it."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -3,8 +3,6 @@
 A method that is lossy by design must fail the test of its distribution, which proves that the test can fail.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from dataclasses import dataclass, field, replace
@@ -14,32 +12,31 @@ import pytest
 import torch
 from conftest import (
     ALL_METHODS,
+    PROMPT,
     VOCABULARY,
     bound_target,
     drafter_for,
-    header,
     innermost,
-    open_draft,
     open_target,
     reference_greedy,
     run_lane,
+    steps_of,
 )
 from lanes import Scripted
 from tiny_published import published
+from toy import Table
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from specdemo.config.settings import COUPLED, RunSettings, Sampling
 from specdemo.drafters.methods import METHODS
 from specdemo.drafters.policies.guard import Wrapper
-from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper, draw
-from specdemo.engine.target import CachedModel, PrefixReader, ancestor_mask
-from specdemo.engine.types import Limits, Proposal, TargetOutput, depths
+from specdemo.engine.target import CachedModel, PrefixReader
+from specdemo.engine.types import Proposal, depths
 from specdemo.engine.verify import verify_block, verify_sampling
 from specdemo.trace.events import Drafted, FinishReason, Status, Verified
 from specdemo.trace.metrics import dropped, output_ids
 
-PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
 LOSSLESS = [name for name in ALL_METHODS if not METHODS[name].lossy]
 SAMPLINGS = [
     Sampling(temperature=1.0),
@@ -62,26 +59,20 @@ def policies_of(method):
 @pytest.mark.parametrize(
     ("method", "policy"), [(name, policy) for name in ALL_METHODS for policy in policies_of(name)]
 )
-def test_greedy_output_is_that_of_transformers(
-    target_weights, draft_weights, method, policy, lookahead
-):
-    drafter = drafter_for(method, open_draft(draft_weights), policy=policy, lookahead=lookahead)
-    events = run_lane(target_weights, drafter, PROMPT, max_new_tokens=48)
-    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 48)
+def test_greedy_output_is_that_of_transformers(pair, method, policy, lookahead):
+    drafter = pair.drafter(method, policy=policy, lookahead=lookahead)
+    assert output_ids(pair.run(drafter, max_new_tokens=48)) == pair.greedy(most=48)
 
 
 @pytest.mark.parametrize("method", [name for name in ALL_METHODS if name != "auto"])
-def test_a_seed_repeats_a_text_whatever_the_clock_says(
-    target_weights, draft_weights, method, monkeypatch
-):
+def test_a_seed_repeats_a_text_whatever_the_clock_says(pair, method, monkeypatch):
     sampling, texts = Sampling(temperature=0.8, seed=3), set()
     for seed in range(2):
         clock = accumulate(map(random.Random(seed).expovariate, repeat(10.0 ** (2 * seed))))
         with monkeypatch.context() as timed:
             timed.setattr(time, "perf_counter", clock.__next__)
-            draft = open_draft(draft_weights)
-            drafter = drafter_for(method, draft, policy="constant", sampling=sampling)
-            events = run_lane(target_weights, drafter, PROMPT, sampling=sampling)
+            drafter = pair.drafter(method, policy="constant", sampling=sampling)
+            events = pair.run(drafter, sampling=sampling)
         texts.add(tuple(output_ids(events)))
     assert len(texts) == 1
 
@@ -93,15 +84,14 @@ COUPLED_RUNS = [
 
 
 @pytest.fixture(scope="module")
-def text_of_seed(target_weights, draft_weights):
+def text_of_seed(pair):
     """A function that returns the text of a method with the noise of the seed."""
 
     def of(method, sampling, policy="cost", lookahead=1, **inputs):
-        drafter = drafter_for(
-            method, open_draft(draft_weights), sampling=sampling, policy=policy,
-            lookahead=lookahead, verification=COUPLED, **inputs,
-        )  # fmt: skip
-        events = run_lane(target_weights, drafter, PROMPT, sampling=sampling, coupled=True)
+        inputs |= {"policy": policy, "lookahead": lookahead, "verification": COUPLED}
+        drafter = pair.drafter(method, sampling=sampling, **inputs)
+        shaper = Shaper.of(RunSettings(verification=COUPLED, sampling=sampling))
+        events = pair.run(drafter, shaper=shaper)
         assert not dropped(events)
         return output_ids(events)
 
@@ -117,18 +107,14 @@ def test_a_seed_has_one_text_under_every_method(text_of_seed, method):
 
 
 @pytest.mark.parametrize("method", ALL_METHODS)
-def test_greedy_output_with_a_repetition_penalty_is_that_of_transformers(
-    target_weights, draft_weights, method
-):
+def test_greedy_output_with_a_repetition_penalty_is_that_of_transformers(pair, method):
     """The penalty must see the right prefix at every drafted position, and be rolled back with it."""
     sampling = Sampling(repetition_penalty=1.3)
-    drafter = drafter_for(method, open_draft(draft_weights), sampling=sampling)
-    events = run_lane(target_weights, drafter, PROMPT, sampling=sampling)
-    expected = reference_greedy(target_weights, PROMPT, 40, repetition_penalty=1.3)
-    assert output_ids(events) == expected
+    events = pair.run(pair.drafter(method, sampling=sampling), sampling=sampling)
+    assert output_ids(events) == pair.greedy(repetition_penalty=1.3)
 
 
-def draft_lengths(draft_weights, target, method, monkeypatch, **changes):
+def draft_lengths(pair, target, method, monkeypatch, **changes):
     """Run a method on a text that copies itself; returns the drafted tokens of each step, and the settings it read."""
     read = set()
 
@@ -139,25 +125,23 @@ def draft_lengths(draft_weights, target, method, monkeypatch, **changes):
 
     with monkeypatch.context() as patch:
         patch.setattr(RunSettings, "__getattribute__", recording)
-        drafter = drafter_for(method, open_draft(draft_weights), target=target, **changes)
+        drafter = pair.drafter(method, target=target, **changes)
     with monkeypatch.context() as patch:  # costs stay those of the profile
         patch.setattr(time, "perf_counter", lambda: 0.0)
-        events = run_lane(draft_weights, drafter, PROMPT, max_new_tokens=64, target=target)
+        events = pair.run(drafter, max_new_tokens=64, target=target)
     return [len(event.nodes) for event in events if isinstance(event, Verified)], read
 
 
 @pytest.mark.parametrize("method", ALL_METHODS)
 def test_a_method_honours_exactly_the_options_and_policies_that_it_declares(
-    target_weights, draft_weights, method, monkeypatch
+    pair, method, monkeypatch
 ):
     """Options: every value that its policies read. Policies: no two of its menu draft alike; others count as cost."""
     entry, read, lengths = METHODS[method], set(), {}
     for policy in (*entry.policies, "unknown"):
         changes = {"policy": policy, "lookahead": 6, "threshold": 0.7, "fallback": True}
-        target = open_target(target_weights)
-        lengths[policy], found = draft_lengths(
-            draft_weights, target, method, monkeypatch, **changes
-        )
+        target = open_target(pair.target)
+        lengths[policy], found = draft_lengths(pair, target, method, monkeypatch, **changes)
         # Replacing an unknown policy copies every setting.
         if policy != "unknown" or not entry.policies:
             read |= found - {"method", "sampling"}
@@ -175,12 +159,10 @@ def test_a_method_honours_exactly_the_options_and_policies_that_it_declares(
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("method", ALL_METHODS)
-def test_a_proposal_keeps_the_contract(draft_weights, method, temperature):
+def test_a_proposal_keeps_the_contract(pair, method, temperature):
     """Never deeper than the budget or larger than allowed; parents first, no sibling twice, honest rows."""
     sampling = Sampling(temperature)
-    drafter = drafter_for(
-        method, open_draft(draft_weights), sampling=sampling, policy="constant", lookahead=6
-    )
+    drafter = pair.drafter(method, sampling=sampling, policy="constant", lookahead=6)
     target = bound_target(drafter)
     answer = [*PROMPT, *PROMPT]  # a text that copies itself, so that copying methods draft too
     drafter.start(PROMPT)
@@ -225,14 +207,12 @@ def test_a_proposal_keeps_the_contract(draft_weights, method, temperature):
 
 
 @pytest.mark.parametrize("method", ALL_METHODS)
-def test_invariants_hold_after_each_step(target_weights, draft_weights, method):
+def test_invariants_hold_after_each_step(pair, method):
     """The target has cached all but the pending token; a drafter's own cache is a prefix of a real text."""
-    target, model = open_target(target_weights), open_draft(draft_weights)
-    drafter = drafter_for(method, model, lookahead=6, policy="constant", target=target)
+    target = open_target(pair.target)
+    drafter = pair.drafter(method, lookahead=6, policy="constant", target=target)
     committed = list(PROMPT)
-    for event in generate(
-        target, drafter, PROMPT, shaper=Shaper(Sampling()), limits=Limits(40), started=header()
-    ):
+    for event in steps_of(target, drafter, PROMPT):
         if isinstance(event, Verified):
             before = list(committed)
             committed += output_ids([event])
@@ -243,11 +223,8 @@ def test_invariants_hold_after_each_step(target_weights, draft_weights, method):
                 chain = [*before, *drafted]
                 text = reader.cached_ids
                 assert text[: len(before)] == before[: len(text)]
-                assert (
-                    "tree" in method
-                    or method in ("auto", "look_back")
-                    or text == chain[: len(text)]
-                )
+                branches = "tree" in method or method in ("auto", "look_back")
+                assert branches or text == chain[: len(text)]
                 assert reader.model.length == len(text)
 
 
@@ -258,18 +235,15 @@ def reader_of(drafter) -> PrefixReader | None:
 
 
 @pytest.mark.parametrize("method", ALL_METHODS)
-def test_a_second_run_starts_clean(target_weights, draft_weights, method):
+def test_a_second_run_starts_clean(pair, method):
     """The same drafter again, after another text: the same output, and the first draft of a new one."""
-    target = open_target(target_weights)
-    used = drafter_for(
-        method, open_draft(draft_weights), policy="constant", lookahead=4, target=target
-    )
-    run_lane(target_weights, used, [9, 9, 8, 3, 9, 9, 8], target=target)
+    target = open_target(pair.target)
+    used = pair.drafter(method, policy="constant", lookahead=4, target=target)
+    pair.run(used, [9, 9, 8, 3, 9, 9, 8], target=target)
     target.rollback(0)
-    again = run_lane(target_weights, used, PROMPT, target=target)
-    assert output_ids(again) == reference_greedy(target_weights, PROMPT, 40)
+    assert output_ids(pair.run(used, target=target)) == pair.greedy()
     if method in ("draft_model", "parallel", "quantised_self", "retrieval"):  # remember nothing
-        fresh = drafter_for(method, open_draft(draft_weights), policy="constant", lookahead=4)
+        fresh = pair.drafter(method, policy="constant", lookahead=4)
         for drafter in (used, fresh):
             drafter.start(PROMPT)
         assert used.propose(PROMPT, 8).token_ids == fresh.propose(PROMPT, 8).token_ids
@@ -277,50 +251,40 @@ def test_a_second_run_starts_clean(target_weights, draft_weights, method):
 
 @pytest.mark.parametrize("stop_at", [3, 5, 6])
 @pytest.mark.parametrize("method", ALL_METHODS)
-def test_an_answer_ends_inside_a_draft(target_weights, draft_weights, method, stop_at):
-    answer = reference_greedy(target_weights, PROMPT, 40)
+def test_an_answer_ends_inside_a_draft(pair, method, stop_at):
+    answer, target = pair.greedy(), open_target(pair.target)
     stop = answer[stop_at]
     length = answer.index(stop) + 1
-    target = open_target(target_weights)
-    drafter = drafter_for(
-        method, open_draft(draft_weights), policy="constant", lookahead=6, target=target
-    )
-    events = run_lane(target_weights, drafter, PROMPT, stop_ids=frozenset([stop]), target=target)
+    drafter = pair.drafter(method, policy="constant", lookahead=6, target=target)
+    events = pair.run(drafter, stop_ids=frozenset([stop]), target=target)
     assert output_ids(events) == answer[:length]
     assert events[-1].reason is FinishReason.STOP
     assert target.length == len(PROMPT) + length - 1  # the last id stays pending
     last = events[-2]
     assert sum(node.status is Status.ACCEPTED for node in last.nodes) == len(last.path)
+    above = [last.nodes[node.parent].token_id for node in last.nodes if node.parent >= 0]
+    assert stop not in above  # nothing is drafted after the end of an answer
 
 
 @pytest.mark.parametrize("max_new_tokens", [1, 2, 6])
 @pytest.mark.parametrize("method", ALL_METHODS)
-def test_the_length_limit_is_never_overrun(target_weights, draft_weights, method, max_new_tokens):
-    drafter = drafter_for(method, open_draft(draft_weights), policy="constant", lookahead=6)
-    events = run_lane(target_weights, drafter, PROMPT, max_new_tokens=max_new_tokens)
-    assert output_ids(events) == reference_greedy(target_weights, PROMPT, max_new_tokens)
+def test_the_length_limit_is_never_overrun(pair, method, max_new_tokens):
+    drafter = pair.drafter(method, policy="constant", lookahead=6)
+    events = pair.run(drafter, max_new_tokens=max_new_tokens)
+    assert output_ids(events) == pair.greedy(most=max_new_tokens)
     assert events[-1].reason is FinishReason.LENGTH
 
 
 @pytest.mark.parametrize("method", ALL_METHODS)
-def test_two_visitors_interleaved_do_not_meet(target_weights, draft_weights, method):
+def test_two_visitors_interleaved_do_not_meet(pair, method):
     prompts = (PROMPT, [9, 9, 8, 3, 9, 9, 8])
-    targets = [open_target(target_weights) for _ in prompts]
-    lanes = [
-        generate(
-            target,
-            drafter_for(method, open_draft(draft_weights), target=target),
-            prompt,
-            shaper=Shaper(Sampling()),
-            limits=Limits(32),
-            started=header(),
-        )
-        for target, prompt in zip(targets, prompts, strict=True)
-    ]
+    targets = [open_target(pair.target) for _ in prompts]
+    drafters = [pair.drafter(method, target=one) for one in targets]
+    lanes = map(steps_of, targets, drafters, prompts, (32, 32))
     steps = list(zip_longest(*lanes))
     for place, prompt in enumerate(prompts):
-        events = [pair[place] for pair in steps if pair[place] is not None]
-        assert output_ids(events) == reference_greedy(target_weights, prompt, 32)
+        events = [both[place] for both in steps if both[place] is not None]
+        assert output_ids(events) == pair.greedy(prompt, 32)
 
 
 def gpt2(context):
@@ -337,20 +301,18 @@ def gpt2(context):
     "name", [one for one in ALL_METHODS if {"draft", "copy"} & {*METHODS[one].uses}]
 )
 @pytest.mark.parametrize("context", [8, 32])
-def test_a_draft_model_proposes_nothing_beyond_its_context(target_weights, name, context):
+def test_a_draft_model_proposes_nothing_beyond_its_context(pair, name, context):
     """Texts that pass the draft's context, from the prompt on or later."""
     drafter = drafter_for(name, CachedModel(gpt2(context)), policy="constant", lookahead=4)
-    events = run_lane(target_weights, drafter, PROMPT)
-    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 40)
+    events = pair.run(drafter)
+    assert output_ids(events) == pair.greedy()
     assert dropped(events) == ""
     length = len(PROMPT)
     for event in events:
         if isinstance(event, Verified):
-            if name not in ("auto", "copy_through"):  # which copy beyond it
-                assert (
-                    len(event.nodes) == 0
-                    or length + max(depths([node.parent for node in event.nodes])) <= context + 1
-                )
+            if event.nodes and name not in ("auto", "copy_through"):  # which copy beyond it
+                deepest = max(depths([node.parent for node in event.nodes]))
+                assert length + deepest <= context + 1
             length += len(output_ids([event]))
 
 
@@ -389,77 +351,16 @@ class Failing(Wrapper):
         Proposal((1, 2), (-1, 1)), Proposal((1, 2), (-1,)), Proposal.chain([1], confidences=(float("nan"),)),
     ],
 )  # fmt: skip
-def test_a_drafter_that_fails_is_dropped_and_the_text_is_that_of_plain_decoding(
-    target_weights, draft_weights, call
-):
-    drafter = Failing(drafter_for("parallel", open_draft(draft_weights)), call)
-    events = run_lane(target_weights, drafter, PROMPT)
-    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 40)
+def test_a_drafter_that_fails_is_dropped_and_the_text_is_that_of_plain_decoding(pair, call):
+    events = pair.run(Failing(pair.drafter("parallel"), call))
+    assert output_ids(events) == pair.greedy()
     assert events[-1].reason is FinishReason.LENGTH
     error = dropped(events)
-    assert error == "IndexError: index out of range in self" or error.startswith(
-        "ValueError: a draft"
-    )
+    assert error.startswith(("IndexError: index out of range in self", "ValueError: a draft"))
     reported = [event for event in events if isinstance(event, Drafted) and event.reason]
     assert [event.reason for event in reported] == [error]  # once
     later = events[events.index(reported[0]) :]
     assert not any(event.nodes for event in later if isinstance(event, Verified))
-
-
-class Table:
-    """A toy language model whose logits depend on the last two tokens: fast, and exactly enumerable."""
-
-    words = context = None
-
-    def __init__(self, seed, words):
-        self.vocabulary_size = words
-        self.grown = []
-        self.logits = (
-            torch.randn(words, words, words, generator=torch.Generator().manual_seed(seed)) * 1.5
-        )
-        self.ids = []
-        self.step = []
-
-    @property
-    def length(self):
-        return len(self.ids)
-
-    def row(self, text):
-        return self.logits[text[-2], text[-1]]
-
-    def read(self, token_ids):
-        self.grown.clear()
-        self.ids += token_ids
-        return self.row(self.ids) if len(self.ids) > 1 else self.logits[0, self.ids[-1]]
-
-    def rollback(self, length):
-        self.grown.clear()
-        del self.ids[length:]
-
-    def grow(self, token_ids, parents):
-        start = len(self.grown)
-        self.grown += zip(token_ids, parents, strict=True)
-        seen = ancestor_mask([parent for _, parent in self.grown])
-        rows = []
-        for node in range(start, len(self.grown)):
-            path = [self.grown[other][0] for other in range(node + 1) if seen[node, other]]
-            rows.append(self.row([*self.ids, *path]))
-        return torch.stack(rows)
-
-    def forward(self, pending_id, proposal):
-        self.step = [pending_id, *proposal.token_ids]
-        texts = [
-            [proposal.token_ids[i] for i in proposal.path_to(n)] for n in range(-1, len(proposal))
-        ]
-        return TargetOutput(
-            torch.stack([self.row([*self.ids, pending_id, *text]) for text in texts])
-        )
-
-    def draft(self, token_ids, plan):
-        return None
-
-    def keep(self, path):
-        self.ids += [self.step[0], *(self.step[node + 1] for node in path)]
 
 
 @dataclass(frozen=True)
@@ -528,20 +429,15 @@ PUBLISHED = [
 
 
 @pytest.mark.parametrize(("layout", "name"), PUBLISHED)
-def test_greedy_output_with_a_published_drafter_is_that_of_transformers(
-    target_weights, draft_weights, layout, name
-):
+def test_greedy_output_with_a_published_drafter_is_that_of_transformers(pair, layout, name):
     """Its draft is really its own, and the runs are as with trained ones: two after each other, with one interrupted."""
-    target = open_target(target_weights)
-    drafter = drafter_for(
-        name, open_draft(draft_weights), policy="constant", lookahead=3, target=target,
-        published=published(layout),
-    )  # fmt: skip
-    run_lane(target_weights, drafter, [9, 9, 8, 3, 9, 9, 8], target=target, max_new_tokens=5)
+    target, options = open_target(pair.target), {"policy": "constant", "lookahead": 3}
+    drafter = pair.drafter(name, target=target, published=published(layout), **options)
+    pair.run(drafter, [9, 9, 8, 3, 9, 9, 8], target=target, max_new_tokens=5)
     target.rollback(0)
-    events = run_lane(target_weights, drafter, PROMPT, target=target, max_new_tokens=24)
-    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 24)
-    trained = drafter_for(name, open_draft(draft_weights), policy="constant", lookahead=3)
+    events = pair.run(drafter, target=target, max_new_tokens=24)
+    assert output_ids(events) == pair.greedy(most=24)
+    trained = pair.drafter(name, **options)
     for one in (drafter, trained):
         one.start(PROMPT)
         bound_target(one).rollback(0)
@@ -594,24 +490,12 @@ def chi_square(method, sampling, *, words=4, runs=1_000, published=None, verifie
             drafter = siblings(draft, Shaper(seeded), words)
         else:
             drafter = drafter_for(
-                method,
-                draft,
-                vocabulary=words,
-                sampling=seeded,
-                policy="confidence",
-                threshold=0.5,
-                lookahead=3,
-                nodes=6,
-                toy_text=text,
-                published=published,
-            )
+                method, draft, vocabulary=words, sampling=seeded, policy="confidence", threshold=0.5,
+                lookahead=3, nodes=6, toy_text=text, published=published,
+            )  # fmt: skip
         target.rollback(0)
-        events = list(
-            generate(
-                target, drafter, prompt, shaper=replace(shaper, sampling=seeded), limits=Limits(3),
-                started=header(), verifier=verifier,
-            )
-        )  # fmt: skip
+        seeded_shaper = replace(shaper, sampling=seeded)
+        events = list(steps_of(target, drafter, prompt, 3, shaper=seeded_shaper, verifier=verifier))
         assert not dropped(events)
         counts[tuple(output_ids(events))] += 1
     expected = exact * runs

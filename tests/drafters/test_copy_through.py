@@ -1,15 +1,9 @@
 """Copy-through: copies after the tokens of another drafter, as many as pay; each part learns from its own outcomes."""
 
-from __future__ import annotations
-
 import pytest
-from conftest import (
-    PROFILE,
-    drafter_for,
-    open_draft,
-    run_lane,
-)
+from conftest import PROFILE, drafter_for, open_draft, run_lane
 from lanes import Scripted
+from outcomes import judged
 
 from specdemo.config.settings import Sampling
 from specdemo.drafters.auto import Auto
@@ -18,8 +12,8 @@ from specdemo.drafters.copy_through import Arm, CopyThrough, Through
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.engine.cost import CostProfile, Costs
-from specdemo.engine.types import Outcome, Proposal, Verdict
-from specdemo.trace.events import Drafted, Origin, Reason, Status
+from specdemo.engine.types import Proposal
+from specdemo.trace.events import Drafted, Origin, Reason
 
 TEXT = [1, 2, 3, 4, 5, 6, 7, 8, 9, 1]
 FREE = CostProfile(((1, 0.01), (64, 0.0101)), 0.001)
@@ -31,16 +25,10 @@ class Says(Scripted):
     """Always drafts these tokens, and records the outcomes."""
 
     def __init__(self, *token_ids, **fields):
-        sure = (0.95,) * len(token_ids)
-        self.heard = []
+        sure, self.heard = (0.95,) * len(token_ids), []
+        fields |= {"lookahead": 4, "reasons": (Reason("script"),)}
         super().__init__(
-            lambda _, budget: Proposal.chain(
-                token_ids[:budget],
-                confidences=sure[:budget],
-                lookahead=4,
-                reasons=(Reason("script"),),
-                **fields,
-            )
+            lambda _, most: Proposal.chain(token_ids[:most], confidences=sure[:most], **fields)
         )
 
     def observe(self, outcome):
@@ -61,10 +49,8 @@ def test_what_followed_the_end_of_a_draft_is_copied_behind_it():
     assert proposal.chained
     assert proposal.source == "copy_through"
     assert proposal.lookahead == 4 + len(proposal) - 2
-    assert (
-        Reason("copied", {"count": len(proposal) - 2, "drafted": 2, "distance": 7})
-        in proposal.reasons
-    )
+    copied = {"count": len(proposal) - 2, "drafted": 2, "distance": 7}
+    assert Reason("copied", copied) in proposal.reasons
     assert list(proposal.survivals) == sorted(proposal.survivals, reverse=True)
     assert proposal.expected_tokens == pytest.approx(1 + sum(proposal.survivals))
     assert behind(Says(2, 3)).propose(TEXT, 4).token_ids == (2, 3, 4, 5)
@@ -104,21 +90,9 @@ def test_as_many_are_copied_as_pay_for_their_rows():
     drafter = behind(unsure, PROFILE)
     sure = len(drafter.propose(TEXT, 30))
     for _ in range(40):
-        drafter.model.calibration.observe(
-            judged(drafter.model.propose(TEXT, 2, drafter.through.costs), 0)
-        )
+        drafted = drafter.model.propose(TEXT, 2, drafter.through.costs)
+        drafter.model.calibration.observe(judged(drafted, 0, 0.002))
     assert len(drafter.propose(TEXT, 30)) < sure
-
-
-def judged(proposal, kept):
-    """The outcome of a chain of which a given number of tokens was accepted."""
-    path = tuple(range(kept))
-    chances = [1.0] * kept + [0.0] * (kept < len(proposal))
-    chances += [None] * (len(proposal) - len(chances))
-    verdict = Verdict(path, 99, Status.BONUS, tuple(chances))
-    return Outcome(
-        (*[proposal.token_ids[node] for node in path], 99), proposal, verdict, 0.002, 0.01
-    )
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2, 5])
@@ -126,7 +100,7 @@ def test_each_learns_from_its_own_part(kept):
     model = Says(2, 3)
     drafter = behind(model, most=4)
     copies = drafter.through.calibration.mean
-    drafter.observe(judged(drafter.propose(TEXT, 30), kept))
+    drafter.observe(judged(drafter.propose(TEXT, 30), kept, 0.002))
     (heard,) = model.heard
     assert heard.proposal.token_ids == (2, 3)
     assert heard.verdict.path == tuple(range(min(kept, 2)))
@@ -186,7 +160,7 @@ def test_auto_s_model_learns_from_its_own_share_of_a_step(kept):
     proposal = chooser.propose(TEXT, 30)
     record = chooser.model.record
     record.seen = 1
-    chooser.observe(judged(proposal, kept))
+    chooser.observe(judged(proposal, kept, 0.002))
     assert model.heard[0].proposal.token_ids == (2, 3)
     assert model.heard[0].verify_seconds < 0.01  # cost of a pass without the copies
     assert (record.tokens, record.drafted) == pytest.approx((1 + min(2, kept), 2))

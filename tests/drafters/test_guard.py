@@ -1,7 +1,5 @@
 """The rule that decides whether to draft, run over recorded acceptances and costs, and over scripted hard cases."""
 
-from __future__ import annotations
-
 import json
 from bisect import bisect_right
 from collections.abc import Callable
@@ -32,7 +30,7 @@ class Drafting(NamedTuple):
     expected: float
     cost: float
 
-    def begin(self, most: int) -> Drafting:
+    def begin(self, most: int) -> "Drafting":
         """The same draft with at most so many tokens; tokens cost alike."""
         part = min(1.0, most / self.drafted)
         return Drafting(

@@ -1,7 +1,5 @@
 """Medusa: trees of chosen tokens from predictions per depth; the target's text stays the same."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from conftest import PROFILE, VOCABULARY

@@ -1,7 +1,5 @@
 """Every entry is listed once, names only existing options and needs, and gives reasons that have a text in each language."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import pkgutil

@@ -1,19 +1,13 @@
 """Parallel drafting: concurrent with the target, the same text as without it, and no thread left running."""
 
-from __future__ import annotations
-
 import torch
-from conftest import drafter_for, header, innermost, reference_greedy, run_lane
+from conftest import PROMPT, drafter_for, innermost, reference_greedy, run_lane, steps_of
 
 from specdemo.config.settings import Sampling
-from specdemo.engine.loop import generate
-from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
-from specdemo.engine.types import Limits
 from specdemo.trace.events import Drafted, Verified
 from specdemo.trace.metrics import measure, output_ids
 
-PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
 WAIT = 30.0
 
 
@@ -44,50 +38,31 @@ def test_prepared_drafts_are_used_and_say_so(target_weights):
     assert metrics.saved_seconds > 0
 
 
-def test_a_miss_costs_nothing_but_time(target_weights, draft_weights):
-    drafter = drafter_for("parallel", CachedModel(draft_weights), policy="constant", lookahead=4)
-    events = run_lane(target_weights, drafter, PROMPT, target=Slow(target_weights, drafter))
-    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 40)
+def test_a_miss_costs_nothing_but_time(pair):
+    drafter = pair.drafter("parallel", policy="constant", lookahead=4)
+    events = pair.run(drafter, target=Slow(pair.target, drafter))
+    assert output_ids(events) == pair.greedy()
     assert any(event.hit is False for event in events if isinstance(event, Drafted))
 
 
-def test_the_drafts_are_those_of_drafting_without_a_thread(target_weights, draft_weights):
+def test_the_drafts_are_those_of_drafting_without_a_thread(pair):
     """Draws go by position: whether a draft was prepared or not, it is the same one."""
     sampling = Sampling(temperature=1.0, seed=5)
 
     def drafts(make_target):
-        drafter = drafter_for(
-            "parallel",
-            CachedModel(draft_weights),
-            sampling=sampling,
-            policy="constant",
-            lookahead=3,
-        )
-        events = run_lane(
-            target_weights, drafter, PROMPT, sampling=sampling, target=make_target(drafter)
-        )
-        return [
-            tuple(node.token_id for node in event.nodes)
-            for event in events
-            if isinstance(event, Verified)
-        ]
+        drafter = pair.drafter("parallel", sampling=sampling, policy="constant", lookahead=3)
+        events = pair.run(drafter, sampling=sampling, target=make_target(drafter))
+        verified = [event for event in events if isinstance(event, Verified)]
+        return [[node.token_id for node in event.nodes] for event in verified]
 
-    slow = drafts(lambda drafter: Slow(target_weights, drafter))
-    assert slow == drafts(lambda _drafter: CachedModel(target_weights))
+    slow = drafts(lambda drafter: Slow(pair.target, drafter))
+    assert slow == drafts(lambda _drafter: CachedModel(pair.target))
 
 
-def test_no_work_goes_on_between_steps_and_torch_keeps_its_threads(target_weights, draft_weights):
+def test_no_work_goes_on_between_steps_and_torch_keeps_its_threads(pair):
     threads = torch.get_num_threads()
-    drafter = drafter_for("parallel", CachedModel(draft_weights), policy="constant", lookahead=4)
-    steps = generate(
-        CachedModel(target_weights),
-        drafter,
-        PROMPT,
-        shaper=Shaper(Sampling()),
-        limits=Limits(30),
-        started=header(),
-    )
-    for event in steps:
+    drafter = pair.drafter("parallel", policy="constant", lookahead=4)
+    for event in steps_of(CachedModel(pair.target), drafter, PROMPT, 30):
         if isinstance(event, Verified):
             assert innermost(drafter)._task is None
     assert torch.get_num_threads() == threads

@@ -1,7 +1,5 @@
 """The datastore against brute force, the files that it refuses, how it is built, and the drafter that reads it."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace
@@ -10,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import VOCABULARY, reference_greedy, run_lane
+from letters import Letters
 
 from specdemo.config.errors import UserError
 from specdemo.drafters.copies import Retrieval, most_frequent
@@ -30,19 +29,6 @@ from specdemo.training.datastore import (
 )
 
 SHIPPED = Path(__file__).resolve().parents[2] / "assets/datastore/smollm2-135m-instruct"
-
-
-class Letters:
-    """A tokenizer of single letters: a is 0."""
-
-    pad_token_id = None
-    chat_template = None
-
-    def get_vocab(self):
-        return {chr(97 + token_id): token_id for token_id in range(VOCABULARY)}
-
-    def __call__(self, text, **_options):
-        return {"input_ids": [ord(letter) - 97 for letter in text if letter.isalpha()]}
 
 
 def store_of(folder, texts, size=VOCABULARY):
@@ -77,10 +63,7 @@ def test_lookup_finds_what_brute_force_finds(tmp_path, size):
         length, positions = store.lookup(ids, longest=9, shortest=3, most=10_000)
         expected = by_brute_force(texts, ids, 9, 3)
         assert (length, sorted(store.following(positions, 60))) == expected
-    assert store.lookup([low, 3 * size, low]) == (
-        0,
-        [],
-    )  # a stranger matches nothing, one token is short
+    assert store.lookup([low, 3 * size, low]) == (0, [])  # a stranger matches nothing
     assert store.lookup([65_535] * 3) == (0, [])  # neither does a separator
 
 
@@ -262,16 +245,9 @@ def test_a_store_of_a_targets_own_answers(tmp_path, target_weights):
 
     def built(name):
         out = build_from_prompts(
-            tmp_path / "prompts.txt",
-            Letters(),
-            LeanDecoder(target_weights),
-            (),
-            ModelInfo("tiny"),
-            tmp_path / name,
-            examples=prompts[:1],
-            max_new_tokens=12,
-            licence="Apache-2.0",
-        )
+            tmp_path / "prompts.txt", Letters(), LeanDecoder(target_weights), (), ModelInfo("tiny"),
+            tmp_path / name, examples=prompts[:1], max_new_tokens=12, licence="Apache-2.0",
+        )  # fmt: skip
         return Datastore.open(out)
 
     store = built("store")

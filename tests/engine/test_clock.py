@@ -1,7 +1,5 @@
 """A stopwatch counts a block's own work and its passes, not the wait for other runs."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

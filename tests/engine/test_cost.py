@@ -1,16 +1,15 @@
 """The cost profile: interpolated, measured, and corrected by the run's own passes."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest
 from conftest import VOCABULARY
+from outcomes import chain
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from specdemo.engine import cost
 from specdemo.engine.attention import ModuleDecoder
-from specdemo.engine.clock import ALONE, Sharing
+from specdemo.engine.clock import Sharing
 from specdemo.engine.cost import (
     CONTEXT,
     DRAFTING,
@@ -24,8 +23,6 @@ from specdemo.engine.cost import (
     measure_costs,
 )
 from specdemo.engine.target import CachedModel
-from specdemo.engine.types import Outcome, Proposal, Verdict
-from specdemo.trace.events import Status
 
 PROFILE = CostProfile(((1, 0.020), (5, 0.024), (9, 0.040)), 0.002)
 
@@ -53,20 +50,12 @@ def test_measuring_gives_every_row_count_and_leaves_the_caches_empty(target_weig
 
 @pytest.mark.parametrize("positions", [48, 300, 640])
 def test_costs_are_measured_within_a_context_of_learned_positions(positions):
-    config = GPT2Config(
-        vocab_size=64,
-        n_positions=positions,
-        n_embd=8,
-        n_layer=1,
-        n_head=2,
-        bos_token_id=1,
-        eos_token_id=2,
-    )
+    sizes = {"vocab_size": 64, "n_positions": positions, "n_embd": 8, "n_layer": 1, "n_head": 2}
+    config = GPT2Config(**sizes, bos_token_id=1, eos_token_id=2)
     target, draft = (CachedModel(ModuleDecoder(GPT2LMHeadModel(config).eval())) for _ in range(2))
     profile = measure_costs(target, draft, 1)
-    assert [rows for rows, _ in profile.verify] == [
-        rows for rows in MEASURED_ROWS if rows < positions
-    ]
+    measured = [rows for rows in MEASURED_ROWS if rows < positions]
+    assert [rows for rows, _ in profile.verify] == measured
     assert profile.draft_step > 0
     assert glance(target, draft).draft_step > 0
     assert exact_rows(target, 2) in (1, 2)
@@ -118,17 +107,11 @@ def test_of_two_measurements_each_point_is_the_faster_one():
     assert PROFILE.at_best(CostProfile(((1, 0.5),))).draft_step == 0.002
 
 
-def step(drafted, verify, kept=0, sharing=ALONE):
-    proposal = Proposal.chain(range(drafted), confidences=(0.5,) * drafted)
-    verdict = Verdict(tuple(range(kept)), 9, Status.BONUS)
-    return Outcome((0,) * (kept + 1), proposal, verdict, 0.0, verify, sharing)
-
-
 def test_a_slower_machine_scales_every_prediction():
     costs = Costs(PROFILE)
     assert costs.verify_seconds(0) == 0.020
     for _ in range(100):
-        costs.observe(step(4, 0.048))
+        costs.observe(chain([0.5] * 4, 0, 0.0, 0.048))
     assert costs.verify_seconds(0) == pytest.approx(0.040, rel=0.01)
     assert costs.row_seconds(2) == pytest.approx(0.002, rel=0.01)
     assert costs.plain_rate() == pytest.approx(25, rel=0.01)
@@ -137,20 +120,22 @@ def test_a_slower_machine_scales_every_prediction():
 def test_who_shares_a_pass_pays_for_all():
     costs = Costs(PROFILE)
     alone = costs.rows_seconds(4, 2)
-    costs.observe(step(1, PROFILE.verify_seconds(9), sharing=Sharing(runs=3, rows=9)))
+    costs.observe(
+        chain([0.5] * 1, 0, 0.0, PROFILE.verify_seconds(9), sharing=Sharing(runs=3, rows=9))
+    )
     assert costs.scale == pytest.approx(1.0)  # as expensive as nine rows
     assert costs.draft_step == pytest.approx(3 * PROFILE.draft_step)
     assert costs.verify_seconds(2) == pytest.approx(PROFILE.verify_seconds(9))
     assert costs.plain_rate() == pytest.approx(1 / PROFILE.verify_seconds(3))
     wanted = PROFILE.verify_seconds(9) - PROFILE.verify_seconds(6)
     assert costs.rows_seconds(4, 2)[0, 0] == pytest.approx(wanted)
-    costs.observe(step(1, PROFILE.verify_seconds(2)))
+    costs.observe(chain([0.5] * 1, 0, 0.0, PROFILE.verify_seconds(2)))
     assert (costs.rows_seconds(4, 2) == alone).all()
 
 
 def test_one_disturbed_step_does_not_spoil_the_scale():
     costs = Costs(PROFILE)
-    costs.observe(step(4, 5.0))
+    costs.observe(chain([0.5] * 4, 0, 0.0, 5.0))
     assert costs.verify_seconds(0) < 0.030
 
 
@@ -158,11 +143,11 @@ def test_the_rate_to_beat_is_at_least_plain_decoding():
     costs = Costs(PROFILE)
     assert costs.rate() == 50
     for _ in range(200):
-        costs.observe(step(4, 0.024, kept=2))
+        costs.observe(chain([0.5] * 4, 2, 0.0, 0.024))
     assert costs.rate() == pytest.approx(125, rel=0.02)
     slow = Costs(PROFILE)
     for _ in range(200):
-        slow.observe(step(4, 0.024, kept=0))
+        slow.observe(chain([0.5] * 4, 0, 0.0, 0.024))
     assert slow.rate() == pytest.approx(slow.plain_rate())
 
 
@@ -208,9 +193,11 @@ def test_each_conversation_of_a_shared_pass_reads_its_own_text():
 def test_what_a_run_reached_is_told_anew_for_those_who_share_its_passes():
     costs = Costs(PROFILE)
     for _ in range(200):
-        costs.observe(step(4, 0.024, kept=2))
+        costs.observe(chain([0.5] * 4, 2, 0.0, 0.024))
     alone = costs.rate()
-    costs.observe(step(4, PROFILE.verify_seconds(40), kept=2, sharing=Sharing(runs=8, rows=40)))
+    costs.observe(
+        chain([0.5] * 4, 2, 0.0, PROFILE.verify_seconds(40), sharing=Sharing(runs=8, rows=40))
+    )
     assert costs.rate() < alone * PROFILE.verify_seconds(1) / PROFILE.verify_seconds(8) * 1.05
 
 

@@ -1,14 +1,11 @@
 """Exact mode on a ladder made here: passes of up to three rows have the bits of single ones, longer ones are off by an ulp."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 
-import conftest
 import pytest
 import torch
-from conftest import drafter_for, open_draft, reference_greedy, run_lane
+from conftest import PROFILE
 
 from specdemo.config.errors import UserError
 from specdemo.drafters.methods import METHODS, no_exact
@@ -16,7 +13,7 @@ from specdemo.engine.cost import ANY_ROWS, MOST_CHECKED_ROWS, exact_rows
 from specdemo.trace.events import Verified
 from specdemo.trace.metrics import output_ids
 
-VOCABULARY, PROMPT = 97, [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
+VOCABULARY = 97
 
 
 class Card:
@@ -51,19 +48,22 @@ def test_rows_are_compared_bit_by_bit_behind_a_short_and_a_long_text(card, rows)
     assert card.text == []
 
 
-def lane(weights, drafts, method, rows, monkeypatch):
-    profile = replace(conftest.PROFILE, exact_rows=rows)
-    monkeypatch.setattr(conftest, "PROFILE", profile)
-    drafter = drafter_for(method, open_draft(drafts), policy="constant", lookahead=8, exact=True)
-    return run_lane(weights, drafter, PROMPT, max_new_tokens=32)
+@pytest.fixture
+def lane(pair):
+    """A function that runs a method in exact mode where so many rows are exact."""
+
+    def run(method, rows):
+        profile = replace(PROFILE, exact_rows=rows)
+        drafter = pair.drafter(method, profile=profile, policy="constant", lookahead=8, exact=True)
+        return pair.run(drafter, max_new_tokens=32)
+
+    return run
 
 
 @pytest.mark.parametrize("method", ["draft_model", "ngram", "nothing"])
-def test_no_pass_has_more_rows_than_were_found_exact(
-    target_weights, draft_weights, monkeypatch, method
-):
-    events = lane(target_weights, draft_weights, method, 3, monkeypatch)
-    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 32)
+def test_no_pass_has_more_rows_than_were_found_exact(lane, pair, method):
+    events = lane(method, 3)
+    assert output_ids(events) == pair.greedy(most=32)
     drafted = [len(event.nodes) for event in events if isinstance(event, Verified)]
     assert max(drafted) == (0 if method == "nothing" else 2)
 
@@ -78,19 +78,15 @@ def test_no_pass_has_more_rows_than_were_found_exact(
         ("auto", 3, "only rows of chains"),
     ],
 )
-def test_exact_mode_is_there_only_where_it_was_measured(
-    target_weights, draft_weights, monkeypatch, method, rows, why
-):
+def test_exact_mode_is_there_only_where_it_was_measured(lane, method, rows, why):
     with pytest.raises(UserError, match=why):
-        lane(target_weights, draft_weights, method, rows, monkeypatch)
+        lane(method, rows)
 
 
 @pytest.mark.parametrize("method", ["draft_model", "tree"])
-def test_where_rows_are_the_same_in_any_company_no_draft_is_cut(
-    target_weights, draft_weights, monkeypatch, method
-):
-    events = lane(target_weights, draft_weights, method, ANY_ROWS, monkeypatch)
-    assert output_ids(events) == reference_greedy(target_weights, PROMPT, 32)
+def test_where_rows_are_the_same_in_any_company_no_draft_is_cut(lane, pair, method):
+    events = lane(method, ANY_ROWS)
+    assert output_ids(events) == pair.greedy(most=32)
     assert max(len(event.nodes) for event in events if isinstance(event, Verified)) > 3
 
 

@@ -1,26 +1,20 @@
 """Long prompts are read in chunks: a run ends between two of them, others advance, and read tokens stay cached."""
 
-from __future__ import annotations
-
 import pytest
 from conftest import (
     ALL_METHODS,
     bound_target,
     drafter_for,
-    header,
     open_target,
     reference_greedy,
+    steps_of,
     tiny_llama,
 )
 from passes import driven
 
-from specdemo.config.settings import Sampling
 from specdemo.engine import passes
-from specdemo.engine.loop import generate
 from specdemo.engine.passes import ForwardRequest, chunk_rows, chunks
-from specdemo.engine.sampling import Shaper
-from specdemo.engine.target import CachedModel
-from specdemo.engine.types import Limits
+from specdemo.engine.target import CachedModel, PrefixReader
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.trace.events import FinishReason, RunFinished, RunStarted
 from specdemo.trace.metrics import output_ids
@@ -48,17 +42,9 @@ def made(target_weights, draft_weights):
     return make
 
 
-def lane(target, drafter, prompt=PROMPT, new_tokens=4, **options):
+def lane(target, drafter, **options):
     target.record(wanted=True)
-    return generate(
-        target,
-        drafter,
-        prompt,
-        shaper=Shaper(Sampling()),
-        limits=Limits(new_tokens),
-        started=header(),
-        **options,
-    )
+    return steps_of(target, drafter, PROMPT, 4, **options)
 
 
 def test_a_piece_is_as_much_work_for_a_large_model_as_for_a_small_one(monkeypatch):
@@ -127,8 +113,6 @@ def test_a_run_ends_between_two_pieces_and_the_next_reads_on(made, target_weight
 
 
 def test_a_draft_keeps_the_pieces_that_it_has_read(draft_weights):
-    from specdemo.engine.target import PrefixReader
-
     reader = PrefixReader(CachedModel(LeanDecoder(draft_weights)))
     reading = driven(lambda: reader.prepare(PROMPT))
     for _ in range(3):

@@ -1,17 +1,22 @@
-"""Runs that share a thread and passes have the same output as alone, and a slow consumer delays no run."""
+"""Runs that share a thread and passes have the same output as alone, long prompts in chunks, and a closed run ends."""
 
-from __future__ import annotations
-
+import threading
 import time
 
 import pytest
 from conftest import drafter_for, header, reference_greedy
-from lanes import PROMPTS, Slow, lane, together
+from lanes import PROMPTS, WAIT, Slow, Watched, lane, together
 from transformers import LlamaForCausalLM
 
 from specdemo.config.settings import Sampling
+from specdemo.drafters.auto import Auto
 from specdemo.drafters.base import Plain
+from specdemo.drafters.copy_through import Arm
+from specdemo.drafters.draft_model import LookBack
+from specdemo.drafters.policies.calibration import Calibration
+from specdemo.drafters.policies.guard import Fallback, WithForecast
 from specdemo.engine.attention import ModuleDecoder
+from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.passes import run_together
 from specdemo.engine.runner import Runner
 from specdemo.engine.target import CachedModel
@@ -23,6 +28,17 @@ from specdemo.trace.metrics import dropped, output_ids
 METHODS = ["nothing", "draft_model", "tree", "ngram"]
 
 
+def two_plain(runner, decoder):
+    """Two concurrent plain runs: their events, or their errors."""
+    return together(runner, [lane(decoder, Plain(), prompt) for prompt in PROMPTS[:2]])
+
+
+def assert_plain(found, weights, new_tokens=24):
+    """Each run has the greedy text of its prompt."""
+    for events, prompt in zip(found, PROMPTS, strict=False):
+        assert output_ids(events) == reference_greedy(weights, prompt, new_tokens)
+
+
 @pytest.mark.parametrize("make", [ModuleDecoder, LeanDecoder])
 def test_each_run_writes_what_it_would_write_alone(
     target_weights: LlamaForCausalLM, draft_weights, make
@@ -31,8 +47,7 @@ def test_each_run_writes_what_it_would_write_alone(
     drafters = [drafter_for(method, CachedModel(draft_weights)) for method in METHODS]
     lanes = [lane(decoder, *pair) for pair in zip(drafters, PROMPTS, strict=True)]
     found = together(Runner(), lanes)
-    for events, prompt in zip(found, PROMPTS, strict=True):
-        assert output_ids(events) == reference_greedy(target_weights, prompt, 24)
+    assert_plain(found, target_weights)
     judged = [event for events in found for event in events if isinstance(event, Verified)]
     assert max(event.runs or 1 for event in judged) == len(PROMPTS)
 
@@ -69,8 +84,7 @@ def test_a_run_that_wants_its_passes_for_itself_shares_none(target_weights):
     assert runs[0] == {1}
     assert 2 in runs[1]
     assert 3 not in runs[1] | runs[2]
-    for events, prompt in zip(found, PROMPTS, strict=False):
-        assert output_ids(events) == reference_greedy(target_weights, prompt, 8)
+    assert_plain(found, target_weights, 8)
 
 
 def test_a_runner_says_how_many_go_on(target_weights):
@@ -134,26 +148,15 @@ def test_what_breaks_is_raised_where_the_run_is_looked_at():
 
 
 def test_a_pass_that_breaks_breaks_those_who_asked_and_nobody_later(target_weights):
-    lean = LeanDecoder(target_weights)
+    errors = [RuntimeError("no memory")]
 
-    class Breaking:
-        """Fails once when two runs request a pass."""
+    def fail_once(passes):
+        if len(passes) == 2 and errors:
+            raise errors.pop()
 
-        config, chunk = lean.config, lean.chunk
-        broken = False
-
-        def run(self, passes):
-            if len(passes) == 2 and not self.broken:
-                self.broken = True
-                raise RuntimeError("no memory")
-            return lean.run(passes)
-
-    runner, decoder = Runner(), Breaking()
-    lanes = [lane(decoder, Plain(), prompt) for prompt in PROMPTS[:2]]
-    assert all(isinstance(error, RuntimeError) for error in together(runner, lanes))
-    lanes = [lane(decoder, Plain(), prompt) for prompt in PROMPTS[:2]]
-    for events, prompt in zip(together(runner, lanes), PROMPTS, strict=False):
-        assert output_ids(events) == reference_greedy(target_weights, prompt, 24)
+    runner, decoder = Runner(), Watched(LeanDecoder(target_weights), fail_once)
+    assert all(isinstance(error, RuntimeError) for error in two_plain(runner, decoder))
+    assert_plain(two_plain(runner, decoder), target_weights)
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), ValueError("no sense")])
@@ -161,65 +164,43 @@ def test_what_breaks_the_thread_ends_the_runs_and_the_next_ones_work(
     target_weights, monkeypatch, error
 ):
     runner, decoder = Runner(), LeanDecoder(target_weights)
-    lanes = [lane(decoder, Plain(), prompt) for prompt in PROMPTS[:2]]
     passes = []
 
-    def broken():
+    def answer(requests):
         passes.append(1)
         if len(passes) == 3:
             raise error
-
-    def answer(requests):
-        broken()
         run_together(requests)
 
     monkeypatch.setattr("specdemo.engine.runner.run_together", answer)
-    found = together(runner, lanes)
+    found = two_plain(runner, decoder)
     assert all(isinstance(one, RuntimeError) for one in found)
     assert all(type(error).__name__ in str(one) for one in found)
-    lanes = [lane(decoder, Plain(), prompt) for prompt in PROMPTS[:2]]
-    for events, prompt in zip(together(runner, lanes), PROMPTS, strict=False):
-        assert output_ids(events) == reference_greedy(target_weights, prompt, 24)
+    assert_plain(two_plain(runner, decoder), target_weights)
 
 
 def test_an_error_in_a_shared_draft_ends_only_the_drafts_that_caused_it(
     target_weights, draft_weights
 ):
-    lean = LeanDecoder(draft_weights)
+    def fail(passes):
+        """The draft cannot read a token of the first prompt."""
+        if any(one.cache is broken._cache and one.positions[-1] > 14 for one in passes):
+            raise IndexError("index out of range in self")
 
-    class Breaking:
-        """Cannot read a token of the first prompt."""
-
-        config, chunk = lean.config, lean.chunk
-
-        def run(self, passes):
-            if any(one.cache is broken._cache and one.positions[-1] > 14 for one in passes):
-                raise IndexError("index out of range in self")
-            return lean.run(passes)
-
-    decoder, shared_draft = LeanDecoder(target_weights), Breaking()
+    decoder, shared_draft = LeanDecoder(target_weights), Watched(LeanDecoder(draft_weights), fail)
     drafts = [CachedModel(shared_draft) for _ in PROMPTS]
     broken = drafts[0]
     drafters = [drafter_for("draft_model", draft, policy="constant") for draft in drafts]
     lanes = [lane(decoder, one, prompt) for one, prompt in zip(drafters, PROMPTS, strict=True)]
     found = together(Runner(), lanes)
-    for events, prompt in zip(found, PROMPTS, strict=True):
-        assert output_ids(events) == reference_greedy(target_weights, prompt, 24)
+    assert_plain(found, target_weights)
     assert [bool(dropped(events)) for events in found] == [True, *[False] * (len(PROMPTS) - 1)]
 
 
 def shared(decoder):
     """The decoder, and how many runs shared each of its passes."""
     counts = []
-
-    class Counting:
-        config, chunk = decoder.config, decoder.chunk
-
-        def run(self, passes):
-            counts.append(len(passes))
-            return decoder.run(passes)
-
-    return Counting(), counts
+    return Watched(decoder, lambda passes: counts.append(len(passes))), counts
 
 
 @pytest.mark.parametrize(
@@ -233,25 +214,19 @@ def test_runs_with_the_same_draft_model_share_its_passes(
     sampling = Sampling(temperature=temperature, seed=3)
 
     def made(decoder, draft):
-        return [
-            lane(
-                decoder,
-                drafter_for(
-                    method,
-                    CachedModel(draft),
-                    sampling=sampling,
-                    policy="constant",
-                    lookahead=lookahead,
-                ),
-                prompt,
+        for prompt, lookahead in zip(PROMPTS[:2], (2, 5), strict=True):
+            drafter = drafter_for(
+                method,
+                CachedModel(draft),
                 sampling=sampling,
+                policy="constant",
+                lookahead=lookahead,
             )
-            for prompt, lookahead in zip(PROMPTS[:2], (2, 5), strict=True)
-        ]
+            yield lane(decoder, drafter, prompt, sampling=sampling)
 
     target, targets = shared(LeanDecoder(target_weights))
     draft, drafts = shared(LeanDecoder(draft_weights))
-    found = together(Runner(), made(target, draft))
+    found = together(Runner(), [*made(target, draft)])
     assert drafts.count(2) >= (5 if method == "auto" else 6)  # `auto` drafts less
     shared_steps = [event for event in found[0] if isinstance(event, Verified) and event.runs == 2]
     assert len(shared_steps) == targets.count(2) - 1  # one of them read both prompts
@@ -259,3 +234,158 @@ def test_runs_with_the_same_draft_model_share_its_passes(
     lanes = made(LeanDecoder(target_weights), LeanDecoder(draft_weights))
     for events, alone in zip(found, lanes, strict=True):
         assert output_ids(events) == output_ids(list(Runner().run(alone)))
+
+
+PIECE = 40  # rows: more than a step has
+
+
+def noted(decoder):
+    """Create the decoder with chunks of `PIECE` rows, and record the rows of each run in each of its passes."""
+    passes = []
+
+    def record(inputs):
+        passes.append([len(one.token_ids) for one in inputs])
+
+    return Watched(decoder, record, PIECE), passes
+
+
+def long_prompt(start, pieces):
+    return [(start + 7 * place) % 60 + 1 for place in range(pieces * PIECE + 1)]
+
+
+def test_long_prompts_are_read_in_turn_between_the_steps_of_others(target_weights):
+    """Two long prompts of five chunks and a run that decodes: it advances one step per chunk, and none waits for another."""
+    decoder, passes = noted(LeanDecoder(target_weights))
+    prompts = [long_prompt(3, 5), long_prompt(5, 5), PROMPTS[0]]
+    found = together(Runner(), [lane(decoder, Plain(), one, new_tokens=12) for one in prompts])
+    reading = [rows for rows in passes if PIECE in rows]
+    assert all(rows.count(PIECE) == 1 for rows in reading)
+    assert len(reading) == 10
+    assert all(
+        len(rows) > 1 for rows in reading[2:]
+    )  # once it has read as well, a step goes with each
+    for events, prompt in zip(found, prompts, strict=True):
+        assert output_ids(events) == reference_greedy(target_weights, prompt, 12)
+
+
+def test_a_fresh_visitor_waits_for_one_chunk_of_each_reader_at_most(target_weights):
+    """The first token comes a bounded number of passes after the prompt, however long the prompts before it are."""
+    decoder, passes = noted(LeanDecoder(target_weights))
+    runner, longs, begun = Runner(), 3, []
+
+    def fresh():
+        begun.append(len(passes))
+        yield from lane(decoder, Plain(), long_prompt(9, 1), new_tokens=1)
+        begun.append(len(passes))
+
+    lanes = [lane(decoder, Plain(), long_prompt(n, 8), new_tokens=2) for n in range(longs)]
+    together(runner, [*lanes, fresh()])
+    first, last = begun
+    assert last - first <= longs + 2  # one chunk of each, its own, and its step
+    assert len(passes) > 3 * longs
+
+
+def test_a_long_prompt_that_a_draft_reads_holds_nobody_up(target_weights, draft_weights):
+    target, targets = noted(LeanDecoder(target_weights))
+    draft, drafts = noted(LeanDecoder(draft_weights))
+    steps_before = []  # the target's passes before each of the draft's
+    counted = Watched(draft, lambda _: steps_before.append(len(targets)))
+    drafter = drafter_for("draft_model", CachedModel(counted), policy="constant", lookahead=2)
+    lanes = [lane(target, drafter, long_prompt(4, 6), new_tokens=4)]
+    lanes += [lane(target, Plain(), PROMPTS[0], new_tokens=24)]
+    found = together(Runner(), lanes)
+    pieces = [n for n, rows in zip(steps_before, drafts, strict=True) if rows == [PIECE]]
+    assert len(pieces) == 6
+    assert len(set(pieces)) == 6  # a step of the other one between any two
+    assert output_ids(found[1]) == reference_greedy(target_weights, PROMPTS[0], 24)
+    assert output_ids(found[0]) == reference_greedy(target_weights, long_prompt(4, 6), 4)
+
+
+@pytest.mark.parametrize("length", [PIECE, 3])
+def test_short_prompts_are_read_together_as_far_as_they_fill_a_piece(target_weights, length):
+    decoder, passes = noted(LeanDecoder(target_weights))
+    decoder.chunk = 4 * length
+    prompts = [[n, *range(1, length + 1)] for n in range(6)]
+    together(Runner(), [lane(decoder, Plain(), prompt, new_tokens=2) for prompt in prompts])
+    assert [rows.count(length) for rows in passes if length in rows] == [4, 2]
+
+
+def test_closing_a_run_ends_it_where_it_computes(target_weights):
+    runner, decoder, ended = Runner(), LeanDecoder(target_weights), []
+
+    def endless():
+        try:
+            yield from lane(decoder, Plain(), PROMPTS[0], new_tokens=10_000)
+        finally:
+            ended.append(threading.current_thread().name)
+
+    view = runner.run(endless())
+    next(view)
+    view.close()
+    assert ended == ["specdemo-engine"]
+    assert runner.call(lambda: threading.current_thread().name) == "specdemo-engine"
+
+
+def test_a_run_that_is_closed_while_it_waits_closes_its_drafter(target_weights, draft_weights):
+    """A thread that drafts next to the target's pass ends with the run."""
+    runner, waiting, free = Runner(), threading.Event(), threading.Event()
+
+    def hold(passes):
+        """Stop in the pass of the first step until it is let go."""
+        if any(one.positions[0] == len(PROMPTS[0]) - 1 for one in passes):
+            waiting.set()
+            assert free.wait(WAIT)
+
+    def drafting():
+        return [one.name for one in threading.enumerate() if "specdemo-draft" in one.name]
+
+    drafter = drafter_for("parallel", CachedModel(draft_weights), policy="constant", lookahead=4)
+    decoder = Watched(LeanDecoder(target_weights), hold)
+    view = runner.run(lane(decoder, drafter, PROMPTS[0], new_tokens=1000))
+    assert isinstance(next(view), RunStarted)
+    assert waiting.wait(WAIT)
+    assert drafting()
+    threading.Timer(0.05, free.set).start()
+    view.close()
+    assert not drafting()
+    assert runner.going_on == 0
+
+
+class Closing(Slow):
+    """Counts how often it was closed, and raises on request."""
+
+    def __init__(self, error=None):
+        super().__init__()
+        self.error, self.closed = error, 0
+
+    def observe(self, outcome):
+        if self.error:
+            raise self.error
+
+    def close(self):
+        self.closed += 1
+
+
+@pytest.mark.parametrize("method", ["Forecast", "Fallback", "LookBack", "Auto"])
+def test_what_wraps_a_drafter_closes_it(method):
+    drafter, costs = Closing(), Costs(CostProfile())
+    arm = Arm("model", drafter)
+    wrapped = {
+        "Forecast": lambda: WithForecast(drafter, costs, Calibration(), 0.0),
+        "Fallback": lambda: Fallback(drafter, costs),
+        "LookBack": lambda: LookBack(drafter, 0.5),
+        "Auto": lambda: Auto([], arm, costs),
+    }[method]()
+    wrapped.close()
+    assert drafter.closed == 1
+
+
+def test_a_drafter_is_closed_however_its_run_ends(target_weights):
+    decoder = LeanDecoder(target_weights)
+    drafter = Closing()
+    list(lane(decoder, drafter, PROMPTS[0], new_tokens=4))
+    assert drafter.closed == 1
+    broken = Closing(RuntimeError("no memory"))
+    events = list(lane(decoder, broken, PROMPTS[0], new_tokens=4))
+    assert dropped(events) == "RuntimeError: no memory"
+    assert broken.closed == 1

@@ -1,14 +1,34 @@
-"""Shaping: top-p as transformers selects it, and rows over the tokens of a reduced vocabulary."""
+"""Shaping as transformers does it, rows over a reduced vocabulary, and the noise that seed, position and token determine."""
 
-from __future__ import annotations
+import importlib
+import itertools
+import math
 
+import numpy as np
 import pytest
 import torch
+from conftest import steps_of
+from lanes import Scripted
+from toy import Table
 from transformers.generation.logits_process import TopPLogitsWarper
 
 from specdemo.config.settings import Sampling
+from specdemo.drafters.base import Plain
 from specdemo.engine import sampling
-from specdemo.engine.sampling import ReducedVocabulary, Shaper
+from specdemo.engine.sampling import (
+    FIRST_FACTOR,
+    GOLDEN,
+    SECOND_FACTOR,
+    ReducedVocabulary,
+    Shaper,
+    Tickets,
+)
+from specdemo.engine.types import Proposal
+from specdemo.engine.verify import verify_coupled
+from specdemo.kernels import runtime
+from specdemo.session.work.statistics import chi_square_p
+from specdemo.trace.events import Status
+from specdemo.trace.metrics import output_ids
 
 
 @pytest.mark.parametrize("top_p", [0.0001, 0.3, 0.9, 0.999])
@@ -60,3 +80,152 @@ def test_shaping_words_is_shaping_all_tokens_with_the_others_ruled_out(sampling)
     shaper = Shaper(sampling)
     narrow = words.widen(shaper.probs(rows, committed, paths, words))
     assert torch.allclose(narrow, shaper.probs(wide, committed, paths), atol=1e-6)
+
+
+TARGET = torch.tensor([0.45, 0.3, 0.15, 0.1])
+DRAFT = torch.tensor([0.1, 0.2, 0.3, 0.4])
+
+
+def test_the_first_numbers_are_those_of_splitmix64():
+    """Reference values of SplitMix64 from state 0: a position's numbers are its sequence, token by token."""
+    tickets = Tickets(0)
+    tickets.key = lambda _: 0
+    uniforms = tickets._uniforms(0, np.arange(2))
+    expected = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4]
+    assert uniforms.tolist() == [((number >> 11) + 0.5) / 2**53 for number in expected]
+
+
+@pytest.fixture(params=["numpy", "compiled"])
+def code(request, monkeypatch):
+    """Both codes that draw: numpy's, and the compiled one that replaces it where the compiled pass is loaded."""
+    if request.param == "numpy":
+        monkeypatch.setattr(runtime, "winner", lambda *_: None)
+    elif not runtime.runs_here():
+        pytest.skip("this processor does not run the compiled pass")
+    else:
+        importlib.import_module("specdemo.kernels.draft_loop")
+
+
+@pytest.mark.usefixtures("code")
+def test_a_winner_has_the_largest_log_probability_and_ticket():
+    probs = torch.softmax(torch.randn(300, generator=torch.Generator().manual_seed(1)) * 3, 0)
+    probs[50:90] = 0
+    for position in range(40):
+        tickets = Tickets(position % 3)
+        sums = [
+            np.log(prob) + tickets.ticket(position, token) if prob else -np.inf
+            for token, prob in enumerate(probs.tolist())
+        ]
+        assert tickets.winner(probs, position) == int(np.argmax(sums))
+        words = ReducedVocabulary(torch.arange(299, -1, -1), 300)
+        assert 299 - tickets.winner(probs.flip(0), position, words.ids) == int(np.argmax(sums))
+    assert Tickets(0).winner(torch.zeros(4), 0) == 0
+
+
+@pytest.mark.usefixtures("code")
+def test_a_winner_is_found_among_many_blocks_of_columns():
+    """Sharp and flat rows of a full vocabulary; a reduced one gives the same token."""
+    logits = torch.randn(3, 30_000, generator=torch.Generator().manual_seed(2))
+    order = torch.randperm(30_000, generator=torch.Generator().manual_seed(3))
+    for probs in (logits * torch.tensor([[0.1], [1.0], [5.0]])).softmax(dim=-1):
+        for position in range(20):
+            tickets = Tickets(4)
+            waits = -np.log1p(-tickets._uniforms(position, np.arange(30_000))) / probs.numpy()
+            assert tickets.winner(probs, position) == waits.argmin()
+            words = ReducedVocabulary(order, 30_000)
+            assert words.token(tickets.winner(probs[order], position, words.ids)) == waits.argmin()
+
+
+def _state_before(number, inverses):
+    """The state of SplitMix64 from which its output follows."""
+    first, second = inverses
+    number ^= number >> 31 ^ number >> 62
+    number = number * second % 2**64
+    number ^= number >> 27 ^ number >> 54
+    number = number * first % 2**64
+    return number ^ number >> 30 ^ number >> 60
+
+
+@pytest.mark.usefixtures("code")
+def test_the_largest_number_has_a_logarithm(monkeypatch):
+    """All 64 bits set: half a step more would be 1."""
+    inverses = [pow(factor, -1, 2**64) for factor in (FIRST_FACTOR, SECOND_FACTOR)]
+    key = (_state_before(2**64 - 1, inverses) - 2 * GOLDEN) % 2**64
+    monkeypatch.setattr(Tickets, "key", lambda *_: key)
+    assert Tickets(0)._uniforms(0, np.array([1])).tolist() == [1 - 2.0**-53]
+    assert Tickets(0).ticket(0, 1) == pytest.approx(-math.log(53 * math.log(2)))
+    assert Tickets(0).winner(torch.tensor([0.0, 1.0, 0.0]), 0) == 1
+    assert Tickets(0).winner(torch.tensor([0.5, 0.5, 0.0]), 0) == 0
+
+
+def test_winners_have_the_distribution_and_do_not_depend_on_their_neighbours():
+    """Chi-square of 100,000 draws over seeds and positions, of single ones and of neighbouring pairs."""
+    draws = 100_000
+    seeds, positions = 100, draws // 100
+    keys = [Tickets(seed).key(position) for seed in range(seeds) for position in range(positions)]
+    all_positions = Tickets(0)
+    all_positions.key = lambda _: np.array(keys, dtype=np.uint64)[:, None]
+    uniforms = all_positions._uniforms(0, np.tile(np.arange(4), (draws, 1)))
+    found = (-np.log1p(-uniforms) / TARGET.double().numpy()).argmin(axis=1)
+    assert [Tickets(3).winner(TARGET, at) for at in range(50)] == found[3 * positions :][
+        :50
+    ].tolist()
+    counts = np.bincount(found, minlength=4)
+    assert chi_square_p(counts.tolist(), (draws * TARGET).tolist()) > 1e-4
+    grid = found.reshape(seeds, positions)
+    for one, other in ((grid[:, 1:], grid[:, :-1]), (grid[1:], grid[:-1])):
+        pairs = np.bincount((4 * one + other).ravel(), minlength=16)
+        expected = (TARGET[:, None] * TARGET).flatten() * one.size
+        assert chi_square_p(pairs.tolist(), expected.tolist()) > 1e-4
+
+
+def test_drawn_tokens_are_accepted_as_often_as_the_bound_says():
+    distance = float((TARGET - DRAFT).abs().sum() / 2)
+    tickets = Tickets(5)
+    same = [tickets.winner(TARGET, at) == tickets.winner(DRAFT, at) for at in range(4_000)]
+    share = sum(same) / len(same)
+    assert (1 - distance) / (1 + distance) - 0.03 < share < 1 - distance + 0.03
+    wins = [1 / torch.maximum(TARGET / TARGET[x], DRAFT / DRAFT[x]).sum() for x in range(4)]
+    assert share == pytest.approx(float(sum(wins)), abs=0.03)
+
+
+def text_of(drafter, seed, new_tokens=5):
+    shaper = Shaper(Sampling(1.0, seed=seed), Tickets(seed))
+    return tuple(
+        output_ids(list(steps_of(Table(4, 3), drafter, [0, 1], new_tokens, shaper=shaper)))
+    )
+
+
+def every_draft():
+    """All chains of at most three of three words, and all trees of two or three nodes that are none."""
+    for length in (1, 2, 3):
+        for token_ids in itertools.product(range(3), repeat=length):
+            yield Proposal.chain(token_ids)
+    for parents in ((-1, -1), (-1, -1, 0), (-1, -1, 1), (-1, 0, 0), (-1, 0, -1), (-1, -1, -1)):
+        for token_ids in itertools.product(range(3), repeat=len(parents)):
+            if len({*zip(parents, token_ids, strict=True)}) == len(parents):
+                yield Proposal(token_ids, parents)
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_seed_has_one_text_whatever_is_drafted(seed):
+    """Enumeration of every chain and tree of up to three nodes, drafted in every step."""
+    plain = text_of(Plain(), seed)
+    assert text_of(Plain(), seed + 1) != plain
+    for draft in every_draft():
+        script = Scripted(lambda _, budget, draft=draft: draft if budget >= 3 else Proposal())
+        assert text_of(script, seed) == plain
+
+
+def test_verdicts_report_tickets_of_tested_tokens():
+    tickets, position = Tickets(1), 9
+    rows = TARGET.expand(4, 4)
+    first, second = (tickets.winner(TARGET, position + depth) for depth in (0, 1))
+    wrong = (second + 1) % 4
+    verdict = verify_coupled(Proposal.chain((first, wrong, 0)), rows, tickets, position)
+    assert verdict.path == (0,)
+    assert (verdict.next_id, verdict.kind) == (second, Status.CORRECTION)
+    assert verdict.accept_probs == (1.0, 0.0, None)
+    places = ((position, first), (position + 1, wrong), None, (position + 1, second))
+    assert verdict.tickets == tuple(place and tickets.ticket(*place) for place in places)
+    assert verdict.next_prob == pytest.approx(float(TARGET[second]))

@@ -1,13 +1,11 @@
-"""The target's cache: trees equal paths, rollback forgets, and refusals are clear."""
-
-from __future__ import annotations
+"""The target's cache and its stored hidden states: trees equal paths, rollback forgets, and refusals are clear."""
 
 import pytest
 import torch
 from conftest import open_target
 
 from specdemo.engine.cache import BLOCK_SLOTS
-from specdemo.engine.target import CachedModel, ancestor_mask
+from specdemo.engine.target import CachedModel, Features, ancestor_mask
 from specdemo.engine.types import Proposal, depths
 
 PROMPT = [3, 14, 15, 9, 26, 5]
@@ -53,16 +51,6 @@ def test_rollback_forgets_and_refuses_nonsense(target_weights):
         target.rollback(99)
 
 
-def test_the_cache_grows_beyond_its_first_block(target_weights):
-    ids = [i % 60 for i in range(400)]
-    target = CachedModel(target_weights)
-    for start in range(0, 400, 50):
-        logits = target.read(ids[start : start + 50])
-    torch.testing.assert_close(
-        logits, target_weights(torch.tensor([ids])).logits[0, -1], atol=1e-3, rtol=1e-3
-    )
-
-
 def test_a_cache_has_little_to_spare_and_gives_it_back_to_a_shorter_text(target_weights):
     """Bytes of both kinds of rows: keys and values, and the states that drafters read."""
     target = open_target(target_weights)
@@ -90,3 +78,54 @@ def test_growing_past_a_block_of_the_cache_keeps_what_was_grown(target_weights):
     row = target.grow([9], [1])[0]
     alone = target_weights(torch.tensor([[*text, 7, 8, 9]])).logits[0, -1]
     torch.testing.assert_close(row, alone, atol=1e-4, rtol=1e-4)
+
+
+RECORDED = [5, 6, 7, 11, 30, 2]
+LAYERS = (1, 2)
+
+
+@pytest.fixture
+def recording(target_weights):
+    recording = CachedModel(target_weights, LAYERS)
+    recording.record(wanted=True)
+    return recording
+
+
+def reference(weights, token_ids):
+    """(S, layers x H): transformers' own states over a text."""
+    output = weights(torch.tensor([token_ids]), output_hidden_states=True)
+    return torch.cat([output.hidden_states[layer][0] for layer in LAYERS], dim=-1)
+
+
+def test_rows_follow_the_cache_through_a_tree(recording, target_weights):
+    recording.read(RECORDED)
+    # Two branches below the pending token; the second is accepted with its child.
+    recording.forward(17, Proposal((3, 4, 8), (-1, -1, 1)))
+    recording.keep([1, 2])
+    assert recording.features.length == recording.length == len(RECORDED) + 3
+    wanted = reference(target_weights, [*RECORDED, 17, 4, 8])
+    torch.testing.assert_close(recording.features.read(0, 99, LAYERS), wanted, atol=1e-4, rtol=1e-4)
+    one = recording.features.read(2, 5, (2,))
+    torch.testing.assert_close(one, wanted[2:5, 32:], atol=1e-4, rtol=1e-4)
+    recording.rollback(4)
+    assert len(recording.features.read(0, 99, LAYERS)) == 4
+
+
+def test_what_was_read_unrecorded_is_read_again(recording, target_weights):
+    recording.read(RECORDED[:2])
+    recording.record(wanted=False)
+    recording.read(RECORDED[2:])
+    assert (recording.length, recording.features.length) == (6, 2)
+    recording.record(wanted=True)
+    assert recording.length == 2
+    recording.read(RECORDED[2:])
+    wanted = reference(target_weights, RECORDED)
+    torch.testing.assert_close(recording.features.read(0, 6, LAYERS), wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_rows_outlive_growth():
+    features = Features((1,))
+    for place in range(700):
+        features.write(place, [torch.full((1, 3), float(place))])
+        features.gather([0])
+    assert features.read(0, 700, (1,))[:, 0].tolist() == list(range(700))

@@ -1,7 +1,5 @@
 """One thread computes while other processes use the cores, and all threads afterwards."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

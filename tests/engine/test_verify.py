@@ -1,7 +1,5 @@
 """The verifiers against exact enumeration and against statistics."""
 
-from __future__ import annotations
-
 import itertools
 from functools import cache
 

@@ -1,13 +1,10 @@
 """Nothing that is fetched runs: no pickle, no code of model repositories, every revision pinned."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 import yaml
 
 from specdemo.files.catalogue import entries
@@ -63,13 +60,6 @@ def test_every_model_of_the_catalogue_is_one_commit_or_one_file():
         if entry.wheel:
             assert re.fullmatch(r"[0-9a-f]{64}", entry.wheel.sha256)
             assert re.fullmatch(r"[0-9a-f]{64}", entry.wheel.member_sha256)
-
-
-@pytest.mark.parametrize("path", sorted(ROOT.glob("requirements*.txt")), ids=lambda path: path.name)
-def test_every_requirement_has_an_upper_end(path):
-    for line in path.read_text(encoding="utf-8").splitlines():
-        wanted = line.split("#")[0].strip()
-        assert not wanted or wanted.startswith("-") or re.search("==|<", wanted), line
 
 
 def test_the_workflow_asks_for_known_faults_of_what_is_pinned():

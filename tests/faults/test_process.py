@@ -1,7 +1,5 @@
 """The real page in a process of its own: a pause, and a signal in mid-run."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from programs import free_port
 from tiny_files import make_tiny_model
 
 from tools.probe import TOKEN, Outline, Visit, last_value, main, outcome
@@ -55,17 +54,12 @@ def page(tmp_path_factory) -> Iterator[Page]:
     folder = make_tiny_model(place / "model")
     config = folder / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"max_position_embeddings": 8192}))  # fmt: skip
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     model = ("--target", str(folder), "--draft", "none", "--device", "cpu", "--precision", "fp32")
     with (place / "log").open("w+b") as log:
+        given = {**os.environ, "SPECDEMO_CACHE": str(place / "cache")}
         process = subprocess.Popen(
-            command(port, *model),
-            cwd=ROOT,
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-            env={**os.environ, "SPECDEMO_CACHE": str(place / "cache")},
+            command(port, *model), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=log, env=given
         )
         served = Page(process, port, log)
         try:

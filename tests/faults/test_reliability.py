@@ -1,9 +1,15 @@
-"""The tables of faults in docs/reliability.md name the files of their tests."""
+"""The tables of faults in docs/reliability.md name the files of their tests; durations use a monotonic clock."""
 
-from __future__ import annotations
-
+import itertools
 import re
+import time
 from pathlib import Path
+
+from conftest import PROFILE, run_lane
+
+from specdemo import __file__ as package
+from specdemo.drafters.base import Plain
+from specdemo.trace.events import RunFinished, Verified
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
@@ -23,3 +29,27 @@ def test_every_row_names_test_files_that_exist():
 def test_every_test_file_of_a_fault_is_named():
     for path in Path(__file__).parent.glob("test_*.py"):
         assert path == Path(__file__) or path.relative_to(ROOT).as_posix() in PAGE, path.name
+
+
+def test_a_run_does_not_notice_that_the_clock_jumps(monkeypatch, target_weights):
+    jumps = itertools.cycle((0.0, 4e9, -1.0, 1e9))
+    monkeypatch.setattr(time, "time", lambda: next(jumps))
+    events = run_lane(target_weights, Plain(), [1, 2, 3], max_new_tokens=12)
+    steps = [event for event in events if isinstance(event, Verified)]
+    elapsed = [step.elapsed_seconds for step in steps]
+    assert elapsed == sorted(elapsed)
+    assert 0 < elapsed[-1] < 60
+    assert isinstance(events[-1], RunFinished)
+    assert PROFILE.verify
+
+
+def test_only_the_age_of_files_is_read_from_the_clock_on_the_wall():
+    root = Path(package).parent
+    found = {
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*.py")
+        if re.search(
+            r"\btime\.time\(|\butcnow\(|datetime\.now\(\)", path.read_text(encoding="utf-8")
+        )
+    }
+    assert found <= {"files/store.py", "models/measurements.py"}

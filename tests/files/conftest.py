@@ -2,9 +2,6 @@
 
 from model_fixtures import (  # noqa: F401
     content,
-    make_model,
-    make_tokenizer,
-    make_wheel,
     only_wheelhouse,
     tiny_folder,
     wheelhouse,

@@ -1,13 +1,12 @@
 """GGUF files of common families: each gives the logits that transformers gives for the same weights, or is refused."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from gguf import GGUFWriter, RopeScalingType, get_tensor_name_map
 from gguf.constants import MODEL_ARCH_NAMES
+from passes import ROPE
 from tiny_files import make_tiny_tokenizer
-from tiny_gguf import add_tokenizer
+from tiny_gguf import add_tokenizer, finish
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
@@ -20,16 +19,19 @@ from specdemo.models.tokenizers import load_tokenizer, same_tokenizer
 
 WINDOW = 6  # far shorter than the text
 IDS = torch.arange(3, 40)[None]
-LLAMA3 = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192,
-}
+LLAMA3 = {**ROPE, "original_max_position_embeddings": 8192}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
 GEMMA = {"head_dim": 8, "sliding_window": WINDOW, "tie_word_embeddings": True}
-EXPERTS = {"head_dim": 8, "moe_intermediate_size": 16}
+NEAR = {"attention.sliding_window": WINDOW}
+GEMMA_KEYS = {"attention.key_length": 8, **NEAR}
+CAPS = {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 10.0}
+EXPERTS = {
+    "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True, "head_dim": 8,
+    "moe_intermediate_size": 16,
+}  # fmt: skip
+EXPERT_KEYS = {
+    "attention.key_length": 8, "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 16,
+}  # fmt: skip
 # Keys of llama.cpp's converter for each family, in addition to those for all.
 FAMILIES = {
     "llama": ("llama", {}, {}),
@@ -41,36 +43,10 @@ FAMILIES = {
         {"rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 16},
     ),
     "qwen3": ("qwen3", {"head_dim": 16}, {"attention.key_length": 16}),
-    "qwen3 of experts": (
-        "qwen3_moe",
-        {"num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True, **EXPERTS},
-        {
-            "attention.key_length": 8,
-            "expert_count": 4,
-            "expert_used_count": 2,
-            "expert_feed_forward_length": 16,
-        },
-    ),
-    "gemma2": (
-        "gemma2",
-        {**GEMMA, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 10.0},
-        {
-            "attention.key_length": 8,
-            "attention.sliding_window": WINDOW,
-            "attn_logit_softcapping": 2.0,
-            "final_logit_softcapping": 10.0,
-        },
-    ),
-    "gemma3": (
-        "gemma3_text",
-        GEMMA,
-        {"attention.key_length": 8, "attention.sliding_window": WINDOW},
-    ),
-    "phi3": (
-        "phi3",
-        {"sliding_window": WINDOW, "pad_token_id": 0},
-        {"attention.sliding_window": WINDOW},
-    ),
+    "qwen3 of experts": ("qwen3_moe", EXPERTS, EXPERT_KEYS),
+    "gemma2": ("gemma2", {**GEMMA, **CAPS}, {**GEMMA_KEYS, **CAPS}),
+    "gemma3": ("gemma3_text", GEMMA, GEMMA_KEYS),
+    "phi3": ("phi3", {"sliding_window": WINDOW, "pad_token_id": 0}, NEAR),
     "gpt2": ("gpt2", {"n_inner": 64}, {"attention.layer_norm_epsilon": 1e-5}),
     # The fourth layer is the first without positions.
     "smollm3": ("smollm3", {"num_hidden_layers": 4, "pad_token_id": 0}, {}),
@@ -148,10 +124,7 @@ def write(path, model, tokenizer, keys):
             suffix = "bias" if name.endswith("bias") else "weight"
             stem = known.get_name(stem) or stem
             writer.add_tensor(f"{stem}.{suffix}", part.contiguous().numpy())
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     return path
 
 
@@ -231,9 +204,6 @@ def test_a_gguf_file_that_would_be_misread_is_refused_before_it_is_converted(tmp
 def test_what_no_draft_can_run_on_is_refused_from_the_header(tmp_path, kind, reason):
     writer = GGUFWriter(tmp_path / "tiny.gguf", kind)
     add_tokenizer(writer, make_tiny_tokenizer())
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     with pytest.raises(UserError, match=reason):
         resolve(tmp_path / "tiny.gguf", tmp_path / "cache")

@@ -1,7 +1,5 @@
 """A GGUF file's text becomes the tokens that llama.cpp makes of it, for each way to split text before the merges."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from unittest.mock import MagicMock

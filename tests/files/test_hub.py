@@ -1,17 +1,15 @@
 """The hub, played by a local server: found, unknown, gated, broken, unreachable, damaged."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil
 from collections import namedtuple
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
 import pytest
 import torch
-from loopback import serving
+from loopback import Handler, serving
 from tiny_gguf import tiny_gguf
 
 from specdemo.config.errors import UserError
@@ -27,19 +25,10 @@ BF16 = torch.bfloat16
 Usage = namedtuple("Usage", "total used free")
 
 
-class Hub(BaseHTTPRequestHandler):
+class Hub(Handler):
     """Serves `server.repos`: {id: {file: bytes}}, or {id: (status, error code)}."""
 
-    def log_message(self, *_):
-        pass
-
-    def do_HEAD(self):
-        self.answer()
-
     def do_GET(self):
-        self.answer()
-
-    def answer(self):
         self.server.requests.append(f"{self.command} {self.path}")
         parts = unquote(urlsplit(self.path).path).strip("/").split("/")
         api = parts[:2] == ["api", "models"]
@@ -57,16 +46,14 @@ class Hub(BaseHTTPRequestHandler):
         self.server.ranges.append(self.headers.get("Range"))
         return self.send(200, data, headers)
 
+    do_HEAD = do_GET
+
     def listing(self, repo, known, rest):
         if rest[:1] == ["tree"]:
+            digests = {name: hashlib.sha1(data).hexdigest() for name, data in known.items()}
             return [
-                {
-                    "type": "file",
-                    "path": name,
-                    "size": len(data),
-                    "oid": hashlib.sha1(data).hexdigest(),
-                }
-                for name, data in known.items()
+                {"type": "file", "path": name, "size": len(known[name]), "oid": digest}
+                for name, digest in digests.items()
             ]
         siblings = [{"rfilename": name, "size": len(data)} for name, data in known.items()]
         card = {"cardData": {"license": "mit"}} if known.get("README.md") == CARD else {}
@@ -75,21 +62,13 @@ class Hub(BaseHTTPRequestHandler):
     def send(self, status, data, headers=None):
         if status == 200 and (wanted := self.headers.get("Range")):
             start = int(wanted.removeprefix("bytes=").split("-")[0])
-            headers = {
-                **(headers or {}),
-                "Content-Range": f"bytes {start}-{len(data) - 1}/{len(data)}",
-            }
-            status, data = 206, data[start:]
-        self.send_response(status)
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
+            part = {"Content-Range": f"bytes {start}-{len(data) - 1}/{len(data)}"}
+            headers, status, data = {**(headers or {}), **part}, 206, data[start:]
+        headers = {**(headers or {}), "Content-Length": str(len(data))}
         if self.command == "GET" and self.server.cut and len(data) > self.server.cut:
             data, self.server.cut = data[: self.server.cut], 0
             self.close_connection = True
-        if self.command == "GET":
-            self.wfile.write(data)
+        self.answer(status, data, headers)
 
 
 @pytest.fixture
@@ -100,14 +79,11 @@ def server(monkeypatch, tmp_path, tiny_folder):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     whole = {path.name: path.read_bytes() for path in tiny_folder.iterdir()}
     pickled = {name: data for name, data in whole.items() if name != "model.safetensors"}
-    masked = {
-        **whole,
-        "config.json": b'{"architectures": ["BertForMaskedLM"], "model_type": "bert"}',
-    }
+    bert = b'{"architectures": ["BertForMaskedLM"], "model_type": "bert"}'
     server.repos = {
         "owner/whole": {**whole, "pytorch_model.bin": b"never", "onnx/model.safetensors": b"never"},
         "owner/pickled": {**pickled, "pytorch_model.bin": b"never"},
-        "owner/masked": masked,
+        "owner/masked": {**whole, "config.json": bert},
         "owner/gated": (403, "GatedRepo"),
         "owner/private": (401, "RepoNotFound"),
         "owner/broken": (500, ""),

@@ -7,6 +7,7 @@ import shutil
 import pytest
 from errors import reported
 from safetensors.torch import load_file
+from tiny_files import make_tiny_model
 from tiny_gguf import KINDS, tiny_gguf
 
 from specdemo.config.errors import UserError
@@ -87,9 +88,9 @@ def test_safetensors_give_the_same_numbers_and_the_same_answers(tiny_folder, tmp
     assert needed_bytes(made.folder, "", "nf4") == needed_bytes(plain.folder, "", "nf4")
 
 
-def test_matrices_of_odd_sizes_are_packed_too(make_model, tmp_path, monkeypatch):
+def test_matrices_of_odd_sizes_are_packed_too(tmp_path, monkeypatch):
     monkeypatch.setattr(packing, "READ_STEP", 64 * 40)
-    folder = make_model(tmp_path / "odd", hidden=40, intermediate=88)
+    folder = make_tiny_model(tmp_path / "odd", hidden=40, intermediate=88)
     plain = resolve(folder, tmp_path)
     assert_same(raw(resolve(folder, tmp_path, pack_as=BF16)), raw(plain))
 

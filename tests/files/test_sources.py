@@ -25,104 +25,96 @@ def test_a_local_folder(tiny_folder, tmp_path):
     assert not left.exists()
 
 
-def test_a_folder_without_config(tmp_path):
-    with pytest.raises(UserError, match=r"no config.json"):
-        resolve(tmp_path, tmp_path)
-
-
 ODD = {"architectures": ["OddForCausalLM"], "model_type": "odd", "auto_map": {"AutoConfig": "x.Y"}}
+BERT = {"architectures": ["BertForMaskedLM"], "model_type": "bert"}
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 999\n"
+PARTS = {"metadata": {}, "weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
+HALVES = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 
 
-@pytest.mark.parametrize(
-    ("config", "sentence"),
-    [
-        (
-            {"architectures": ["BertForMaskedLM"], "model_type": "bert"},
-            "not a causal language model",
-        ),
-        (ODD, "never run"),
-        ("{", "damaged"),
-        ("[]", "damaged"),
-    ],
-)
-def test_a_config_that_is_refused(copy, tmp_path, config, sentence):
-    (copy / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
+def config(value):
+    text = value if isinstance(value, str) else json.dumps(value)
+    return lambda folder: (folder / "config.json").write_text(text)
+
+
+def renamed(file, *names):
+    """The file has other names alone."""
+
+    def rename(folder):
+        data = (folder / file).read_bytes()
+        (folder / file).unlink()
+        for name in names:
+            (folder / name).write_bytes(data)
+
+    return rename
+
+
+def indexed(text):
+    def write(folder):
+        renamed(WEIGHTS, "model-1.safetensors")(folder)
+        (folder / INDEX).write_text(text)
+
+    return write
+
+
+def cut(keep):
+    return lambda folder: (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:keep])
+
+
+def linked_to_nothing(folder):
+    (folder / WEIGHTS).unlink()
+    (folder / WEIGHTS).symlink_to(folder / "gone")
+
+
+def adapter(removed):
+    def make(folder):
+        (folder / removed).unlink()
+        renamed(WEIGHTS, "adapter_model.safetensors")(folder)
+        (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "owner/base"}')
+
+    return make
+
+
+REFUSED = [
+    (lambda folder: (folder / "config.json").unlink(), "no config.json"),
+    (config(BERT), "not a causal language model"),
+    (config(ODD), "never run"),
+    (config("{"), "damaged"),
+    (config("[]"), "damaged"),
+    (renamed(WEIGHTS, "pytorch_model.bin"), "can run code"),
+    (renamed(WEIGHTS, "other"), "no safetensors weights"),
+    (renamed("tokenizer.json", "other"), "no tokenizer"),
+    *((cut(keep), "missing or cut short") for keep in (0, 5, 100, 20_000)),
+    *(
+        (renamed(WEIGHTS, *names), f"has {', '.join(names)}, but neither")
+        for names in (
+            ("model.fp16.safetensors",), ("consolidated.safetensors", "model.fp16.safetensors"), HALVES
+        )
+    ),
+    *(
+        (indexed(index), "weight index of .* is damaged")
+        for index in ("{", "[]", '{"weight_map": {}}', '{"metadata": {}, "weight_map": 3}')
+    ),
+    (indexed(json.dumps(PARTS)), "model-2.safetensors is missing"),
+    (linked_to_nothing, "model.safetensors is missing or cut short"),
+    *((adapter(file), r"adapter \(LoRA\): a change of owner/base") for file in ("config.json", "generation_config.json")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "sentence"), REFUSED)
+def test_a_folder_that_is_no_whole_model_is_refused(copy, tmp_path, change, sentence):
+    change(copy)
     with pytest.raises(UserError, match=sentence):
         resolve(copy, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("file", "becomes", "sentence"),
-    [
-        ("model.safetensors", "pytorch_model.bin", "can run code"),
-        ("model.safetensors", "other", "no safetensors weights"),
-        ("tokenizer.json", "other", "no tokenizer"),
-    ],
-)
-def test_a_file_that_is_missing_or_in_another_form(copy, tmp_path, file, becomes, sentence):
-    (copy / file).rename(copy / becomes)
-    with pytest.raises(UserError, match=sentence):
-        resolve(copy, tmp_path)
-
-
-@pytest.mark.parametrize("keep", [0, 5, 100, 20_000])
-def test_weights_cut_short(copy, tmp_path, keep):
-    path = copy / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(UserError, match="missing or cut short"):
-        resolve(copy, tmp_path)
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        ["model.fp16.safetensors"],
-        ["consolidated.safetensors", "model.fp16.safetensors"],
-        ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"],
-    ],
-)
-def test_weights_that_transformers_would_not_read_are_named(copy, tmp_path, names):
-    for name in names:
-        shutil.copy(copy / "model.safetensors", copy / name)
-    (copy / "model.safetensors").unlink()
-    with pytest.raises(UserError, match=f"has {', '.join(names)}, but neither"):
-        resolve(copy, tmp_path)
-
-
-@pytest.mark.parametrize(
-    "index", ["{", "[]", '{"weight_map": {}}', '{"metadata": {}, "weight_map": 3}']
-)
-def test_an_index_that_transformers_cannot_read_is_damaged(copy, tmp_path, index):
-    (copy / "model.safetensors").rename(copy / "model-1.safetensors")
-    (copy / "model.safetensors.index.json").write_text(index)
-    with pytest.raises(UserError, match=r"weight index of .* is damaged"):
-        resolve(copy, tmp_path)
-
-
-def test_a_link_to_weights_that_are_gone(copy, tmp_path):
-    (copy / "model.safetensors").unlink()
-    (copy / "model.safetensors").symlink_to(tmp_path / "gone")
-    with pytest.raises(UserError, match=r"model.safetensors is missing or cut short"):
-        resolve(copy, tmp_path)
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "model.gguf"])
+@pytest.mark.parametrize("name", [WEIGHTS, "model.gguf"])
 def test_a_pointer_of_git_lfs_is_named_with_the_remedy(copy, tmp_path, name):
-    text = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 999\n"
-    (copy / name).write_text(text)
-    asked = copy if name == "model.safetensors" else copy / name
+    (copy / name).write_bytes(LFS)
     with pytest.raises(UserError, match="only a pointer of Git LFS") as told:
-        resolve(asked, tmp_path)
+        resolve(copy if name == WEIGHTS else copy / name, tmp_path)
     assert "git lfs pull" in told.value.advice
-
-
-def test_a_missing_shard(copy, tmp_path):
-    (copy / "model.safetensors").rename(copy / "model-1.safetensors")
-    parts = {"a": "model-1.safetensors", "b": "model-2.safetensors"}
-    index = {"metadata": {}, "weight_map": parts}
-    (copy / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(UserError, match=r"model-2.safetensors is missing"):
-        resolve(copy, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -142,50 +134,34 @@ def test_names_that_lead_nowhere(tmp_path, name, sentence):
         resolve(name, tmp_path)
 
 
-def test_files_that_are_no_model(tmp_path):
-    (tmp_path / "x.gguf").write_text("hello")
-    with pytest.raises(UserError, match="not a GGUF file"):
-        resolve(tmp_path / "x.gguf", tmp_path)
-    (tmp_path / "x.bin").write_text("hello")
-    with pytest.raises(UserError, match="safetensors and GGUF only"):
-        resolve(tmp_path / "x.bin", tmp_path)
+MERGE = r"llama-gguf-split --merge x-0000\d-of-00002.gguf"
 
 
-def test_a_part_of_a_gguf_file_is_named_with_the_remedy(tmp_path):
-    for part in (1, 2):
-        (tmp_path / f"x-0000{part}-of-00002.gguf").write_bytes(b"GGUF")
-    for given in (tmp_path, tmp_path / "x-00002-of-00002.gguf"):
-        with pytest.raises(UserError, match=r"llama-gguf-split --merge x-0000\d-of-00002.gguf"):
-            resolve(given, tmp_path)
-
-
-def test_a_folder_with_a_gguf_file_alone_names_the_file(tmp_path):
-    (tmp_path / "x.gguf").write_bytes(b"GGUF")
-    with pytest.raises(UserError, match=r"Choose that file: .*x\.gguf"):
-        resolve(tmp_path, tmp_path)
-
-
-@pytest.mark.parametrize("removed", ["config.json", "generation_config.json"])
-def test_an_adapter_is_named_with_its_base(copy, tmp_path, removed):
-    (copy / removed).unlink()
-    (copy / "model.safetensors").rename(copy / "adapter_model.safetensors")
-    (copy / "adapter_config.json").write_text('{"base_model_name_or_path": "owner/base"}')
-    with pytest.raises(UserError, match=r"adapter \(LoRA\): a change of owner/base"):
-        resolve(copy, tmp_path)
+@pytest.mark.parametrize(
+    ("files", "asked", "sentence"),
+    [
+        ({"x.gguf": b"hello"}, "x.gguf", "not a GGUF file"),
+        ({"x.gguf": b"GGUF" + b"\0" * 200}, "x.gguf", ""),
+        ({"x.bin": b"hello"}, "x.bin", "safetensors and GGUF only"),
+        ({f"x-0000{part}-of-00002.gguf": b"GGUF" for part in (1, 2)}, ".", MERGE),
+        ({"x-00002-of-00002.gguf": b"GGUF"}, "x-00002-of-00002.gguf", MERGE),
+        ({"x.gguf": b"GGUF"}, ".", r"Choose that file: .*x\.gguf"),
+    ],
+)
+def test_files_that_are_no_model(tmp_path, files, asked, sentence):
+    (tmp_path / "given").mkdir()
+    for name, data in files.items():
+        (tmp_path / "given" / name).write_bytes(data)
+    with pytest.raises(UserError, match=sentence):
+        resolve(tmp_path / "given" / asked, tmp_path / "cache")
+    assert not list(tmp_path.glob("cache/models/gguf-*"))
 
 
 def test_a_tokenizer_that_needs_another_package_names_the_package(copy, tmp_path, monkeypatch):
-    (copy / "tokenizer.json").rename(copy / "tokenizer.model")
+    renamed("tokenizer.json", "tokenizer.model")(copy)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(UserError, match="pip install sentencepiece"):
         resolve(copy, tmp_path)
-
-
-def test_a_gguf_file_that_only_begins_like_one(tmp_path):
-    (tmp_path / "x.gguf").write_bytes(b"GGUF" + b"\0" * 200)
-    with pytest.raises(UserError):
-        resolve(tmp_path / "x.gguf", tmp_path / "cache")
-    assert not list((tmp_path / "cache" / "models").glob("gguf-*"))
 
 
 def test_missing_draft_weights(monkeypatch, tmp_path):
@@ -200,9 +176,8 @@ def embedded(monkeypatch, wheelhouse, tiny_folder):
     """An embedded entry made from the hand-made wheel; its conversions are copies, and counted."""
     folder, wheel = wheelhouse
     monkeypatch.setenv("SPECDEMO_WHEEL", str(folder / wheel.file))
-    monkeypatch.setattr(
-        sources, "find", lambda _: replace(find("smollm2-135m-instruct"), wheel=wheel)
-    )
+    entry = replace(find("smollm2-135m-instruct"), wheel=wheel)
+    monkeypatch.setattr(sources, "find", lambda _: entry)
     conversions = []
 
     def convert(gguf, content, progress):  # noqa: ARG001
@@ -218,11 +193,8 @@ def test_the_embedded_model_is_converted_once(embedded, tmp_path):
     assert resolve("smollm2-135m-instruct", tmp_path / "cache") == first
     assert len(embedded) == 1
     assert first.origin == "embedded"
-    assert {path.suffix for path in first.folder.parent.iterdir()} <= {
-        "",
-        ".lock",
-        f"{first.folder.suffix}",
-    }
+    suffixes = {path.suffix for path in first.folder.parent.iterdir()}
+    assert suffixes <= {"", ".lock", first.folder.suffix}
 
 
 def test_a_damaged_conversion_is_made_again(embedded, tmp_path):

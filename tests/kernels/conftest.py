@@ -1,7 +1,5 @@
 """With SPECDEMO_CHECK_JOBS=1 every job of these tests is checked before it runs."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

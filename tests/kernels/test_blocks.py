@@ -1,7 +1,5 @@
 """Blocks of GGUF files: the weights are the file's, and products with 8-bit activations are exact and the same in any company."""
 
-from __future__ import annotations
-
 import ctypes
 from functools import cache
 
@@ -13,12 +11,10 @@ from gguf.quants import dequantize
 from tiny_gguf import random_blocks
 
 from specdemo.files.blocks import SIZES, lay, read_blocks
-from specdemo.kernels import blocks, packing, runtime
+from specdemo.kernels import blocks, packing
 from specdemo.kernels import job as jobs
 
-pytestmark = pytest.mark.skipif(
-    not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"
-)
+pytestmark = pytest.mark.usefixtures("compiled_pass")
 OUTPUTS, WIDTH = 96, 512
 KINDS = sorted(SIZES)
 

@@ -1,7 +1,5 @@
 """The compiled pass of compact drafts equals torch's, in one call or token by token, alone and in shared passes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 
@@ -20,14 +18,12 @@ from specdemo.engine.cost import CostProfile
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import FeatureReader, Features, PrefixReader
 from specdemo.engine.types import Proposal
-from specdemo.kernels import cpu_features, runtime
+from specdemo.kernels import cpu_features
 from specdemo.kernels.plan import DraftPlan, StopRule
 from specdemo.models.networks.chain import CompactDecoder, CompactModel
 from specdemo.models.networks.parts import Injection, MixedEmbedding
 
-pytestmark = pytest.mark.skipif(
-    not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"
-)
+pytestmark = pytest.mark.usefixtures("compiled_pass")
 
 
 @pytest.mark.parametrize("reads", [False, True, "own"])

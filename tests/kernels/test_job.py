@@ -1,7 +1,5 @@
 """A job is one record, the same for NumPy, C and compiled code, and the check finds each field that leaves its memory."""
 
-from __future__ import annotations
-
 import ctypes
 from dataclasses import replace
 from functools import partial
@@ -18,9 +16,7 @@ from specdemo.kernels import runtime
 from specdemo.kernels.plan import DraftPlan, StopRule
 from specdemo.models.networks.chain import CompactDecoder, CompactModel
 
-pytestmark = pytest.mark.skipif(
-    not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"
-)
+pytestmark = pytest.mark.usefixtures("compiled_pass")
 
 
 def test_numpy_c_and_compiled_code_have_the_same_records():
@@ -67,14 +63,8 @@ def test_a_good_job_passes_and_what_it_gives_is_unchanged(monkeypatch):
         model.rollback(3)
         plain = replace(model.weights, depth=1)
         drafter = CompactModel(CompactDecoder(plain), features_of(0))
-        chain = drafter.draft(
-            [100, 3],
-            DraftPlan(
-                4,
-                StopRule.never(4),
-                torch.rand(4, generator=torch.Generator().manual_seed(1)).double(),
-            ),
-        )
+        uniforms = torch.rand(4, generator=torch.Generator().manual_seed(1)).double()
+        chain = drafter.draft([100, 3], DraftPlan(4, StopRule.never(4), uniforms))
         found.append(torch.cat([row.flatten() for row in [*rows, *chain.rows]]))
     assert torch.equal(*found)
 
@@ -123,11 +113,52 @@ DRAFT_FIELDS = [
 ]  # fmt: skip
 
 
-def refused(caught, record, field: str, value: int, name: str) -> None:
+def sequence_of(job, number=0):
+    return (jobs.SequenceStructure * job.num_sequences).from_address(job.sequences)[number]
+
+
+def layer_of(job):
+    return jobs.LayerStructure.from_address(job.layers + jobs.LAYER.itemsize)
+
+
+def draft_of(job):
+    return jobs.DraftStructure.from_address(sequence_of(job).draft)
+
+
+MORE = {"head_dim": 64, "hidden": 64, "inner": 64, "scratch_bytes": PAST, "rotated": PAST}
+NAMES = {
+    "most": "most|drafted",
+    "position": "cos",
+    "num_penalised": "draft.penalised.*num_penalised",
+}
+# Where the record is, the field, what is added to its value, and the name that the error must contain.
+OFF = [
+    *((lambda job: job, one, off, f"{one} of the job|{one} ") for one in JOB_ADDRESSES for off in (-8, PAST)),
+    *((lambda job: job, one, MORE.get(one, 1), one) for one in JOB_SIZES),
+    *(
+        (lambda job, number=number: sequence_of(job, number), one, PAST, rf"sequences\[{number}\].*{one}")
+        for one in SEQUENCE_FIELDS for number in (0, 1)
+    ),
+    *((draft_of, one, PAST, NAMES.get(one, f"draft.{one}")) for one in DRAFT_FIELDS),
+    (layer_of, "rotary", 1, "cos"),
+]  # fmt: skip
+for PART in ("codes", "scales", "zeros"):
+    OFF += [(lambda job: job.head, PART, 64, rf"head\.{PART}")]
+    OFF += [
+        (lambda job: sequence_of(job).extra, PART, PAST, rf"extra\.{PART}")
+    ]  # it has spare rows
+    for OWNER in ("qkv", "output", "gate_up", "down"):
+        record = lambda job, owner=OWNER: getattr(layer_of(job), owner)  # noqa: E731
+        OFF += [(record, PART, 64, rf"{OWNER}\.{PART}")]
+
+
+@pytest.mark.parametrize(("find", "field", "more", "name"), OFF)
+def test_a_field_that_is_off_is_named(caught, find, field, more, name):
     """With another value in a field the check raises, and names it."""
     job, owned, threads, *_ = caught
+    record = find(job)
     before = getattr(record, field)
-    setattr(record, field, value)
+    setattr(record, field, before + more)
     try:
         with pytest.raises(job_check.JobError, match=name):
             job_check.check_job(job, owned, threads)
@@ -136,69 +167,10 @@ def refused(caught, record, field: str, value: int, name: str) -> None:
     job_check.check_job(job, owned, threads)
 
 
-@pytest.mark.parametrize("field", JOB_ADDRESSES)
-@pytest.mark.parametrize("off", [-8, PAST])
-def test_an_address_that_is_off_is_named(caught, field, off):
-    job = caught[0]
-    refused(caught, job, field, getattr(job, field) + off, f"{field} of the job|{field} ")
-
-
-@pytest.mark.parametrize("field", JOB_SIZES)
-def test_a_size_that_is_off_is_named(caught, field):
-    job = caught[0]
-    more = {"head_dim": 64, "hidden": 64, "inner": 64, "scratch_bytes": PAST, "rotated": PAST}.get(
-        field, 1
-    )
-    refused(caught, job, field, getattr(job, field) + more, field)
-
-
-@pytest.mark.parametrize("number", [0, 1])
-@pytest.mark.parametrize("field", SEQUENCE_FIELDS)
-def test_a_conversation_that_is_off_is_named(caught, field, number):
-    job = caught[0]
-    table = (jobs.SequenceStructure * job.num_sequences).from_address(job.sequences)
-    name = rf"sequences\[{number}\].*{field}"
-    refused(caught, table[number], field, getattr(table[number], field) + PAST, name)
-
-
-@pytest.mark.parametrize("part", ["codes", "scales", "zeros"])
-@pytest.mark.parametrize("owner", ["head", "extra", "qkv", "output", "gate_up", "down"])
-def test_a_matrix_that_is_off_is_named(caught, owner, part):
-    job = caught[0]
-    record, off = job.head, 64
-    if owner == "extra":
-        off = PAST  # there is room for more rows
-        record = jobs.SequenceStructure.from_address(job.sequences).extra
-    elif owner != "head":
-        layer = jobs.LayerStructure.from_address(job.layers + jobs.LAYER.itemsize)
-        record = getattr(layer, owner)
-    refused(caught, record, part, getattr(record, part) + off, rf"{owner}\.{part}")
-
-
-def test_a_rotary_embedding_that_is_not_there_is_named(caught):
-    layer = jobs.LayerStructure.from_address(caught[0].layers + jobs.LAYER.itemsize)
-    refused(caught, layer, "rotary", 1, "cos")
-
-
-@pytest.mark.parametrize("field", DRAFT_FIELDS)
-def test_a_draft_that_is_off_is_named(caught, field):
-    job = caught[0]
-    sequence = jobs.SequenceStructure.from_address(job.sequences)
-    draft = jobs.DraftStructure.from_address(sequence.draft)
-    names = {
-        "most": "most|drafted",
-        "position": "cos",
-        "num_penalised": r"draft.penalised.*num_penalised",
-    }
-    name = names.get(field, rf"draft.{field}")
-    refused(caught, draft, field, getattr(draft, field) + PAST, name)
-
-
 @pytest.mark.parametrize("layer", [0, 1])
 @pytest.mark.parametrize("part", ["keys", "values"])
 def test_a_cache_that_is_off_is_named(caught, layer, part):
-    sequence = jobs.SequenceStructure.from_address(caught[0].sequences)
-    places = (ctypes.c_int64 * 4).from_address(sequence.caches)
+    places = (ctypes.c_int64 * 4).from_address(sequence_of(caught[0]).caches)
     at = 2 * layer + (part == "values")
     before = places[at]
     places[at] = before + 2

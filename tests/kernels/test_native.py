@@ -1,16 +1,12 @@
 """The compiled pass equals transformers', and the bits of a row do not depend on the other rows of its pass."""
 
-from __future__ import annotations
-
 import copy
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from passes import COMPILED_BUILDS, TEXT, TREE, WORDS, error, passes_of, tiny_nf4
+from programs import python
 
 from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.cache import RollbackCache
@@ -23,9 +19,7 @@ from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.operators import Nf4Joined
 from specdemo.models.networks.copy import matrices
 
-pytestmark = pytest.mark.skipif(
-    not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"
-)
+pytestmark = pytest.mark.usefixtures("compiled_pass")
 
 
 @pytest.fixture(scope="module", params=COMPILED_BUILDS)
@@ -147,9 +141,7 @@ def test_processors_with_less_compute_the_same():
     asked = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": features}
     picked = "transformers_pass and qwen or same_alone and (llama or gemma or mistral) or decoded or one_go and cost"
     files = [f"{Path(__file__).parent}/test_{name}.py" for name in ("native", "products", "drafts")]
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", *files, "-k", picked]
-    done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    python("-m", "pytest", "-q", "-n", "0", *files, "-k", picked, **asked)
 
 
 def test_without_its_library_or_its_processor_there_is_no_compiled_pass(monkeypatch):

@@ -1,7 +1,5 @@
 """Products for any processor: the same numbers, on a plain x86-64 and, as far as code is generated, on ARM; and teams of our own."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Products of packed matrices, softmax and gates of the compiled pass are those of torch."""
 
-from __future__ import annotations
-
 import ctypes
 from functools import cache
 
@@ -14,9 +12,7 @@ from torch.nn import functional as F
 from specdemo.kernels import cpu_features, packing, runtime
 from specdemo.kernels import job as jobs
 
-pytestmark = pytest.mark.skipif(
-    not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"
-)
+pytestmark = pytest.mark.usefixtures("compiled_pass")
 
 
 @pytest.mark.parametrize(("bits", "group"), [(4, 32), (4, 64), (8, 64)])
@@ -35,7 +31,6 @@ def test_products_are_those_of_the_decoded_matrix(bits, group, rows):
 
 
 def of_levels(outputs: int, width: int, group: int) -> tuple[packing.Packed, torch.Tensor]:
-    """A random 4-bit matrix, and its values."""
     levels = torch.randint(0, 16, (outputs, width))
     scale, zero = torch.rand(outputs, width // group), torch.randn(outputs, width // group)
     matrix = packing.pack_codes(levels, scale, zero)

@@ -1,7 +1,5 @@
 """A GGUF file in the precision `file`: its own weights, in every pass, and rows that do not depend on their company."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from passes import error
@@ -13,14 +11,11 @@ from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.files.sources import resolve
-from specdemo.kernels import runtime
 from specdemo.models.decoders.blocks import BlockLinear
 from specdemo.models.devices import choose_device
 from specdemo.models.loading import load_model, pack_as
 
-pytestmark = pytest.mark.skipif(
-    not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"
-)
+pytestmark = pytest.mark.usefixtures("compiled_pass")
 
 
 @pytest.fixture(scope="module", params=["llama", "qwen2"])

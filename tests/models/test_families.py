@@ -1,7 +1,5 @@
 """Model families, loaded from a folder: with any drafter, the output equals transformers'."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from safetensors.torch import load_file, save_file
-from tiny_files import make_tiny_tokenizer
+from tiny_files import make_tiny_model, make_tiny_tokenizer
 
 from specdemo.config.errors import UserError
 from specdemo.files.folder import count_parameters
@@ -22,6 +22,22 @@ torch = pytest.importorskip("torch")
 @pytest.fixture
 def files(tiny_folder):
     return ModelFiles(tiny_folder, "tiny", "r1", "folder")
+
+
+@pytest.fixture
+def altered(tmp_path):
+    """A function that makes a model folder with other weights and another config. change: changes the weights"""
+
+    def make(change=len, **config):
+        folder = make_tiny_model(tmp_path / "model")
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | config))
+        weights = load_file(folder / "model.safetensors")
+        change(weights)
+        save_file(weights, folder / "model.safetensors", {"format": "pt"})
+        return ModelFiles(folder, "tiny", "", "folder")
+
+    return make
 
 
 @pytest.mark.parametrize("precision", ["nf4", "int8", "bf16", "fp32"])
@@ -44,19 +60,14 @@ def test_every_precision_stays_near_the_original(files, precision):
 
 
 def test_a_second_quantisation_is_named(files):
-    kernels = [
-        load_model(replace(files, stored="Q4_K_M"), precision, "cpu").info.kernel
-        for precision in ("nf4", "bf16")
-    ]
-    assert [kernel.startswith("Q4_K_M quantised a second time: ") for kernel in kernels] == [
-        True,
-        False,
-    ]
+    for precision in ("nf4", "bf16"):
+        kernel = load_model(replace(files, stored="Q4_K_M"), precision, "cpu").info.kernel
+        assert kernel.startswith("Q4_K_M quantised a second time: ") == (precision == "nf4")
 
 
 @pytest.mark.parametrize("precision", ["nf4", "int8", "bf16", "fp32"])
-def test_the_whole_file_is_read_beside_an_older_save_in_parts(make_model, tmp_path, precision):
-    folder = make_model(tmp_path / "model")
+def test_the_whole_file_is_read_beside_an_older_save_in_parts(tmp_path, precision):
+    folder = make_tiny_model(tmp_path / "model")
     before = load_file(folder / "model.safetensors")
     older = {name: torch.zeros_like(weight) for name, weight in before.items()}
     save_file(older, folder / "model-00001-of-00001.safetensors", {"format": "pt"})
@@ -87,15 +98,9 @@ LAYER = "model.layers.1.mlp.up_proj.weight"
     ],
 )
 def test_a_folder_with_other_tensors_than_its_config_names_is_refused(
-    make_model, tmp_path, precision, changed, removed, said, tensor
+    altered, tmp_path, precision, changed, removed, said, tensor
 ):
-    folder = make_model(tmp_path / "model")
-    path = folder / "config.json"
-    config = json.loads(path.read_text()) | changed
-    weights = load_file(folder / "model.safetensors")
-    weights.pop(removed, None)
-    path.write_text(json.dumps(config))
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    folder = altered(lambda weights: weights.pop(removed, None), **changed).folder
     files = resolve(folder, tmp_path / "cache", pack_as=loading.pack_as(precision, "cpu"))
     with pytest.raises(UserError) as caught:
         load_model(files, precision, "cpu")
@@ -104,13 +109,10 @@ def test_a_folder_with_other_tensors_than_its_config_names_is_refused(
 
 
 @pytest.mark.parametrize("precision", ["nf4", "fp32"])
-def test_weights_that_are_no_numbers_are_told(make_model, tmp_path, precision):
-    folder = make_model(tmp_path / "model")
-    weights = load_file(folder / "model.safetensors")
-    weights["model.norm.weight"][3] = float("nan")
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+def test_weights_that_are_no_numbers_are_told(altered, precision):
+    files = altered(lambda weights: weights["model.norm.weight"][3:4].fill_(float("nan")))
     with pytest.raises(UserError, match="not numbers"):
-        load_model(ModelFiles(folder, "tiny", "", "folder"), precision, "cpu")
+        load_model(files, precision, "cpu")
 
 
 @pytest.mark.parametrize("precision", ["nf4", "int8"])
@@ -134,25 +136,19 @@ def test_experts_are_counted_and_described_in_16_bits(tmp_path, family, precisio
     assert "(experts in 16 bits)" in loaded.info.kernel
 
 
-def test_tables_of_positions_from_older_saves_are_ignored(make_model, tmp_path):
-    folder = make_model(tmp_path / "model")
-    weights = load_file(folder / "model.safetensors")
-    weights["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.zeros(8)
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    files = resolve(folder, tmp_path / "cache", pack_as=loading.pack_as("nf4", "cpu"))
-    assert files.folder != folder  # packed
-    assert load_model(files, "nf4", "cpu")
-    assert load_model(ModelFiles(folder, "tiny", "", "folder"), "fp32", "cpu")
+def test_tables_of_positions_from_older_saves_are_ignored(altered, tmp_path):
+    table = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(8)}
+    files = altered(lambda weights: weights.update(table))
+    packed = resolve(files.folder, tmp_path / "cache", pack_as=loading.pack_as("nf4", "cpu"))
+    assert packed.folder != files.folder
+    assert load_model(packed, "nf4", "cpu")
+    assert load_model(files, "fp32", "cpu")
 
 
-def test_layers_for_multi_token_prediction_are_left_out(make_model, tmp_path):
-    folder = make_model(tmp_path / "model")
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_nextn_predict_layers": 1}))
+def test_layers_for_multi_token_prediction_are_left_out(altered):
     extra = {name: torch.zeros(8) for name in ("model.layers.2.enorm.weight", "mtp.fc.weight")}
-    weights = load_file(folder / "model.safetensors") | extra
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    assert load_model(ModelFiles(folder, "tiny", "", "folder"), "fp32", "cpu")
+    files = altered(lambda weights: weights.update(extra), num_nextn_predict_layers=1)
+    assert load_model(files, "fp32", "cpu")
 
 
 def test_parameters_agree_with_torch(files):
@@ -160,8 +156,10 @@ def test_parameters_agree_with_torch(files):
     assert loaded.info.parameters == sum(weight.numel() for weight in loaded.model.parameters())
 
 
-def test_4bit_layers_of_odd_shape_do_not_crash(make_model, tmp_path):
-    odd = ModelFiles(make_model(tmp_path / "odd", hidden=40, intermediate=88), "odd", "", "folder")
+def test_4bit_layers_of_odd_shape_do_not_crash(tmp_path):
+    odd = ModelFiles(
+        make_tiny_model(tmp_path / "odd", hidden=40, intermediate=88), "odd", "", "folder"
+    )
     loaded = load_model(odd, "nf4", "cpu")
     with torch.no_grad():
         assert torch.isfinite(loaded.model(torch.arange(3, 9)[None]).logits).all()
@@ -251,9 +249,8 @@ def test_two_threads_may_load_at_once(files):
 
 
 def test_less_precision_needs_less_memory(files):
-    sizes = [
-        devices.needed_bytes(files.folder, "tiny", name) for name in ("nf4", "int8", "bf16", "fp32")
-    ]
+    names = ("nf4", "int8", "bf16", "fp32")
+    sizes = [devices.needed_bytes(files.folder, "tiny", name) for name in names]
     assert sizes == sorted(sizes)
     assert len(set(sizes)) == 4
 

@@ -1,7 +1,5 @@
 """Measured costs are cached by machine and pair, only ever improve, and a damaged file is measured again."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

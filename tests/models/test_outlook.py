@@ -1,7 +1,5 @@
 """The outlook of loading a pair here: the automatic choice never downloads, and rates name their source."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

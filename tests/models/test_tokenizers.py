@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from tiny_files import make_tiny_tokenizer
 from tokenizers import Tokenizer, models
 from transformers import GenerationConfig, PreTrainedTokenizerFast
 
@@ -30,8 +31,8 @@ def check(files, target, target_size, draft, draft_size):
     return check_pair(files, target, target_size, files, draft, draft_size)
 
 
-def test_the_same_tokenizer_twice(files, make_tokenizer):
-    assert same_tokenizer(load_tokenizer(files), make_tokenizer())
+def test_the_same_tokenizer_twice(files):
+    assert same_tokenizer(load_tokenizer(files), make_tiny_tokenizer())
 
 
 def test_padding_is_permitted_and_the_shared_part_reported(files):
@@ -40,17 +41,17 @@ def test_padding_is_permitted_and_the_shared_part_reported(files):
     assert check(files, tokenizer, size + 100, tokenizer, size + 4) == size + 4
 
 
-def test_other_words_are_refused(files, make_tokenizer):
+def test_other_words_are_refused(files):
     with pytest.raises(UserError, match="different tokenizers"):
-        check(files, load_tokenizer(files), 400, make_tokenizer(OTHER), 400)
+        check(files, load_tokenizer(files), 400, make_tiny_tokenizer(OTHER), 400)
 
 
-def test_other_merges_are_refused(make_tokenizer, tmp_path):
+def test_other_merges_are_refused(tmp_path):
     import json
 
     from transformers import PreTrainedTokenizerFast
 
-    one = make_tokenizer()
+    one = make_tiny_tokenizer()
     table = json.loads(one.backend_tokenizer.to_str())
     table["model"]["merges"].reverse()
     (tmp_path / "t.json").write_text(json.dumps(table))
@@ -93,8 +94,8 @@ def test_a_tokenizer_with_more_words_than_its_model_is_refused(files):
         (["<|end|>", "<|return|>", "<|call|>"], None, {"<|endoftext|>", "<|im_end|>", "<|return|>", "<|call|>"}),
     ],
 )  # fmt: skip
-def test_stop_ids_contain_the_ends_of_turns(make_tokenizer, added, template, ends):
-    tokenizer = make_tokenizer()
+def test_stop_ids_contain_the_ends_of_turns(added, template, ends):
+    tokenizer = make_tiny_tokenizer()
     tokenizer.add_special_tokens({"additional_special_tokens": added})
     tokenizer.eos_token, tokenizer.chat_template = "<|endoftext|>", template
     model = SimpleNamespace(generation_config=GenerationConfig(eos_token_id=[7]))

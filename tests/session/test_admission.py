@@ -1,7 +1,5 @@
 """The queue in front of the engine: fairness between users, immediate leaving, exact positions and estimates."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import ExitStack
 

@@ -1,7 +1,5 @@
 """The contract of an engine client: the studio of this process and one over a link to other processes keep it alike."""
 
-from __future__ import annotations
-
 import json
 import threading
 from contextlib import closing
@@ -25,7 +23,6 @@ LONG = RunSettings(method="nothing", max_new_tokens=400, memory=False)
 
 @pytest.fixture
 def studio(draft_weights):
-    """The studio of the models."""
     return engine(draft_weights).studio
 
 

@@ -1,21 +1,17 @@
 """Memory between runs is bounded: many users leave no more caches than the limit, and nothing remains of a user who left."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from dataclasses import replace
 
 import pytest
 from conftest import Clock
-from letters import tiny_pair
+from letters import letters_studio, tiny_pair
 
-from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.config.settings import RunSettings
 from specdemo.session import conversation as conversation_module
 from specdemo.session.keeper import Keeper
-from specdemo.session.loaded import Loaded
 from specdemo.session.runs import Caches
-from specdemo.session.studio import Studio
 from specdemo.trace.events import RunStarted
 from specdemo.trace.metrics import output_ids
 
@@ -112,9 +108,7 @@ def test_the_idle_are_noticed_although_nobody_runs(clock):
 
 @pytest.fixture
 def studio(draft_weights):
-    studio = Studio(AppSettings(target="tiny", cache_mb=16))
-    studio.use(Loaded(studio.settings, tiny_pair(draft_weights)))
-    return studio
+    return letters_studio(tiny_pair(draft_weights), cache_mb=16)
 
 
 @pytest.fixture

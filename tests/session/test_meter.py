@@ -1,21 +1,17 @@
 """Metrics of runs in Prometheus' format: the counted values, their names, and the absence of user data."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest
 from conftest import Clock
-from letters import tiny_pair
+from letters import letters_studio
 from prometheus_client.parser import text_string_to_metric_families
 
 from specdemo.config.errors import UserError
-from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.config.settings import RunSettings
 from specdemo.session.admission import Admission
 from specdemo.session.conversation import Conversation
-from specdemo.session.loaded import Loaded
 from specdemo.session.meter import Meter
-from specdemo.session.studio import Studio
 from specdemo.trace.events import RunFailed
 from specdemo.trace.metrics import measure
 
@@ -24,9 +20,7 @@ PROMPT = "secretsecretsecret"
 
 @pytest.fixture(scope="module")
 def studio():
-    studio = Studio(AppSettings(target="tiny", draft="none"))
-    studio.use(Loaded(studio.settings, tiny_pair()))
-    return studio
+    return letters_studio()
 
 
 def figures(meter: Meter) -> dict[str, float]:

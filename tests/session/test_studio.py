@@ -1,7 +1,5 @@
 """Switching the pair: in the compute thread, as one value, and active runs end with the old pair."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref
@@ -110,9 +108,7 @@ def test_a_published_drafter_stays_with_its_target_unless_another_is_named(studi
 
 def test_a_failure_leaves_the_old_pair_and_says_why(studio, loader):
     old, before = studio.loaded, said(studio)
-    loader.error = reported(
-        "It does not fit.", unaffected="The old one works.", advice="Take another."
-    )
+    loader.error = reported("It does not fit.", unaffected="The old works.", advice="Take another.")
     with pytest.raises(UserError, match="does not fit") as error:
         list(studio.switch("new", "none", "fp32"))
     assert error.value is loader.error
@@ -151,10 +147,9 @@ def test_both_lanes_of_a_run_are_of_one_pair(studio):
     events = [next(view)]
     list(studio.switch("new", "none", "fp32"))
     events += view
+    steps = [event for event in events if isinstance(event, Verified)]
     plain, drafted = (
-        output_ids(
-            [event for event in events if isinstance(event, Verified) and event.lane == lane]
-        )
+        output_ids([step for step in steps if step.lane == lane])
         for lane in ("plain", "speculative")
     )
     assert plain == drafted
@@ -193,10 +188,8 @@ def test_the_settings_choose_how_drafts_are_judged(studio, monkeypatch, verifica
 
     for name in tuple(VERIFIERS):
         monkeypatch.setitem(VERIFIERS, name, judged_by(name))
-    drawn = replace(
-        PLAIN, max_new_tokens=4, sampling=Sampling(temperature=1.0), verification=verification
-    )
-    assert said(studio, drawn)
+    drawn = replace(PLAIN, max_new_tokens=4, sampling=Sampling(temperature=1.0))
+    assert said(studio, replace(drawn, verification=verification))
     assert asked == {verification}
 
 

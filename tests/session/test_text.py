@@ -1,7 +1,5 @@
 """Text of prompts and tokens: control tokens stay text, split characters appear whole, limits are reported."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest
@@ -20,15 +18,16 @@ from specdemo.trace.events import Node, RunFinished, Status, Verified
 
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 
+SPACE = "\u2581"
 NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}x"
+ROLES = "{{ raise_exception('Roles must\nalternate') }}"
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    backend = Tokenizer(
-        models.BPE(vocab={letter: place for place, letter in enumerate(alphabet)}, merges=[])
-    )
+    places = {letter: place for place, letter in enumerate(alphabet)}
+    backend = Tokenizer(models.BPE(vocab=places, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     tokenizer = PreTrainedTokenizerFast(
@@ -67,11 +66,7 @@ def test_a_prompt_without_any_known_character_is_told():
     ("template", "system", "said"),
     [
         (NO_SYSTEM, "Be brief.", "refuses a system prompt: System role not supported"),
-        (
-            "{{ raise_exception('Roles must\nalternate') }}",
-            "Be brief.",
-            "conversation: Roles must Th",
-        ),
+        (ROLES, "Be brief.", "conversation: Roles must Th"),
         ("{{ raise_exception('never') }}", "", "conversation: never"),
         ("{% if %}", "", "cannot write this conversation: Expected an expression"),
         ("{{ messages + 1 }}", "", "cannot write this conversation: can only concatenate"),
@@ -92,33 +87,15 @@ def test_a_template_that_raises_is_told_in_its_own_words(tokenizer, template, sy
 @pytest.fixture(scope="module")
 def fallback():
     """Tokenizer in the form of Llama 2: words with a mark for spaces, other characters byte by byte."""
-    words = [
-        "<unk>",
-        "<s>",
-        "</s>",
-        *(f"<0x{byte:02X}>" for byte in range(256)),
-        "\u2581",
-        *"abcdehilnorst",
-    ]
-    backend = Tokenizer(
-        models.BPE(
-            vocab={word: place for place, word in enumerate(words)},
-            merges=[],
-            byte_fallback=True,
-            unk_token="<unk>",
-        )
-    )
-    backend.normalizer = normalizers.Sequence(
-        [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
-    )
-    backend.decoder = decoders.Sequence(
-        [
-            decoders.Replace("\u2581", " "),
-            decoders.ByteFallback(),
-            decoders.Fuse(),
-            decoders.Strip(" ", 1, 0),
-        ]
-    )
+    every_byte = [f"<0x{byte:02X}>" for byte in range(256)]
+    words = ["<unk>", "<s>", "</s>", *every_byte, SPACE, *"abcdehilnorst"]
+    places = {word: place for place, word in enumerate(words)}
+    model = models.BPE(vocab=places, merges=[], byte_fallback=True, unk_token="<unk>")
+    backend = Tokenizer(model)
+    marks = [normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)]
+    backend.normalizer = normalizers.Sequence(marks)
+    spaces = [decoders.Replace(SPACE, " "), decoders.ByteFallback()]
+    backend.decoder = decoders.Sequence([*spaces, decoders.Fuse(), decoders.Strip(" ", 1, 0)])
     return PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>")
 
 
@@ -141,14 +118,8 @@ def streamed(tokenizer, ids: list[int], a_step: int = 1) -> tuple[str, str]:
     return "".join(node.text for step in steps for node in step), text.answer
 
 
-SCRIPTS = [
-    "नमस्ते दुनिया " * 4,
-    "né 😀👩‍🔬 end",
-    "สวัสดีชาวโลก",
-    "人工智能很有意思" * 4,
-    "مرحبا بالعالم",
-    "tin rain",
-]
+SCRIPTS = ["नमस्ते दुनिया " * 4, "né 😀👩‍🔬 end", "สวัสดีชาวโลก", "人工智能很有意思" * 4]
+SCRIPTS += ["مرحبا بالعالم", "tin rain"]
 
 
 @pytest.mark.parametrize("kind", ["tokenizer", "fallback"])
@@ -196,8 +167,7 @@ def test_an_answer_stays_as_generated_in_the_next_prompt(tokenizer):
 def test_refused_tokens_have_text_and_are_not_part_of_the_answer(tokenizer):
     text = TokenText(tokenizer, [tokenizer.bos_token_id])
     [letter] = tokenizer("q")["input_ids"]
-    event = Verified(
-        "speculative", 0, (Node(letter, status=Status.REJECTED),), (), None, 0, 0, 0, 0
-    )
+    refused = (Node(letter, status=Status.REJECTED),)
+    event = Verified("speculative", 0, refused, (), None, 0, 0, 0, 0)
     assert text.fill(event).nodes[0].text == "q"
     assert text.answer == ""

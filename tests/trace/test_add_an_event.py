@@ -1,13 +1,11 @@
 """An event added in a copy of the project by the three edits that docs/architecture.md names."""
 
-from __future__ import annotations
-
 import json
 import shutil
-import subprocess
 
 import pytest
 from copied import copy_project, python
+from programs import run
 
 DECLARED = '''
 @part
@@ -60,14 +58,10 @@ def test_an_event_needs_three_edits(tmp_path):
     python(project, "-m", "tools.docs")
     types = (project / "assets/view/types.d.ts").read_text(encoding="utf-8")
     assert "export interface Rested" in types
-    assert '"rested": "Rested"' in (project / "assets/view/core/rules.js").read_text(
-        encoding="utf-8"
-    )
+    rules = (project / "assets/view/core/rules.js").read_text(encoding="utf-8")
+    assert '"rested": "Rested"' in rules
     table = (project / "docs/trace-format.md").read_text(encoding="utf-8")
     assert "| `rested` | A pause of the run. | `lane`, `seconds`, `why` |" in table
-    node = shutil.which("node")
-    if node is None:
+    if not shutil.which("node"):
         pytest.skip("needs node")
-    command = [node, "--input-type=module", "-e", FOLDED, line]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "0.5", done.stderr
+    assert run("node", "--input-type=module", "-e", FOLDED, line, cwd=project).strip() == "0.5"

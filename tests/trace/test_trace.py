@@ -1,7 +1,5 @@
 """Events survive their wire form; replay returns every complete event; metrics follow their definitions."""
 
-from __future__ import annotations
-
 import pytest
 
 from specdemo.config.errors import UserError
@@ -23,14 +21,8 @@ from specdemo.trace.events import (
 from specdemo.trace.metrics import measure, output_ids, speedup
 from specdemo.trace.replay import parse, read
 
-HOSTILE = [
-    "<img src=x onerror=1>",
-    "${6*7}",
-    "C:\\users",
-    "\u202eevil",
-    "\N{WOMAN}\u200d\N{PERSONAL COMPUTER}",
-    "\n\u2028",
-]
+WOMAN = "\N{WOMAN}\u200d\N{PERSONAL COMPUTER}"
+HOSTILE = ["<img src=x onerror=1>", "${6*7}", "C:\\users", "\u202eevil", WOMAN, "\n\u2028"]
 
 
 @pytest.mark.parametrize(
@@ -61,34 +53,17 @@ def example() -> Trace:
         Node(0, HOSTILE[0], -1, Status.ACCEPTED, 0.5, 0.25, 1.0, 0.123, origin=Origin.DRAWN),
         Node(1, HOSTILE[1], 0, Status.REJECTED, 0.1, 0.5, 0.2, 0.9, origin=Origin.DRAWN),
     )
-    return Trace(
-        (
-            RunStarted(
-                "speculative",
-                "draft_model",
-                "hi",
-                {"lookahead": 2},
-                ModelInfo("t", "r", "nf4", "k", 5),
-                ModelInfo("d"),
-                history=(0.25, 0.5),
-            ),
-            Drafted("speculative", 0, 2, "constant", nodes, 0.001),
-            Verified(
-                "speculative",
-                0,
-                judged,
-                (0,),
-                Node(7, " x", status=Status.CORRECTION),
-                0.1,
-                0.2,
-                0.01,
-                0.31,
-            ),
-            Verified("speculative", 1, (), (), Node(8, status=Status.PLAIN), 0.0, 0.2, 0.01, 0.52),
-            RunFailed("speculative", "broke", "safe", "again"),
-            RunFinished("speculative", FinishReason.CANCELLED, 3, 0.52),
-        )
+    lane, models = "speculative", (ModelInfo("t", "r", "nf4", "k", 5), ModelInfo("d"))
+    correction, plain = Node(7, " x", status=Status.CORRECTION), Node(8, status=Status.PLAIN)
+    events = (
+        RunStarted(lane, "draft_model", "hi", {"lookahead": 2}, *models, history=(0.25, 0.5)),
+        Drafted(lane, 0, 2, "constant", nodes, 0.001),
+        Verified(lane, 0, judged, (0,), correction, 0.1, 0.2, 0.01, 0.31),
+        Verified(lane, 1, (), (), plain, 0.0, 0.2, 0.01, 0.52),
+        RunFailed(lane, "broke", "safe", "again"),
+        RunFinished(lane, FinishReason.CANCELLED, 3, 0.52),
     )
+    return Trace(events)
 
 
 def test_events_survive_the_round_trip():
@@ -98,17 +73,10 @@ def test_events_survive_the_round_trip():
     assert Trace(tuple(loads(text))) == trace
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "",
-        "[]",
-        "{}",
-        '{"type":"drafted"}',
-        '{"type":"nonsense"}',
-        '{"type":"finished","lane":"a","reason":"?"}',
-    ],
-)
+OTHER = ['{"type":"drafted"}', '{"type":"nonsense"}', '{"type":"finished","lane":"a","reason":"?"}']
+
+
+@pytest.mark.parametrize("line", ["", "[]", "{}", *OTHER])
 def test_what_is_no_event_is_refused(line):
     with pytest.raises(TraceError):
         decode(line)

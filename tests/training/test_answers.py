@@ -1,7 +1,5 @@
 """Texts that share passes are the same as texts written alone, and their states are those of a fresh reading."""
 
-from __future__ import annotations
-
 from itertools import count
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Drafters are trained on a tiny target, interrupted, resumed, loaded next to it and exported."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,14 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from tiny_files import WORDS, make_tiny_model
 from torch.nn import functional as F
 from transformers import (
     AutoTokenizer,
-    LlamaConfig,
     LlamaForCausalLM,
-    PreTrainedTokenizerFast,
-    Qwen2Config,
-    Qwen2ForCausalLM,
 )
 
 from specdemo.config.errors import UserError
@@ -48,8 +43,6 @@ from specdemo.training.package import write_published
 from specdemo.training.student import EVERYWHERE, KL, L1, DistilledHead, spread
 from specdemo.training.train import train
 
-WORDS = "the cat sat on the mat and the dog sat on the log while a bird sang in the tall green tree"
-
 
 @pytest.fixture(scope="module", autouse=True)
 def _one_thread() -> Iterator[None]:
@@ -63,26 +56,8 @@ def _one_thread() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random four-layer Llama with sharpened distributions, and a byte-level tokenizer."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-
     folder = tmp_path_factory.mktemp("target") / "tiny-target"
-    native = Tokenizer(models.BPE())
-    native.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    native.decoder = decoders.ByteLevel()
-    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, special_tokens=special)
-    native.train_from_iterator([WORDS] * 4, trainer)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=native, eos_token="<|im_end|>")
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128, num_hidden_layers=4,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
-        bos_token_id=1, eos_token_id=2, tie_word_embeddings=True, initializer_range=0.1,
-    )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(folder)
-    return folder
+    return make_tiny_model(folder, num_hidden_layers=4, initializer_range=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -131,13 +106,8 @@ def test_loss_falls_resume_continues_and_the_draft_loads(
     assert "Apache-2.0" in readme
     assert str(options.work_dir.parent) not in readme + json.dumps(config)
 
-    settings = AppSettings(
-        target=str(target),
-        draft=str(options.out),
-        precision="bf16",
-        device="cpu",
-        cache_dir=tmp_path / "cache",
-    )
+    models = {"target": str(target), "draft": str(options.out), "precision": "bf16"}
+    settings = AppSettings(**models, device="cpu", cache_dir=tmp_path / "cache")
     pair = load(settings, silent).pair
     assert pair.draft_info.parameters == report.parameters
     draft = pair.open_draft()
@@ -149,9 +119,8 @@ def test_loss_falls_resume_continues_and_the_draft_loads(
     export(options.out, target, tmp_path / "plain")
     plain = LlamaForCausalLM.from_pretrained(tmp_path / "plain")
     assert plain.config.num_hidden_layers == 2
-    assert (
-        plain.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=3, do_sample=False).shape[1] <= 6
-    )
+    said = plain.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=3, do_sample=False)
+    assert said.shape[1] <= 6
     assert AutoTokenizer.from_pretrained(tmp_path / "plain").eos_token == "<|im_end|>"
 
 
@@ -181,25 +150,11 @@ def test_every_kind_learns(options: TrainOptions, tmp_path: Path, kind: str):
 
 
 @pytest.fixture(scope="module")
-def qwen(target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same tokenizer with a random Qwen2: biases of queries, keys and values, and a head of its own."""
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random Qwen2: biases of queries, keys and values, and a head of its own."""
+    options = {"num_hidden_layers": 4, "initializer_range": 0.1, "tie_word_embeddings": False}
     folder = tmp_path_factory.mktemp("qwen") / "tiny-qwen"
-    folder.mkdir()
-    for path in target.glob("tokenizer*"):
-        (folder / path.name).write_bytes(path.read_bytes())
-    torch.manual_seed(1)
-    known = LlamaConfig.from_pretrained(target)
-    config = Qwen2Config(
-        vocab_size=known.vocab_size, hidden_size=64, intermediate_size=128, num_hidden_layers=4,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
-        bos_token_id=1, eos_token_id=2, tie_word_embeddings=False, initializer_range=0.1,
-    )  # fmt: skip
-    model = Qwen2ForCausalLM(config)
-    for layer in model.model.layers:
-        for part in (layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj):
-            torch.nn.init.normal_(part.bias, std=0.5)
-    model.save_pretrained(folder)
-    return folder
+    return make_tiny_model(folder, kind="qwen2", seed=1, **options)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen"])

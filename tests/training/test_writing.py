@@ -1,14 +1,15 @@
-"""Drafters that `train` makes, written in published layouts: they are the same when read back, and others are refused."""
-
-from __future__ import annotations
+"""Folders of trained drafters, and published layouts: the same when read back, and others are refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from drafter_folders import CPU, HIDDEN, LAYERS, know, reading_of
+from drafter_folders import VOCABULARY as WORDS
 from safetensors.torch import load_file, save_file
 from tiny_dflash import DFlash
 from tiny_dflash import Reference as BlockReference
@@ -17,6 +18,7 @@ from transformers import LlamaConfig
 
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
+from specdemo.drafters.methods import TRAINED
 from specdemo.engine.target import Features
 from specdemo.files.sources import ModelFiles
 from specdemo.models.networks.chain import CompactModel
@@ -28,14 +30,13 @@ from specdemo.models.networks.folders import (
     load_dflash,
     load_state,
 )
-from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
-from specdemo.models.networks.layouts.family import TargetFacts, drafter_files
+from specdemo.models.networks.layouts.family import drafter_files
 from specdemo.training.block import lay_blocks
 from specdemo.training.data import Row
 from specdemo.training.networks import DFlashNetwork, Eagle3Network, FeatureNetwork
-from specdemo.training.package import Card, draft_config, package, write_published
+from specdemo.training.package import Card, draft_config, package, render, title, write_published
 
-CPU, HIDDEN, WORDS, LAYERS, READS = torch.device("cpu"), 32, 64, 8, (2, 4, 5)
+READS = (2, 4, 5)
 TEXT = [5, 17, 9, 40, 2, 61, 33, 8]
 KEPT = torch.arange(0, WORDS, 2)  # the reduced vocabulary
 CONFIG = LlamaConfig(
@@ -97,16 +98,14 @@ def disturbed(network: Any) -> Any:
 
 def read_back(folder: Path, embedding: torch.Tensor, dtype: torch.dtype):
     """Load the drafter by the family of its config."""
+    reading = reading_of(folder)
     files = drafter_files(str(folder), folder / "cache")
-    (family,) = [one for one in DRAFTER_FAMILIES if one.takes(files.config)]
-    reading = family.read(files, TargetFacts("tiny", HIDDEN, WORDS, LAYERS))
     return files, reading, reading.load(TargetTensors(embedding, CPU, dtype, four_bit=False))
 
 
 def kept(states: torch.Tensor) -> Features:
     features = Features(READS)
-    features.write(0, list(states.split(HIDDEN, dim=-1)))
-    features.gather(range(len(states)))
+    know(features, states, 0, len(states))
     return features
 
 
@@ -119,10 +118,7 @@ def test_a_feature_drafter_is_written_as_speculators_has_eagle3(target, embeddin
     states = 3 * torch.randn(len(TEXT) - 1, len(READS) * HIDDEN)
     here = load_compact(folder, TargetTensors(embedding, CPU, four_bit=False))
     own, other = CompactModel(here, kept(states)), CompactModel(decoder, kept(states))
-    for read in (
-        TEXT,
-        [12],
-    ):  # the second from its own state; here its vocabulary contains the text too
+    for read in (TEXT, [12]):  # the second from its own state; here it has the text's tokens too
         assert torch.equal(own.read(read)[: len(KEPT)], other.read(read))
 
     tensors = load_file(out / "model.safetensors")
@@ -250,10 +246,9 @@ def test_another_target_and_a_folder_with_something_in_it_are_refused(target, tm
     folder = feature(target, tmp_path)
     other = tmp_path / "other"
     LlamaConfig.from_dict(CONFIG.to_dict() | {"vocab_size": 99}).save_pretrained(other)
+    files = ModelFiles(other, "other", "", "folder")
     with pytest.raises(UserError, match="not trained for other"):
-        write_published(
-            folder, ModelFiles(other, "other", "", "folder"), tmp_path / "out", "speculators"
-        )
+        write_published(folder, files, tmp_path / "out", "speculators")
     with pytest.raises(UserError, match="something in"):
         write_published(folder, target, tmp_path, "speculators")
 
@@ -265,3 +260,47 @@ def test_the_command_writes_what_runs_here(target, tmp_path, capsys):
     assert f"--drafter {tmp_path / 'out'}" in capsys.readouterr().err
     assert main(["export-drafter", str(tmp_path), str(tmp_path / "other"), *arguments[3:]]) == 1
     assert "no drafter" in capsys.readouterr().err
+
+
+CARD = Card(
+    target="tiny", precision="nf4", kind="feature", layers=(3,), words=8192, data=("made: 12 (MIT)",),
+    tokens_seen=123_456, steps=40, minutes=2.0, seed=7,
+    results={"loss": 0.5, "greedy_agreement_2": 0.625, "calibration_error": 0.01, "tokens": 4321},
+    recipe={"batch": "4096 tokens"}, losses=((10, 4.0), (20, 2.0), (30, 1.5), (40, 1.25)),
+    checks=((20, 2.2), (40, 1.4)), machine="here",
+)  # fmt: skip
+
+
+def test_a_result_has_a_name_in_words_at_every_place_of_the_draft():
+    assert title("greedy_agreement_3").startswith("likeliest word is the target's, token 3 of")
+    assert "token 12 of the draft, sampled text" in title("overlap_12")
+    assert "before temperatures" in title("calibration_error_raw")
+    assert "after temperatures" in title("calibration_error")
+    assert "after any text" in title("greedy_agreement_all")
+    assert title("something_else") == "something else"
+
+
+@pytest.mark.parametrize("kind", TRAINED)
+def test_the_readme_fits_every_kind(kind: str):
+    text = render(replace(CARD, kind=kind), 3_500_000)
+    assert f"# {kind.capitalize()} drafter for tiny" in text
+    assert TRAINED[kind].card.partition("`{target}`")[0] in text
+    assert "8,192" in text
+    assert "{" not in text
+    assert "| likeliest word is the target's, token 2 of the draft, greedy text | 0.6250 |" in text
+    assert "| held-out answer tokens | 4,321 |" in text
+    assert "started as layers 3 of the target" in text
+
+
+def test_the_readme_tells_the_ends_of_the_curve_only():
+    text = render(CARD, 1)
+    assert "- training: 4.000 at step 10, 1.250 at step 40" in text
+    assert "- held out: 2.200 at step 20, 1.400 at step 40" in text
+    assert "1.500" not in text
+
+
+def test_what_a_card_lacks_is_left_out_of_the_readme():
+    text = render(replace(CARD, layers=(), losses=(), checks=(), results={}), 1)
+    assert "started as" not in text
+    assert "## Training" not in text
+    assert "Not measured." in text

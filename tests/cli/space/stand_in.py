@@ -1,17 +1,15 @@
 """The hub as far as Spaces need it, played on loopback: accounts, repositories, the store for large files, logs."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-from loopback import serving
+from loopback import Handler, serving
 
 from specdemo.config.errors import UserError
 
@@ -89,16 +87,11 @@ def hub():
         yield server
 
 
-class Answers(BaseHTTPRequestHandler):
-    """The routes."""
-
+class Answers(Handler):
     protocol_version = "HTTP/1.1"
     server: Hub
 
-    def log_message(self, *_):
-        pass
-
-    def answer(self):
+    def respond(self):
         self.path = urlsplit(self.path).path
         self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         line = f"{self.command} {self.path}"
@@ -118,7 +111,7 @@ class Answers(BaseHTTPRequestHandler):
             return self.space("/".join(parts[2:4]), parts[4:])
         return self.account("/".join(parts[1:]))
 
-    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = answer
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = respond
 
     def account(self, what):
         if what == "whoami-v2":
@@ -253,12 +246,7 @@ class Answers(BaseHTTPRequestHandler):
 
     def send(self, data, status=200, headers=(), kind="application/json"):
         data = data if isinstance(data, bytes) else json.dumps(data).encode()
-        self.send_response(status)
-        for name, value in {**dict(headers), "Content-Type": kind}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        self.answer(status, data, headers, kind)
 
 
 def _listed(digest):

@@ -1,7 +1,5 @@
 """The upload of a Space: only the program, with a front matter for the hardware."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -15,14 +13,7 @@ from packaging.requirements import Requirement
 from test_project import project_files, requirements
 
 from specdemo.cli import space as plan_module
-from specdemo.cli.space import (
-    STATIC,
-    ZERO,
-    SpacePlan,
-    make_plan,
-    space_card,
-    space_requirements,
-)
+from specdemo.cli.space import STATIC, ZERO, SpacePlan, make_plan, space_card, space_requirements
 from specdemo.config.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -74,16 +65,8 @@ def test_the_app_runs_from_exactly_what_is_uploaded(laid_out, tmp_path):
     kept = ("PATH", "HOME", "LANG", "SYSTEMROOT", "TMP", "TEMP")
     variables = {name: os.environ[name] for name in kept if name in os.environ}
     variables |= {**laid_out.variables, "SPECDEMO_REPLAY": "1", "SPECDEMO_CACHE": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", code],
-        cwd=laid_out.folder,
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert str(laid_out.folder) in done.stdout
+    words, where = [sys.executable, "-B", "-c", code], laid_out.folder
+    assert str(where) in subprocess.check_output(words, cwd=where, env=variables, text=True)
 
 
 def test_large_files_that_are_no_text_are_kept_outside_of_git(laid_out):

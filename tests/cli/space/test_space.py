@@ -1,7 +1,5 @@
 """A Space from one command: the hub's real client against a hub on loopback."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import sys

@@ -4,8 +4,6 @@ Like a CUDA graph, a traced function is a list of operations on tensors at fixed
 later. `Unwaiting` refuses every operation that a GPU refuses while it records.
 """
 
-from __future__ import annotations
-
 import gc
 import weakref
 from dataclasses import replace
@@ -13,6 +11,7 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import VOCABULARY, tiny_llama
+from lanes import Watched
 from passes import TEXT, TREE, nf4_layers, passes_of, tiny
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
@@ -122,16 +121,8 @@ def test_conversations_do_not_see_each_other():
             close(target.forward(1, TREE).logits, wanted)
     # Shared passes use the lean decoder, over the same keys.
     passes = []
-
-    class Collecting:
-        config, chunk = lean.config, lean.chunk
-
-        def run(self, asked):
-            passes.extend(asked)
-            return graphed.run(asked)
-
     for target in targets:
-        target.decoder = Collecting()
+        target.decoder = Watched(graphed, passes.extend)
         target.forward(1, TREE)
     for answer, wanted in zip(graphed.run(passes), want, strict=True):
         close(answer.logits, wanted)

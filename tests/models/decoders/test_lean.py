@@ -1,20 +1,15 @@
 """The lean pass equals transformers' for every supported model, and does not change other models."""
 
-from __future__ import annotations
-
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 from conftest import VOCABULARY, tiny_llama
+from lanes import Watched
 from passes import TEXT, TREE, nf4_layers, passes_of, tiny
+from programs import python
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from specdemo.engine.attention import ModuleDecoder
-from specdemo.engine.passes import ForwardInput
 from specdemo.engine.target import CachedModel
 from specdemo.models.decoders.choose import agrees, open_decoder
 from specdemo.models.decoders.lean import LeanDecoder
@@ -59,21 +54,12 @@ def test_conversations_answered_together_are_as_alone(model):
         target.read(TEXT[begin:-1])
         alone.append(target.forward(TEXT[-1], TREE).logits)
 
-    class Recording:
-        """Collects requests, to run them in one pass."""
-
-        config, chunk = lean.config, lean.chunk
-        passes: list[ForwardInput] = []
-
-        def run(self, passes):
-            self.passes += passes
-            return lean.run(passes)
-
-    targets = [CachedModel(Recording()) for _ in range(2)]
+    asked = []
+    targets = [CachedModel(Watched(lean, asked.extend)) for _ in range(2)]
     for target, begin in zip(targets, (0, 2), strict=True):
         target.read(TEXT[begin:-1])
         target.forward(TEXT[-1], TREE)
-    together = lean.run([Recording.passes[1], Recording.passes[3]])
+    together = lean.run([asked[1], asked[3]])
     for got, want in zip(together, alone, strict=True):
         torch.testing.assert_close(got.logits, want, atol=1e-4, rtol=1e-4)
 
@@ -143,11 +129,7 @@ weight, x = torch.randn(24, 16).bfloat16(), torch.randn(3, 16).bfloat16()
 assert not torch.ops.mkldnn._is_mkldnn_bf16_supported()
 torch.testing.assert_close(pack(weight)(x), x @ weight.T)
 """
-    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    python("-c", code, ONEDNN_MAX_CPU_ISA="AVX2")
 
 
 def test_kinds_that_cannot_be_joined_are_called_one_by_one():

@@ -1,7 +1,5 @@
 """A module and its compiled pass share one memory, the check is unchanged, and stored measurements are not repeated."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -12,16 +10,14 @@ from torch import nn
 from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.kernels import packing, runtime
+from specdemo.kernels import packing
 from specdemo.models.decoders import choose, heads, packed
 from specdemo.models.decoders.choose import compile_pass, open_decoder
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.packed import CompiledDecoder
 from specdemo.models.measurements import Verdicts, timed_passes
 
-pytestmark = pytest.mark.skipif(
-    not runtime.runs_here(), reason="the compiled pass does not run on this processor or system"
-)
+pytestmark = pytest.mark.usefixtures("compiled_pass")
 
 
 def sample() -> list[int]:

@@ -1,28 +1,19 @@
 """Published EAGLE-3 drafters run as their format defines in each layout; others are refused."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from tiny_eagle3 import Eagle3, Reference, make, write_flat, write_speculators
+from drafter_folders import EMBEDDING, VOCABULARY, know, network_of, same, states_of
+from drafter_folders import TEXT as START
+from tiny_eagle3 import Reference, make, write_flat, write_speculators
 
 from specdemo.config.errors import UserError
 from specdemo.engine.target import Features
 from specdemo.models.networks.chain import CompactModel
-from specdemo.models.networks.folders import TargetTensors
-from specdemo.models.networks.layouts import eagle3
-from specdemo.models.networks.layouts.family import TargetFacts, drafter_files
 
-HIDDEN, VOCABULARY, LAYERS = 32, 64, 8
-TARGET = TargetFacts("tiny", HIDDEN, VOCABULARY, LAYERS)
-TEXT = [5, 17, 9, 40, 2, 61, 33, 8]
+TEXT = [*START, 8]
 DRAFTED = [12, 3, 55]
-EMBEDDING = torch.randn(VOCABULARY, HIDDEN, generator=torch.Generator().manual_seed(9))
-
 SPECULATORS = {"normed_residual": True, "qwen": True, "reads": (2, 4, 5), "theta": 1e6}
 DEEP = {"layers": 2, "norm_before_fc": True, "norm_output": True, "fc_norm": False}
 SAFEAILAB = {"reads": (2, 4, 5)}
@@ -37,22 +28,13 @@ LAYOUTS = {
 }
 
 
-def states_of(model: Eagle3, tokens: int) -> torch.Tensor:
-    """(tokens, reads x H): the target's states."""
-    generator = torch.Generator().manual_seed(4)
-    return 3 * torch.randn(tokens, len(model.reads) * HIDDEN, generator=generator)
-
-
 def opened(folder: Path, states: torch.Tensor | None = None) -> CompactModel:
-    """Open a drafter of a folder, in float32, with a target that has these states."""
-    files = drafter_files(str(folder), folder / "cache")
-    reading = eagle3.read(files, TARGET)
-    shared = TargetTensors(EMBEDDING, torch.device("cpu"), torch.float32, four_bit=False)
-    features = Features(reading.reads)
+    """Open a drafter of a folder with a target that has these states."""
+    network = network_of(folder)
+    features = Features(network.weights.reads)
     if states is not None:
-        features.write(0, list(states.split(HIDDEN, dim=-1)))
-        features.gather(range(len(states)))
-    return CompactModel(reading.load(shared), features)
+        know(features, states, 0, len(states))
+    return CompactModel(network, features)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -107,10 +89,8 @@ def test_words_are_offsets_and_the_head_is_the_drafters_own(tmp_path):
     """Neither an absolute d2t nor tied weights, which configs of several published drafters name, are used."""
     model = make()
     drafter = opened(write_flat(tmp_path / "drafter", model))
-    assert (
-        list(drafter.words.tokens)
-        != Reference(model, EMBEDDING, EMBEDDING[:0], offsets=False).tokens()
-    )
+    absolute = Reference(model, EMBEDDING, states_of(model, 1), offsets=False).tokens()
+    assert list(drafter.words.tokens) != absolute
     drafter.expect([0, 1, 2, 3])
     assert len(drafter.words.tokens) == model.words
 
@@ -122,7 +102,6 @@ def test_states_that_are_not_named_are_counted_from_both_ends(tmp_path):
     two = write_flat(tmp_path / "two", model, eagle_config=None)
     plain = write_flat(tmp_path / "three", model, architectures=["LlamaForCausalLM"])
     for folder in (one, two, plain):
-        assert eagle3.takes(json.loads((folder / "config.json").read_text()))
         assert opened(folder).weights.reads == (2, 4, 5)
 
 
@@ -154,70 +133,4 @@ def test_stretched_positions_turn_as_transformers_turns_them(tmp_path):
     wanted, _ = LlamaRotaryEmbedding(config)(torch.zeros(1), torch.arange(40)[None])
     same(cos[:40], wanted[0])
     with pytest.raises(UserError, match="type is dynamic; allowed: default, linear"):
-        opened(
-            write_flat(tmp_path / "other", make(), rope_scaling={"type": "dynamic", "factor": 2})
-        )
-
-
-WRONG_TARGETS = {
-    "states of 32 numbers, and this target's have 48": {"hidden_size": 48},
-    "vocabulary has 64 tokens, and this target's has 65": {"vocabulary": 65},
-    "layer_ids is .1, 2.; allowed: different whole numbers from 0 to 1": {"layers": 1},
-}
-
-
-@pytest.mark.parametrize("sentence", WRONG_TARGETS)
-def test_a_drafter_of_another_target_is_refused_before_its_weights_are_read(tmp_path, sentence):
-    folder = write_speculators(tmp_path / "drafter", make())
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes())
-    files = drafter_files(str(folder), tmp_path)
-    weights.unlink()
-    facts = {"hidden_size": HIDDEN, "vocabulary": VOCABULARY, "layers": LAYERS}
-    target = TargetFacts("tiny", **facts | WRONG_TARGETS[sentence])
-    with pytest.raises(UserError, match=sentence) as refused:
-        eagle3.read(files, target)
-    assert "made for owner/made-for-this" in str(refused.value)
-
-
-def test_tapped_layers_that_do_not_fit_the_mix_are_refused(tmp_path):
-    folder = write_speculators(
-        tmp_path / "drafter", make(), eagle_aux_hidden_state_layer_ids=[1, 2, 3]
-    )
-    with pytest.raises(
-        UserError, match="mixes 64 numbers of states, and the 3 that it names have 96"
-    ):
-        opened(folder)
-
-
-def changed(folder: Path, change) -> Path:
-    """The folder with other tensors."""
-    path = folder / "model.safetensors"
-    tensors = load_file(path)
-    change(tensors)
-    save_file(tensors, path)
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("sentence", "change"),
-    [
-        ("no tensor midlayer.hidden_norm", lambda t: t.pop("midlayer.hidden_norm.weight")),
-        ("no tensor d2t", lambda t: t.pop("d2t")),
-        ("nothing is known of its tensor gate", lambda t: t.update(gate=torch.zeros(2))),
-        ("the shape", lambda t: t.update({"norm.weight": torch.ones(31)})),
-        ("does not name different", lambda t: t.update(d2t=-torch.arange(48))),
-        (r"d2t\[24\] is 40; allowed: numbers from -24 to 39", lambda t: t.update(d2t=torch.full((48,), 40))),
-        ("lm_head.weight is .*nan.*; allowed: finite", lambda t: t["lm_head.weight"][3].fill_(torch.nan)),
-        ("name different tokens", lambda t: t.update(d2t=torch.zeros(48, dtype=torch.long))),
-        ("nothing is known of its tensor mask_hidden", lambda t: t.update(mask_hidden=torch.zeros(1, 1, 64))),
-    ],
-)  # fmt: skip
-def test_tensors_that_are_not_what_the_config_says_are_refused(tmp_path, sentence, change):
-    folder = changed(write_flat(tmp_path / "drafter", make()), change)
-    with pytest.raises(UserError, match=sentence):
-        opened(folder)
-
-
-def same(found: torch.Tensor, wanted: torch.Tensor) -> None:
-    torch.testing.assert_close(found.float(), wanted.float(), atol=2e-4, rtol=2e-4)
+        opened(write_flat(tmp_path / "other", make(), rope_scaling={"type": "dynamic"}))

@@ -1,7 +1,5 @@
 """Early exit: the first layers' states, read ahead of the target in its own cache, and nothing left behind."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

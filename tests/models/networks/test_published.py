@@ -1,7 +1,5 @@
 """Published drafters with a target: found, named with their licence, refused before the target is loaded, converted once."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""The runtime's networks compute the same as the trainer's, and trained folders are found."""
-
-from __future__ import annotations
+"""The runtime's networks compute the same as the trainer's; trained folders are found by the table of networks."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,6 +11,7 @@ from torch.nn import functional as F
 from transformers import LlamaConfig
 
 from specdemo.config.errors import UserError
+from specdemo.drafters.methods import TRAINED
 from specdemo.engine.target import Features
 from specdemo.models.networks.chain import CompactModel
 from specdemo.models.networks.folders import (
@@ -23,11 +22,12 @@ from specdemo.models.networks.folders import (
     save_compact,
 )
 from specdemo.models.networks.four_bit import dense, pack_linear, rounded, stacked
-from specdemo.models.networks.registry import find_trained
+from specdemo.models.networks.registry import NETWORKS, find_network, find_trained, stored_states
 from specdemo.training.block import plan_blocks
 from specdemo.training.data import Row
 from specdemo.training.networks import Eagle3Network, FeatureNetwork, MedusaHeads
 from specdemo.training.package import Card, draft_config, package
+from specdemo.training.recipes import RECIPES
 from specdemo.training.student import Student
 from specdemo.training.trainer import trained_state
 
@@ -279,3 +279,32 @@ def test_trained_folders_are_found_read_once_and_refused_for_other_targets(tmp_p
         save_file(tensors | {name: torch.full_like(tensors[name], value)}, path)
         with pytest.raises(UserError, match="in jet are damaged"):
             find_trained(loaded(HIDDEN), draft, folder)["jet"].network()
+
+
+# The hidden states that each row reads of a target with eight layers.
+STATES = {
+    ("draft", "own", False): (),
+    ("feature", "own", True): (2, 6, 8),
+    ("feature", "own", False): (2, 6, 8),
+    ("feature", "eagle3", False): (2, 4, 5),
+    ("exit", "own", False): (2,),
+    ("medusa", "own", False): (8,),
+    ("block", "own", True): (2, 6, 8),
+    ("jet", "own", True): (2, 6, 8),
+    ("block", "dflash", False): (2, 4, 5),
+    ("jet", "dflash", False): (2, 4, 5),
+}
+
+
+def test_registry_has_a_method_for_each_kind():
+    assert {row.kind for row in NETWORKS} == set(TRAINED)
+    assert len(STATES) == len(NETWORKS)
+
+
+@pytest.mark.parametrize(("kind", "form", "extends"), STATES)
+def test_registry_row_is_found_and_has_a_recipe(kind, form, extends):
+    row = find_network(kind, form, extends=extends)
+    assert row is not None
+    assert row.recipe in RECIPES
+    assert stored_states(8, form)[row.states] == STATES[kind, form, extends]
+    assert ("reads" in row.facts) == bool(STATES[kind, form, extends])

@@ -1,7 +1,5 @@
 """The engine client for other processes, over a link of threads: the same results as a local studio."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """Engines as real Ray Serve replicas of a tiny model: growing, staying, dying, draining, and thirty clients."""
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import logging

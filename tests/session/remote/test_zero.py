@@ -1,19 +1,14 @@
 """ZeroGPU, with the real `spaces` package: in a process of its own, since it changes torch for good."""
 
-from __future__ import annotations
-
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from programs import python
 
 from specdemo.config.strings import strings
 from specdemo.models.doctor import installed
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 
 pytestmark = pytest.mark.skipif(
     not installed("spaces"), reason="needs spaces, see requirements-dev.txt"
@@ -21,25 +16,9 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_a_page_on_zero_gpu():
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-n",
-        "0",
-        "-p",
-        "no:cacheprovider",
-        "-x",
-        "-p",
-        "zero_space",
-    ]
-    done = subprocess.run(
-        [*command, HERE / "zero_cases.py"],
-        env={**os.environ, "PYTHONPATH": str(HERE)}, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "skipped" not in done.stdout
+    words = ["-m", "pytest", "-q", "-n", "0", "-x", "-p", "no:cacheprovider", "-p", "zero_space"]
+    said = python(*words, HERE / "zero_cases.py", cwd=HERE.parents[1], PYTHONPATH=str(HERE))
+    assert "skipped" not in said
 
 
 def test_what_spaces_reports_is_said_in_german():

@@ -1,7 +1,5 @@
 """A page on ZeroGPU: `test_zero.py` runs this file in a process of its own, which it makes such a Space."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

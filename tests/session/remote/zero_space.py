@@ -3,8 +3,6 @@
 A pytest plugin, so that it is loaded first, in a separate process: `spaces` changes torch permanently.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile
@@ -41,7 +39,6 @@ class Service:
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
     def answer(self, request, path, asked):
-        """One request."""
         status, body, headers = 200, {}, {}
         if path == "/schedule":
             self.asked.append(asked)

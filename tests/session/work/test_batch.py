@@ -1,16 +1,16 @@
 """Several prompts: each is answered as if it ran alone, failures stay separate, and stopping ends every thread."""
 
-from __future__ import annotations
-
 import json
 import threading
 from dataclasses import replace
+from itertools import islice
 from types import SimpleNamespace
 
 import pytest
 from conftest import loaded
 from errors import reported
-from letters import tiny_pair
+from letters import letters_studio, tiny_pair
+from scripted_run import TINY, run_events
 
 from specdemo.cli import console
 from specdemo.cli.parser import main
@@ -23,8 +23,6 @@ from specdemo.trace.events import (
     ModelInfo,
     Node,
     RunFailed,
-    RunFinished,
-    RunStarted,
     Verified,
 )
 from specdemo.trace.metrics import measure
@@ -40,7 +38,7 @@ class ScriptedStudio:
 
     def __init__(self, steps=3):
         self.steps = steps
-        self.target = ModelInfo("tiny")
+        self.target = TINY
         self.lock = threading.Lock()
         self.open_now = self.most_open = self.closed = 0
 
@@ -61,19 +59,19 @@ class ScriptedStudio:
             raise reported("It is too long.", advice="Shorten it.")
         if prompt == "broken":
             raise ValueError("no such token")
-        yield RunStarted("speculative", settings.method, prompt, {}, self.target)
-        for step in range(10**6 if prompt == "forever" else self.steps):
-            if cancel.is_set():
-                yield RunFinished("speculative", FinishReason.CANCELLED, step, 0.1 * step)
-                return
-            if prompt == "failing" and step == 1:
-                yield RunFailed("speculative", "No memory.", "All is well.", "Shorten it.")
-                return
+
+        def step(number):
             cancel.wait(0.002)
-            kept = (Node(step, f" {prompt}"), Node(0, " refused"))
-            own = Node(step, "<end>" if step == self.steps - 1 else f"{step}")
-            yield Verified("speculative", step, kept, (0,), own, 0, 0, 0, 0.1 * (step + 1))
-        yield RunFinished("speculative", FinishReason.STOP, 2 * self.steps, 0.1 * self.steps)
+            kept = (Node(number, f" {prompt}"), Node(0, " refused"))
+            own = Node(number, "<end>" if number == self.steps - 1 else f"{number}")
+            yield Verified("speculative", number, kept, (0,), own, 0, 0, 0, 0.1 * (number + 1))
+
+        steps = 10**6 if prompt == "forever" else self.steps
+        ends = {"reason": FinishReason.STOP}
+        run = run_events("speculative", settings.method, prompt, steps, cancel, step, **ends)
+        yield from islice(run, 2) if prompt == "failing" else run
+        if prompt == "failing":
+            yield RunFailed("speculative", "No memory.", "All is well.", "Shorten it.")
 
 
 def finish(batch):
@@ -159,9 +157,7 @@ def test_no_prompts_are_no_answers():
 @pytest.fixture(scope="module")
 def tiny_studio():
     """A real studio whose pair is a tiny target with a letter a token."""
-    studio = Studio(AppSettings(target="tiny", draft="none"))
-    studio.use(loaded(tiny_pair()))
-    return studio
+    return letters_studio()
 
 
 @pytest.mark.parametrize("method", ["nothing", "ngram"])
@@ -201,8 +197,7 @@ def test_prompts_share_passes(tiny_studio):
 
 def test_prompts_that_begin_after_another_model_was_loaded_end_with_a_sentence():
     """A run with an unexpected model is refused; active runs end with their own pair."""
-    studio = Studio(AppSettings(target="tiny", draft="none"))
-    studio.use(loaded(tiny_pair()))
+    studio = letters_studio()
     settings = replace(SETTINGS, max_new_tokens=200)
     batch = answer_all(studio, ["abc", "def", "ghi"], settings, at_once=1)
     begun = next(batch)

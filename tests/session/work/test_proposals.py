@@ -1,7 +1,5 @@
 """Drafts of every method at one position: each runs alone, is verified by the target, and leaves no state."""
 
-from __future__ import annotations
-
 import json
 import threading
 

@@ -1,13 +1,12 @@
 """Races: each variant is warmed up and runs alone, stops within a step, or is refused at the start; races of recorded runs."""
 
-from __future__ import annotations
-
 import json
 import threading
 from types import SimpleNamespace
 
 import pytest
 from errors import reported
+from scripted_run import TINY, run_events
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
@@ -15,7 +14,7 @@ from specdemo.session.admission import Admission
 from specdemo.session.door import MethodInfo
 from specdemo.session.meter import Meter
 from specdemo.session.work.race import WARM_UP_TOKENS, recorded_races, recorded_together, run_race
-from specdemo.trace.events import FinishReason, ModelInfo, Node, RunFinished, RunStarted, Verified
+from specdemo.trace.events import Node, RunStarted, Verified
 from specdemo.ui.tabs.race import RaceHandlers, lane_title, read_lanes
 from specdemo.ui.view import RUNS
 
@@ -27,7 +26,7 @@ class ScriptedStudio:
 
     ready, error, replay_only, whole = True, None, None, False
     settings = AppSettings()
-    target = ModelInfo("tiny")
+    target = TINY
     admission = Admission(lambda: 8, 8)
 
     def __init__(self):
@@ -57,13 +56,13 @@ class ScriptedStudio:
         if prompt == "refused":
             raise reported("It is too long.")
         self.ran.append((settings.method, settings.max_new_tokens))
-        yield RunStarted("speculative", settings.method, prompt, {}, ModelInfo("tiny"))
-        for step in range(settings.max_new_tokens):
-            if cancel.is_set():
-                yield RunFinished("speculative", FinishReason.CANCELLED, step, 0.1 * step)
-                return
-            yield Verified("speculative", step, (), (), Node(step, "a"), 0, 0, 0, 0.1 * (step + 1))
-        yield RunFinished("speculative", FinishReason.LENGTH, step + 1, 0.1 * (step + 1))
+
+        def step(number):
+            own, seconds = Node(number, "a"), 0.1 * (number + 1)
+            yield Verified("speculative", number, (), (), own, 0, 0, 0, seconds)
+
+        tokens = settings.max_new_tokens
+        yield from run_events("speculative", settings.method, prompt, tokens, cancel, step)
 
 
 def test_lanes_run_one_after_the_other_each_after_a_warm_up_that_is_not_told():
@@ -159,12 +158,8 @@ def test_what_cannot_be_raced_is_a_sentence(prompt, method, said):
 
 def test_lanes_are_read_from_the_page_and_called_by_what_they_do():
     plain, tree = read_lanes(controls("nothing", "tree"), AppSettings())
-    assert (tree.method, tree.policy, tree.lookahead, tree.max_new_tokens) == (
-        "tree",
-        "cost",
-        6,
-        10,
-    )
+    read = (tree.method, tree.policy, tree.lookahead, tree.max_new_tokens)
+    assert read == ("tree", "cost", 6, 10)
     assert not tree.fallback
     with pytest.raises(UserError, match="empty"):
         read_lanes({**controls("tree"), "temperature": None}, AppSettings())

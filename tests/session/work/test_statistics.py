@@ -1,7 +1,5 @@
 """The statistics of the audit: right on known cases, calibrated under the null, awake to a shift."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

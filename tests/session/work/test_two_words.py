@@ -1,7 +1,5 @@
 """DSpark's counter-example: stopping is exact, looking back gives .85 / .15, by listing and by running."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

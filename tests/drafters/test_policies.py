@@ -1,9 +1,9 @@
-"""Policies, prompt lookup and fallback: their decisions, and that they never change the text."""
+"""Policies, the stopping rule and fallback: their decisions, compared with the rates that they maximise."""
 
-from __future__ import annotations
-
+import numpy as np
 import pytest
 from conftest import PROFILE
+from outcomes import chain, judged
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
@@ -12,37 +12,29 @@ from specdemo.drafters.methods import make_drafter
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.guard import Fallback, survivals
 from specdemo.drafters.policies.lookahead import Confidence, Constant, CostAware, Heuristic
+from specdemo.drafters.policies.rule import GROUP_TOKENS, StoppingRule
 from specdemo.engine.clock import Sharing
-from specdemo.engine.cost import CostProfile, Costs
+from specdemo.engine.cost import CostProfile, Costs, best_count, best_rate, pays, survival_floors
 from specdemo.engine.sampling import Shaper
-from specdemo.engine.types import Drafter, Outcome, Proposal, Verdict
-from specdemo.trace.events import Reason, Status
-
-
-def outcome(confidences, kept, *, seconds=0.01):
-    """A chain of which the first `kept` tokens were accepted."""
-    proposal = Proposal.chain(range(len(confidences)), confidences=tuple(confidences))
-    tested = min(kept + 1, len(confidences))
-    chances = tuple([1.0] * kept + [0.0] * (tested - kept) + [None] * (len(confidences) - tested))
-    verdict = Verdict(tuple(range(kept)), 9, Status.BONUS, chances)
-    return Outcome((*range(kept), 9), proposal, verdict, seconds / 2, seconds / 2)
+from specdemo.engine.types import Drafter, Proposal
+from specdemo.trace.events import Reason
 
 
 def test_constant_never_moves():
     policy = Constant(4)
-    policy.observe(outcome([0.1] * 4, 0))
+    policy.observe(chain([0.1] * 4, 0))
     assert policy.allowed([1]) == 4
     assert policy.go_on(0.0)
 
 
 def test_heuristic_grows_by_two_and_shrinks_by_one_down_to_one():
     policy = Heuristic(5)
-    policy.observe(outcome([0.9] * 5, 5))
+    policy.observe(chain([0.9] * 5, 5))
     assert policy.allowed([1]) == 7
     for _ in range(20):
-        policy.observe(outcome([0.9] * 3, 1))
+        policy.observe(chain([0.9] * 3, 1))
     assert policy.allowed([1]) == 1
-    policy.observe(outcome([], 0))
+    policy.observe(chain([], 0))
     assert policy.allowed([1]) == 1
 
 
@@ -51,11 +43,11 @@ def test_confidence_stops_below_its_threshold_and_the_threshold_adapts():
     assert policy.go_on(0.4)
     assert not policy.go_on(0.39)
     for _ in range(40):  # everything above .2 is accepted, everything below rejected
-        policy.observe(outcome([0.9, 0.25, 0.15], 2))
+        policy.observe(chain([0.9, 0.25, 0.15], 2))
     assert not policy.go_on(0.15)
     assert policy.go_on(0.25)
     for _ in range(200):  # now only very confident ones are accepted
-        policy.observe(outcome([0.95, 0.8], 1))
+        policy.observe(chain([0.95, 0.8], 1))
     assert not policy.go_on(0.8)
     assert policy.go_on(0.95)
     assert policy.reason == Reason("confidence", {"threshold": policy.threshold})
@@ -71,8 +63,7 @@ class Guess(Drafter):
 def step(drafter, drafting_seconds, plain_seconds, kept):
     proposal = drafter.propose([1], 4)
     seconds = drafting_seconds if len(proposal) else plain_seconds
-    result = outcome([0.5] * len(proposal), kept if len(proposal) else 0, seconds=seconds)
-    drafter.observe(result)
+    drafter.observe(judged(proposal, kept, seconds / 2, seconds / 2))
     return proposal
 
 
@@ -85,7 +76,7 @@ def test_cost_aware_drafts_on_only_while_it_pays():
     assert policy.go_on(0.95)
     policy.allowed([1])
     for _ in range(200):  # no token is ever accepted
-        calibration.observe(outcome([0.3], 0))
+        calibration.observe(chain([0.3], 0))
     assert not policy.go_on(0.3)
     assert policy.reason.code == "cost_stop"
 
@@ -101,7 +92,7 @@ def test_cost_aware_asks_more_of_a_draft_when_the_run_is_fast():
 
     slow, fast = Costs(PROFILE), Costs(PROFILE)
     for _ in range(100):
-        fast.observe(outcome([0.9] * 4, 4, seconds=0.02))
+        fast.observe(chain([0.9] * 4, 4, 0.01, 0.01))
     assert drafted(fast) < drafted(slow)
 
 
@@ -120,8 +111,8 @@ def test_calibration_learns_what_a_confidence_is_worth():
     calibration = Calibration()
     before = calibration.chance(0.35)
     for _ in range(60):
-        calibration.observe(outcome([0.35], 1))
-        calibration.observe(outcome([0.95], 0))
+        calibration.observe(chain([0.35], 1))
+        calibration.observe(chain([0.95], 0))
     assert calibration.chance(0.35) > 0.9 > before
     assert calibration.chance(0.95) < 0.1
     assert calibration.chance(None) == pytest.approx(0.5, abs=0.05)
@@ -182,6 +173,53 @@ def test_fallback_in_company_counts_what_a_step_takes_if_all_did_the_same():
     for _ in range(40):
         proposal = drafter.propose([1], 8)
         rests += not len(proposal)
-        verdict = Verdict((), 9, Status.CORRECTION, (0.0,) * len(proposal))
-        drafter.observe(Outcome((9,), proposal, verdict, 0.0, 0.019, Sharing(8, 8)))
+        drafter.observe(judged(proposal, 0, 0.0, 0.019, Sharing(8, 8)))
     assert rests > 20
+
+
+@pytest.mark.parametrize("gain", [0.01, 0.2, 0.21, 0.9])
+@pytest.mark.parametrize("seconds", [0.0, 0.1, 0.5])
+def test_pays_exactly_if_the_addition_raises_the_rate(gain, seconds):
+    tokens, duration = 2.0, 1.0
+    faster = (tokens + gain) / (duration + seconds) > tokens / duration
+    assert pays(gain, seconds, tokens / duration) == faster
+
+
+def test_best_count_lets_later_rows_pay_for_an_expensive_one():
+    survivals = [0.9, 0.8, 0.7, 0.1]
+    assert best_count(survivals, [1.5, 1.5, 1.5, 2.5], rate=1.0) == 3
+    assert best_count(survivals, [1.5, 3.0, 4.5, 6.0], rate=1.0) == 0
+    assert best_count([], [], rate=1.0) == 0
+
+
+def test_survival_floors_are_those_of_the_cheapest_group():
+    floors = survival_floors(np.array([[1.0, 1.0], [0.1, 1.0]]), chance=0.5, rate=2.0)
+    assert floors == pytest.approx([2 * 1.0 / 0.75, 2 * 0.1 / 0.5])
+
+
+def test_best_rate_is_the_fastest_length():
+    chances = [0.8, 0.5, 0.1]
+    rates = [1 / 1.0, 1.8 / 1.2, 2.2 / 1.4, 2.24 / 1.6]
+    for lengths in ([0], [0, 1], range(4)):
+        expected = max(rates[length] for length in lengths)
+        assert best_rate(chances, lambda n: 1 + 0.2 * n, lengths) == pytest.approx(expected)
+
+
+def test_stopping_rule_decides_by_the_costs_of_the_run():
+    """A node, a position of a block, a chain and copies agree on where one row is not worth its time."""
+    costs = Costs(PROFILE)
+    rule = StoppingRule(costs)
+    row = min(costs.row_seconds(1, more) / more for more in range(1, GROUP_TOKENS + 1))
+    worth = costs.rate() * row
+    assert rule.node_pays(0.0, nodes=0)
+    assert rule.node_pays(1.01 * worth, nodes=1)
+    assert not rule.node_pays(0.99 * worth, nodes=1)
+    assert not rule.node_pays(1.01 * worth, nodes=1, reading_seconds=0.01)
+    assert rule.chain_floors(3, 1.0, 0.0)[0] == pytest.approx(worth)
+    assert rule.chain_floors(3, 1.0, 0.002)[0] > worth
+    own = 1.5 / (costs.draft_step + costs.verify_seconds(1))
+    assert rule.position_pays(1.01 * own * costs.row_seconds(1), 1, 1.5)
+    assert not rule.position_pays(0.99 * own * costs.row_seconds(1), 1, 1.5)
+    assert rule.copies([0.9, 0.8, 0.001], drafted=2) == 2
+    expected = 1.9 / (costs.verify_seconds(1) + 0.002) * costs.verify_seconds(0)
+    assert rule.speedup([1], 0.9, 0.002) == pytest.approx(expected)

@@ -1,0 +1,48 @@
+"""Folders of published drafters, opened in float32 for a tiny target of eight layers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from specdemo.engine.target import Features
+from specdemo.models.networks.folders import TargetTensors
+from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
+from specdemo.models.networks.layouts.family import TargetFacts, drafter_files
+
+HIDDEN, VOCABULARY, LAYERS = 32, 64, 8
+TARGET = TargetFacts("tiny", HIDDEN, VOCABULARY, LAYERS)
+TEXT = [5, 17, 9, 40, 2, 61, 33]
+EMBEDDING, HEAD = torch.randn(2, VOCABULARY, HIDDEN, generator=torch.Generator().manual_seed(9))
+CPU = torch.device("cpu")
+
+
+def reading_of(folder: Path, target: TargetFacts = TARGET, *, weights: bool = True):
+    """Read the config of a folder by the one family that takes it. weights: False deletes them before"""
+    files = drafter_files(str(folder), folder / "cache")
+    if not weights:
+        (folder / "model.safetensors").unlink()
+    (family,) = [one for one in DRAFTER_FAMILIES if one.takes(files.config)]
+    return family.read(files, target)
+
+
+def network_of(folder: Path):
+    return reading_of(folder).load(TargetTensors(EMBEDDING, CPU, torch.float32, False, HEAD))
+
+
+def states_of(model, tokens: int) -> torch.Tensor:
+    """(tokens, reads x H) hidden states of the target."""
+    generator = torch.Generator().manual_seed(4)
+    return 3 * torch.randn(tokens, len(model.reads) * HIDDEN, generator=generator)
+
+
+def know(features: Features, states: torch.Tensor, begin: int, end: int) -> None:
+    """The target has read tokens."""
+    features.rollback(begin)
+    features.write(begin, list(states[begin:end].split(HIDDEN, dim=-1)))
+    features.gather(range(end - begin))
+
+
+def same(found: torch.Tensor, wanted: torch.Tensor) -> None:
+    torch.testing.assert_close(found.float(), wanted.float(), atol=2e-4, rtol=2e-4)

@@ -1,0 +1,50 @@
+"""Programs that tests run in processes of their own."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+needs_node = pytest.mark.skipif(not shutil.which("node"), reason="no node")
+
+
+def run(*words: object, cwd: Path = ROOT, text: str | None = None, **variables: str) -> str:
+    """Run a program, which must succeed. text: its input; variables: of its environment. Returns its output."""
+    done = subprocess.run(
+        [*map(str, words)], cwd=cwd, input=text, env={**os.environ, **variables}, check=False,
+        capture_output=True, encoding="utf-8",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def python(*words: object, **options: object) -> str:
+    return run(sys.executable, *words, **options)
+
+
+def node(*words: object, **options: object) -> str:
+    """Run a script of the page's parts, which finds the words and the recorded runs in its environment."""
+    from specdemo.ui.view import RUNS
+    from specdemo.ui.words import VIEW
+
+    given = {"SPECDEMO_WORDS": json.dumps(VIEW), "SPECDEMO_RUNS": str(RUNS)}
+    return run("node", *words, **{**given, **options})
+
+
+def module(code: str, **options: object) -> str:
+    """Run a script that imports others."""
+    return node("--input-type=module", "-e", code, **options)
+
+
+def free_port() -> int:
+    """A port of this machine that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
