@@ -141,17 +141,18 @@ def check_rounds(target: Path, draft: Path, count: str = "50") -> bool:
     return good
 
 
-def check_healthy(target: Path, draft: Path, count: str = "50") -> bool:
-    """Examine `count` servers without a fault, in random order, with their logs; every second one next to a plain server.
+def check_healthy(target: Path, draft: Path, count: str = "50", first: str = "0") -> bool:
+    """Examine `count` servers without a fault from the `first` of 50 on, with their logs; every second one next to a plain server.
 
     Whether drafts cost time is no fault of these servers but a fact of the machine: on a CPU they do. It is printed, not counted.
     """
     drafts = [draft_model(draft, n, p) for p in (0.0, 0.3, 0.6, 0.8) for n in range(1, 9)]
     copies = [ngram(size, longest) for size in (2, 3, 4) for longest in (2, 4, 6, 8, 12, 16)]
-    kinds = random.Random(0).sample([*drafts, *copies], int(count))
+    kinds = random.Random(0).sample([*drafts, *copies], 50)
+    chosen = [*enumerate(kinds)][int(first) : int(first) + int(count)]
     alarms = 0
     with tempfile.TemporaryDirectory() as work, llama_server(str(target), BASE) as plain:
-        for number, options in enumerate(kinds):
+        for number, options in chosen:
             path = Path(work) / str(number)
             debug = f"{BASE}{options}options.verbosity = 5\n"
             with path.open("wb") as log, llama_server(str(target), debug, log) as url:
