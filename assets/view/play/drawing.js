@@ -24,6 +24,7 @@ export class Drawing {
   constructor(view, words) {
     this.#view = view;
     this.#words = words;
+    this.seldom = calm(250, () => this.soon());
     this.drawNumbers = calm(250, () => view.numbers.render(view.state));
     this.drawTree = calm(120, () => view.tree.render(view.state, view.selection.lit));
     this.drawHighlight = calm(150, () => view.charts.highlight(this.#litStep));
