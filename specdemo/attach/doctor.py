@@ -18,7 +18,7 @@ from specdemo.attach.audit import Difference, GreedyComparison, difference, uppe
 from specdemo.attach.llama_server import LlamaServer
 from specdemo.attach.pasted import Findings
 from specdemo.attach.rounds import Generation, Knowledge, Round
-from specdemo.attach.servers import OLLAMA, Server, ask, whole_answer
+from specdemo.attach.servers import Server, ask, whole_answer
 from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
 from specdemo.config.strings import Json
@@ -204,8 +204,6 @@ def _no_drafts(seen: Examination) -> Row:
         yield Diagnosis("ngram", "note", "certain", names | values)
     elif drafted:
         return
-    elif seen.about.server == OLLAMA:
-        yield Diagnosis("ollama", "unknown", "certain", names)
     elif seen.drafting is False:
         kind = "no_drafts_llama" if seen.about.server == "llama-server" else "no_drafts"
         kind = "left_out" if seen.log and "draft" not in seen.log.facts else kind

@@ -17,7 +17,7 @@ from pydantic import AliasChoices, AliasPath, Field, ValidationError
 from specdemo.attach.client import Client, Foreign, KnownCount, shown
 from specdemo.attach.pasted import reports
 from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
-from specdemo.attach.servers import OLLAMA, Pages, Part, Request
+from specdemo.attach.servers import Pages, Part, Request
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
 from specdemo.trace.events import Count
@@ -203,6 +203,5 @@ def any_other(client: Client, pages: Pages) -> OpenAIServer | None:
     if model is None:
         return None
     name = shown(pages("/v1/models").headers.get("server", ""))
-    ollama = pages("/").text.startswith("Ollama is running")
-    kind = OLLAMA if ollama else "OpenAI-compatible"
+    kind = "Ollama" if pages("/").text.startswith("Ollama is") else "OpenAI-compatible"
     return OpenAIServer(client, Generation(kind, name, Knowledge.NONE, model=model))

@@ -14,7 +14,6 @@ from specdemo.config.settings import Sampling
 Message = dict[str, str]  # role and content
 Part = Generation | Round
 Pages = Callable[[str], Reply]  # of a server that is being detected, by path
-OLLAMA = "Ollama"  # name of the server that hides the drafts of a llama-server of its own
 
 
 @dataclass(frozen=True, slots=True)

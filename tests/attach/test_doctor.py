@@ -113,7 +113,6 @@ CASES = {
     "idle_drafts": replace(silent("llama-server"), drafting=True),
     "no_drafts": silent("SGLang"),
     "no_report": silent("OpenAI-compatible", counted=False),
-    "ollama": silent("Ollama", counted=False),
     "ngram": drafting_only(SEEN, "repetition", method="ngram-simple"),
     "broken": examined(2, [0.02] * 5),
     "only_greedy": replace(SEEN, warm=WARM),

@@ -282,7 +282,6 @@ def run_doctor(options: argparse.Namespace) -> int:
 def _attach(options: argparse.Namespace) -> tuple[Server, Server | None]:
     """Return the server of the command line and the one without drafts, if it is named. Raises UserError."""
     from specdemo.attach.detection import attach
-    from specdemo.attach.servers import OLLAMA
 
     key = options.key or os.environ.get(KEY_VARIABLE, "")
     try:
@@ -292,8 +291,6 @@ def _attach(options: argparse.Namespace) -> tuple[Server, Server | None]:
             raise
         key = getpass(f"{error.message} ")
         server = attach(options.url, key)
-    if server.about.server == OLLAMA:
-        console.note(load("servers")["ollama"])
     return server, attach(options.plain, key) if options.plain else None
 
 
