@@ -45,6 +45,41 @@ def visit(open_page, url):
     return visited
 
 
+# Parts of the page in the order in which the keyboard goes through them.
+PARTS = (
+    "#sd-header",
+    "#sd-tabs [role=tablist]",
+    "#sd-ask",
+    "#sd-starts",
+    ".sd-status",
+    ".sd-texts",
+    ".sd-foot",
+    ".sd-right",
+)
+# Return the focused element's part, whether it is visible and whether it starts the player; null at the end of the page.
+STOP = """(parts) => {
+  const at = document.activeElement;
+  const part = parts.findIndex((one) => at.closest(one));
+  return at === document.body ? null : [part, at.checkVisibility() && at.clientWidth + at.clientHeight > 0, at.matches(".sd-move-play")];
+}"""
+
+
+def test_the_keyboard_goes_through_the_page_in_its_order(visit):
+    page = visit()
+    stops = []
+    while len(stops) < 60:
+        page.keyboard.press("Tab")
+        stop = page.evaluate(STOP, PARTS)
+        if stop is None:
+            break
+        stops.append(stop)
+    parts = [part for part, *_ in stops]
+    assert parts == sorted(parts)
+    assert set(parts) == set(range(len(PARTS)))
+    assert all(visible for _, visible, _ in stops)
+    assert [play for *_, play in stops].index(True) < 35
+
+
 # Return groups of the drawer that are lower than their content.
 CUT = """() => [...document.querySelector("#sd-controls").children]
   .filter((group) => group.checkVisibility() && group.scrollHeight > group.clientHeight + 1)
