@@ -25,6 +25,8 @@ LOADING_SECONDS = 0.5  # seconds between polls whether the model is ready
 YIELD_SECONDS = 1 / 8
 VISITOR_SECONDS = 3600  # seconds until the `gr.State` of a visitor who left is dropped
 QUICK: Json = {"queue": False, "show_progress": "hidden"}  # answered immediately
+# The same with messages, which reach the page through the queue alone.
+TELLING: Json = {"concurrency_limit": None, "show_progress": "hidden"}
 # Events that use the engine: its queue decides on the order. Gradio's queue would drop a run before the previous run's end.
 IN_LINE: Json = {"concurrency_limit": None, "show_progress": "hidden", "trigger_mode": "multiple"}
 

@@ -367,6 +367,15 @@ def test_the_menu_explains_each_method_and_hides_what_it_does_not_read(page):
     finished(page)
 
 
+def test_clear_empties_the_page_and_says_so(page):
+    run(page, "hello")
+    finished(page)
+    page.get_by_role("button", name="Clear", exact=True).click()
+    page.get_by_text("Cleared: the conversation").wait_for()
+    assert page.locator("#sd-view .sd-answer .sd-token").count() == 0
+    assert page.locator("#sd-prompt textarea").input_value() == ""
+
+
 def test_the_last_audit_is_a_table_of_text(page):
     page.get_by_role("tab", name="Methods").click()
     page.locator("#sd-audit td").first.wait_for()

@@ -19,7 +19,9 @@ const LINES = Math.floor((HEIGHT - TOP - EDGE) / LINE);
 const FONT = '24px "Source Sans 3", system-ui, sans-serif';
 const PLAYED_MS = 8000; // of the animation, in which the whole run is written
 const RESTS_MS = 2000;
-const FRAME_MS = 40;
+const FRAME_MS = 80;
+const SLICE_MS = 250; // of recorded data
+const LATE_MS = 1000; // without data, after which all frames are recorded
 const TYPES = ["video/webm", "video/mp4"];
 
 export class Card {
@@ -98,17 +100,23 @@ export class Card {
     const recorder = new MediaRecorder(this.canvas.captureStream(1000 / FRAME_MS), { mimeType: type });
     /** @type {Blob[]} */
     const parts = [];
-    recorder.addEventListener("dataavailable", ({ data }) => parts.push(data));
+    let [begun, latest] = [0, 0]; // times of the first and the latest recorded data: a busy machine records late
+    recorder.addEventListener("dataavailable", ({ data }) => {
+      parts.push(data);
+      latest = performance.now();
+      begun ||= latest;
+    });
     const ended = new Promise((resolve) => recorder.addEventListener("stop", resolve));
-    this.draw(0);
-    recorder.start();
-    const begun = performance.now();
+    recorder.start(SLICE_MS);
     const frames = setInterval(() => {
-      const played = performance.now() - begun;
-      this.draw(played < PLAYED_MS ? (this.#until * played) / PLAYED_MS : Infinity);
-      if (played < PLAYED_MS + RESTS_MS) return;
-      clearInterval(frames);
-      recorder.stop();
+      const played = begun && performance.now() - begun;
+      if (played < PLAYED_MS + RESTS_MS) {
+        this.draw(played < PLAYED_MS ? (this.#until * played) / PLAYED_MS : Infinity);
+        this.#pen.fillRect(0, HEIGHT - 4, (WIDTH * played) / (PLAYED_MS + RESTS_MS), 4); // a still picture is not recorded
+      } else if (performance.now() - latest > LATE_MS) {
+        clearInterval(frames);
+        recorder.stop();
+      }
     }, FRAME_MS);
     await ended;
     return new Blob(parts, { type });

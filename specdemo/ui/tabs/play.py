@@ -24,6 +24,7 @@ from specdemo.ui.model import ModelMenu, create_model_menu
 from specdemo.ui.run_tab import (
     IN_LINE,
     QUICK,
+    TELLING,
     YIELD_SECONDS,
     LatestRun,
     Lines,
@@ -224,8 +225,7 @@ def create_play(studio: EngineClient) -> Play:
         handlers.ask,
         [visitor, prompt, continues],
         [visitor, view],
-        # Messages, that the prompt is empty or that there are no live runs, reach the page through the queue alone.
-        **{**QUICK, "queue": True},
+        **TELLING,
         api_name="begin_answer",
     )
     answered = begun.success(
@@ -240,7 +240,7 @@ def create_play(studio: EngineClient) -> Play:
     runs.sent(None, runs, prompt, js=f"(name) => ({json.dumps(prompts)})[name] ?? ''")
     drawer.click(None, js=script("page/presenter.js", "turn", json.dumps(words.DRAWER_WORDS)))
     stop.click(handlers.stop, visitor, None, **QUICK)
-    new.click(handlers.new, visitor, [visitor, view, prompt], **QUICK)
+    new.click(handlers.new, visitor, [visitor, view, prompt], **TELLING)
     settings.forget.click(handlers.forget, visitor, None, show_progress="hidden")
     fields = {"prompt": prompt, "system": settings.system, **settings.links()}
     return Play(settings, model, answered, fields)
