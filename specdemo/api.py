@@ -54,7 +54,7 @@ def load(
     """Load a pair of a target and its drafter. Reports progress on standard error.
 
     target, draft: a catalogue name, a hub id, a local folder or a GGUF file
-    precision: of the target's weights: nf4, file, int8, bf16 or fp32
+    precision: of the target's weights: nf4, file, auto, int8, bf16 or fp32
     device: cpu, cuda, mps or auto; threads: 0 uses every core
     store, trained: folders of a datastore and of trained drafters
     drafter: a published drafter for the target: a hub id or a folder

@@ -1,10 +1,11 @@
 """Measure a served page as its visitors see it: waiting, first token, cancelling, and starting.
 
     python tools/probe.py http://127.0.0.1:7860 --visitors 30
-    python tools/probe.py --visitors 1
+    python tools/probe.py --visitors 1 --target FILE.gguf
 
 Without an address it starts the page first, and measures the seconds until it is served and until its model is
-ready. The exit status is 1 if a run failed.
+ready; other options are those of `app`. With empty folders as SPECDEMO_CACHE and NUMBA_CACHE_DIR it is a first start, with
+downloads unless the target is a file. The exit status is 1 if a run failed.
 """
 
 from __future__ import annotations
@@ -331,11 +332,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure a served page.")
     parser.add_argument("url", nargs="?", help="address of the page; by default it is started")
     parser.add_argument("--visitors", type=int, default=1, help="who press Run at the same time")
-    options = parser.parse_args(arguments)
+    options, more = parser.parse_known_args(arguments)
     rows: list[tuple[str, str]] = []
     with ExitStack() as stack:
         started = time.perf_counter()
-        url = options.url or stack.enter_context(served())
+        url = options.url or stack.enter_context(served(*more))
         served_seconds = time.perf_counter() - started
         wait_until_ready(url)
         if not options.url:

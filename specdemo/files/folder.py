@@ -149,7 +149,7 @@ def check_causal_lm(config: Json, name: str) -> None:
         raise UserError("model.not_causal", name=name, kind=kind)
     if config.get("model_type") not in CONFIG_MAPPING:
         raise UserError("model.unknown_kind", name=name, kind=config.get("model_type"))
-    if (method := _quantised_by(config)) not in QUANTISED_BY:
+    if (method := quantised_by(config)) not in QUANTISED_BY:
         raise UserError("model.quantised", name=name, method=method)
     if find_family(model_type=config["model_type"]).attention == "own":
         raise UserError("model.own_attention", name=name, kind=config["model_type"])
@@ -172,7 +172,7 @@ def check_rollback(config: Any) -> None:
         raise UserError("model.no_rollback", kind=config.model_type, layers=names or "unknown")
 
 
-def _quantised_by(config: Json) -> str:
+def quantised_by(config: Json) -> str:
     """Return the quantisation method of a model; "" for unquantised weights."""
     quantised = config.get("quantization_config")
     return str(quantised.get("quant_method", "")) if isinstance(quantised, dict) else ""

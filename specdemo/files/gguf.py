@@ -28,7 +28,14 @@ from specdemo.files.store import check_space
 RECIPE = "gguf-3"  # increased when the conversion changes; older folders and packed copies are then made again
 EXACT_BELOW = 1_000_000_000  # bytes of GGUF; a larger file is stored as float16 to save disk space
 FREQUENCIES = "rope_freqs.weight"  # divisors of rotary frequencies, as Llama 3 has them
+LONG = {
+    f"{length}_factor": f"rope_factors_{length}.weight" for length in ("short", "long")
+}  # LongRoPE's
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+LONG_KEYS = {
+    "original_max_position_embeddings": "original_context_length",
+    "attention_factor": "attn_factor",
+}
 STRETCHED = ("linear", "yarn")  # other methods of position scaling that a file may name
 ENDS = tuple(
     f"tokenizer.ggml.{end}_token_id" for end in ("eos", "eot", "eom")
@@ -210,7 +217,13 @@ def config_of(gguf: Path) -> Any:
         config.eos_token_id = ends or config.eos_token_id
         if FREQUENCIES in names:
             _stretch_as_llama3(config, _vector(gguf, FREQUENCIES))
-        _check_tensors(config, kind, names)
+        read = {FREQUENCIES}
+        if set(LONG.values()) <= set(names):
+            read |= set(LONG.values())
+            divisors = {key: _vector(gguf, name).tolist() for key, name in LONG.items()}
+            known = {key: own[f"rope.scaling.{name}"] for key, name in LONG_KEYS.items()}
+            _rope(config).update(divisors, **known, rope_type="longrope")
+        _check_tensors(config, kind, set(names) - read)
     except Unread as reason:
         raise UserError("model.gguf_ambiguous", name=gguf.name, reason=reason) from None
     return config
@@ -278,7 +291,7 @@ def _vector(gguf: Path, name: str) -> np.ndarray[Any, Any]:
     return np.array(found.data, np.float32)
 
 
-def _check_tensors(config: Any, kind: str, names: tuple[str, ...]) -> None:
+def _check_tensors(config: Any, kind: str, names: set[str]) -> None:
     """Raise Unread unless the tensors of the file and of the model correspond one to one."""
     import torch
     from transformers import AutoModelForCausalLM
@@ -288,7 +301,7 @@ def _check_tensors(config: Any, kind: str, names: tuple[str, ...]) -> None:
     places = _places(model.state_dict(), kind, config.num_hidden_layers)
     # Stacked experts have no suffix.
     stored = {name if name in places else name.removesuffix(".weight") for name in names}
-    if unknown := sorted(stored - places.keys() - {FREQUENCIES.removesuffix(".weight")}):
+    if unknown := sorted(stored - places.keys()):
         raise Unread(f"{_few(unknown)} has no place in it")
     given = {places[name] for name in stored if name in places}
     if missing := sorted({*places.values()} - given - {*model.all_tied_weights_keys}):

@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -84,20 +84,20 @@ def resolve(
     cache_dir: Path,
     progress: ProgressCallback = silent,
     pack_as: torch.dtype | None = None,
-    *,
-    blocks: bool = False,
+    forms: Sequence[str] = (PACKED_PRECISION,),
 ) -> ModelFiles:
     """Find a catalogue name, hub id, folder, GGUF file or model of Ollama's; fetch and convert it as needed.
 
-    pack_as: to store large matrices in 4-bit, the type of the other tensors; None for unchanged weights
-    blocks: keep a GGUF file's own blocks in place of 4-bit ones; raises UserError for another source
+    pack_as: to store large matrices in fewer bits, the type of the other tensors; None for unchanged weights
+    forms: of large matrices, the first one that is possible: file for a GGUF file's own blocks, nf4
+    Raises UserError, also if the only form is file and the source has no such blocks.
     """
     text = str(name_or_path).strip()
     if not text:
         raise UserError("model.unnamed", names=_names())
     path, work = (
         Path(text).expanduser(),
-        _Conversion(cache_dir / "models", progress, pack_as, blocks),
+        _Conversion(cache_dir / "models", progress, pack_as, tuple(forms)),
     )
     for left in cache_dir.glob(f"*/{MAKING}*"):
         sweep(left.parent)
@@ -120,6 +120,7 @@ class _Gguf:
 
     stem: start of the names of its conversions; opened: context with the file
     repo: repository of the hub with the recommended sampling
+    listed: whether it is the catalogue's very file, whose drafters were trained on its answers in 4-bit
     """
 
     stem: str
@@ -127,6 +128,7 @@ class _Gguf:
     name: str
     opened: Callable[[], AbstractContextManager[Path]]
     repo: str | None = None
+    listed: bool = False
 
     def recommend(self, folder: Path) -> None:
         """Replace the file's recommended sampling by that of the model's authors, if it is in the cache."""
@@ -137,23 +139,26 @@ class _Gguf:
 
 @dataclass(frozen=True, slots=True)
 class _Conversion:
-    """Converts and packs models. models: the folder of converted models; pack_as, blocks: see `resolve`"""
+    """Converts and packs models. models: the folder of converted models; pack_as, forms: see `resolve`"""
 
     models: Path
     progress: ProgressCallback
     pack_as: torch.dtype | None
-    blocks: bool = False
+    forms: tuple[str, ...] = (PACKED_PRECISION,)
 
     def from_gguf(self, file: _Gguf) -> Path:
         """Return the folder of a GGUF file; make it if necessary."""
         made_from = recipe(file.sha256)
         if self.pack_as is not None:
-            fill = partial(self._pack_gguf, file, self.pack_as)
-            try:
-                return self._packed(file.stem, made_from, file.name, fill, self.pack_as)
-            except NotReadable as reason:
-                if self.blocks:
-                    raise UserError("model.other_blocks", name=file.name, reason=reason) from reason
+            for form in self.forms[-1:] if file.listed else self.forms:
+                fill = partial(self._pack_gguf, file, self.pack_as, form)
+                try:
+                    return self._packed(file.stem, made_from, file.name, fill, form)
+                except NotReadable as reason:
+                    if self.forms == (BLOCKS,):
+                        raise UserError(
+                            "model.other_blocks", name=file.name, reason=reason
+                        ) from reason
         doing = Phrase("disk.while_converting", name=file.name)
         return made_once(self.models / file.stem, made_from, doing, partial(self._convert, file))
 
@@ -162,7 +167,7 @@ class _Conversion:
             convert_gguf(gguf, content, self.progress)
             file.recommend(content)
 
-    def _pack_gguf(self, file: _Gguf, dtype: torch.dtype, content: Path) -> None:
+    def _pack_gguf(self, file: _Gguf, dtype: torch.dtype, form: str, content: Path) -> None:
         with file.opened() as gguf:
             self.progress(Progress("convert", None, file.name))
             with reporting_damage(gguf), read_once():
@@ -170,12 +175,12 @@ class _Conversion:
                 file.recommend(content)
                 planned = plan(content, dtype)
                 weights = gguf_weights(gguf, planned.shapes)
-            own = FileBlocks(planned.head) if self.blocks else None
+            own = FileBlocks(planned.head) if form == BLOCKS else None
             pack(content, planned, weights, dtype, self.progress, own)
 
     def from_folder(self, folder: Path, stem: str, made_from: str, name: str) -> Path:
         """Return the packed copy of a model folder, or the folder itself if a copy is unwanted or impossible."""
-        if self.blocks:
+        if self.forms == (BLOCKS,):
             raise UserError("model.no_blocks", name=name)
         if self.pack_as is None:
             return folder
@@ -188,7 +193,7 @@ class _Conversion:
             pack(content, planned, weights, dtype, self.progress)
 
         try:
-            return self._packed(stem, made_from, name, fill, dtype)
+            return self._packed(stem, made_from, name, fill, PACKED_PRECISION)
         except (NotReadable, UserError):  # a copy only saves time
             return folder
 
@@ -198,10 +203,9 @@ class _Conversion:
         made_from: str,
         name: str,
         fill: Callable[[Path], None],
-        dtype: torch.dtype,
+        form: str,
     ) -> Path:
-        kind = str(dtype).removeprefix("torch.")
-        form = BLOCKS if self.blocks else PACKED_PRECISION
+        kind = str(self.pack_as).removeprefix("torch.")
         folder, whole = packed_folder(self.models, stem, made_from, kind, form)
         return made_once(folder, whole, Phrase("disk.while_packing", name=name), fill)
 
@@ -220,7 +224,7 @@ def _from_entry(entry: Entry, cache_dir: Path, work: _Conversion) -> ModelFiles:
     if entry.gguf_sha256:
         opened = partial(_opened, entry, cache_dir, work.progress)
         folder = work.from_gguf(
-            _Gguf(_stem(entry), entry.gguf_sha256, entry.name, opened, entry.repo)
+            _Gguf(_stem(entry), entry.gguf_sha256, entry.name, opened, entry.repo, listed=True)
         )
         origin = "embedded" if entry.wheel else "hub"
         source = entry.gguf.file if entry.gguf else entry.wheel.member if entry.wheel else ""
@@ -284,7 +288,8 @@ def _from_gguf(path: Path, work: _Conversion) -> ModelFiles:
     stem = _stem(known) if known and same else f"gguf-{digest[:16]}"
     name = known.name if known and same else title_of(path)
     repo = known.repo if known else None
-    folder = work.from_gguf(_Gguf(stem, digest, name, lambda: nullcontext(whole), repo))
+    file = _Gguf(stem, digest, name, lambda: nullcontext(whole), repo, same)
+    folder = work.from_gguf(file)
     check_folder(folder, name)
     return ModelFiles(
         folder, name, digest[:12], "gguf", known.name if known else "", stored_as(whole)
@@ -344,6 +349,7 @@ def is_converted(entry: Entry, cache_dir: Path, precision: str, *, read: bool = 
     """Check whether a conversion of a catalogue model's GGUF file is in the cache. read: see `is_complete`"""
     models, stem, made_from = cache_dir / "models", _stem(entry), recipe(entry.gguf_sha256)
     copies = [(models / stem, made_from)]
-    if precision in PACKING_RECIPES:
-        copies += [packed_folder(models, stem, made_from, kind, precision) for kind in PACKED_KINDS]
+    form = {"auto": PACKED_PRECISION}.get(precision, precision)
+    if form in PACKING_RECIPES:
+        copies += [packed_folder(models, stem, made_from, kind, form) for kind in PACKED_KINDS]
     return any(is_complete(folder, whole, read=read) for folder, whole in copies)

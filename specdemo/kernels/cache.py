@@ -20,7 +20,7 @@ KEPT_FOLDERS = 4  # number of folders to store, those used last
 
 
 def sources() -> list[Path]:
-    """The files that compiled code is made of."""
+    """Return the source files of all compiled code: a change of any of them compiles it again."""
     return sorted(HERE.glob("*.py"))
 
 

@@ -47,7 +47,7 @@ def has(*names: str) -> bool:
 
 
 def has_vectors() -> bool:
-    """256-bit vectors with fused multiplication (AVX2), with instructions of their own; else LLVM chooses, see `llvm.permuted`."""
+    """Whether there are 256-bit vectors with fused multiply-add (AVX2); without them, LLVM chooses the instructions."""
     return has(*VECTORS)
 
 
@@ -58,7 +58,7 @@ def has_wide_vectors() -> bool:
 
 @cache
 def has_tiles() -> bool:
-    """bfloat16 matrix tiles (AMX), which the system must grant."""
+    """Whether there are bfloat16 matrix tiles (AMX) and the system grants them."""
     if not has(*TILES) or sys.platform != "linux":
         return False
     return not ctypes.CDLL(None).syscall(SYSCALL_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, TILE_DATA)

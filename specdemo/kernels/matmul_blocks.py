@@ -32,7 +32,7 @@ QUADS = INPUTS // 4
 
 @intrinsic
 def round_to_int8(_context, source, into, about):
-    """INPUTS float32 to as many whole numbers of 8 bits; about: four numbers of 32 bits, see ABOUT."""
+    """Convert INPUTS float32 to as many whole numbers of 8 bits. about: address of four numbers of 32 bits, see ABOUT"""
 
     def generate(context, builder, _signature, arguments):
         source, into, about = arguments
@@ -71,7 +71,7 @@ def quantize_inputs(x, stride, into, about, rows, width):
 
 
 def _summed(builder: ir.IRBuilder, total: ir.Value, codes: ir.Value, inputs: ir.Value) -> ir.Value:
-    """16 int32: total += sums of four products each. codes: BYTE_LANES without signs; inputs: 32 bits of four signed bytes"""
+    """Return total + sums of four products each, 16 int32. codes: BYTE_LANES without signs; inputs: 32 bits of four signed bytes"""
     values = llvm.splat(builder, inputs, llvm.INTS)
     if cpu_features.has("avx512vnni") and cpu_features.has_wide_vectors():
         return llvm.call(
@@ -100,7 +100,7 @@ def _summed(builder: ir.IRBuilder, total: ir.Value, codes: ir.Value, inputs: ir.
 
 
 def _codes(builder: ir.IRBuilder, kind: Kind, address: ir.Value) -> list[ir.Value]:
-    """BYTE_LANES of the lower 16 outputs, and of the upper ones."""
+    """Load the codes of four inputs. returns: BYTE_LANES of the lower 16 outputs, and of the upper ones"""
     if kind.bits == 8:
         return [llvm.load(builder, llvm.at(builder, address, at), BYTE_LANES) for at in (0, 64)]
     both = llvm.load(builder, address, BYTE_LANES)
@@ -117,7 +117,7 @@ def _codes(builder: ir.IRBuilder, kind: Kind, address: ir.Value) -> list[ir.Valu
 
 
 def _levels(builder: ir.IRBuilder, codes: ir.Value) -> ir.Value:
-    """The levels of NF4 codes."""
+    """Return the levels of NF4 codes. codes: BYTE_LANES"""
     if cpu_features.has_wide_vectors():
         table = ir.Constant(BYTE_LANES, list(LEVELS) * 4)
         return llvm.call(builder, "llvm.x86.avx512.pshuf.b.512", BYTE_LANES, (table, codes))
@@ -132,7 +132,7 @@ def _levels(builder: ir.IRBuilder, codes: ir.Value) -> ir.Value:
 
 
 def _floats(builder: ir.IRBuilder, address: ir.Value, half: int, *, wide: bool) -> ir.Value:
-    """Half of 32 stored numbers: float32 or float16."""
+    """Load half of 32 stored numbers as float32. wide: whether they are float32 or float16"""
     if wide:
         return llvm.load(builder, llvm.at(builder, address, 64 * half), llvm.FLOATS)
     stored = llvm.load(builder, llvm.at(builder, address, 32 * half), llvm.SHORTS)
@@ -140,14 +140,17 @@ def _floats(builder: ir.IRBuilder, address: ir.Value, half: int, *, wide: bool) 
 
 
 def _small(builder: ir.IRBuilder, address: ir.Value, half: int, *, signed: bool) -> ir.Value:
-    """Half of 32 bytes as float32."""
+    """Load half of 32 bytes as float32."""
     stored = llvm.load(builder, llvm.at(builder, address, 16 * half), ir.VectorType(llvm.I8, 16))
     return (builder.sitofp if signed else builder.uitofp)(stored, llvm.FLOATS)
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """The places of one group of 32 inputs: of inputs and the facts about them, of each row, and of weights."""
+    """Addresses of the data of 32 inputs.
+
+    inputs, facts: of each row, as `quantize_inputs` writes them; the others: of 32 outputs, see `blocks.Part`
+    """
 
     inputs: Sequence[ir.Value]
     facts: Sequence[ir.Value]
@@ -158,7 +161,7 @@ class _Group:
 
 
 def _sums(builder: ir.IRBuilder, kind: Kind, at: _Group, part: int) -> list[list[ir.Value]]:
-    """The integer sums of one step of inputs: of each row, 16 int32 for each half of the outputs."""
+    """Compute the integer sums over inputs that share a step. returns: for each row, 16 int32 for each half of the outputs"""
     parts = INPUTS // kind.step
     found = []
     for facts in at.facts:
@@ -213,7 +216,7 @@ def _add(builder: ir.IRBuilder, total: ir.Value, one: ir.Value, other: ir.Value)
 
 
 def _block(builder: ir.IRBuilder, kind: Kind, rows: int, given: Sequence[ir.Value]) -> None:
-    """All inputs of one block of outputs, for some rows. given: the arguments of `multiply_block` from `x` on"""
+    """Multiply some rows by one block of 32 outputs. given: the arguments of `multiply_block` from `x` on"""
     x, about, groups, block, codes, units, zeros, steps, into, stride, ahead, factor = given
 
     def times(value: ir.Value, number: int) -> ir.Value:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from functools import cache, lru_cache
 from pathlib import Path
@@ -37,7 +38,7 @@ from specdemo.kernels.team import is_borrowed, runs_here
 
 __all__ = [
     "CompiledLayers", "Drafting", "ExtraHead", "Injected", "LayerWeights", "Matrix", "Results", "Rows",
-    "SequenceRows", "Shape", "digest", "fits", "is_borrowed", "meanings", "runs_here", "winner",
+    "SequenceRows", "Shape", "compiling", "digest", "fits", "is_borrowed", "meanings", "runs_here", "winner",
 ]  # fmt: skip
 
 LINE = 64  # bytes of a cache line
@@ -258,6 +259,26 @@ class CompiledLayers:
     def _go(self, job: Any) -> None:
         """Run a job in a team."""
         team.run(self._run_in_team, ctypes.addressof(job), torch.get_num_threads())
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Compile the pass, or load its code from disk, in another thread while the block runs.
+
+    A failure is raised where the pass is first used. After an error in the block, the thread is not waited for.
+    """
+    if not runs_here():
+        yield
+        return
+
+    def work() -> None:
+        with suppress(Exception):
+            _compiled()
+
+    thread = threading.Thread(target=work, name="specdemo-compile", daemon=True)
+    thread.start()
+    yield
+    thread.join()
 
 
 def digest(more: Sequence[Path] = ()) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 DEVICES = ("cpu", "cuda", "mps")
-FOUR_BIT, FILE = "nf4", "file"
+FOUR_BIT, FILE, AUTO = "nf4", "file", "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,13 @@ def best_device(precision: str) -> DeviceChoice:
         return DeviceChoice("cuda", "there is a CUDA device")
     if not has_mps():
         return DeviceChoice("cpu", "there is no GPU that torch can use")
-    if precision == FOUR_BIT and cpu_features.compiles():
+    if precision in (FOUR_BIT, AUTO) and cpu_features.compiles():
         return DeviceChoice(
             "cpu", "the compiled pass reads 4-bit weights; on MPS each pass unpacks them"
         )
     if precision == "int8":
         return DeviceChoice("cpu", "bitsandbytes has no LLM.int8 for MPS")
-    if precision == FOUR_BIT:
+    if precision in (FOUR_BIT, AUTO):
         return DeviceChoice("mps", "without numba there is no compiled pass")
     return DeviceChoice("mps", "Apple's GPU reads these weights as they are")
 

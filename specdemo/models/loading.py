@@ -16,10 +16,12 @@ from specdemo.engine.attention import ModuleDecoder, finish, use_shared_heads
 from specdemo.engine.passes import Decoder
 from specdemo.engine.target import CachedModel
 from specdemo.files.folder import (
+    GGUF_BLOCKS,
     check_folder,
     check_read,
     count_parameters,
     find_family,
+    quantised_by,
     read_config,
 )
 from specdemo.files.packing import is_packed, quantisation
@@ -31,7 +33,9 @@ from specdemo.models.decoders.blocks import load_blocks
 from specdemo.models.decoders.choose import open_decoder, uses_compiled_pass
 from specdemo.models.decoders.heads import AUTO_HEAD, SAMPLE
 from specdemo.models.devices import (
+    AUTO,
     FILE,
+    FOUR_BIT,
     choose_device,
     free_on,
     free_ram,
@@ -104,9 +108,12 @@ def place_model(
     """
     where = choose_device(device, precision)
     check_folder(files.folder, files.name)
-    if precision not in (*SMALLER, "nf4"):
+    config = read_config(files.folder, files.name)
+    if precision == AUTO:
+        precision = FILE if quantised_by(config) == GGUF_BLOCKS else FOUR_BIT
+    if precision not in (*SMALLER, FOUR_BIT):
         raise UserError("model.precision", precision=precision)
-    family = find_family(model_type=read_config(files.folder, files.name).get("model_type", ""))
+    family = find_family(model_type=config.get("model_type", ""))
     compiled = where.type == "cpu" and cpu_features.compiles() and family.layer is not None
     needed = needed_bytes(files.folder, files.name, precision, head, compiled=compiled)
     check_room(files.name, precision, needed, where)
@@ -237,7 +244,7 @@ def torch_dtype(precision: str, device: torch.device) -> torch.dtype:
 
 def pack_as(precision: str, device: str) -> torch.dtype | None:
     """Return the type in which `resolve` stores the unquantised part of a model; None if big matrices are not in 4-bit."""
-    if precision not in ("nf4", FILE):
+    if precision not in (AUTO, FOUR_BIT, FILE):
         return None
     return torch_dtype(precision, choose_device(device, precision))
 

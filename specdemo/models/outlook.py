@@ -33,7 +33,15 @@ from specdemo.files.hub import CARD, PICKLES
 from specdemo.files.progress import megabytes
 from specdemo.files.sources import HUB_ID, missing_bytes
 from specdemo.kernels import cpu_features
-from specdemo.models.devices import BYTES_PER_WEIGHT, HEAD_BYTES, free_ram, head_bits, loaded_bytes
+from specdemo.models.devices import (
+    AUTO,
+    BYTES_PER_WEIGHT,
+    FOUR_BIT,
+    HEAD_BYTES,
+    free_ram,
+    head_bits,
+    loaded_bytes,
+)
 
 SPARE_BYTES = 2_000_000_000  # reserved for the KV caches, activations and other programs
 ACCEPTED_FRACTION = 0.65  # fraction of drafted tokens that is accepted, assumed for a draft of the target's own family
@@ -97,7 +105,8 @@ def way(settings: AppSettings, precision: str = "") -> Way:
     """Return the options with which the settings load models. precision: replaces theirs"""
     on_cpu = not on_gpu(settings.device) and settings.device != "mps"
     compiled = on_cpu and cpu_features.compiles()
-    return Way(precision or settings.precision, settings.head, compiled)
+    wanted = precision or settings.precision
+    return Way(FOUR_BIT if wanted == AUTO else wanted, settings.head, compiled)
 
 
 def outlook(

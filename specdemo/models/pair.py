@@ -15,8 +15,9 @@ from specdemo.engine.target import CachedModel
 from specdemo.engine.types import LanguageModel
 from specdemo.files.catalogue import DEFAULT_TARGET, draft_of, recommended
 from specdemo.files.progress import Progress, ProgressCallback, silent
-from specdemo.files.sources import ModelFiles, resolve
-from specdemo.models.devices import BYTES_PER_WEIGHT, FILE
+from specdemo.files.sources import PACKING_RECIPES, ModelFiles, resolve
+from specdemo.kernels import cpu_features
+from specdemo.models.devices import AUTO, BYTES_PER_WEIGHT, FILE, FOUR_BIT, choose_device
 from specdemo.models.loading import LoadedModel, pack_as, place_model, warm
 from specdemo.models.measurements import PairPasses, card_name
 from specdemo.models.networks.chain import CompactDecoder, CompactModel
@@ -225,9 +226,12 @@ def model_files(
     name: str, settings: AppSettings, progress: ProgressCallback = silent
 ) -> ModelFiles:
     """A model's files, in the form that is loaded in the precision of the settings."""
-    dtype = pack_as(settings.precision, settings.device)
-    blocks = settings.precision == FILE
-    return resolve(name, settings.cache_dir, progress, dtype, blocks=blocks)
+    precision, device = settings.precision, settings.device
+    forms = [precision] if precision in PACKING_RECIPES else []
+    if precision == AUTO:
+        compiled = choose_device(device, AUTO).type == "cpu" and cpu_features.compiles()
+        forms = [FILE, FOUR_BIT] if compiled else [FOUR_BIT]
+    return resolve(name, settings.cache_dir, progress, pack_as(precision, device), forms)
 
 
 def _placed(files: ModelFiles, settings: AppSettings, progress: ProgressCallback) -> LoadedModel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -42,6 +43,17 @@ def fetch(settings: AppSettings, report: ProgressCallback) -> None:
     from specdemo.models.pair import fetch_pair
 
     fetch_pair(settings, report)
+
+
+def compiling(settings: AppSettings) -> AbstractContextManager[None]:
+    """Return a context in which the compiled pass is made ready at the same time, if the target will use it."""
+    from specdemo.kernels import runtime
+    from specdemo.models.devices import choose_device
+    from specdemo.models.loading import pack_as
+
+    on_cpu = choose_device(settings.device, settings.precision).type == "cpu"
+    packed = pack_as(settings.precision, settings.device) is not None
+    return runtime.compiling() if on_cpu and packed else nullcontext()
 
 
 def load(settings: AppSettings, report: ProgressCallback) -> Loaded:

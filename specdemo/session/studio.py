@@ -24,6 +24,7 @@ from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.session.keeper import Keeper
 from specdemo.session.loaded import (
     Loaded,
+    compiling,
     fetch,
     load,
     machine_name,
@@ -176,14 +177,15 @@ class Studio(EngineClient):
     ) -> None:
         """Fetch a pair here, and load it where everything is computed, between two steps of the runs."""
         settings, chosen = named(settings)
-        fetch(settings, report)
 
         def work() -> None:
             loaded = replace(load(settings, report), chosen=chosen)
             if not given_up():
                 self.use(loaded)
 
-        self.runner.call(work)
+        with compiling(settings):
+            fetch(settings, report)
+            self.runner.call(work)
 
     def use(self, loaded: Loaded) -> None:
         """Replace the loaded pair. Active runs use the old pair, whose memory is freed after the last of them."""

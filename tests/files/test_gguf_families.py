@@ -21,6 +21,13 @@ WINDOW = 6  # far shorter than the text
 IDS = torch.arange(3, 40)[None]
 LLAMA3 = {**ROPE, "original_max_position_embeddings": 8192}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+LONG = {
+    "rope_type": "longrope",
+    "short_factor": [1.0, 1.25, 1.5, 2.0],
+    "long_factor": [1.0, 2.0, 4.0, 8.0],
+    "original_max_position_embeddings": 16,
+    "attention_factor": 1.25,
+}
 GEMMA = {"head_dim": 8, "sliding_window": WINDOW, "tie_word_embeddings": True}
 NEAR = {"attention.sliding_window": WINDOW}
 GEMMA_KEYS = {"attention.key_length": 8, **NEAR}
@@ -47,6 +54,16 @@ FAMILIES = {
     "gemma2": ("gemma2", {**GEMMA, **CAPS}, {**GEMMA_KEYS, **CAPS}),
     "gemma3": ("gemma3_text", GEMMA, GEMMA_KEYS),
     "phi3": ("phi3", {"sliding_window": WINDOW, "pad_token_id": 0}, NEAR),
+    "phi3 with long positions": (
+        "phi3",
+        {"sliding_window": None, "pad_token_id": 0, "rope_parameters": {**LONG, "rope_theta": 1e4}},
+        {
+            "rope.scaling.original_context_length": 16,
+            "rope.scaling.attn_factor": LONG["attention_factor"],
+            "rope_factors_short.weight": torch.tensor(LONG["short_factor"]),
+            "rope_factors_long.weight": torch.tensor(LONG["long_factor"]),
+        },
+    ),
     "gpt2": ("gpt2", {"n_inner": 64}, {"attention.layer_norm_epsilon": 1e-5}),
     # The fourth layer is the first without positions.
     "smollm3": ("smollm3", {"num_hidden_layers": 4, "pad_token_id": 0}, {}),
@@ -56,7 +73,7 @@ PERMUTED = ("llama", "smollm3")
 REFUSED = {
     "no reader": (("olmo2", {"pad_token_id": 0}, {}), "olmo2"),
     "llama with biases": (("llama", {"attention_bias": True}, {}), "attn_k.bias.* has no place"),
-    "phi3 with long positions": (
+    "phi3 with a part of long positions": (
         ("phi3", {"pad_token_id": 0}, {"rope_factors_long.weight": torch.ones(4)}),
         "rope_factors_long has no place",
     ),

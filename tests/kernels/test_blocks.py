@@ -1,22 +1,33 @@
 """Blocks of GGUF files: the weights are the file's, and products with 8-bit activations are exact and the same in any company."""
 
 import ctypes
+import sys
 from functools import cache
 
 import numpy as np
 import pytest
 import torch
+
+pytest.importorskip("numba")
+
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
 from tiny_gguf import random_blocks
 
 from specdemo.files.blocks import SIZES, lay, read_blocks
-from specdemo.kernels import blocks, packing
+from specdemo.kernels import blocks, cpu_features, matmul_blocks, packing
 from specdemo.kernels import job as jobs
 
 pytestmark = pytest.mark.usefixtures("compiled_pass")
 OUTPUTS, WIDTH = 96, 512
 KINDS = sorted(SIZES)
+AVX2 = {"avx2", "fma", "f16c"}
+FORMS = {
+    "portable": set(),
+    "AVX2": AVX2,
+    "AVX-VNNI": {*AVX2, "avxvnni"},
+    "AVX-512": {*AVX2, "avx512f", "avx512bw"},
+}
 
 
 def of_file(kind: str) -> tuple[blocks.Part, torch.Tensor]:
@@ -66,6 +77,23 @@ def test_products_are_exact_and_rows_do_not_depend_on_their_company(kind):
     assert torch.equal(product(x[20:], part), found[20:])
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_products_of_every_form_have_the_same_bits(form, monkeypatch):
+    if not cpu_features.has(*FORMS[form]):
+        pytest.skip("this processor has no such instructions")
+    torch.manual_seed(2)
+    x = torch.randn(2, WIDTH) * torch.logspace(-2, 2, WIDTH)
+    parts = [of_nf4()[0], *(of_file(kind)[0] for kind in KINDS)]
+    wanted = [product(x, part) for part in parts]
+    monkeypatch.setattr(cpu_features, "features", lambda: frozenset(FORMS[form]))
+    monkeypatch.setattr(matmul_blocks, "CALL_ROWS", 1)  # less to compile
+    monkeypatch.setattr(
+        sys.modules[__name__], "compiled_product", cache(compiled_product.__wrapped__)
+    )
+    for part, one in zip(parts, wanted, strict=True):
+        assert torch.equal(product(x, part), one), part.kind.name
+
+
 def test_levels_of_nf4_are_near():
     from bitsandbytes.functional import get_4bit_type
 
@@ -88,17 +116,22 @@ def product(x, part: blocks.Part) -> torch.Tensor:
 
 @cache
 def compiled_product():
+    """For the current features of the processor; functions of the module may be compiled for others."""
     from numba import njit
 
-    from specdemo.kernels import matmul_blocks
     from specdemo.kernels.parts import block_part_at
+
+    quantize, multiply = (
+        njit(error_model="numpy")(one.py_func)
+        for one in (matmul_blocks.quantize_inputs, matmul_blocks.product)
+    )
 
     @njit
     def run(x, y, about, record, into, rows, width, blocks_):
-        matmul_blocks.quantize_inputs(x, width * 4, y, about, rows, width)
+        quantize(x, width * 4, y, about, rows, width)
         part = block_part_at(record)
-        matmul_blocks.product(y, about, rows, width, part, into, blocks_ * 32, 0, 1)
-        matmul_blocks.product(y, about, rows, width, part, into, blocks_ * 32, 1, blocks_)
+        multiply(y, about, rows, width, part, into, blocks_ * 32, 0, 1)
+        multiply(y, about, rows, width, part, into, blocks_ * 32, 1, blocks_)
 
     return run
 

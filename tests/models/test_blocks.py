@@ -7,23 +7,28 @@ from tiny_files import make_tiny_tokenizer
 from tiny_gguf import tiny_gguf
 
 from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings
 from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
+from specdemo.files import sources
+from specdemo.files.catalogue import find
 from specdemo.files.sources import resolve
+from specdemo.kernels import cpu_features
 from specdemo.models.decoders.blocks import BlockLinear
 from specdemo.models.devices import choose_device
-from specdemo.models.loading import load_model, pack_as
+from specdemo.models.loading import load_model, pack_as, place_model
+from specdemo.models.pair import model_files
 
 pytestmark = pytest.mark.usefixtures("compiled_pass")
 
 
-@pytest.fixture(scope="module", params=["llama", "qwen2"])
+@pytest.fixture(scope="module", params=["llama", "qwen2", "phi3", "gemma3"])
 def loaded(request, tmp_path_factory):
     """A model in blocks of five kinds, and the same in float32."""
     folder = tmp_path_factory.mktemp(request.param)
     path = tiny_gguf(folder / "tiny.gguf", request.param, make_tiny_tokenizer(size=288))
-    files = resolve(path, folder / "cache", pack_as=pack_as("file", "auto"), blocks=True)
+    files = resolve(path, folder / "cache", pack_as=pack_as("file", "auto"), forms=["file"])
     plain = resolve(path, folder / "cache")
     return load_model(files, "file", "cpu"), load_model(plain, "fp32", "cpu")
 
@@ -31,7 +36,7 @@ def loaded(request, tmp_path_factory):
 def test_the_weights_are_the_files_bit_by_bit(loaded):
     model, plain = (one.model for one in loaded)
     layers = {name: one for name, one in model.named_modules() if isinstance(one, BlockLinear)}
-    assert len(layers) == 7
+    assert len(layers) == (4 if plain.model.config.model_type == "phi3" else 7)
     for name, layer in layers.items():
         wanted = plain.get_submodule(name).weight
         assert torch.equal(layer.part.values(0, layer.out_features), wanted)
@@ -71,11 +76,36 @@ def test_a_row_is_the_same_alone_and_in_a_chain(loaded):
     assert torch.equal(found, torch.stack(rows))
 
 
+def test_auto_takes_the_blocks_of_files_that_are_not_the_catalogues(
+    tiny_folder, tmp_path, monkeypatch
+):
+    settings = AppSettings(cache_dir=tmp_path / "cache", device="cpu", precision="auto")
+
+    def chosen(path) -> str:
+        return place_model(
+            model_files(str(path), settings), settings.precision, "cpu"
+        ).info.precision
+
+    own = tiny_gguf(tmp_path / "own.gguf", "qwen2")
+    assert chosen(own) == "file"
+    assert chosen(tiny_folder) == "nf4"
+    assert chosen(tiny_gguf(tmp_path / "other.gguf", "qwen2", quantised=["IQ4_NL"])) == "nf4"
+    monkeypatch.setattr(sources, "known_as", lambda *_: (find("smollm2-135m-instruct"), True))
+    assert chosen(own) == "nf4"
+
+
+def test_auto_is_nf4_where_nothing_is_compiled(tmp_path, monkeypatch):
+    monkeypatch.setattr(cpu_features, "compiles", lambda: False)
+    settings = AppSettings(cache_dir=tmp_path / "cache", device="cpu", precision="auto")
+    files = model_files(str(tiny_gguf(tmp_path / "own.gguf", "qwen2")), settings)
+    assert place_model(files, settings.precision, "cpu").info.precision == "nf4"
+
+
 def test_only_a_gguf_file_has_blocks_and_only_the_processor_computes_with_them(
     tiny_folder, tmp_path, monkeypatch
 ):
     with pytest.raises(UserError, match="no GGUF file"):
-        resolve(tiny_folder, tmp_path, pack_as=torch.bfloat16, blocks=True)
+        resolve(tiny_folder, tmp_path, pack_as=torch.bfloat16, forms=["file"])
     assert choose_device("auto", "file").type == "cpu"
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(UserError, match="on the processor only"):

@@ -35,6 +35,7 @@ def run_models(_options: argparse.Namespace) -> int:
     """Print a block for each pair, with the needs of loading it on this machine."""
     from specdemo.config.settings import AppSettings
     from specdemo.files.catalogue import drafters, pairs
+    from specdemo.models.outlook import way
     from specdemo.session.studio import Studio
 
     settings = AppSettings.from_environment()
@@ -48,7 +49,7 @@ def run_models(_options: argparse.Namespace) -> int:
     )
     _print_found(settings.cache_dir, predict)
     console.note(
-        f"In {settings.precision}. Tokens a second are modelled, greedy, from passes that were measured on this machine; `by size` is scaled "
+        f"In {way(settings).precision}. Tokens a second are modelled, greedy, from passes that were measured on this machine; `by size` is scaled "
         "from another target's passes. How many first drafted tokens are accepted is recorded in the drafter's card, or else assumed."
     )
     return 0
