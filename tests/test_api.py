@@ -1,15 +1,13 @@
 """The Python interface, and every Python example of docs/api.md, on a tiny model."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from programs import python
 from tiny_files import make_tiny_model
 
 import specdemo
@@ -29,11 +27,9 @@ def tiny(tmp_path_factory):
     folder = tmp_path_factory.mktemp("api")
     with pytest.MonkeyPatch.context() as patch:
         model = str(make_tiny_model(folder / "model"))
-        patch.setenv("SPECDEMO_TARGET", model)
-        patch.setenv("SPECDEMO_DRAFT", model)
-        patch.setenv("SPECDEMO_PRECISION", "fp32")
-        patch.setenv("SPECDEMO_DEVICE", "cpu")
-        patch.setenv("SPECDEMO_CACHE", str(folder / "cache"))
+        given = {"TARGET": model, "DRAFT": model, "PRECISION": "fp32", "DEVICE": "cpu"}
+        for name, value in {**given, "CACHE": str(folder / "cache")}.items():
+            patch.setenv(f"SPECDEMO_{name}", value)
         patch.chdir(folder)
         yield
 
@@ -170,10 +166,10 @@ def test_a_run_that_broke_is_not_taken_for_an_answer():
 
 def test_importing_the_package_imports_nothing_but_itself():
     code = "import sys; old = set(sys.modules); import specdemo; print(*sorted(set(sys.modules) - old))"
-    said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    loaded = {name.partition(".")[0] for name in said.stdout.split()}
+    said = python("-c", code)
+    loaded = {name.partition(".")[0] for name in said.split()}
     assert loaded - sys.stdlib_module_names == {"specdemo"}
-    assert "specdemo.api" not in said.stdout
+    assert "specdemo.api" not in said
     with pytest.raises(AttributeError, match="nothing"):
         specdemo.nothing  # noqa: B018 - asking is the test
 
@@ -199,15 +195,7 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last(capsys, monkeypatch):
         if last is not None:
             shown.append(eval(compile(ast.Expression(last.value), cell["id"], "eval"), said))
     kinds = [type(value).__name__ for value in shown if value is not None]
-    assert kinds == [
-        "ModelInfo",
-        "DataFrame",
-        "DataFrame",
-        "Figure",
-        "Figure",
-        "DataFrame",
-        "Figure",
-    ]
+    assert " ".join(kinds) == "ModelInfo DataFrame DataFrame Figure Figure DataFrame Figure"
     table, _, lookahead, speedup, compared, bars = [v for v in shown if v is not None][1:]
     assert set(table.columns) >= {"text", "status", "target_prob"}
     assert [len(trace.x) > 1 for trace in (*lookahead.data, *speedup.data)] == [True] * 5

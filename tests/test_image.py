@@ -1,7 +1,5 @@
 """The Dockerfile: the files that it copies exist, hadolint finds nothing, and the commands that it runs exist. No image is built."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

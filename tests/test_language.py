@@ -3,8 +3,6 @@
 `python tests/test_language.py [PATH ...]` lists the sentences that match, with file and line.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from programs import python
 
 from tools import docs
 
@@ -54,7 +54,6 @@ def room_of(module: str) -> str:
 
 
 def layer_of(path: Path) -> str:
-    """The room of a file."""
     return room_of(".".join(path.relative_to(ROOT).with_suffix("").parts))
 
 
@@ -180,15 +179,12 @@ def test_every_module_says_what_it_is(path: Path) -> None:
 )
 def test_importing_loads_no_model_library(module: str) -> None:
     code = f"import sys, {module}; sys.exit(', '.join(sorted({HEAVY!r} & set(sys.modules))) or 0)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, f"importing {module} loads {done.stderr}"
+    python("-c", code)
 
 
 def test_the_list_of_methods_loads_no_numpy() -> None:
     code = "import sys, specdemo.drafters.methods; sys.exit('numpy' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+    python("-c", code)
 
 
 def test_the_generated_documents_are_up_to_date() -> None:

@@ -1,7 +1,5 @@
 """The page without torch: recorded runs, lab and lessons work, and a message explains live runs."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

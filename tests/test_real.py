@@ -1,7 +1,5 @@
 """The embedded pair itself: lossless in fp32, and transformers' own assisted generation with the exported draft."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -40,23 +38,21 @@ def studio():
 
 def ask(studio, settings, conversation=None, prompt=PROMPT):
     conversation = conversation or studio.open()
-    return list(
-        conversation.run(prompt, replace(settings, baseline=False), cancel=threading.Event())
-    )
+    settings = replace(settings, baseline=False)
+    return list(conversation.run(prompt, settings, cancel=threading.Event()))
 
 
 @pytest.fixture(scope="module")
 def reference(studio):
+    return answer_of(studio.pair)
+
+
+def answer_of(pair, **options):
     """transformers' own greedy answer."""
-    pair = studio.pair
     ids = encode_prompt(pair.tokenizer, PROMPT, pair.context)
-    output = pair.target.model.generate(
-        torch.tensor([ids]),
-        attention_mask=torch.ones(1, len(ids), dtype=torch.long),
-        do_sample=False,
-        max_new_tokens=TOKENS,
-    )
-    return output[0, len(ids) :].tolist()
+    mask = torch.ones(1, len(ids), dtype=torch.long)
+    options |= {"attention_mask": mask, "do_sample": False, "max_new_tokens": TOKENS}
+    return pair.target.model.generate(torch.tensor([ids]), **options)[0, len(ids) :].tolist()
 
 
 @pytest.mark.parametrize(
@@ -165,13 +161,8 @@ def test_a_follow_up_reuses_what_is_cached_and_changes_nothing(studio):
 
 
 def test_sampling_is_repeatable_by_its_seed(four_bit):
-    settings = RunSettings(
-        method="draft_model",
-        policy="constant",  # one that does not go by the clock
-        max_new_tokens=24,
-        fallback=False,
-        sampling=Sampling(1.0, seed=3),
-    )
+    settings = RunSettings("draft_model", "constant", max_new_tokens=24, fallback=False)
+    settings = replace(settings, sampling=Sampling(1.0, seed=3))  # no policy that goes by the clock
     once, again = output_ids(ask(four_bit, settings)), output_ids(ask(four_bit, settings))
     other = output_ids(ask(four_bit, replace(settings, sampling=Sampling(1.0, seed=4))))
     assert once == again != other
@@ -184,16 +175,7 @@ def test_transformers_runs_the_exported_draft(studio, reference, tmp_path):
     target = resolve(settings.target, settings.cache_dir)
     export(find(partner(settings.target)).folder, target.folder, tmp_path)
     draft = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
-    pair = studio.pair
-    ids = encode_prompt(pair.tokenizer, PROMPT, pair.context)
-    output = pair.target.model.generate(
-        torch.tensor([ids]),
-        attention_mask=torch.ones(1, len(ids), dtype=torch.long),
-        do_sample=False,
-        max_new_tokens=TOKENS,
-        assistant_model=draft,
-    )
-    assert output[0, len(ids) :].tolist() == reference
+    assert answer_of(studio.pair, assistant_model=draft) == reference
 
 
 def test_the_draft_as_a_gguf_file_computes_what_its_export_computes(studio, tmp_path):

@@ -1,11 +1,8 @@
 """The wheel: built from the project's files, installed elsewhere, and used without the checkout."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tarfile
@@ -16,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from programs import free_port, run
 from test_project import project_files
 
 from specdemo.trace.replay import read
@@ -23,19 +21,6 @@ from specdemo.trace.replay import read
 ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS = 120
 pytestmark = pytest.mark.xdist_group("wheel")  # built once
-
-
-def run(*command: object, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [str(word) for word in command],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **variables},
-    )
-    assert done.returncode == 0, done.stderr
-    return done
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +57,7 @@ def installed(wheel, tmp_path_factory) -> Path:
     return folder
 
 
-def specdemo(installed: Path, *words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+def specdemo(installed: Path, *words: object, cwd: Path) -> str:
     (command,) = (installed / "bin").glob("specdemo*")
     return run(command, *words, cwd=cwd, PYTHONPATH=str(installed))
 
@@ -119,7 +104,7 @@ def test_the_wheel_holds_every_module_and_asset_and_neither_tests_nor_pictures(w
 
 def test_an_installed_wheel_replays_a_recorded_run_away_from_the_checkout(installed, tmp_path):
     trace = installed / "specdemo" / "assets" / "runs" / "01-guess-and-check.jsonl"
-    done = specdemo(installed, "replay", trace, cwd=tmp_path)
+    said = specdemo(installed, "replay", trace, cwd=tmp_path)
     kept = "".join(
         node.text
         for event in read(trace).trace.lane("speculative").events
@@ -127,23 +112,21 @@ def test_an_installed_wheel_replays_a_recorded_run_away_from_the_checkout(instal
         for node in [*(event.nodes[place] for place in event.path), event.next]
         if node
     )
-    assert done.stdout.strip() == kept.strip()
+    assert said.strip() == kept.strip()
     specdemo(installed, "export", trace, "--html", "run.html", cwd=tmp_path)
     assert "<script" in (tmp_path / "run.html").read_text(encoding="utf-8")
 
 
 def test_an_installed_wheel_tells_of_itself(installed, tmp_path):
     code = "import specdemo, specdemo.config.strings; print(specdemo.__file__, specdemo.config.strings.ASSETS)"
-    done = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(installed))
-    assert all(Path(word).is_relative_to(installed) for word in done.stdout.split())
-    assert "draft_model" in specdemo(installed, "methods", cwd=tmp_path).stdout
-    assert "smollm2" in specdemo(installed, "models", cwd=tmp_path).stdout
+    said = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(installed))
+    assert all(Path(word).is_relative_to(installed) for word in said.split())
+    assert "draft_model" in specdemo(installed, "methods", cwd=tmp_path)
+    assert "smollm2" in specdemo(installed, "models", cwd=tmp_path)
 
 
 def test_an_installed_wheel_serves_the_page(installed, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     (command,) = (installed / "bin").glob("specdemo*")
     words = [str(command), "app", "--replay", "--no-browser", "--port", str(port)]
     environment = {**os.environ, "PYTHONPATH": str(installed)}

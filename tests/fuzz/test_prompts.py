@@ -1,7 +1,5 @@
 """Unusual prompts: they stay text, for the tokenizer, in the trace and on the page."""
 
-from __future__ import annotations
-
 import json
 import random
 
@@ -62,47 +60,21 @@ def test_any_prompt_is_text_or_told(tokenizer):
 
 def hostile_trace() -> str:
     """A run whose every text is an odd one."""
-    odd = [
-        text for text in TEXTS if text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
-    ]
-    events = []
+    odd = [text for text in TEXTS if not any("\ud800" <= c <= "\udfff" for c in text)]
+    events, about = [], {"machine": IMAGE, "started_at": MARKUP}
+    info = ModelInfo(MARKUP, IMAGE, MARKUP, IMAGE)
+    choices = tuple(Choice(at, 0.1, other[:99]) for at, other in enumerate(odd[:9]))
+    places = (Place(-1, choices, choices, choices),)
+    probs = {"accept_prob": 0.5, "target_prob": 0.5, "origin": Origin.CHOSEN}
     for lane in ("plain", "speculative"):
-        events.append(
-            RunStarted(
-                lane,
-                MARKUP,
-                "".join(odd),
-                {"a": odd},
-                ModelInfo(MARKUP, IMAGE, MARKUP, IMAGE),
-                machine=IMAGE,
-                started_at=MARKUP,
-            )
-        )
+        events.append(RunStarted(lane, MARKUP, "".join(odd), {"a": odd}, info, **about))
         for step, piece in enumerate(odd):
-            node = Node(
-                step,
-                piece,
-                status=Status.REJECTED,
-                accept_prob=0.5,
-                target_prob=0.5,
-                origin=Origin.CHOSEN,
+            nodes = (Node(step, piece, status=Status.REJECTED, **probs),)
+            own, times = (
+                Node(99, piece, status=Status.CORRECTION),
+                (0.1, 0.1, 0.0, 0.2 * (step + 1)),
             )
-            choices = tuple(Choice(at, 0.1, other[:99]) for at, other in enumerate(odd[:9]))
-            own = Node(99, piece, status=Status.CORRECTION)
-            events.append(
-                Verified(
-                    lane,
-                    step,
-                    (node,),
-                    (),
-                    own,
-                    0.1,
-                    0.1,
-                    0.0,
-                    0.2 * (step + 1),
-                    places=(Place(-1, choices, choices, choices),),
-                )
-            )
+            events.append(Verified(lane, step, nodes, (), own, *times, places=places))
     events.append(RunFailed("speculative", MARKUP, IMAGE, MARKUP))
     return dumps(events)
 
@@ -130,9 +102,7 @@ def test_no_text_of_a_run_becomes_markup_or_runs(browser, tmp_path):  # noqa: F8
     page.evaluate("document.querySelector('.sd-move-end')?.click()")
     page.wait_for_timeout(200)
     assert page.evaluate("window.hacked") is None
-    assert (
-        page.evaluate("document.querySelectorAll('.sd-answer img, .sd-answer script').length") == 0
-    )
+    assert page.locator(".sd-answer img, .sd-answer script").count() == 0
     assert "<script>window.hacked=1</script>" in json.dumps(page.inner_text("body"))
     assert broken == []
     page.close()

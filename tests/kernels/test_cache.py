@@ -1,14 +1,11 @@
 """Compiled code is stored in a folder that is named by its sources and the processor, so that outdated code is never used."""
 
-from __future__ import annotations
-
 import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from programs import ROOT, python
 
 pytest.importorskip("numba")
 
@@ -99,12 +96,7 @@ def test_old_code_is_not_used_and_unchanged_code_is(tmp_path):
 
     def run(text: str) -> str:
         program.write_text("from pathlib import Path\n" + text)
-        done = subprocess.run(
-            [sys.executable, str(program)], capture_output=True, text=True,
-            env=os.environ | {"PYTHONPATH": str(Path(cache.__file__).parents[2])},
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        return python(program, PYTHONPATH=str(ROOT)).strip()
 
     assert run(PROGRAM) == "2 0"
     assert len(list((tmp_path / "kept").iterdir())) == 1

@@ -1,23 +1,15 @@
 """A studio whose methods and answers are given, for tests of handlers."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
+
+from scripted_run import TINY, run_events
 
 from specdemo.config.settings import AUTHORS, AppSettings, Recommended, RunSettings, Sampling
 from specdemo.session.admission import Admission
 from specdemo.session.door import MethodInfo
 from specdemo.session.studio import Studio
-from specdemo.trace.events import (
-    FinishReason,
-    ModelInfo,
-    Node,
-    RunFinished,
-    RunStarted,
-    Status,
-    Verified,
-)
+from specdemo.trace.events import Node, Status, Verified
 
 VALUES = RunSettings(max_new_tokens=64).values()
 del VALUES["detail"]  # settings without a widget
@@ -39,14 +31,12 @@ class ScriptedConversation:
     def run(self, prompt, settings, *, system="", cancel, every=0.0):
         if self.error:
             raise self.error
-        yield RunStarted("speculative", settings.method, prompt, {}, ScriptedStudio.target)
-        for step in range(self.steps):
-            if cancel.is_set():
-                yield RunFinished("speculative", FinishReason.CANCELLED, step, 0.1 * step)
-                return
-            own = Node(step, f" {prompt}{step}", status=Status.PLAIN)
-            yield Verified("speculative", step, (), (), own, 0, 0.1, 0, 0.1 * (step + 1))
-        yield RunFinished("speculative", FinishReason.LENGTH, self.steps, 0.1 * self.steps)
+
+        def step(number):
+            own = Node(number, f" {prompt}{number}", status=Status.PLAIN)
+            yield Verified("speculative", number, (), (), own, 0, 0.1, 0, 0.1 * (number + 1))
+
+        yield from run_events("speculative", settings.method, prompt, self.steps, cancel, step)
 
     def reset(self):
         pass
@@ -68,7 +58,7 @@ class ScriptedStudio:
     audited = None
     cards: dict[str, dict[str, object]] = {}
     loading = None
-    target = ModelInfo("tiny", precision="fp32")
+    target = TINY
     remark = ""
     recommended = Recommended(Sampling(0.7, 20, 0.8, 1.1), AUTHORS)
 
@@ -91,8 +81,8 @@ class ScriptedStudio:
 class IdleStudio(Studio):
     """A real studio that loads nothing and says that it is ready."""
 
-    ready = True
-    pair = SimpleNamespace(target=SimpleNamespace(info=ScriptedStudio.target))
+    ready, replay_only = True, None
+    pair = SimpleNamespace(target=SimpleNamespace(info=TINY))
 
     def start(self) -> None:
         pass

@@ -1,7 +1,5 @@
 """The real page over HTTP with a tiny model, for requests of any kind of visitor."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from contextlib import contextmanager
@@ -68,27 +66,19 @@ class Visitor:
         self.kinds = {part["id"]: part for part in client.config["components"]}
 
     def inputs(self, name):
-        """The components of a call's values."""
         return [self.kinds[part] for part in self.calls[name]["inputs"]]
 
     def body(self, name, data):
-        """Return the request of a call."""
-        return json.dumps(
-            {"data": data, "fn_index": self.calls[name]["id"], "session_hash": self.session}
-        )
+        call = {"fn_index": self.calls[name]["id"], "session_hash": self.session}
+        return json.dumps({"data": data, **call})
 
     def send(self, name, data):
         """Send any values to a call. returns: the error, or ""; the last values"""
-        content = {"content-type": "application/json"}
+        sent = {"content": self.body(name, data), "headers": {"content-type": "application/json"}}
         if not self.calls[name]["queue"]:
-            answer = self.client.post(
-                f"{API}/run/{name}", content=self.body(name, data), headers=content
-            )
-            told = answer.json()
+            told = self.client.post(f"{API}/run/{name}", **sent).json()
             return (told["error"], None) if "error" in told else ("", told["data"])
-        joined = self.client.post(
-            f"{API}/queue/join", content=self.body(name, data), headers=content
-        )
+        joined = self.client.post(f"{API}/queue/join", **sent)
         if joined.status_code != 200:
             return joined.json()["detail"], None
         values = None

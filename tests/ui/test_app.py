@@ -1,7 +1,5 @@
 """A tab is added as docs/architecture.md describes: a module, a script and strings."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """Several prompts: rows are distinct, errors are sentences, stopped or abandoned runs are cancelled."""
 
-from __future__ import annotations
-
 import json
 import threading
 

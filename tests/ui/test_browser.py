@@ -1,29 +1,19 @@
 """The page in a real Chromium: hostile text stays text, every state shows, nothing leaves the machine."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
+from functools import partial
 from threading import Event
 
 import pytest
 from errors import reported
+from scripted_run import run_events
 from ui.conftest import SCREEN
+from ui.scripted import IdleStudio, ScriptedConversation
 from ui.served import launched
 
 from specdemo.config.settings import AppSettings
-from specdemo.files.progress import Progress
 from specdemo.session.door import MethodInfo, PairInfo
-from specdemo.session.studio import Studio
-from specdemo.trace.events import (
-    Drafted,
-    FinishReason,
-    ModelInfo,
-    Node,
-    RunFinished,
-    RunStarted,
-    Status,
-    Verified,
-)
+from specdemo.trace.events import Drafted, Node, Status, Verified
 
 pytestmark = pytest.mark.browser
 
@@ -37,40 +27,39 @@ HOSTILE = [
 ]
 
 
-class HostileConversation:
+class HostileConversation(ScriptedConversation):
     """Real events with the worst token texts that a model could write."""
 
     def run(self, prompt, settings, *, system="", cancel, every=0.0):
         if prompt == "fail":
             raise reported("It happened.", unaffected="All is well.", advice="Try again.")
-        info = ModelInfo("tiny", precision="fp32")
         told = asdict(settings) if prompt == "drawn" else {}
+        steps = 10_000 if prompt in ("forever", "slow") else 8
         for lane in ("plain", "speculative") if settings.baseline else ("speculative",):
             method = "draft_model" if lane == "speculative" else "nothing"
-            yield RunStarted(lane, method, prompt, told, info, lossy=prompt == "lossy")
-            steps = 10_000 if prompt in ("forever", "slow") else 8
-            for step in range(steps):
-                if cancel.is_set():
-                    Event().wait(prompt == "slow")  # a second: the last step of a large model
-                    yield RunFinished(lane, FinishReason.CANCELLED, step, 0.1 * step)
-                    return
-                if prompt == "tree" and lane == "speculative":
-                    yield from self.branching(step)
-                elif prompt == "drawn":
-                    chance = settings.sampling.temperature
-                    text = f"{settings.verification} at {chance} from {settings.sampling.seed};"
-                    yield from self.step(lane, step, text)
-                elif prompt == "shared":
-                    for event in self.step(lane, step, "a"):
-                        crowd = {"runs": 2 + step % 2} if isinstance(event, Verified) else {}
-                        yield replace(event, **crowd)
-                else:
-                    yield from self.step(lane, step, HOSTILE[step % len(HOSTILE)])
-                if steps > 8:
-                    cancel.wait(0.01)
-            yield RunFinished(lane, FinishReason.LENGTH, steps, 0.1 * steps)
+            step = partial(self.step, lane, prompt, settings, cancel)
+            lossy = {"lossy": prompt == "lossy"}
+            yield from run_events(lane, method, prompt, steps, cancel, step, told=told, **lossy)
+            if cancel.is_set():
+                return
 
-    def step(self, lane, step, text):
+    def step(self, lane, prompt, settings, cancel, step):
+        if prompt == "tree" and lane == "speculative":
+            yield from self.branching(step)
+        elif prompt == "drawn":
+            chance = settings.sampling.temperature
+            text = f"{settings.verification} at {chance} from {settings.sampling.seed};"
+            yield from self.checked(lane, step, text)
+        elif prompt == "shared":
+            for event in self.checked(lane, step, "a"):
+                crowd = {"runs": 2 + step % 2} if isinstance(event, Verified) else {}
+                yield replace(event, **crowd)
+        else:
+            yield from self.checked(lane, step, HOSTILE[step % len(HOSTILE)])
+        if prompt in ("forever", "slow") and cancel.wait(0.01):
+            Event().wait(prompt == "slow")  # a second: the last step of a large model
+
+    def checked(self, lane, step, text):
         if lane == "plain":
             own = Node(step, text, status=Status.PLAIN, target_prob=0.5)
             yield Verified(lane, step, (), (), own, 0, 0.1, 0, 0.1 * (step + 1))
@@ -88,13 +77,8 @@ class HostileConversation:
 
     def branching(self, step):
         """Siblings: the first is rejected, the second accepted, one child of it rejected; the last is never tested."""
-        fates = (
-            (-1, Status.REJECTED),
-            (-1, Status.ACCEPTED),
-            (0, Status.UNREACHED),
-            (1, Status.REJECTED),
-            (3, Status.UNREACHED),
-        )
+        accepted, rejected, unreached = Status.ACCEPTED, Status.REJECTED, Status.UNREACHED
+        fates = ((-1, rejected), (-1, accepted), (0, unreached), (1, rejected), (3, unreached))
         nodes = tuple(
             Node(place, HOSTILE[place], parent, status, 0.5, 0.125, 0.5, 0.25)
             for place, (parent, status) in enumerate(fates)
@@ -107,30 +91,8 @@ class HostileConversation:
         )
         yield Verified("speculative", step, nodes, (1,), own, 0.01, 0.1, 0.001, 0.111 * (step + 1))
 
-    def reset(self):
-        pass
 
-    def forget(self):
-        pass
-
-    def close(self):
-        pass
-
-
-class ReadyStudio(Studio):
-    """A studio without models."""
-
-    def start(self):
-        pass
-
-    ready = True
-    pair = type(
-        "Pair", (), {"target": type("Target", (), {"info": ModelInfo("tiny", precision="fp32")})}
-    )
-
-    def progress(self) -> Progress | None:
-        return None
-
+class ReadyStudio(IdleStudio):
     def methods(self):
         options = ("policy", "lookahead", "threshold")
         why = "<b>There is</b> no draft. Train one."
@@ -209,6 +171,12 @@ def run(page, prompt):
     page.wait_for_function("document.querySelector('.sd-badge').textContent !== 'recorded'")
 
 
+def finished(page, state="Finished"):
+    page.wait_for_function(
+        f"document.querySelector('.sd-phase')?.textContent.startsWith('{state}')"
+    )
+
+
 def choose(page, title):
     page.locator("#sd-method input").click()
     page.get_by_role("option", name=title, exact=True).click()
@@ -217,9 +185,7 @@ def choose(page, title):
 def test_hostile_tokens_stay_text_and_every_state_shows(same_page):
     page = same_page
     run(page, "<img src=x onerror=window.hacked=1>")
-    page.wait_for_function(
-        "document.querySelector('.sd-phase')?.textContent.startsWith('Finished')"
-    )
+    finished(page)
     text = page.locator(".sd-answer").inner_text()
     for hostile in ("<img src=x onerror=1>", "${6*7}", "C:\\users", "evil"):
         assert hostile in text
@@ -240,12 +206,6 @@ def test_hostile_tokens_stay_text_and_every_state_shows(same_page):
     inspector.get_by_text("draw 0.25 is not below the accept probability 0.50").wait_for()
     assert "recorded without detail" in inspector.inner_text()
     assert inspector.locator("img, script").count() == 0
-
-
-def finished(page):
-    page.wait_for_function(
-        "document.querySelector('.sd-phase')?.textContent.startsWith('Finished')"
-    )
 
 
 @pytest.mark.parametrize(("width", "theme"), [(390, "light"), (1280, "dark")])
@@ -447,10 +407,10 @@ def test_stop_keeps_what_there_is_and_the_page_goes_on(same_page):
     run(page, "forever")
     page.wait_for_function("document.querySelectorAll('.sd-answer .sd-token').length > 20")
     page.keyboard.press("Escape")
-    page.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Stopped')")
+    finished(page, "Stopped")
     assert page.locator(".sd-answer .sd-token").count() > 20
     run(page, "again")
-    page.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Finished')")
+    finished(page)
 
 
 def test_a_run_starts_before_the_slow_last_step_of_the_previous_run(same_page):
@@ -476,18 +436,16 @@ def test_ctrl_enter_runs_and_the_theme_changes(page):
     page.keyboard.press("Control+Enter")
     page.locator(".sd-stage.sd-stale").wait_for(state="detached")
     page.wait_for_function("document.querySelector('.sd-badge').textContent === 'measured'")
-    before = page.evaluate("getComputedStyle(document.querySelector('.sd-stage')).backgroundColor")
+    colour = "getComputedStyle(document.querySelector('.sd-stage')).backgroundColor"
+    before = page.evaluate(colour)
     page.locator("#sd-header-more").click()
     page.locator("#sd-theme").click()
-    assert (
-        page.evaluate("getComputedStyle(document.querySelector('.sd-stage')).backgroundColor")
-        != before
-    )
+    assert page.evaluate(colour) != before
 
 
 def test_a_trace_can_be_saved_opened_and_a_broken_one_is_told(page, tmp_path):
     run(page, "hello")
-    page.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Finished')")
+    finished(page)
     with page.expect_download() as download:
         page.locator(".sd-menu summary").click()
         page.get_by_role("button", name="Trace (JSON lines)").click()
@@ -508,16 +466,6 @@ def test_a_trace_can_be_saved_opened_and_a_broken_one_is_told(page, tmp_path):
     page.locator(".sd-problem", has_text="is not a trace").wait_for()
 
 
-def test_nothing_overflows_sideways(page):
-    for width in (1920, 1280, 390):
-        page.set_viewport_size({"width": width, "height": 844})
-        page.wait_for_timeout(300)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width + 1
-    for part in (".sd-number-speedup", ".sd-answer", ".sd-transport"):  # on the first screen
-        box = page.locator(part).bounding_box()
-        assert 0 <= box["y"] < box["y"] + box["height"] <= 844 or part == ".sd-answer", part
-
-
 def test_visitors_run_at_the_same_time_and_do_not_meet(page, url):
     other = page.context.new_page()
     other.goto(url)
@@ -528,7 +476,7 @@ def test_visitors_run_at_the_same_time_and_do_not_meet(page, url):
     finished(other)
     assert "Stopped" not in page.locator(".sd-phase").inner_text()
     page.get_by_role("button", name="Stop", exact=True).click()
-    page.wait_for_function("document.querySelector('.sd-phase').textContent.startsWith('Stopped')")
+    finished(page, "Stopped")
     assert "second" in other.locator(".sd-asked").inner_text()
     assert "second" not in page.locator(".sd-text").inner_text()
 

@@ -1,16 +1,13 @@
 """The lab in a real Chromium: sliders move the curves, k is dragged and stepped, runs give points."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest
+from ui.scripted import IdleStudio
 from ui.served import launched
 
 from specdemo.config.settings import AppSettings
 from specdemo.engine.cost import CostProfile
-from specdemo.session.studio import Studio
-from specdemo.trace.events import ModelInfo
 
 pytestmark = pytest.mark.browser
 
@@ -21,17 +18,10 @@ POINTS = """(name) => (document.querySelector('.sd-cost-picture .js-plotly-plot'
 COSTS = CostProfile(((1, 0.02), (5, 0.03), (32, 0.06)), 0.002)
 
 
-class PricedStudio(Studio):
+class PricedStudio(IdleStudio):
     """A studio whose pair has costs and nothing else."""
 
-    ready = True
-    replay_only = None
-    pair = SimpleNamespace(
-        target=SimpleNamespace(info=ModelInfo("tiny", precision="nf4")), costs=COSTS
-    )
-
-    def start(self) -> None:
-        pass
+    pair = SimpleNamespace(target=IdleStudio.pair.target, costs=COSTS)
 
     def card(self, method):
         return None

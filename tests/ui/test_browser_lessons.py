@@ -1,7 +1,5 @@
 """The lessons in a real Chromium: predict, reveal, see the step in the run, and open it in the Play tab."""
 
-from __future__ import annotations
-
 import pytest
 from ui.served import launched
 

@@ -1,14 +1,12 @@
 """The page behind a proxy that removes its prefix, and behind one that keeps it."""
 
-from __future__ import annotations
-
 import http.client
-import threading
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 import httpx
 import pytest
+from loopback import Handler, serving
 from ui.test_browser import ReadyStudio
 
 from specdemo.config.settings import AppSettings
@@ -24,7 +22,7 @@ PREFIX = "/demo"
 def proxied(port, *, kept):
     """A proxy that serves the page of a port under the prefix. kept: it passes the prefix on. yields: the address"""
 
-    class Proxy(BaseHTTPRequestHandler):
+    class Proxy(Handler):
         def forward(self):
             page = http.client.HTTPConnection("127.0.0.1", port)
             path = self.path if kept else self.path.removeprefix(PREFIX)
@@ -44,14 +42,8 @@ def proxied(port, *, kept):
 
         do_GET = do_POST = do_HEAD = forward
 
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}{PREFIX}/"
-        server.shutdown()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Proxy)) as address:
+        yield f"{address}{PREFIX}/"
 
 
 @pytest.fixture(scope="module")

@@ -1,20 +1,18 @@
 """The race and the drafts side by side in a real Chromium: recorded first, then run; text stays text, Stop stops."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
+from scripted_run import TINY
+from ui.scripted import IdleStudio, ScriptedConversation
 from ui.served import launched
 
 from specdemo.config.settings import AppSettings
 from specdemo.session.door import MethodInfo
-from specdemo.session.studio import Studio
 from specdemo.session.work.proposals import Comparison, Guess, Text
 from specdemo.trace.events import (
     Drafted,
     FinishReason,
-    ModelInfo,
     Node,
     RunFinished,
     RunStarted,
@@ -27,7 +25,7 @@ pytestmark = pytest.mark.browser
 HOSTILE = "<img src=x onerror=window.hacked=1>"
 
 
-class ScriptedConversation:
+class RacedConversation(ScriptedConversation):
     """Plain takes 0.1 s a token, every other method half of it: one drafted token is kept in each step.
 
     `forever` ends when it is cancelled.
@@ -42,8 +40,7 @@ class ScriptedConversation:
     def run(self, prompt, settings, *, system="", cancel, every=0.0):
         plain = settings.method == "nothing"
         lane = "plain" if plain else "speculative"
-        info = ModelInfo("tiny", precision="fp32")
-        yield RunStarted(lane, settings.method, prompt, settings.to_dict(), info, machine="here")
+        yield RunStarted(lane, settings.method, prompt, settings.to_dict(), TINY, machine="here")
         most = settings.max_new_tokens if prompt == "forever" else 8
         for step in range(most):
             if cancel.is_set():
@@ -64,31 +61,8 @@ class ScriptedConversation:
 
     events = run
 
-    def reset(self):
-        pass
 
-    def close(self):
-        pass
-
-
-class ReadyStudio(Studio):
-    """A studio without models."""
-
-    ready = True
-    pair = type(
-        "Pair", (), {"target": type("Target", (), {"info": ModelInfo("tiny", precision="fp32")})}
-    )
-
-    def __init__(self):
-        super().__init__(AppSettings())
-        self.replay_only = self.error = None
-
-    def start(self):
-        pass
-
-    def progress(self):
-        return None
-
+class ReadyStudio(IdleStudio):
     def methods(self):
         return [
             MethodInfo("draft_model", "Draft model", "Guesses.", ("policy", "lookahead"), True),
@@ -97,12 +71,12 @@ class ReadyStudio(Studio):
         ]
 
     def open(self, _visitor=""):
-        return ScriptedConversation(self)
+        return RacedConversation(self)
 
 
 @pytest.fixture(scope="module")
 def url():
-    with launched(ReadyStudio()) as address:
+    with launched(ReadyStudio(AppSettings())) as address:
         yield address
 
 

@@ -1,7 +1,5 @@
 """Accessibility, class links and a projector: axe finds nothing serious, keys and links work as documented."""
 
-from __future__ import annotations
-
 import pytest
 from ui.served import launched
 from ui.test_browser import ReadyStudio
@@ -158,13 +156,13 @@ def test_a_class_link_fills_hides_runs_and_says_what_it_cannot(visit):
 
     page.get_by_role("button", name="Share").click()
     link = page.locator("dialog[open] .sd-address").input_value()  # closed, it is still empty
-    for wanted in (
+    for wanted in [
         "prompt=A+%26+%3Cb%3E",
         "lookahead=3",
         "exact=1",
         "seed=99",
         "hide=controls%2Ccharts",
-    ):
+    ]:
         assert wanted in link
     assert "temperature" not in link
     page.locator(".sd-qr path").wait_for(state="attached")
@@ -173,14 +171,14 @@ def test_a_class_link_fills_hides_runs_and_says_what_it_cannot(visit):
     # For a class: nothing to set, all of it named, one language; or the recorded run on a site that needs no model.
     page.get_by_role("button", name="Fix everything for a class").click()
     link = page.locator(".sd-address").input_value()
-    for wanted in (
+    for wanted in [
         "hide=prompt%2Ccontrols",
         "lang=en",
         "method=",
         "seed=99",
         "lookahead=3",
         "sampling=",
-    ):
+    ]:
         assert wanted in link, link
     page.get_by_label("Address of your static site").fill("https://school.example/decoding/")
     link = page.locator(".sd-address").input_value()

@@ -1,7 +1,5 @@
 """A class in a real Chromium: two phones guess, and the projector shows it, on a page without a model."""
 
-from __future__ import annotations
-
 import httpx
 import pytest
 from ui.served import launched

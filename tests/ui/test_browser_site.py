@@ -1,25 +1,17 @@
-"""The static site and the one-file replay in a real Chromium: they play, and load nothing from elsewhere."""
+"""The static site, its charts and the one-file replay in a real Chromium: they load nothing from elsewhere."""
 
-from __future__ import annotations
-
-import functools
-import http.server
 import json
 import shutil
-import threading
 
 import pytest
+from loopback import serving_files
+from ui.conftest import SCREEN
 
 from specdemo.cli import parser as cli
-from specdemo.ui import site
+from specdemo.ui import site, words
 from tests.ui.test_player import HOSTILE, hostile_trace
 
 pytestmark = pytest.mark.browser
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
 
 
 @pytest.fixture(scope="module")
@@ -41,16 +33,13 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def url(folder):
-    handler = functools.partial(Quiet, directory=folder)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+    with serving_files(folder) as address:
+        yield f"{address}/"
 
 
 @pytest.fixture
 def page(browser, url):
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context = browser.new_context(viewport=SCREEN)
     page = context.new_page()
     page.problems, page.asked = [], []
     page.on("pageerror", lambda error: page.problems.append(str(error)))
@@ -177,3 +166,121 @@ def test_it_opens_from_a_disk(browser, folder):
     page.close()
     assert problems == []
     assert all(address.startswith(("file:", "data:", "blob:")) for address in asked)
+
+
+MARKS = "[...document.querySelectorAll('.sd-plot-mark')].map((mark) => !mark.hidden)"
+
+
+@pytest.fixture
+def open_charts(browser, url):
+    """Open the page with the whole run shown, as for users who prefer reduced motion."""
+    contexts, problems = [], []
+
+    def opened(script="", **options):
+        given = {"viewport": SCREEN, "reduced_motion": "reduce", "bypass_csp": True, **options}
+        contexts.append(browser.new_context(**given))
+        page = contexts[-1].new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.add_init_script(script)
+        page.goto(url)
+        drawn(page, 0)  # one next to the text; both below it once they are enlarged
+        assert not chart(page, 1).is_visible()
+        page.get_by_role("button", name="Enlarge").click()
+        drawn(page, 1)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+def chart(page, place):
+    return page.locator(".sd-chart").nth(place)
+
+
+def drawn(page, place):
+    chart(page, place).locator(".scatterlayer path").first.wait_for(state="attached")
+
+
+def chosen(page):
+    return page.locator(".sd-chart-menu").evaluate_all("(all) => all.map((menu) => menu.value)")
+
+
+def test_every_chart_is_chosen_read_saved_and_remembered(open_charts):
+    page = open_charts()
+    assert chosen(page) == ["speedup", "lookahead"]
+    first = chart(page, 0)
+    menu = first.get_by_role("combobox", name="First chart")
+    menu.select_option("lookahead")
+    menu.focus()
+    for name in ("rate", "speedup", "position", "time", "forecast"):
+        page.keyboard.press("ArrowRight")
+        assert chosen(page)[0] == name
+        said = words.VIEW["charts"][f"{name}_label"].split("{")[0]
+        first.get_by_role("img", name=said).wait_for()
+        assert first.locator(".sd-chart-key li").count() >= 2
+        assert first.locator(".sd-origin").inner_text() == "recorded"
+    assert chosen(page)[1] == "lookahead"
+    first.locator("summary").click()
+    rows = first.locator("tbody tr")
+    first.get_by_role("button", name="seconds").click()
+    assert page.locator(".sd-chart-axis [aria-pressed=true]").all_inner_texts() == ["seconds"] * 2
+    assert rows.count() == page.locator(".sd-column").count()
+    for form in ("PNG", "SVG"):
+        with page.expect_download() as download:
+            first.get_by_role("button", name=f"Save this chart as {form}").click()
+        assert download.value.suggested_filename == f"specdemo-forecast.{form.lower()}"
+        head = download.value.path().read_bytes()[:200]
+        assert (b"\x89PNG" if form == "PNG" else b"<svg") in head
+    page.reload()
+    drawn(page, 0)
+    assert chosen(page) == ["forecast", "lookahead"]
+
+
+def middle(one):
+    """Return the centre of a chart, once it is in sight."""
+    plot = one.locator(".sd-plot")
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def test_one_cursor_for_both_charts_and_the_text_and_the_way_back(open_charts):
+    page = open_charts()
+    chart(page, 0).get_by_role("combobox").select_option("lookahead")
+    page.wait_for_function("document.querySelector('.sd-plot').data.length === 5")
+    page.mouse.move(*middle(chart(page, 0)))
+    page.wait_for_function(f"{MARKS}.join() === 'true,true'")
+    lit = int(page.locator(".sd-column.sd-lit").get_attribute("data-step"))
+    assert f"step {lit + 1}:" in chart(page, 0).locator(".hoverlayer").text_content()
+    page.mouse.move(5, 5)
+    page.wait_for_function(f"{MARKS}.join() === 'false,false'")
+    page.locator(".sd-column").nth(3).hover()
+    page.wait_for_function(f"{MARKS}.join() === 'true,true'")
+
+    # After a click the run rests at that step: the charts end there, on the same axis, and continue again.
+    steps = "document.querySelector('.sd-plot').data.at(-1).x.length"
+    ends = "document.querySelector('.sd-plot').layout.xaxis.range[1]"
+    whole, axis = page.evaluate(steps), page.evaluate(ends)
+    here = middle(chart(page, 0))
+    page.mouse.move(*here)
+    page.mouse.click(*here)
+    page.wait_for_function(f"{steps} === {lit + 1}")
+    assert page.evaluate(ends) == axis
+    page.keyboard.press("End")
+    page.wait_for_function(f"{steps} === {whole}")
+
+
+def test_a_phone_in_the_dark_without_storage(open_charts):
+    blocked = "Object.defineProperty(window, 'localStorage', { get() { throw new Error('no'); } });"
+    page = open_charts(blocked, viewport={"width": 390, "height": 844})
+    ink = "document.querySelector('.sd-plot').layout.font.color"
+    light = page.evaluate(ink)
+    page.evaluate("document.body.classList.add('dark')")
+    page.wait_for_function(f"{ink} !== '{light}'")
+    chart(page, 1).get_by_role("combobox").select_option("time")
+    assert chosen(page) == ["speedup", "time"]
+    above, below = (chart(page, place).bounding_box() for place in (0, 1))
+    assert above["y"] + above["height"] <= below["y"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 391

@@ -1,20 +1,17 @@
 """The player and the inspector in a real Chromium, on runs written here: no server but one for files, no model."""
 
-from __future__ import annotations
-
-import functools
-import http.server
 import json
-import threading
 from pathlib import Path
 
 import pytest
+from loopback import Files, serving_files
 
 from specdemo.ui import words
 
 pytestmark = pytest.mark.browser
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 STEPS = 170
+TWO_FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 PAGE = """<!doctype html><meta charset=utf-8><link rel=icon href="data:,">
 <link rel=stylesheet href="/view/css/view.css"><input id=box><div id=one></div><div id=two></div>
 <script type=module>
@@ -40,14 +37,8 @@ def run():
         return [{"token_id": i, "text": f" t{i}", "prob": prob} for i, prob in pairs]
 
     def head(lane, method):
-        settings = {"sampling": {"temperature": 1.0}}
-        return {
-            "type": "started",
-            "lane": lane,
-            "method": method,
-            "prompt": "Hi",
-            "settings": settings,
-        }
+        about = {"prompt": "Hi", "settings": {"sampling": {"temperature": 1.0}}}
+        return {"type": "started", "lane": lane, "method": method, **about}
 
     times = {"draft_seconds": 0.01, "verify_seconds": 0.03, "overhead_seconds": 0.001}
     events = [head("plain", "nothing")]
@@ -80,7 +71,7 @@ def run():
     return [*events, {"type": "finished", "lane": "speculative", "reason": "length"}]
 
 
-class Files(http.server.SimpleHTTPRequestHandler):
+class Made(Files):
     made = {
         "/": ("text/html", PAGE),
         "/words": ("application/json", json.dumps(words.VIEW)),
@@ -91,22 +82,13 @@ class Files(http.server.SimpleHTTPRequestHandler):
         if self.path not in self.made:
             return super().do_GET()
         kind, text = self.made[self.path]
-        self.send_response(200)
-        self.send_header("Content-Type", f"{kind}; charset=utf-8")
-        self.end_headers()
-        return self.wfile.write(text.encode())
-
-    def log_message(self, *_):
-        pass
+        return self.answer(200, text.encode(), kind=f"{kind}; charset=utf-8")
 
 
 @pytest.fixture(scope="module")
 def url():
-    handler = functools.partial(Files, directory=ASSETS)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+    with serving_files(ASSETS, Made) as address:
+        yield f"{address}/"
 
 
 @pytest.fixture
@@ -285,17 +267,13 @@ def test_a_step_of_a_long_run_draws_one_step_and_runs_leave_nothing(page):
     }""")
     for _ in range(8):
         page.evaluate("view.player.step('token', 1)")
-        page.evaluate(
-            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-        )
+        page.evaluate(TWO_FRAMES)
     assert 0 < page.evaluate("made") < 8 * 40
     # Moving back and forth over shown steps draws no step again.
     page.evaluate("made = 0")
     for step in (10, 140, 60):
         page.evaluate("(step) => view.seekStep(step)", step)
-        page.evaluate(
-            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-        )
+        page.evaluate(TWO_FRAMES)
     assert page.evaluate("made") < 40
 
     session = page.context.new_cdp_session(page)
@@ -303,9 +281,7 @@ def test_a_step_of_a_long_run_draws_one_step_and_runs_leave_nothing(page):
 
     def held():
         page.evaluate("view.load(items, { autoplay: false }); view.seekStep(100)")
-        page.evaluate(
-            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-        )
+        page.evaluate(TWO_FRAMES)
         session.send("HeapProfiler.collectGarbage")
         metrics = {m["name"]: m["value"] for m in session.send("Performance.getMetrics")["metrics"]}
         return metrics["Nodes"], metrics["JSEventListeners"]

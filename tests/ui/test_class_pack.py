@@ -1,15 +1,11 @@
 """Files for teachers: the lessons' own questions in the formats of platforms and printers."""
 
-from __future__ import annotations
-
 import base64
+import configparser
 import csv
 import io
 import json
-import os
 import re
-import shutil
-import subprocess
 import zipfile
 from functools import cache
 from html.parser import HTMLParser
@@ -18,73 +14,31 @@ from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
 import pytest
+from programs import needs_node, node
 
 from specdemo.cli import parser as cli
 from specdemo.cli.commands import class_pack
 from specdemo.config.errors import UserError
 from specdemo.ui import words
-from specdemo.ui.site import ADL, ASSETS, CONTENT, RUNS, scorm_package
+from specdemo.ui.site import ADL, ASSETS, CONTENT, scorm_package
 from specdemo.ui.tabs.lessons import lessons_words
 
-needs_node = pytest.mark.skipif(not shutil.which("node"), reason="no node")
 LANGUAGES = pytest.mark.parametrize("language", ["en", "de"])
-# Of each element its content as a regular expression over the names of its children, "#" for text; its attributes,
-# those that must be there first. From the information models of QTI 2.1 (assessment
-# test, section and item), and of IMS content packaging.
-MANIFEST = {
-    "manifest": ("metadata organizations resources", "identifier", ""),
-    "metadata": ("schema schemaversion", "", ""),
-    "schema": ("#", "", ""),
-    "schemaversion": ("#", "", ""),
-    "organizations": ("", "", ""),
-    "resources": ("resource( resource)*", "", ""),
-    "resource": ("file( file)*( dependency)*", "identifier type", "href"),
-    "file": ("", "href", ""),
-    "dependency": ("", "identifierref", ""),
-}
-QTI21 = {
-    "assessmentTest": ("testPart", "identifier title", ""),
-    "testPart": (
-        "assessmentSection( assessmentSection)*",
-        "identifier navigationMode submissionMode",
-        "",
-    ),
-    "assessmentSection": ("assessmentItemRef( assessmentItemRef)*", "identifier title visible", ""),
-    "assessmentItemRef": ("", "identifier href", ""),
-    "assessmentItem": (
-        "responseDeclaration outcomeDeclaration outcomeDeclaration itemBody responseProcessing modalFeedback",
-        "identifier title adaptive timeDependent",
-        "lang",
-    ),
-    "responseDeclaration": ("correctResponse", "identifier cardinality", "baseType"),
-    "correctResponse": ("value", "", ""),
-    "value": ("#", "", ""),
-    "outcomeDeclaration": ("(defaultValue)?", "identifier cardinality", "baseType"),
-    "defaultValue": ("value", "", ""),
-    "itemBody": ("(choiceInteraction|p p)", "", ""),
-    "p": ("(#|textEntryInteraction)", "", ""),
-    "textEntryInteraction": ("", "responseIdentifier", "expectedLength"),
-    "choiceInteraction": (
-        "prompt simpleChoice( simpleChoice)+",
-        "responseIdentifier shuffle maxChoices",
-        "",
-    ),
-    "prompt": ("#", "", ""),
-    "simpleChoice": ("#", "identifier", ""),
-    "responseProcessing": ("responseCondition setOutcomeValue", "", ""),
-    "responseCondition": ("responseIf responseElse", "", ""),
-    "responseIf": ("(match|and) setOutcomeValue", "", ""),
-    "responseElse": ("setOutcomeValue", "", ""),
-    "match": ("variable correct", "", ""),
-    "and": ("gte lte", "", ""),
-    "gte": ("variable baseValue", "", ""),
-    "lte": ("variable baseValue", "", ""),
-    "variable": ("", "identifier", ""),
-    "correct": ("", "identifier", ""),
-    "baseValue": ("#", "baseType", ""),
-    "setOutcomeValue": ("baseValue", "identifier", ""),
-    "modalFeedback": ("#", "outcomeIdentifier identifier showHide", ""),
-}
+
+
+def models(path: Path) -> dict[str, dict[str, tuple[str, str, str]]]:
+    """The elements of each format: content, attributes that must be there, and others."""
+    parser = configparser.ConfigParser(delimiters=(";",), interpolation=None)
+    parser.optionxform = str
+    parser.read_string(path.read_text(encoding="utf-8"))
+    rows = {name: dict(parser[name]) for name in parser.sections()}
+    return {
+        name: {element: tuple(map(str.strip, row.split(";"))) for element, row in elements.items()}
+        for name, elements in rows.items()
+    }
+
+
+MODELS = models(Path(__file__).with_name("models.txt"))
 NAME = re.compile(r"[A-Za-z_][\w.-]*")
 
 
@@ -105,20 +59,9 @@ def said(language: str) -> dict[str, Any]:
 @cache
 def pack(language: str) -> dict[str, Any]:
     """Return the files that the script makes without a browser."""
-    result = subprocess.run(
-        [shutil.which("node"), Path(__file__).with_name("pack.test.mjs"), language],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={
-            **os.environ,
-            "SPECDEMO_WORDS": "{}",
-            "SPECDEMO_RUNS": str(RUNS),
-            "SPECDEMO_LESSONS": json.dumps(said(language)),
-        },
-    )
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
+    script = Path(__file__).with_name("pack.test.mjs")
+    lessons = json.dumps(said(language))
+    return json.loads(node(script, language, SPECDEMO_WORDS="{}", SPECDEMO_LESSONS=lessons))
 
 
 def checked(text: str, space: str, model: dict[str, tuple[str, str, str]]) -> Element:
@@ -179,9 +122,8 @@ def test_the_table_has_a_line_for_each(language: str) -> None:
 def test_qti_2_1_is_as_its_model_has_it_and_scores_the_answer(language: str) -> None:
     files = dict(pack(language)["packages"]["qti-2.1"])
     space = "http://www.imsglobal.org/xsd/imsqti_v2p1"
-    manifest = checked(
-        files["imsmanifest.xml"], "http://www.imsglobal.org/xsd/imscp_v1p1", MANIFEST
-    )
+    packaging = "http://www.imsglobal.org/xsd/imscp_v1p1"
+    manifest = checked(files["imsmanifest.xml"], packaging, MODELS["manifest"])
     resources = {
         each.get("identifier"): each for each in manifest.iter() if local(each) == "resource"
     }
@@ -189,14 +131,14 @@ def test_qti_2_1_is_as_its_model_has_it_and_scores_the_answer(language: str) -> 
     assert {
         each.get("identifierref") for each in resources["test"] if local(each) == "dependency"
     } == {*resources} - {"test"}
-    test = checked(files["test.xml"], space, QTI21)
+    test = checked(files["test.xml"], space, MODELS["qti21"])
     named = [each.get("identifier") for each in test.iter()]
     assert len(named) == len(set(named))
     assert [each.get("href") for each in test.iter() if local(each) == "assessmentItemRef"] == [
         f"items/{question['id']}.xml" for question in asked(language)
     ]
     for question in asked(language):
-        item = checked(files[f"items/{question['id']}.xml"], space, QTI21)
+        item = checked(files[f"items/{question['id']}.xml"], space, MODELS["qti21"])
         assert item.get("{http://www.w3.org/XML/1998/namespace}lang") == language
         for element in item.iter():
             assert NAME.fullmatch(element.get("identifier", "x"))

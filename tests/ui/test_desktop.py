@@ -1,22 +1,19 @@
 """The window of its own: it opens, closing it ends the wait, and messages explain why there is none."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from programs import free_port, python
 
 from specdemo.ui import desktop
 
 URL = "http://127.0.0.1:7860/"
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Opened:
@@ -178,42 +175,19 @@ def why_no_window() -> str:
     return "neither Qt nor GTK"
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 @pytest.mark.browser
 @pytest.mark.skipif(bool(why_no_window()), reason=why_no_window())
 def test_closing_a_real_window_ends_the_process(tmp_path):
     read, write = os.pipe()
-    screen = subprocess.Popen(
-        ["Xvfb", "-displayfd", str(write), "-screen", "0", "1280x900x24"],
-        pass_fds=[write],
-        stderr=subprocess.DEVNULL,
-    )
+    command = ["Xvfb", "-displayfd", str(write), "-screen", "0", "1280x900x24"]
+    screen = subprocess.Popen(command, pass_fds=[write], stderr=subprocess.DEVNULL)
     try:
         number = os.read(read, 16).decode().strip()
-        environment = {
-            **os.environ,
-            "DISPLAY": f":{number}",
-            "SPECDEMO_CACHE": str(tmp_path),
-        }
-        done = subprocess.run(
-            [sys.executable, "-c", REAL, free_port()],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        given = {"DISPLAY": f":{number}", "SPECDEMO_CACHE": str(tmp_path)}
+        said = python("-c", REAL, free_port(), **given)
     finally:
         screen.terminate()
         screen.wait(10)
         os.close(read)
         os.close(write)
-    assert done.returncode == 0, done.stderr
-    assert "title: specdemo" in done.stdout
-    assert "Traceback" not in done.stderr
+    assert "title: specdemo" in said

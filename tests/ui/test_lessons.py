@@ -3,17 +3,13 @@
 `python -m tests.ui.test_lessons` writes the answers into the guide.
 """
 
-from __future__ import annotations
-
 import json
-import os
 import re
-import shutil
-import subprocess
 from functools import cache
 from pathlib import Path
 
 import pytest
+from programs import needs_node, node
 
 from specdemo.config.strings import load, strings
 from specdemo.session.work.wrong_rules import bugs
@@ -23,7 +19,6 @@ from specdemo.ui.view import RUNS
 
 WORDS = strings("lessons").WORDS
 
-needs_node = pytest.mark.skipif(not shutil.which("node"), reason="no node")
 GUIDE = Path(__file__).parents[2] / "docs" / "teachers-guide.md"
 MARKS = "<!-- answers:start -->", "<!-- answers:end -->"
 
@@ -31,15 +26,7 @@ MARKS = "<!-- answers:start -->", "<!-- answers:end -->"
 @cache
 def lessons() -> list[dict]:
     """The script's lessons, with the answers that the recorded runs give."""
-    result = subprocess.run(
-        [shutil.which("node"), Path(__file__).parent / "parts" / "lessons.test.mjs"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "SPECDEMO_WORDS": json.dumps(words.VIEW), "SPECDEMO_RUNS": str(RUNS)},
-    )
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
+    return json.loads(node(Path(__file__).parent / "parts" / "lessons.test.mjs"))
 
 
 def names_in(sentence: str) -> set[str]:

@@ -1,7 +1,5 @@
 """Links to the page: their values, impossible values, and the page's address for other machines."""
 
-from __future__ import annotations
-
 import json
 import re
 from urllib.parse import urlencode
@@ -34,17 +32,9 @@ def fields():
 
 def test_a_link_sets_what_is_possible_and_says_what_is_not():
     link = {
-        "prompt": "<b>A & B</b> = ü",
-        "method": "tree",
-        "lookahead": "7",
-        "threshold": "0.25",
-        "memory": "0",
-        "exact": "1",
-        "seed": "12",
-        "tab": "race",
-        "recorded": recorded_runs()[0].name,
-        "__theme": "dark",
-    }
+        "prompt": "<b>A & B</b> = ü", "method": "tree", "lookahead": "7", "threshold": "0.25", "memory": "0",
+        "exact": "1", "seed": "12", "tab": "race", "recorded": recorded_runs()[0].name, "__theme": "dark",
+    }  # fmt: skip
     tabs = ("play", "race")
     values, problems = read_link(urlencode(link), fields(), tabs)
     assert problems == []
@@ -54,25 +44,14 @@ def test_a_link_sets_what_is_possible_and_says_what_is_not():
     assert values["exact"] is True
     assert "__theme" not in values
 
-    assert read_link("lesson=7", fields(), ("play", "lessons"))[0] == {
-        "tab": "lessons",
-        "lesson": "7",
-    }
+    lesson, _ = read_link("lesson=7", fields(), ("play", "lessons"))
+    assert lesson == {"tab": "lessons", "lesson": "7"}
 
     wrong = {
-        "method": "gone",
-        "policy": "",
-        "lookahead": "33",
-        "nodes": "2.5",
-        "threshold": "nan",
-        "temperature": "inf",
-        "memory": "yes",
-        "seed": "-1",
-        "top_k": "many",
-        "tab": "nowhere",
-        "recorded": "../index",
-        "lesson": "9",
-    }
+        "method": "gone", "policy": "", "lookahead": "33", "nodes": "2.5", "threshold": "nan",
+        "temperature": "inf", "memory": "yes", "seed": "-1", "top_k": "many", "tab": "nowhere",
+        "recorded": "../index", "lesson": "9",
+    }  # fmt: skip
     values, problems = read_link(urlencode(wrong), fields(), tabs)
     assert values == {}
     assert len(problems) == len(wrong)

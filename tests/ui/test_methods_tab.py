@@ -1,7 +1,5 @@
 """The table of methods: every one is in it with its recorded run, can be tried and raced, and the proof is there."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Status of the model, notes on the chosen method, and loading another pair."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import PurePath
@@ -42,10 +40,8 @@ def test_the_menu_says_what_a_method_needs_and_hides_what_it_does_not_read(handl
     ]
     assert [kind for kind, _ in json.loads(note)] == ["summary", "needs", "missing"]
     assert "There is no draft." in note
-    seen = [
-        option for option, update in zip(OPTIONS, options, strict=True) if update["visible"] is True
-    ]
-    assert seen == ["nodes"]
+    shown = [update["visible"] is True for update in options]
+    assert shown == [option == "nodes" for option in OPTIONS]
     assert [kind for kind, _ in json.loads(handlers.menu("look_back")[1])] == ["summary", "lossy"]
     assert handlers.menu("gone")[1] == handlers.menu("draft_model")[1]
 
@@ -209,9 +205,8 @@ def test_a_choice_that_must_download_asks_first():
     assert (load.visible, row.visible) == (False, True)
     *_, (_, button) = handlers.switch("big", "fp32", None)
     assert (handlers.studio.asked, button.interactive) == (None, True)
-    assert all(
-        "visible" not in update for update in handlers.settle("big", "fp32", None)
-    )  # the question is still open
+    settled = handlers.settle("big", "fp32", None)
+    assert all("visible" not in update for update in settled)  # the question is still open
     list(handlers.download("big", "fp32", None))
     assert handlers.studio.asked == ("big", "small", "fp32", "none")
     handlers.studio.missing = None
@@ -273,9 +268,8 @@ def test_the_menu_lists_the_drafters_of_the_target_with_licence_and_size():
         words.DRAFTER_LICENCE.format(licence="apache-2.0"),
     ]
     assert words.DRAFTER_ASKED in handlers.look("big", "fp32", "owner/away")[2]
-    _, menu, note, *_ = handlers.another(
-        "small", "fp32", "owner/here"
-    )  # a drafter for the previous model
+    # A drafter for the previous model.
+    _, menu, note, *_ = handlers.another("small", "fp32", "owner/here")
     assert (menu["value"], menu["visible"]) == ("none", False)
     assert "drafts." not in note
     assert handlers.another("big", "fp32", "owner/here")[1]["value"] == "owner/here"
@@ -329,9 +323,8 @@ def test_what_a_speed_is_made_from_is_said():
     handlers = ModelHandlers(SwitchingStudio())
     recorded = Outlook(1, 2, 0, 10.0, 24.0, measured=True, kept=0.748, recorded=True)
     handlers.studio.outlooks = lambda _: {"big": recorded}
-    said = [
-        text for kind, text in json.loads(handlers.look("big", "fp32", None)[2]) if kind == "basis"
-    ]
+    note = json.loads(handlers.look("big", "fp32", None)[2])
+    said = [text for kind, text in note if kind == "basis"]
     assert said == [words.BY_PASSES, words.KEPT_RECORDED.format(kept=75)]
     handlers.studio.pairs = lambda: [PairInfo("big", "auto", "Big", "", "Free")]
     handlers.studio.outlooks = lambda _: {"big": Outlook(1, 2, 0, 10.0, None, measured=True)}

@@ -1,7 +1,5 @@
 """A run: its stream only grows, errors are sentences, stopped or abandoned runs are cancelled, visitors are separate."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import gradio as gr
@@ -25,14 +23,8 @@ def test_the_stream_only_grows_and_keeps_earlier_turns(handlers):
     visitor, first = handlers.begin(None)
     streams = [first, *handlers.run(visitor, "a", None, VALUES)]
     assert all(later.startswith(earlier) for earlier, later in pairwise(streams))
-    assert [line["type"] for line in lines(streams[-1])] == [
-        "open",
-        "started",
-        "verified",
-        "verified",
-        "verified",
-        "finished",
-    ]
+    types = [line["type"] for line in lines(streams[-1])]
+    assert types == ["open", "started", *["verified"] * 3, "finished"]
     visitor, second = handlers.ask(visitor, "b", continues=True)
     assert lines(second)[1] == {"type": "earlier", "prompt": "a", "answer": " a0 a1 a2"}
     assert second.splitlines()[0] != first.splitlines()[0]
@@ -75,9 +67,8 @@ def test_a_run_gives_way_to_a_recorded_one_and_shows_nothing_more(handlers):
     assert opening["title"]
     assert cancel.is_set()
     assert list(running) == []
-    assert handlers.play(None, name) != handlers.play(
-        None, name
-    )  # the same run may be played again
+    again = [handlers.play(None, name) for _ in range(2)]
+    assert again[0] != again[1]  # the same run may be played again
 
 
 def test_a_visitor_who_leaves_closes_the_conversation():
@@ -151,8 +142,7 @@ def test_create_play_offers_without_a_model_only_examples_that_are_recorded(repl
     labels = {block.value for block in page.blocks.values() if isinstance(block, gr.Button)}
     recorded = {run.prompt for run in recorded_runs()}
     offered = [one for one in read_examples(EXAMPLES) if not replay or one["prompt"] in recorded]
-    assert {one["title"] for one in read_examples(EXAMPLES)} & labels == {
-        one["title"] for one in offered
-    }
+    titles = {one["title"] for one in read_examples(EXAMPLES)}
+    assert titles & labels == {one["title"] for one in offered}
     assert len(read_examples(EXAMPLES)) == 5
     assert offered

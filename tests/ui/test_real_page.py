@@ -1,7 +1,5 @@
 """The page with the embedded model itself: a recorded run while it loads, then a real run, live."""
 
-from __future__ import annotations
-
 import pytest
 from ui.served import launched
 

@@ -1,11 +1,10 @@
 """Rooms of a class: bounds, expiry, rates, and what each caller may see and do."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from conftest import Clock
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.testclient import TestClient
@@ -17,16 +16,6 @@ from specdemo.ui.room import Rooms, room_routes, text_of
 RUN = "20-larger-model"
 WORDS = load("lessons")["WORDS"]["moments"]["yourself"]["room"]
 PLACE = {"run": RUN, "at": 12}
-
-
-class Clock:
-    """Seconds that only the test moves."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
 
 
 def refusal(call, *given):

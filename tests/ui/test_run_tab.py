@@ -1,7 +1,5 @@
 """The one loop that streams: it waits, shows less often than work grows, and ends however the visitor leaves."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Imports of the page's scripts: folders import one way, and the lowest one imports no page."""
 
-from __future__ import annotations
-
 import re
 from graphlib import TopologicalSorter
 

@@ -1,6 +1,4 @@
-"""Options of the server: content and preloads of the page, and how often Gradio polls its queue."""
-
-from __future__ import annotations
+"""The server: content and preloads of the page, health and metrics, and how often Gradio polls its queue."""
 
 import asyncio
 import html
@@ -9,14 +7,17 @@ import json
 import re
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
+from errors import reported
 from gradio.queueing import Queue
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import ASSETS
+from specdemo.session.meter import Meter
 from specdemo.session.studio import Studio
 from specdemo.trace.events import PLAIN, SPECULATIVE
 from specdemo.trace.metrics import output_text
@@ -24,7 +25,7 @@ from specdemo.trace.replay import parse
 from specdemo.ui import words
 from specdemo.ui.files import version
 from specdemo.ui.player import SCRIPTS, style_files
-from specdemo.ui.serving import Head, first_words, launch_options
+from specdemo.ui.serving import Head, first_words, launch_options, monitor_routes
 from specdemo.ui.site import PREVIEW
 from specdemo.ui.view import RUNS, recorded_runs
 from tests.attach.test_pasted import BENCH, LOG
@@ -139,3 +140,32 @@ def test_import_reads_what_is_dropped_on_the_page(content, status, tokens, event
     assert [row[1] for row in found["rows"]] == tokens
     assert found["trace"].count("\n") >= events
     assert bool(events) is bool(found["trace"])
+
+
+def asked(studio, path):
+    with TestClient(Starlette(routes=monitor_routes(studio))) as client:
+        return client.get(path)
+
+
+@pytest.mark.parametrize(
+    ("known", "status", "code"),
+    [
+        ({"ready": True}, "ready", 200),
+        ({}, "loading", 200),
+        ({"error": reported("It is not there.")}, "failed", 503),
+        ({"replay_only": reported("Off."), "error": reported("Off.")}, "replay", 200),
+    ],
+)
+def test_health_says_what_the_page_can_do(known, status, code):
+    nothing = {"meter": Meter(), "ready": False, "error": None, "replay_only": None}
+    answer = asked(SimpleNamespace(**{**nothing, **known}), "/health")
+    assert (answer.json(), answer.status_code) == ({"status": status}, code)
+
+
+def test_figures_are_served_beside_the_page_without_a_model():
+    studio = Studio(AppSettings(replay=True))
+    answer = asked(studio, "/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    assert "specdemo:num_requests_running 0.0" in answer.text
+    routes = launch_options(studio)["app_kwargs"]["routes"]
+    assert {"/health", "/metrics"} <= {route.path for route in routes}

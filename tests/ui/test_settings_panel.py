@@ -1,7 +1,5 @@
 """The settings' components come from the table, and handlers get their values by name."""
 
-from __future__ import annotations
-
 import gradio as gr
 import pytest
 from ui.scripted import ScriptedStudio

@@ -1,7 +1,5 @@
 """The static site: whole, relative, and never written over something else."""
 
-from __future__ import annotations
-
 import json
 import re
 

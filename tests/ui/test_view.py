@@ -1,14 +1,10 @@
 """The script's pure parts under node, and its numbers against the Python definitions."""
 
-from __future__ import annotations
-
 import json
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from programs import module, needs_node, node
 
 from specdemo.config.settings import COUPLED
 from specdemo.drafters.methods import METHODS
@@ -24,7 +20,6 @@ from specdemo.trace.metrics import (
 )
 from specdemo.trace.replay import read
 from specdemo.ui.view import RUNS, recorded_runs
-from specdemo.ui.words import VIEW
 from tools.record import read_index, with_result
 
 RECORDED = sorted(RUNS.glob("*.jsonl"))
@@ -57,24 +52,6 @@ def test_a_recorded_seed_has_one_text_with_drafts_and_without():
         plain, drafted = (output_ids(trace.lane(lane)) for lane in ("plain", "speculative"))
         assert plain == drafted
         assert len(plain) >= 60
-
-
-needs_node = pytest.mark.skipif(not shutil.which("node"), reason="no node")
-
-
-def node(*words: object, **options: str) -> str:
-    """Run node and return its output."""
-    given = {"SPECDEMO_WORDS": json.dumps(VIEW), "SPECDEMO_RUNS": str(RUNS)}
-    done = subprocess.run(
-        ["node", *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **given},
-        **options,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @needs_node
@@ -145,7 +122,7 @@ def test_busy_programs_make_a_run_incomparable_for_the_script_and_python(trace, 
       import {{ disturbed, speedupCurve }} from "{view}/metrics.js"; import {{ readFileSync }} from "node:fs";
       const {{ plain, speculative }} = fold(readTrace(readFileSync(0, "utf8")).items).lanes;
       console.log(JSON.stringify([disturbed(plain, speculative), speedupCurve(plain, speculative).length > 0]));"""
-    told, drawn = json.loads(node("--input-type=module", "-e", code, input=dumps(trace.events)))
+    told, drawn = json.loads(module(code, text=dumps(trace.events)))
     assert told == disturbed(trace) == busy
     plain = any(isinstance(event, Verified) for event in trace.lane("plain").events)
     assert drawn == (plain and not busy)  # the chart of speedups has no figure either
@@ -168,7 +145,7 @@ def test_repeated_share_is_the_same_for_the_script_and_python():
     code = f"""
       import {{ repeatedShare }} from "{RUNS.parent}/view/core/metrics.js";
       console.log(JSON.stringify({json.dumps(list(texts))}.map(repeatedShare)));"""
-    told = json.loads(node("--input-type=module", "-e", code))
+    told = json.loads(module(code))
     assert told == pytest.approx([repeated_share(text) for text in texts])
     assert told == pytest.approx(list(texts.values()))
 
