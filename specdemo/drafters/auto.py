@@ -104,7 +104,8 @@ class Auto(Drafter):
             most = budget if arm.record.seen >= PROVEN else min(budget, TRIAL_COPIES)
             proposal = arm.propose(committed, most, self.costs)
             if len(proposal):
-                tokens, seconds = arm.record.promise(proposal)
+                tokens = proposal.expected_tokens or 1.0
+                seconds = arm.record.corrected(proposal.expected_seconds or 0.0)
                 rates[arm.name] = rate = tokens / seconds
                 gain = tokens * self.ledger.plain - seconds / self.costs.verify_seconds(0)
                 if rate > to_beat and self.ledger.decide(arm.record, gain, budget).drafts:

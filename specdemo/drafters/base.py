@@ -144,7 +144,9 @@ class DraftingContext:
         return getattr(self, need) is not None if need in NEEDS else need in self.trained
 
     def calibrate(self, prior: Priors) -> Calibration:
-        return Calibration(prior.greedy if self.settings.sampling.greedy else prior.sampled)
+        if self.settings.sampling.greedy:
+            return Calibration(prior.greedy)
+        return Calibration((self.shaper.tickets and prior.coupled) or prior.sampled)
 
     def distributions(
         self, reader: PrefixReader | None, bias: MarkovBias | None = None

@@ -81,7 +81,7 @@ def copiers(context: DraftingContext, texts: SuffixAutomaton) -> list[Arm]:
     arms = [arm(NGRAM, lambda policy: Ngram(texts, policy))]
     if context.store is not None:
         store = context.store
-        arms.append(arm(RETRIEVAL, lambda policy: Retrieval(store, policy, shortest=3)))
+        arms.append(arm(RETRIEVAL, lambda policy: Retrieval(store, policy, shortest=4)))
     return arms
 
 

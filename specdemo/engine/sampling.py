@@ -84,8 +84,8 @@ class Tickets:
         return best
 
     def ticket(self, position: int, token_id: int) -> float:
-        uniform = float(self._uniforms(position, np.array([token_id]))[0])
-        return -math.log(-math.log1p(-uniform))
+        number = _mixed(self.key(position) + token_id * GOLDEN & _MASK) >> 64 - _BITS
+        return -math.log(-math.log1p(-min((number + 0.5) * 2.0**-_BITS, _LARGEST)))
 
     def _uniforms(self, position: int, token_ids: np.ndarray) -> np.ndarray:
         """Return uniform numbers between 0 and 1, without both, for token ids, (N,) int64. returns: (N,) float64"""

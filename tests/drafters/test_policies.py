@@ -6,9 +6,9 @@ from conftest import PROFILE
 from outcomes import chain, judged
 
 from specdemo.config.errors import UserError
-from specdemo.config.settings import RunSettings, Sampling
+from specdemo.config.settings import COUPLED, TOKEN, RunSettings, Sampling
 from specdemo.drafters.base import DraftingContext
-from specdemo.drafters.methods import make_drafter
+from specdemo.drafters.methods import METHODS, make_drafter
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.guard import Fallback, survivals
 from specdemo.drafters.policies.lookahead import Confidence, Constant, CostAware, Heuristic
@@ -163,6 +163,19 @@ def test_a_method_that_is_unknown_or_lacks_its_draft_is_a_sentence():
         settings = RunSettings(method=method)
         with pytest.raises(UserError, match=match):
             make_drafter(DraftingContext(settings, Shaper(Sampling()), 8))
+
+
+def test_the_first_forecast_of_a_drawn_token_depends_on_the_rule():
+    def chance(method, rule, temperature=0.7):
+        sampling = Sampling(temperature)
+        settings = RunSettings(method=method, sampling=sampling, verification=rule)
+        prior = METHODS[method].prior
+        context = DraftingContext(settings, Shaper.of(settings), 8, prior=prior)
+        return context.calibration.chance(0.3)
+
+    assert chance("draft_model", COUPLED) < chance("draft_model", TOKEN) - 0.1
+    assert chance("draft_model", COUPLED, 0.0) == chance("draft_model", TOKEN, 0.0)
+    assert chance("ngram", COUPLED) == chance("ngram", TOKEN)
 
 
 def test_fallback_in_company_counts_what_a_step_takes_if_all_did_the_same():

@@ -26,6 +26,12 @@ def sampled_model(confidence: float) -> float:
     return 0.32 + 0.62 * confidence
 
 
+def coupled_model(confidence: float) -> float:
+    """With shared noise (1 - TV) / (1 + TV) of the drawn tokens are accepted, where rejection sampling accepts 1 - TV."""
+    overlap = sampled_model(confidence)
+    return overlap / (2 - overlap)
+
+
 def greedy_sibling(confidence: float) -> float:
     """The next choice after a rejected one, its confidence among the rest: about as often right as its confidence."""
     return 0.05 + 0.8 * confidence
@@ -43,14 +49,18 @@ def stated(confidence: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Priors:
-    """Acceptance rates of a method's confidences: for chosen tokens, and for drawn ones."""
+    """Acceptance rates of a method's confidences.
+
+    greedy, sampled: without and with sampling; coupled: if target and drafter draw with the same noise, by default as sampled
+    """
 
     greedy: Prior
     sampled: Prior
+    coupled: Prior | None = None
 
 
-MODEL_DRAFT = Priors(greedy_model, sampled_model)
-SIBLINGS: dict[Prior, Prior] = {greedy_model: greedy_sibling, sampled_model: sampled_sibling}
+MODEL_DRAFT = Priors(greedy_model, sampled_model, coupled_model)
+SIBLINGS = {greedy_model: greedy_sibling, sampled_model: sampled_sibling, coupled_model: sampled_sibling}  # fmt: skip
 
 
 class Calibration:

@@ -30,7 +30,7 @@ TRIAL_COPIES = 3  # tokens of a copy to find out whether copies gain, at most
 TRIAL_TOKENS = 2  # tokens of a model's draft to find out whether it gains, at most: a long one may lose the whole limit
 REMEMBER = 0.94  # decay per step of a source's statistics: single steps are noisy
 PLAIN_FADE = 0.99  # the same for a step of plain decoding
-PRIOR_STEPS = 6.0  # weight of the first forecast
+PRIOR_STEPS = 6.0  # weight of the first forecast of tokens: costs vary less and need no forecast
 HELD_UP = 2.0  # a step counts for at most this many times its forecast
 CLOSE_GAIN = 0.2  # passes: below this gain, a plain step is measured from time to time
 PLAIN_EVERY = 24  # steps after which it is
@@ -59,8 +59,8 @@ class Decision(StrEnum):
 class StepRecord:
     """Results of the steps that one source drafted in this run, fading.
 
-    tokens, passes, steps, drafted: sums over these steps, the first forecast among them; planned: passes by the forecasts
-    foreseen, kept: drafted tokens that were expected to be accepted, and those that were
+    tokens, passes, steps, drafted: sums over these steps; planned: passes by the forecasts. The first step counts PRIOR_STEPS
+        times more, with the tokens of its forecast and the passes that it took
     seen: number of steps; together: runs that share passes, for which the passes are valid
     debt: passes that this source has lost and not regained
     """
@@ -70,8 +70,6 @@ class StepRecord:
     planned: float = 0.0
     steps: float = 0.0
     drafted: float = 0.0
-    foreseen: float = 3.0
-    kept: float = 3.0
     seen: int = 0
     together: int = 1
     debt: float = 0.0
@@ -88,8 +86,8 @@ class StepRecord:
         """Count a step. planned: passes by its forecast"""
         expected, drafted = outcome.proposal.expected_tokens or tokens, len(outcome.proposal)
         if not self.seen:
-            self.tokens, self.passes = PRIOR_STEPS * expected, PRIOR_STEPS * planned
-            self.planned, self.steps = self.passes, PRIOR_STEPS
+            self.tokens, self.passes = PRIOR_STEPS * expected, PRIOR_STEPS * passes
+            self.planned, self.steps = PRIOR_STEPS * planned, PRIOR_STEPS
             self.drafted = PRIOR_STEPS * drafted
         self.fade(REMEMBER)
         self.tokens += tokens
@@ -97,8 +95,6 @@ class StepRecord:
         self.planned += planned
         self.steps += 1
         self.drafted += drafted
-        self.foreseen = REMEMBER * self.foreseen + expected - 1
-        self.kept = REMEMBER * self.kept + tokens - 1
         self.seen += 1
 
     def join(self, costs: Costs) -> None:
@@ -109,14 +105,9 @@ class StepRecord:
             self.passes *= change / costs.change(0, before, after)
         self.together = costs.together
 
-    def promise(self, proposal: Proposal) -> tuple[float, float]:
-        """Return tokens and seconds of a proposal's step, corrected by the accuracy of earlier forecasts."""
-        assert proposal.expected_tokens is not None
-        assert proposal.expected_seconds is not None
-        tokens = 1 + (proposal.expected_tokens - 1) * min(1.2, self.kept / self.foreseen)
-        return tokens, proposal.expected_seconds * (
-            self.passes / self.planned if self.planned else 1.0
-        )
+    def corrected(self, seconds: float) -> float:
+        """Correct the forecast of a step's duration by the errors of earlier forecasts."""
+        return seconds * self.passes / self.planned if self.planned else seconds
 
 
 class Ledger:
