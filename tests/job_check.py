@@ -16,10 +16,9 @@ from torch import Tensor
 
 from specdemo.kernels import job as jobs
 from specdemo.kernels.blocks import KINDS, BlockMatrix
-from specdemo.kernels.inputs import NORMS, Rows, SequenceRows
 from specdemo.kernels.packing import BLOCK_OUTPUTS, GROUP_INPUTS, Packed
 from specdemo.kernels.plan import TENTHS
-from specdemo.kernels.runtime import CompiledLayers
+from specdemo.kernels.runtime import NORMS, CompiledLayers, Rows, SequenceRows
 
 Memory = tuple[int, int]  # first byte, bytes
 

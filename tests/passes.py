@@ -74,8 +74,8 @@ COMPILED_BUILDS = {
 }
 
 
-def tiny_nf4(name: str, *, fused: bool = True):
-    """Create a random NF4 model of a family, with or without the bitsandbytes kernels of some processors."""
+def tiny_nf4(name: str):
+    """Create a random NF4 model of a family, as it is before the compiled pass packs it."""
     pytest.importorskip("bitsandbytes")
     torch.manual_seed(3)
     options = {"head_dim": 64, "vocab_size": WORDS, **COMPILED_BUILDS[name]}
@@ -94,16 +94,13 @@ def tiny_nf4(name: str, *, fused: bool = True):
             parameter.mul_(4)  # so that the layers have an effect
     for path in matrices(model):
         parent, _, attribute = path.rpartition(".")
-        linear = _quantised(model.get_submodule(path))
-        linear.support_avx512bf16_for_cpu &= fused
-        setattr(model.get_submodule(parent), attribute, linear)
-    loading.prepare_kernels(model, "nf4", torch.device("cpu"))
-    loading.warm_up(model)
+        setattr(model.get_submodule(parent), attribute, _quantised(model.get_submodule(path)))
+    loading.prepare_kernels(model, "nf4", torch.device("cpu"), fuse=False)
     return model
 
 
-def nf4_layers(count: int, *, nested: bool = False, fused: bool = False):
-    """Layers as bitsandbytes stores them; fused: for its kernel of some processors"""
+def nf4_layers(count: int, *, nested: bool = False):
+    """Layers as bitsandbytes stores them."""
     pytest.importorskip("bitsandbytes")
     from bitsandbytes.nn import Linear4bit, Params4bit
 
@@ -119,7 +116,7 @@ def nf4_layers(count: int, *, nested: bool = False, fused: bool = False):
             compress_statistics=nested,
         )  # fmt: skip
         layer.weight, layer.bias = raw.to("cpu"), nn.Parameter(torch.randn(64).bfloat16())
-        layer.support_avx512bf16_for_cpu &= fused
+        layer.support_avx512bf16_for_cpu = False
         layer.eval().requires_grad_(False)(torch.zeros(1, 128, dtype=torch.bfloat16))
         layers.append(layer)
     return layers

@@ -2,8 +2,8 @@
 
 import torch
 
+from specdemo.engine.passes import ForwardOutput
 from specdemo.engine.target import ancestor_mask
-from specdemo.engine.types import TargetOutput
 
 
 class Table:
@@ -46,7 +46,7 @@ class Table:
     def forward(self, pending_id, proposal):
         self.step = [pending_id, *proposal.token_ids]
         rows = [self.row([*self.ids, pending_id, *path]) for path in proposal.paths()]
-        return TargetOutput(torch.stack(rows))
+        return ForwardOutput(torch.stack(rows))
 
     def draft(self, token_ids, plan):
         return None

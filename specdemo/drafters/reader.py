@@ -113,7 +113,7 @@ class DraftReader:
         """
 
         def work() -> Tensor:
-            logits = self.reader.logits_below(token_ids, parents)
+            logits = self.reader.model.grow(token_ids, parents)
             if self.head:
                 self.head.note(paths)
             return self.shaped(logits, committed, paths)

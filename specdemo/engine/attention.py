@@ -42,7 +42,8 @@ def shared_heads(
         and attention_mask.dtype != torch.bool
         and key.shape[2] > sliding_window
     ):
-        attention_mask = forget(attention_mask, sliding_window)
+        hidden = ~forget(attention_mask == 0, sliding_window)
+        attention_mask = attention_mask.masked_fill(hidden, torch.finfo(attention_mask.dtype).min)
     if softcap is not None or s_aux is not None:
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         attended = written_out(query * scale, key, value, attention_mask, softcap, s_aux)
@@ -95,20 +96,19 @@ def written_out(
     return attended.view(1, heads, rows, -1)
 
 
-def forget(mask: Tensor, window: int) -> Tensor:
+def forget(seen: Tensor, window: int) -> Tensor:
     """Hide from each row all but the last `window` keys that it sees.
 
     Keys lie in the order of the text, and a node of a tree behind those that it descends from. So the last keys
     that a row sees are the last positions of its own path, wherever they lie.
 
-    mask: (1, 1, rows, keys) additive, 0 where a row sees a key. Two siblings follow "the cat", window 2:
+    seen: (..., rows, keys) bool. Two siblings follow "the cat", window 2:
 
         key        the  cat  sat  ran          the  cat  sat  ran
-        sat         0    0    0   -inf    ->   -inf  0    0   -inf
-        ran         0    0   -inf  0           -inf  0   -inf  0
+        sat         1    1    1    .     ->     .    1    1    .
+        ran         1    1    .    1            .    1    .    1
     """
-    seen_since = (mask == 0).flip(-1).cumsum(-1).flip(-1)
-    return mask.masked_fill(seen_since > window, torch.finfo(mask.dtype).min)
+    return seen & (seen.flip(-1).cumsum(-1).flip(-1) <= window)
 
 
 def windowed(config: Any) -> bool:
@@ -180,13 +180,9 @@ class ModuleDecoder:
             seen = torch.ones((1, one.cache.start + 1), dtype=torch.bool)
         if seen is None:
             return None
-        return additive(seen, self.model.dtype, self.model.device)
-
-
-def additive(seen: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """(1, 1, rows, keys), which every attention of transformers takes. seen: (rows, keys) bool"""
-    mask = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)
-    return mask[None, None].to(device)
+        least = torch.finfo(self.model.dtype).min
+        mask = torch.zeros(seen.shape, dtype=self.model.dtype).masked_fill_(~seen, least)
+        return mask[None, None].to(self.model.device)
 
 
 def chunk_of(config: Any, device: torch.device) -> int:

@@ -42,10 +42,8 @@ class RollbackLayer(CacheLayerMixin):
         self.counted = counted
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        self.keys, self.values = (
-            self._grown(key_states, BLOCK_SLOTS),
-            self._grown(value_states, BLOCK_SLOTS),
-        )
+        self.keys = self._grown(key_states, BLOCK_SLOTS)
+        self.values = self._grown(value_states, BLOCK_SLOTS)
         self.is_initialized = True
 
     def update(

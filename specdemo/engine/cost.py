@@ -39,10 +39,8 @@ if TYPE_CHECKING:
 MEASURED_ROWS = (1, 2, 4, 5, 8, 9, 12, 13, 16, 32)
 # on a GPU: its kernels and recordings have their limits at different rows
 LADDER = (*range(1, 18), 32)
-CONTEXT, FAR_CONTEXT = (
-    128,
-    640,
-)  # tokens that the measured passes attend to: for every count of rows, and for the slope
+# tokens that the measured passes attend to: for every count of rows, and for the slope
+CONTEXT, FAR_CONTEXT = 128, 640
 FEW_ROWS, MANY_ROWS = 1, 8  # rows between which the slope by context is measured
 DRAFTING = (4, 8, 16, 32)  # rows of a draft's pass, each of a conversation
 REPEATS = 3
@@ -251,9 +249,8 @@ class Costs:
         self._draft_step = profile.draft_step or 0.0
         self.tokens_per_second: float | None = None
         self._recent = [0.0, 0.0]  # tokens and seconds, fading
-        self._steps: np.ndarray | None = (
-            None  # seconds that more rows add to a pass over few cached tokens
-        )
+        # Seconds that more rows add to a pass over few cached tokens.
+        self._steps: np.ndarray | None = None
 
     def verify_seconds(self, drafted: int) -> float:
         """A target pass over the pending token and so many drafted ones."""

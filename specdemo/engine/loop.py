@@ -6,9 +6,9 @@ and no error of it ends the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 
@@ -19,6 +19,8 @@ from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Drafter, Limits, Outcome, Proposal, depths
 from specdemo.engine.verify import Verifier, verify, verify_sampling
 from specdemo.trace.events import DROPPED, Event, FinishReason, Reason, RunFinished, RunStarted
+
+Result = TypeVar("Result")
 
 
 def generate(
@@ -115,39 +117,40 @@ class GuardedDrafter(Drafter):
         self._dropped = False
 
     def start(self, prompt_ids: Sequence[int]) -> None:
-        with self._guard():
-            self.drafter.start(prompt_ids)
+        self._try(self.drafter.start, prompt_ids)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        if not self._dropped:
-            with self._guard():
-                proposal = self.drafter.propose(committed, budget)
-                self._check(proposal, budget)
-                return proposal.ended_by(self.stop_ids)
+        proposal = self._try(self._proposed, committed, budget)
+        if proposal is not None:
+            return proposal
         error, self._error = self._error, ""
         return Proposal(reasons=(Reason(DROPPED),), dropped=error)
 
     def verifying(self, proposal: Proposal) -> None:
-        if not self._dropped:
-            with self._guard():
-                self.drafter.verifying(proposal)
+        self._try(self.drafter.verifying, proposal)
 
     def observe(self, outcome: Outcome) -> None:
-        if not self._dropped:
-            with self._guard():
-                self.drafter.observe(outcome)
+        self._try(self.drafter.observe, outcome)
 
     def close(self) -> None:
-        with self._guard():
-            self.drafter.close()
+        self._dropped = False  # a drafter that raised is closed too
+        self._try(self.drafter.close)
 
-    @contextmanager
-    def _guard(self) -> Iterator[None]:
+    def _try(self, call: Callable[..., Result], *arguments: object) -> Result | None:
+        """Return the result of a call of the drafter; None if it was dropped before, or is now."""
+        if self._dropped:
+            return None
         try:
-            yield
+            return call(*arguments)
         except Exception as error:  # noqa: BLE001 - whatever a drafter raises, the target's text is unaffected
             self._dropped = True
             self._error = " ".join(f"{type(error).__name__}: {error}".split())
+        return None
+
+    def _proposed(self, committed: Sequence[int], budget: int) -> Proposal:
+        proposal = self.drafter.propose(committed, budget)
+        self._check(proposal, budget)
+        return proposal.ended_by(self.stop_ids)
 
     def _check(self, proposal: Proposal, budget: int) -> None:
         """Raise ValueError for a proposal that would break the target's pass or the verification."""

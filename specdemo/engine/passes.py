@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -89,6 +89,18 @@ class ForwardOutput:
     states: tuple[Tensor, ...] = ()
     chain: Chain | None = None
     sharing: Sharing = ALONE
+
+
+def split_outputs(
+    passes: Sequence[ForwardInput], logits: Sequence[Tensor], states: Mapping[int, Tensor]
+) -> list[ForwardOutput]:
+    """Return the outputs of joined passes. logits: of each pass; states: (all rows, H) by layer"""
+    counts = [len(one.token_ids) for one in passes]
+    parts = {layer: rows.split(counts) for layer, rows in states.items()}
+    return [
+        ForwardOutput(own, tuple(parts[layer][number] for layer in one.reads))
+        for number, (one, own) in enumerate(zip(passes, logits, strict=True))
+    ]
 
 
 class Decoder(Protocol):

@@ -21,9 +21,8 @@ Result = TypeVar("Result")
 
 LOOK_SECONDS = 1 / 20  # polling interval for readers that may receive events in batches
 RECENT_PASSES = 6  # passes over which the strain is averaged
-CROWDED = (
-    2.0  # assumed time of one thread, until it is measured: times the fastest pass of all threads
-)
+# assumed time of one thread, until it is measured: times the fastest pass of all threads
+CROWDED = 2.0
 MOST_STRAIN = 2 * CROWDED  # limit for a single pass that was interrupted for long
 RETRY = 32  # passes alone before all threads are tried again
 SOME, NEAR = 8, 256  # rows, and tokens of context, from which on passes differ

@@ -34,9 +34,8 @@ GOLDEN = 0x9E3779B97F4A7C15  # SplitMix64's step from one number to the next
 FIRST_FACTOR, SECOND_FACTOR = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _MASK = 2**64 - 1
 _BITS = 53  # of a uniform number
-_LARGEST = (
-    1 - 2.0**-_BITS
-)  # uniform number: the next one is 1, and the logarithm of 1 - 1 does not exist
+# Largest uniform number: the next one is 1, and the logarithm of 1 - 1 does not exist.
+_LARGEST = 1 - 2.0**-_BITS
 _SLACK = 1 + 1e-12  # rounding of a quotient and a product
 LIKELY, LOWER = 1e-3, 8.0  # first floor of the search for top-p, and the divisor of the next floor
 _BLOCK = 16_384  # tokens whose numbers fit into a processor's cache together: a third of the time for 152,000 tokens
@@ -74,7 +73,7 @@ class Tickets:
             return 0
         best, least = int(row.argmax()), math.inf
         blocks = [columns[at : at + _BLOCK] for at in range(0, len(columns), _BLOCK)]
-        for some in [np.array([best]), *blocks]:  # the likeliest token is a bound for the others
+        for some in [np.array([best]), *blocks]:  # the most likely token is a bound for the others
             chances = row[some].astype(np.float64)
             uniforms = self._uniforms(position, some if ids is None else ids[some])
             near = np.flatnonzero(uniforms <= least * _SLACK * chances)
@@ -160,7 +159,7 @@ class Shaper:
     The repetition penalty of a row depends only on the tokens before that row, so a
     refused branch leaves no trace: there is no state to roll back.
 
-    tickets: noise that decides what is drawn from it; None to draw with a generator
+    tickets: noise that decides which token is drawn from it; None to draw with a generator
     """
 
     sampling: Sampling

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from specdemo.engine.clock import Cancelled, Stage, Stopwatch, never
-from specdemo.engine.types import Drafter, Limits, Outcome, Proposal, TargetOutput, Verdict
+from specdemo.engine.passes import ForwardOutput
+from specdemo.engine.types import Drafter, Limits, Outcome, Proposal, Verdict
 from specdemo.trace.events import (
     Choice,
     Drafted,
@@ -33,7 +34,7 @@ class Step:
 
     proposal: Proposal
     nodes: tuple[Node, ...]
-    output: TargetOutput
+    output: ForwardOutput
     shaped: Tensor
     verdict: Verdict
     new_ids: tuple[int, ...]

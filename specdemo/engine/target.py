@@ -20,9 +20,7 @@ from specdemo.engine.types import (
     BlockModel,
     LanguageModel,
     Proposal,
-    TargetOutput,
     depths,
-    is_chain,
 )
 from specdemo.kernels.plan import Chain, DraftPlan
 from specdemo.trace.metrics import same_prefix
@@ -133,7 +131,7 @@ class CachedModel:
 
     @torch.inference_mode()
     def copy(self, other: CachedModel, length: int) -> None:
-        """Append what another conversation with this model has cached up to `length`, without its hidden states."""
+        """Append the rows that another conversation with this model has cached up to `length`, without its hidden states."""
         self._cache.copy(other._cache, length)
 
     def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
@@ -163,7 +161,7 @@ class CachedModel:
         self._cache.skip(0)
         return states
 
-    def forward(self, pending_id: int, proposal: Proposal) -> TargetOutput:
+    def forward(self, pending_id: int, proposal: Proposal) -> ForwardOutput:
         """Run the pending token and every drafted node in one pass; the cache does not count them yet.
 
         returns: logits (1 + N, V), row 0 follows the pending token, row 1 + i node i
@@ -192,7 +190,7 @@ class CachedModel:
         parents: Sequence[int],
         rows: int,
         earlier: Sequence[int] = (),
-    ) -> TargetOutput:
+    ) -> ForwardOutput:
         """Run one pass over nodes that follow the cached text; logits of the last `rows` nodes.
 
         earlier: parents of nodes that were read before and are still in the cache; `parents` index all of them
@@ -201,7 +199,7 @@ class CachedModel:
         if self._recording:
             with torch.inference_mode():
                 self.features.write(self.length + len(earlier), output.states)
-        return TargetOutput(output.logits, output.sharing)
+        return output
 
     def _request(
         self,
@@ -220,7 +218,7 @@ class CachedModel:
 
     def _seen(self, tree: Sequence[int], first: int) -> Tensor | None:
         """Return the keys that the nodes from `first` on attend to, see `ForwardInput`."""
-        chain = is_chain(tree)
+        chain = all(parent == node - 1 for node, parent in enumerate(tree))
         if chain and (len(tree) == first + 1 or (self.length == 0 and first == 0)):
             return None
         seen = torch.ones((len(tree) - first, self.length + len(tree)), dtype=torch.bool)
@@ -287,10 +285,6 @@ class PrefixReader:
         probs, words = logits.float().softmax(dim=-1).cpu(), self.model.words
         probs = words.widen(probs[None])[0] if words else probs
         return pad(probs[:width], (0, max(0, width - len(probs))))
-
-    def logits_below(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
-        """Read nodes after the latest text; see `LanguageModel.grow`."""
-        return self.model.grow(token_ids, parents)
 
     def follow(self, committed: Sequence[int]) -> None:
         """Start a step on this text. Drafted tokens stay cached; `FeatureReader` reads them again."""

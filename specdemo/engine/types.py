@@ -28,15 +28,15 @@ class Proposal:
     draft_probs: N rows (W,) float32 on the CPU, or None — row i is the distribution that node i was really drawn
         from (after removing siblings drawn before it), or only chosen from when `chosen`; a row is None where
         the token was copied beside others that were not
-    words: what the columns of those rows stand for; None where they are all V tokens
+    words: the tokens of the columns of those rows; None if they are all V tokens
     chosen: nothing was drawn by chance; the rows, if any, are for pictures only
-    chained: it would be a chain whatever was drawn, and may be judged as a block; a tree may be one by chance
+    chained: it would be a chain with any drawn tokens, and may be checked as a block; a tree may be one by chance
     confidences: each node's own probability under the drafter, for policies and pictures only
     lookahead, reasons: number of tokens that the lookahead policy allowed for this step, and why
     dropped: error of the drafter that was dropped in this step
     source: the drafter it came from, where a method chooses among several
     survivals: chance of each node to be kept with all before it, as foreseen; empty where nothing is foreseen
-    expected_tokens, expected_seconds: what the cost model foresees for this step, target's own token included
+    expected_tokens, expected_seconds: forecast of the cost model for this step, target's own token included
     hit, saved_seconds: whether it was prepared while the target was busy, and the drafting time so hidden
     """
 
@@ -134,22 +134,6 @@ def depths(parents: Sequence[int]) -> list[int]:
     for parent in parents:
         result.append(1 if parent < 0 else result[parent] + 1)
     return result
-
-
-def is_chain(parents: Sequence[int]) -> bool:
-    """Whether each node follows the one before it."""
-    return all(parent == node - 1 for node, parent in enumerate(parents))
-
-
-@dataclass(frozen=True, slots=True)
-class TargetOutput:
-    """The target's answers: row 0 to the pending token, row 1 + i to node i.
-
-    logits: (1 + N, V)
-    """
-
-    logits: Tensor
-    sharing: Sharing = ALONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,11 +47,8 @@ def verify_greedy(proposal: Proposal, shaped_logits: Tensor) -> Verdict:
 
     shaped_logits: (1 + N, V) float32 — row 0 answers the pending token, row 1 + i node i
     """
-    choices = likeliest(shaped_logits).to(shaped_logits.device)
-    top_probs, node_probs = _probs_to_show(proposal, shaped_logits, choices)
-    choices_list = choices.tolist()  # sync: one per step
-    verdict = _equal(proposal, lambda node, _: choices_list[node + 1], node_probs)
-    return replace(verdict, next_prob=top_probs[verdict.path[-1] + 1 if verdict.path else 0])
+    choices = likeliest(shaped_logits).tolist()  # sync: one per step
+    return _equal(proposal, shaped_logits.softmax(dim=-1), lambda node, _: choices[node + 1])
 
 
 def verify_coupled(
@@ -66,11 +63,8 @@ def verify_coupled(
     variation distance of both distributions (Daliri 2408.07978). How a token was drafted has no effect on the text.
     """
     probs = target_probs.float().cpu()  # sync: one per step
-    node_probs = _node_probs(proposal, probs)
     verdict = _equal(
-        proposal,
-        lambda node, depth: tickets.winner(probs[node + 1], position + depth),
-        node_probs,
+        proposal, probs, lambda node, depth: tickets.winner(probs[node + 1], position + depth)
     )
     places = [position + depth - 1 for depth in depths(proposal.parents)]
     shown = [
@@ -79,19 +73,14 @@ def verify_coupled(
             proposal.token_ids, places, verdict.accept_probs, strict=True
         )
     ]
-    path = verdict.path
-    return replace(
-        verdict,
-        next_prob=float(probs[path[-1] + 1 if path else 0, verdict.next_id]),
-        tickets=(*shown, tickets.ticket(position + len(path), verdict.next_id)),
-    )
+    own = tickets.ticket(position + len(verdict.path), verdict.next_id)
+    return replace(verdict, tickets=(*shown, own))
 
 
-def _equal(
-    proposal: Proposal, choice: Callable[[int, int], int], node_probs: tuple[float, ...]
-) -> Verdict:
+def _equal(proposal: Proposal, probs: Tensor, choice: Callable[[int, int], int]) -> Verdict:
     """Accept drafted tokens from the root down while the target chooses them.
 
+    probs: (1 + N, V), the target's
     choice(node, depth): the token that the target chooses after a node, which ends a path of `depth` tokens
     """
     accept: list[float | None] = [None] * len(proposal)
@@ -113,7 +102,8 @@ def _equal(
         _kind(proposal, refused),
         tuple(accept),
         (None,) * len(proposal),
-        node_probs,
+        _node_probs(proposal, probs),
+        float(probs[path[-1] + 1 if path else 0, chosen]),
     )
 
 
@@ -254,8 +244,10 @@ def _sampled(
 
 def _node_probs(proposal: Proposal, probs: Tensor) -> tuple[float, ...]:
     """Return the target's probability of each node. probs: (1 + N, V)"""
-    nodes = zip(proposal.token_ids, proposal.parents, strict=True)
-    return tuple(float(probs[parent + 1, token]) for token, parent in nodes)
+    if not len(proposal):
+        return ()
+    rows = torch.tensor(proposal.parents, device=probs.device) + 1
+    return tuple(probs[rows, torch.tensor(proposal.token_ids, device=probs.device)].tolist())
 
 
 def _residual(
@@ -289,16 +281,3 @@ def _kind(proposal: Proposal, refused: bool) -> Status:  # noqa: FBT001 - two fa
     if not len(proposal):
         return Status.PLAIN
     return Status.CORRECTION if refused else Status.BONUS
-
-
-def _probs_to_show(
-    proposal: Proposal, logits: Tensor, choices: Tensor
-) -> tuple[list[float], tuple[float, ...]]:
-    """Probabilities of each row's choice and of each node, at temperature 1."""
-    probs = logits.softmax(dim=-1)
-    top = probs.gather(1, choices[:, None])[:, 0].tolist()
-    if not len(proposal):
-        return top, ()
-    rows = torch.tensor(proposal.parents, dtype=torch.int64, device=logits.device) + 1
-    ids = torch.tensor(proposal.token_ids, dtype=torch.int64, device=logits.device)
-    return top, tuple(probs[rows, ids].tolist())

@@ -33,9 +33,8 @@ STEP, FIRST_FACTOR, SECOND_FACTOR = map(
     np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 )
 LARGEST = 1 - 2.0**-53  # uniform number
-WINNER_BLOCK = (
-    512  # columns of a row that are compared with the best so far before any of them is computed
-)
+# columns of a row that are compared with the best so far before any of them is computed
+WINNER_BLOCK = 512
 SMALLEST, CLOSE = 1e-12, 1 + 1e-7  # limits of a probability, and of the quotient of two
 
 
@@ -44,7 +43,7 @@ def softmax_in_place(row, columns, inverse_temperature):
     """row: address of `columns` float32 logits, which become probabilities"""
     simd.exponentials(row, columns // 16, np.float32(inverse_temperature))
     probs = carray(simd.float32s_at(row), columns)
-    total = simd.sum_of(row, columns // 16)
+    total = simd.sum_from(row, columns // 16, np.float32(0.0))
     for column in range(columns):
         probs[column] = probs[column] / total
 

@@ -43,7 +43,7 @@ PART = np.dtype(
     ]
 )
 
-# The weights of a layer; norms and the bias are float32. See `inputs.LayerWeights`.
+# The weights of a layer; norms and the bias are float32. See `runtime.LayerWeights`.
 LAYER = np.dtype(
     [
         ("input_norm", ADDRESS),
@@ -99,10 +99,8 @@ DRAFT = np.dtype(
         ("top_k", COUNT),  # most likely tokens to draw from; 0 for all
         ("top_p", REAL),  # probability of the most likely tokens to draw from; 1 for all
         ("penalty", REAL),  # of tokens that are in the text; 1 for none
-        (
-            "penalised",
-            ADDRESS,
-        ),  # (num_penalised + most,) int64, their columns, and room for drafted ones
+        # (num_penalised + most,) int64, their columns, and room for drafted ones
+        ("penalised", ADDRESS),
         ("num_penalised", COUNT),
         ("position", NUMBER),  # position of the next token in the text
         ("tokens", ADDRESS),  # (most,) TOKEN
@@ -189,19 +187,6 @@ JobStructure, LayerStructure, SequenceStructure, DraftStructure, PartStructure =
 def address(tensor: Tensor | None) -> int:
     """Return the address of a tensor's values; 0 for None."""
     return 0 if tensor is None else tensor.data_ptr()
-
-
-def check_sizes(compiled: tuple[int, ...]) -> None:
-    """Raise RuntimeError where compiled code, or C, has other records than NumPy.
-
-    compiled: bytes of each of RECORDS, as compiled code counts them
-    """
-    for record, size in zip(RECORDS, compiled, strict=True):
-        if not record.itemsize == size == ctypes.sizeof(structure(record)):
-            raise RuntimeError(
-                f"the compiled pass reads records of {size} bytes where {record.itemsize} are written: "
-                f"{record.names}"
-            )
 
 
 FIELD_BYTES = 8  # bytes of each field of a record

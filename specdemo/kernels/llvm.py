@@ -1,16 +1,19 @@
-"""Short names for the LLVM code that `simd`, `matmul_*` and `scores_vectors` generate: loads, sums and exponentials of 16 float32.
+"""Short names for the LLVM code that `simd` and `matmul_*` generate: loads, sums and exponentials of 16 float32.
 
 Vectors of 16 float32 or 32 numbers of 16 bits are one register with AVX-512, two with AVX2 and four with NEON: LLVM splits them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import reduce, wraps
+from inspect import signature
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.extending import intrinsic
 
 from specdemo.kernels import cpu_features
 
@@ -24,6 +27,35 @@ WIDE_SHORTS = ir.VectorType(I16, 2 * WIDTH)
 AHEAD = 4096  # bytes that are prefetched ahead: the processor's own prefetching stops at each page
 
 POINTER = types.intp
+LITERAL = None  # kind of an argument that is a number in the source
+
+
+def emits(result: types.Type = types.void, **kinds: types.Type | None) -> Callable[..., object]:
+    """Make a function that emits code an intrinsic of numba, which compiled code calls with all arguments but the first.
+
+    The function gets the builder, and the value of each argument; the number itself of a LITERAL one.
+    result: type of the returned value; kinds: type of each argument that is no address and no count
+    """
+
+    def decorate(emit: Callable[..., ir.Value | None]) -> object:
+        expected = [kinds.get(name, POINTER) for name in list(signature(emit).parameters)[1:]]
+
+        def generate(context, builder, given, values):
+            numbers = [
+                one.literal_value if kind is LITERAL else value
+                for kind, one, value in zip(expected, given.args, values, strict=True)
+            ]
+            found = emit(builder, *numbers)
+            return context.get_dummy_value() if result is types.void else found
+
+        @wraps(emit)
+        def typed(_context, *given):
+            kinds = zip(expected, given, strict=True)
+            return result(*(one if kind is LITERAL else kind for kind, one in kinds)), generate
+
+        return intrinsic(prefer_literal=True)(typed)
+
+    return decorate
 
 
 def call(
@@ -163,14 +195,23 @@ def ways(builder: ir.IRBuilder, value: ir.Value, cases: Sequence[int]) -> Iterat
         yield case
 
 
+@contextmanager
+def each_line(
+    builder: ir.IRBuilder, lines: ir.Value, *addresses: ir.Value
+) -> Iterator[list[ir.Value]]:
+    """A loop over `lines` lines of 64 bytes: gives the addresses of a turn, one for each of the first line."""
+    with cgutils.for_range(builder, lines) as loop:
+        yield [offset(builder, address, loop.index, 6) for address in addresses]
+
+
 def prefetch_ahead(builder: ir.IRBuilder, address: ir.Value) -> None:
     """Prefetch the line AHEAD bytes after an address."""
     prefetch(builder, at(builder, address, AHEAD))
 
 
-def prefetch(builder: ir.IRBuilder, address: ir.Value) -> None:
-    """Prefetch the line of an address."""
-    hint = [ir.Constant(I32, value) for value in (0, 3, 1)]
+def prefetch(builder: ir.IRBuilder, address: ir.Value, nearness: int = 3) -> None:
+    """Prefetch the line of an address. nearness: of the cache, 3 for the nearest one"""
+    hint = [ir.Constant(I32, value) for value in (0, nearness, 1)]
     where = builder.inttoptr(address, BYTES)
     call(builder, "llvm.prefetch.p0", ir.VoidType(), (where, *hint))
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
 from llvmlite import ir
 from numba import carray, types
-from numba.extending import intrinsic
 from torch import Tensor
 
 from specdemo.kernels import llvm, simd
@@ -34,106 +33,65 @@ def laid_out(matrix: Tensor) -> Packed:
     return Packed(tiles.contiguous(), None)
 
 
-def _tile(number: types.Literal) -> ir.Value:
-    return ir.Constant(llvm.I8, number.literal_value)
-
-
-@intrinsic
-def begin(_context, settings):
+@llvm.emits()
+def begin(builder, settings):
     """Shape the eight tiles by the 64 bytes at an address."""
-
-    def generate(context, builder, _signature, arguments):
-        address = builder.inttoptr(arguments[0], llvm.BYTES)
-        llvm.call(builder, "llvm.x86.ldtilecfg", ir.VoidType(), (address,))
-        return context.get_dummy_value()
-
-    return types.void(llvm.POINTER), generate
+    address = builder.inttoptr(settings, llvm.BYTES)
+    llvm.call(builder, "llvm.x86.ldtilecfg", ir.VoidType(), (address,))
 
 
-@intrinsic
-def end(_context):
+@llvm.emits()
+def end(builder):
     """Release the tiles."""
-
-    def generate(context, builder, _signature, _arguments):
-        llvm.call(builder, "llvm.x86.tilerelease", ir.VoidType(), ())
-        return context.get_dummy_value()
-
-    return types.void(), generate
+    llvm.call(builder, "llvm.x86.tilerelease", ir.VoidType(), ())
 
 
-def _tile_mover(instruction: str) -> Callable[..., None]:
-    """A function that moves a tile from or to rows `stride` bytes apart."""
-
-    @intrinsic(prefer_literal=True)
-    def move(_context, tile, address, stride):
-        def generate(context, builder, signature, arguments):
-            where = builder.inttoptr(arguments[1], llvm.BYTES)
-            values = (_tile(signature.args[0]), where, arguments[2])
-            llvm.call(builder, instruction, ir.VoidType(), values)
-            return context.get_dummy_value()
-
-        return types.void(tile, llvm.POINTER, llvm.POINTER), generate
-
-    return move
+def _on_tiles(builder: ir.IRBuilder, name: str, tiles: Sequence[int], *more: ir.Value) -> None:
+    """Run an instruction on tiles by their numbers."""
+    numbers = [ir.Constant(llvm.I8, tile) for tile in tiles]
+    llvm.call(builder, f"llvm.x86.{name}", ir.VoidType(), (*numbers, *more))
 
 
-load_tile = _tile_mover("llvm.x86.tileloadd64")
-store_tile = _tile_mover("llvm.x86.tilestored64")
+@llvm.emits(tile=llvm.LITERAL)
+def load_tile(builder, tile, address, stride):
+    """Read a tile from rows `stride` bytes apart."""
+    _on_tiles(builder, "tileloadd64", [tile], builder.inttoptr(address, llvm.BYTES), stride)
 
 
-@intrinsic(prefer_literal=True)
-def clear_tile(_context, tile):
+@llvm.emits(tile=llvm.LITERAL)
+def store_tile(builder, tile, address, stride):
+    """Write a tile to rows `stride` bytes apart."""
+    _on_tiles(builder, "tilestored64", [tile], builder.inttoptr(address, llvm.BYTES), stride)
+
+
+@llvm.emits(tile=llvm.LITERAL)
+def clear_tile(builder, tile):
     """Set a tile to zero."""
-
-    def generate(context, builder, signature, _arguments):
-        llvm.call(builder, "llvm.x86.tilezero", ir.VoidType(), (_tile(signature.args[0]),))
-        return context.get_dummy_value()
-
-    return types.void(tile), generate
+    _on_tiles(builder, "tilezero", [tile])
 
 
-@intrinsic(prefer_literal=True)
-def multiply_tiles(_context, into, left, right):
+@llvm.emits(into=llvm.LITERAL, left=llvm.LITERAL, right=llvm.LITERAL)
+def multiply_tiles(builder, into, left, right):
     """into (M, 16) float32 += left (M, 32) bfloat16 times right, 16 rows of 16 pairs of bfloat16."""
-
-    def generate(context, builder, signature, _arguments):
-        tiles = [_tile(one) for one in signature.args]
-        llvm.call(builder, "llvm.x86.tdpbf16ps", ir.VoidType(), tiles)
-        return context.get_dummy_value()
-
-    return types.void(into, left, right), generate
+    _on_tiles(builder, "tdpbf16ps", [into, left, right])
 
 
-@intrinsic
-def add_scaled(_context, total, part, scale):
+@llvm.emits()
+def add_scaled(builder, total, part, scale):
     """16 float32: total += part * scale."""
-
-    def generate(context, builder, _signature, arguments):
-        total, part, scale = (llvm.load(builder, address, llvm.FLOATS) for address in arguments)
-        llvm.store(builder, llvm.fma(builder, part, scale, total), arguments[0])
-        return context.get_dummy_value()
-
-    return types.void(llvm.POINTER, llvm.POINTER, llvm.POINTER), generate
+    so_far, part, scale = (llvm.load(builder, one, llvm.FLOATS) for one in (total, part, scale))
+    llvm.store(builder, llvm.fma(builder, part, scale, so_far), total)
 
 
-@intrinsic
-def add_shifted(_context, total, part, scale, zero, weight):
+@llvm.emits(weight=types.float32)
+def add_shifted(builder, total, part, scale, zero, weight):
     """16 float32: total += part * scale + weight * zero, with one weight for all; scale and zero are bfloat16."""
-
-    def generate(context, builder, _signature, arguments):
-        total, part = (llvm.load(builder, address, llvm.FLOATS) for address in arguments[:2])
-        scale, zero = (
-            llvm.to_floats(builder, llvm.load(builder, address, llvm.SHORTS))
-            for address in arguments[2:4]
-        )
-        total = llvm.fma(builder, part, scale, total)
-        total = llvm.fma(builder, llvm.splat(builder, arguments[4], llvm.FLOATS), zero, total)
-        llvm.store(builder, total, arguments[0])
-        return context.get_dummy_value()
-
-    return types.void(
-        llvm.POINTER, llvm.POINTER, llvm.POINTER, llvm.POINTER, types.float32
-    ), generate
+    so_far, part = (llvm.load(builder, address, llvm.FLOATS) for address in (total, part))
+    shorts = (llvm.load(builder, address, llvm.SHORTS) for address in (scale, zero))
+    scale, zero = (llvm.to_floats(builder, one) for one in shorts)
+    so_far = llvm.fma(builder, part, scale, so_far)
+    so_far = llvm.fma(builder, llvm.splat(builder, weight, llvm.FLOATS), zero, so_far)
+    llvm.store(builder, so_far, total)
 
 
 @loose
@@ -212,10 +170,8 @@ def product(x, about, rows, width, matrix, table, group, into, stride, first, en
                 for i in range(min(ROW_TILE, rows - row)):
                     at, found = total + (row + i) * 128, part + i * found_line
                     for one in range(each):
-                        of_scales, of_zeros = (
-                            scales + beside + one * line,
-                            zeros + beside + one * line,
-                        )
+                        of_scales = scales + beside + one * line
+                        of_zeros = zeros + beside + one * line
                         if zeros:
                             weight = of_groups[(row + i) * groups + g + one]
                             add_shifted(at, found, of_scales, of_zeros, weight)
@@ -233,10 +189,8 @@ def put_query(x, queries, q, width, count):
     """Query `q` of `count`, at most 16, as `scores` reads them. x: float32, overwritten behind its end"""
     spare = x + 2048
     simd.round_to_bfloat16(x, spare, width // 16)
-    pairs, halves = (
-        carray(simd.int32s_at(queries), width // 2 * 16),
-        carray(simd.int32s_at(spare), width // 2),
-    )
+    pairs = carray(simd.int32s_at(queries), width // 2 * 16)
+    halves = carray(simd.int32s_at(spare), width // 2)
     for pair in range(width // 2):
         pairs[pair * 16 + q] = halves[pair]
 

@@ -1,4 +1,4 @@
-"""Products on vectors (AVX-512, AVX2, or any), for processors without matrix tiles. With `scores_vectors` as in `matmul_amx`.
+"""Products on vectors (AVX-512, AVX2, or any), for processors without matrix tiles.
 
 Inputs enter 4-bit products as whole numbers of 15 bits, with a step of their own for each group that shares a scale, and
 codes as whole numbers of 12: two of them are multiplied and added by one instruction (`vpmaddwd`, or `llvm.add_pairs`), 64 of them fit 32 bits, and
@@ -12,19 +12,13 @@ from functools import reduce
 
 import torch
 from llvmlite import ir
-from numba import types
+from numba import carray
 from numba.core import cgutils
-from numba.extending import intrinsic
 from torch import Tensor
 
 from specdemo.kernels import cpu_features, llvm, simd
 from specdemo.kernels.cache import compiled
 from specdemo.kernels.packing import GROUP_INPUTS, Packed, whole_numbers
-from specdemo.kernels.scores_vectors import QUERY, put_query, scores
-
-__all__ = [
-    "QUERY", "begin", "end", "laid_out", "meanings", "product", "put_query", "quantize_inputs", "scores", "wide_product",
-]  # fmt: skip
 
 COLUMNS = 32  # outputs decoded per call
 CODE_BUFFER = 4096
@@ -61,36 +55,29 @@ def end():
     """Vectors need no release."""
 
 
-@intrinsic(prefer_literal=True)
-def round_to_int16(_context, lines, source, into, step, total):
-    """`lines` times 16 float32 to as many whole numbers of 16 bits, none beyond MOST_INPUT. lines: a literal
+@llvm.emits(lines=llvm.LITERAL)
+def round_to_int16(builder, lines, source, into, step, total):
+    """`lines` times 16 float32 to as many whole numbers of 16 bits, none beyond MOST_INPUT.
 
     step, total: addresses of float32: the value of one, and the value of their sum
     """
-    offsets = [64 * line for line in range(lines.literal_value)]
-
-    def generate(context, builder, _signature, arguments):
-        source, into, step, total = arguments[1:]
-        one = ir.FloatType()
-        rows = [llvm.load(builder, llvm.at(builder, source, at), llvm.FLOATS) for at in offsets]
-        greatest = llvm.greatest_size(builder, rows, SMALLEST)
-        limit = ir.Constant(one, float(MOST_INPUT))
-        times = llvm.splat(builder, builder.fdiv(limit, greatest), llvm.FLOATS)
-        whole = []
-        for row, at in zip(rows, offsets, strict=True):
-            near = (builder.fmul(row, times),)
-            near = llvm.call(builder, "llvm.nearbyint.v16f32", llvm.FLOATS, near)
-            whole.append(builder.fptosi(near, llvm.INTS))
-            shorts = builder.trunc(whole[-1], llvm.SHORTS)
-            llvm.store(builder, shorts, llvm.at(builder, into, at // 2))
-        meant = builder.fmul(greatest, ir.Constant(one, 1 / MOST_INPUT))
-        llvm.store(builder, meant, step)
-        added = (reduce(builder.add, whole),)
-        summed = llvm.call(builder, "llvm.vector.reduce.add.v16i32", llvm.I32, added)
-        llvm.store(builder, builder.fmul(builder.sitofp(summed, one), meant), total)
-        return context.get_dummy_value()
-
-    return types.void(lines, *[llvm.POINTER] * 4), generate
+    offsets, one = [64 * line for line in range(lines)], ir.FloatType()
+    rows = [llvm.load(builder, llvm.at(builder, source, at), llvm.FLOATS) for at in offsets]
+    greatest = llvm.greatest_size(builder, rows, SMALLEST)
+    limit = ir.Constant(one, float(MOST_INPUT))
+    times = llvm.splat(builder, builder.fdiv(limit, greatest), llvm.FLOATS)
+    whole = []
+    for row, at in zip(rows, offsets, strict=True):
+        near = (builder.fmul(row, times),)
+        near = llvm.call(builder, "llvm.nearbyint.v16f32", llvm.FLOATS, near)
+        whole.append(builder.fptosi(near, llvm.INTS))
+        shorts = builder.trunc(whole[-1], llvm.SHORTS)
+        llvm.store(builder, shorts, llvm.at(builder, into, at // 2))
+    meant = builder.fmul(greatest, ir.Constant(one, 1 / MOST_INPUT))
+    llvm.store(builder, meant, step)
+    added = (reduce(builder.add, whole),)
+    summed = llvm.call(builder, "llvm.vector.reduce.add.v16i32", llvm.I32, added)
+    llvm.store(builder, builder.fmul(builder.sitofp(summed, one), meant), total)
 
 
 @compiled
@@ -131,9 +118,9 @@ def paired(builder: ir.IRBuilder, total: ir.Value, codes: ir.Value, inputs: ir.V
     )
 
 
-@intrinsic
+@llvm.emits()
 def add_products(
-    _context, rows, x, x_step, codes, pairs, form, then, steps, groups, sums, scales, zeros, total
+    builder, rows, x, x_step, codes, pairs, form, then, steps, groups, sums, scales, zeros, total
 ):
     """Add the products of one group of inputs of 1 to CALL_ROWS rows to their totals.
 
@@ -142,19 +129,13 @@ def add_products(
     steps, sums: of the first row's group, those of other rows `groups` further; scales, zeros: as in `packing.Packed`
     total: (rows, 32) float32
     """
-
-    def generate(context, builder, _signature, arguments):
-        rows, x, x_step, codes, pairs, form, then, *about = arguments
-        done = builder.append_basic_block()
-        for one in llvm.ways(builder, form, FORMS):
-            for count in llvm.ways(builder, rows, range(1, CALL_ROWS + 1)):
-                found = _summed(builder, count, x, x_step, codes, pairs, one, then)
-                _add_scaled(builder, found, *about)
-                builder.branch(done)
-        builder.position_at_end(done)
-        return context.get_dummy_value()
-
-    return types.void(*[llvm.POINTER] * 13), generate
+    done = builder.append_basic_block()
+    for one in llvm.ways(builder, form, FORMS):
+        for count in llvm.ways(builder, rows, range(1, CALL_ROWS + 1)):
+            found = _summed(builder, count, x, x_step, codes, pairs, one, then)
+            _add_scaled(builder, found, steps, groups, sums, scales, zeros, total)
+            builder.branch(done)
+    builder.position_at_end(done)
 
 
 def _add_scaled(
@@ -271,21 +252,10 @@ def product(x, about, rows, width, matrix, table, group, into, stride, first, en
                 address, at = x + row * step + g * group * 2, total + row * 128
                 steps, here = about + (row * groups + g) * 4, min(CALL_ROWS, rows - row)
                 sums = steps + rows * groups * 4
+                kind = more if row else form
                 add_products(
-                    here,
-                    address,
-                    step,
-                    numbers,
-                    pairs,
-                    more if row else form,
-                    then,
-                    steps,
-                    groups,
-                    sums,
-                    scale,
-                    zero,
-                    at,
-                )
+                    here, address, step, numbers, pairs, kind, then, steps, groups, sums, scale, zero, at
+                )  # fmt: skip
         for row in range(rows):
             simd.copy_lines(total + row * 128, into + (row * stride + block * COLUMNS) * 4, 2)
 
@@ -299,3 +269,91 @@ def wide_product(x, count, width, matrix, into, stride, first, end, buffers):
     y, about, own = buffers
     quantize_inputs(x, width * 4, y, about, count, width, GROUP_INPUTS, False)
     product(y, about, count, width, matrix, 0, GROUP_INPUTS, into, stride, first, end, own)
+
+
+# Attention: the products of queries and keys, in float32.
+KEYS = 4  # keys per call for few queries; for many, the number of sums that fit into registers
+MANY_KEYS = 4 if cpu_features.has_wide_vectors() else 1
+QUERY = 64 + 4 * KEYS  # bytes of a thread's buffer for queries, for each dimension of a head
+
+
+@compiled
+def put_query(x, queries, q, width, count):
+    """Query `q` of `count`, at most 16, as `scores` reads them. x: float32"""
+    lanes = 4 if count <= 4 else 16
+    row = carray(simd.float32s_at(x), width)
+    table = carray(simd.float32s_at(queries), (width, lanes))
+    for i in range(width):
+        table[i, q] = row[i]
+
+
+def _key_rows(builder: ir.IRBuilder, keys: ir.Value, width: ir.Value, count: int) -> list[ir.Value]:
+    """Addresses of `count` rows of float32."""
+    numbers = [ir.Constant(llvm.I64, key) for key in range(count)]
+    return [llvm.offset(builder, keys, builder.mul(width, number), 2) for number in numbers]
+
+
+@llvm.emits()
+def _score_many(builder, queries, keys, width, into):
+    """(MANY_KEYS, 16) float32: the products of as many rows of float32 with 16 queries, (width, 16).
+
+    There are four sums, of each fourth product, in the same order as in `_score_few`.
+    """
+    rows = _key_rows(builder, keys, width, MANY_KEYS)
+    found = llvm.variables(builder, 4 * MANY_KEYS, llvm.constant(0.0))
+    with cgutils.for_range(builder, builder.lshr(width, ir.Constant(llvm.I64, 2))) as loop:
+        address = llvm.offset(builder, queries, loop.index, 8)
+        columns = [
+            llvm.load(builder, llvm.at(builder, address, 64 * i), llvm.FLOATS) for i in range(4)
+        ]
+        for number, one in enumerate(found):
+            row = llvm.offset(builder, rows[number // 4], loop.index, 4)
+            value = llvm.load(builder, llvm.at(builder, row, number % 4 * 4), ir.FloatType())
+            value = llvm.splat(builder, value, llvm.FLOATS)
+            summed = llvm.fma(builder, value, columns[number % 4], builder.load(one))
+            builder.store(summed, one)
+    for key in range(MANY_KEYS):
+        sums = [builder.load(one) for one in found[4 * key : 4 * key + 4]]
+        score = builder.fadd(builder.fadd(sums[0], sums[2]), builder.fadd(sums[1], sums[3]))
+        llvm.store(builder, score, llvm.at(builder, into, 64 * key))
+
+
+@llvm.emits()
+def _score_few(builder, queries, keys, width, into):
+    """The same for KEYS rows and four queries, (width, 4): four neighbouring products side by side.
+
+    into: rows of 16, of which four count
+    """
+    spread = ir.Constant(llvm.INTS, [lane // 4 for lane in range(llvm.WIDTH)])
+    turns = [ir.Constant(llvm.INTS, [(lane + by) % 16 for lane in range(16)]) for by in (8, 4)]
+    rows = _key_rows(builder, keys, width, KEYS)
+    found = llvm.variables(builder, KEYS, llvm.constant(0.0))
+    with cgutils.for_range(builder, builder.lshr(width, ir.Constant(llvm.I64, 2))) as loop:
+        column = llvm.load(builder, llvm.offset(builder, queries, loop.index, 6), llvm.FLOATS)
+        for row, one in zip(rows, found, strict=True):
+            four = ir.VectorType(ir.FloatType(), 4)
+            value = llvm.load(builder, llvm.offset(builder, row, loop.index, 4), four)
+            value = builder.shuffle_vector(value, value, spread)
+            builder.store(llvm.fma(builder, value, column, builder.load(one)), one)
+    for key, one in enumerate(found):
+        score = builder.load(one)
+        for by in turns:
+            score = builder.fadd(score, builder.shuffle_vector(score, score, by))
+        llvm.store(builder, score, llvm.at(builder, into, 64 * key))
+
+
+@compiled
+def scores(queries, count, keys, width, length, into):
+    """(length, 16) float32: the products of `count` queries with each key. keys: (length, width) bfloat16
+
+    Reads and writes up to 15 rows further.
+    """
+    room = queries + width * 64
+    for key in range(0, length, KEYS):
+        simd.fetch(keys + key * width * 2 + llvm.AHEAD, KEYS * width // 32)
+        simd.widen(keys + key * width * 2, room, KEYS * width // 16)
+        if count <= 4:
+            _score_few(queries, room, width, into + key * 64)
+        else:
+            for i in range(0, KEYS, MANY_KEYS):
+                _score_many(queries, room + i * width * 4, width, into + (key + i) * 64)

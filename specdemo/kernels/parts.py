@@ -12,12 +12,12 @@ import time
 import numba
 import numpy as np
 from llvmlite import ir
-from numba import carray, cfunc, types
+from numba import carray, types
 from numba.extending import intrinsic
 
 from specdemo.kernels import job as jobs
 from specdemo.kernels import llvm, simd, team
-from specdemo.kernels.cache import compiled, kept
+from specdemo.kernels.cache import compiled
 
 ARRIVED_OFFSET = jobs.JOB.fields["arrived"][1]
 BARRIER_POLLS = 4096  # polls of a barrier before other threads of the system may run
@@ -39,26 +39,17 @@ def address_of(_context, record):
     return types.intp(record), generate
 
 
-@intrinsic
-def add_one(_context, address):
+@llvm.emits(result=types.int64)
+def add_one(builder, address):
     """Add one to an int64 that other threads use, and return its value before."""
-
-    def generate(_context, builder, _signature, arguments):
-        place = llvm.pointer(builder, arguments[0], llvm.I64)
-        return builder.atomic_rmw("add", place, ir.Constant(llvm.I64, 1), "seq_cst")
-
-    return types.int64(llvm.POINTER), generate
+    place = llvm.pointer(builder, address, llvm.I64)
+    return builder.atomic_rmw("add", place, ir.Constant(llvm.I64, 1), "seq_cst")
 
 
-@intrinsic
-def now_at(_context, address):
+@llvm.emits(result=types.int64)
+def now_at(builder, address):
     """An int64 that other threads write."""
-
-    def generate(_context, builder, _signature, arguments):
-        place = llvm.pointer(builder, arguments[0], llvm.I64)
-        return builder.load_atomic(place, "seq_cst", 8)
-
-    return types.int64(llvm.POINTER), generate
+    return builder.load_atomic(llvm.pointer(builder, address, llvm.I64), "seq_cst", 8)
 
 
 @compiled
@@ -130,48 +121,21 @@ LAYER_BYTES, SEQUENCE_BYTES = jobs.LAYER.itemsize, jobs.SEQUENCE.itemsize
 PART_BYTES = jobs.PART.itemsize
 TOKEN_BYTES, SECONDS_OFFSET = jobs.TOKEN.itemsize, jobs.TOKEN.fields["seconds"][1]
 
-_jobs_at, _layers_at, _sequences_at, _drafts_at, _tokens_at, _parts_at = (
-    simd.pointers_to(numba.from_dtype(record)) for record in jobs.RECORDS
-)
+
+def _reader(record):
+    """Return a compiled function that returns the record at an address."""
+    pointer_to = simd.pointers_to(numba.from_dtype(record))
+
+    @compiled
+    def at(address):
+        return carray(pointer_to(address), 1)[0]
+
+    return at
 
 
-@compiled
-def job_at(address):
-    return carray(_jobs_at(address), 1)[0]
-
-
-@compiled
-def layer_at(address):
-    return carray(_layers_at(address), 1)[0]
+job_at, layer_at, _sequence_at, draft_at, token_at, block_part_at = map(_reader, jobs.RECORDS)
 
 
 @compiled
 def sequence_at(job, number):
-    return carray(_sequences_at(job.sequences + number * SEQUENCE_BYTES), 1)[0]
-
-
-@compiled
-def draft_at(address):
-    return carray(_drafts_at(address), 1)[0]
-
-
-@compiled
-def token_at(address):
-    return carray(_tokens_at(address), 1)[0]
-
-
-@compiled
-def block_part_at(address):
-    return carray(_parts_at(address), 1)[0]
-
-
-@kept(cfunc, types.void(types.intp), nopython=True)
-def record_sizes(address):
-    """Write the bytes of each of `jobs.RECORDS`, as compiled code counts them. address: of as many int64"""
-    found = carray(simd.int64s_at(address), 6)
-    found[0] = carray(_jobs_at(address), 1).itemsize
-    found[1] = carray(_layers_at(address), 1).itemsize
-    found[2] = carray(_sequences_at(address), 1).itemsize
-    found[3] = carray(_drafts_at(address), 1).itemsize
-    found[4] = carray(_tokens_at(address), 1).itemsize
-    found[5] = carray(_parts_at(address), 1).itemsize
+    return _sequence_at(job.sequences + number * SEQUENCE_BYTES)

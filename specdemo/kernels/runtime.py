@@ -1,4 +1,4 @@
-"""The entry to the compiled pass: layers and their head, the buffers of a pass, and the threads that run it."""
+"""The entry to the compiled pass: weights of layers, rows of conversations, the buffers of a pass, and the threads that run it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import fields
-from functools import cache, lru_cache
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -19,33 +20,208 @@ from torch import Tensor
 from specdemo.kernels import cache as kept
 from specdemo.kernels import cpu_features, team
 from specdemo.kernels import job as jobs
-from specdemo.kernels.inputs import (
-    Drafting,
-    ExtraHead,
-    Injected,
-    LayerWeights,
-    Matrix,
-    Results,
-    Rows,
-    SequenceRows,
-    Shape,
-    fits,
-)
+from specdemo.kernels.blocks import BlockMatrix
 from specdemo.kernels.job import Form, JobBuffer, address
-from specdemo.kernels.packing import BLOCK_OUTPUTS
-from specdemo.kernels.plan import Chain
-from specdemo.kernels.team import is_borrowed, runs_here
+from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
+from specdemo.kernels.plan import Chain, DraftPlan
+from specdemo.kernels.team import is_borrowed as is_borrowed
+from specdemo.kernels.team import runs_here as runs_here
 
-__all__ = [
-    "CompiledLayers", "Drafting", "ExtraHead", "Injected", "LayerWeights", "Matrix", "Results", "Rows",
-    "SequenceRows", "Shape", "compiling", "digest", "fits", "is_borrowed", "meanings", "runs_here", "winner",
-]  # fmt: skip
-
+Matrix = Packed | BlockMatrix
+Product = TypeVar("Product")
+# The norms of a layer: before and after attention, before and after the MLP, of queries and of keys.
+NORMS = ("input_norm", "attended_norm", "post_norm", "gated_norm", "query_norm", "key_norm")
+HEAD_DIMS = range(64, 257, 32)  # supported sizes of a head
 LINE = 64  # bytes of a cache line
 MOST_BUFFERS = 64  # for jobs of different forms, of each thread
 
 
 Memory = tuple[int, int]  # first byte, number of bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights(Generic[Product]):
+    """One decoder layer, whose defaults are Llama's. Queries, keys and values are one matrix, gate and up too.
+
+    input_norm, post_norm: before attention and before the MLP, (H,); None for none
+    query_norm, key_norm: of each head, (head_dim,), or of all heads together, (heads * head_dim,) and (kv_heads * head_dim,)
+    attended_norm, gated_norm: of the outputs of attention and of the MLP, (H,)
+    rotary: number of its rotary embedding; -1 for none; window: keys that a row looks back at; 0 for all
+
+    Norms contain their offset. In the compiled pass they are float32, and the matrices are `Matrix`.
+    """
+
+    input_norm: Tensor | None
+    qkv: Product
+    output: Product
+    post_norm: Tensor | None
+    gate_up: Product
+    down: Product
+    query_norm: Tensor | None = None
+    key_norm: Tensor | None = None
+    attended_norm: Tensor | None = None
+    gated_norm: Tensor | None = None
+    rotary: int = 0
+    window: int = 0
+
+    def matrices(self) -> tuple[Product, ...]:
+        """Its four products."""
+        return self.qkv, self.output, self.gate_up, self.down
+
+
+def write_layer(layer: LayerWeights[Matrix], record: Any) -> None:
+    """Fill the record of a layer, see `job.LAYER`."""
+    for name in (
+        "input_norm",
+        "post_norm",
+        "attended_norm",
+        "gated_norm",
+        "query_norm",
+        "key_norm",
+    ):
+        setattr(record, name, address(getattr(layer, name)))
+    for name in ("qkv", "output", "gate_up", "down"):
+        getattr(layer, name).write(getattr(record, name))
+    record.qkv_bias = address(layer.qkv.bias)
+    record.rotary, record.window = layer.rotary, layer.window
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sizes of a stack of layers.
+
+    inner: width between gate and down; group: inputs that share a scale; epsilon: of the norms; scale: of attention scores
+    residual: factor of additions to the residual stream; gelu: gates are GELU (tanh) in place of SiLU
+    joint_norms: norms of queries and of keys are of all heads together
+    """
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    hidden: int
+    inner: int
+    group: int
+    epsilon: float
+    scale: float
+    residual: float = 1.0
+    gelu: bool = False
+    joint_norms: bool = False
+
+
+def fits(shape: Shape, columns: int = BLOCK_OUTPUTS) -> bool:
+    """Whether the compiled pass takes layers of these sizes, and a head of so many columns."""
+    attended = shape.heads * shape.head_dim
+    inputs = (shape.hidden, shape.inner, attended)
+    outputs = (shape.hidden, shape.inner, attended + 2 * shape.kv_heads * shape.head_dim, columns)
+    return (
+        shape.head_dim in HEAD_DIMS
+        and shape.group in (32, 64)
+        and all(size % 64 == 0 for size in inputs)
+        and all(size % BLOCK_OUTPUTS == 0 for size in outputs)
+    )
+
+
+class Slots(Protocol):
+    """The cache of one conversation; see `engine.cache.RollbackCache`."""
+
+    @property
+    def length(self) -> int:
+        """Tokens that count."""
+
+    @property
+    def start(self) -> int:
+        """Slot of the next pass's first row."""
+
+    @property
+    def capacity(self) -> int:
+        """Number of slots."""
+
+    def slots(self, end: int, like: Tensor) -> np.ndarray[Any, Any]:
+        """Return (layers, 2) int64 addresses of keys and values, with room up to slot `end`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """States that are added to rows of a conversation before a layer. rows: (n, hidden) float32, for its rows from `first` on"""
+
+    first: int
+    rows: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraHead:
+    """Rows that a conversation has behind those of a 4-bit head. count: how many of them count, the rest only fills a block"""
+
+    matrix: Packed
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drafting:
+    """A draft that continues after a pass.
+
+    token_ids: (W,) int64, the token of each column of the logits
+    penalised: (n + plan.most,) int64, columns of the text's tokens, each once, and room for those that are drafted
+    """
+
+    plan: DraftPlan
+    token_ids: Tensor
+    penalised: np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceRows:
+    """The rows of one conversation in a pass.
+
+    positions: of each row in the text; the cache writes them into its slots from `start` on
+    seen: (rows, start + rows) bool; None where each row sees all slots up to its own
+    answers: how many of the last rows need logits
+    """
+
+    positions: Sequence[int]
+    cache: Slots
+    seen: Tensor | None = None
+    answers: int = 0
+    injected: Injected | None = None
+    extra: ExtraHead | None = None
+    drafting: Drafting | None = None
+
+    @property
+    def more(self) -> int:
+        """Rows that a draft reads after these."""
+        return self.drafting.plan.most - 1 if self.drafting else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of one pass.
+
+    x: (rows, hidden) float32; it is overwritten where a sequence drafts
+    cos, sin: (rotary embeddings, positions, rotated channels) float32, the sines with their signs; one needs no first axis
+    sequences: the conversations of the rows, one after the other
+    inject_layer: layer before which the injected states are added
+    embedding: (V, hidden) bfloat16 that drafted tokens are read by
+    """
+
+    x: Tensor
+    cos: Tensor
+    sin: Tensor
+    sequences: Sequence[SequenceRows]
+    inject_layer: int = 0
+    embedding: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Results of a pass.
+
+    logits: (answers, W) float32 of each sequence; final: (rows, hidden) float32 after the last layer, if requested
+    chains: the draft of each sequence that drafts
+    """
+
+    logits: Sequence[Tensor]
+    final: Tensor | None
+    chains: Sequence[Chain | None]
 
 
 def meanings(code: Tensor) -> tuple[Tensor, float]:
@@ -67,14 +243,16 @@ class CompiledLayers:
 
     def __init__(
         self,
-        layers: Sequence[LayerWeights],
+        layers: Sequence[LayerWeights[Matrix]],
         shape: Shape,
         table: Tensor,
         head: Tensor | Matrix,
         norm: Tensor,
         feedback: Tensor | None = None,
     ) -> None:
-        self._run_in_team = _compiled()
+        from specdemo.kernels.draft_loop import run_in_team  # compiles
+
+        self._run_in_team = run_in_team
         self.shape, self.layers, self.norm, self.table = shape, tuple(layers), norm, table
         self.feedback = feedback
         self.head: Matrix = (
@@ -83,7 +261,7 @@ class CompiledLayers:
         self.columns = self.head.outputs
         self.described = (jobs.LayerStructure * len(layers))()
         for record, layer in zip(self.described, layers, strict=True):
-            layer.write(record)
+            write_layer(layer, record)
         self.tiles = _tile_shapes()
         self._query_bytes = cpu_features.products().QUERY
         self._like = torch.zeros(1, shape.kv_heads, 1, shape.head_dim, dtype=torch.bfloat16)
@@ -116,7 +294,7 @@ class CompiledLayers:
         job.first_layer, job.last_layer = first, len(self.layers) if last is None else last
         if self.inspect:
             self.inspect(rows, masks, logits, states or {}, behind, buffer.parts, scratch, job)
-        self._go(job)
+        team.run(self._run_in_team, ctypes.addressof(job), torch.get_num_threads())
         results: list[Tensor] = []
         chains: list[Chain | None] = []
         row = 0
@@ -247,18 +425,11 @@ class CompiledLayers:
             # Compiled code computes with float32.
             setattr(job, one.name, float(np.float32(value)) if isinstance(value, float) else value)
         job.table, job.layers = self.table.data_ptr(), ctypes.addressof(self.described)
-        job.norm, job.tiles, job.head_columns = (
-            self.norm.data_ptr(),
-            self.tiles.ctypes.data,
-            self.columns,
-        )
+        job.norm, job.tiles = self.norm.data_ptr(), self.tiles.ctypes.data
+        job.head_columns = self.columns
         job.feedback = address(self.feedback)
         self.head.write(job.head)
         return bytes(job)
-
-    def _go(self, job: Any) -> None:
-        """Run a job in a team."""
-        team.run(self._run_in_team, ctypes.addressof(job), torch.get_num_threads())
 
 
 @contextmanager
@@ -273,7 +444,7 @@ def compiling() -> Iterator[None]:
 
     def work() -> None:
         with suppress(Exception):
-            _compiled()
+            import_module("specdemo.kernels.draft_loop")
 
     thread = threading.Thread(target=work, name="specdemo-compile", daemon=True)
     thread.start()
@@ -284,18 +455,6 @@ def compiling() -> Iterator[None]:
 def digest(more: Sequence[Path] = ()) -> str:
     """Names the compiled pass, further files and this processor: with the same name the same is computed."""
     return kept.digest([*kept.sources(), *more])
-
-
-@cache
-def _compiled() -> Any:
-    """Return the compiled function. Raises RuntimeError if it reads other records."""
-    from specdemo.kernels.draft_loop import run_in_team
-    from specdemo.kernels.parts import record_sizes
-
-    sizes = np.zeros(len(jobs.RECORDS), dtype=np.int64)
-    record_sizes.ctypes(sizes.ctypes.data)
-    jobs.check_sizes(tuple(sizes.tolist()))
-    return run_in_team
 
 
 def winner(probs: Tensor, key: int, word_ids: Tensor | None) -> int | None:

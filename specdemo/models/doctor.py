@@ -45,7 +45,7 @@ ROOM_FOR_DEFAULT = 400_000_000  # wheel, GGUF file and its packed copy
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One line of the report. ok is False when `advice` should be followed."""
+    """One line of the report. advice: to follow if it is not ok"""
 
     name: str
     value: str
@@ -56,13 +56,12 @@ class Fact:
 def facts() -> list[Fact]:
     """Everything worth knowing, in reading order. Nothing is loaded, downloaded or changed."""
     settings, complaint = _settings()
+    computing = all(map(installed, ("torch", "bitsandbytes")))
     return [
         _python(),
-        *(_package(name) for name in CHECKED_PACKAGES),
+        *_packages(),
         *_processor(),
-        _four_bit(settings),
-        _cuda(),
-        _device(settings),
+        *((_four_bit(), _cuda(), _device(settings)) if computing else ()),
         _memory(),
         *_cache(settings.cache_dir),
         _embedded(settings.cache_dir),
@@ -84,17 +83,13 @@ def _settings() -> tuple[AppSettings, list[Fact]]:
 def _python() -> Fact:
     low, high = (".".join(map(str, version)) for version in PYTHONS)
     ok = PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]
-    return Fact(
-        "Python", platform.python_version(), ok, "" if ok else f"Use Python {low} to {high}."
-    )
+    return Fact("Python", platform.python_version(), ok, f"Use Python {low} to {high}.")
 
 
-def _required(package: str) -> str:
-    """Return the required version of a package, such as '>=2.8,<3'; empty if any version is allowed.
-
-    A checkout lists it in requirements.txt, an installed package in its metadata.
-    """
+def _packages() -> list[Fact]:
+    """The versions of CHECKED_PACKAGES. A checkout lists the required ones in requirements.txt, an installed package in its metadata."""
     from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.specifiers import SpecifierSet
     from packaging.utils import canonicalize_name
 
     lines: list[str] = []
@@ -103,12 +98,23 @@ def _required(package: str) -> str:
     else:
         with suppress(metadata.PackageNotFoundError):
             lines = metadata.requires("specdemo") or []
+    required: dict[str, SpecifierSet] = {}
     for line in lines:
         with suppress(InvalidRequirement):
             requirement = Requirement(line.split("#")[0].strip())
-            if canonicalize_name(requirement.name) == canonicalize_name(package):
-                return str(requirement.specifier)
-    return ""
+            required.setdefault(canonicalize_name(requirement.name), requirement.specifier)
+    found = []
+    for name in CHECKED_PACKAGES:
+        wanted = required.get(canonicalize_name(name), SpecifierSet())
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found.append(Fact(name, "missing", ok=False, advice=INSTALL))
+            continue
+        value = f"{version} (wanted {wanted})" if str(wanted) else version
+        ok = wanted.contains(version, prereleases=True)
+        found.append(Fact(name, value, ok, INSTALL))
+    return found
 
 
 def installed(name: str) -> bool:
@@ -117,19 +123,6 @@ def installed(name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     except ImportError:
         return False
-
-
-def _package(name: str) -> Fact:
-    from packaging.specifiers import SpecifierSet
-
-    wanted = _required(name)
-    try:
-        version = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return Fact(name, "missing", ok=False, advice=INSTALL)
-    ok = not wanted or SpecifierSet(wanted).contains(version, prereleases=True)
-    value = f"{version} (wanted {wanted})" if wanted else version
-    return Fact(name, value, ok, "" if ok else INSTALL)
 
 
 def _processor() -> list[Fact]:
@@ -143,41 +136,24 @@ def _processor() -> list[Fact]:
     ]
 
 
-def _four_bit(settings: AppSettings) -> Fact:
+def _four_bit() -> Fact:
     """The path that NF4 takes on the CPU."""
-    missing = [name for name in ("torch", "bitsandbytes") if not installed(name)]
-    if missing:
-        return Fact("4-bit on the CPU", f"{missing[0]} is missing", ok=False, advice=INSTALL)
     import_bitsandbytes()
     from bitsandbytes import functional
 
     from specdemo.kernels import cpu_features, runtime
-    from specdemo.models.measurements import timed_passes
 
-    fused = getattr(functional, "has_avx512bf16", lambda: False)()
     if runtime.runs_here():
         threads = "torch's threads" if runtime.is_borrowed() else "threads of Python"
-        value = f"compiled pass on {cpu_features.name()}, in {threads}"
-        timed = timed_passes(settings.cache_dir, settings.target)
-        if timed is None:
-            beside = "; the first start measures bitsandbytes' fused kernel too" if fused else ""
-            return Fact("4-bit on the CPU", f"{value}{beside or ' (fastest)'}")
-        compiled, other = (f"{1e3 * one:.1f} ms" for one in timed)
-        taken = value if timed[0] <= timed[1] else "fused AVX512-BF16 kernel"
-        measured = f"measured with {settings.target}: compiled {compiled}, fused {other} a pass"
-        return Fact("4-bit on the CPU", f"{taken}, {measured}")
-    if fused:
+        value = f"compiled pass on {cpu_features.name()}, in {threads} (fastest)"
+        return Fact("4-bit on the CPU", value)
+    if getattr(functional, "has_avx512bf16", lambda: False)():
         return Fact("4-bit on the CPU", "fused AVX512-BF16 kernel (fast)")
-    return Fact(
-        "4-bit on the CPU",
-        "dequantises each pass: correct, but slow",
-        advice="Without numba and AVX512-BF16, bf16 or fp32 may be faster for a small model.",
-    )
+    slow = "dequantises each pass: correct, but slow; bf16 or fp32 may be faster for a small model"
+    return Fact("4-bit on the CPU", slow)
 
 
 def _cuda() -> Fact:
-    if not installed("torch"):
-        return Fact("CUDA", "torch is missing", ok=False, advice=INSTALL)
     import torch
 
     if not torch.cuda.is_available():
@@ -190,8 +166,6 @@ def _cuda() -> Fact:
 
 def _device(settings: AppSettings) -> Fact:
     """Which device models of the settings' precision run on, and why."""
-    if not installed("torch"):
-        return Fact("Device", "torch is missing", ok=False, advice=INSTALL)
     from specdemo.models.devices import best_device, choose_device
 
     if settings.device.strip().lower() == "auto":
@@ -206,16 +180,15 @@ def _device(settings: AppSettings) -> Fact:
 
 def _memory() -> Fact:
     free = free_ram()
-    return Fact(
-        "Memory", "cannot be told on this system" if free is None else f"{megabytes(free)} free"
-    )
+    unknown = "cannot be told on this system"
+    return Fact("Memory", unknown if free is None else f"{megabytes(free)} free")
 
 
 def _cache(folder: Path) -> list[Fact]:
     used = folder_bytes(folder) if folder.is_dir() else 0
     free = free_bytes(folder)
     ok = free >= ROOM_FOR_DEFAULT or used > ROOM_FOR_DEFAULT / 2
-    advice = "" if ok else "Free some space, or set SPECDEMO_CACHE to a folder on another disk."
+    advice = "Free some space, or set SPECDEMO_CACHE to a folder on another disk."
     space = Fact("Disk", f"{megabytes(free)} free", ok, advice)
     return [Fact("Cache", f"{folder} ({megabytes(used)})"), space]
 
@@ -241,9 +214,7 @@ def _draft() -> Fact:
     draft = find(target.draft) if target is not None and target.draft else None
     folder = draft.folder if draft is not None else None
     present = folder is not None and any(folder.glob("*.safetensors"))
-    advice = (
-        "" if present else "Get the whole project again, or run: python -m specdemo train draft"
-    )
+    advice = "Get the whole project again, or run: python -m specdemo train draft"
     return Fact("Shipped draft", "present" if present else "missing", present, advice)
 
 
@@ -258,6 +229,4 @@ def _pip() -> Fact:
 def _variable(name: str) -> Fact:
     value = os.environ[name]
     lost = name == LOCAL_WHEEL and not Path(value).is_file()
-    return Fact(
-        name, value, not lost, "Correct it or unset it: there is no such file." if lost else ""
-    )
+    return Fact(name, value, not lost, "Correct it or unset it: there is no such file.")

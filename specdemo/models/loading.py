@@ -42,7 +42,7 @@ from specdemo.models.devices import (
     gpu_dtype,
     needed_bytes,
 )
-from specdemo.models.measurements import Verdicts
+from specdemo.models.measurements import Measurement, PassCheck, pass_check
 from specdemo.models.tokenizers import load_tokenizer
 from specdemo.trace.events import COMPILED, ModelInfo
 
@@ -57,9 +57,8 @@ QUANTISED = ("nf4", "int8")
 EXPERTS_KEPT = " (experts in 16 bits)"
 SMALLER = {"fp32": "bf16 or nf4", "bf16": "nf4", "int8": "nf4", "file": "nf4"}
 
-one_at_a_time = (
-    threading.Lock()
-)  # loading changes global defaults, and a first 4-bit pass is not thread-safe
+# Loading changes global defaults, and a first 4-bit pass is not thread-safe.
+one_at_a_time = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +143,14 @@ def warm(
     """
     info, files = placed.info, placed.files
     assert files
+    check = None
+    if cache_dir and files.revision:  # which identifies the content of the weights
+        check = pass_check(cache_dir, f"{files.name} {files.revision}", head)
     with one_at_a_time, reporting_out_of_memory(info.name, info.precision):
         progress(Progress("warm up", None, info.name))
         decoder, kernel = ready(
-            placed.model, info.precision, placed.device, head,
-            lambda: _ids(files, SAMPLE), _verdicts(files, cache_dir),
-        )  # fmt: skip
+            placed.model, info.precision, placed.device, head, lambda: _ids(files, SAMPLE), check
+        )
         if CachedModel(decoder).read([0]).isnan().any():
             raise UserError("model.not_numbers", name=info.name)
     progress(Progress("warm up", 1.0, info.name))
@@ -208,13 +209,6 @@ def _ids(files: ModelFiles, text: str) -> list[int]:
     return ids
 
 
-def _verdicts(files: ModelFiles, cache_dir: Path | None) -> Verdicts | None:
-    """Return the cached verdicts on weights whose content is identified by its hash."""
-    if cache_dir is None or not files.revision:
-        return None
-    return Verdicts(cache_dir, f"{files.name} {files.revision}")
-
-
 def loading_options(folder: Path, precision: str, device: torch.device) -> Json:
     """Return transformers' options for a folder's weights in a precision. A packed copy contains its own quantisation."""
     dtype = torch_dtype(precision, device)
@@ -255,23 +249,29 @@ def ready(
     device: torch.device,
     head: str = AUTO_HEAD,
     sample: Callable[[], Sequence[int]] | None = None,
-    verdicts: Verdicts | None = None,
+    check: Measurement[PassCheck] | None = None,
 ) -> tuple[Decoder, str]:
     """The fastest decoder of a model that agrees with it, and how that computes, in words."""
-    kernel = prepare_kernels(model, precision, device)
-    # Such modules would decode all weights for nothing.
-    if kernel not in (UNFUSED, OWN_BLOCKS) or not uses_compiled_pass(model):
+    compiled = uses_compiled_pass(model)
+    # The compiled pass reads 4-bit weights as they are stored, and each layer of the module runs once before it is packed.
+    kernel = prepare_kernels(model, precision, device, fuse=not compiled)
+    if not compiled:
         warm_up(model)
     if precision in QUANTISED and any(weight.ndim == 3 for weight in model.parameters()):
         kernel += EXPERTS_KEPT
-    decoder, way = open_decoder(model, head, sample, verdicts)
+    decoder, way = open_decoder(model, head, sample, check)
     if way.startswith(COMPILED) and kernel != OWN_BLOCKS:
         return decoder, f"bitsandbytes NF4, {way}"  # the model's own kernels no longer run
     return decoder, f"{kernel}, {way}"
 
 
-def prepare_kernels(model: PreTrainedModel, precision: str, device: torch.device) -> str:
-    """Disable the fused CPU kernel for shapes that crash it, and return a description of the path."""
+def prepare_kernels(
+    model: PreTrainedModel, precision: str, device: torch.device, *, fuse: bool = True
+) -> str:
+    """Return a description of the path, after disabling bitsandbytes' fused CPU kernel for shapes that crash it.
+
+    fuse: whether that kernel, which lays weights out in a way of its own, may be used
+    """
     place = device.type.upper()
     words = str(model.dtype).removeprefix("torch.")
     if precision == FILE:
@@ -288,7 +288,7 @@ def prepare_kernels(model: PreTrainedModel, precision: str, device: torch.device
     fused = 0
     for layer in layers:
         fits = layer.out_features % FUSED_ROWS == 0 and layer.in_features % FUSED_COLUMNS == 0
-        layer.support_avx512bf16_for_cpu = bool(layer.support_avx512bf16_for_cpu and fits)
+        layer.support_avx512bf16_for_cpu = bool(layer.support_avx512bf16_for_cpu and fits and fuse)
         fused += layer.support_avx512bf16_for_cpu
     if fused == 0:
         return UNFUSED
@@ -333,9 +333,8 @@ def reporting_out_of_memory(name: str, precision: str) -> Iterator[None]:
         return
     except MemoryError:
         pass
-    except (
-        RuntimeError
-    ) as error:  # torch.OutOfMemoryError is one; the CPU allocator raises a plain one
+    # torch.OutOfMemoryError is one; the CPU allocator raises a plain one.
+    except RuntimeError as error:
         if not isinstance(error, torch.OutOfMemoryError) and "not enough memory" not in str(error):
             raise
     gc.collect()

@@ -112,51 +112,21 @@ class PassCheck:
     """Result of checking the compiled pass of some weights.
 
     agrees: with transformers' module; bits: of the head; divergence: measured if there was a choice of heads
-    seconds: of a pass of one row, compiled and with bitsandbytes' fused kernel; None if that kernel is missing
     """
 
     agrees: bool
     bits: int = 16
     divergence: Divergence | None = None
-    seconds: tuple[float, float] | None = None
-
-    @property
-    def accepted(self) -> bool:
-        return self.agrees and (self.seconds is None or self.seconds[0] <= self.seconds[1])
 
 
-@dataclass(frozen=True, slots=True)
-class Verdicts:
-    """The cached verdicts on some weights, one for each `head` setting, code and processor.
+def pass_check(cache_dir: Path, weights: str, head: str) -> Measurement[PassCheck]:
+    """Return the cached check of some weights for a `head` setting, this code and this processor.
 
-    weights: names the weights by their content, see `weights_key`
+    weights: names them by their content
     """
-
-    cache_dir: Path
-    weights: str
-
-    def read(self, head: str) -> PassCheck | None:
-        """Return the verdict for a head; None if there is none yet."""
-        return self._measurement(head).read()
-
-    def write(self, head: str, verdict: PassCheck) -> None:
-        self._measurement(head).write(verdict, self.weights)
-
-    def _measurement(self, head: str) -> Measurement[PassCheck]:
-        code = runtime.digest(sorted(DECODERS.glob("*.py")))
-        versions = map(version, ("torch", *LIBRARIES))
-        return measurement(
-            self.cache_dir, VERDICTS, PassCheck, (self.weights, head, code, *versions)
-        )
-
-
-def timed_passes(cache_dir: Path, name: str) -> tuple[float, float] | None:
-    """Return the seconds of the newest verdict on a model of this name, see `PassCheck`; None if it has none."""
-    found = None
-    for weights, verdict in stored(cache_dir, VERDICTS, PassCheck):
-        if str(weights).partition(" ")[0] == name and verdict.seconds:
-            found = verdict.seconds
-    return found
+    code = runtime.digest(sorted(DECODERS.glob("*.py")))
+    key = (weights, head, code, *map(version, ("torch", *LIBRARIES)))
+    return measurement(cache_dir, VERDICTS, PassCheck, key)
 
 
 @dataclass(frozen=True, slots=True)

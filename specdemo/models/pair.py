@@ -51,7 +51,7 @@ class LoadedPair:
 
     open_draft: makes a draft with an empty cache; None when the target has no draft
     copy: the target's quantised self, made at first use; None when the target is quantised already
-    no_draft_why, no_copy_why: the reason why each is missing, a sentence each
+    no_draft_why: the reason why it is missing, a sentence
     costs: measured costs of these models' passes on this machine
     trained: drafters that were trained for this target, by kind
     recommended: sampling settings that the target's authors recommend
@@ -63,20 +63,9 @@ class LoadedPair:
     open_draft: Callable[[], LanguageModel] | None
     no_draft_why: str = ""
     copy: QuantisedCopy | None = None
-    no_copy_why: str = ""
     costs: CostProfile = field(default_factory=CostProfile)
     trained: Mapping[str, Trained] = field(default_factory=dict)
     recommended: Recommended = field(default_factory=Recommended)
-
-    @property
-    def open_copy(self) -> Callable[[], LanguageModel] | None:
-        """Makes a quantised copy with an empty cache; None when there is none to make."""
-        return self.copy.open if self.copy else None
-
-    @property
-    def copy_info(self) -> ModelInfo | None:
-        """The copy's weights and their arithmetic; the first call makes the copy. None if there is none to make."""
-        return self.copy.info() if self.copy else None
 
     def memory_bytes(self, need: str) -> int:
         """Bytes that a `draft` or a `copy` needs besides the target, by its number of weights; 0 if it does not exist."""
@@ -95,7 +84,7 @@ class LoadedPair:
         if need == "draft" and self.open_draft is None:
             return self.no_draft_why or "The target has no draft model."
         if need == "copy" and self.copy is None:
-            return self.no_copy_why
+            return no_copy_why(self.target.info.precision)
         if need not in ("draft", "copy", *self.trained):
             name = self.target.info.name
             return (
@@ -170,16 +159,16 @@ def place_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Lo
     published = find_published(settings.drafter, files, tokenizer, settings.cache_dir, progress)
     target = _placed(files, settings, progress)
     check_vocabulary(files, tokenizer, target.vocabulary_size)
-    others = dict.fromkeys(published.reading.kinds, published.trained(target)) if published else {}
+    others = dict.fromkeys(published.kinds, published.trained(target)) if published else {}
     alone = stands_alone({**find_trained(target, None, settings.trained), **others})
     if alone and settings.draft == "auto":
         info, open_draft, why = None, None, "Its feature drafter works without a draft model."
     else:
         info, open_draft, why = _DraftLoader(settings, progress, files, target, tokenizer).find()
     below = open_draft.decoder.weights if isinstance(open_draft, CompactDraft) else None
-    no_copy = no_copy_why(target.info.precision)
+    copy = None if no_copy_why(target.info.precision) else QuantisedCopy(target)
     return LoadedPair(
-        target, tokenizer, info, open_draft, why, None if no_copy else QuantisedCopy(target), no_copy,
+        target, tokenizer, info, open_draft, why, copy,
         trained={**find_trained(target, below, settings.trained), **others},
         recommended=recommended(files.folder, files.known or files.name),
     )  # fmt: skip

@@ -32,9 +32,8 @@ def load_tokenizer(files: ModelFiles) -> PreTrainedTokenizerBase:
             return AutoTokenizer.from_pretrained(
                 str(files.folder), trust_remote_code=False, local_files_only=True
             )
-    except (
-        Exception
-    ) as error:  # the native library raises plain Exception for a file that it cannot parse
+    # The native library raises plain Exception for a file that it cannot parse.
+    except Exception as error:
         raise UserError("model.tokenizer_unreadable", name=files.name) from error
 
 

@@ -271,7 +271,7 @@ class Conversation(ConversationClient):
 
 def _draft_info(pair: LoadedPair, needs: tuple[str, ...]) -> ModelInfo | None:
     if "copy" in needs:
-        return pair.copy_info
+        return pair.copy.info() if pair.copy else None
     for need in needs:
         if need in pair.trained:
             return pair.trained[need].info

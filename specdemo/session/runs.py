@@ -201,8 +201,8 @@ class Caches:
         from specdemo.engine.target import PrefixReader
 
         pair, method = self.loaded.pair, known.get(settings.method)
-        if method and "copy" in method.needs and pair.open_copy and self._copy is None:
-            self._copy = PrefixReader(pair.open_copy())
+        if method and "copy" in method.needs and pair.copy and self._copy is None:
+            self._copy = PrefixReader(pair.copy.open())
         context = DraftingContext(
             settings,
             shaper,

@@ -107,6 +107,7 @@ def run_doctor(_options: argparse.Namespace) -> int:
     found = facts()
     table = Table("", "what", "value", "what to do")
     for fact in found:
-        table.add_row("ok" if fact.ok else "!", fact.name, Text(fact.value), Text(fact.advice))
+        advice = Text("" if fact.ok else fact.advice)
+        table.add_row("ok" if fact.ok else "!", fact.name, Text(fact.value), advice)
     console.out.print(table)
     return 0 if all(fact.ok for fact in found) else 1

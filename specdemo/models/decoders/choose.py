@@ -23,7 +23,7 @@ from specdemo.models.decoders.form import form_of
 from specdemo.models.decoders.heads import AUTO_HEAD
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.devices import DEVICES, LARGE_HEAD, leave_to_file
-from specdemo.models.measurements import PassCheck, Verdicts
+from specdemo.models.measurements import Measurement, PassCheck
 from specdemo.trace.events import COMPILED
 
 PROBED = 24  # tokens on which both passes are compared
@@ -36,7 +36,7 @@ def open_decoder(
     model: Any,
     head: str = AUTO_HEAD,
     sample: Callable[[], Sequence[int]] | None = None,
-    verdicts: Verdicts | None = None,
+    check: Measurement[PassCheck] | None = None,
 ) -> tuple[Decoder, str]:
     """Return the fastest decoder that agrees with a model, else the module itself, and its description.
 
@@ -44,6 +44,7 @@ def open_decoder(
 
     head: bits of the output head as in `AppSettings`
     sample: returns token ids on which `auto` compares heads; without it the head has 16 bits
+    check: the cached result of an earlier check
     """
     module = ModuleDecoder(model)
     if not is_supported(model):
@@ -52,7 +53,7 @@ def open_decoder(
         return open_on_gpu(LeanDecoder(model), module, graphs.cuda_graph(model.device))
     if model.device.type == "mps":
         return open_measured(LeanDecoder(model), module)
-    opened = _open_compiled(model, head, sample, verdicts)
+    opened = _open_compiled(model, head, sample, check)
     if opened is not None:
         leave_to_file(model.get_input_embeddings().weight, model.lm_head.weight)
         return opened
@@ -62,7 +63,7 @@ def open_decoder(
 
 def uses_compiled_pass(model: Any) -> bool:
     """Return True if `open_decoder` will try the compiled pass on a model."""
-    return is_supported(model) and packed.compiles(model)
+    return is_supported(model) and packed.layout_of(model) is not None
 
 
 def open_on_gpu(
@@ -103,51 +104,30 @@ def _pass_seconds(decoder: Decoder) -> float:
 
 
 def _open_compiled(
-    model: Any, head: str, sample: Callable[[], Sequence[int]] | None, verdicts: Verdicts | None
+    model: Any,
+    head: str,
+    sample: Callable[[], Sequence[int]] | None,
+    check: Measurement[PassCheck] | None,
 ) -> tuple[packed.CompiledDecoder, str] | None:
     """Return the compiled pass if it runs and agrees. While it is made, the module's layers switch to its memory.
 
-    The module reads the compared rows once, and each of its layers is packed as soon as it has run.
+    The module reads the compared rows once, before its layers are packed.
     """
-    if not packed.compiles(model):
-        return None
-    known = verdicts.read(head) if verdicts else None
-    if known is not None and not known.accepted:
+    layout, known = packed.layout_of(model), check.read() if check else None
+    if layout is None or (known is not None and not known.agrees):
         return None
     if known is not None:
-        return _compile(model, packed.pack_layers(model), known.bits), _description(known.bits)
+        layers = packed.pack_layers(model, layout.form)
+        return _compile(model, layout, layers, known.bits), _description(known.bits)
     text = _probe_text(model.config.get_text_config().vocab_size)
-    fused = _fused_seconds(model)  # before the layers are packed for the compiled pass
-    layers, states = packed.pack_behind(model, lambda: _module_states(model, text))
-    decoder, verdict = _choose_head(model, layers, head, sample)
+    states, layers = _module_states(model, text), packed.pack_layers(model, layout.form)
+    decoder, found = _choose_head(model, layout, layers, head, sample)
     weight = model.lm_head.weight
-    wanted = heads.logits_of(states, heads.exact_values(weight)) * packed.described(model).logits
+    wanted = heads.logits_of(states, heads.exact_values(weight)) * layout.form.logits
     agreed = _is_near(_probe(decoder, text), wanted, TOLERANCE[weight.dtype])
-    verdict = replace(verdict, agrees=agreed)
-    if agreed and fused is not None:
-        verdict = replace(verdict, seconds=(_pass_seconds(decoder), fused))
-    # A pass that lost by its time alone is timed again at the next start: other programs may have been busy.
-    if verdicts and (verdict.accepted or not agreed):
-        verdicts.write(head, verdict)
-    return (decoder, _description(verdict.bits)) if verdict.accepted else None
-
-
-def _fused_seconds(model: Any) -> float | None:
-    """Time a pass of one row with bitsandbytes' fused 4-bit kernel; None if that does not run or does not agree.
-
-    Only processors with AVX512-BF16 have that kernel as well as the compiled pass.
-    """
-    if not packed.is_fused(model):
-        return None
-    lean = LeanDecoder(model)
-    return _pass_seconds(lean) if agrees(lean, ModuleDecoder(model)) else None
-
-
-def compile_pass(model: Any, bits: int = 16) -> packed.CompiledDecoder | None:
-    """Return the compiled pass without comparing it; None if it does not run. bits: of its head, 16 or 8"""
-    if not packed.compiles(model):
-        return None
-    return _compile(model, packed.pack_layers(model), bits)
+    if check:
+        check.write(replace(found, agrees=agreed))
+    return (decoder, _description(found.bits)) if agreed else None
 
 
 def _description(bits: int) -> str:
@@ -156,17 +136,16 @@ def _description(bits: int) -> str:
 
 
 def _compile(
-    model: Any, layers: Sequence[runtime.LayerWeights], bits: int
+    model: Any, layout: packed.Layout, layers: Sequence[packed.PackedLayer], bits: int
 ) -> packed.CompiledDecoder:
-    form = packed.described(model)
-    table, _ = runtime.meanings(packed.coding_of(model).code)
-    weight = model.lm_head.weight
+    table, _ = runtime.meanings(layout.coding.code)
+    form, weight = layout.form, model.lm_head.weight
     missing = -len(weight) % BLOCK_OUTPUTS  # rows that fill the last block
     rows = F.pad(weight, (0, 0, 0, missing)) if missing else weight
     head = rows if bits == 16 else packing.whole_numbers(rows)
-    head = getattr(model.lm_head, "blocks", head)  # those of a file
+    head = getattr(model.lm_head, "blocks", head)  # blocks of a file
     norm = form.norm(model.model.norm, torch.float32) * form.logits
-    compiled = runtime.CompiledLayers(layers, packed.shape_of(model, form), table, head, norm)
+    compiled = runtime.CompiledLayers(layers, layout.shape, table, head, norm)
     leave_to_file(weight)
     return packed.CompiledDecoder(model, form, compiled)
 
@@ -174,7 +153,8 @@ def _compile(
 @torch.inference_mode()
 def _choose_head(
     model: Any,
-    layers: Sequence[runtime.LayerWeights],
+    layout: packed.Layout,
+    layers: Sequence[packed.PackedLayer],
     head: str,
     sample: Callable[[], Sequence[int]] | None,
 ) -> tuple[packed.CompiledDecoder, PassCheck]:
@@ -182,14 +162,14 @@ def _choose_head(
     weight = model.lm_head.weight
     of_file = hasattr(model.lm_head, "blocks")
     if head != AUTO_HEAD or weight.nbytes < LARGE_HEAD or sample is None or of_file:
-        return _compile(model, layers, 16), PassCheck(True)
-    decoder = _compile(model, layers, 8)
+        return _compile(model, layout, layers, 16), PassCheck(True)
+    decoder = _compile(model, layout, layers, 8)
     states = heads.states_of(decoder, sample()[: heads.SAMPLE_ROWS])
     measured = heads.measure_head(states, weight, decoder.head)
     if measured.is_small:
         return decoder, PassCheck(True, 8, measured)
     del decoder
-    return _compile(model, layers, 16), PassCheck(True, 16, measured)
+    return _compile(model, layout, layers, 16), PassCheck(True, 16, measured)
 
 
 def is_supported(model: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The form of a model's layers: what its row of `families.json`, its config and its tensors say, in numbers."""
+"""The form of a model's layers: its row of `families.json`, its config and its tensors, in numbers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from specdemo.config.strings import Json
 from specdemo.engine.attention import windowed
 from specdemo.files.folder import LayerForm, find_family
+from specdemo.kernels.runtime import NORMS
 
 # types of rotary embedding whose angles depend on the position alone, or are made so by `rotary.module_tables`
 STATIC_ROPE = ("default", "linear", "llama3", "yarn", "longrope")
@@ -43,12 +45,14 @@ class ModelForm:
         weight = weight.to(dtype or weight.dtype)
         return weight + self.layer.offset if self.layer.offset else weight
 
-    def norms(self, layer: Any, dtype: torch.dtype | None = None) -> list[Tensor | None]:
-        """The norms of a module's layer: before and after attention, before and after the MLP; of queries and of keys."""
+    def of_layer(self, index: int, layer: Any, dtype: torch.dtype | None = None) -> Json:
+        """The fields of `LayerWeights` that are not matrices, of a module's layer. dtype: see `norm`"""
         parts = [(layer, name) for name in self.layer.norms]
         parts += [(layer.self_attn, name) for name in ("q_norm", "k_norm")]
         modules = [getattr(parent, name, None) if name else None for parent, name in parts]
-        return [None if norm is None else self.norm(norm, dtype) for norm in modules]
+        norms = [None if norm is None else self.norm(norm, dtype) for norm in modules]
+        numbers = {"rotary": self.rotary[index], "window": self.windows[index]}
+        return {**dict(zip(NORMS, norms, strict=True)), **numbers}
 
     def embedded(self, weight: Tensor, token_ids: Tensor) -> Tensor:
         """The rows of an embedding, scaled, (rows, H). weight: (V, H)"""

@@ -18,12 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdemo.engine.attention import finish
+from specdemo.engine.attention import finish, forget
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.models.decoders.layer import CacheRows
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.models.decoders.operators import Look, latest
+from specdemo.models.decoders.operators import Look
 
 GRAPH_ROWS = (1, 2, 3, 4, 5, 6, 8, 12, 16)  # rows of recordings; a pass uses the next larger one
 SLOTS = 1024  # slots of the smallest static cache; each larger one has twice as many
@@ -77,13 +77,6 @@ class StaticLayer:
         return self.keys, self.values
 
 
-@dataclass(frozen=True, slots=True)
-class CacheView:
-    """The layers of a static cache, as `LeanDecoder` finds them in a cache."""
-
-    layers: Sequence[StaticLayer]
-
-
 class PassGraph:
     """A pass of so many rows over one static cache.
 
@@ -106,15 +99,15 @@ class PassGraph:
         self._numbers[2] = self._last
         self._seen = torch.zeros(rows, static.slots, dtype=torch.bool, device=device)
         self._seen[:, self._last] = True
-        view = CacheView([StaticLayer(*parts, self._numbers[2]) for parts in static.parts])
+        layers = [StaticLayer(*parts, self._numbers[2]) for parts in static.parts]
         group = lean.sizes.heads // lean.sizes.kv_heads
 
         def placed(window: int) -> CacheRows:
-            seen = latest(self._seen, window) if window else self._seen
+            seen = forget(self._seen, window) if window else self._seen
             mask = torch.zeros(rows, static.slots, dtype=lean.embedding.dtype, device=device)
             mask = mask.masked_fill(~seen, -torch.inf)
             folded = mask[:, None].expand(rows, group, static.slots).reshape(1, 1, -1, static.slots)
-            return CacheRows(0, rows, view, Look(folded, folded=True))
+            return CacheRows(0, rows, layers, Look(folded, folded=True))
 
         def work() -> tuple[Tensor, ...]:
             at = {window: [placed(window)] for window in {*lean.form.windows}}

@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from specdemo.engine.attention import chunk_of
-from specdemo.engine.passes import ForwardInput, ForwardOutput
+from specdemo.engine.passes import ForwardInput, ForwardOutput, split_outputs
 from specdemo.models.decoders.form import ModelForm, form_of
-from specdemo.models.decoders.layer import CacheRows, HeadSizes, LlamaLayer, after, normalised
+from specdemo.models.decoders.layer import CacheRows, HeadSizes, LlamaLayer, PassRows, normalised
 from specdemo.models.decoders.operators import Stacked, look, pack, stack
 from specdemo.models.decoders.rotary import RotaryTables, module_tables
 
@@ -50,6 +50,7 @@ class LeanDecoder:
         self.embedding = base.embed_tokens.weight
         self.norm = form.norm(base.norm)
         self.layers = [_layer(form, index, layer) for index, layer in enumerate(base.layers)]
+        self._kinds = {(layer.rotary, layer.window) for layer in self.layers}
         self.rotary = RotaryTables(module_tables(base, form.rope_kinds))
 
     @cached_property
@@ -73,13 +74,7 @@ class LeanDecoder:
         asked = [range(at.end - one.answers, at.end) for one, at in zip(passes, rows, strict=True)]
         if sum(map(len, asked)) < len(x):
             x = x[[row for part in asked for row in part]]
-        logits = self.logits(x).split([len(part) for part in asked])
-        return [
-            ForwardOutput(
-                one_logits, tuple(states[layer][at.begin : at.end] for layer in one.reads)
-            )
-            for one, at, one_logits in zip(passes, rows, logits, strict=True)
-        ]
+        return split_outputs(passes, self.logits(x).split([*map(len, asked)]), states)
 
     def through(
         self,
@@ -95,12 +90,16 @@ class LeanDecoder:
         returns: (rows, H) before the last norm, and states of the layers `wanted` as `ForwardInput.reads` counts them
         """
         cos, sin = (table[:, positions] for table in self.rotary.tables(0))
+        angles = {-1: None, **dict(enumerate(zip(cos, sin, strict=True)))}
+        found = {
+            (kind, window): PassRows(self.sizes, angles[kind], rows[window])
+            for kind, window in self._kinds
+        }
         x = self.form.embedded(self.embedding, token_ids)
         states = {0: x} if 0 in wanted else {}
         for index, layer in enumerate(self.layers[:depth]):
             normed = normalised(x, layer.input_norm, self.sizes.eps)
-            angles = None if layer.rotary < 0 else (cos[layer.rotary], sin[layer.rotary])
-            x = after(layer, index, self.sizes, x, normed, angles, rows[layer.window])
+            x = layer.after(index, found[layer.rotary, layer.window], x, normed)
             if index + 1 in wanted:
                 states[index + 1] = x
         last = len(self.layers)
@@ -123,26 +122,19 @@ class LeanDecoder:
             rows = len(one.token_ids)
             group = self.sizes.heads // self.sizes.kv_heads
             at = look(one.seen, rows, group, self.embedding, one.cache.start, window)
-            placed.append(CacheRows(begin, begin + rows, one.cache, at))
+            placed.append(CacheRows(begin, begin + rows, one.cache.layers, at))
             begin += rows
         return placed
 
 
 def _layer(form: ModelForm, index: int, layer: Any) -> LlamaLayer:
     attention, mlp = layer.self_attn, layer.mlp
-    before, attended, between, gated, queries, keys = form.norms(layer)
     return LlamaLayer(
-        before,
-        stack([getattr(attention, name) for name in form.layer.qkv]),
-        stack([attention.o_proj]),
-        between,
-        stack([getattr(mlp, name) for name in form.layer.gate_up]),
-        stack([mlp.down_proj]),
-        None if queries is None or keys is None else (queries, keys),
-        attended,
-        gated,
-        ACTIVATIONS[form.activation],
-        form.residual,
-        form.rotary[index],
-        form.windows[index],
+        qkv=stack([getattr(attention, name) for name in form.layer.qkv]),
+        output=stack([attention.o_proj]),
+        gate_up=stack([getattr(mlp, name) for name in form.layer.gate_up]),
+        down=stack([mlp.down_proj]),
+        activation=ACTIVATIONS[form.activation],
+        residual=form.residual,
+        **form.of_layer(index, layer),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from specdemo.engine.attention import forget
 from specdemo.kernels import cpu_features
 
 PACKED_ROWS = 16  # for which bfloat16 matrices are laid out
@@ -43,11 +43,6 @@ class Look:
     causal: bool = False
 
 
-def latest(seen: Tensor, window: int) -> Tensor:
-    """Hide from each row all but the last `window` keys that it sees, see `attention.forget`. seen: (rows, keys) bool"""
-    return seen & (seen.flip(-1).cumsum(-1).flip(-1) <= window)
-
-
 def look(
     seen: Tensor | None, rows: int, group: int, like: Tensor, start: int = 0, window: int = 0
 ) -> Look:
@@ -61,7 +56,7 @@ def look(
     if window and start + rows > window:
         if seen is None:
             seen = torch.ones(rows, start + rows, dtype=torch.bool).tril_(start)
-        seen = latest(seen, window)
+        seen = forget(seen, window)
     if seen is None and rows > 1:
         if not folded:
             return Look(None, folded, causal=True)
@@ -102,9 +97,7 @@ def stack(parts: Sequence[Any]) -> Stacked:
     """
     if all(type(part) is nn.Linear for part in parts):
         return _stack_plain(parts)
-    if all(laid_out(part) for part in parts):
-        return Nf4Stack(parts)
-    if all(stored(part) for part in parts):
+    if in_4_bits(parts):
         return Nf4Joined(parts)
     if len(parts) == 1:
         return lambda x: parts[0](x)
@@ -171,35 +164,20 @@ def biases(parts: Sequence[Any]) -> Tensor | None:
     )
 
 
-def laid_out(layer: Any) -> bool:
-    """Whether bitsandbytes has laid a layer out for its fused CPU kernel, and we can call that directly."""
-    state: Any = getattr(getattr(layer, "weight", None), "quant_state", None)
-    return bool(
-        getattr(state, "packing_format_for_cpu", False)
-        and state.quant_type == "nf4"
-        and layer.weight.device.type == "cpu"
-        and _kernel() is not None
-    )
-
-
-def stored(layer: Any) -> bool:
-    """Whether a layer is in NF4 as bitsandbytes stores it."""
-    state: Any = getattr(getattr(layer, "weight", None), "quant_state", None)
-    return bool(
+def in_4_bits(parts: Sequence[Any]) -> bool:
+    """Whether layers are all in NF4 as bitsandbytes stores it, and not laid out for its fused CPU kernel."""
+    states: list[Any] = [getattr(getattr(p, "weight", None), "quant_state", None) for p in parts]
+    return all(
         getattr(state, "quant_type", "") == "nf4"
         and not getattr(state, "packing_format_for_cpu", False)
         and state.shape[0] % 32 == 0
         and state.shape[1] % state.blocksize == 0
+        for state in states
     )
 
 
-def in_4_bits(parts: Sequence[Any]) -> bool:
-    """Whether layers are all in NF4, in one of its two layouts."""
-    return all(laid_out(part) for part in parts) or all(stored(part) for part in parts)
-
-
 class Nf4Joined:
-    """NF4 matrices as bitsandbytes stores them, on top of each other: on a GPU, and on a CPU without a fused kernel."""
+    """NF4 matrices as bitsandbytes stores them, on top of each other."""
 
     def __init__(self, parts: Sequence[Any]) -> None:
         from bitsandbytes.functional import QuantState
@@ -237,50 +215,3 @@ def scales_of(state: Any) -> Tensor:
 
     scales = dequantize_blockwise(scales, state.state2) + state.offset
     return scales.float()
-
-
-def _kernel() -> Any:
-    """bitsandbytes' compiled NF4 product for rows in bfloat16; None in a build without it."""
-    from bitsandbytes import cextension
-
-    return getattr(cextension.lib, "gemv_4bit_inference_cpu_nf4_bf16", None)
-
-
-class Nf4Stack:
-    """NF4 matrices on a CPU, through the kernel that `Linear4bit` uses, called without the layers around it.
-
-    The way through module and dispatcher takes as long as the product of one row with a small matrix.
-    """
-
-    def __init__(self, parts: Sequence[Any]) -> None:
-        states = [part.weight.quant_state for part in parts]
-        self.in_features = int(states[0].shape[1])
-        self.out_features = sum(int(state.shape[0]) for state in states)
-        # Blocks of 32 rows are stored in sequence, scales by columns: stacking preserves both layouts.
-        self.packed = torch.cat([part.weight.data for part in parts])
-        self.scales = torch.cat([state.absmax for state in states], dim=1).contiguous()
-        self.code, self.block = states[0].code, int(states[0].blocksize)
-        self.bias = biases(parts)
-        row = 0
-        for part in parts:
-            part.weight.data = self.packed[row : row + part.out_features]
-            row += part.out_features
-        self._kernel = _kernel()
-        sizes = (ctypes.c_int64(self.out_features), ctypes.c_int64(self.in_features))
-        self._sizes = sizes
-        self._block = ctypes.c_int64(self.block)
-        self._weights = (
-            ctypes.c_void_p(self.packed.data_ptr()), ctypes.c_void_p(self.scales.data_ptr()),
-        )  # fmt: skip
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """x: (rows, in), its columns next to each other; multiplied as bfloat16. returns: (rows, out)"""
-        if x.dtype != torch.bfloat16:
-            return self(x.bfloat16()).to(x.dtype)
-        rows, step = x.shape[0], x.stride(0)
-        out = x.new_empty(rows, self.out_features)
-        self._kernel(
-            ctypes.c_int64(rows), *self._sizes, ctypes.c_void_p(x.data_ptr()), *self._weights,
-            ctypes.c_void_p(out.data_ptr()), self._block, ctypes.c_int64(step), self._sizes[0],
-        )  # fmt: skip
-        return out if self.bias is None else out.add_(self.bias)

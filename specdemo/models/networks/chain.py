@@ -28,12 +28,12 @@ from specdemo.kernels.runtime import (
     Drafting,
     Injected,
     LayerWeights,
+    Matrix,
     Rows,
     SequenceRows,
     Shape,
 )
-from specdemo.models.decoders import layer as layers
-from specdemo.models.decoders.layer import CacheRows, LlamaLayer
+from specdemo.models.decoders.layer import CacheRows, LlamaLayer, PassRows, normalised
 from specdemo.models.decoders.operators import look, rms_norm
 from specdemo.models.networks.four_bit import GROUP_WEIGHTS, FourBitLinear, Linear, pack, rounded
 from specdemo.models.networks.parts import (
@@ -93,7 +93,7 @@ class CompactWeights:
     @property
     def compiles(self) -> bool:
         """Whether the compiled pass supports its layers."""
-        plain = all(layer.query_key_norms is None for layer in self.layers)
+        plain = all(layer.query_norm is None for layer in self.layers)
         return plain and self.concat is None
 
     def text_words(self, *, packed: bool) -> TextWords:
@@ -190,18 +190,18 @@ class CompactDecoder:
         weights, sizes = self.weights, self.weights.config.sizes
         concat = weights.concat
         joins = concat is None and any(one.injected or one.guesses for one in inputs)
-        rows, angles = self._layout(inputs, [one.rows for one in inputs])
+        at = self._layout(inputs, [one.rows for one in inputs])
         for index, layer in enumerate(weights.layers):
             if index == weights.extends and joins:
                 x = self._join(inputs, x)
-                rows, angles = self._layout(inputs, [len(one.positions) for one in inputs])
-            normed = layers.normalised(x, layer.input_norm, sizes.eps)
+                at = self._layout(inputs, [len(one.positions) for one in inputs])
+            normed = normalised(x, layer.input_norm, sizes.eps)
             if concat and index == 0:
                 x = self._states(inputs, x)
                 own = rms_norm(x, concat.norm, sizes.eps)
                 normed = torch.cat([normed, own], dim=-1)
                 x = own if concat.normed else x
-            x = layers.after(layer, index, sizes, x, normed, angles, rows)
+            x = layer.after(index, at, x, normed)
         finals = [part[-one.answers :] for one, part in zip(inputs, _split(x, inputs), strict=True)]
         return [
             ForwardOutput(self._logits(one, final), (final,))
@@ -218,18 +218,16 @@ class CompactDecoder:
             begin += len(one.token_ids)
         return states
 
-    def _layout(
-        self, inputs: Sequence[DraftInput], counts: Sequence[int]
-    ) -> tuple[list[CacheRows], tuple[Tensor, Tensor]]:
-        """Return where the first `counts` positions of each conversation are, and their cosines and sines."""
+    def _layout(self, inputs: Sequence[DraftInput], counts: Sequence[int]) -> PassRows:
+        """Return the rows of the first `counts` positions of each conversation."""
         sizes, found = self.weights.config.sizes, []
         positions: list[int] = []
         for one, count, end in zip(inputs, counts, accumulate(counts), strict=True):
             group = sizes.heads // sizes.kv_heads
             at = look(one.seen_by(count), count, group, self.weights.embedding)
-            found.append(CacheRows(end - count, end, one.cache, at))
+            found.append(CacheRows(end - count, end, one.cache.layers, at))
             positions += one.positions[:count]
-        return found, self._rotary.at(positions)
+        return PassRows(sizes, self._rotary.at(positions), found)
 
     def _join(self, inputs: Sequence[DraftInput], x: Tensor) -> Tensor:
         """Add the target's states above the draft model, and insert rows for guessed positions."""
@@ -349,10 +347,6 @@ class CompactModel:
     def read(self, token_ids: Sequence[int]) -> Tensor:
         return self._append(token_ids)[0]
 
-    def read_states(self, token_ids: Sequence[int], states: Tensor) -> Tensor:
-        """Append tokens with inputs of the first layer that replace their embeddings. states: (rows, H)"""
-        return self._append(token_ids, states=states)[0]
-
     def guess(self, token_ids: Sequence[int]) -> Tensor:
         return self._append(token_ids, guesses=self.weights.depth - 1)
 
@@ -411,7 +405,10 @@ class CompactModel:
     def _append(
         self, token_ids: Sequence[int], states: Tensor | None = None, guesses: int = 0
     ) -> Tensor:
-        """Append tokens. returns: (1 + guesses, W) logits that follow the last of them"""
+        """Append tokens. returns: (1 + guesses, W) logits that follow the last of them
+
+        states: (rows, H), inputs of the first layer that replace the tokens' embeddings
+        """
         ahead = self._read_ahead(token_ids, states)
         rest = None if states is None else states[ahead:]
         output = self._request(self._input(token_ids[ahead:], rest, guesses))
@@ -526,13 +523,14 @@ def compiled_layers(weights: CompactWeights) -> CompiledLayers | None:
     )  # fmt: skip
     if not runtime.fits(shape, len(weights.words.ids)):
         return None
-    described = [
-        LayerWeights(layer.input_norm.float(), layer.post_norm.float(), *packed[4 * n : 4 * n + 4])  # type: ignore[arg-type, union-attr]
-        for n, layer in enumerate(weights.layers)
-    ]
+    layers: list[LayerWeights[Matrix]] = []
+    for number, layer in enumerate(weights.layers):
+        qkv, output, gate_up, down = packed[4 * number : 4 * number + 4]
+        norms = [norm.float() for norm in (layer.input_norm, layer.post_norm) if norm is not None]
+        layers.append(LayerWeights(norms[0], qkv, output, norms[1], gate_up, down))
     table, _ = runtime.meanings(packing.AFFINE)
     feedback = None if weights.feedback is None else weights.feedback.float()
-    return CompiledLayers(described, shape, table, packed[-1], weights.norm.float(), feedback)
+    return CompiledLayers(layers, shape, table, packed[-1], weights.norm.float(), feedback)
 
 
 def _draft_input(one: ForwardInput) -> DraftInput:

@@ -28,8 +28,7 @@ from specdemo.engine.passes import (
 )
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel, FeatureReader, Features
-from specdemo.models.decoders import layer as layers
-from specdemo.models.decoders.layer import CacheRows, LlamaLayer
+from specdemo.models.decoders.layer import CacheRows, LlamaLayer, PassRows, normalised
 from specdemo.models.decoders.operators import FOLDED_ROWS, Look, look, rms_norm
 from specdemo.models.networks.four_bit import Linear
 from specdemo.models.networks.parts import CompactConfig, Corrector
@@ -98,46 +97,61 @@ def _along(x: Tensor, kernels: Tensor, counts: Sequence[int]) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class DFlashWeights:
-    """Shared, immutable weights.
+class BlockForm:
+    """The states that a drafter reads, and the keys that its blocks attend to.
 
-    norm: (H,) before the head; embedding: (V, H); words: the reduced vocabulary of the head
-    reads: hidden states of the target that are read, by layer; mix: those of a token to H; mix_norm: (H,) of the result
+    config: sizes of the layers; reads: hidden states of the target that are read, by layer
     rows: of a block, the pending token and masks; mask: token id
     anchored: the pending token's row guesses the next position, and each mask the one after its own
     causal: rows of a block see only those before them, in layers without a window
-    markov: corrects a position by the token before it
-    convolutions: around attention and gates of each layer; empty for none
     """
 
     config: CompactConfig
-    layers: tuple[LlamaLayer, ...]
-    norm: Tensor
-    embedding: Tensor
-    head: Linear
-    words: ReducedVocabulary
     reads: tuple[int, ...]
-    mix: Linear
-    mix_norm: Tensor
     rows: int
     mask: int
     anchored: bool = False
     causal: bool = False
     scales: Scales = Scales()
     windows: Windows = Windows()
-    markov: Corrector | None = None
-    convolutions: tuple[tuple[Convolution, Convolution], ...] = ()
 
     @property
     def depth(self) -> int:
         """Number of positions that a block guesses."""
         return self.rows if self.anchored else self.rows - 1
 
+
+@dataclass(frozen=True, slots=True)
+class DFlashWeights:
+    """Shared, immutable weights.
+
+    norm: (H,) before the head; embedding: (V, H); words: the reduced vocabulary of the head
+    mix: the target's states of a token to H; mix_norm: (H,) of the result
+    markov: corrects a position by the token before it
+    convolutions: around attention and gates of each layer; empty for none
+    """
+
+    form: BlockForm
+    layers: tuple[LlamaLayer, ...]
+    norm: Tensor
+    embedding: Tensor
+    head: Linear
+    words: ReducedVocabulary
+    mix: Linear
+    mix_norm: Tensor
+    markov: Corrector | None = None
+    convolutions: tuple[tuple[Convolution, Convolution], ...] = ()
+
+    @property
+    def depth(self) -> int:
+        """Number of positions that a block guesses."""
+        return self.form.depth
+
     @torch.inference_mode()
     def mixed(self, states: Tensor) -> Tensor:
         """(rows, H): the source of keys and values. states: (rows, states x H)"""
         mixed = self.mix(states.to(self.norm.device, self.norm.dtype))
-        return rms_norm(mixed, self.mix_norm, self.config.rms_norm_eps)
+        return rms_norm(mixed, self.mix_norm, self.form.config.rms_norm_eps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +177,8 @@ class DFlashDecoder:
         )
         # New tokens go through the first product of a layer alone.
         device = weights.embedding.device.type
-        self.chunk = chunk_rows(device, len(weights.layers), weights.config.hidden_size, 0)
-        self._rotary = weights.config.rotary_tables(weights.embedding)
+        self.chunk = chunk_rows(device, len(weights.layers), weights.form.config.hidden_size, 0)
+        self._rotary = weights.form.config.rotary_tables(weights.embedding)
 
     def open(self, target: CachedModel) -> FeatureReader:
         return FeatureReader(DFlashModel(self, target.features))
@@ -181,69 +195,65 @@ class DFlashDecoder:
 
     def _keep(self, inputs: Sequence[BlockInput]) -> None:
         """Write keys and values of new tokens."""
-        x, angles, rows = torch.cat([one.states for one in inputs]), self._angles(inputs), []
+        x, rows = torch.cat([one.states for one in inputs]), []
         ends = accumulate(len(one.states) for one in inputs)
         for one, end in zip(inputs, ends, strict=True):
-            rows.append(CacheRows(end - len(one.states), end, one.cache, Look(None, folded=True)))
+            look = Look(None, folded=True)
+            rows.append(CacheRows(end - len(one.states), end, one.cache.layers, look))
+        at = PassRows(self.weights.form.config.sizes, self._angles(inputs), rows)
         for index, layer in enumerate(self.weights.layers):
-            layers.keep(layer, index, self.weights.config.sizes, x, angles, rows)
+            layer.keep(index, at, x)
 
     def _guess(self, inputs: Sequence[BlockInput]) -> list[ForwardOutput]:
         """Run blocks through all layers; new tokens of their texts only get keys and values."""
-        weights, sizes = self.weights, self.weights.config.sizes
-        angles, far = self._angles(inputs), self._rows(inputs, [one.seen for one in inputs])
-        near = self._rows(inputs, [one.near for one in inputs]) if weights.windows.rows else far
+        weights, sizes = self.weights, self.weights.form.config.sizes
+        angles, seen = self._angles(inputs), [one.seen for one in inputs]
+        far = near = PassRows(sizes, angles, self._rows(inputs, seen))
+        if weights.form.windows.rows:
+            near = PassRows(sizes, angles, self._rows(inputs, [one.near for one in inputs]))
         x = torch.cat([weights.embedding[list(one.token_ids)] for one in inputs])
-        x = x * weights.scales.embedding
+        x = x * weights.form.scales.embedding
         counts = [len(one.token_ids) for one in inputs]
         for index in range(len(weights.layers)):
-            rows = near if weights.windows.rows and weights.windows.near[index] else far
-            x = self._layer(index, x, inputs, angles, rows)
+            at = near if weights.form.windows.rows and weights.form.windows.near[index] else far
+            x = self._layer(index, x, inputs, at)
         states = [
             part[-one.answers :]
             for one, part in zip(
                 inputs, rms_norm(x, weights.norm, sizes.eps).split(counts), strict=True
             )
         ]
-        logits = weights.scales.of(weights.head(torch.cat(states)))
+        logits = weights.form.scales.of(weights.head(torch.cat(states)))
         answers = logits.split([one.answers for one in inputs])
         return [ForwardOutput(one, (at,)) for one, at in zip(answers, states, strict=True)]
 
-    def _layer(
-        self,
-        index: int,
-        x: Tensor,
-        inputs: Sequence[BlockInput],
-        angles: tuple[Tensor, Tensor],
-        rows: Sequence[CacheRows],
-    ) -> Tensor:
+    def _layer(self, index: int, x: Tensor, inputs: Sequence[BlockInput], at: PassRows) -> Tensor:
         """Blocks through one layer, behind the new tokens of their texts. x: (rows, H) of blocks; returns the same shape"""
-        weights, sizes = self.weights, self.weights.config.sizes
+        weights, eps = self.weights, at.sizes.eps
         layer, counts = weights.layers[index], [len(one.token_ids) for one in inputs]
         around, gates = weights.convolutions[index] if weights.convolutions else (None, None)
-        normed, kernels = layers.normalised(x, layer.input_norm, sizes.eps), torch.empty(0)
+        normed, kernels = normalised(x, layer.input_norm, eps), torch.empty(0)
         if around:
             normed, kernels = around.before(normed, counts)
         blocks = zip(inputs, normed.split(counts), strict=True)
         both = torch.cat([part for one, block in blocks for part in (one.states, block)])
         if not (around and gates):
-            return layers.after(layer, index, sizes, x, both, angles, rows)
-        looked = layers.attention(layer, index, sizes, both, angles, rows)
-        x = x + around.after(looked, kernels, counts)
-        normed, kernels = gates.before(layers.normalised(x, layer.post_norm, sizes.eps), counts)
-        return x + gates.after(layers.gated(layer, normed), kernels, counts)
+            return layer.after(index, at, x, both)
+        x = x + around.after(layer.attention(index, at, both), kernels, counts)
+        normed, kernels = gates.before(normalised(x, layer.post_norm, eps), counts)
+        return x + gates.after(layer.gated(normed), kernels, counts)
 
     def _rows(
         self, inputs: Sequence[BlockInput], masks: Sequence[Tensor | None]
     ) -> list[CacheRows]:
         """Return where rows are stored and which keys blocks see. masks: (block, keys) bool of each; None for all"""
-        sizes, found, begin = self.weights.config.sizes, [], 0
+        sizes, found, begin = self.weights.form.config.sizes, [], 0
         for one, seen in zip(inputs, masks, strict=True):
             new, block = len(one.states), len(one.token_ids)
             at = Look(None, block <= FOLDED_ROWS)
             if seen is not None:
                 at = look(seen, block, sizes.heads // sizes.kv_heads, self.weights.embedding)
-            found.append(CacheRows(begin, begin + new + block, one.cache, at, silent=new))
+            found.append(CacheRows(begin, begin + new + block, one.cache.layers, at, silent=new))
             begin += new + block
         return found
 
@@ -299,16 +309,16 @@ class DFlashModel:
         *ahead, last = self._new(pending) or [range(0)]
         for part in ahead:
             self._keep(part)
-        before, windows = self._cache.length + len(last), weights.windows
-        seen = self._seen(before, causal=True) if weights.causal else None
+        before, windows = self._cache.length + len(last), weights.form.windows
+        seen = self._seen(before, causal=True) if weights.form.causal else None
         near = None
         if windows.rows:
             near = self._seen(before, causal=windows.causal)
-            rows = torch.arange(pending, pending + weights.rows)[:, None]
+            rows = torch.arange(pending, pending + weights.form.rows)[:, None]
             near[:, :before] &= rows - torch.arange(before) < windows.rows
         block = BlockInput(
-            [token_ids[-1], *[weights.mask] * (weights.rows - 1)],
-            [*last, *range(pending, pending + weights.rows)],
+            [token_ids[-1], *[weights.form.mask] * (weights.form.rows - 1)],
+            [*last, *range(pending, pending + weights.form.rows)],
             seen, self._cache, weights.depth, states=self._mixed(last), near=near,
         )  # fmt: skip
         output = request_pass(self.decoder, block)
@@ -318,7 +328,7 @@ class DFlashModel:
 
     def _seen(self, before: int, *, causal: bool) -> Tensor:
         """(block, keys) bool: the keys that rows of a block see, `before` of them in front of the block."""
-        rows = self.weights.rows
+        rows = self.weights.form.rows
         seen = torch.ones(rows, before + rows, dtype=torch.bool)
         return seen.tril_(before) if causal else seen
 
@@ -331,7 +341,9 @@ class DFlashModel:
     def _keep(self, part: range) -> None:
         """Cache keys and values of some positions."""
         states = self._mixed(part)
-        one = BlockInput([self.weights.mask] * len(part), part, None, self._cache, 0, states=states)
+        one = BlockInput(
+            [self.weights.form.mask] * len(part), part, None, self._cache, 0, states=states
+        )
         request_pass(self.decoder, one)
         self._cache.gather(range(len(part)))
 
@@ -340,4 +352,4 @@ class DFlashModel:
         weights = self.weights
         if not part:
             return weights.norm.new_empty(0, len(weights.norm))
-        return weights.mixed(self.features.read(part.start, part.stop, weights.reads))
+        return weights.mixed(self.features.read(part.start, part.stop, weights.form.reads))

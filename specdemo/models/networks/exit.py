@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel, FeatureReader
 from specdemo.kernels.plan import Chain, DraftPlan
 from specdemo.models.networks.chain import CompactDecoder, CompactModel, CompactWeights
@@ -25,8 +24,8 @@ class ExitDecoder(CompactDecoder):
         return FeatureReader(ExitModel(target, self))
 
 
-class ExitModel:
-    """One conversation of the target's first layers and an adapter; implements `LanguageModel`.
+class ExitModel(CompactModel):
+    """One conversation of the target's first layers and an adapter, whose inputs are the states of those layers.
 
     Use it through a `FeatureReader`, and only while the target is idle: both write into the same rows.
 
@@ -35,39 +34,15 @@ class ExitModel:
     """
 
     def __init__(self, target: CachedModel, weights: CompactDecoder | CompactWeights) -> None:
-        self.target = target
-        self.adapter = CompactModel(weights)
-        (self._layers,) = self.adapter.weights.reads
-        self._grown: list[int] = []  # parents of the nodes that `grow` has read
-
-    @property
-    def context(self) -> int | None:
-        """Longest text that the target can read."""
-        return self.target.context
-
-    @property
-    def length(self) -> int:
-        return self.adapter.length
-
-    @property
-    def memory_bytes(self) -> int:
-        """Memory of the adapter's cache; the first layers write into the target's."""
-        return self.adapter.memory_bytes
-
-    @property
-    def words(self) -> ReducedVocabulary:
-        return self.adapter.words
-
-    def rollback(self, length: int) -> None:
-        self._grown.clear()
-        self.adapter.rollback(length)
+        super().__init__(weights)
+        self.target, self.context = target, target.context
+        (self._layers,) = self.weights.reads
 
     def read(self, token_ids: Sequence[int]) -> Tensor:
-        self._grown.clear()
         states, features = [], self.target.features
         known = max(0, min(features.length - self.length, len(token_ids)))
         if known:
-            begin, reads = self.length, self.adapter.weights.reads
+            begin, reads = self.length, self.weights.reads
             states.append(features.read(begin, begin + known, reads))
         fresh = token_ids[known:]
         if fresh:
@@ -75,20 +50,17 @@ class ExitModel:
             tree = range(-1, ahead + len(fresh) - 1)
             lower = self.target.lower(self._layers, fresh, tree[ahead:], tree[:ahead])
             states.append(lower)
-        return self.adapter.read_states(token_ids, self._fit(torch.cat(states)))
+        return self._append(token_ids, self._fit(torch.cat(states)))[0]
 
-    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
-        """Read nodes of a tree after the cached text, without counting them.
-
-        parents: index among all nodes grown so far, -1 = follows the text
-        returns: (N, W) float32 logits, row i follows node i
-        """
+    def grow(
+        self, token_ids: Sequence[int], parents: Sequence[int], states: Tensor | None = None
+    ) -> Tensor:
+        """Read nodes of a tree, see `CompactModel.grow`. states: None, because they are the target's"""
         ahead = self._ahead(self.length)
         earlier = [*range(-1, ahead - 1), *(ahead + parent for parent in self._grown)]
         below = [ahead + parent for parent in parents]
         states = self.target.lower(self._layers, token_ids, below, earlier)
-        self._grown += parents
-        return self.adapter.grow(token_ids, parents, self._fit(states))
+        return super().grow(token_ids, parents, self._fit(states))
 
     def draft(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
         return None
@@ -101,5 +73,5 @@ class ExitModel:
         return ahead
 
     def _fit(self, states: Tensor) -> Tensor:
-        embedding = self.adapter.weights.embedding
+        embedding = self.weights.embedding
         return states.to(device=embedding.device, dtype=embedding.dtype)

@@ -26,7 +26,7 @@ from specdemo.files.folder import weight_files
 from specdemo.files.quiet import import_bitsandbytes
 from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.chain import CompactWeights
-from specdemo.models.networks.dflash import DFlashWeights
+from specdemo.models.networks.dflash import BlockForm, DFlashWeights
 from specdemo.models.networks.four_bit import (
     STORED_PARTS,
     FourBit,
@@ -110,13 +110,25 @@ class TensorLoader:
         return pack_linear(weight, bias, four_bit=self.target.four_bit, in_pass=in_pass)
 
     def layer(self, prefix: str, *, in_pass: bool = False) -> LlamaLayer:
-        """Return one layer. in_pass: see `pack_linear`"""
+        """Return one layer, by the names of transformers' tensors after a prefix. in_pass: see `pack_linear`"""
 
         def matrix(*names: str) -> Linear:
-            return self.matrix(*names, in_pass=in_pass)
+            return self.matrix(*(prefix + name for name in names), in_pass=in_pass)
+
+        def vector(name: str) -> Tensor:
+            return self.vector(f"{prefix}{name}.weight")
 
         normed = self.has(f"{prefix}self_attn.q_norm.weight")
-        return LlamaLayer.read(prefix, matrix, self.vector, normed=normed)
+        return LlamaLayer(
+            input_norm=vector("input_layernorm"),
+            qkv=matrix(*(f"self_attn.{part}_proj" for part in "qkv")),
+            output=matrix("self_attn.o_proj"),
+            post_norm=vector("post_attention_layernorm"),
+            gate_up=matrix("mlp.gate_proj", "mlp.up_proj"),
+            down=matrix("mlp.down_proj"),
+            query_norm=vector("self_attn.q_norm") if normed else None,
+            key_norm=vector("self_attn.k_norm") if normed else None,
+        )
 
     def embedding(self) -> Tensor:
         """(V, H): the drafter's own embedding if it differs from the target's."""
@@ -368,19 +380,17 @@ def _markov(loader: TensorLoader) -> MarkovHead | None:
 
 def load_dflash(folder: Path, target: TargetTensors) -> DFlashWeights:
     opened = OpenedFolder(folder, target)
+    facts, sizes = opened.facts, CompactConfig.of(opened.config)
+    rows, mask = int(facts["depth"]) + 1, int(facts["mask"])
     return DFlashWeights(
-        config=CompactConfig.of(opened.config),
+        form=BlockForm(sizes, opened.reads, rows, mask, causal=bool(facts["causal"])),
         layers=opened.layers(),
         norm=opened.loader.vector("norm.weight"),
         embedding=opened.embedding,
         head=opened.head(),
         words=opened.words,
-        reads=opened.reads,
         mix=opened.loader.matrix("fc"),
         mix_norm=opened.loader.vector("hidden_norm.weight"),
-        rows=int(opened.facts["depth"]) + 1,
-        mask=int(opened.facts["mask"]),
-        causal=bool(opened.facts["causal"]),
     )
 
 

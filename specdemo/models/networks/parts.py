@@ -323,10 +323,8 @@ class TextWords:
             self._rows, self._packed = empty, self._pack(empty) if self._pack else None
         self._rows[begin : begin + len(rows)] = self._rounded(rows)
         if self._pack and self._packed:
-            packed, blocks = (
-                self._pack(rows),
-                slice(begin // BLOCK_OUTPUTS, (begin + len(rows)) // BLOCK_OUTPUTS),
-            )
+            packed = self._pack(rows)
+            blocks = slice(begin // BLOCK_OUTPUTS, (begin + len(rows)) // BLOCK_OUTPUTS)
             self._packed.codes[blocks] = packed.codes
             for kept, new in (
                 (self._packed.scales, packed.scales),

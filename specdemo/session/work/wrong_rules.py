@@ -43,8 +43,9 @@ from torch import Tensor
 from specdemo.config.settings import Sampling
 from specdemo.drafters.draft_model import LookBack
 from specdemo.engine.loop import generate
+from specdemo.engine.passes import ForwardOutput
 from specdemo.engine.sampling import Shaper, Tickets, draw
-from specdemo.engine.types import Drafter, Limits, Proposal, TargetOutput
+from specdemo.engine.types import Drafter, Limits, Proposal
 from specdemo.engine.verify import verify_sampling
 from specdemo.session.work.statistics import chi_square_p, overrated, transform, uniformity_p
 from specdemo.trace.events import ModelInfo, RunStarted, Verified
@@ -354,9 +355,9 @@ class FixedTarget:
     def rollback(self, length: int) -> None:
         self.length = length
 
-    def forward(self, pending_id: int, proposal: Proposal) -> TargetOutput:
+    def forward(self, pending_id: int, proposal: Proposal) -> ForwardOutput:
         """The same row for each: (1 + N, 2) logits."""
-        return TargetOutput(as_row(TARGET).log().expand(1 + len(proposal), -1))
+        return ForwardOutput(as_row(TARGET).log().expand(1 + len(proposal), -1))
 
     def keep(self, path: Sequence[int]) -> None:
         self.length += 1 + len(path)

@@ -13,7 +13,7 @@ from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.models.decoders.choose import agrees, open_decoder
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.models.decoders.operators import FOLDED_ROWS, Nf4Joined, Nf4Stack, stack
+from specdemo.models.decoders.operators import FOLDED_ROWS, Nf4Joined, stack
 from specdemo.models.decoders.rotary import TABLE_POSITIONS
 
 
@@ -82,13 +82,6 @@ def test_a_model_that_computes_something_else_keeps_its_own_pass():
     assert isinstance(open_decoder(model)[0], ModuleDecoder)
 
 
-def packed_layers(count: int):
-    layers = nf4_layers(count, fused=True)
-    if not layers[0].support_avx512bf16_for_cpu:
-        pytest.skip("this processor has no AVX512-BF16")
-    return layers
-
-
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("rows", [1, 17])
 def test_joined_4_bit_layers_are_the_layers(rows, nested):
@@ -100,25 +93,6 @@ def test_joined_4_bit_layers_are_the_layers(rows, nested):
     torch.testing.assert_close(joined(x), want)
     # The layers are now in the stack, and are unchanged.
     torch.testing.assert_close(torch.cat([layer(x) for layer in layers], dim=-1), want)
-
-
-@pytest.mark.parametrize("rows", [1, 3, 17])
-def test_stacked_4_bit_layers_are_the_layers(rows):
-    layers = packed_layers(3)
-    x = torch.randn(rows, 128, dtype=torch.bfloat16)
-    want = torch.cat([layer(x) for layer in layers], dim=-1)
-    stacked = stack(layers)
-    assert isinstance(stacked, Nf4Stack)
-    torch.testing.assert_close(stacked(x), want, atol=0, rtol=0)
-    # Rows that lie apart, as a norm leaves them.
-    apart = torch.zeros(rows, 256, dtype=torch.bfloat16)
-    apart[:, :128] = x
-    torch.testing.assert_close(stacked(apart[:, :128]), want, atol=0, rtol=0)
-    torch.testing.assert_close(torch.cat([layer(x) for layer in layers], dim=-1), want)
-    # A model whose other parts are in float32 is unchanged: the layers round such rows themselves.
-    full = stacked(x.float())
-    assert full.dtype == torch.float32
-    assert (full - want.float()).norm() < 0.01 * want.float().norm()
 
 
 def test_a_processor_without_bfloat16_takes_the_ordinary_product():

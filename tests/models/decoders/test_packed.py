@@ -12,10 +12,10 @@ from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.kernels import packing
 from specdemo.models.decoders import choose, heads, packed
-from specdemo.models.decoders.choose import compile_pass, open_decoder
+from specdemo.models.decoders.choose import open_decoder
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.packed import CompiledDecoder
-from specdemo.models.measurements import Verdicts, timed_passes
+from specdemo.models.measurements import pass_check
 
 pytestmark = pytest.mark.usefixtures("compiled_pass")
 
@@ -25,14 +25,14 @@ def sample() -> list[int]:
 
 
 def fresh(name: str = "qwen2"):
-    return tiny_nf4(name, fused=False)
+    return tiny_nf4(name)
 
 
 def weight_bytes(model) -> int:
     """Bytes of all 4-bit codes of a model, each memory counted once."""
     found = {}
     for one in model.modules():
-        codes = one.stack.matrix.codes if isinstance(one, packed.PackedLinear) else None
+        codes = one.matrix.codes if isinstance(one, packed.PackedLinear) else None
         codes = one.weight if is_nf4(one) else codes
         if codes is not None:
             found[id(codes)] = codes.nbytes
@@ -45,7 +45,7 @@ def test_the_module_reads_the_compiled_passes_memory_and_says_what_it_said(name)
     want = passes_of(ModuleDecoder(model))
     before = {path: layer.weight for path, layer in model.named_modules() if is_nf4(layer)}
     sizes = sum(weight.nbytes for weight in before.values())
-    decoder = compile_pass(model)
+    decoder, _ = open_decoder(model)
     assert not any(map(is_nf4, model.modules()))
     assert sum(weight.nbytes for weight in before.values()) == 0, "kept twice"
     matrices = [
@@ -54,14 +54,10 @@ def test_the_module_reads_the_compiled_passes_memory_and_says_what_it_said(name)
         for name in ("qkv", "output", "gate_up", "down")
     ]
     assert sum(one.codes.nbytes for one in matrices) == sizes
-    stacks = [one.stack.matrix for one in model.modules() if isinstance(one, packed.PackedLinear)]
+    stacks = [one.matrix for one in model.modules() if isinstance(one, packed.PackedLinear)]
     assert {one.codes.data_ptr() for one in stacks} == {one.codes.data_ptr() for one in matrices}
     for got, wanted in zip(passes_of(ModuleDecoder(model)), want, strict=True):
         assert (got - wanted).float().norm() < 0.003 * wanted.float().norm()
-    # A second one shares the same memory too.
-    again = compile_pass(model)
-    assert all(map(torch.equal, passes_of(again), passes_of(decoder)))
-    assert again._layers.layers[1].qkv.codes is decoder._layers.layers[1].qkv.codes
 
 
 def is_nf4(layer) -> bool:
@@ -89,7 +85,7 @@ def test_the_module_goes_through_each_layer_once_before_it_is_packed():
     for number, layer in enumerate(model.model.layers):
         layer.register_forward_pre_hook(lambda *_, n=number: runs.append((n, packed_now(model))))
     assert open_decoder(model)[1].startswith("compiled pass on ")
-    assert runs == [(0, 0), (1, 7), (2, 14)]
+    assert runs == [(0, 0), (1, 0), (2, 0)]
 
 
 def packed_now(model) -> int:
@@ -98,19 +94,21 @@ def packed_now(model) -> int:
 
 @pytest.mark.parametrize("wrong", ["layers", "head"])
 def test_a_pass_that_computes_something_else_is_not_taken(monkeypatch, wrong, tmp_path):
-    model, verdicts = fresh("llama"), Verdicts(tmp_path, "weights")
-    want = passes_of(ModuleDecoder(model))[0]
-    if wrong == "layers":
-        model.model.layers[1].mlp.act_fn = nn.GELU()
-        want = passes_of(ModuleDecoder(model))[0]
-    else:
+    def model():
+        found = fresh("llama")
+        if wrong == "layers":
+            found.model.layers[1].mlp.act_fn = nn.GELU()
+        return found
+
+    check, want = pass_check(tmp_path, "weights", "auto"), passes_of(ModuleDecoder(model()))[0]
+    if wrong == "head":
         real = packing.whole_numbers
         monkeypatch.setattr(packing, "whole_numbers", lambda weight: real(weight.roll(1, 0)))
     monkeypatch.setattr(choose, "LARGE_HEAD", 0 if wrong == "head" else 1e9)
     monkeypatch.setattr(heads, "MAX_VARIATION", 1.0)
     monkeypatch.setattr(heads, "MAX_KL", 100.0)
     for _ in range(2):  # found out, and read
-        decoder, way = open_decoder(model, "auto", sample, verdicts)
+        decoder, way = open_decoder(model(), "auto", sample, check)
         assert not isinstance(decoder, CompiledDecoder)
         assert "transformers" in way if wrong == "layers" else way == "lean pass"
         got = passes_of(decoder)[0]
@@ -120,8 +118,8 @@ def test_a_pass_that_computes_something_else_is_not_taken(monkeypatch, wrong, tm
 
 def test_what_was_found_out_is_not_found_out_again(monkeypatch, tmp_path):
     monkeypatch.setattr(choose, "LARGE_HEAD", 0)
-    weights, verdicts = fresh(), Verdicts(tmp_path, "weights")
-    first, way = open_decoder(weights, "auto", sample, verdicts)
+    weights, check = fresh(), pass_check(tmp_path, "weights", "auto")
+    first, way = open_decoder(weights, "auto", sample, check)
     assert way.endswith(", 8-bit head")
     want = passes_of(first)
 
@@ -131,70 +129,35 @@ def test_what_was_found_out_is_not_found_out_again(monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         patch.setattr(ModuleDecoder, "run", fail)
         patch.setattr(heads, "measure_head", fail)
-        second, again = open_decoder(fresh(), "auto", sample, verdicts)
+        second, again = open_decoder(fresh(), "auto", sample, check)
         assert again == way
         assert all(map(torch.equal, passes_of(second), want))
         for other in (
-            ("16", sample, verdicts),
-            ("auto", sample, Verdicts(tmp_path, "other")),
+            ("16", sample, pass_check(tmp_path, "weights", "16")),
+            ("auto", sample, pass_check(tmp_path, "other", "auto")),
             ("auto", sample, None),
         ):
             with pytest.raises(AssertionError, match="it ran"):
                 open_decoder(fresh(), *other)
         patch.setattr("specdemo.kernels.cpu_features.target", lambda: ["another processor"])
-        assert verdicts.read("auto") is None
+        assert pass_check(tmp_path, "weights", "auto").read() is None
     (file,) = tmp_path.rglob("*.json")
     for damaged in ("", "[]", '{"bits": 16}', '{"agrees": 1, "bits": "x", "divergence": 3}'):
         file.write_text(damaged)
-        assert verdicts.read("auto") is None
-
-
-@pytest.mark.parametrize("faster", ["compiled", "fused"])
-def test_where_bitsandbytes_has_a_fused_kernel_the_faster_pass_is_taken(
-    monkeypatch, tmp_path, faster
-):
-    """The kernel is for another processor: here the lean pass unpacks weights instead."""
-    took = {"compiled": {CompiledDecoder: 0.001}, "fused": {CompiledDecoder: 0.003}}[faster]
-    asked = []
-
-    def seconds(decoder):
-        asked.append(type(decoder))
-        return took.get(type(decoder), 0.002)
-
-    monkeypatch.setattr(packed, "is_fused", lambda _model: True)
-    monkeypatch.setattr(choose, "_pass_seconds", seconds)
-    verdicts = Verdicts(tmp_path, "weights r1")
-    want = passes_of(ModuleDecoder(fresh("llama")))[0]
-    for _ in range(2):  # measured; and read, unless the compiled pass lost
-        decoder, way = open_decoder(fresh("llama"), verdicts=verdicts)
-        assert isinstance(decoder, CompiledDecoder) == (faster == "compiled")
-        assert way.startswith("compiled pass") if faster == "compiled" else way == "lean pass"
-        got = passes_of(decoder)[0]
-        assert (got - want).float().norm() < 0.03 * want.float().norm()
-    if faster == "compiled":
-        assert asked == [LeanDecoder, CompiledDecoder]
-        assert timed_passes(tmp_path, "weights") == verdicts.read("auto").seconds
-    else:
-        assert asked == [LeanDecoder, CompiledDecoder] * 2
-        assert verdicts.read("auto") is None
-    assert timed_passes(tmp_path, "other") is None
-
-
-def test_a_processor_without_that_kernel_times_nothing(monkeypatch):
-    monkeypatch.setattr(choose, "_pass_seconds", lambda _: pytest.fail("there is one way"))
-    assert open_decoder(fresh("llama"))[1].startswith("compiled")
+        assert check.read() is None
 
 
 def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path):
     (tmp_path / "file").write_text("")
-    verdicts = Verdicts(tmp_path / "file" / "folder", "weights")
-    assert open_decoder(fresh(), verdicts=verdicts)[1].startswith("compiled")
+    check = pass_check(tmp_path / "file" / "folder", "weights", "auto")
+    assert open_decoder(fresh(), check=check)[1].startswith("compiled")
 
 
-def test_an_8_bit_head_is_the_target_in_every_pass():
+def test_an_8_bit_head_is_the_target_in_every_pass(monkeypatch):
     """Logits are those of the head's own values, and a drafted row's are a plain row's, bit for bit."""
     model = fresh()
-    decoder = compile_pass(model, 8)
+    monkeypatch.setattr(choose, "LARGE_HEAD", 0)
+    decoder, _ = open_decoder(model, "auto", sample)
     assert decoder.head.bits == 8
     weight = model.lm_head.weight
     target = CachedModel(decoder, reads=(3,))
@@ -214,10 +177,10 @@ def test_an_8_bit_head_is_the_target_in_every_pass():
 def test_auto_takes_8_bits_for_a_large_head_that_says_the_same(monkeypatch):
     """A head with one huge number in each group has no room for the others in 8 bits."""
     model = fresh()
-    assert "head" not in open_decoder(model, "auto", sample)[1]  # a small one
+    assert "head" not in open_decoder(fresh(), "auto", sample)[1]  # a small one
     monkeypatch.setattr(choose, "LARGE_HEAD", model.lm_head.weight.nbytes)
-    assert open_decoder(model, "auto", sample)[1].endswith(", 8-bit head")
-    assert "head" not in open_decoder(model)[1]  # nothing to measure on
+    assert open_decoder(fresh(), "auto", sample)[1].endswith(", 8-bit head")
+    assert "head" not in open_decoder(fresh())[1]  # nothing to measure on
     model.lm_head.weight *= 40  # distributions are sharp, and rounding is not small any more
     model.lm_head.weight[:, ::64] *= 100
     decoder, way = open_decoder(model, "auto", sample)
@@ -248,7 +211,7 @@ def test_codes_are_laid_out_alike_from_either_form():
 def test_lean_too_reads_packed_layers():
     model = fresh("llama")
     want = passes_of(LeanDecoder(model))[0]
-    packed.pack_layers(model)
+    packed.pack_layers(model, packed.layout_of(model).form)
     got = passes_of(LeanDecoder(model))[0]
     assert (got - want).float().norm() < 0.01 * want.float().norm()
 

@@ -128,18 +128,17 @@ def test_a_full_precision_pair_opens_its_copy(tiny_folder, tmp_path):
     stages = []
     loaded = loaded_pair(tiny_folder, tmp_path, "fp32", stages)
     assert loaded.missing("copy", "a copy") == ""
-    assert loaded.open_copy().decoder is loaded.open_copy().decoder
-    assert loaded.open_copy().decoder is not loaded.target.decoder
-    assert loaded.copy_info.precision == "nf4"
-    assert "NF4" in loaded.copy_info.kernel
+    assert loaded.copy.open().decoder is loaded.copy.open().decoder
+    assert loaded.copy.open().decoder is not loaded.target.decoder
+    assert loaded.copy.info().precision == "nf4"
+    assert "NF4" in loaded.copy.info().kernel
     assert stages[-1].stage == "warm up"
 
 
 @pytest.mark.parametrize("precision", ["nf4", "int8"])
 def test_a_quantised_target_has_no_copy_and_says_why(tiny_folder, tmp_path, precision):
     loaded = loaded_pair(tiny_folder, tmp_path, precision)
-    assert loaded.open_copy is None
-    assert loaded.copy_info is None
+    assert loaded.copy is None
     assert loaded.missing("copy", "a copy") == (
         f"The target itself already runs in {precision}; "
         "load it in bf16 or fp32 to draft with a quantised copy."

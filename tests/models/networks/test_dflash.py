@@ -27,7 +27,7 @@ from specdemo.engine.target import Features
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.folders import TargetTensors
 from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
-from specdemo.models.networks.layouts.family import TargetFacts, drafter_files, loader_of
+from specdemo.models.networks.layouts.family import TargetFacts, drafter_files
 
 SECOND = {"taps": 2, "chosen": 6, "window": 4}
 
@@ -36,7 +36,7 @@ def opened(folder: Path) -> DFlashModel:
     """A conversation whose target has read nothing."""
     found = network_of(folder)
     assert isinstance(found, DFlashDecoder)
-    return DFlashModel(found, Features(found.weights.reads))
+    return DFlashModel(found, Features(found.weights.form.reads))
 
 
 def guessed(drafter: DFlashModel, states: torch.Tensor) -> torch.Tensor:
@@ -68,7 +68,7 @@ def test_a_layout_runs_as_its_format_says(tmp_path, layout):
     states = states_of(model, len(longer))
     drafter = opened(write(tmp_path / "drafter", model))
     reference = Reference(model, EMBEDDING, HEAD, states)
-    assert drafter.weights.reads == model.reads
+    assert drafter.weights.form.reads == model.reads
     assert list(drafter.words.tokens) == reference.tokens()
     drafter.decoder.chunk = 3
     know(drafter.features, states, 0, len(TEXT) - 1)
@@ -149,17 +149,17 @@ def test_states_are_named_by_layers_or_counted_from_both_ends(tmp_path):
     three = make(reads=(2, 4, 6), layers=3)
     for number, own in enumerate(({}, {"target_layer_ids": None})):
         folder = write_flat(tmp_path / str(number), three, own)
-        assert opened(folder).weights.reads == (2, 4, 6)
+        assert opened(folder).weights.form.reads == (2, 4, 6)
     one = make(reads=(5,), layers=1)
     folder = write_flat(tmp_path / "one", one, {"target_layer_ids": None})
-    assert opened(folder).weights.reads == (5,)
+    assert opened(folder).weights.form.reads == (5,)
     with pytest.raises(UserError, match="no aux_hidden_state_layer_ids"):
         opened(write_speculators(tmp_path / "two", three, aux_hidden_state_layer_ids=None))
 
 
 def test_a_block_size_within_dflash_config_counts(tmp_path):
     folder = write_flat(tmp_path / "drafter", make(), {"block_size": 5}, block_size=None)
-    assert opened(folder).weights.rows == 5
+    assert opened(folder).weights.form.rows == 5
 
 
 def test_causal_is_said_in_three_ways(tmp_path):
@@ -176,7 +176,7 @@ def test_causal_is_said_in_three_ways(tmp_path):
         folder = write_flat(tmp_path / str(number), model, own, **more)
         config = json.loads((folder / "config.json").read_text())
         assert [one.title for one in DRAFTER_FAMILIES if one.takes(config)] == [title]
-        assert opened(folder).weights.causal == (title == "JetSpec")
+        assert opened(folder).weights.form.causal == (title == "JetSpec")
 
 
 def test_embedding_and_head_are_the_targets_own_tensors(tmp_path):
@@ -207,9 +207,9 @@ def test_a_head_in_4_bits_is_packed_part_by_part(tmp_path, monkeypatch):
     files = drafter_files(str(write_flat(tmp_path / "drafter", make())), tmp_path)
     shared = TargetTensors(EMBEDDING, CPU, torch.bfloat16, True, HEAD)
     row = torch.randn(3, HIDDEN).bfloat16()
-    whole = loader_of(files, shared).head()(row)
+    whole = files.loader(shared).head()(row)
     monkeypatch.setattr("specdemo.models.networks.folders.HEAD_ROWS", 32)
-    assert loader_of(files, shared).head()(row).equal(whole)
+    assert files.loader(shared).head()(row).equal(whole)
     torch.testing.assert_close(whole.float(), row.float() @ HEAD.T, atol=2.5, rtol=0)
 
 

@@ -22,6 +22,7 @@ from specdemo.config.errors import Phrase
 from specdemo.config.strings import Json, JsonView
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.models.networks.dflash import (
+    BlockForm,
     Convolution,
     DFlashDecoder,
     DFlashWeights,
@@ -35,19 +36,9 @@ from specdemo.models.networks.layouts.family import (
     Reading,
     Shapes,
     TargetFacts,
-    check_mix,
-    check_sizes,
-    check_tensors,
-    layer_config,
     layer_shapes,
-    layer_sizes,
-    loader_of,
-    offset_words,
-    refuse,
-    shared_shapes,
-    states_read,
 )
-from specdemo.models.networks.parts import CompactConfig, MarkovHead, Selector
+from specdemo.models.networks.parts import MarkovHead, Selector
 
 ARCHITECTURES = (
     "dflashdraftmodel", "dflashspeculator", "dflash2draftmodel", "dflash2speculator", "qwen3dsparkmodel",
@@ -87,24 +78,14 @@ class SelectorSizes:
 class DFlashConfig:
     """The config of a drafter, read from any layout.
 
-    layers: their sizes; inner: width of their gates; count: number of layers
-    reads: the target's hidden states, as transformers counts them
-    rows, mask, anchored, causal, scales, windows: see `DFlashWeights`
-    words: size of the head's vocabulary, of `vocabulary`
+    inner: width of the gates; count: number of layers; words: size of the head's vocabulary, of `vocabulary`
     selector: of DFlash 2
     rank: of DSpark's Markov head, 0 for none; sure: inputs of its confidence head, 0 for none
     """
 
-    layers: CompactConfig
+    form: BlockForm
     inner: int
     count: int
-    reads: tuple[int, ...]
-    rows: int
-    mask: int
-    anchored: bool
-    causal: bool
-    scales: Scales
-    windows: Windows
     words: int
     vocabulary: int
     selector: SelectorSizes | None = None
@@ -134,42 +115,41 @@ def is_causal(config: JsonView, *, otherwise: bool = False) -> bool:
 
 def read_config(files: DrafterFiles, target: TargetFacts) -> DFlashConfig:
     """Read the config of either layout. Raises UserError for one that is not supported, and of another target."""
-    config, sizes, variant = files.config, layer_sizes(files), variant_of(files.config)
+    config, sizes, variant = files.config, files.layer_sizes(), variant_of(files.config)
     nested, said = sizes is not config, _facts(config)
     _check_variant(files, said, variant)
     count = files.number(sizes, "num_hidden_layers", most=len(files.shapes))
     windows = _windows(files, sizes, count=count, second=variant == "dflash2")
-    layers = layer_config(files, sizes, windows=bool(windows.rows))
+    layers = files.layer_config(sizes, windows=bool(windows.rows))
     vocabulary = files.number(sizes, "vocab_size")
     width = files.number(said, "target_hidden_size", layers.hidden_size)
     if width != layers.hidden_size:
         raise files.refused("target_hidden_size", width, layers.hidden_size)
-    check_sizes(files, target, hidden=layers.hidden_size, vocabulary=vocabulary)
+    files.check_sizes(target, hidden=layers.hidden_size, vocabulary=vocabulary)
     if (own := files.number(said, "num_target_layers", target.layers)) != target.layers:
-        raise refuse(
-            files, target, Phrase("drafter.target_layers", own=own, theirs=target.layers)
+        raise files.refuse(target, Phrase("drafter.target_layers", own=own, theirs=target.layers)
         )  # fmt: skip
     anchored = said.get("sample_from_anchor", variant == "dspark") or said.get("shift_label")
-    return _with_corrector(files, said, variant, DFlashConfig(
-        layers=layers,
-        inner=files.number(sizes, "intermediate_size"),
-        count=count,
-        reads=_reads(files, said, target, count=count, nested=nested),
-        rows=files.number(
+    form = BlockForm(
+        layers,
+        _reads(files, said, target, count=count, nested=nested),
+        files.number(
             said, "block_size", least=1 if anchored else 2, most=min(LONGEST_BLOCK, target.context)
         ),
-        mask=files.number(said, "mask_token_id", least=0, most=vocabulary - 1),
-        anchored=bool(anchored),
-        causal=is_causal(config),
-        scales=Scales(
+        files.number(said, "mask_token_id", least=0, most=vocabulary - 1),
+        bool(anchored),
+        is_causal(config),
+        Scales(
             files.real(said, "input_embedding_scale", 1.0),
             files.real(said, "output_multiplier", 1.0),
             files.real(said, "final_logit_softcapping", 0.0),
         ),
-        windows=windows,
-        words=files.number(config, "draft_vocab_size", vocabulary, most=vocabulary),
-        vocabulary=vocabulary,
-    ))  # fmt: skip
+        windows,
+    )
+    inner = files.number(sizes, "intermediate_size")
+    words = files.number(config, "draft_vocab_size", vocabulary, most=vocabulary)
+    found = DFlashConfig(form, inner, count, words, vocabulary)
+    return _with_corrector(files, said, variant, found)
 
 
 def _architectures(config: JsonView) -> str:
@@ -210,7 +190,7 @@ def _reads(
         span = target.layers - 4
         spread = [round(1 + number * span / (count - 1)) for number in range(count) if count > 1]
         named = spread or [target.layers // 2]
-    return states_read(files, target, key, named, by_layer=not nested)
+    return files.states_read(target, key, named, by_layer=not nested)
 
 
 def _windows(files: DrafterFiles, sizes: JsonView, *, count: int, second: bool) -> Windows:
@@ -236,13 +216,13 @@ def _with_corrector(
     files: DrafterFiles, said: JsonView, variant: str, config: DFlashConfig
 ) -> DFlashConfig:
     """Add the sizes of the parts that correct guesses. Raises UserError for unsupported ones."""
-    hidden, vocabulary = config.layers.hidden_size, config.vocabulary
+    hidden, vocabulary = config.form.config.hidden_size, config.vocabulary
     if variant == "dflash2":
         taps = files.number(said, "conv_kernel_size", most=LONGEST_BLOCK)
         group = files.number(said, "conv_group_size")
         if hidden % group:
             raise files.refused("conv_group_size", group, Phrase("drafter.divisors", of=hidden))
-        if config.anchored or config.words != vocabulary:
+        if config.form.anchored or config.words != vocabulary:
             raise files.wrong("its selector speaks another vocabulary, or from the anchor")
         selector = SelectorSizes(
             taps,
@@ -267,29 +247,30 @@ def _with_corrector(
 def read(files: DrafterFiles, target: TargetFacts) -> Reading:
     """Check a drafter against its own config and the target. Raises UserError."""
     config = read_config(files, target)
-    check_mix(files, target, len(config.reads))
-    check_tensors(files, *shapes(files, config))
-    words = offset_words(files, config.words, config.vocabulary)
+    files.check_mix(target, len(config.form.reads))
+    files.check_tensors(*shapes(files, config))
+    words = files.offset_words(config.words, config.vocabulary)
     kinds = ("block",) if config.selector or config.rank else ("block", "jet")
     return Reading(
+        files,
         kinds,
-        config.reads,
+        config.form.reads,
         False,
         lambda shared: DFlashDecoder(load(files, config, words, shared)),
     )
 
 
 def shapes(files: DrafterFiles, config: DFlashConfig) -> tuple[Shapes, Shapes]:
-    hidden, vocabulary, added = config.layers.hidden_size, config.vocabulary, config.selector
+    hidden, vocabulary, added = config.form.config.hidden_size, config.vocabulary, config.selector
     needed: Shapes = {
-        "fc.weight": (hidden, len(config.reads) * hidden),
+        "fc.weight": (hidden, len(config.form.reads) * hidden),
         "hidden_norm.weight": (hidden,),
         "norm.weight": (hidden,),
     }
-    optional = shared_shapes(files, vocabulary, hidden)
+    optional = files.shared_shapes(vocabulary, hidden)
     for number in range(config.count):
         own, extra = layer_shapes(
-            f"layers.{number}.", config.layers, config.inner, hidden, norms=True
+            f"layers.{number}.", config.form.config, config.inner, hidden, norms=True
         )
         needed, optional = needed | own, optional | extra
         for part in CONVOLUTIONS if added else ():
@@ -314,23 +295,16 @@ def shapes(files: DrafterFiles, config: DFlashConfig) -> tuple[Shapes, Shapes]:
 def load(
     files: DrafterFiles, config: DFlashConfig, words: ReducedVocabulary, shared: TargetTensors
 ) -> DFlashWeights:
-    loader = loader_of(files, shared)
+    loader = files.loader(shared)
     weights = DFlashWeights(
-        config=config.layers,
+        form=config.form,
         layers=tuple(loader.layer(f"layers.{number}.") for number in range(config.count)),
         norm=loader.vector("norm.weight"),
         embedding=loader.embedding(),
         head=loader.head(),
         words=words,
-        reads=config.reads,
         mix=loader.matrix("fc"),
         mix_norm=loader.vector("hidden_norm.weight"),
-        rows=config.rows,
-        mask=config.mask,
-        anchored=config.anchored,
-        causal=config.causal,
-        scales=config.scales,
-        windows=config.windows,
     )
     if config.selector:
         return _with_selector(loader, config, config.selector, weights)
@@ -364,7 +338,7 @@ def _markov(loader: TensorLoader, config: DFlashConfig, depth: int) -> MarkovHea
     constant = 0.0
     if config.sure:
         constant = float(loader.vector("confidence_head.proj.bias"))
-        size = config.layers.hidden_size + config.rank
+        size = config.form.config.hidden_size + config.rank
         confidence = torch.zeros(size, device=loader.target.device)
         confidence[: config.sure] = loader.vector("confidence_head.proj.weight")[0]
     return MarkovHead(

@@ -24,16 +24,7 @@ from specdemo.models.networks.layouts.family import (
     Reading,
     Shapes,
     TargetFacts,
-    check_mix,
-    check_sizes,
-    check_tensors,
-    layer_config,
     layer_shapes,
-    layer_sizes,
-    loader_of,
-    offset_words,
-    shared_shapes,
-    states_read,
 )
 from specdemo.models.networks.parts import CompactConfig, ConcatInput, Injection
 
@@ -79,13 +70,13 @@ def takes(config: JsonView) -> bool:
 
 def read_config(files: DrafterFiles, target: TargetFacts) -> Eagle3Config:
     """Read the config of either layout. Raises UserError for a drafter of another target."""
-    config, sizes = files.config, layer_sizes(files)
+    config, sizes = files.config, files.layer_sizes()
     nested = sizes is not config
-    layers = layer_config(files, sizes)
+    layers = files.layer_config(sizes)
     count = files.number(sizes, "num_hidden_layers", 1, most=max(1, len(files.shapes)))
     vocabulary = files.number(sizes, "vocab_size")
     target_hidden = files.number(config, "target_hidden_size", layers.hidden_size)
-    check_sizes(files, target, hidden=target_hidden, vocabulary=vocabulary)
+    files.check_sizes(target, hidden=target_hidden, vocabulary=vocabulary)
     named = (config if nested else files.part(config, "eagle_config")).get(STATES)
     if not named:
         named = [2, target.layers // 2, target.layers - 3]
@@ -95,7 +86,7 @@ def read_config(files: DrafterFiles, target: TargetFacts) -> Eagle3Config:
         layers=layers,
         inner=files.number(sizes, "intermediate_size"),
         names=("midlayer.",) if middle else tuple(f"layers.{index}." for index in range(count)),
-        reads=states_read(files, target, STATES, named, by_layer=not nested),
+        reads=files.states_read(target, STATES, named, by_layer=not nested),
         words=files.number(config, "draft_vocab_size", vocabulary, most=vocabulary),
         vocabulary=vocabulary,
         target_hidden=target_hidden,
@@ -108,19 +99,19 @@ def read_config(files: DrafterFiles, target: TargetFacts) -> Eagle3Config:
 def read(files: DrafterFiles, target: TargetFacts) -> Reading:
     """Check a drafter against its own config and the target. Raises UserError."""
     config = read_config(files, target)
-    check_mix(files, target, len(config.reads))
+    files.check_mix(target, len(config.reads))
     if (
         "embed_tokens.weight" not in files.shapes
         and config.layers.hidden_size != target.hidden_size
     ):
         raise files.wrong("it has no embedding of its own, and the target's is of another width")
-    check_tensors(files, *shapes(files, config))
-    words = offset_words(files, config.words, config.vocabulary)
+    files.check_tensors(*shapes(files, config))
+    words = files.offset_words(config.words, config.vocabulary)
 
     def decoder(shared: TargetTensors) -> CompactDecoder:
         return CompactDecoder(load(files, config, words, shared))
 
-    return Reading(("feature",), config.reads, True, decoder)
+    return Reading(files, ("feature",), config.reads, True, decoder)
 
 
 def shapes(files: DrafterFiles, config: Eagle3Config) -> tuple[Shapes, Shapes]:
@@ -131,7 +122,7 @@ def shapes(files: DrafterFiles, config: Eagle3Config) -> tuple[Shapes, Shapes]:
         "lm_head.weight": (config.words, hidden),
         f"{config.names[0]}hidden_norm.weight": (hidden,),
     }
-    optional = shared_shapes(files, config.vocabulary, hidden) | {"fc.bias": (hidden,)}
+    optional = files.shared_shapes(config.vocabulary, hidden) | {"fc.bias": (hidden,)}
     for number, name in enumerate(config.names):
         width = hidden if number else 2 * hidden
         own, extra = layer_shapes(name, layers, config.inner, width, norms=config.norms)
@@ -148,7 +139,7 @@ def shapes(files: DrafterFiles, config: Eagle3Config) -> tuple[Shapes, Shapes]:
 def load(
     files: DrafterFiles, config: Eagle3Config, words: ReducedVocabulary, shared: TargetTensors
 ) -> CompactWeights:
-    loader, first = loader_of(files, shared), config.names[0]
+    loader, first = files.loader(shared), config.names[0]
     embedding = loader.embedding()
     return CompactWeights(
         config=config.layers,

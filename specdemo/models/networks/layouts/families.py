@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import torch
 
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.strings import JsonView
 from specdemo.files.folder import TOKENIZERS, read_config
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import ModelFiles
-from specdemo.models.devices import BYTES_PER_WEIGHT
-from specdemo.models.loading import check_room
-from specdemo.models.networks.folders import TargetTensors
 from specdemo.models.networks.layouts import dflash, eagle3
 from specdemo.models.networks.layouts.family import (
     DrafterFamily,
@@ -25,45 +18,12 @@ from specdemo.models.networks.layouts.family import (
     TargetFacts,
     drafter_files,
 )
-from specdemo.models.networks.registry import Trained
 from specdemo.models.tokenizers import load_tokenizer, same_tokenizer
-from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from specdemo.models.loading import LoadedModel
-
 DRAFTER_FAMILIES: tuple[DrafterFamily, ...] = (eagle3.EAGLE3, *dflash.BLOCK_FAMILIES)
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedDrafter:
-    """A published drafter that suits a target, its weights unread."""
-
-    files: DrafterFiles
-    family: DrafterFamily
-    reading: Reading
-
-    @property
-    def title(self) -> str:
-        """Name, family and licence, for people."""
-        licence = self.files.licence or "its card names none"
-        return f"{self.files.name} ({self.family.title}, licence: {licence})"
-
-    def trained(self, target: LoadedModel) -> Trained:
-        """The drafter of a loaded target; its weights are read at first use."""
-        four_bit = target.info.precision in ("nf4", "file") and target.device.type == "cpu"
-        whole = target.info.precision == "fp32"
-        precision = "int4" if four_bit else "fp32" if whole else "bf16"
-        dtype = torch.float32 if whole else torch.bfloat16
-        shared = TargetTensors.of(target, dtype, four_bit=four_bit)
-        parameters = sum(torch.Size(shape).numel() for shape in self.files.shapes.values())
-        needed = int(parameters * BYTES_PER_WEIGHT[precision])
-        check_room(self.files.name, precision, needed, target.device)
-        info = ModelInfo(self.files.name, self.files.revision, precision, "", parameters)
-        load = partial(self.reading.load, shared)
-        return Trained(self.reading.reads, info, self.reading.alone, load)
 
 
 def find_published(
@@ -72,7 +32,7 @@ def find_published(
     tokenizer: PreTrainedTokenizerBase,
     cache_dir: Path,
     progress: ProgressCallback = silent,
-) -> PublishedDrafter | None:
+) -> Reading | None:
     """The drafter that is named, checked against a target whose weights need not be there. None for "none".
 
     name: a folder, or a hub id, with `@` and a revision where it is not the catalogue's
@@ -98,10 +58,11 @@ def find_published(
             kind=kind,
             families=", ".join(one.title for one in DRAFTER_FAMILIES),
         )
-    found = PublishedDrafter(files, family, reading)
     _check_tokenizer(files, target, tokenizer)
-    progress(Progress("load", None, f"drafter {found.title}"))
-    return found
+    licence = files.licence or "its card names none"
+    title = f"drafter {files.name} ({family.title}, licence: {licence})"
+    progress(Progress("load", None, title))
+    return reading
 
 
 def target_facts(files: ModelFiles) -> TargetFacts:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import safe_open
@@ -20,10 +21,16 @@ from specdemo.files.folder import broken_files, read_config, read_header, weight
 from specdemo.files.hub import PICKLES, fetch
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import file_sha256, made_once
+from specdemo.models.devices import BYTES_PER_WEIGHT
+from specdemo.models.loading import check_room
 from specdemo.models.networks.folders import TargetTensors, TensorLoader, read_tensors
 from specdemo.models.networks.parts import CompactConfig, Rope
-from specdemo.models.networks.registry import DraftNetwork
+from specdemo.models.networks.registry import DraftNetwork, Trained
 from specdemo.models.outlook import licence_of
+from specdemo.trace.events import ModelInfo
+
+if TYPE_CHECKING:
+    from specdemo.models.loading import LoadedModel
 
 LARGEST_SIZE = 1 << 24  # of any size in a config: larger ones would only fill the memory
 
@@ -116,6 +123,159 @@ class DrafterFiles:
         """Return the error for files that cannot be read as a drafter."""
         return UserError("drafter.unusable", drafter=self.name, reason=why)
 
+    def refuse(self, target: TargetFacts, reason: Phrase) -> UserError:
+        """Return the error for a drafter of another target."""
+        verifier = self.part(self.part(self.config, "speculators_config"), "verifier")
+        made_for = verifier.get("name_or_path") or self.config.get("base_model_name_or_path")
+        known = {"drafter": self.name, "target": target.name, "reason": reason}
+        if made_for:
+            return UserError("drafter.for_another", **known, origin=made_for)
+        return UserError("drafter.not_for_target", **known)
+
+    def layer_sizes(self) -> JsonView:
+        """Return the part of a config with the sizes of layers. Raises UserError if it is missing."""
+        if "speculators_model_type" not in self.config:
+            return self.config
+        sizes = self.part(self.config, "transformer_layer_config")
+        if not sizes:
+            raise self.wrong("its config.json has no transformer_layer_config")
+        return sizes
+
+    def check_sizes(self, target: TargetFacts, *, hidden: int, vocabulary: int) -> None:
+        """Refuse a drafter of a target with other sizes. hidden, vocabulary: sizes that it expects"""
+        for code, own, theirs in (
+            ("drafter.states", hidden, target.hidden_size),
+            ("drafter.vocabulary", vocabulary, target.vocabulary),
+        ):
+            if own != theirs:
+                raise self.refuse(target, Phrase(code, own=f"{own:,}", theirs=f"{theirs:,}"))
+
+    def states_read(
+        self, target: TargetFacts, key: str, named: object, *, by_layer: bool
+    ) -> tuple[int, ...]:
+        """Return the target's hidden states that a drafter reads, as transformers counts them. Raises UserError.
+
+        named: the value of `key`, by the layer whose output a state is, or as transformers counts
+        """
+        if named is None:
+            raise self.wrong(f"its config.json has no {key}")
+        last = target.layers - by_layer
+        numbers = named if isinstance(named, list) else []
+        inside = all(type(one) is int and 0 <= one <= last for one in numbers)
+        if not numbers or not inside or len(set(numbers)) < len(numbers):
+            reason = value_reason(key, named, Phrase("drafter.layers", last=last))
+            raise self.refuse(target, reason)
+        return tuple(one + by_layer for one in numbers)
+
+    def check_mix(self, target: TargetFacts, count: int) -> None:
+        """Refuse a drafter that mixes another number of states than the `count` that it names."""
+        width = count * target.hidden_size
+        mixes = self.shapes.get("fc.weight", (0, width))[-1]
+        if mixes != width:
+            raise self.refuse(target,
+                Phrase("drafter.mixes", own=f"{mixes:,}", count=count, theirs=f"{width:,}"),
+            )  # fmt: skip
+
+    def check_tensors(self, needed: Shapes, optional: Shapes) -> None:
+        """Refuse files with a missing tensor, one of another shape, an unknown one, or numbers that are not finite."""
+        used = needed | optional
+        for name, shape in self.shapes.items():
+            if name.endswith(("rotary_emb.inv_freq", "num_batches_tracked")):
+                continue
+            if name not in used:
+                raise self.wrong(f"nothing is known of its tensor {name}")
+            if shape != used[name]:
+                raise self.wrong(
+                    f"its tensor {name} has the shape {shape} in place of {used[name]}"
+                )
+        if missing := [name for name in needed if name not in self.shapes]:
+            raise self.wrong(f"it has no tensor {missing[0]}")
+        self.check_finite(used)
+
+    def shared_shapes(self, vocabulary: int, hidden: int) -> Shapes:
+        """Return the shapes of tensors that any drafter may have: of the target, and lists of tokens."""
+        shapes: Shapes = {"embed_tokens.weight": (vocabulary, hidden), "t2d": (vocabulary,)}
+        return shapes | {name: self.shapes[name] for name in TIED if name in self.shapes}
+
+    def loader(self, target: TargetTensors) -> TensorLoader:
+        return TensorLoader(self.tensor, self.shapes, target)
+
+    def offset_words(self, words: int, vocabulary: int) -> ReducedVocabulary:
+        """Return the token of each row of a head: `d2t` is its distance from the row's number. Raises UserError."""
+        rows = ids = torch.arange(words)
+        if "d2t" in self.shapes:
+            offsets = self.tensor("d2t").long()
+            ids = rows + offsets
+            for row in ((ids < 0) | (ids >= vocabulary)).nonzero().flatten()[:1].tolist():
+                allowed = Phrase("drafter.between", least=-row, most=vocabulary - 1 - row)
+                raise self.refused(f"d2t[{row}]", int(offsets[row]), allowed)
+        if len(ids.unique()) < len(ids):
+            raise self.wrong("its d2t does not name different tokens of the target")
+        if "t2d" in self.shapes:
+            known = self.tensor("t2d").bool().nonzero().flatten()
+            if not ids.sort().values.equal(known):
+                raise self.wrong("its d2t and its t2d name different tokens")
+        return ReducedVocabulary(ids, vocabulary)
+
+    def layer_config(self, config: JsonView, *, windows: bool = False) -> CompactConfig:
+        """Return the sizes of a drafter's layers. Raises UserError for unsupported layers.
+
+        windows: layers with a sliding window are supported
+        """
+        hidden = self.number(config, "hidden_size")
+        heads = self.number(config, "num_attention_heads", most=hidden)
+        keys = self.number(config, "num_key_value_heads", heads, most=heads)
+        size = self.number(config, "head_dim", hidden // heads, least=2)
+        if heads % keys:
+            allowed = Phrase("drafter.divisors", of=f"num_attention_heads ({heads})")
+            raise self.refused("num_key_value_heads", keys, allowed)
+        if size % 2:
+            raise self.refused("head_dim", size, Phrase("drafter.even"))
+        self.choice(config, "hidden_act", "silu")
+        kinds = set(config.get("layer_types") or ())
+        sliding = config.get("sliding_window") and config.get("use_sliding_window", True)
+        if not windows and ("sliding_attention" in kinds or (sliding and not kinds)):
+            raise self.wrong("its layers forget what is far back, which is not computed here")
+        theta, rope = self._rope(config, size)
+        return CompactConfig(
+            hidden_size=hidden,
+            num_heads=heads,
+            num_key_value_heads=keys,
+            head_dim=size,
+            rms_norm_eps=self.real(config, "rms_norm_eps", 1e-6, most=1.0),
+            rope_theta=theta,
+            rope=rope,
+        )
+
+    def _rope(self, config: JsonView, head_dim: int) -> tuple[float, Rope | None]:
+        """Return the base of a rotary embedding, and its frequencies if they are rescaled."""
+        from transformers import LlamaConfig
+        from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+        key = "rope_parameters" if config.get("rope_parameters") else "rope_scaling"
+        facts = self.part(config, key)
+        known = {**config, **facts}
+        theta = self.real(known, "rope_theta", 10_000.0, least=1.0, most=1e12)
+        self.choice(known, "partial_rotary_factor", 1)
+        field = "rope_type" if facts.get("rope_type") else "type"
+        kind = self.choice(facts, field, "default", "linear", "llama3", "yarn")
+        if kind == "default":
+            return theta, None
+        try:
+            embedding: Any = LlamaRotaryEmbedding(
+                LlamaConfig(
+                    head_dim=head_dim,
+                    max_position_embeddings=self.number(config, "max_position_embeddings", 2048),
+                    rope_parameters={**facts, "rope_type": kind, "rope_theta": theta},
+                )
+            )
+        except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+            raise self.wrong(f"its {key} lacks a number") from error
+        scale = float(embedding.attention_scaling)
+        if not torch.cat([embedding.inv_freq, torch.tensor([scale])]).isfinite().all():
+            raise self.refused(key, dict(facts), Phrase("drafter.finite"))
+        return theta, Rope(tuple(embedding.inv_freq.tolist()), scale)
+
 
 def value_reason(field: str, value: object, allowed: object) -> Phrase:
     """Return the part of a sentence that names a field, its value, shortened, and the allowed ones."""
@@ -207,10 +367,25 @@ class Reading:
     alone: it also replaces a draft model
     """
 
+    files: DrafterFiles
     kinds: tuple[str, ...]
     reads: tuple[int, ...]
     alone: bool
     load: Callable[[TargetTensors], DraftNetwork]
+
+    def trained(self, target: LoadedModel) -> Trained:
+        """The drafter of a loaded target; its weights are read at first use."""
+        four_bit = target.info.precision in ("nf4", "file") and target.device.type == "cpu"
+        whole = target.info.precision == "fp32"
+        precision = "int4" if four_bit else "fp32" if whole else "bf16"
+        dtype = torch.float32 if whole else torch.bfloat16
+        shared = TargetTensors.of(target, dtype, four_bit=four_bit)
+        parameters = sum(torch.Size(shape).numel() for shape in self.files.shapes.values())
+        needed = int(parameters * BYTES_PER_WEIGHT[precision])
+        check_room(self.files.name, precision, needed, target.device)
+        info = ModelInfo(self.files.name, self.files.revision, precision, "", parameters)
+        load = partial(self.load, shared)
+        return Trained(self.reads, info, self.alone, load)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,80 +399,6 @@ class DrafterFamily:
     title: str
     takes: Callable[[JsonView], bool]
     read: Callable[[DrafterFiles, TargetFacts], Reading]
-
-
-def refuse(files: DrafterFiles, target: TargetFacts, reason: Phrase) -> UserError:
-    """Return the error for a drafter of another target."""
-    verifier = files.part(files.part(files.config, "speculators_config"), "verifier")
-    made_for = verifier.get("name_or_path") or files.config.get("base_model_name_or_path")
-    known = {"drafter": files.name, "target": target.name, "reason": reason}
-    if made_for:
-        return UserError("drafter.for_another", **known, origin=made_for)
-    return UserError("drafter.not_for_target", **known)
-
-
-def layer_sizes(files: DrafterFiles) -> JsonView:
-    """Return the part of a config with the sizes of layers. Raises UserError if it is missing."""
-    if "speculators_model_type" not in files.config:
-        return files.config
-    sizes = files.part(files.config, "transformer_layer_config")
-    if not sizes:
-        raise files.wrong("its config.json has no transformer_layer_config")
-    return sizes
-
-
-def check_sizes(files: DrafterFiles, target: TargetFacts, *, hidden: int, vocabulary: int) -> None:
-    """Refuse a drafter of a target with other sizes. hidden, vocabulary: sizes that it expects"""
-    for code, own, theirs in (
-        ("drafter.states", hidden, target.hidden_size),
-        ("drafter.vocabulary", vocabulary, target.vocabulary),
-    ):
-        if own != theirs:
-            raise refuse(files, target, Phrase(code, own=f"{own:,}", theirs=f"{theirs:,}"))
-
-
-def states_read(
-    files: DrafterFiles, target: TargetFacts, key: str, named: object, *, by_layer: bool
-) -> tuple[int, ...]:
-    """Return the target's hidden states that a drafter reads, as transformers counts them. Raises UserError.
-
-    named: the value of `key`, by the layer whose output a state is, or as transformers counts
-    """
-    if named is None:
-        raise files.wrong(f"its config.json has no {key}")
-    last = target.layers - by_layer
-    numbers = named if isinstance(named, list) else []
-    inside = all(type(one) is int and 0 <= one <= last for one in numbers)
-    if not numbers or not inside or len(set(numbers)) < len(numbers):
-        reason = value_reason(key, named, Phrase("drafter.layers", last=last))
-        raise refuse(files, target, reason)
-    return tuple(one + by_layer for one in numbers)
-
-
-def check_mix(files: DrafterFiles, target: TargetFacts, count: int) -> None:
-    """Refuse a drafter that mixes another number of states than the `count` that it names."""
-    width = count * target.hidden_size
-    mixes = files.shapes.get("fc.weight", (0, width))[-1]
-    if mixes != width:
-        raise refuse(
-            files, target,
-            Phrase("drafter.mixes", own=f"{mixes:,}", count=count, theirs=f"{width:,}"),
-        )  # fmt: skip
-
-
-def check_tensors(files: DrafterFiles, needed: Shapes, optional: Shapes) -> None:
-    """Refuse files with a missing tensor, one of another shape, an unknown one, or numbers that are not finite."""
-    used = needed | optional
-    for name, shape in files.shapes.items():
-        if name.endswith(("rotary_emb.inv_freq", "num_batches_tracked")):
-            continue
-        if name not in used:
-            raise files.wrong(f"nothing is known of its tensor {name}")
-        if shape != used[name]:
-            raise files.wrong(f"its tensor {name} has the shape {shape} in place of {used[name]}")
-    if missing := [name for name in needed if name not in files.shapes]:
-        raise files.wrong(f"it has no tensor {missing[0]}")
-    files.check_finite(used)
 
 
 def layer_shapes(
@@ -327,92 +428,3 @@ def layer_shapes(
     extra = needed if norms else optional
     extra |= {f"{prefix}self_attn.{part}_norm.weight": (size,) for part in "qk"}
     return needed, optional
-
-
-def shared_shapes(files: DrafterFiles, vocabulary: int, hidden: int) -> Shapes:
-    """Return the shapes of tensors that any drafter may have: of the target, and lists of tokens."""
-    shapes: Shapes = {"embed_tokens.weight": (vocabulary, hidden), "t2d": (vocabulary,)}
-    return shapes | {name: files.shapes[name] for name in TIED if name in files.shapes}
-
-
-def loader_of(files: DrafterFiles, target: TargetTensors) -> TensorLoader:
-    return TensorLoader(files.tensor, files.shapes, target)
-
-
-def offset_words(files: DrafterFiles, words: int, vocabulary: int) -> ReducedVocabulary:
-    """Return the token of each row of a head: `d2t` is its distance from the row's number. Raises UserError."""
-    rows = ids = torch.arange(words)
-    if "d2t" in files.shapes:
-        offsets = files.tensor("d2t").long()
-        ids = rows + offsets
-        for row in ((ids < 0) | (ids >= vocabulary)).nonzero().flatten()[:1].tolist():
-            allowed = Phrase("drafter.between", least=-row, most=vocabulary - 1 - row)
-            raise files.refused(f"d2t[{row}]", int(offsets[row]), allowed)
-    if len(ids.unique()) < len(ids):
-        raise files.wrong("its d2t does not name different tokens of the target")
-    if "t2d" in files.shapes:
-        known = files.tensor("t2d").bool().nonzero().flatten()
-        if not ids.sort().values.equal(known):
-            raise files.wrong("its d2t and its t2d name different tokens")
-    return ReducedVocabulary(ids, vocabulary)
-
-
-def layer_config(files: DrafterFiles, config: JsonView, *, windows: bool = False) -> CompactConfig:
-    """Return the sizes of a drafter's layers. Raises UserError for unsupported layers.
-
-    windows: layers with a sliding window are supported
-    """
-    hidden = files.number(config, "hidden_size")
-    heads = files.number(config, "num_attention_heads", most=hidden)
-    keys = files.number(config, "num_key_value_heads", heads, most=heads)
-    size = files.number(config, "head_dim", hidden // heads, least=2)
-    if heads % keys:
-        allowed = Phrase("drafter.divisors", of=f"num_attention_heads ({heads})")
-        raise files.refused("num_key_value_heads", keys, allowed)
-    if size % 2:
-        raise files.refused("head_dim", size, Phrase("drafter.even"))
-    files.choice(config, "hidden_act", "silu")
-    kinds = set(config.get("layer_types") or ())
-    sliding = config.get("sliding_window") and config.get("use_sliding_window", True)
-    if not windows and ("sliding_attention" in kinds or (sliding and not kinds)):
-        raise files.wrong("its layers forget what is far back, which is not computed here")
-    theta, rope = _rope(files, config, size)
-    return CompactConfig(
-        hidden_size=hidden,
-        num_heads=heads,
-        num_key_value_heads=keys,
-        head_dim=size,
-        rms_norm_eps=files.real(config, "rms_norm_eps", 1e-6, most=1.0),
-        rope_theta=theta,
-        rope=rope,
-    )
-
-
-def _rope(files: DrafterFiles, config: JsonView, head_dim: int) -> tuple[float, Rope | None]:
-    """Return the base of a rotary embedding, and its frequencies if they are rescaled."""
-    from transformers import LlamaConfig
-    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
-
-    key = "rope_parameters" if config.get("rope_parameters") else "rope_scaling"
-    facts = files.part(config, key)
-    known = {**config, **facts}
-    theta = files.real(known, "rope_theta", 10_000.0, least=1.0, most=1e12)
-    files.choice(known, "partial_rotary_factor", 1)
-    field = "rope_type" if facts.get("rope_type") else "type"
-    kind = files.choice(facts, field, "default", "linear", "llama3", "yarn")
-    if kind == "default":
-        return theta, None
-    try:
-        embedding: Any = LlamaRotaryEmbedding(
-            LlamaConfig(
-                head_dim=head_dim,
-                max_position_embeddings=files.number(config, "max_position_embeddings", 2048),
-                rope_parameters={**facts, "rope_type": kind, "rope_theta": theta},
-            )
-        )
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise files.wrong(f"its {key} lacks a number") from error
-    scale = float(embedding.attention_scaling)
-    if not torch.cat([embedding.inv_freq, torch.tensor([scale])]).isfinite().all():
-        raise files.refused(key, dict(facts), Phrase("drafter.finite"))
-    return theta, Rope(tuple(embedding.inv_freq.tolist()), scale)
