@@ -60,7 +60,11 @@ class Priors:
 
 
 MODEL_DRAFT = Priors(greedy_model, sampled_model, coupled_model)
-SIBLINGS = {greedy_model: greedy_sibling, sampled_model: sampled_sibling, coupled_model: sampled_sibling}  # fmt: skip
+SIBLINGS: dict[Prior, Prior] = {
+    greedy_model: greedy_sibling,
+    sampled_model: sampled_sibling,
+    coupled_model: sampled_sibling,
+}
 
 
 class Calibration:
