@@ -217,15 +217,14 @@ def drafter_for(
     settings = RunSettings(
         method=method, sampling=sampling or Sampling(), **{"fallback": False, **changes}
     )
+    reader = PrefixReader(draft)
     context = DraftingContext(
         settings,
         Shaper.of(settings),
         vocabulary,
         profile=profile,
         memory=memory or Memory(),
-        draft=PrefixReader(draft),
-        copy=PrefixReader(draft),
-        trained=trained,
+        models=trained | dict.fromkeys(("draft", "copy"), lambda: reader),
         features=features,
         store=store or nonsense_store(vocabulary),
     )

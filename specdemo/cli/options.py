@@ -25,7 +25,7 @@ from specdemo.config.settings import (
     fields,
     replacement,
 )
-from specdemo.config.strings import ASSETS, Json, JsonView
+from specdemo.config.strings import ASSETS, Json, JsonView, load
 
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method
@@ -133,9 +133,8 @@ def _languages() -> dict[str, str]:
 
 
 def _trained() -> dict[str, str]:
-    from specdemo.drafters.methods import TRAINED
-
-    return {kind: trained.about for kind, trained in TRAINED.items()}
+    kinds: dict[str, str] = load("page")["VIEW"]["card"]["kinds"]
+    return kinds
 
 
 # Choices that other modules define, with an explanation each.

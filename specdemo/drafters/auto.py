@@ -197,7 +197,7 @@ def _auto(context: DraftingContext) -> Auto:
     """Without the tree: over the same draft the chain gave more wherever the compiled pass was measured."""
     most, costs, texts = context.settings.lookahead, context.costs, known_texts(context)
     model = through = None
-    if context.draft is not None or context.has("feature"):
+    if context.has("draft") or context.has("feature"):
         model = model_arm(context, lambda calibration: CostAware(most, costs, calibration))
         through = Through(texts, context.calibrate(NGRAM.prior), costs, shortest=BEHIND)
     return Auto(copiers(context, texts), model, costs, through)
@@ -205,8 +205,6 @@ def _auto(context: DraftingContext) -> Auto:
 
 AUTO = Method(
     name="auto",
-    title="Auto",
-    summary="Copies, asks the draft model or decodes plainly, step by step: whichever is fastest here.",
     make=_auto,
     takes=("draft", "store"),
     options=("lookahead", "memory"),

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from specdemo.config.settings import RunSettings
+from specdemo.config.settings import POLICIES, RunSettings
+from specdemo.config.strings import load
 from specdemo.drafters.policies.calibration import MODEL_DRAFT, Calibration, Priors
 from specdemo.drafters.policies.lookahead import Lookahead, make_lookahead
 from specdemo.engine.cost import CostProfile, Costs
@@ -22,34 +23,21 @@ if TYPE_CHECKING:
     from specdemo.drafters.memory.visit import Memory
     from specdemo.drafters.reader import DraftReader
     from specdemo.engine.sampling import Shaper
-    from specdemo.engine.target import Features, PrefixReader
+    from specdemo.engine.target import Features
 
 
 Tokens = Literal["drawn", "chosen", "copied", "mixed", "none"]
-CHAIN_POLICIES = ("constant", "heuristic", "confidence", "cost")
 TREE_POLICIES = ("constant", "cost")
-CHAIN_OPTIONS = ("policy", "lookahead", "threshold", "exact")  # options with CHAIN_POLICIES
+CHAIN_OPTIONS = (
+    "policy",
+    "lookahead",
+    "threshold",
+    "exact",
+)  # options of methods that draft chains
 TREE_OPTIONS = ("policy", "lookahead", "nodes", "fallback")  # options of tree methods
-NEEDS = {
-    "draft": "a draft model",
-    "copy": "a target in bf16 or fp32, whose 4-bit copy drafts",
-    "store": "a datastore of texts",
-}  # any other need is the kind of a drafter that was trained for the target
-
-
-@dataclass(frozen=True, slots=True)
-class TrainedDrafter:
-    """A kind of drafter that `python -m specdemo train KIND` makes.
-
-    kind: its folder among a target's trained drafters, and a method's need for it
-    title: with its article; about: a description, as a clause
-    card: first paragraph of its README; {target}, {layers} and {words} are filled in
-    """
-
-    kind: str
-    title: str
-    about: str
-    card: str
+# Any other need is the kind of a drafter that `python -m specdemo train KIND` makes for the target.
+NEEDS = ("draft", "copy", "store")
+WORDS = load("methods")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +45,22 @@ class Method:
     """Entry of a method: everything that the page, the command line, the documents, the training and the tests show.
 
     name: in settings, in traces and on the command line
-    title, summary: in menus and tables; the summary is one sentence
     make: makes the drafter of a run
-    label: its name within a sentence; by default the title in lower case
+    title, summary: in menus and tables, one sentence; by default those of `assets/words`
     paper: publication
-    needs: required resources: one of NEEDS, or the kind of a trained drafter
+    needs: required resources: of NEEDS, or the kind of a trained drafter
     takes: optional resources, used if they are available
     options: the run settings that it reads; with "fallback" it pauses while drafting loses
-    policies: the lookahead policies that it implements, if it reads "policy"
+    policies: the lookahead policies that it implements; by default all if it reads "policy"
     prior: how often tokens of a confidence are accepted, before the run has shown it
     tokens: how they are selected: drawn from a distribution, chosen from one, or copied from a text
     lossy: it changes the distribution of the output, on purpose, and is marked wherever it appears
-    trained: the drafter that is trained for it; named by one method if several use the same
     """
 
     name: str
-    title: str
-    summary: str
     make: Callable[[DraftingContext], Drafter]
-    label: str = ""
+    title: str = ""
+    summary: str = ""
     paper: str = ""
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
@@ -84,10 +69,13 @@ class Method:
     prior: Priors = MODEL_DRAFT
     tokens: Tokens = "drawn"
     lossy: bool = False
-    trained: TrainedDrafter | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "label", self.label or self.title.lower())
+        title, summary = (WORDS[part].get(self.name) for part in ("TITLES", "SUMMARIES"))
+        object.__setattr__(self, "title", self.title or title or self.name)
+        object.__setattr__(self, "summary", self.summary or summary or "")
+        if "policy" in self.options and not self.policies:
+            object.__setattr__(self, "policies", POLICIES)
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -112,8 +100,7 @@ class DraftingContext:
 
     profile: measured when the pair was loaded
     memory: results of this session's earlier runs; None if they must not be used
-    draft, copy: readers of the conversation's draft model and of the target's quantised copy
-    trained: opens drafters that were trained for the target, by kind
+    models: opens the model that meets a need, for all needs that are met but a store
     features: the target's hidden states in this conversation
     store: the datastore that `retrieval` searches
     together: returns how many runs, including this one, are likely to share its passes
@@ -126,9 +113,7 @@ class DraftingContext:
     vocabulary_size: int
     profile: CostProfile = field(default_factory=CostProfile)
     memory: Memory | None = None
-    draft: PrefixReader | None = None
-    copy: PrefixReader | None = None
-    trained: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+    models: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
     features: Features | None = None
     store: Datastore | None = None
     together: Callable[[], int] = lambda: 1
@@ -141,29 +126,21 @@ class DraftingContext:
         object.__setattr__(self, "calibration", self.calibrate(self.prior))
 
     def has(self, need: str) -> bool:
-        return getattr(self, need) is not None if need in NEEDS else need in self.trained
+        return need in self.models or (need == "store" and self.store is not None)
 
     def calibrate(self, prior: Priors) -> Calibration:
         if self.settings.sampling.greedy:
             return Calibration(prior.greedy)
         return Calibration((self.shaper.tickets and prior.coupled) or prior.sampled)
 
-    def distributions(
-        self, reader: PrefixReader | None, bias: MarkovBias | None = None
-    ) -> DraftReader:
-        """Return a model's distributions, shaped as the target's are. bias: added from memory"""
+    def distributions(self, need: str, bias: MarkovBias | None = None) -> DraftReader:
+        """Return the distributions of the model that meets a method's need, shaped as the target's are.
+
+        need: "draft", "copy", or the kind of a trained drafter that is read as a language model; bias: added from memory
+        """
         from specdemo.drafters.reader import DraftReader
 
-        assert reader is not None, "make_drafter checks the needs of a method"
-        return DraftReader(reader, self.shaper, self.vocabulary_size, self.costs, bias)
-
-    def draft_model(self) -> DraftReader:
-        """Return the distributions of the conversation's draft model, for methods that need `draft`."""
-        return self.distributions(self.draft)
-
-    def trained_drafter(self, kind: str) -> DraftReader:
-        """Return those of a trained drafter that is read as a language model."""
-        return self.distributions(self.trained[kind]())
+        return DraftReader(self.models[need](), self.shaper, self.vocabulary_size, self.costs, bias)
 
     def lookahead(
         self, token_seconds: float | None = None, calibration: Calibration | None = None
@@ -187,8 +164,6 @@ class Plain(Drafter):
 
 PLAIN = Method(
     name="nothing",  # in traces, links and recordings; `plain` is accepted wherever it is given
-    title="Plain decoding",
-    summary="No drafts: one target pass for each token, the baseline.",
     make=lambda _context: Plain(),
     tokens="none",
 )

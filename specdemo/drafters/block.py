@@ -7,16 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from specdemo.drafters.base import (
-    TREE_OPTIONS,
-    TREE_POLICIES,
-    DraftingContext,
-    Method,
-    TrainedDrafter,
-)
+from specdemo.drafters.base import TREE_POLICIES, DraftingContext, Method
 from specdemo.drafters.policies.calibration import Calibration, stated
 from specdemo.drafters.policies.rule import StoppingRule
-from specdemo.drafters.tree import CHOSEN_GUESS, Branches, GrownTree, Tree, depth_tree, grow
+from specdemo.drafters.tree import CHOSEN_GUESS, GrownTree, Tree, depth_tree, tree_method
 from specdemo.engine.clock import Stopwatch
 from specdemo.engine.cost import FOLLOW, Costs
 from specdemo.engine.types import Drafter, Outcome, Proposal
@@ -32,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Block:
-    """Common part of DSpark and JetSpec: one pass that predicts every position of the block.
+    """One pass that predicts every position of the block.
 
     draft: reads with a compact drafter that predicts `depth` positions; shapes and draws as the target does
     """
@@ -80,10 +74,13 @@ class DSpark(Block, Drafter):
     a decision that uses later positions would not be (see `bench.counterexample`).
     """
 
-    def __init__(self, draft: DraftReader, *, most: int, scheduled: bool) -> None:
-        super().__init__(draft)
-        self.most, self.scheduled = most, scheduled
-        self.stopping = StoppingRule(draft.costs)
+    def __init__(self, context: DraftingContext) -> None:
+        super().__init__(context.distributions("block"))
+        self.most, self.scheduled = (
+            context.settings.lookahead,
+            context.settings.policy != "constant",
+        )
+        self.stopping = StoppingRule(context.costs)
         # The confidence head's estimates, corrected by the acceptances of this run.
         self.calibration = Calibration(stated)
         self._sure: list[float] = []
@@ -140,40 +137,6 @@ class DSpark(Block, Drafter):
         self.calibration.observe(replace(outcome, proposal=reported))
 
 
-class JetSpec(Block, Drafter):
-    """Drafts a tree over the positions: the most likely tokens of each, best paths first.
-
-    Its nodes are chosen, not drawn: the target draws at each node and follows the child with that token.
-    """
-
-    def __init__(
-        self,
-        draft: DraftReader,
-        calibration: Calibration,
-        *,
-        nodes: int,
-        depth: int,
-        costly: bool,
-    ) -> None:
-        super().__init__(draft)
-        self.calibration, self.nodes, self.costly = calibration, nodes, costly
-        self.depth = min(depth, self.depth)
-
-    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        allowed = min(budget, self.depth)
-        if not allowed:
-            return Proposal(reasons=(Reason("block_no_token"),))
-        logits = self.guess(committed)
-        probs = self.draft.shaped(logits, committed, [[]] * len(logits))
-        tree = depth_tree(
-            probs, self.draft.token, self.calibration, self.costs,
-            nodes=self.nodes, depth=allowed, costly=self.costly,
-        )  # fmt: skip
-        rule = "paying" if self.costly else "always"
-        reason = tree.reason(f"tree_{rule}", self.nodes)
-        return tree.proposal(self.draft.words, allowed, reason, chosen=True)
-
-
 class BlockTree(Tree):
     """Grows a tree, the most probable prefix first, over the positions that one pass of a DSpark drafter has predicted.
 
@@ -184,23 +147,12 @@ class BlockTree(Tree):
     `reading_seconds` is the measured time of the head for a node in this run.
     """
 
-    def __init__(
-        self,
-        draft: DraftReader,
-        calibration: Calibration,
-        *,
-        nodes: int,
-        depth: int,
-        costly: bool,
-    ) -> None:
-        self.block = Block(draft)
-        depth = min(depth, self.block.depth)
-        super().__init__(draft, calibration, nodes=nodes, depth=depth, costly=costly)
+    def __init__(self, context: DraftingContext, need: str) -> None:
+        super().__init__(context, need)
+        self.block = Block(self.draft)
+        self.depth = min(self.depth, self.block.depth)
         self._head_seconds = 0.0
-
-    def branches(self, committed: Sequence[int]) -> Branches:
-        logits = self.block.guess(committed)
-        return _Guesses(self, committed, logits)
+        self._logits: Tensor  # (depth, W), of the block after the text
 
     @property
     def reading_seconds(self) -> float:
@@ -210,94 +162,63 @@ class BlockTree(Tree):
         """Update the time per node after the head has read so many nodes in one call."""
         self._head_seconds += FOLLOW * (seconds / nodes - self._head_seconds)
 
+    def below(self, committed: Sequence[int], tree: GrownTree, nodes: Sequence[int]) -> Tensor:
+        """Correct the guesses of one pass for each node.
 
-class _Guesses:
-    """The block's guesses, (depth, W), as branches.
+        Below "of" and "no", both guessed for the first position, the second position's guesses are "course" and "problem":
 
-    Below "of" and "no", both guessed for the first position, the second position's guesses are "course" and "problem":
-
-        node                 0 of      1 no
-        depth                   1         1
-        below it        course .9    problem .8     the same row of the block, corrected by "of" and by "no"
-    """
-
-    def __init__(self, tree: BlockTree, committed: Sequence[int], logits: Tensor) -> None:
-        self.tree, self.committed, self.logits = tree, committed, logits
-        self.states = tree.block.model.states
-
-    def below(self, tree: GrownTree, nodes: Sequence[int]) -> Tensor:
+            node                 0 of      1 no
+            depth                   1         1
+            below it        course .9    problem .8     the same row of the block, corrected by "of" and by "no"
+        """
         import torch
 
-        begun = time.perf_counter()
-        rows = torch.cat([self._corrected(tree, node) for node in nodes])
-        paths = [tree.path(node) for node in nodes]
-        probs = self.tree.draft.shaped(rows, self.committed, paths)
-        self.tree.observe_reading(time.perf_counter() - begun, len(nodes))
+        if list(nodes) == [-1]:
+            self._logits = self.block.guess(committed)
+        begun, markov = time.perf_counter(), self.block.markov
+        rows: list[Tensor] = []
+        for node in nodes:
+            depth, above = (
+                (tree.depths[node], tree.token_ids[node]) if node >= 0 else (0, committed[-1])
+            )
+            guesses = self._logits[depth : depth + 1]
+            if markov:
+                states = self.block.model.states[depth]
+                guesses = markov.corrected(guesses, self.block.row(above), states)
+            rows.append(guesses)
+        probs = self.draft.shaped(torch.cat(rows), committed, [tree.path(node) for node in nodes])
+        self.observe_reading(time.perf_counter() - begun, len(nodes))
         return probs
 
-    def _corrected(self, tree: GrownTree, node: int) -> Tensor:
-        """(1, W): the guesses for the position below a node; those of a drafter without the head as they are."""
-        block, depth = self.tree.block, tree.depths[node] if node >= 0 else 0
-        above = tree.token_ids[node] if node >= 0 else self.committed[-1]
-        guesses = self.logits[depth : depth + 1]
-        if block.markov is None:
-            return guesses
-        return block.markov.corrected(guesses, block.row(above), self.states[depth])
 
+class JetSpec(BlockTree):
+    """Drafts a tree over the positions: the most likely tokens of each, best paths first.
 
-def _dspark(context: DraftingContext) -> DSpark:
-    settings = context.settings
-    scheduled = settings.policy != "constant"
-    return DSpark(context.trained_drafter("block"), most=settings.lookahead, scheduled=scheduled)
+    Its nodes are chosen, not drawn: the target draws at each node and follows the child with that token.
+    """
+
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+        allowed = min(budget, self.depth)
+        if not allowed:
+            return Proposal(reasons=(Reason("block_no_token"),))
+        logits = self.block.guess(committed)
+        probs = self.draft.shaped(logits, committed, [[]] * len(logits))
+        tree = depth_tree(
+            probs, self.draft.token, self.calibration, self.costs,
+            nodes=self.nodes, depth=allowed, costly=self.costly,
+        )  # fmt: skip
+        rule = "paying" if self.costly else "always"
+        reason = tree.reason(f"tree_{rule}", self.nodes)
+        return tree.proposal(self.draft.words, allowed, reason, chosen=True)
 
 
 BLOCK = Method(
     name="block",
-    title="DSpark",
-    summary="One pass guesses a whole block; each guess heeds the one before it and says how sure it is.",
-    make=_dspark,
-    label="DSpark",
+    make=DSpark,
     paper="DeepSeek-AI and Peking University, 2026",
     needs=("block",),
     options=("policy", "lookahead", "fallback"),
     policies=TREE_POLICIES,
-    trained=TrainedDrafter(
-        "block",
-        "a DSpark drafter",
-        "DSpark: a whole block of guesses in one pass, with a Markov and a confidence head",
-        "A DSpark drafter for `{target}`: {layers} that guess a whole block in one pass from the target's "
-        "hidden states, a Markov head that ties each guess to the one before it, and a confidence head that foresees "
-        "how much of the block survives; {words:,} output words.",
-    ),
 )
-JET = Method(
-    name="jet",
-    title="JetSpec",
-    summary="One pass guesses a whole block; the best combinations form a tree at whose nodes the target draws.",
-    make=lambda context: grow(context, context.trained_drafter("jet"), JetSpec),
-    label="JetSpec",
-    paper="2606.18394",
-    needs=("jet",),
-    options=TREE_OPTIONS,
-    policies=TREE_POLICIES,
-    prior=CHOSEN_GUESS,
-    tokens="chosen",
-    trained=TrainedDrafter(
-        "jet",
-        "a JetSpec drafter",
-        "JetSpec: a whole block of guesses in one pass, from which trees grow",
-        "A JetSpec drafter for `{target}`: {layers} that guess a whole block in one pass from the target's "
-        "hidden states, each position seeing those before it, to grow trees from; {words:,} output words.",
-    ),
-)
-BLOCK_TREE = Method(
-    name="block_tree",
-    title="DSpark, tree",
-    summary="The same pass, grown into a tree: below each branch the guesses heed that branch's last word.",
-    make=lambda context: grow(context, context.trained_drafter("block"), BlockTree),
-    label="DSpark tree",
-    paper="2608.13524",
-    needs=("block",),
-    options=TREE_OPTIONS,
-    policies=TREE_POLICIES,
-)
+JET = tree_method("jet", "jet", "2606.18394", JetSpec, prior=CHOSEN_GUESS, tokens="chosen")
+BLOCK_TREE = tree_method("block_tree", "block", "2608.13524", BlockTree)

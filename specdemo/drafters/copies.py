@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from specdemo.config.settings import MAX_LOOKAHEAD
-from specdemo.drafters.base import CHAIN_OPTIONS, CHAIN_POLICIES, DraftingContext, Method
+from specdemo.drafters.base import CHAIN_OPTIONS, DraftingContext, Method
 from specdemo.drafters.memory.automaton import SuffixAutomaton
 from specdemo.drafters.policies.calibration import Priors
 from specdemo.drafters.policies.lookahead import Lookahead
@@ -204,25 +204,18 @@ def _retrieval(context: DraftingContext) -> Retrieval:
 
 NGRAM = Method(
     name="ngram",
-    title="N-gram (prompt lookup)",
-    summary="Copies what followed the same words earlier in the text or this visit; costs next to nothing.",
     make=lambda context: Ngram(known_texts(context), context.lookahead(0.0)),
-    label="n-gram",
     paper="Saxena 2023",
     options=(*CHAIN_OPTIONS, "memory", "fallback"),
-    policies=CHAIN_POLICIES,
     prior=Priors(same_text, same_text_sampled),
     tokens="copied",
 )
 RETRIEVAL = Method(
     name="retrieval",
-    title="Retrieval",
-    summary="Copies what mostly followed the same words in a datastore of earlier answers.",
     make=_retrieval,
     paper="He 2311.08252",
     needs=("store",),
     options=(*CHAIN_OPTIONS, "fallback"),
-    policies=CHAIN_POLICIES,
     prior=Priors(other_text, other_text_sampled),
     tokens="copied",
 )

@@ -8,14 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from specdemo.drafters.base import (
-    CHAIN_OPTIONS,
-    CHAIN_POLICIES,
-    PLAIN,
-    DraftingContext,
-    Method,
-    Plain,
-)
+from specdemo.drafters.base import CHAIN_OPTIONS, PLAIN, DraftingContext, Method, Plain
 from specdemo.drafters.copies import (
     NGRAM,
     RETRIEVAL,
@@ -87,10 +80,10 @@ def copiers(context: DraftingContext, texts: SuffixAutomaton) -> list[Arm]:
 
 def model_arm(context: DraftingContext, policy: Callable[[Calibration], Lookahead]) -> Arm:
     """The draft model, or the feature drafter where there is none, with a calibration of its own, which its policy reads."""
-    method = DRAFT_MODEL if context.draft is not None else FEATURE
+    method = DRAFT_MODEL if context.has("draft") else FEATURE
     calibration = context.calibrate(method.prior)
-    draft = context.draft_model() if method is DRAFT_MODEL else context.trained_drafter("feature")
-    drafter = DraftModel(draft, policy(calibration))
+    (need,) = method.needs
+    drafter = DraftModel(context.distributions(need), policy(calibration))
     return Arm(method.name, drafter, calibration, context.profile.draft_step or 0.0)
 
 
@@ -135,7 +128,7 @@ class Through:
         if room <= 0 or (len(draft) and not draft.chained):
             return draft
         self.automaton.follow(committed)
-        length, position = self.automaton.match_after(draft.token_ids)
+        length, position = self.automaton.match(drafted=draft.token_ids)
         if length < self.shortest:
             return draft
         found = self.automaton.following(position, room, draft.token_ids)
@@ -252,7 +245,7 @@ class CopyThrough(Drafter):
 
 def _make(context: DraftingContext) -> CopyThrough:
     settings = context.settings
-    if context.draft is None and not context.has("feature"):
+    if not (context.has("draft") or context.has("feature")):
         model = Arm(PLAIN.name, Plain())
     else:
         model = model_arm(context, lambda calibration: context.lookahead(calibration=calibration))
@@ -263,11 +256,8 @@ def _make(context: DraftingContext) -> CopyThrough:
 
 COPY_THROUGH = Method(
     name="copy_through",
-    title="Copy-through",
-    summary="The draft model begins, and where its words stood in the text before, what followed them is copied after them.",
     make=_make,
     takes=("draft",),
     options=(*CHAIN_OPTIONS, "memory", "fallback"),
-    policies=CHAIN_POLICIES,
     tokens="mixed",
 )

@@ -10,13 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from specdemo.drafters.base import (
-    CHAIN_OPTIONS,
-    CHAIN_POLICIES,
-    DraftingContext,
-    Method,
-    TrainedDrafter,
-)
+from specdemo.drafters.base import CHAIN_OPTIONS, DraftingContext, Method
 from specdemo.drafters.memory.markov import MarkovBias
 from specdemo.drafters.policies.guard import Wrapper
 from specdemo.engine.types import Drafter, Outcome, Proposal
@@ -88,97 +82,45 @@ class LookBack(Wrapper):
         return confidence is not None and confidence < self.threshold
 
 
+def _of_a_model(name: str, need: str, paper: str = "") -> Method:
+    """Return the method in which the model that meets a need drafts the chain."""
+    return Method(
+        name=name,
+        make=lambda context: DraftModel(context.distributions(need), context.lookahead()),
+        paper=paper,
+        needs=(need,),
+        options=(*CHAIN_OPTIONS, "fallback"),
+    )
+
+
 def _online(context: DraftingContext) -> Drafter:
     """Make the draft model learn, if memory is allowed."""
     memory = context.memory
-    draft = context.distributions(context.draft, MarkovBias(memory.counts) if memory else None)
+    draft = context.distributions("draft", MarkovBias(memory.counts) if memory else None)
     draft.head = memory.head_bias(draft.reader.model) if memory else None
     return DraftModel(draft, context.lookahead())
 
 
 def _look_back(context: DraftingContext) -> LookBack:
-    chain = DraftModel(context.draft_model(), context.lookahead())
+    chain = DraftModel(context.distributions("draft"), context.lookahead())
     return LookBack(chain, context.settings.threshold)
 
 
-DRAFT_MODEL = Method(
-    name="draft_model",
-    title="Draft model",
-    summary="A small language model guesses the next tokens one by one.",
-    make=lambda context: DraftModel(context.draft_model(), context.lookahead()),
-    paper="Leviathan 2211.17192",
-    needs=("draft",),
-    options=(*CHAIN_OPTIONS, "fallback"),
-    policies=CHAIN_POLICIES,
-    trained=TrainedDrafter(
-        "draft",
-        "a draft model",
-        "a small language model that reads the text alone",
-        "A small language model that drafts for `{target}`: {layers} and an output head over the "
-        "{words:,} words that the target says most. It reads the text alone.",
-    ),
-)
-FEATURE = Method(
-    name="feature",
-    title="Feature drafter",
-    summary="A draft model that also reads what the target knew one token earlier (after EAGLE).",
-    make=lambda context: DraftModel(context.trained_drafter("feature"), context.lookahead()),
-    paper="Li 2401.15077",
-    needs=("feature",),
-    options=(*CHAIN_OPTIONS, "fallback"),
-    policies=CHAIN_POLICIES,
-    trained=TrainedDrafter(
-        "feature",
-        "a feature drafter",
-        "a small drafter that also reads the target's hidden states",
-        "A feature drafter (EAGLE family) for `{target}`: {layers} above the target's hidden states, "
-        "and above its own while it drafts on. Its output head has the {words:,} words that the target says most.",
-    ),
-)
-EXIT = Method(
-    name="exit",
-    title="Early exit",
-    summary="The target's own first layers and a small trained adapter guess the next tokens.",
-    make=lambda context: DraftModel(context.trained_drafter("exit"), context.lookahead()),
-    paper="Elhoushi 2404.16710",
-    needs=("exit",),
-    options=(*CHAIN_OPTIONS, "fallback"),
-    policies=CHAIN_POLICIES,
-    trained=TrainedDrafter(
-        "exit",
-        "an exit adapter",
-        "an adapter that lets the target's first layers draft",
-        "An exit adapter for `{target}`: the target's own lower layers, {layers} trained to follow them, and "
-        "an output head over the {words:,} words that the target says most.",
-    ),
-)
-QUANTISED_SELF = Method(
-    name="quantised_self",
-    title="Quantised self",
-    summary="A 4-bit copy of the target drafts for the full target; no other model is needed.",
-    make=lambda context: DraftModel(context.distributions(context.copy), context.lookahead()),
-    needs=("copy",),
-    options=(*CHAIN_OPTIONS, "fallback"),
-    policies=CHAIN_POLICIES,
-)
+DRAFT_MODEL = _of_a_model("draft_model", "draft", "Leviathan 2211.17192")
+FEATURE = _of_a_model("feature", "feature", "Li 2401.15077")
+EXIT = _of_a_model("exit", "exit", "Elhoushi 2404.16710")
+QUANTISED_SELF = _of_a_model("quantised_self", "copy")
 ONLINE = Method(
     name="online",
-    title="Online",
-    summary="The draft model learns while you use it: by counting in the run, and by gradient steps between runs.",
     make=_online,
     paper="Liu 2310.07177",
     needs=("draft",),
     options=(*CHAIN_OPTIONS, "memory", "fallback"),
-    policies=CHAIN_POLICIES,
 )
 LOOK_BACK = Method(
     name="look_back",
-    title="Look back",
-    summary="Drops drafted tokens that look unlikely, after drawing them: the mistake that changes the output, to be seen.",
     make=_look_back,
-    label="looking back",
     needs=("draft",),
     options=CHAIN_OPTIONS,
-    policies=CHAIN_POLICIES,
     lossy=True,
 )

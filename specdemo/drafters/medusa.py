@@ -10,14 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from specdemo.drafters.base import (
-    TREE_OPTIONS,
-    TREE_POLICIES,
-    DraftingContext,
-    Method,
-    TrainedDrafter,
-)
-from specdemo.drafters.policies.calibration import Calibration
+from specdemo.drafters.base import TREE_OPTIONS, TREE_POLICIES, DraftingContext, Method
 from specdemo.drafters.tree import (
     CHOSEN_GUESS,
     WIDEST,
@@ -27,15 +20,12 @@ from specdemo.drafters.tree import (
     hang,
     likeliest,
 )
-from specdemo.engine.cost import Costs
 from specdemo.engine.types import Drafter, Proposal
 from specdemo.trace.events import Reason
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specdemo.engine.sampling import Shaper
-    from specdemo.engine.target import Features
     from specdemo.models.networks.parts import MedusaWeights
 
 # The static tree contains the most likely paths if the choice of rank r, d positions further, is right with chance
@@ -47,30 +37,17 @@ FIRST, FADE, STEEP, EASE = 0.5, 0.8, 1.5, 0.6
 class Medusa(Drafter):
     """Drafts a tree of the heads' most likely tokens, chosen, not drawn.
 
-    features: the target's, with the layer that the heads read
-    static: the same tree in every step; else best first, as far as it pays
+    With the policy `constant` the tree is the same in every step, else best first, as far as it pays.
     """
 
-    def __init__(
-        self,
-        weights: MedusaWeights,
-        features: Features,
-        shaper: Shaper,
-        calibration: Calibration,
-        costs: Costs,
-        *,
-        nodes: int,
-        depth: int,
-        static: bool,
-    ) -> None:
-        self.weights = weights
-        self.features = features
-        self.shaper = shaper
-        self.calibration = calibration
-        self.costs = costs
-        self.nodes = nodes
-        self.depth = min(depth, len(weights.blocks))
-        self.static = static
+    def __init__(self, context: DraftingContext) -> None:
+        settings = context.settings
+        # Whoever opens trained drafters stores the states that they read.
+        assert context.features is not None
+        self.context, self.features = context, context.features
+        self.weights: MedusaWeights = context.models["medusa"]()
+        self.nodes, self.depth = settings.nodes, min(settings.lookahead, len(self.weights.blocks))
+        self.static = settings.policy == "constant"
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         depth = min(self.depth, budget)
@@ -91,8 +68,8 @@ class Medusa(Drafter):
         state = self.features.read(before, before + 1, self.weights.reads)
         logits = self.weights.guess(state.to(self.weights.dtype))
         # The tokens between are unknown: a repetition penalty uses the committed text alone.
-        probs = self.shaper.probs(logits, committed, [()] * len(logits), self.weights.words)
-        self.costs.observe_draft(time.perf_counter() - begun)
+        probs = self.context.shaper.probs(logits, committed, [()] * len(logits), self.weights.words)
+        self.context.costs.observe_draft(time.perf_counter() - begun)
         return probs
 
     def _tree(self, probs: Tensor, depth: int) -> GrownTree:
@@ -100,7 +77,7 @@ class Medusa(Drafter):
             found = likeliest(probs[:depth], self.weights.words.token)
             return hang(static_shape(self.nodes, depth), *found, probs)
         return depth_tree(
-            probs, self.weights.words.token, self.calibration, self.costs,
+            probs, self.weights.words.token, self.context.calibration, self.context.costs,
             nodes=self.nodes, depth=depth, costly=True,
         )  # fmt: skip
 
@@ -115,40 +92,13 @@ def static_shape(nodes: int, depth: int) -> list[tuple[int, int, float]]:
     return best_paths(chances, nodes, lambda *_: True)
 
 
-def _medusa(context: DraftingContext) -> Medusa:
-    assert (
-        context.features is not None
-    )  # the caller that opens trained drafters stores the states that they read
-    settings = context.settings
-    return Medusa(
-        context.trained["medusa"](),
-        context.features,
-        context.shaper,
-        context.calibration,
-        context.costs,
-        nodes=settings.nodes,
-        depth=settings.lookahead,
-        static=settings.policy == "constant",
-    )
-
-
 MEDUSA = Method(
     name="medusa",
-    title="Medusa",
-    summary="Heads on the target's last state guess several tokens ahead at once; the best combinations form a tree.",
-    make=_medusa,
-    label="Medusa",
+    make=Medusa,
     paper="Cai 2401.10774",
     needs=("medusa",),
     options=TREE_OPTIONS,
     policies=TREE_POLICIES,
     prior=CHOSEN_GUESS,
     tokens="chosen",
-    trained=TrainedDrafter(
-        "medusa",
-        "Medusa heads",
-        "heads on the target's last hidden state, one for each token ahead",
-        "Medusa heads for `{target}`: each guesses the token one further ahead from the target's last "
-        "hidden state, by the target's output matrix over the {words:,} words that it says most.",
-    ),
 )

@@ -6,17 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from specdemo.config.errors import UserError
-from specdemo.drafters import (
-    auto,
-    block,
-    copies,
-    copy_through,
-    draft_model,
-    medusa,
-    parallel,
-    tree,
-)
-from specdemo.drafters.base import NEEDS, PLAIN, DraftingContext, Method
+from specdemo.drafters import auto, block, copies, copy_through, draft_model, medusa, parallel, tree
+from specdemo.drafters.base import PLAIN, WORDS, DraftingContext, Method
 from specdemo.drafters.policies.guard import Fallback, WithForecast
 from specdemo.engine.cost import ANY_ROWS
 from specdemo.engine.types import Drafter
@@ -42,8 +33,7 @@ _LIST: tuple[Method, ...] = (
     PLAIN,
 )
 METHODS = {method.name: method for method in _LIST}
-TRAINED = {method.trained.kind: method.trained for method in _LIST if method.trained}
-NEEDED = NEEDS | {kind: trained.title for kind, trained in TRAINED.items()}
+NEEDED: dict[str, str] = WORDS["NEEDED"]  # with their articles
 
 
 def make_drafter(context: DraftingContext, known: Mapping[str, Method] = METHODS) -> Drafter:

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from specdemo.drafters.base import CHAIN_OPTIONS, CHAIN_POLICIES, Method
+from specdemo.drafters.base import CHAIN_OPTIONS, Method
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.types import Drafter, Outcome, Proposal
@@ -179,12 +179,10 @@ def _one_thread_worker() -> ThreadPoolExecutor:
 
 PARALLEL = Method(
     name="parallel",
-    title="Parallel",
-    summary="The draft model prepares the next draft while the target is still checking the last one; needs a core to spare.",
-    make=lambda context: Parallel(context.draft_model(), context.lookahead(), context.calibration),
-    label="parallel drafting",
+    make=lambda context: Parallel(
+        context.distributions("draft"), context.lookahead(), context.calibration
+    ),
     paper="Liu 2408.11850",
     needs=("draft",),
     options=(*CHAIN_OPTIONS, "fallback"),
-    policies=CHAIN_POLICIES,
 )

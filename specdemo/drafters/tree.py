@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from specdemo.drafters.base import TREE_OPTIONS, TREE_POLICIES, DraftingContext, Method
 from specdemo.drafters.policies.calibration import Calibration, Priors
@@ -17,18 +18,10 @@ from specdemo.trace.events import Reason
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specdemo.drafters.reader import DraftReader
     from specdemo.engine.sampling import ReducedVocabulary
 
 WIDEST = 10  # children of one parent, as in Medusa's own trees
 PASS_NODES = 4  # nodes that are read in one pass when one of them must be: further rows of a pass are nearly free
-
-
-class Branches(Protocol):
-    """Distributions below the nodes of a growing tree. A drafter that distinguishes depths only ignores the node."""
-
-    def below(self, tree: GrownTree, nodes: Sequence[int]) -> Tensor:
-        """Return (N, W) float32: the distribution after each of `nodes`; -1 is the end of the text, read first and alone."""
 
 
 @dataclass(slots=True)
@@ -37,6 +30,7 @@ class GrownTree:
 
     rows: the distribution that each node was drawn or chosen from
     survivals: chance that the target accepts the whole path down to a node
+    read: nodes after which the distribution is known, in the order of reading
     """
 
     token_ids: list[int] = field(default_factory=list)
@@ -45,6 +39,7 @@ class GrownTree:
     confidences: list[float] = field(default_factory=list)
     survivals: list[float] = field(default_factory=list)
     depths: list[int] = field(default_factory=list)
+    read: list[int] = field(default_factory=list)
 
     def path(self, node: int) -> list[int]:
         """Drafted tokens down to a node, itself included."""
@@ -100,12 +95,13 @@ class TreeBuilder:
     a family, and reading the distribution below a node. Whether a child is drawn depends only on the nodes drawn
     before it, never on its own probability, and a drawn child is never dropped: so sampling stays exact.
 
+    below(tree, nodes): returns (N, W) float32, the distribution after each node; -1 is the end of the text, read first and alone
     pick(row, depth): chooses or draws a column of the distribution at a depth, 0 after the pending token
     token(column): returns the token of a column of a distribution
     pays(gain, reading, nodes): whether a token accepted with chance `gain` is worth its cost
     """
 
-    branches: Branches
+    below: Callable[[GrownTree, Sequence[int]], Tensor]
     calibration: Calibration
     pick: Callable[[Tensor, int], int]
     token: Callable[[int], int]
@@ -135,7 +131,7 @@ class TreeBuilder:
                 continue
             if reading:
                 together = [index, *self._also(openings, index)]
-                rows = self.branches.below(tree, together)
+                rows = self.below(tree, together)
                 for node, row in zip(together, rows, strict=True):
                     reached = tree.survivals[node] if node >= 0 else 1.0
                     families.append(_Family(node, row, reached))
@@ -288,42 +284,20 @@ def _chances(confidences: Sequence[float], calibration: Calibration) -> list[flo
     return chances
 
 
-class DraftBranches:
-    """A draft model's distributions on a tree; only new nodes are read."""
-
-    def __init__(self, draft: DraftReader, committed: Sequence[int]) -> None:
-        self.draft = draft
-        self.committed = committed
-        self._places: dict[int, int] = {}  # node of the tree -> index among the nodes read
-
-    def below(self, tree: GrownTree, nodes: Sequence[int]) -> Tensor:
-        if list(nodes) == [-1]:
-            return (self.draft.probs_after(self.committed))[None]
-        for node in nodes:
-            self._places[node] = len(self._places)
-        # The parent of a node that is read was read before it; -1 stays -1.
-        parents = [self._places.get(tree.parents[node], -1) for node in nodes]
-        token_ids = [tree.token_ids[node] for node in nodes]
-        paths = [tree.path(node) for node in nodes]
-        return self.draft.probs_below(self.committed, token_ids, parents, paths)
-
-
 class Tree(Drafter):
-    """The draft model expanded best first; siblings are drawn without replacement.
+    """The model that meets a need, expanded best first; siblings are drawn without replacement.
 
     policy "cost": stop where one more node or one more step of the draft costs more than it is expected to give
     """
 
-    def __init__(
-        self, draft: DraftReader, calibration: Calibration, *, nodes: int, depth: int, costly: bool
-    ) -> None:
-        self.draft = draft
-        self.costs: Costs = draft.costs
-        self.stopping = StoppingRule(draft.costs)
-        self.calibration = calibration
-        self.nodes = nodes
-        self.depth = depth
-        self.costly = costly
+    def __init__(self, context: DraftingContext, need: str) -> None:
+        settings = context.settings
+        self.draft = context.distributions(need)
+        self.costs: Costs = context.costs
+        self.stopping = StoppingRule(context.costs)
+        self.calibration = context.calibration
+        self.nodes, self.depth = settings.nodes, settings.lookahead
+        self.costly = settings.policy != "constant"
 
     def start(self, prompt_ids: Sequence[int]) -> None:
         return self.draft.start(prompt_ids)
@@ -333,7 +307,7 @@ class Tree(Drafter):
         tree, depth = GrownTree(), self.draft.room(committed, min(self.depth, budget))
         if depth > 0:
             builder = TreeBuilder(
-                (self.branches(committed)),
+                partial(self.below, committed),
                 self.calibration,
                 lambda row, depth: self.draft.pick(row, len(committed) + depth),
                 self.draft.token,
@@ -347,8 +321,18 @@ class Tree(Drafter):
         reason = self.draft.why(depth, tree.reason(f"tree_{rule}", self.nodes))
         return tree.proposal(self.draft.words, depth, reason, chosen=self.draft.greedy)
 
-    def branches(self, committed: Sequence[int]) -> Branches:
-        return DraftBranches(self.draft, committed)
+    def below(self, committed: Sequence[int], tree: GrownTree, nodes: Sequence[int]) -> Tensor:
+        """Read new nodes of a tree with the draft model, see `TreeBuilder`."""
+        if list(nodes) == [-1]:
+            return self.draft.probs_after(committed)[None]
+        tree.read += nodes
+        # The parent of a node that is read was read before it; the end of the text is no node.
+        parents = [
+            tree.read.index(above) if (above := tree.parents[node]) >= 0 else -1 for node in nodes
+        ]
+        token_ids = [tree.token_ids[node] for node in nodes]
+        paths = [tree.path(node) for node in nodes]
+        return self.draft.probs_below(committed, token_ids, parents, paths)
 
     @property
     def reading_seconds(self) -> float:
@@ -359,38 +343,18 @@ class Tree(Drafter):
         return self.stopping.node_pays(gain, nodes, self.reading_seconds if reading else 0.0)
 
 
-def grow(
-    context: DraftingContext, draft: DraftReader, kind: Callable[..., Drafter] = Tree
-) -> Drafter:
-    """Make a tree drafter on any source of distributions, with the run's settings."""
-    settings = context.settings
-    return kind(
-        draft,
-        context.calibration,
-        nodes=settings.nodes,
-        depth=settings.lookahead,
-        costly=settings.policy != "constant",
+def tree_method(name: str, need: str, paper: str, kind: type[Tree] = Tree, **more: Any) -> Method:
+    """Return the method in which the model that meets a need drafts a tree. more: further fields of the entry"""
+    return Method(
+        name=name,
+        make=lambda context: kind(context, need),
+        paper=paper,
+        needs=(need,),
+        options=TREE_OPTIONS,
+        policies=TREE_POLICIES,
+        **more,
     )
 
 
-TREE = Method(
-    name="tree",
-    title="Tree",
-    summary="The draft model guesses several continuations at once; the target checks all branches in one pass.",
-    make=lambda context: grow(context, context.draft_model()),
-    paper="Miao 2305.09781",
-    needs=("draft",),
-    options=TREE_OPTIONS,
-    policies=TREE_POLICIES,
-)
-FEATURE_TREE = Method(
-    name="feature_tree",
-    title="Feature drafter, tree",
-    summary="The same with several continuations at once, grown where the target is likely to follow.",
-    make=lambda context: grow(context, context.trained_drafter("feature")),
-    label="feature tree",
-    paper="Li 2406.16858",
-    needs=("feature",),
-    options=TREE_OPTIONS,
-    policies=TREE_POLICIES,
-)
+TREE = tree_method("tree", "draft", "Miao 2305.09781")
+FEATURE_TREE = tree_method("feature_tree", "feature", "Li 2406.16858")

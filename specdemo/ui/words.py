@@ -1,4 +1,4 @@
-"""Interface strings of the page: `assets/words`, with the names that methods, settings and recorded runs have themselves."""
+"""Interface strings of the page: `assets/words`, with the titles of recorded runs and of examples."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from specdemo.config import strings
 from specdemo.config.strings import ASSETS, Json
-from specdemo.session.door import NEEDED, drafter_kinds, method_strings
 
 languages = strings.languages
 
@@ -23,34 +22,15 @@ def __getattr__(name: str) -> Any:
 
 @cache
 def english(part: str) -> Json:
-    """Return the English strings of a part, including those from methods, recorded runs and examples."""
+    """Return the English strings of a part, including the titles of recorded runs and examples."""
     if part == "runs":
         return {
             "RUNS": _titles("runs/index.json", "runs"),
             "EXAMPLES": _titles("examples.json", "examples"),
         }
     known = strings.load(part)
-    if part == "methods":
-        return {
-            **known,
-            "TITLES": method_strings("title"),
-            "SUMMARIES": method_strings("summary"),
-            "NEEDED": NEEDED,
-        }
     if part == "page":
-        view = known["VIEW"]
-        own = {
-            "runs": english("runs")["RUNS"],
-            "methods": {
-                **method_strings("label"),
-                "plain": "plain decoding",
-                # Methods of earlier versions, in recorded runs.
-                "composite": "composite",
-                "medusa_static": "Medusa, static tree",
-            },
-            "card": {**view["card"], "kinds": drafter_kinds()},
-        }
-        return {**known, "VIEW": {**view, **own}}
+        return {**known, "VIEW": {**known["VIEW"], "runs": english("runs")["RUNS"]}}
     return known
 
 

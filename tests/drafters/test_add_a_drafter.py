@@ -37,11 +37,12 @@ def patched(text: str, diff: str) -> str:
 def project(tmp_path_factory) -> Path:
     """A copy of the project in which the document was followed."""
     folder = copy_project(tmp_path_factory.mktemp("echo") / "project")
-    (code,), (diff,) = blocks("python"), blocks("diff")
-    drafters = folder / "specdemo" / "drafters"
-    (drafters / "echo.py").write_text(code, encoding="utf-8")
-    methods = drafters / "methods.py"
-    methods.write_text(patched(methods.read_text(encoding="utf-8"), diff), encoding="utf-8")
+    (code,) = blocks("python")
+    (folder / "specdemo/drafters/echo.py").write_text(code, encoding="utf-8")
+    changed = ("specdemo/drafters/methods.py", "assets/words/en/methods.json")
+    for name, diff in zip(changed, blocks("diff"), strict=True):
+        text = (folder / name).read_text(encoding="utf-8")
+        (folder / name).write_text(patched(text, diff), encoding="utf-8")
     python(folder, "-m", "tools.docs")
     return folder
 
@@ -79,7 +80,7 @@ print(json.dumps({
     "order": list(METHODS),
     "options": info.options,
     "available": info.available,
-    "word": words.VIEW["methods"]["echo"],
+    "title": info.title,
     "lanes": expand("methods", studio),
     "german": "echo" in words.translations("de"),
 }))
@@ -92,7 +93,7 @@ def test_the_page_offers_it_and_every_language_can_name_it(project):
     assert said["order"].index("echo") == said["order"].index("retrieval") + 1
     assert said["options"] == ["lookahead", "fallback"]
     assert said["available"]
-    assert said["word"] == "echo"
+    assert said["title"] == "Echo"
     assert "echo" in said["lanes"]
     assert not said["german"]
 

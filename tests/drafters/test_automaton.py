@@ -45,7 +45,7 @@ def test_a_draft_is_matched_as_if_it_stood_at_the_end_of_the_text(alphabet):
             twin.extend(token_id)
         text, drafted = automaton.text, [draw.randrange(alphabet) for _ in range(draw.randrange(5))]
         for longest in (3, 64):
-            length, position = automaton.match_after(drafted, longest)
+            length, position = automaton.match(longest, drafted)
             whole = [*text, *drafted]
             ends = [
                 (size, end)

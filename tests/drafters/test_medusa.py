@@ -5,7 +5,8 @@ import torch
 from conftest import PROFILE, VOCABULARY
 from torch.nn import functional as F
 
-from specdemo.config.settings import Sampling
+from specdemo.config.settings import RunSettings, Sampling
+from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.medusa import Medusa, static_shape
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.tree import best_paths, depth_tree
@@ -42,9 +43,15 @@ def weights(target_weights):
 
 
 def made(weights, features, *, sampling=None, profile=PROFILE, **changes):
-    options = {"nodes": 12, "depth": 5, "static": False} | changes
-    shaper = Shaper(sampling or Sampling())
-    return Medusa(weights, features, shaper, Calibration(), Costs(profile), **options)
+    policy = "constant" if changes.pop("static", False) else "cost"
+    settings = RunSettings(
+        policy=policy, sampling=sampling or Sampling(), **{"nodes": 12, "lookahead": 5, **changes}
+    )
+    context = DraftingContext(
+        settings, Shaper.of(settings), VOCABULARY, profile=profile,
+        models={"medusa": lambda: weights}, features=features,
+    )  # fmt: skip
+    return Medusa(context)
 
 
 def read(target_weights, token_ids):

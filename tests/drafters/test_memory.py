@@ -121,8 +121,9 @@ def test_the_buffer_is_bounded_and_keeps_the_newest(weights):
         head.remember(*verdicts(weights, seed))
     head.learn()
     assert head.num_verdicts == MOST_PAIRS
-    assert torch.equal(head._states[-300:], verdicts(weights, seed)[0])
-    assert head._newest == MOST_PAIRS - 300
+    newest = [state for state, _ in head._verdicts][-300:]
+    assert torch.equal(torch.stack(newest), verdicts(weights, seed)[0])
+    assert head._of_run == 300
 
 
 def test_a_fresh_head_changes_no_logit_and_forgetting_brings_it_back(weights):
@@ -159,7 +160,12 @@ def drafter(method: str, model: CompactModel, memory: Memory, sampling: Sampling
     sampling = sampling or Sampling()
     settings = RunSettings(method, "constant", 4, sampling=sampling, fallback=False)
     context = DraftingContext(
-        settings, Shaper(sampling), VOCABULARY, PROFILE, memory, draft=PrefixReader(model)
+        settings,
+        Shaper(sampling),
+        VOCABULARY,
+        PROFILE,
+        memory,
+        {"draft": lambda: PrefixReader(model)},
     )
     return make_drafter(context)
 

@@ -12,9 +12,11 @@ import pytest
 import specdemo.drafters
 from specdemo import drafters
 from specdemo.config.settings import RunSettings
-from specdemo.config.strings import ASSETS
-from specdemo.drafters.base import Method
-from specdemo.drafters.methods import METHODS, NEEDED, TRAINED
+from specdemo.config.strings import ASSETS, load
+from specdemo.drafters.base import NEEDS, Method
+from specdemo.drafters.methods import METHODS, NEEDED
+from specdemo.models.networks.registry import NETWORKS
+from specdemo.training.package import card_words
 
 ENTRIES = pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
 
@@ -35,8 +37,8 @@ def test_an_entry_says_only_what_there_is(method: Method):
     assert set(method.options) <= {field.name for field in fields(RunSettings)}
     assert set(method.uses) <= set(NEEDED)
     assert method.title
-    assert method.label
     assert method.summary.endswith(".")
+    assert load("page")["VIEW"]["methods"][method.name]
 
 
 @ENTRIES
@@ -47,10 +49,10 @@ def test_a_prior_is_a_chance(method: Method):
         assert min(chances) >= 0
 
 
-def test_what_is_trained_is_told_once_and_needed_by_a_method():
-    kinds = [method.trained.kind for method in METHODS.values() if method.trained]
-    assert kinds == list(TRAINED)
-    assert all(any(kind in method.needs for method in METHODS.values()) for kind in kinds)
+def test_every_kind_that_can_be_trained_is_needed_by_a_method_and_described():
+    kinds = {row.kind for row in NETWORKS}
+    assert kinds | set(NEEDS) == {need for one in METHODS.values() for need in one.needs}
+    assert kinds == set(load("page")["VIEW"]["card"]["kinds"]) == set(card_words("drafters"))
 
 
 CALL = re.compile(r'(?:Reason|match_reason)\(\s*f?"(\w+)"(?: if \w+(?: == 1)? else "(\w+)")?')

@@ -4,6 +4,7 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -243,11 +244,18 @@ def test_a_store_of_a_targets_own_answers(tmp_path, target_weights):
     prompts = ["abcabd", "dddddddddddddddddddddd"]
     (tmp_path / "prompts.txt").write_text("\n".join(prompts) + "\n", encoding="utf-8")
 
+    target = SimpleNamespace(decoder=LeanDecoder(target_weights), info=ModelInfo("tiny"))
+    pair = SimpleNamespace(target=target, tokenizer=Letters(), stop_ids=frozenset)
+
     def built(name):
         out = build_from_prompts(
-            tmp_path / "prompts.txt", Letters(), LeanDecoder(target_weights), (), ModelInfo("tiny"),
-            tmp_path / name, examples=prompts[:1], max_new_tokens=12, licence="Apache-2.0",
-        )  # fmt: skip
+            tmp_path / "prompts.txt",
+            pair,
+            tmp_path / name,
+            examples=prompts[:1],
+            max_new_tokens=12,
+            licence="Apache-2.0",
+        )
         return Datastore.open(out)
 
     store = built("store")

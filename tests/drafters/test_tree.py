@@ -49,7 +49,7 @@ class ByDepth:
 
 def grow(branches, nodes, depth, *, chosen=True, pick=None, pays=lambda *_: True):
     builder = TreeBuilder(
-        branches,
+        branches.below,
         Certain(),
         pick or (lambda row, _depth: int(row.argmax())),
         int,

@@ -77,16 +77,11 @@ class SuffixAutomaton:
         self._link[state] = 0 if place < 0 else self._suffix(place, token_id)
         self._last = state
 
-    def match(self, longest: int = 64) -> tuple[int, int]:
+    def match(self, longest: int = 64, drafted: Sequence[int] = ()) -> tuple[int, int]:
         """Find the longest suffix of the text, at most `longest` tokens, that also occurs earlier.
 
+        drafted: the end of the text that is not entered, because it may be refused
         returns: its length, and the position right after its latest earlier occurrence; (0, 0) for none
-        """
-        state = max(0, self._link[self._last])
-        return self._ended_last(state, self._length[state], longest)
-
-    def match_after(self, drafted: Sequence[int], longest: int = 64) -> tuple[int, int]:
-        """`match` of the text with a draft at its end, which is not entered: it may be refused.
 
         text     a b c d a      drafted: b      "a b" ended after 2 tokens
         """
@@ -101,7 +96,14 @@ class SuffixAutomaton:
         if state == self._last:  # it ends where the text does, and nothing followed it there
             state = max(0, self._link[state])
             length = self._length[state]
-        return self._ended_last(state, length, longest)
+        if state <= 0:
+            return 0, 0
+        for _ in range(WALK):
+            if self._length[self._link[state]] < longest:
+                break
+            state = self._link[state]
+            length = self._length[state]
+        return min(longest, length), self._ended[state]
 
     def following(self, position: int, most: int, drafted: Sequence[int] = ()) -> list[int]:
         """Return the tokens from `position` on, up to the end of that text.
@@ -120,17 +122,6 @@ class SuffixAutomaton:
         while period > 0 and len(copied) < most:
             copied.append(copied[-period])
         return copied
-
-    def _ended_last(self, state: int, length: int, longest: int) -> tuple[int, int]:
-        """Return the result of `match`. length: of the matched tokens, one of the substrings that the state represents"""
-        if state <= 0:
-            return 0, 0
-        for _ in range(WALK):
-            if self._length[self._link[state]] < longest:
-                break
-            state = self._link[state]
-            length = self._length[state]
-        return min(longest, length), self._ended[state]
 
     def _note(self) -> None:
         """Note that every suffix of the text ends here."""

@@ -6,7 +6,7 @@ The head learns by gradient steps between runs, from the target's verdicts (OSD,
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -21,7 +21,6 @@ from specdemo.trace.metrics import Metrics
 RANK = 16
 MOST_PAIRS = 4096  # verdicts that are remembered, the newest
 FEWEST_PAIRS = 16  # verdicts of each part: fewer are too few to learn from or to validate on
-HEARD = 128  # steps of a run between two entries in bulk
 STEPS, BATCH = 16, 256  # steps and batch of one `learn`: about a tenth of a second
 SURE_ERRORS = (
     2.0  # standard errors by which a step must help: chance alone would pass a smaller gain
@@ -47,24 +46,21 @@ class OnlineHead:
         device = weights.embedding.device
         self.down = (torch.randn(RANK, hidden, generator=generator) / hidden**0.5).to(device)
         self.up = torch.zeros(hidden, RANK, device=device)
-        self._states = weights.embedding.new_empty(0, hidden)
-        self._words = torch.empty(0, dtype=torch.int64, device=device)
-        self._heard: list[
-            Verdicts
-        ] = []  # not entered yet: copying all of them each step would take time
-        self._newest = 0  # verdicts before the newest run
+        # The newest verdicts, of which `_of_run` are of the newest run: a state (H,), and a column of the vocabulary.
+        self._verdicts: deque[tuple[Tensor, int]] = deque(maxlen=MOST_PAIRS)
+        self._of_run = 0
         self._new_run = self._unread = False
         self._lessons = 0
 
     @property
     def num_verdicts(self) -> int:
-        return len(self._words) + sum(len(words) for _, words in self._heard)
+        return len(self._verdicts)
 
     @property
     def memory_bytes(self) -> int:
-        heard = [tensor for verdicts in self._heard for tensor in verdicts]
-        own = (self.down, self.up, self._states, self._words, *heard)
-        return sum(tensor.nbytes for tensor in own)
+        return sum(
+            one.nbytes for one in (self.down, self.up, *(state for state, _ in self._verdicts))
+        )
 
     def adjust(self, states: Tensor) -> Tensor:
         """The states that the draft's output matrix is to see. states: (n, H). returns: the same"""
@@ -74,49 +70,38 @@ class OnlineHead:
         """Start a new run: verdicts stored from here on belong to it."""
         self._new_run = True
 
-    def remember(self, states: Tensor, token_ids: Tensor) -> None:
-        """Store verdicts: (n, H) states of the draft, unadjusted, and the target's tokens there, (n,).
+    def remember(self, states: Iterable[Tensor], token_ids: Tensor) -> None:
+        """Store verdicts: n states of the draft, (H,) each, unadjusted, and the target's tokens there, (n,).
 
         A token outside the draft's vocabulary teaches nothing here and is skipped.
         """
         column_of = self.weights.words.column_of
-        columns = torch.tensor([column_of.get(token, -1) for token in token_ids.tolist()])
-        columns = columns.to(self._words.device)
-        known = columns >= 0
-        if not bool(known.any()):
+        pairs = zip(states, token_ids.tolist(), strict=True)
+        known = [(state, column_of[token]) for state, token in pairs if token in column_of]
+        if not known:
             return
         if self._new_run:
-            self._settle()
-            self._newest, self._new_run = len(self._words), False
+            self._of_run, self._new_run = 0, False
         self._unread = True
-        self._heard.append((states[known], columns[known]))
-        if len(self._heard) >= HEARD:
-            self._settle()
-
-    def _settle(self) -> None:
-        """Append the latest verdicts, and drop the oldest."""
-        if not self._heard:
-            return
-        states, words = zip(*self._heard, strict=True)
-        # Outside inference mode, in which the caller may be: gradients are computed through these later.
-        with torch.inference_mode(mode=False):
-            self._states = torch.cat([self._states, *states])[-MOST_PAIRS:].clone()
-            entered = torch.cat([self._words, *words])
-        self._words = entered[-MOST_PAIRS:]
-        self._newest = max(0, self._newest - max(0, len(entered) - MOST_PAIRS))
-        self._heard.clear()
+        self._of_run += len(known)
+        self._verdicts += known
 
     def learn(self) -> bool:
         """Run a few optimiser steps; called between runs. returns: whether any was accepted"""
         if not self._unread:
             return False
         self._unread = False
-        self._settle()
         self._lessons += 1
         # The newest run validates; the very first one is split into two halves for both.
-        cut = self._newest or len(self._words) // 2
-        taught = (self._states[:cut], self._words[:cut])
-        judges = (self._states[cut:][-JUDGED:], self._words[cut:][-JUDGED:])
+        count = len(self._verdicts)
+        cut = max(0, count - self._of_run) or count // 2
+        known, columns = zip(*self._verdicts, strict=True)
+        # Outside inference mode, in which the caller may be: gradients are computed through these.
+        with torch.inference_mode(mode=False):
+            states = torch.stack(known)
+            words = torch.tensor(columns, device=states.device)
+        taught = (states[:cut], words[:cut])
+        judges = (states[cut:][-JUDGED:], words[cut:][-JUDGED:])
         if min(len(taught[1]), len(judges[1])) < FEWEST_PAIRS:
             return False
         with torch.inference_mode(mode=False), torch.enable_grad():
@@ -187,7 +172,7 @@ class HeadBias:
         ]
         if verdicts:
             states, token_ids = zip(*verdicts, strict=True)
-            self.head.remember(torch.stack(states), torch.tensor(token_ids))
+            self.head.remember(states, torch.tensor(token_ids))
         self._committed += added
         self._asked.clear()
 
