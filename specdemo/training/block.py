@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from specdemo.models.devices import mixed_precision
 from specdemo.trace import metrics
 from specdemo.training.data import Row, padded
-from specdemo.training.networks import DFlashNetwork, MedusaHeads
-from specdemo.training.student import compiled, distilled_loss
+from specdemo.training.networks import MedusaHeads
+from specdemo.training.student import distilled_loss
 from specdemo.training.trainer import Shared, Tally, Task
 
 KL_WEIGHT, L1_WEIGHT = 0.1, 0.9
@@ -114,12 +114,11 @@ class BlockTask(Task):
         *,
         depth: int,
         causal: bool,
-        compile_it: bool,
+        corrects: bool,
     ) -> None:
         super().__init__(student, shared, layers)
         self.network = student
-        self.depth, self.causal, self.corrects = depth, causal, not causal
-        self.run = compiled(student.read) if compile_it else student.read
+        self.depth, self.causal, self.corrects = depth, causal, corrects
         self.sure: list[np.ndarray] = []
         self.kept: list[np.ndarray] = []
         self.word_of = torch.full((len(shared.embedding),), len(shared.word_ids))
@@ -205,19 +204,27 @@ class BlockTask(Task):
 
     def _states(self, plan: BlockPlan, batch: Sequence[Row]) -> tuple[Tensor, Tensor]:
         """The student's states at all guesses, and the target's: (n, H) each."""
-        device, hidden = self.shared.device, self.shared.hidden
-        features = hidden.texts(batch, hidden.layers, device, shift=1)
-        seen = torch.from_numpy(plan.seen).to(device)
-        unseen = torch.zeros(seen.shape, dtype=features.dtype, device=device)
-        unseen.masked_fill_(~seen, torch.finfo(features.dtype).min)
-        token_ids, where, anchors, ahead = (
-            torch.from_numpy(x).to(device)
-            for x in (plan.token_ids, plan.where, plan.anchors, plan.ahead)
-        )
+        device = self.shared.device
         with mixed_precision(device):
-            final, _ = self.run(token_ids, features, where, unseen, anchors, ahead)
-        here = torch.from_numpy(plan.here).to(device)
-        return final.flatten(0, 1)[here].to(self.head.dtype), hidden.final(plan.there, device)
+            final = self._read(plan, batch)
+        (here,) = self._placed(plan.here)
+        wanted = self.shared.hidden.final(plan.there, device)
+        return final.flatten(0, 1)[here].to(self.head.dtype), wanted.to(self.head.dtype)
+
+    def _read(self, plan: BlockPlan, batch: Sequence[Row]) -> Tensor:
+        """(B, Q, H): the student's states at all rows."""
+        hidden = self.shared.hidden
+        features = hidden.texts(batch, hidden.layers, self.shared.device, shift=1)
+        token_ids, where, seen, anchors, ahead = self._placed(
+            plan.token_ids, plan.where, plan.seen, plan.anchors, plan.ahead
+        )
+        unseen = torch.zeros(seen.shape, dtype=features.dtype, device=self.shared.device)
+        unseen.masked_fill_(~seen, torch.finfo(features.dtype).min)
+        states: Tensor = self.network.read(token_ids, features, where, unseen, anchors, ahead)[0]
+        return states
+
+    def _placed(self, *arrays: np.ndarray) -> list[Tensor]:
+        return [torch.from_numpy(array).to(self.shared.device) for array in arrays]
 
     def _guess(self, states: Tensor, plan: BlockPlan, *, coarse: bool) -> tuple[Tensor, Tensor]:
         """DSpark's logits (n, W) given the token before, and confidence logits (n,), both float32."""
@@ -261,32 +268,14 @@ def lay_blocks(
 class DFlashTask(BlockTask):
     """Distils the target's distributions into blocks; guesses are not corrected afterwards."""
 
-    def __init__(
-        self,
-        network: DFlashNetwork,
-        shared: Shared,
-        layers: tuple[int, ...],
-        *,
-        depth: int,
-        causal: bool,
-    ) -> None:
-        super().__init__(network, shared, layers, depth=depth, causal=causal, compile_it=False)
-        self.network, self.corrects = network, False
-
     def plan(self, batch: Sequence[Row], offsets: Sequence[int]) -> BlockPlan:
         return lay_blocks(batch, self.depth, offsets, self.network.mask, causal=self.causal)
 
-    def _states(self, plan: BlockPlan, batch: Sequence[Row]) -> tuple[Tensor, Tensor]:
-        device, hidden = self.shared.device, self.shared.hidden
-        features = hidden.texts(batch, self.layers, device)
-        token_ids, where, seen = (
-            torch.from_numpy(part).to(device) for part in (plan.token_ids, plan.where, plan.seen)
-        )
-        with mixed_precision(device):
-            final = self.network.read(features, token_ids, where, seen)
-        here = torch.from_numpy(plan.here).to(device)
-        wanted = hidden.final(plan.there, device)
-        return final.flatten(0, 1)[here].to(self.head.dtype), wanted.to(self.head.dtype)
+    def _read(self, plan: BlockPlan, batch: Sequence[Row]) -> Tensor:
+        features = self.shared.hidden.texts(batch, self.layers, self.shared.device)
+        places = self._placed(plan.token_ids, plan.where, plan.seen)
+        states: Tensor = self.network.read(features, *places)
+        return states
 
 
 class MedusaTask(Task):

@@ -13,7 +13,7 @@ from specdemo.models.devices import mixed_precision
 from specdemo.models.networks.four_bit import rounded
 from specdemo.training.data import Row, batches, padded, positions
 from specdemo.training.networks import FeatureNetwork
-from specdemo.training.student import EPSILON, Student, compiled, distilled_loss, normalised_error
+from specdemo.training.student import EPSILON, Student, distilled_loss, normalised_error
 from specdemo.training.trainer import Shared, Tally, Task
 
 MID_WEIGHT, MID_UNTIL = 0.5, 0.6
@@ -35,12 +35,9 @@ class ChainTask(Task):
     tokens, as at run time, and there is no drift to unlearn.
     """
 
-    def __init__(
-        self, student: Student, shared: Shared, *, layers: tuple[int, ...] = (), compile_it: bool
-    ) -> None:
+    def __init__(self, student: Student, shared: Shared, layers: tuple[int, ...] = ()) -> None:
         super().__init__(student, shared, layers)
         self.student = student
-        self.run = compiled(student.read) if compile_it else student.read
 
     def loss(self, batch: Sequence[Row], done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
         device, hidden = self.shared.device, self.shared.hidden
@@ -84,7 +81,7 @@ class ChainTask(Task):
             if self.student.own_input:
                 features *= torch.from_numpy(known).to(device)[..., None]
         with mixed_precision(device):
-            return self.run(torch.from_numpy(padded(batch)).to(device), features)
+            return self.student.read(torch.from_numpy(padded(batch)).to(device), features)
 
     def _known(self, batch: Sequence[Row]) -> np.ndarray:
         """(B, L) bool, at random as drafting leaves it."""

@@ -17,7 +17,7 @@ from specdemo.drafters.memory.datastore import CARD, DATASTORE_FORMAT, SUFFIXES,
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import make_folder, scratch
 from specdemo.session.text import read_prompts
-from specdemo.trace.events import ModelInfo, RunStarted
+from specdemo.trace.events import RunStarted
 from specdemo.trace.metrics import output_ids
 from specdemo.trace.replay import read
 from specdemo.training.data import Prompt
@@ -25,7 +25,7 @@ from specdemo.training.data import Prompt
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from specdemo.engine.passes import Decoder
+    from specdemo.models.pair import LoadedPair
 
 MAX_TOKENS = 1 << 30  # limit of int32 positions and of an hour of sorting
 WARMTH = 0.2  # temperature of the answers that are drawn
@@ -56,10 +56,7 @@ def build(
 
 def build_from_prompts(
     prompts: Path,
-    tokenizer: PreTrainedTokenizerBase,
-    decoder: Decoder,
-    stop_ids: Iterable[int],
-    info: ModelInfo,
+    pair: LoadedPair,
     out: Path,
     report: ProgressCallback = silent,
     *,
@@ -69,18 +66,16 @@ def build_from_prompts(
 ) -> Path:
     """A datastore of a target's own greedy answers. prompts: a text file, one a line. returns: `out`
 
-    info: the target's, for the card
     examples: prompts that are answered `DRAWN_ANSWERS` times more, drawn at the temperature `WARMTH`. In low precision
         near-ties fall one way or the other with the rows of a pass: one answer alone is soon left behind.
     """
     lines = [item.turns[0] for item in read_prompts(prompts)]
-    texts = answer_texts(decoder, stop_ids, tokenizer, lines, max_new_tokens, report)
+    texts = answer_texts(pair, lines, max_new_tokens, report)
     again = [prompt for prompt in examples for _ in range(DRAWN_ANSWERS)]
-    texts += answer_texts(
-        decoder, stop_ids, tokenizer, again, max_new_tokens, report, temperature=WARMTH
-    )
+    texts += answer_texts(pair, again, max_new_tokens, report, temperature=WARMTH)
+    info = pair.target.info
     card = {
-        **_tokenizer_facts(tokenizer, info.name),
+        **_tokenizer_facts(pair.tokenizer, info.name),
         "revision": info.revision,
         "precision": info.precision,
         "sources": [f"greedy answers of {info.name} to the {len(lines)} prompts of {prompts.name}"]
@@ -172,12 +167,10 @@ def texts_from_files(
 
 
 def answer_texts(
-    decoder: Decoder,
-    stop_ids: Iterable[int],
-    tokenizer: PreTrainedTokenizerBase,
+    pair: LoadedPair,
     prompts: Sequence[str],
     max_new_tokens: int,
-    report: ProgressCallback = silent,
+    report: ProgressCallback,
     *,
     temperature: float = 0.0,
 ) -> list[list[int]]:
@@ -185,9 +178,10 @@ def answer_texts(
     from specdemo.training.answers import AnswerWriter, new_texts
 
     numbered = [Prompt("", number, text) for number, text in enumerate(prompts)]
-    started = new_texts(numbered, tokenizer, decoder, 0, 0, [Sampling(temperature)])
+    decoder, samplings = pair.target.decoder, [Sampling(temperature)]
+    started = new_texts(numbered, pair.tokenizer, decoder, 0, 0, samplings)
     texts: dict[int, list[int]] = {}
-    for one in AnswerWriter(decoder, (), stop_ids, max_new_tokens).write(started):
+    for one in AnswerWriter(decoder, (), pair.stop_ids(), max_new_tokens).write(started):
         texts[one.row_id] = [*one.prompt_ids[-LONGEST_MATCH:], *one.answer_ids]
         report(
             Progress("answer", len(texts) / len(prompts), f"{len(texts)} of {len(prompts)} prompts")

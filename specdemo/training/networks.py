@@ -408,10 +408,6 @@ class MedusaHeads(nn.Module):
         for parameter in self.heads.parameters():
             nn.init.zeros_(parameter)
 
-    def forward(self, states: Tensor) -> list[Tensor]:
-        """(n, H) to one (n, H) a head."""
-        return [states + F.silu(head(states)) for head in self.heads]
-
 
 def folded_norms(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Tensors with norm weights as one."""

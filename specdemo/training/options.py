@@ -57,7 +57,6 @@ class TrainOptions:
     seed: int = 0
     device: str = "auto"
     precision: str = "nf4"
-    compile: bool = True
     max_disk_gb: float = 12.0
     cache_dir: Path = AppSettings().cache_dir
 

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from specdemo.config.errors import UserError
 from specdemo.config.strings import ASSETS, Json, JsonView
-from specdemo.drafters.methods import TRAINED
 from specdemo.files.catalogue import find
 from specdemo.files.folder import read_config as read_model_config
 from specdemo.files.sources import ModelFiles
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from transformers import LlamaConfig
 
 
-CARDS = ASSETS / "cards"  # templates of READMEs, and the words in them
+CARDS = ASSETS / "cards"  # templates of READMEs and of published layouts, and the words in them
 # Keys of a config.json that the runtime reads, whichever of them transformers would leave out as defaults.
 RUNTIME_KEYS = (
     "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps",
@@ -104,8 +103,7 @@ def title(name: str) -> str:
 
 def render(card: Card, parameters: int) -> str:
     """The README of a drafter's folder."""
-    known = TRAINED.get(card.kind)
-    about = known.card if known else "A drafter for `{target}` ({kind})."
+    about = card_words("drafters").get(card.kind, "A drafter for `{target}` ({kind}).")
     count = len(card.layers)
     layers = {0: "decoder layers", 1: "one decoder layer"}.get(count, f"{count} decoder layers")
     about = about.format(target=card.target, kind=card.kind, layers=layers, words=card.words)
@@ -225,7 +223,6 @@ def package(
 SIZES = (
     "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps", "vocab_size",
 )  # fmt: skip
-SPECULATED = 3  # draft tokens that a config proposes
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,44 +321,21 @@ def _check_layout(compact: Compact, layout: str) -> None:
 
 def _speculators(compact: Compact) -> Content:
     """EAGLE-3 as speculators writes it, with the norms of EAGLE 3.1."""
-    facts, state = compact.facts, compact.state
-    reads, hidden = list(facts["reads"]), compact.config["hidden_size"]
-    layer = _layer_sizes(compact, 1) | {
-        "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
-        "mlp_bias": False,
+    state, hidden, vocabulary = (
+        compact.state,
+        compact.config["hidden_size"],
+        compact.config["vocab_size"],
+    )
+    word_ids, config = state["word_ids"], _template("speculators")
+    config["speculators_config"]["verifier"] = {
+        "name_or_path": compact.made_for,
+        "architectures": list(compact.target_config().get("architectures") or []),
     }
-    word_ids, vocabulary = state["word_ids"], compact.config["vocab_size"]
-    config = {
-        "architectures": ["Eagle3Speculator"],
-        "speculators_model_type": "eagle3",
-        "speculators_config": {
-            "algorithm": "eagle3",
-            "default_proposal_method": "greedy",
-            "proposal_methods": [
-                {
-                    "proposal_type": "greedy",
-                    "speculative_tokens": SPECULATED,
-                    "verifier_accept_k": 1,
-                    "accept_tolerance": 0.0,
-                }
-            ],
-            "verifier": {
-                "name_or_path": compact.made_for,
-                "architectures": list(compact.target_config().get("architectures") or []),
-            },
-        },
-        "transformer_layer_config": layer,
+    config["transformer_layer_config"] |= _layer_sizes(compact, 1)
+    config |= {
         "draft_vocab_size": len(word_ids),
         "target_hidden_size": hidden,
-        "eagle_aux_hidden_state_layer_ids": reads,
-        "norm_before_residual": False,
-        "norm_before_fc": False,
-        "fc_norm": True,
-        "norm_output": True,
-        "embed_requires_grad": False,
-        "tie_word_embeddings": False,
-        "torch_dtype": "bfloat16",
+        "eagle_aux_hidden_state_layer_ids": list(compact.facts["reads"]),
     }
     tensors = {name: one for name, one in state.items() if name.startswith(("layers.", "norm."))}
     tensors["fc.weight"] = state["inject.project.weight"]
@@ -375,41 +349,41 @@ def _speculators(compact: Compact) -> Content:
 
 def _dflash(compact: Compact) -> Content:
     """DFlash as z-lab writes it; JetSpec's is the same with a causal block. Embedding and head are the target's, so they are left out."""
-    facts, state = compact.facts, compact.state
-    numbers = [int(name.split(".")[1]) for name in state if name.startswith("layers.")]
-    causal = {"causal_head": True} if facts["causal"] else {}
-    config = {
-        **_layer_sizes(compact, max(numbers) + 1),
-        "architectures": ["DFlashDraftModel"],
-        "model_type": "qwen3",
-        "layer_types": ["full_attention"] * (max(numbers) + 1),
-        "sliding_window": None,
-        "use_sliding_window": False,
-        "is_causal": bool(facts["causal"]),
+    facts, state, config = compact.facts, compact.state, _template("dflash")
+    count = 1 + max(int(name.split(".")[1]) for name in state if name.startswith("layers."))
+    causal = bool(facts["causal"])
+    config["dflash_config"] = {
+        "mask_token_id": int(facts["mask"]),
+        "target_layer_ids": [layer - 1 for layer in facts["reads"]],
+        **({"causal_head": True} if causal else {}),
+    }
+    config |= _layer_sizes(compact, count) | {
+        "layer_types": ["full_attention"] * count,
+        "is_causal": causal,
         "num_target_layers": compact.target_config()["num_hidden_layers"],
         "block_size": int(facts["depth"]) + 1,
-        "dflash_config": {
-            "mask_token_id": int(facts["mask"]),
-            "target_layer_ids": [layer - 1 for layer in facts["reads"]],
-            **causal,
-        },
         "base_model_name_or_path": compact.made_for,
-        "torch_dtype": "bfloat16",
     }
     return config, {name: one for name, one in state.items() if name != "word_ids"}
 
 
+def _template(layout: str) -> Json:
+    """Return the entries of a layout's config.json that are the same for every drafter."""
+    found: Json = json.loads((CARDS / "layouts.json").read_text(encoding="utf-8"))[layout]
+    return found
+
+
 def _layer_sizes(compact: Compact, count: int) -> Json:
-    return {name: compact.config[name] for name in SIZES} | {
-        "intermediate_size": len(compact.state["layers.0.mlp.up_proj.weight"]),
-        "num_hidden_layers": count,
-        "hidden_act": "silu",
-        "attention_bias": False,
-        "max_position_embeddings": compact.config.get("max_position_embeddings", 2048),
-        "rope_theta": compact.config["rope_parameters"]["rope_theta"],
-        "rope_scaling": None,
-        "tie_word_embeddings": False,
-    }
+    return (
+        _template("layer")
+        | {name: compact.config[name] for name in SIZES}
+        | {
+            "intermediate_size": len(compact.state["layers.0.mlp.up_proj.weight"]),
+            "num_hidden_layers": count,
+            "max_position_embeddings": compact.config.get("max_position_embeddings", 2048),
+            "rope_theta": compact.config["rope_parameters"]["rope_theta"],
+        }
+    )
 
 
 def _card(compact: Compact, layout: str, licence: str) -> str:

@@ -92,7 +92,7 @@ def _draft(start: Start) -> Made:
     options = start.options
     student, layers = _draft_student(start, options.layers)
     _move(student, start)
-    task = ChainTask(student, start.shared, compile_it=options.compile)
+    task = ChainTask(student, start.shared)
     return task, layers
 
 
@@ -112,7 +112,7 @@ def _extension(start: Start) -> Made:
 
 def _chain_task(start: Start, student: Student) -> ChainTask:
     _move(student, start)
-    return ChainTask(student, start.shared, layers=start.layers, compile_it=start.options.compile)
+    return ChainTask(student, start.shared, start.layers)
 
 
 def _block(start: Start) -> Made:
@@ -122,7 +122,7 @@ def _block(start: Start) -> Made:
     student, layers = _student_above(start, options.depth, (words, MARKOV_RANK))
     _move(student, start)
     task = BlockTask(
-        student, start.shared, start.layers, depth=options.depth, causal=causal, compile_it=options.compile
+        student, start.shared, start.layers, depth=options.depth, causal=causal, corrects=not causal
     )  # fmt: skip
     return task, layers
 
@@ -158,7 +158,8 @@ def _dflash(start: Start) -> Made:
     network.begin_as(*start.last_layer())
     network.to(shared.device)
     causal = start.network.kind == "jet"
-    task = DFlashTask(network, shared, start.layers, depth=start.options.depth, causal=causal)
+    depth = start.options.depth
+    task = DFlashTask(network, shared, start.layers, depth=depth, causal=causal, corrects=False)
     return task, (start.config.num_hidden_layers - 1,)
 
 

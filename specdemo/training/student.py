@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +12,6 @@ from transformers import LlamaConfig, LlamaModel
 
 from specdemo.models.devices import mixed_precision
 
-P = ParamSpec("P")
-R = TypeVar("R")
 HEAD_POSITIONS = 512  # positions whose logits exist at the same time
 EPSILON = 1e-5
 
@@ -178,24 +175,6 @@ class Student(LlamaModel):
             if index == mid:
                 middle = x
         return x, middle
-
-
-def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Return the function compiled if a compiler exists and supports it, else unchanged."""
-    if not any(shutil.which(name) for name in ("g++", "c++", "clang++", "cl")):
-        return function
-    chosen = [torch.compile(function, dynamic=True)]
-
-    def run(*arguments: P.args, **options: P.kwargs) -> R:
-        try:
-            return chosen[0](*arguments, **options)
-        except Exception:
-            if chosen[0] is function:
-                raise
-            chosen[0] = function  # the compiler failed, not the model: eager shows which
-            return function(*arguments, **options)
-
-    return run
 
 
 KL, L1 = 0.3, 0.7  # shares of the two in the loss

@@ -24,19 +24,14 @@ from specdemo.models.tokenizers import load_tokenizer, stop_ids
 from specdemo.session.loaded import machine_name
 from specdemo.session.text import prompt_rows
 from specdemo.training.options import TrainOptions
-from specdemo.training.package import (
-    Card,
-    check_target,
-    package,
-    read_llama_config,
-)
+from specdemo.training.package import Card, check_target, package, read_llama_config
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
     from transformers import LlamaConfig
 
-    from specdemo.training.data import Answer, HiddenStates, Prompt, Row
+    from specdemo.training.data import Answer, HiddenStates, Row
     from specdemo.training.trainer import Trainer
 
 
@@ -125,40 +120,28 @@ def _gather(
 
     The target answers the prompts, and reads the given answers that have no states next to them.
     """
-    from itertools import chain
+    from itertools import chain, islice
 
     from specdemo.training.answers import AnswerWriter, given_texts, new_texts, write_shards
-    from specdemo.training.data import choose, read_answers, read_shards, states_path
+    from specdemo.training.data import choose, read_answers, read_prompts, read_shards, states_path
 
     layers = stored_states(config.num_hidden_layers, options.form)
     room = int(options.max_disk_gb * 1e9) // (2 * config.hidden_size * len(layers))
     paths = [path for path in options.answers if states_path(path).is_file()]
     given = read_answers([path for path in options.answers if path not in paths], config.vocab_size)
     given = choose(given, max_answers=options.max_answers, max_positions=room, seed=options.seed)
-    prompts = _prompts(options)
+    prompts = read_prompts(options.prompts)
     if prompts or given:
         target = load_model(files, options.precision, str(device), progress)
         tokenizer, most = load_tokenizer(files), options.max_answer_tokens
         writer = AnswerWriter(target.decoder, layers, stop_ids(target.model, tokenizer), most)
-        texts = chain(
-            given_texts(given, target.decoder), new_texts(prompts, tokenizer, target.decoder, most, options.seed)
-        )  # fmt: skip
-        count = len(given) + len(prompts)
+        # They come in random order, so the first ones are a random selection.
+        new = new_texts(prompts, tokenizer, target.decoder, most, options.seed)
+        count = min(len(prompts), options.max_answers or len(prompts))
+        texts = chain(given_texts(given, target.decoder), islice(new, count))
+        count += len(given)
         paths += write_shards(writer, texts, count, room, work / "texts", progress)
     return read_shards(paths, layers, config.vocab_size)
-
-
-def _prompts(options: TrainOptions) -> list[Prompt]:
-    """Prompts to answer, a random selection if there are more than enough."""
-    import numpy as np
-
-    from specdemo.training.data import read_prompts
-
-    prompts = read_prompts(options.prompts)
-    if not options.max_answers:
-        return prompts
-    order = np.random.default_rng(options.seed).permutation(len(prompts))
-    return [prompts[index] for index in order[: options.max_answers]]
 
 
 def _data_facts(options: TrainOptions, files: ModelFiles) -> list[object]:

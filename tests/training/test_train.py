@@ -18,11 +18,11 @@ from transformers import (
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
-from specdemo.drafters.methods import TRAINED
 from specdemo.engine.cost import CostProfile
 from specdemo.files.progress import Progress, silent
 from specdemo.files.sources import resolve
 from specdemo.models.networks.folders import export, read_config
+from specdemo.models.networks.registry import NETWORKS
 from specdemo.session.loaded import Loaded, load
 from specdemo.session.runs import Caches
 from specdemo.trace.events import Drafted, ModelInfo, RunStarted
@@ -71,7 +71,7 @@ def options(target: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainOpti
     return TrainOptions(
         target=str(target), out=folder / "draft", work_dir=folder / "work",
         prompts=(folder / "prompts.jsonl",), steps=30, layers=2, words=150, max_answer_tokens=12,
-        batch_tokens=128, warm_up_steps=2, learning_rate=3e-3, device="cpu", compile=False,
+        batch_tokens=128, warm_up_steps=2, learning_rate=3e-3, device="cpu",
     )  # fmt: skip
 
 
@@ -124,7 +124,7 @@ def test_loss_falls_resume_continues_and_the_draft_loads(
     assert AutoTokenizer.from_pretrained(tmp_path / "plain").eos_token == "<|im_end|>"
 
 
-@pytest.mark.parametrize("kind", TRAINED)
+@pytest.mark.parametrize("kind", dict.fromkeys(row.kind for row in NETWORKS))
 def test_every_kind_learns(options: TrainOptions, tmp_path: Path, kind: str):
     rounds = replace(options, kind=kind, steps=40, depth=3, out=tmp_path / kind, patience=99)
     if kind in ("feature", "block", "jet"):

@@ -18,7 +18,6 @@ from transformers import LlamaConfig
 
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
-from specdemo.drafters.methods import TRAINED
 from specdemo.engine.target import Features
 from specdemo.files.sources import ModelFiles
 from specdemo.models.networks.chain import CompactModel
@@ -34,7 +33,15 @@ from specdemo.models.networks.layouts.family import drafter_files
 from specdemo.training.block import lay_blocks
 from specdemo.training.data import Row
 from specdemo.training.networks import DFlashNetwork, Eagle3Network, FeatureNetwork
-from specdemo.training.package import Card, draft_config, package, render, title, write_published
+from specdemo.training.package import (
+    Card,
+    card_words,
+    draft_config,
+    package,
+    render,
+    title,
+    write_published,
+)
 
 READS = (2, 4, 5)
 TEXT = [5, 17, 9, 40, 2, 61, 33, 8]
@@ -280,11 +287,11 @@ def test_a_result_has_a_name_in_words_at_every_place_of_the_draft():
     assert title("something_else") == "something else"
 
 
-@pytest.mark.parametrize("kind", TRAINED)
+@pytest.mark.parametrize("kind", card_words("drafters"))
 def test_the_readme_fits_every_kind(kind: str):
     text = render(replace(CARD, kind=kind), 3_500_000)
     assert f"# {kind.capitalize()} drafter for tiny" in text
-    assert TRAINED[kind].card.partition("`{target}`")[0] in text
+    assert card_words("drafters")[kind].partition("`{target}`")[0] in text
     assert "8,192" in text
     assert "{" not in text
     assert "| likeliest word is the target's, token 2 of the draft, greedy text | 0.6250 |" in text

@@ -47,10 +47,7 @@ def run_datastore(options: argparse.Namespace) -> int:
         if options.prompts:
             build_from_prompts(
                 options.prompts,
-                pair.tokenizer,
-                pair.target.decoder,
-                pair.stop_ids(),
-                pair.target.info,
+                pair,
                 options.out,
                 report,
                 examples=[item.turns[0] for item in examples],
