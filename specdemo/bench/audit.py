@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from specdemo.bench.lanes import PLAIN_METHOD, LaneLost, run_once
-from specdemo.bench.results import Result, Table, as_percent, write_file
+from specdemo.bench.results import STRINGS, Result, Table, as_percent, write_file
 from specdemo.config.errors import UserError
 from specdemo.config.settings import TOKEN, RunSettings, Sampling
 from specdemo.config.strings import Json
@@ -31,14 +31,7 @@ CONDITIONS = {
         temperature=1.0, top_p=0.9, repetition_penalty=1.2
     ),
 }
-PROMPTS = (
-    "Tell me a short story about a lighthouse keeper.",
-    "Why is the sky blue?",
-    "Write a Python function that reverses a list.",
-    "Count from one to forty in words.",
-    "List ten tips for learning a new language.",
-    "Write a polite e-mail to a landlord about a broken heater.",
-)
+PROMPTS: list[str] = STRINGS["audit"]["prompts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,20 +118,15 @@ class AuditResult:
         return Result("Audit", tables=tables, notes=self._notes(), values=self.to_dict())
 
     def _notes(self) -> list[str]:
-        notes = [
-            f"{self.runs} sampled runs of at most {self.tokens} tokens for each method and condition. A p-value below "
-            f"{self.limit:.1g} counts against a method: {FALSE_ALARMS:g} divided by the number of tests."
-        ]
+        texts, limits = STRINGS["audit"], {"limit": self.limit, "false_alarms": FALSE_ALARMS}
+        notes = [texts["limit"].format(runs=self.runs, tokens=self.tokens, **limits)]
         compared = [method.greedy for method in self.methods if method.greedy]
         if compared and not compared[0].required:
-            notes.append(
-                f"Greedy outputs are compared, but differences do not count: in {self.precision} a pass of several rows rounds "
-                "differently from a pass of one, and near-ties may fall the other way. In fp32 they must be equal."
-            )
+            notes.append(texts["rounding"].format(precision=self.precision))
         for method in self.methods:
             notes += [f"{method.name}: {note}" for note in (method.why_not, method.problem) if note]
             notes += [
-                f"{method.name}, {row.condition}: {row.impossible} of {row.samples} tokens are impossible by the target's own pass."
+                texts["impossible"].format(method=method.name, **asdict(row))
                 for row in method.sampling
                 if row.impossible
             ]
@@ -158,12 +146,7 @@ def controls_table(controls: Sequence[Control], limit: float) -> Table:
         for one in controls
     ]
     columns = ["wrong rule on a few tokens", "samples", "p uniform", "p draft", ""]
-    return Table(
-        columns,
-        rows,
-        title="Positive controls",
-        about="Two bugs of other engines, judged by the same tests.",
-    )
+    return Table(columns, rows, **STRINGS["audit"]["controls"])
 
 
 def run_audit(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from specdemo.bench.lanes import PLAIN_METHOD
 from specdemo.bench.peer import versions
 from specdemo.bench.report import pass_costs
-from specdemo.bench.results import ABOUT, ROW_COLUMNS, Result, Row, Table, cell, totals
+from specdemo.bench.results import ABOUT, ROW_COLUMNS, STRINGS, Result, Row, Table, cell, totals
 from specdemo.bench.run import Bench, BenchOptions, run_bench
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 TIMED_ROWS = tuple(range(1, 18))  # row counts of the timed passes
 ROUNDS = 15  # timed passes, at most, after a warm-up
 FEWEST_TIMED = 3  # rounds that must fit, else a backend is left out
-DRAFT_STEPS = 40
 REREAD_ROWS = (2, 3, 4, 5, 8, 16)  # rows of the passes in which a greedy text is read again
 TEXTS, TOKENS = 4, 64  # greedy texts, and new tokens of each, at most
 PASSES_A_TOKEN = (
@@ -103,7 +102,7 @@ class Sameness:
 class PairFindings:
     """Findings about one pair. `left_out` has a sentence for each part that was not measured.
 
-    costs: the profile of the lookahead policies; draft_step: median seconds of a draft step
+    costs: the profile that was measured at loading
     memory: bytes of a graphics card by time; rows: rows of the bench
     """
 
@@ -111,7 +110,6 @@ class PairFindings:
     draft: JsonView | None
     costs: JsonView
     ladders: list[PassTimes] = field(default_factory=list)
-    draft_step: float | None = None
     sameness: list[Sameness] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     memory: dict[str, int] = field(default_factory=dict)
@@ -135,6 +133,8 @@ def measure_pair(
     pair, ends = studio.pair, time.monotonic() + seconds
     draft = asdict(pair.draft_info) if pair.draft_info else None
     found = PairFindings(asdict(pair.target.info), draft, asdict(pair.costs))
+    if draft is None:
+        found.left_out["draft step"] = UserError("bench.no_draft", why=pair.no_draft_why).message
     items = sorted(items, key=lambda item: (*FIRST, item.task).index(item.task))
 
     def on_engine(work: Callable[[LoadedPair, PairFindings, float], None]) -> Part:
@@ -142,7 +142,6 @@ def measure_pair(
 
     parts: dict[str, tuple[float, Part]] = {
         "ladder": (0.3, on_engine(_ladders)),
-        "draft step": (1.0, on_engine(_draft_step)),
         "same words": (0.4, on_engine(partial(_same_words, items))),
         "tokens a second": (0.8, partial(_rates, studio, items, found)),
         "memory": (1.0, on_engine(_memory)),
@@ -182,13 +181,13 @@ def ways(pair: LoadedPair) -> dict[str, Decoder]:
 
 def _ladders(pair: LoadedPair, found: PairFindings, until: float) -> None:
     """Time passes over each of TIMED_ROWS, the backends in turn, up and down; the first round of each warms up."""
-    targets = dict[str, CachedModel]()
+    targets, texts = dict[str, CachedModel](), STRINGS["left_out"]
     for way, decoder in ways(pair).items():
         target = CachedModel(decoder)
         target.read([0] * fitting(target, CONTEXT, max(TIMED_ROWS)))
         spent = min(_pass_seconds(target, 1) for _ in range(2))
         if targets and (1 + FEWEST_TIMED) * len(TIMED_ROWS) * spent > until - time.monotonic():
-            found.left_out[way] = f"There was no time for it: a pass takes {1e3 * spent:.0f} ms."
+            found.left_out[way] = texts["no_time"].format(ms=1e3 * spent)
             continue
         for rows in TIMED_ROWS:
             _pass_seconds(target, rows)
@@ -205,11 +204,9 @@ def _ladders(pair: LoadedPair, found: PairFindings, until: float) -> None:
         for way in targets
     ]
     if pair.target.device.type != "cuda":
-        found.left_out["CUDA graphs"] = "They need a CUDA device; this model runs on the processor."
+        found.left_out["CUDA graphs"] = texts["no_cuda"]
     elif "CUDA graphs" not in targets:
-        found.left_out["CUDA graphs"] = (
-            f"They do not run with this model: {pair.target.info.kernel}."
-        )
+        found.left_out["CUDA graphs"] = texts["no_graphs"].format(kernel=pair.target.info.kernel)
 
 
 def _pass_seconds(target: CachedModel, rows: int) -> float:
@@ -218,19 +215,6 @@ def _pass_seconds(target: CachedModel, rows: int) -> float:
     begun = time.perf_counter()
     float(target.forward(0, guess).logits[0, 0])  # sync: a GPU has computed it by now
     return time.perf_counter() - begun
-
-
-def _draft_step(pair: LoadedPair, found: PairFindings, _until: float) -> None:
-    if pair.open_draft is None:
-        raise UserError("bench.no_draft", why=pair.no_draft_why)
-    draft = pair.open_draft()
-    draft.read([0] * fitting(draft, CONTEXT, DRAFT_STEPS))
-    spent = []
-    for _ in range(DRAFT_STEPS):
-        begun = time.perf_counter()
-        float(draft.read([0])[0])  # sync: a GPU has computed it by now
-        spent.append(time.perf_counter() - begun)
-    found.draft_step = statistics.median(spent[DRAFT_STEPS // 4 :])
 
 
 def _same_words(items: Sequence[Item], pair: LoadedPair, found: PairFindings, until: float) -> None:
@@ -338,27 +322,6 @@ LANE = (
 )  # fmt: skip
 COMPARED = LANE[-3:]  # with plain decoding's text
 CARD_PACKAGES = ("torch", "transformers", "bitsandbytes", "triton", "numba")
-PASSES = (
-    "Passes by rows",
-    "Milliseconds of a pass of the target by its rows, medians of passes in turn, and what each further row adds. "
-    "Drafting k tokens takes a pass of k + 1 rows.",
-)
-DRAFT_TITLE = (
-    "A step of the draft",
-    "One more token of the draft model, median, next to a pass of one row.",
-)
-SAME = (
-    "The same outputs in passes of several rows",
-    "Greedy texts that passes of one row have written, read again in passes of more rows. The lead is the most likely token's over "
-    "the next one, in logits. Where all bits are the same, greedy text with drafts of one token less than these rows cannot differ.",
-)
-RATES = (
-    "Tokens per second",
-    f"First turns, greedy. {ABOUT} Same output: texts equal to plain decoding's; same until: the part of the text "
-    "before the first difference; tie margin: the difference in probability of the two tokens there, a median.",
-)
-MEMORY = ("Memory", "Megabytes of the graphics card after these measurements.")
-NOT_MEASURED = ("Not measured", "Parts that were not measured, with reasons.")
 
 
 def card_result(
@@ -374,7 +337,9 @@ def card_result(
     told = [f"{name}: {sentence}" for name, pair in named for sentence in findings(pair)]
     return Result(
         title=f"A pass by its rows on {card or machine_name()}",
-        about=" ".join(about for _, about in (PASSES, SAME, RATES)),
+        about=" ".join(STRINGS[part]["about"] for part in ("passes", "same", "rates")).format(
+            speedups=ABOUT
+        ),
         tables=[table for table in _tables(named) if table.rows],
         facts={
             **device,
@@ -417,20 +382,20 @@ def _tables(named: Sequence[tuple[str, PairFindings]]) -> list[Table]:
     return [
         *(_passes_table(name, pair.ladders) for name, pair in named if pair.ladders),
         Table(("target", "draft", "ms", "of a pass"), [
-            [name, (pair.draft or {}).get("name", "-"), f"{1e3 * pair.draft_step:.2f}",
-             f"1/{pair.ladders[0].seconds[0] / pair.draft_step:.1f}" if pair.ladders else "-"]
-            for name, pair in named if pair.draft_step
-        ], *DRAFT_TITLE),
-        Table(same_columns, [_same_row(name, one) for name, pair in named for one in pair.sameness], *SAME),
+            [name, (pair.draft or {}).get("name", "-"), f"{1e3 * step:.2f}",
+             f"1/{pair.ladders[0].seconds[0] / step:.1f}" if pair.ladders else "-"]
+            for name, pair in named if (step := pair.costs.get("draft_step"))
+        ], **STRINGS["draft_step"]),
+        Table(same_columns, [_same_row(name, one) for name, pair in named for one in pair.sameness], **STRINGS["same"]),
         Table(["target", "lane", *(ROW_COLUMNS[key][0] for key in shown)], [
             [name, row["lane"], *(_lane_cell(row, key) for key in shown)] for name, row in rates
-        ], *RATES),
+        ], STRINGS["rates"]["title"], STRINGS["rates"]["about"].format(speedups=ABOUT)),
         Table(("target", "when", "MB"), [
             [name, when, f"{count / 1e6:.0f}"] for name, pair in named for when, count in pair.memory.items()
-        ], *MEMORY),
+        ], **STRINGS["memory"]),
         Table(("target", "part", "why"), [
             [name, part, why] for name, pair in named for part, why in pair.left_out.items()
-        ], *NOT_MEASURED),
+        ], **STRINGS["not_measured"]),
     ]  # fmt: skip
 
 
@@ -443,7 +408,7 @@ def _passes_table(name: str, ladders: Sequence[PassTimes]) -> Table:
         steps = ["-", *(f"{after - before:+.2f}" for before, after in pairwise(times))]
         for row, ms, step in zip(rows, times, steps, strict=True):
             row += [f"{ms:.2f}", step]
-    return Table(columns, rows, *PASSES)
+    return Table(columns, rows, **STRINGS["passes"])
 
 
 def _same_row(name: str, one: Sameness) -> list[str]:
@@ -458,29 +423,21 @@ def _lane_cell(row: Row, key: str) -> str:
 
 
 def findings(pair: PairFindings) -> list[str]:
-    said = []
+    texts, said = STRINGS["findings"], list[str]()
     if pair.ladders:
         best = min(pair.ladders, key=lambda one: one.seconds[0])
         one, five = (1e3 * best.seconds[rows - 1] for rows in (1, 5))
-        said.append(
-            f"{best.way}: a pass of one row takes {one:.2f} ms; with four drafted tokens it takes {five / one:.2f} times that."
-        )
+        said.append(texts["pass"].format(way=best.way, one=one, times=five / one))
     if pair.sameness:
         equal = list(takewhile(lambda one: one.same_bits == one.tokens, pair.sameness))
-        said.append(
-            f"Passes of up to {equal[-1].rows} rows gave every bit of passes of one row."
-            if equal
-            else "Passes of two rows gave other bits than passes of one row: greedy texts may differ after a near-tie."
-        )
+        said.append(texts["same"].format(rows=equal[-1].rows) if equal else texts["not_same"])
     known = [row for row in totals(pair.rows) if row["speedup"]]
     if known:
         fastest = max(known, key=lambda row: row["speedup"])
-        rate, lane = fastest["tokens_per_second"], fastest["lane"]
-        said.append(
-            "No lane is faster than plain decoding."
-            if lane == PLAIN_METHOD
-            else f"Fastest: {lane} with {rate:.0f} tokens per second, {fastest['speedup']:.2f} times plain decoding."
-        )
+        rate, code = fastest["tokens_per_second"], "fastest"
+        if fastest["lane"] == PLAIN_METHOD:
+            code = "plain"
+        said.append(texts[code].format(rate=rate, **fastest))
     return said
 
 

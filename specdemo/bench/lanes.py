@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Protocol
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import Annotated, Protocol, TypeAlias
+
+from pydantic import Field
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import POLICIES, RunSettings
-from specdemo.config.strings import Json
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.conversation import Conversation
 from specdemo.session.studio import Studio
@@ -33,13 +34,13 @@ PEERS = (
     "transformers",
     "transformers:assisted",
     "transformers:lookup",
-    "llama.cpp",
-    "llama.cpp:lookup",
     "llama-server",
+    "llama-server:lookup",
     "llama-server:draft",
     "openvino",
     "openvino:lookup",
 )
+EARLIER_NAME, NAME = "llama.cpp", "llama-server"  # of the same peer in the last version
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class LaneResult:
     probs: the target's probability of each token, if reported
     accepted: number of accepted draft tokens of each step
     repeats: whether the answer repeats itself, see `trace.metrics`
-    events: the trace of the run, if there is one
+    events: the trace of the run, if there is one; not stored in a `Journal`
     """
 
     name: str
@@ -58,7 +59,7 @@ class LaneResult:
     ids: tuple[int, ...]
     probs: tuple[float, ...] = ()
     accepted: tuple[int, ...] = ()
-    events: tuple[Event, ...] = ()
+    events: Annotated[tuple[Event, ...], Field(exclude=True)] = ()
     repeats: bool = False
 
 
@@ -82,23 +83,16 @@ class Paired:
         """Tokens per second over plain decoding's."""
         return speedup(self.plain.metrics, self.result.metrics)
 
-    def to_dict(self) -> Json:
-        """Return plain values without the traces."""
-        result, plain = (replace(one, events=()) for one in (self.result, self.plain))
-        return asdict(Paired(result, plain, self.disturbed))
+
+Answer: TypeAlias = Callable[[str], LaneResult]
+"""Answers a prompt. Raises UserError for a bad prompt, LaneLost if the variant fails."""
 
 
 class Lane(Protocol):
-    """A timed program or method that answers prompts. In a conversation every turn continues its own answers."""
+    """A timed program or method that answers prompts."""
 
-    def open(self) -> Lane:
-        """Return the variant with a conversation."""
-
-    def answer(self, prompt: str) -> LaneResult:
-        """Answer a prompt. Raises UserError for a bad prompt, LaneLost if the variant fails."""
-
-    def close(self) -> None:
-        """Free the caches."""
+    def talk(self) -> AbstractContextManager[Answer]:
+        """Open a conversation, in which every turn continues the variant's own answers."""
 
 
 class LaneLost(RuntimeError):
@@ -113,19 +107,14 @@ class OwnLane:
     name: str
     settings: RunSettings
     system: str = ""
-    conversation: Conversation | None = None
 
-    def open(self) -> OwnLane:
-        """Start a conversation with its own caches, so that no variant profits from another."""
-        return replace(self, conversation=self.studio.open())
-
-    def answer(self, prompt: str) -> LaneResult:
-        assert self.conversation
-        return run_once(self.conversation, self.name, prompt, self.settings, self.system)
-
-    def close(self) -> None:
-        assert self.conversation
-        self.conversation.close()
+    @contextmanager
+    def talk(self) -> Iterator[Answer]:
+        """Open a conversation with its own caches, so that no variant profits from another."""
+        with closing(self.studio.open()) as conversation:
+            yield lambda prompt: run_once(
+                conversation, self.name, prompt, self.settings, self.system
+            )
 
 
 def measuring_order(names: Sequence[str], number: int) -> list[tuple[str, int]]:
@@ -159,15 +148,17 @@ def run_lanes(
     Raises UserError if plain decoding failed: no variant can be compared without it.
     """
     opened = measuring_order(_drafted(lanes), 0)
-    talks = {(name, name == PLAIN_METHOD and index): lanes[name].open() for name, index in opened}
-    try:
+    with ExitStack() as open_talks:
+        talks = {
+            (name, name == PLAIN_METHOD and index): open_talks.enter_context(lanes[name].talk())
+            for name, index in opened
+        }
         for number, turn in enumerate(turns, start=first):
             found: dict[tuple[str, int], LaneResult] = {}
             order = measuring_order(_drafted(lanes), number)
             for name, index in order:
                 try:
-                    talk = talks[name, name == PLAIN_METHOD and index]
-                    found[name, index] = talk.answer(turn)
+                    found[name, index] = talks[name, name == PLAIN_METHOD and index](turn)
                 except LaneLost as error:
                     del lanes[name]
                     if name == PLAIN_METHOD:
@@ -178,9 +169,6 @@ def run_lanes(
                 for name, index in sorted(found, reverse=True)  # of plain runs, the first stays
             }
             yield [pairs[name] for name in lanes]
-    finally:
-        for talk in talks.values():
-            talk.close()
 
 
 def _drafted(lanes: Iterable[str]) -> list[str]:
@@ -193,7 +181,6 @@ def run_once(
     prompt: str,
     settings: RunSettings,
     system: str = "",
-    cancel: threading.Event | None = None,
 ) -> LaneResult:
     """Run one variant without a baseline. Raises LaneLost if it failed, or its drafter did."""
     events: list[Event] = []
@@ -201,7 +188,6 @@ def run_once(
         prompt,
         replace(settings, baseline=False),
         system=system,
-        cancel=cancel or threading.Event(),
         every=LOOK_SECONDS,
     ):
         if isinstance(event, RunFailed):
@@ -225,7 +211,7 @@ def expand(lanes: str, studio: Studio) -> list[str]:
     """
     names: list[str] = []
     here = [method for method in studio.methods() if method.available]
-    for name in (part.strip() for part in lanes.split(",") if part.strip()):
+    for name in _listed(lanes):
         group, _, rest = name.partition(":")
         if name == "policies":
             names += [f"draft_model:constant:{count}" for count in CONSTANTS]
@@ -246,12 +232,15 @@ def expand(lanes: str, studio: Studio) -> list[str]:
 
 def single_lanes(lanes: str) -> list[str]:
     """Return the names of our methods in a comma-separated list, without those of groups."""
-    names = (part.strip() for part in lanes.split(","))
     return [
         name
-        for name in names
-        if name and name.partition(":")[0] not in LANE_GROUPS and is_own(name)
+        for name in _listed(lanes)
+        if name.partition(":")[0] not in LANE_GROUPS and is_own(name)
     ]
+
+
+def _listed(lanes: str) -> list[str]:
+    return list(filter(None, map(str.strip, lanes.replace(EARLIER_NAME, NAME).split(","))))
 
 
 def is_own(lane: str) -> bool:

@@ -10,6 +10,7 @@ from specdemo.bench.results import (
     ABOUT,
     ALL,
     ROW_COLUMNS,
+    STRINGS,
     Result,
     Row,
     Table,
@@ -31,13 +32,6 @@ SHOWN_COLUMNS = (
     "tokens_per_second", "drafted_accept_rate", "tokens_per_step", "draft_ms_per_token", "same_output_rate",
 )  # fmt: skip
 RULE_KEYS = ("drafted_accept_rate", "tokens_per_step", "speedup", "speedup_all", "repeats")
-BOUNDS_TITLE = "Bounds of acceptance"
-BOUNDS = (
-    "TV is the total variation distance of the target's and the draft's distributions, where drafted tokens were drawn and tested. "
-    "For a drawn token the mean of min(1, target / draft) is 1 - TV; the column is that mean over the drawn tokens under all rules. "
-    "Rejection sampling accepts 1 - TV of them, and shared noise at least (1 - TV) / (1 + TV), which is computed from the column "
-    "before it. Of 100 tokens, chance moves each share by 5 percentage points, of 1,000 by 1.5 (standard error, at most)."
-)
 SAME_KEYS = ("same_output_rate", "same_prefix_rate", "flip_margin")
 
 
@@ -179,7 +173,7 @@ def rules_result(results: Sequence[PairResult], tokens: int, rules: Sequence[str
     columns = ("draws", "overlap", "draw_bound", "draw_accept_rate")
     tables = [
         Table([*keys, *(ROW_COLUMNS[name][0] for name in RULE_KEYS), same], lines),
-        Table([*keys, *(ROW_COLUMNS[name][0] for name in columns)], bounds, BOUNDS_TITLE, BOUNDS),
+        Table([*keys, *(ROW_COLUMNS[name][0] for name in columns)], bounds, **STRINGS["bounds"]),
     ]
     prompts = max((row["answers"] for result in results for row in result.rows), default=0)
     about = f"{prompts} prompts, first turns, {tokens} new tokens. {' / '.join(rules)} in each cell. {ABOUT}"

@@ -1,13 +1,12 @@
-"""A peer in its own process: transformers or llama.cpp answers token ids. Requests and answers are JSON lines:
+"""A peer in its own process: transformers, llama.cpp or OpenVINO answers token ids. Requests and answers are JSON lines:
 
     in   {"variant": "transformers", "folder": "...", "precision": "nf4", ...}      once: a `PeerSpec`
     out  {"ready": {"transformers": "5.23.0", ...}}  or  {"error": "a sentence"}
     in   {"prompt_ids": [1, 2], "max_new_tokens": 16, "sampling": {...}}         any number of times
     out  {"ids": [3, 4], "tokens": 1, "seconds": 0.01, ...}                      a `Spoken`
 
-No clock includes reading the prompt. transformers reads it in the pass that gives the first tokens, so its
-clock starts after that pass, and only later tokens are counted: the rate is the same. llama.cpp first reads
-the prompt but its last token; then its clock starts, and every token is counted.
+No clock includes reading the prompt. The pass that reads it also gives the first tokens, so the clock starts
+after that pass, and only later tokens are counted: the rate is the same.
 """
 
 from __future__ import annotations
@@ -31,9 +30,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-LOOKUP_TOKENS = (
-    10  # draft tokens: example of transformers' documentation, default of llama-cpp-python
-)
+LOOKUP_TOKENS = 10  # draft tokens: example of transformers' documentation
 LOOKUP_NGRAM = 3  # tokens of a looked-up sequence: example of OpenVINO GenAI's documentation
 OTHER_TOKENS = "the GGUF file's tokenizer splits text into other tokens than the target's"
 LOOKUP_TOKENS_CPU = 2  # draft tokens: advice of llama-cpp-python's documentation for a CPU
@@ -226,93 +223,8 @@ def _sampling_options(sampling: Sampling) -> Json:
     return {"do_sample": True, **options}
 
 
-class LlamaSpeaker:
-    """llama.cpp through llama-cpp-python, with its defaults except for threads and context."""
-
-    def __init__(self, spec: PeerSpec) -> None:
-        from llama_cpp import Llama
-        from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
-
-        draft = None
-        if spec.lane.endswith(":lookup"):
-            count = LOOKUP_TOKENS_CPU if spec.device == "cpu" else LOOKUP_TOKENS
-            draft = LlamaPromptLookupDecoding(num_pred_tokens=count)
-        self._spec, self._stop_ids = spec, frozenset(spec.stop_ids)
-        if not spec.repack:
-            _switch_repacking_off()
-        self._llama = Llama(
-            spec.gguf,
-            n_ctx=spec.context,
-            n_threads=spec.threads,
-            n_threads_batch=spec.threads,
-            n_gpu_layers=0 if spec.device == "cpu" else -1,
-            draft_model=draft,
-            logits_all=draft is not None,  # its lookup needs the logits of all positions
-            verbose=False,
-        )
-        found = self._llama.tokenize(spec.probe.encode(), add_bos=False, special=True)
-        if tuple(found) != spec.probe_ids:
-            raise ValueError(OTHER_TOKENS)
-        self._llama.eval(found)  # a build for another processor ends the process here
-        self._eval, self._llama.eval = self._llama.eval, self._watched
-        self._passes, self._rows, self._seconds = 0, 0, 0.0
-
-    def facts(self) -> dict[str, str]:
-        from llama_cpp import llama_print_system_info
-
-        compiled = llama_print_system_info().decode()
-        return {
-            **versions("llama-cpp-python"),
-            "weights": "laid out for the processor" if self._spec.repack else "as in the file",
-            "compiled for": " ".join(compiled.split()),
-        }
-
-    def speak(self, prompt_ids: Sequence[int], max_new_tokens: int, sampling: Sampling) -> Spoken:
-        """Read the prompt but its last token before the clock starts, as our own engine does."""
-        self._llama.reset()
-        self._llama.set_seed(sampling.seed)
-        self._eval(list(prompt_ids[:-1]))
-        self._passes, self._rows, self._seconds = 0, 0, 0.0
-        ids: list[int] = []
-        begun = time.perf_counter()
-        for token_id in self._llama.generate(
-            list(prompt_ids),  # all but the last are in its cache already
-            temp=sampling.temperature,
-            top_k=sampling.top_k,
-            top_p=sampling.top_p,
-            min_p=0.0,
-            repeat_penalty=sampling.repetition_penalty,
-        ):
-            ids.append(token_id)
-            if token_id in self._stop_ids or len(ids) == max_new_tokens:
-                break
-        seconds = time.perf_counter() - begun
-        return Spoken(tuple(ids), len(ids), seconds, self._passes, self._rows, self._seconds)
-
-    def _watched(self, tokens: Sequence[int]) -> None:
-        self._passes += 1
-        self._rows += len(tokens)
-        begun = time.perf_counter()
-        self._eval(tokens)
-        self._seconds += time.perf_counter() - begun
-
-
-def _switch_repacking_off() -> None:
-    """Switch llama.cpp's weight layouts for the processor off; llama-cpp-python has no option for it."""
-    from llama_cpp import llama_cpp
-
-    defaults = llama_cpp.llama_model_default_params
-
-    def changed() -> Any:
-        params = defaults()
-        params.use_extra_bufts = False
-        return params
-
-    llama_cpp.llama_model_default_params = changed
-
-
 class LlamaServerSpeaker:
-    """llama.cpp's own server through xllamacpp, the newest binding with draft models, with its defaults except for threads.
+    """llama.cpp's own server through xllamacpp, with its defaults except for threads.
 
     Its clock starts at the first token; only later tokens are counted.
     """
@@ -326,15 +238,19 @@ class LlamaServerSpeaker:
         options.cpuparams.n_threads = options.cpuparams_batch.n_threads = spec.threads
         options.n_gpu_layers = 0 if spec.device == "cpu" else -1
         options.no_extra_bufts = not spec.repack
+        kinds = xllamacpp.common_speculative_type
+        if spec.lane.endswith(":lookup"):
+            options.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
         if spec.draft:
-            kinds, draft = xllamacpp.common_speculative_type, options.speculative.draft
+            draft = options.speculative.draft
             options.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
             draft.mparams.path, draft.n_gpu_layers = spec.draft, options.n_gpu_layers
             draft.cpuparams.n_threads = draft.cpuparams_batch.n_threads = spec.threads
         self._spec, self._server = spec, xllamacpp.Server(options)
 
     def facts(self) -> dict[str, str]:
-        return versions("xllamacpp")
+        weights = "laid out for the processor" if self._spec.repack else "as in the file"
+        return {**versions("xllamacpp"), "weights": weights}
 
     def speak(self, prompt_ids: Sequence[int], max_new_tokens: int, sampling: Sampling) -> Spoken:
         answer = self._server.handle_completions(
@@ -425,7 +341,6 @@ class OpenVinoSpeaker:
 
 SPEAKERS: dict[str, Callable[[PeerSpec], Speaker]] = {
     "transformers": TransformersSpeaker,
-    "llama.cpp": LlamaSpeaker,
     "llama-server": LlamaServerSpeaker,
     "openvino": OpenVinoSpeaker,
 }

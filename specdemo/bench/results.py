@@ -11,18 +11,20 @@ import shlex
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from functools import reduce
 from itertools import zip_longest
 from pathlib import Path
 from statistics import mean, median, quantiles
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from specdemo.bench.lanes import FLOOR, LaneResult, Paired
-from specdemo.config.strings import Json, JsonView
+from pydantic import TypeAdapter
+
+from specdemo.bench.lanes import FLOOR, Answer, LaneResult, Paired
+from specdemo.config.strings import ASSETS, Json, JsonView
 from specdemo.engine.cost import CostProfile
 from specdemo.files.folder import read_config, tensors
 from specdemo.models.devices import BYTES_PER_WEIGHT
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+T = TypeVar("T")
 Row = Json  # values of one variant on one task, see `summarise` and `_rates`
+STRINGS: Json = json.loads((ASSETS / "cards/bench.json").read_text(encoding="utf-8"))
 REPORTED_POSITIONS = (1, 2, 3, 4, 5)  # positions in a draft that are reported
 ALL = "all"  # in the column of tasks: all of them
 
@@ -117,6 +121,15 @@ class Journal:
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(_line((key, value)) + "\n")
+
+    def measured(self, key: str, kind: type[T], measure: Callable[[], T]) -> T:
+        """Return the stored result of a key; if there is none, measure and store it. kind: type of the result"""
+        adapter = TypeAdapter(kind)
+        if key in self.stored:
+            return adapter.validate_python(self.stored[key])
+        value = measure()
+        self.store(key, adapter.dump_python(value, mode="json"))
+        return value
 
     def close(self) -> None:
         """Delete the file: the measurement is complete."""
@@ -303,11 +316,7 @@ ROW_COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "memory_mb": ("memory MB", "{:.0f}".format),
     "training_minutes": ("training min", "{:.0f}".format),
 }
-ABOUT = (
-    "Speedups are over plain decoding of the same prompt, measured right before or after: medians over the answers that do not repeat "
-    "themselves, with their quartiles, mean and lowest. An answer repeats itself if more than 15 % of its groups of four words "
-    'occurred in it before: it is easy to draft, and counts under "all answers" only.'
-)
+ABOUT: str = STRINGS["speedups"]
 
 
 def cell(row: Row, key: str) -> str:
@@ -461,18 +470,16 @@ class FloorLane:
     tokens: int
     within: Callable[[Callable[[], float]], float]
 
-    def open(self) -> FloorLane:
-        """Return the variant itself, which has no state."""
-        return self
+    @contextmanager
+    def talk(self) -> Iterator[Answer]:
+        """Open a conversation, which has no state."""
+        yield self.answer
 
     def answer(self, _prompt: str) -> LaneResult:
         rate = self.within(lambda: bandwidth(self.buffer))
         seconds = self.tokens * self.num_bytes / rate
         metrics = Metrics(self.tokens, self.tokens, 0, 0, 0, 0, 0.0, seconds, 0.0, seconds, 0.0)
         return LaneResult(FLOOR, metrics, ())
-
-    def close(self) -> None:
-        """Do nothing: there is no cache."""
 
 
 def bandwidth(buffer: Tensor) -> float:

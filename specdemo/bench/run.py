@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -14,8 +12,6 @@ from itertools import cycle, islice
 from pathlib import Path
 from platform import python_version
 from statistics import median
-
-from pydantic import TypeAdapter
 
 import specdemo
 from specdemo.bench.lanes import (
@@ -29,16 +25,17 @@ from specdemo.bench.lanes import (
     expand,
     is_own,
     run_lanes,
-    run_once,
 )
 from specdemo.bench.peer import versions
 from specdemo.bench.peers import PeerLane, open_peer, target_folder
 from specdemo.bench.results import (
     BUFFER_BYTES,
+    STRINGS,
     BenchAnswers,
     FloorLane,
     Journal,
     Result,
+    Row,
     Table,
     against_table,
     as_factor,
@@ -57,24 +54,8 @@ from specdemo.drafters.methods import METHODS
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.session.studio import Studio
 from specdemo.session.text import EXAMPLES, Item
+from specdemo.session.work.batch import BatchAnswer, answer_all
 from specdemo.trace.codec import dumps
-
-
-@dataclass(frozen=True, slots=True)
-class Throughput:
-    """Medians over repetitions of one variant. The wall clock includes reading the prompts.
-
-    conversations: how many ran at the same time
-    in_turn, together: new tokens per second of all conversations
-    ratio: together over in turn; over_plain: together over plain decoding together, in the same repetition
-    """
-
-    lane: str
-    conversations: int
-    in_turn: float
-    together: float
-    ratio: float
-    over_plain: float
 
 
 def measure_throughput(
@@ -82,18 +63,24 @@ def measure_throughput(
     lanes: Mapping[str, RunSettings],
     prompts: Sequence[str],
     options: BenchOptions,
-) -> list[Throughput]:
-    """Answer the prompts in turn, and at the same time, each in its own conversation. Raises the error of a run.
+) -> list[Row]:
+    """Answer the prompts in turn, and at the same time, each in its own conversation. Raises LaneLost if a run fails.
 
     lanes: the others are compared with the first one. Each repetition measures all of them in another order, so
         that other work on the machine slows all of them alike.
+    returns: medians over repetitions of each lane. in_turn, together: new tokens per second of all conversations; the wall
+        clock includes reading the prompts. ratio: together over in turn; over_plain: together over plain decoding together,
+        in the same repetition
     """
 
-    def answer(lane: str, cancel: threading.Event, prompt: str) -> int:
-        with closing(studio.open()) as conversation:
-            return len(
-                run_once(conversation, lane, prompt, lanes[lane], options.system, cancel).ids
-            )
+    def rate(lane: str, at_once: int) -> float:
+        """Return tokens per second."""
+        batch = answer_all(studio, prompts, lanes[lane], at_once=at_once, system=options.system)
+        with closing(batch):
+            for last in batch:
+                if isinstance(last, BatchAnswer) and (last.dropped or last.error):
+                    raise LaneLost(last.dropped or last.error)
+        return last.tokens_per_second or 0.0
 
     in_turn: dict[str, list[float]] = {lane: [] for lane in lanes}
     together: dict[str, list[float]] = {lane: [] for lane in lanes}
@@ -101,54 +88,32 @@ def measure_throughput(
     for number in range(options.repeat):
         first = number % len(names)
         order = names[first:] + names[:first]
-        for lane in order:
-            cancel = threading.Event()
-            run = partial(answer, lane, cancel)
-            together[lane].append(_rate(partial(_answer_together, run, prompts, cancel)))
-        for lane in order:
-            run = partial(answer, lane, threading.Event())
-            in_turn[lane].append(_rate(partial(map, run, prompts)))
+        for at_once, rates in ((len(prompts), together), (1, in_turn)):
+            for lane in order:
+                rates[lane].append(rate(lane, at_once))
     plain = together[names[0]]
     return [
-        Throughput(
-            lane,
-            len(prompts),
-            median(in_turn[lane]),
-            median(together[lane]),
-            _median_ratio(together[lane], in_turn[lane]),
-            _median_ratio(together[lane], plain),
-        )
+        {
+            "lane": lane,
+            "conversations": len(prompts),
+            "in_turn": median(in_turn[lane]),
+            "together": median(together[lane]),
+            "ratio": _median_ratio(together[lane], in_turn[lane]),
+            "over_plain": _median_ratio(together[lane], plain),
+        }
         for lane in names
     ]
-
-
-def _rate(work: Callable[[], Iterable[int]]) -> float:
-    """Return the tokens per second of runs that return their numbers of tokens."""
-    started = time.perf_counter()
-    tokens = sum(work())
-    return tokens / (time.perf_counter() - started)
 
 
 def _median_ratio(many: Sequence[float], one: Sequence[float]) -> float:
     return median(a / b for a, b in zip(many, one, strict=True))
 
 
-def _answer_together(
-    answer: Callable[[str], int], prompts: Sequence[str], cancel: threading.Event
-) -> list[int]:
-    """Answer each prompt in its own thread. An error or an interruption cancels all runs."""
-    with ThreadPoolExecutor(len(prompts), "specdemo-bench") as pool:
-        try:
-            return list(pool.map(answer, prompts))
-        finally:
-            cancel.set()
-
-
-def throughput_table(results: Sequence[Throughput]) -> Table:
+def throughput_table(results: Sequence[Row]) -> Table:
     heads = ["conversations", "lane", "in turn, tokens/s", "together, tokens/s", "over in turn", "over plain together"]  # fmt: skip
     body = [
-        [one.conversations, one.lane, f"{one.in_turn:.0f}", f"{one.together:.0f}",
-         as_factor(one.ratio), as_factor(one.over_plain)]
+        [one["conversations"], one["lane"], f"{one['in_turn']:.0f}", f"{one['together']:.0f}",
+         as_factor(one["ratio"]), as_factor(one["over_plain"])]
         for one in results
     ]  # fmt: skip
     return Table(heads, body, title="Several conversations at once")
@@ -158,10 +123,6 @@ WARM_UP_PROMPT = "Count from one to ten."
 PACKAGES = ("torch", "transformers", "bitsandbytes")
 Listen = Callable[[str], None]
 COPYING = [name for name, method in METHODS.items() if "store" in method.uses]
-KNOWN_PROMPTS_NOTE = (
-    "The shipped datastore holds answers to these very prompts: {} know them. "
-    "`--store none`, or another --suite, shows what they give on new ones."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +159,7 @@ class Bench:
     listen: Listen
     measured: BenchAnswers
     values: Json = field(default_factory=dict)
-    throughput: list[Throughput] = field(default_factory=list)
+    throughput: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def note(self, sentence: str) -> None:
@@ -246,14 +207,11 @@ class Bench:
             about=f"{facts['target']}; {facts['suite']}; {facts['limits']}.",
             tables=[table for table in tables if table.rows],
             facts=facts,
-            notes=[
-                "Reading the prompt and warming up are not counted. The floor is computed: bytes of weights over measured bandwidth.",
-                *self.notes,
-            ],
+            notes=[STRINGS["bench"], *self.notes],
             values={
                 **values,
                 "rows": rows,
-                "throughput": [asdict(result) for result in self.throughput],
+                "throughput": self.throughput,
             },
         )
 
@@ -283,7 +241,7 @@ def run_bench(
     with _opened(studio, settings, bench, progress) as lanes:
         bench.values = _values(studio, items, options, settings, lanes)
         if options.suite == EXAMPLES and _copy_from_store(studio, settings):
-            bench.note(KNOWN_PROMPTS_NOTE.format(", ".join(COPYING)))
+            bench.note(STRINGS["known_prompts"].format(", ".join(COPYING)))
         progress(Progress("bench", 0.0, "warming up"))
         list(run_lanes(lanes, [WARM_UP_PROMPT], lost=bench.lose))  # not counted
         runs = [(number, item) for number in range(options.repeat) for item in items]
@@ -292,15 +250,14 @@ def run_bench(
         for number, (repetition, item) in enumerate(runs):
             which = f"prompt {number + 1} of {len(runs)}, {item.task}"
             progress(Progress("bench", number / len(runs), which))
-            started, stored = time.monotonic(), journal.stored.get(str(number))
+            started = time.monotonic()
             if options.until and number and started + longest > options.until:
                 bench.note(f"There was time for {number} of {len(runs)} prompts.")
                 break
-            if stored is None:
-                turns = _run_item(bench, lanes, item, number % len(items) + repetition)
-                journal.store(str(number), [[pair.to_dict() for pair in turn] for turn in turns])
-            else:
-                turns = TypeAdapter(list[list[Paired]]).validate_python(stored)
+            first = number % len(items) + repetition
+            turns = journal.measured(
+                str(number), list[list[Paired]], partial(_run_item, bench, lanes, item, first)
+            )
             for turn, pairs in enumerate(turns):
                 bench.measured.add(item.task, f"{item.name}-{turn}", pairs)
             longest = max(longest, time.monotonic() - started)
@@ -314,7 +271,7 @@ def run_bench(
         prompts = list(islice(cycle(item.turns[0] for item in items), count))
         try:
             bench.throughput += measure_throughput(studio, own, prompts, options)
-        except (UserError, LaneLost) as error:
+        except LaneLost as error:
             bench.leave_out(f"{count} at once", " ".join(str(error).split()))
         save(bench)
     journal.close()

@@ -8,12 +8,11 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from pydantic import TypeAdapter
-
 from specdemo.bench.lanes import PLAIN_METHOD, LaneLost, LaneResult, Paired, run_once
 from specdemo.bench.pairs import SAME_KEYS, sampling_of
 from specdemo.bench.results import (
     ROW_COLUMNS,
+    STRINGS,
     BenchAnswers,
     Journal,
     Result,
@@ -31,11 +30,6 @@ from specdemo.session.text import Item
 LOOKAHEAD = 4  # drafted tokens of each step, in the methods that have the constant policy
 PLAIN_LOST = "bench.plain_lost"
 KEYS = ("drafted_accept_rate", "tokens_per_step", *SAME_KEYS)
-ABOUT = (
-    "{model}, {precision} ({kernel}). {prompts} prompts, each with a seed of its own, {tokens} new tokens, rule `coupled`, "
-    "temperature/top-p/repetition penalty/top-k {presets}. On every second prompt the methods ran at the same time and shared "
-    "passes, on the others in turn. {equal} of {answers} texts equal plain decoding's."
-)
 
 
 @dataclass(slots=True)
@@ -70,19 +64,15 @@ class SeedComparison:
         for number, item in enumerate(items):
             which = f"prompt {number + 1} of {len(items)}, {item.task}"
             progress(Progress("seeds", number / len(items), which))
-            if item.name not in journal.stored:
-                try:
-                    found = self._pairs(item, number)
-                except UserError as error:
-                    if error.code == PLAIN_LOST:
-                        raise
-                    self.refused[item.name] = error.message
-                    continue
-                plain = {name: [one.to_dict() for one in pairs] for name, pairs in found.items()}
-                journal.store(item.name, plain)
-            else:
-                stored = journal.stored[item.name]
-                found = TypeAdapter(dict[str, list[Paired]]).validate_python(stored)
+            try:
+                found = journal.measured(
+                    item.name, dict[str, list[Paired]], partial(self._pairs, item, number)
+                )
+            except UserError as error:
+                if error.code == PLAIN_LOST:
+                    raise
+                self.refused[item.name] = error.message
+                continue
             for preset, pairs in found.items():
                 self.measured.add(preset, f"{item.name} {preset}", pairs)
             self.prompts += 1
@@ -154,7 +144,7 @@ class SeedComparison:
         rows, info = self._rows(), self.studio.pair.target.info
         answers = sum(row["answers"] for row in rows)
         equal = sum(round(row["answers"] * row["same_output_rate"]) for row in rows)
-        about = ABOUT.format(
+        about = STRINGS["seeds"].format(
             model=info.name, precision=info.precision, kernel=info.kernel, prompts=self.prompts,
             tokens=self.tokens, presets=", ".join(self.presets), equal=equal, answers=answers,
         )  # fmt: skip

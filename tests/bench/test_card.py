@@ -37,7 +37,7 @@ HERE = ("nothing", "ngram", "draft_model")
 
 @pytest.fixture
 def studio(monkeypatch, target_weights, draft_weights):
-    for name, less in {"ROUNDS": 2, "DRAFT_STEPS": 4, "TOKENS": 16, "ANSWER_TOKENS": 16}.items():
+    for name, less in {"ROUNDS": 2, "TOKENS": 16, "ANSWER_TOKENS": 16}.items():
         monkeypatch.setattr(card, name, less)
     monkeypatch.setattr(card, "encode_prompt", lambda _, prompt, __: encode(prompt))
     drafters = {
@@ -55,7 +55,7 @@ def test_every_part_is_measured_or_says_why_not(studio):
     for ladder in found.ladders:
         assert (len(ladder.seconds), ladder.rounds) == (len(TIMED_ROWS), 2)
         assert min(ladder.seconds) > 0
-    assert found.draft_step > 0
+    assert found.costs["draft_step"] > 0
     assert [one.rows for one in found.sameness] == list(card.REREAD_ROWS)
     for one in found.sameness:
         assert one.same_word == one.tokens > 0
@@ -133,7 +133,7 @@ def test_a_part_that_breaks_or_has_no_time_leaves_the_others(studio, monkeypatch
     assert found.rows
     late = measure_pair(studio, ITEMS, -1.0)
     assert set(late.left_out.values()) == {"There was no time left for it."}
-    assert len(late.left_out) == 5
+    assert len(late.left_out) == 4
     assert card_result([late], minutes=1.0, seconds=9.0).tables[0].columns[2] == "why"
     assert tokens_within(64, time.monotonic() + 30.5, 1.0) == 30
     with pytest.raises(UserError, match="no time"):

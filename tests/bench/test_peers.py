@@ -4,8 +4,9 @@ import io
 import json
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import asdict, replace
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,6 @@ from specdemo.bench import peers
 from specdemo.bench.lanes import PLAIN_METHOD, LaneLost, LaneResult, run_lanes
 from specdemo.bench.peer import (
     LlamaServerSpeaker,
-    LlamaSpeaker,
     OpenVinoSpeaker,
     PeerSpec,
     TransformersSpeaker,
@@ -58,8 +58,8 @@ def test_a_peer_continues_its_own_answers_and_is_timed_by_itself(start):
     process = start(ECHO)
     assert process.facts == {"spec": "fake"}
     lane = PeerLane("fake", process, Letters(), 512, RunSettings(), system="sys")
-    talk = lane.open()
-    first, second = talk.answer("abc"), talk.answer("de")
+    with lane.talk() as answer:
+        first, second = answer("abc"), answer("de")
     own = Letters().decode(first.ids)
     text = "\n\n".join(("sys", "abc", own, "de"))
     assert second.ids[0] == len(Letters()(text)["input_ids"]) % 26
@@ -67,7 +67,8 @@ def test_a_peer_continues_its_own_answers_and_is_timed_by_itself(start):
     assert first.metrics.accepted == 1
     assert first.metrics.overhead_seconds == 0.5 - 0.25 - 0.125
     assert first.metrics.tokens_per_second == 4
-    assert lane.open().answer("abc").ids == first.ids  # a fresh conversation
+    with lane.talk() as answer:
+        assert answer("abc").ids == first.ids  # a fresh conversation
 
 
 def test_a_peer_that_dies_is_told_with_its_last_words():
@@ -85,7 +86,7 @@ def test_a_busy_peer_is_ended_by_force(start, monkeypatch):
 
 def test_the_real_child_says_why_it_cannot_start():
     with pytest.raises(LaneLost, match="Error"):
-        PeerProcess(PeerSpec("llama.cpp", gguf="no such file.gguf"))
+        PeerProcess(PeerSpec("llama-server", gguf="no such file.gguf"))
 
 
 def test_llama_cpp_is_started_again_without_its_weight_layouts(monkeypatch):
@@ -98,7 +99,7 @@ def test_llama_cpp_is_started_again_without_its_weight_layouts(monkeypatch):
         return spec
 
     monkeypatch.setattr(peers, "PeerProcess", process)
-    assert peers._start(PeerSpec("llama.cpp", gguf="a.gguf")) == specs[1]
+    assert peers._start(PeerSpec("llama-server", gguf="a.gguf")) == specs[1]
     with pytest.raises(LaneLost):
         peers._start(PeerSpec("transformers", folder="a"))
     assert [spec.repack for spec in specs] == [True, False, True]
@@ -156,77 +157,6 @@ def test_transformers_stops_where_our_engine_stops(folders, target_weights):
     assert drawn[0] == drawn[1] != drawn[2]
 
 
-class FakeLlama:
-    """llama-cpp-python's surface: counts up from the last token, two tokens a pass."""
-
-    def __init__(self, path, **options):
-        self.path, self.options, self.held = path, options, []
-
-    def tokenize(self, text, **_options):
-        return list(text)
-
-    def reset(self):
-        self.held = []
-
-    def set_seed(self, seed):
-        self.seed = seed
-
-    def eval(self, tokens):
-        self.held += tokens
-
-    def generate(self, tokens, **_options):
-        assert self.held == tokens[:-1]
-        self.eval(tokens[-1:])
-        while True:
-            yield self.held[-1] + 1
-            yield self.held[-1] + 2
-            self.eval([self.held[-1] + 1, self.held[-1] + 2])
-
-
-@pytest.fixture
-def llama_cpp(monkeypatch):
-    module, lookup = ModuleType("llama_cpp"), ModuleType("llama_cpp.llama_speculative")
-    module.Llama = FakeLlama
-    module.llama_print_system_info = lambda: b"AVX = 1 | "
-    lookup.LlamaPromptLookupDecoding = lambda **options: SimpleNamespace(**options)
-    monkeypatch.setitem(sys.modules, "llama_cpp", module)
-    monkeypatch.setitem(sys.modules, "llama_cpp.llama_speculative", lookup)
-
-
-@pytest.mark.usefixtures("llama_cpp")
-def test_llama_cpp_reads_the_prompt_before_the_clock_starts():
-    spec = PeerSpec("llama.cpp:lookup", gguf="a.gguf", probe="ab", probe_ids=(97, 98), threads=3)
-    spoken = LlamaSpeaker(spec).speak([4, 5, 6], 5, Sampling())
-    assert spoken.ids == (7, 8, 9, 10, 11)
-    assert (spoken.tokens, spoken.passes, spoken.rows) == (5, 3, 5)
-    stopped = LlamaSpeaker(PeerSpec(**{**asdict(spec), "stop_ids": (8,)}))
-    assert stopped.speak([4, 5, 6], 5, Sampling()).ids == (7, 8)
-    options = stopped._llama.options
-    assert options["n_threads"] == options["n_threads_batch"] == 3
-    assert options["draft_model"].num_pred_tokens == 2
-
-
-@pytest.mark.usefixtures("llama_cpp")
-def test_a_tokenizer_that_cuts_otherwise_is_refused():
-    spec = asdict(PeerSpec("llama.cpp", gguf="a.gguf", probe="ab", probe_ids=(1, 2)))
-    answers = io.StringIO()
-    serve(io.StringIO(json.dumps(spec) + "\n"), answers)
-    assert "other tokens" in json.loads(answers.getvalue())["error"]
-
-
-@pytest.mark.usefixtures("llama_cpp")
-def test_a_broken_request_is_answered_with_a_sentence():
-    spec = asdict(PeerSpec("llama.cpp", gguf="a.gguf", probe="ab", probe_ids=(97, 98)))
-    good = {"prompt_ids": [1, 2], "max_new_tokens": 2, "sampling": asdict(Sampling())}
-    lines = [spec, {**good, "prompt_ids": [None, "x"]}, good]
-    answers = io.StringIO()
-    serve(io.StringIO("".join(json.dumps(line) + "\n" for line in lines)), answers)
-    ready, broken, spoken = map(json.loads, answers.getvalue().splitlines())
-    assert ready["ready"]["weights"] == "laid out for the processor"
-    assert broken["error"].startswith("TypeError")
-    assert spoken["ids"] == [3, 4]
-
-
 def stub_studio(**settings):
     info = ModelInfo("tiny", precision="fp32")
     target = SimpleNamespace(info=info, device=torch.device("cpu"))
@@ -257,17 +187,18 @@ class Scribe:
     def __init__(self, name, asked, lost_at=""):
         self.name, self.asked, self.lost_at, self.closed = name, asked, lost_at, False
 
-    def open(self):
-        return self
+    @contextmanager
+    def talk(self):
+        try:
+            yield self.answer
+        finally:
+            self.closed = True
 
     def answer(self, prompt):
         if prompt == self.lost_at:
             raise LaneLost("it broke")
         self.asked.append(self.name)
         return LaneResult(self.name, None, (1,))
-
-    def close(self):
-        self.closed = True
 
 
 def test_lanes_take_turns_at_being_first_and_go_on_without_a_lost_one():
@@ -314,26 +245,51 @@ def some(**values):
     return SimpleNamespace(cpuparams=SimpleNamespace(), cpuparams_batch=SimpleNamespace(), **values)
 
 
-@pytest.mark.parametrize(("way", "passes", "rows"), [("", 4, 4), (":draft", 2, 6)])
-def test_llama_server_counts_tokens_after_the_first_and_its_drafts(monkeypatch, way, passes, rows):
+@pytest.fixture
+def llama_server(monkeypatch):
+    """Options of the server that is started."""
     draft = some(mparams=SimpleNamespace())
     options = some(model=SimpleNamespace(), speculative=SimpleNamespace(types=[], draft=draft))
-    kinds = SimpleNamespace(COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE="simple")
+    kinds = SimpleNamespace(
+        COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE="simple", COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE="ngram"
+    )
     module = SimpleNamespace(
         Server=FakeServer, CommonParams=lambda: options, common_speculative_type=kinds
     )
     monkeypatch.setitem(sys.modules, "xllamacpp", module)
-    speaker = LlamaServerSpeaker(
-        PeerSpec(f"llama-server{way}", gguf="a", draft=way and "b", threads=3)
-    )
+    return options
+
+
+@pytest.mark.parametrize(
+    ("way", "kinds", "passes", "rows"),
+    [("", [], 4, 4), (":draft", ["simple"], 2, 6), (":lookup", ["ngram"], 2, 6)],
+)
+def test_llama_server_counts_tokens_after_the_first_and_its_drafts(
+    llama_server, way, kinds, passes, rows
+):
+    spec = PeerSpec(f"llama-server{way}", gguf="a", draft="b" * (way == ":draft"), threads=3)
+    speaker = LlamaServerSpeaker(spec)
     spoken = speaker.speak([4, 5], 5, Sampling())
     assert spoken.ids == (6, 7, 8, 9, 10)
     assert (spoken.tokens, spoken.seconds, spoken.passes, spoken.rows) == (4, 0.5, passes, rows)
-    assert options.cpuparams.n_threads == options.cpuparams_batch.n_threads == 3
-    if way:
+    assert llama_server.cpuparams.n_threads == llama_server.cpuparams_batch.n_threads == 3
+    assert llama_server.speculative.types == kinds
+    if way == ":draft":
+        draft = llama_server.speculative.draft
         assert (draft.mparams.path, draft.cpuparams.n_threads) == ("b", 3)
-    with pytest.raises(ValueError, match="nothing to do"):
-        speaker.speak([4, 5], 0, Sampling())
+
+
+@pytest.mark.usefixtures("llama_server")
+def test_a_broken_request_is_answered_with_a_sentence():
+    spec = asdict(PeerSpec("llama-server", gguf="a.gguf"))
+    good = {"prompt_ids": [1, 2], "max_new_tokens": 2, "sampling": asdict(Sampling())}
+    lines = [spec, {**good, "max_new_tokens": 0}, good]
+    answers = io.StringIO()
+    serve(io.StringIO("".join(json.dumps(line) + "\n" for line in lines)), answers)
+    ready, broken, spoken = map(json.loads, answers.getvalue().splitlines())
+    assert ready["ready"]["weights"] == "laid out for the processor"
+    assert "nothing to do" in broken["error"]
+    assert spoken["ids"] == [3, 4]
 
 
 class FakePipeline:

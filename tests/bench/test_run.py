@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -66,16 +67,14 @@ class Canned:
     def __init__(self, name, rates, lost=()):
         self.name, self.rates, self.lost = name, iter(rates), lost
 
-    def open(self):
-        return self
+    @contextmanager
+    def talk(self):
+        yield self.answer
 
     def answer(self, prompt):
         if prompt in self.lost:
             raise LaneLost("it broke")
         return result(self.name, next(self.rates))
-
-    def close(self):
-        pass
 
 
 def result(lane, rate, ids=(1, 2)):
@@ -125,8 +124,8 @@ def test_lanes_peers_and_the_floor_are_run_in_turn_and_repeated(studio, monkeypa
     assert rows["count", "script"]["same_output_rate"] == 1
     assert rows["all", FLOOR]["same_output_rate"] is None
     assert rows["all", FLOOR]["tokens_per_step"] == 1
-    low, high = rows["all", "llama.cpp"]["speedup_quartiles"]
-    assert low < rows["all", "llama.cpp"]["speedup"] < high
+    low, high = rows["all", "llama-server"]["speedup_quartiles"]
+    assert low < rows["all", "llama-server"]["speedup"] < high
     tables = text(found.result())
     assert "over transformers:assisted" in tables
     assert found.result().about.startswith("tiny, fp32")
@@ -201,16 +200,16 @@ def test_peers_weights_are_written_by_the_thread_that_computes(studio, monkeypat
 
 def test_what_cannot_run_is_told_and_left_out_and_the_rest_runs(studio, monkeypatch):
     def open_peer(_studio, name, *_):
-        if name == "llama.cpp":
+        if name == "llama-server":
             raise reported("It is not installed.", advice="Install it.")
         return Canned(name, [5.0] * 99, lost=["abab"])
 
     monkeypatch.setattr(run, "open_peer", open_peer)
     told: list[str] = []
     items = (*ITEMS, Item("three", "count", ("refused",)))
-    found = bench(studio, items, told, lanes="llama.cpp,transformers,script")
+    found = bench(studio, items, told, lanes="llama-server,transformers,script")
     assert [sentence.partition(":")[0] for sentence in told] == [
-        "llama.cpp is left out",
+        "llama-server is left out",
         "transformers is left out",
         "three is left out",
     ]
@@ -324,7 +323,7 @@ def test_measuring_order_puts_each_variant_next_to_plain_decoding_in_turn():
 
 def test_our_lanes_are_compared_with_each_peer():
     plain, measured = result("nothing", 10), BenchAnswers()
-    rates = {"nothing": 10, "auto": 30, "llama.cpp": 20}
+    rates = {"nothing": 10, "auto": 30, "llama-server": 20}
     measured.add("qa", "one", [Paired(result(name, rate), plain) for name, rate in rates.items()])
     assert against_table(measured, PEERS).rows == [["nothing", "0.50x"], ["auto", "1.50x"]]
     assert against_table(measured, ["transformers"]).rows == []
@@ -343,7 +342,7 @@ def test_the_floor_reads_every_weight_once(tmp_path):
 
 def test_the_floor_takes_as_long_as_its_bytes(monkeypatch):
     monkeypatch.setattr(results, "bandwidth", lambda _: 1000.0)
-    said = FloorLane(50, torch.ones(1), 10, lambda work: work()).open().answer("anything")
+    said = FloorLane(50, torch.ones(1), 10, lambda work: work()).answer("anything")
     assert said.metrics.tokens_per_second == pytest.approx(1000 / 50)
     assert said.ids == ()
     monkeypatch.undo()
@@ -352,6 +351,8 @@ def test_the_floor_takes_as_long_as_its_bytes(monkeypatch):
 
 class Waiting:
     """Fake studio whose runs sleep, so that concurrent runs cost nothing. `fails`: the third run fails."""
+
+    ready = whole = False
 
     def __init__(self, *, fails=False):
         self.fails, self.count, self.lock = fails, 0, threading.Lock()
@@ -372,11 +373,11 @@ class Waiting:
 def test_conversations_at_once_are_compared_with_the_same_in_turn_and_with_plain_ones():
     lanes = {"nothing": RunSettings(method="nothing"), "slow": RunSettings(method="ngram")}
     plain, slow = measure_throughput(Waiting(), lanes, ["a"] * 4, BenchOptions("", repeat=2))
-    assert 1 < plain.ratio <= 4.2
-    assert plain.in_turn < 20.1
-    assert plain.together > plain.in_turn
-    assert plain.over_plain == 1
-    assert slow.over_plain < 0.9
+    assert 1 < plain["ratio"] <= 4.2
+    assert plain["in_turn"] < 20.1
+    assert plain["together"] > plain["in_turn"]
+    assert plain["over_plain"] == 1
+    assert slow["over_plain"] < 0.9
     with pytest.raises(RuntimeError, match="It broke"):
         measure_throughput(
             Waiting(fails=True), {"nothing": RunSettings()}, ["a"] * 2, BenchOptions("")
@@ -385,7 +386,7 @@ def test_conversations_at_once_are_compared_with_the_same_in_turn_and_with_plain
 
 def test_every_own_lane_is_measured_at_once_on_a_suite_gone_through_again(studio):
     found = bench(studio, concurrent=(2, 3))
-    measured = [(each.lane, each.conversations) for each in found.throughput]
+    measured = [(each["lane"], each["conversations"]) for each in found.throughput]
     assert measured == [("nothing", 2), ("script", 2), ("nothing", 3), ("script", 3)]
     assert "over plain together" in found.result().tables[-1].columns
 
@@ -393,7 +394,7 @@ def test_every_own_lane_is_measured_at_once_on_a_suite_gone_through_again(studio
 def test_a_variant_that_was_lost_is_not_measured_at_once_and_a_failure_there_keeps_the_rest(studio):
     studio.broken, told = {"script"}, []
     found = bench(studio, concurrent=(2,), told=told)
-    assert [each.lane for each in found.throughput] == ["nothing"]
+    assert [each["lane"] for each in found.throughput] == ["nothing"]
     assert told == ["script is left out: It broke."]
     runs, whole = [], studio.run
 
@@ -414,6 +415,7 @@ def test_a_variant_that_was_lost_is_not_measured_at_once_and_a_failure_there_kee
 
 def test_peers_stand_for_all_of_them(studio):
     assert expand("peers", studio) == [*PEERS, FLOOR]
+    assert expand("llama.cpp:lookup", studio) == ["llama-server:lookup"]  # the earlier name
 
 
 def test_an_interrupted_bench_shows_and_writes_its_results_and_the_next_one_continues(
