@@ -23,7 +23,7 @@ class TinyStudio:
     broken: methods whose runs fail; pair: values of the loaded pair
     """
 
-    store = None
+    store, ready, whole = None, False, False
 
     def __init__(self, weights, drafters, absent, **pair):
         self.drafters, self.broken = drafters, set()

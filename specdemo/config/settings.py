@@ -27,6 +27,7 @@ REPLACED: Mapping[tuple[str, object], Mapping[str, str]] = {
     ("method", "medusa_static"): {"method": "medusa", "policy": "constant"},
     ("policy", "learned"): {"policy": "cost"},
 }
+RETIRED = {"stand_in"}  # settings of earlier versions without effect
 OWN, RECOMMENDED, GREEDY = "own", "recommended", "greedy"
 AUTHORS, PROJECT = "authors", "project"  # origin of recommended sampling
 TOKEN, BLOCK, COUPLED = "token", "block", "coupled"  # rules of verification when sampling
@@ -209,7 +210,6 @@ class RunSettings:
     memory: bool = True
     fallback: bool = True
     baseline: bool = True
-    stand_in: bool = True
     exact: bool = False
     max_new_tokens: int = 128
     detail: int = 0
@@ -251,6 +251,8 @@ class RunSettings:
         if not isinstance(nested, Mapping):
             raise UserError("setting.not_a_group", value=_shown(nested), names=_known_names())
         flat |= nested
+        for name in set(flat) & RETIRED:
+            del flat[name]
         for name in list(flat):
             flat |= replacement(name, flat[name])
             if name not in _names(RunSettings):

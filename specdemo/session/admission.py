@@ -5,16 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import count
+from operator import attrgetter
 from types import TracebackType
 
 from specdemo.config.errors import UserError
-from specdemo.config.settings import AppSettings
-from specdemo.session.meter import Meter
 
 TIMED = "timed"  # work that runs alone, because other runs would disturb its measurement
 MOST_WAITING_USERS = 128  # users in the queue
@@ -115,34 +114,6 @@ class Turn:
                 self.changed.wait(UPDATE_SECONDS)
 
 
-@dataclass(slots=True)
-class _Held:
-    """Occupied slots of the engine, by user and by kind of work."""
-
-    visitors: Counter[Hashable] = field(default_factory=Counter)
-    kinds: Counter[str] = field(default_factory=Counter)
-    total: int = 0
-
-    def add(self, turn: Turn, count: int = 1) -> None:
-        """Count an occupied slot, or with -1 a freed one."""
-        self.visitors[turn.visitor] += count
-        self.kinds[turn.kind] += count
-        self.total += count
-
-
-def page_line(settings: AppSettings, meter: Meter, engines: Callable[[], int]) -> Admission:
-    """Create the queue of a page from its settings, and connect its metrics. engines: number of engines that answer now"""
-    line = Admission(
-        lambda: settings.runs_at_once * engines(),
-        settings.runs_per_visitor,
-        limits={TIMED: settings.races_at_once},
-        most_waiting=settings.waiting_visitors,
-        waited=meter.waited,
-    )
-    meter.waiting = lambda: line.waiting
-    return line
-
-
 class Admission:
     """A queue that serves users in turn, however many requests each has. Thread-safe.
 
@@ -187,11 +158,6 @@ class Admission:
     def turn(self, visitor: Hashable, *, kind: str = "run", cancel: Cancel | None = None) -> Turn:
         """Create a request that joins the queue when its `with` block is entered."""
         return Turn(self, visitor, kind, cancel or Cancel())
-
-    def waits_beside(self, visitor: Hashable) -> bool:
-        """Whether another user is in the queue."""
-        with self._lock:
-            return any(other != visitor for other in self._line)
 
     def waited_by(self, visitor: Hashable) -> float:
         """Seconds that a user's newest running request has waited; 0 without one."""
@@ -244,12 +210,11 @@ class Admission:
 
     def _admit(self, *, changed: bool = True) -> None:
         """Admit every request that can start. changed: whether positions may have changed, so that waiting requests are woken"""
-        held, capacity = self._held(), self._capacity()
-        while turn := self._next(self._line, held, capacity):
+        capacity = self._capacity()
+        while turn := self._next(self._line, self._running, capacity):
             _take(self._line, turn)
             turn.begun, changed = self._clock(), True
             self._running.append(turn)
-            held.add(turn)
             turn.changed.set()
             self._waited(turn.begun - turn.joined)
         if changed:
@@ -257,21 +222,18 @@ class Admission:
             for turn in (turn for turns in self._line.values() for turn in turns):
                 turn.changed.set()
 
-    def _held(self) -> _Held:
-        held = _Held()
-        for turn in self._running:
-            held.add(turn)
-        return held
-
-    def _next(self, line: Mapping[Hashable, list[Turn]], held: _Held, capacity: int) -> Turn | None:
+    def _next(
+        self, line: Mapping[Hashable, list[Turn]], running: Sequence[Turn], capacity: int
+    ) -> Turn | None:
         """Return the next request to admit; None if there is none. Users below their limit come first."""
+        visitors, kinds = (Counter(map(attrgetter(name), running)) for name in ("visitor", "kind"))
         for beyond in (False, True):
-            if held.total + beyond >= capacity:
+            if len(running) + beyond >= capacity:
                 return None
             for visitor, turns in line.items():
-                if (held.visitors[visitor] >= self._per_visitor) == beyond:
+                if (visitors[visitor] >= self._per_visitor) == beyond:
                     for turn in turns:
-                        if held.kinds[turn.kind] < self._limits.get(turn.kind, capacity):
+                        if kinds[turn.kind] < self._limits.get(turn.kind, capacity):
                             return turn
         return None
 
@@ -280,7 +242,7 @@ class Admission:
 
         A position counts all waiting requests, or only those of the same kind if the limit of that kind is the narrower one.
         """
-        capacity, held = self._capacity(), self._held()
+        capacity, running = self._capacity(), list(self._running)
         line = {visitor: list(turns) for visitor, turns in self._line.items()}
         numbers = count()
         ends = [(self._left(turn, now), next(numbers), turn) for turn in self._running]
@@ -288,17 +250,17 @@ class Admission:
         seconds: dict[Turn, float | None] = {}
         at: float | None = 0.0 if capacity and self._durations else None
         while line:
-            turn = self._next(line, held, max(1, capacity))
+            turn = self._next(line, running, max(1, capacity))
             if turn is None and ends:
                 end, _, ended = heappop(ends)
-                held.add(ended, -1)
+                running.remove(ended)
                 _put_last(line, ended.visitor)
                 at = None if at is None else max(at, end)
                 continue
             turn = turn or next(iter(line.values()))[0]  # no request can start now
             _take(line, turn)
             seconds[turn] = at
-            held.add(turn)
+            running.append(turn)
             heappush(ends, ((at or 0.0) + self._usual(turn.kind), next(numbers), turn))
         return self._placed(seconds, capacity)
 

@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended, RunSettings
 from specdemo.config.strings import Json, JsonView
-from specdemo.drafters.methods import METHODS, TRAINED
-from specdemo.drafters.methods import NEEDED as NEEDED
-from specdemo.files.catalogue import pairs
+from specdemo.drafters.methods import METHODS, NEEDED
+from specdemo.files.catalogue import Pair, pairs
 from specdemo.files.progress import Progress, ProgressCallback
-from specdemo.session.admission import page_line
+from specdemo.session.admission import TIMED, Admission
 from specdemo.session.meter import Meter
 from specdemo.session.text import Message, with_answer
 from specdemo.trace.events import Event, ModelInfo
 
 if TYPE_CHECKING:
+    from specdemo.drafters.base import Method
     from specdemo.models.outlook import Offer as Offer  # re-exported for the page
     from specdemo.models.outlook import Outlook as Outlook
 
@@ -58,20 +58,45 @@ class MethodInfo:
     no_exact: str = ""
     policies: tuple[str, ...] = ()
 
+    @classmethod
+    def of(
+        cls, method: Method, why_not: str = "", memory_mb: float = 0.0, no_exact: str = ""
+    ) -> MethodInfo:
+        return cls(
+            method.name,
+            method.title,
+            method.summary,
+            method.options,
+            not why_not,
+            why_not,
+            tuple(NEEDED[need] for need in method.needs),
+            method.lossy,
+            memory_mb,
+            no_exact,
+            method.policies,
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class PairInfo:
-    """One entry of the menu of pairs: names and titles of both models, their licence and their purpose.
+class About:
+    """The loaded pair and its capabilities, as plain values.
 
-    draft: "auto" without a draft model; draft_title: "" without a trained drafter
+    target: another value after each load; stop_ids: tokens that end an answer
+    remark: code of the page's remark on the target, see `Loaded.remark`; "" for nothing
+    recommended: sampling that the target's authors recommend
+    machine: the engine's costs: name, verify as [[rows, seconds], ...], draft in seconds or None; None while nothing is measured
+    cards: training cards of the methods with trained weights
+    audit: proof that `python -m specdemo audit` ran last on the engine's machine; None without one
     """
 
-    target: str
-    draft: str
-    title: str
-    draft_title: str = ""
-    licence: str = ""
-    suits: str = ""
+    target: ModelInfo
+    methods: list[MethodInfo]
+    stop_ids: frozenset[int] = frozenset()
+    remark: str = ""
+    recommended: Recommended = field(default_factory=Recommended)
+    machine: Json | None = None
+    cards: dict[str, Json] = field(default_factory=dict)
+    audit: Json | None = None
 
 
 class Changed(UserError):
@@ -82,13 +107,17 @@ class Changed(UserError):
 
 
 class ConversationClient(ABC):
-    """One user's conversation: prompts that are answered one after the other. messages: may be set, to continue from there"""
+    """One user's conversation: prompts that are answered one after the other.
 
-    def __init__(self) -> None:
+    host: client that opened it; visitor: its user, who may have several conversations
+    messages: may be set, to continue from there
+    """
+
+    def __init__(self, host: EngineClient, visitor: str) -> None:
+        self.host, self.visitor = host, visitor
         self.messages: list[Message] = []
         self._start = object()  # identity of the conversation: a new object after each reset
 
-    @abstractmethod
     def run(
         self,
         prompt: str,
@@ -103,6 +132,22 @@ class ConversationClient(ABC):
         every: polling interval in seconds for consumers that may receive events in batches
         Raises UserError before the first event if the user can correct the cause; later errors arrive as RunFailed.
         """
+        waited = self.host.admission.waited_by(self.visitor)
+        cancel = cancel or threading.Event()
+        events = self.events(prompt, settings, cancel, system=system, every=every)
+        yield from self.host.meter.watch(events, waited)
+
+    @abstractmethod
+    def events(
+        self,
+        prompt: str,
+        settings: RunSettings,
+        cancel: threading.Event,
+        *,
+        system: str = "",
+        every: float = 0.0,
+    ) -> Iterator[Event]:
+        """Yield the same events as `run`, which the host's meter does not count."""
 
     @abstractmethod
     def perform(
@@ -133,22 +178,25 @@ class EngineClient(ABC):
     """The loaded pair, its capabilities and conversations with it. It loads in the background. Thread-safe.
 
     error: why loading failed, or why there is nothing to load; replay_only: why there are no live runs, if there are none
-    engines: number of engines that answer now
     """
 
     thread_name: ClassVar[str]
     failed: ClassVar[str]  # code of the error for an unexpected failure of loading
+    not_loaded: ClassVar[str]  # code of the error while nothing is loaded
+    known: Mapping[str, Method] = METHODS  # the methods that settings can name
 
-    def __init__(
-        self,
-        settings: AppSettings,
-        engines: Callable[[], int],
-        replay_only: UserError | None = None,
-    ) -> None:
+    def __init__(self, settings: AppSettings, replay_only: UserError | None = None) -> None:
         self._settings = settings
         self.error = self.replay_only = replay_only
         self.meter = Meter()
-        self.admission = page_line(settings, self.meter, engines)
+        self.admission = Admission(
+            lambda: settings.runs_at_once * self.replicas(),
+            settings.runs_per_visitor,
+            limits={TIMED: settings.races_at_once},
+            most_waiting=settings.waiting_visitors,
+            waited=self.meter.waited,
+        )
+        self.meter.waiting, self.meter.replicas = lambda: self.admission.waiting, self.replicas
         self._progress = Progress("start", None, "")
         self._lock = threading.Lock()
         self._started = False
@@ -170,6 +218,10 @@ class EngineClient(ABC):
             self.error = error
         except Exception as error:  # noqa: BLE001 - the thread must not die without a word
             self.error = UserError(self.failed, error=error)
+
+    def replicas(self) -> int:
+        """Return the number of engines that answer now."""
+        return 1
 
     def progress(self) -> Progress | None:
         """Return the progress; None if runs are possible or loading has failed."""
@@ -203,23 +255,49 @@ class EngineClient(ABC):
 
     @property
     @abstractmethod
+    def about(self) -> About | None:
+        """The loaded pair and its capabilities; None while nothing is loaded."""
+
+    def loaded_about(self) -> About:
+        """Return `about`. Raises UserError while nothing is loaded."""
+        if about := self.about:
+            return about
+        raise self.error or UserError(self.not_loaded)
+
+    @property
     def target(self) -> ModelInfo:
         """The loaded target, another value after each load. Raises UserError while there is none."""
+        return self.loaded_about().target
 
     @property
-    @abstractmethod
-    def remark(self) -> str:
-        """Code of the page's remark on the loaded target, see `Loaded.remark`; "" for nothing."""
-
-    @property
-    @abstractmethod
-    def recommended(self) -> Recommended:
-        """The sampling that the loaded target's authors recommend; greedy while nothing is loaded."""
-
-    @property
-    @abstractmethod
     def stop_ids(self) -> frozenset[int]:
         """Tokens that end an answer. Raises UserError while nothing is loaded."""
+        return self.loaded_about().stop_ids
+
+    @property
+    def remark(self) -> str:
+        return self.about.remark if self.about else ""
+
+    @property
+    def recommended(self) -> Recommended:
+        """The sampling that the loaded target's authors recommend; greedy while nothing is loaded."""
+        return self.about.recommended if self.about else Recommended()
+
+    def methods(self) -> list[MethodInfo]:
+        """Return every drafting method, with its availability for the loaded pair."""
+        if self.about is None:
+            return [MethodInfo.of(method) for method in self.known.values()]
+        return self.about.methods
+
+    def machine(self) -> Json | None:
+        return self.about.machine if self.about else None
+
+    def card(self, method: str) -> JsonView | None:
+        """Return the training card of a method's weights; None for a method without trained weights."""
+        return self.about.cards.get(method) if self.about else None
+
+    def last_audit(self) -> Json | None:
+        return self.about.audit if self.about else None
 
     def switch(
         self, target: str, draft: str, precision: str, drafter: str | None = None
@@ -230,23 +308,9 @@ class EngineClient(ABC):
         """
         raise UserError("engine.fixed_model")
 
-    @abstractmethod
-    def methods(self) -> list[MethodInfo]:
-        """Return every drafting method, with its availability for the loaded pair."""
-
-    def pairs(self) -> list[PairInfo]:
+    def pairs(self) -> Sequence[Pair]:
         """Return the pairs of the catalogue."""
-        return [
-            PairInfo(
-                pair.target.name,
-                (pair.draft.name if pair.draft else "") or "auto",
-                pair.target.title,
-                pair.draft.title if pair.draft else "",
-                pair.licence,
-                pair.target.suits,
-            )
-            for pair in pairs()
-        ]
+        return pairs()
 
     def outlooks(self, precision: str) -> Mapping[str, Outlook]:
         """Return the outlook of loading each pair now, by target; empty if none can be loaded."""
@@ -267,18 +331,6 @@ class EngineClient(ABC):
         return offer(name, ask=ask)
 
     @abstractmethod
-    def card(self, method: str) -> JsonView | None:
-        """Return the training card of a method's weights; None for a method without trained weights."""
-
-    @abstractmethod
-    def last_audit(self) -> dict[str, object] | None:
-        """Return the proof that `python -m specdemo audit` ran last on the engine's machine; None without one."""
-
-    @abstractmethod
-    def machine(self) -> Json | None:
-        """The engine's costs: name, verify as [[rows, seconds], ...], draft in seconds or None. None while nothing is measured."""
-
-    @abstractmethod
     def leave(self, visitor: str) -> None:
         """Free the caches of a user who left."""
 
@@ -288,14 +340,3 @@ def perform(
 ) -> Generator[Json, None, None]:
     with closing(door.open()) as chat:
         yield from chat.perform(work, arguments, cancel)
-
-
-def method_strings(field: str) -> dict[str, str]:
-    """Return a string of each method: its label within a sentence, title or summary."""
-    return {name: getattr(method, field) for name, method in METHODS.items()}
-
-
-def drafter_kinds() -> dict[str, str]:
-    """Return a sentence about each kind of trained drafter."""
-    abouts = {kind: trained.about for kind, trained in TRAINED.items()}
-    return {kind: f"{about[0].upper()}{about[1:]}." for kind, about in abouts.items()}

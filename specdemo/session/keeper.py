@@ -6,10 +6,19 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from specdemo.session.conversation import Conversation
+
+class Holder(Protocol):
+    """An owner of memory that can be created again. visitor: its user; held_bytes: that it occupies now"""
+
+    visitor: str
+
+    @property
+    def held_bytes(self) -> int: ...
+
+    def give_back(self) -> bool:
+        """Free the memory unless a run is active. returns: whether it was freed"""
 
 
 class Keeper:
@@ -25,8 +34,8 @@ class Keeper:
     ) -> None:
         self._most_bytes, self._idle_seconds, self._clock = most_bytes, idle_seconds, clock
         self._lock = threading.RLock()
-        self._used: weakref.WeakKeyDictionary[Conversation, float] = weakref.WeakKeyDictionary()
-        self._left: weakref.WeakSet[Conversation] = weakref.WeakSet()
+        self._used: weakref.WeakKeyDictionary[Holder, float] = weakref.WeakKeyDictionary()
+        self._left: weakref.WeakSet[Holder] = weakref.WeakSet()
         self._timer: threading.Timer | None = None
 
     @property
@@ -34,13 +43,13 @@ class Keeper:
         with self._lock:
             return sum(holder.held_bytes for holder in list(self._used))
 
-    def begin(self, holder: Conversation) -> None:
+    def begin(self, holder: Holder) -> None:
         with self._lock:
             self._left.discard(holder)
             self._used.pop(holder, None)  # move to the end
             self._used[holder] = self._clock()
 
-    def keep(self, holder: Conversation) -> None:
+    def keep(self, holder: Holder) -> None:
         with self._lock:
             left = holder in self._left
             self.begin(holder)
@@ -48,17 +57,11 @@ class Keeper:
                 self._take(holder)
         self.look()
 
-    def forget(self, holder: Conversation) -> None:
-        """Remove an owner that is already freed."""
-        with self._lock:
-            self._used.pop(holder, None)
-            self._watch()
-
-    def leave(self, visitor: str) -> None:
-        """Free the memory of a user who left, immediately or at the end of the active run."""
+    def leave(self, visitor: str | None) -> None:
+        """Free the memory of a user who left, or of all users for None, immediately or at the end of the active run."""
         with self._lock:
             for holder in list(self._used):
-                if holder.visitor == visitor and not self._take(holder):
+                if visitor in (None, holder.visitor) and not self._take(holder):
                     self._left.add(holder)
             self._watch()
 
@@ -77,7 +80,7 @@ class Keeper:
                 total -= held if self._take(holder) else 0
             self._watch()
 
-    def _take(self, holder: Conversation) -> bool:
+    def _take(self, holder: Holder) -> bool:
         if given := holder.give_back():
             self._used.pop(holder, None)
         return given

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from specdemo.trace.events import (
-    Event,
-    FinishReason,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    Verified,
-)
+from specdemo.config.strings import ASSETS, Json
+from specdemo.trace.events import Event, FinishReason, RunFailed, RunFinished, RunStarted, Verified
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -25,42 +20,8 @@ REASONS = {
     FinishReason.LENGTH: "length",
     FinishReason.CANCELLED: "abort",
 }
-WAITS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)  # seconds
-LENGTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)  # tokens
-PER_TOKEN = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # seconds
-GAUGES = {
-    "num_requests_running": "Runs that go on.",
-    "num_requests_waiting": "Runs that wait for their turn.",
-    "num_replicas": "Engines that answer.",
-}
-RUN_COUNTERS = {
-    "prompt_tokens": "Tokens of prompts, those reused included.",
-    "prefix_cache_queries": "Tokens of prompts that were looked up.",
-    "prefix_cache_hits": "Tokens of prompts found in the caches.",
-    "generation_tokens": "New tokens.",
-    "request_success": "Runs that ended.",
-    "spec_decode_num_drafts": "Drafts that were verified.",
-    "spec_decode_num_draft_tokens": "Drafted tokens.",
-    "spec_decode_num_accepted_tokens": "Drafted tokens that were kept.",
-    "spec_decode_num_accepted_tokens_per_pos": "Drafted tokens that were kept, by their position in the draft.",
-}
-SECOND_LABEL = {  # of counters; the first is the model's name
-    "request_success": ["finished_reason"],
-    "spec_decode_num_accepted_tokens_per_pos": ["position"],
-}
-HISTOGRAMS: Mapping[str, tuple[str, Sequence[float]]] = {  # description and buckets
-    "time_to_first_token_seconds": ("From the wish to the first new token.", WAITS),
-    "e2e_request_latency_seconds": ("From the wish to the end of the run.", WAITS),
-    "request_queue_time_seconds": ("From the wish to the turn of the run.", WAITS),
-    "request_prefill_time_seconds": ("Reading the prompt of a lane.", WAITS),
-    "request_decode_time_seconds": ("From the read prompt to the end of a lane.", WAITS),
-    "request_prompt_tokens": ("Tokens of a prompt.", LENGTHS),
-    "request_generation_tokens": ("New tokens.", LENGTHS),
-    "request_time_per_output_token_seconds": (
-        "Decoding time of a lane over its new tokens.",
-        PER_TOKEN,
-    ),
-}
+# Names, descriptions, buckets and second labels of metrics; the first label of a counter is the model's name.
+METRICS = ASSETS / "metrics.json"
 
 
 class Meter:
@@ -124,19 +85,14 @@ class _Figures:
     """The registry with its metrics, named `specdemo:` and vLLM's name."""
 
     def __init__(self, meter: Meter) -> None:
-        from prometheus_client import (
-            CollectorRegistry,
-            Counter,
-            Gauge,
-            Histogram,
-            ProcessCollector,
-        )
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
         self.registry: CollectorRegistry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
+        known: Json = json.loads(METRICS.read_text(encoding="utf-8"))
         gauges = {
             name: Gauge(f"specdemo:{name}", about, registry=self.registry)
-            for name, about in GAUGES.items()
+            for name, about in known["gauges"].items()
         }
         self.running = gauges["num_requests_running"]
         gauges["num_requests_waiting"].set_function(lambda: meter.waiting())
@@ -144,15 +100,20 @@ class _Figures:
         self._counters = {
             name: Counter(
                 f"specdemo:{name}",
-                about,
-                ["model_name", *SECOND_LABEL.get(name, [])],
+                one["about"],
+                ["model_name", *([one["label"]] if "label" in one else [])],
                 registry=self.registry,
             )
-            for name, about in RUN_COUNTERS.items()
+            for name, one in known["counters"].items()
         }
         self._histograms = {
-            name: Histogram(f"specdemo:{name}", about, buckets=buckets, registry=self.registry)
-            for name, (about, buckets) in HISTOGRAMS.items()
+            name: Histogram(
+                f"specdemo:{name}",
+                one["about"],
+                buckets=known["buckets"][one["buckets"]],
+                registry=self.registry,
+            )
+            for name, one in known["histograms"].items()
         }
 
     def count(self, name: str, amount: int, *labels: str) -> None:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from specdemo.drafters.base import Method
     from specdemo.drafters.memory.visit import Memory
     from specdemo.engine.sampling import Shaper
-    from specdemo.engine.target import PrefixReader
-    from specdemo.engine.types import Drafter, Limits
+    from specdemo.engine.types import Drafter
     from specdemo.session.loaded import Loaded
 
 Lane = Generator[Event, None, str]
@@ -66,20 +65,14 @@ class Caches:
     with the previous run is not read again.
 
     broken: a run failed and left the caches half-written; open new ones
-    events, committed: events, and prompt and output of the last run; transcript: of the conversation's last answer
+    committed: prompt and output of the last run; transcript: of the conversation's last answer
     """
 
     def __init__(self, loaded: Loaded) -> None:
-        from specdemo.engine.target import PrefixReader
-
         self.loaded = loaded
         self.broken = False
-        pair = loaded.pair
-        self._target = pair.open_target()
-        self._draft = PrefixReader(pair.open_draft()) if pair.open_draft else None
-        self._copy: PrefixReader | None = None
-        self._trained: Json = {}
-        self.events: list[Event] = []
+        self._target = loaded.pair.open_target()
+        self._opened: Json = {}  # models that draft, by the need that they meet
         self.committed: list[int] = []
         self.transcript: Transcript | None = None
 
@@ -92,8 +85,7 @@ class Caches:
     def memory_bytes(self) -> int:
         from specdemo.engine.target import PrefixReader
 
-        opened = [self._draft, self._copy, *self._trained.values()]
-        readers = [one for one in opened if isinstance(one, PrefixReader)]
+        readers = [one for one in self._opened.values() if isinstance(one, PrefixReader)]
         return self._target.memory_bytes + sum(reader.model.memory_bytes for reader in readers)
 
     def lane(
@@ -105,7 +97,6 @@ class Caches:
         memory: Memory | None = None,
         together: Callable[[], int] = lambda: 1,
         cancelled: Callable[[], bool] = lambda: False,
-        limits: Limits | None = None,
         sibling: Caches | None = None,
         known: Mapping[str, Method] = METHODS,
     ) -> Lane:
@@ -114,19 +105,19 @@ class Caches:
         prompt_ids: the text, which may include the first tokens of an answer; header: its counts and times are filled in
         memory: texts and counts of the session's earlier runs; this run is added
         together: returns the expected number of concurrent runs, this one included
-        limits: by default those of the settings, the model's context and its stop tokens
         sibling: other caches on the pair; what they hold of the text is copied, not read again
         known: the methods that settings can name
         """
         from specdemo.engine.loop import generate
         from specdemo.engine.sampling import Shaper
+        from specdemo.engine.types import Limits
         from specdemo.engine.verify import VERIFIERS, verify_sampling
 
         pair, target, prompt_ids = self.loaded.pair, self._target, list(prompt_ids)
         settings = settings.drawn(pair.recommended.sampling)
         shaper = Shaper.of(settings)
         drafter = self._drafter(known, settings, shaper, memory, together)
-        limits = limits or self._limits(settings, len(prompt_ids))
+        room = min(settings.max_new_tokens, pair.context - len(prompt_ids))
         # The last token is always read again.
         target.rollback(same_prefix(self._cached_ids, prompt_ids[:-1]))
         if sibling:
@@ -134,14 +125,14 @@ class Caches:
         self.committed = prompt_ids
         method = known[settings.method]
         # The feature drafter replaces a missing draft model, see `drafters.copy_through`.
-        instead = self._draft is None and "feature" in pair.trained and "draft" in method.takes
+        instead = pair.open_draft is None and "feature" in pair.trained and "draft" in method.takes
         target.record(wanted=method.states or instead)
         running = generate(
             target,
             drafter,
             prompt_ids,
             shaper=shaper,
-            limits=limits,
+            limits=Limits(room, pair.stop_ids()),
             started=header,
             cancelled=cancelled,
             alone=settings.exact and pair.costs.exact_rows != ANY_ROWS,
@@ -158,7 +149,7 @@ class Caches:
         memory: Memory | None,
     ) -> Lane:
         """Yield the events of a run with the text of their tokens."""
-        self.events = events = list[Event]()
+        events: list[Event] = []
         text = TokenText(self.loaded.pair.tokenizer, prompt_ids)
         try:
             with closing(running):
@@ -181,12 +172,6 @@ class Caches:
                 memory.record(header.method, measure(events))
         return text.answer
 
-    def _limits(self, settings: RunSettings, read: int) -> Limits:
-        from specdemo.engine.types import Limits
-
-        pair = self.loaded.pair
-        return Limits(min(settings.max_new_tokens, pair.context - read), pair.stop_ids())
-
     def _drafter(
         self,
         known: Mapping[str, Method],
@@ -195,33 +180,36 @@ class Caches:
         memory: Memory | None,
         together: Callable[[], int],
     ) -> Drafter:
-        """Make the drafter that the settings name. The quantised copy is opened only for a method that needs it."""
+        """Make the drafter that the settings name."""
         from specdemo.drafters.base import DraftingContext
         from specdemo.drafters.methods import make_drafter
-        from specdemo.engine.target import PrefixReader
 
-        pair, method = self.loaded.pair, known.get(settings.method)
-        if method and "copy" in method.needs and pair.copy and self._copy is None:
-            self._copy = PrefixReader(pair.copy.open())
+        pair = self.loaded.pair
+        needs = [*pair.trained, *["draft"] * bool(pair.open_draft), *["copy"] * bool(pair.copy)]
         context = DraftingContext(
             settings,
             shaper,
             pair.vocabulary_size,
             profile=pair.costs,
             memory=memory,
-            draft=self._draft,
-            copy=self._copy,
-            trained={kind: partial(self._open_trained, kind) for kind in pair.trained},
+            models={need: partial(self._open, need) for need in needs},
             features=self._target.features,
             store=self.loaded.store,
             together=together,
         )
         return make_drafter(context, known)
 
-    def _open_trained(self, kind: str) -> Any:
-        if kind not in self._trained:
-            self._trained[kind] = self.loaded.pair.open_trained(kind, self._target)
-        return self._trained[kind]
+    def _open(self, need: str) -> Any:
+        """Return the model that meets a need, opened on first use."""
+        from specdemo.engine.target import PrefixReader
+
+        if need not in self._opened:
+            pair = self.loaded.pair
+            own = {"draft": pair.open_draft, "copy": pair.copy and pair.copy.open}.get(need)
+            self._opened[need] = (
+                PrefixReader(own()) if own else pair.open_trained(need, self._target)
+            )
+        return self._opened[need]
 
 
 def _recorded(running: Iterable[Event], events: list[Event]) -> Iterator[Event]:

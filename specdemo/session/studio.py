@@ -5,22 +5,21 @@ from __future__ import annotations
 import gc
 import json
 import threading
-import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from specdemo.config.errors import UserError
-from specdemo.config.settings import AppSettings, Recommended
-from specdemo.config.strings import Json, JsonView
-from specdemo.drafters.methods import METHODS, NEEDED, no_exact
+from specdemo.config.settings import AppSettings
+from specdemo.config.strings import Json
+from specdemo.drafters.methods import NEEDED, no_exact
 from specdemo.engine.runner import Runner
 from specdemo.files.catalogue import pairs
 from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.models.devices import return_freed
 from specdemo.models.doctor import installed
-from specdemo.session.conversation import Baselines, Conversation
-from specdemo.session.door import EngineClient, MethodInfo
+from specdemo.session.conversation import Conversation, Host
+from specdemo.session.door import About, MethodInfo
 from specdemo.session.keeper import Keeper
 from specdemo.session.loaded import (
     Loaded,
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from specdemo.files.catalogue import Pair
     from specdemo.models.outlook import Offer, Outlook
     from specdemo.models.pair import LoadedPair
-    from specdemo.trace.events import ModelInfo
 
 REQUIRED_LIBRARIES = ("torch", "transformers")  # required for live runs
 
@@ -51,7 +49,7 @@ class _GivenUp(BaseException):
     """Loading was cancelled."""
 
 
-class Studio(EngineClient):
+class Studio(Host):
     """The loaded pair and its device, one per process. Thread-safe.
 
     Concurrent runs share the target's passes; each step of a trace reports how many did.
@@ -59,15 +57,14 @@ class Studio(EngineClient):
 
     thread_name = "specdemo-load"
     failed = "engine.load_failed"
+    not_loaded = "engine.loading"
 
     def __init__(self, settings: AppSettings) -> None:
-        super().__init__(settings, lambda: 1, _why_replay_only(settings))
+        super().__init__(settings, _why_replay_only(settings))
         self._loaded: Loaded | None = None
-        self._conversations: weakref.WeakSet[Conversation] = weakref.WeakSet()
         self.runner = Runner()
         self.keeper = Keeper(settings.cache_mb * 1_000_000, 60.0 * settings.idle_minutes)
-        self.baselines = Baselines()
-        self.known: Mapping[str, Method] = METHODS
+        self._about: tuple[Loaded, About] | None = None
 
     def bring(self, report: ProgressCallback) -> None:
         """Load the pair, unless nothing runs live here."""
@@ -81,9 +78,8 @@ class Studio(EngineClient):
 
     @property
     def loaded(self) -> Loaded:
-        """The loaded pair with its shipped data. Raises UserError if there is none."""
         if self._loaded is None:
-            raise self.error or UserError("engine.loading")
+            raise self.error or UserError(self.not_loaded)
         return self._loaded
 
     @property
@@ -91,28 +87,41 @@ class Studio(EngineClient):
         return self.loaded.pair
 
     @property
-    def target(self) -> ModelInfo:
-        return self.pair.target.info
+    def about(self) -> About | None:
+        """Computed once for each loaded pair."""
+        if self._loaded is None:
+            return None
+        if self._about is None or self._about[0] is not self._loaded:
+            self._about = self._loaded, self._described(self._loaded)
+        return self._about[1]
 
-    @property
-    def remark(self) -> str:
-        return self._loaded.remark if self._loaded else ""
-
-    @property
-    def recommended(self) -> Recommended:
-        return self._loaded.pair.recommended if self._loaded else Recommended()
-
-    @property
-    def stop_ids(self) -> frozenset[int]:
-        return frozenset(self.pair.stop_ids())
-
-    def machine(self) -> Json | None:
+    def _described(self, loaded: Loaded) -> About:
         from specdemo.engine.cost import CostProfile
 
-        if not self.ready or self.pair.costs == CostProfile():
-            return None
-        costs = self.pair.costs
-        return {"name": machine_name(), "verify": costs.verify, "draft": costs.draft_step}
+        pair, costs = loaded.pair, loaded.pair.costs
+        cards = {
+            name: next((dict(card) for one in method.uses if (card := pair.card(one))), None)
+            for name, method in self.known.items()
+        }
+        machine = {"name": machine_name(), "verify": costs.verify, "draft": costs.draft_step}
+        return About(
+            target=pair.target.info,
+            methods=[self._method(method) for method in self.known.values()],
+            stop_ids=frozenset(pair.stop_ids()),
+            remark=loaded.remark,
+            recommended=pair.recommended,
+            machine=machine if costs != CostProfile() else None,
+            cards={name: card for name, card in cards.items() if card},
+        )
+
+    def _method(self, method: Method) -> MethodInfo:
+        error = no_exact(method, self.pair.costs.exact_rows)
+        return MethodInfo.of(
+            method,
+            why_not=" ".join(filter(None, map(self._missing, method.needs))),
+            memory_mb=sum(self._memory_mb(one) for one in method.uses),
+            no_exact=error.message if error else "",
+        )
 
     @property
     def store(self) -> Datastore | None:
@@ -121,11 +130,6 @@ class Studio(EngineClient):
     @property
     def ready(self) -> bool:
         return self._loaded is not None
-
-    @property
-    def together(self) -> int:
-        """Number of concurrent runs, including one that is about to start in the compute thread."""
-        return max(1, self.runner.going_on)
 
     def switch(
         self, target: str, draft: str, precision: str, drafter: str | None = None
@@ -189,70 +193,30 @@ class Studio(EngineClient):
 
     def use(self, loaded: Loaded) -> None:
         """Replace the loaded pair. Active runs use the old pair, whose memory is freed after the last of them."""
-        with self._lock:
-            self._loaded, self.error = loaded, None
-            conversations = list(self._conversations)
-        for conversation in conversations:
-            conversation.release(loaded)
+        self._loaded, self.error = loaded, None
+        self.keeper.leave(None)
         gc.collect()
         return_freed()
 
     def add(self, method: Method) -> None:
         """Register a method, replacing one of the same name."""
-        self.known = {**self.known, method.name: method}
+        self.known, self._about = {**self.known, method.name: method}, None
 
-    def methods(self) -> list[MethodInfo]:
-        infos = []
-        for name, method in self.known.items():
-            whys = [why for need in method.needs if (why := self._missing(need))]
-            infos.append(
-                MethodInfo(
-                    name,
-                    method.title,
-                    method.summary,
-                    method.options,
-                    not whys,
-                    " ".join(whys),
-                    tuple(NEEDED[need] for need in method.needs),
-                    method.lossy,
-                    sum(self._memory_mb(one) for one in method.uses),
-                    self._no_exact(method),
-                    method.policies,
-                )
-            )
-        return infos
-
-    def last_audit(self) -> dict[str, object] | None:
+    def last_audit(self) -> Json | None:
+        """Read the proof again: other processes write it, too."""
         try:
             found = json.loads((self.settings.cache_dir / "audit.json").read_text("utf-8"))
         except (OSError, ValueError):
             return None
         return found if isinstance(found, dict) else None
 
-    def card(self, method: str) -> JsonView | None:
-        if self._loaded is None or method not in self.known:
-            return None
-        cards = (self.pair.card(one) for one in self.known[method].uses)
-        return next((card for card in cards if card), None)
-
-    def _no_exact(self, method: Method) -> str:
-        """Why a method has no exact mode; empty when it has one, or while nothing is loaded yet."""
-        if self._loaded is None:
-            return ""
-        error = no_exact(method, self.pair.costs.exact_rows)
-        return error.message if error else ""
-
     def _memory_mb(self, need: str) -> float:
-        if self._loaded is None:
-            return 0.0
         if need == "store":
             return self.store.memory_bytes / 1e6 if self.store else 0.0
         return self.pair.memory_bytes(need) / 1e6
 
     def _missing(self, need: str) -> str:
-        """Why a need is not met; empty when it is, or while nothing is loaded yet."""
-        if self._loaded is None:
-            return ""
+        """Return the reason why a need is not met; "" if it is."""
         if need != "store":
             return self.pair.missing(need, NEEDED[need])
         if self.store is None:
@@ -284,11 +248,7 @@ class Studio(EngineClient):
         return offers(target)
 
     def open(self, visitor: str = "") -> Conversation:
-        """A conversation for one visitor. visitor: whose caches are given back when they leave, see `Keeper.leave`"""
-        conversation = Conversation(self, visitor)
-        with self._lock:
-            self._conversations.add(conversation)
-        return conversation
+        return Conversation(self, visitor)
 
     def leave(self, visitor: str) -> None:
         self.keeper.leave(visitor)

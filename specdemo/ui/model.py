@@ -67,7 +67,7 @@ def create_model_menu(studio: EngineClient) -> ModelMenu | None:
     with gr.Accordion(words.MODEL, open=False, elem_id="sd-models") as box:
         target, pairs = studio.settings.target, studio.pairs()
         named = _any_model(studio) and target != AUTO_TARGET
-        known = named or any(pair.target == target for pair in pairs)
+        known = named or any(pair.name == target for pair in pairs)
         pair = gr.Dropdown(
             present.pair_choices(pairs, {}, target, named=named),
             value=target if known else None,
@@ -79,7 +79,7 @@ def create_model_menu(studio: EngineClient) -> ModelMenu | None:
             list(PRECISIONS), value=studio.settings.precision, label=words.PRECISION
         )
         # All that any target has may be sent; which are shown depends on the target, see `ModelHandlers.look`.
-        offers = [one for other in pairs for one in studio.drafters(other.target)]
+        offers = [one for other in pairs for one in studio.drafters(other.name)]
         offers += studio.drafters(target) if known and named else []
         loaded = studio.settings.drafter or NONE
         drafter = gr.Dropdown(
@@ -190,7 +190,7 @@ class ModelHandlers:
         outlooks = self.studio.outlooks(precision)
         target = current.target if target in (None, "", AUTO_TARGET) else target
         drafter, offers = _named(drafter), self.studio.drafters(target or "")
-        pair = next((pair for pair in pairs if pair.target == target), None)
+        pair = next((pair for pair in pairs if pair.name == target), None)
         same = (current.target, current.precision, current.drafter or NONE)
         loaded = self.studio.ready and (target, precision, drafter) == same
         named = _any_model(self.studio)
@@ -223,7 +223,7 @@ class ModelHandlers:
         if not self._needs_download(target, precision, drafter):
             return self.look(target, precision, drafter)
         size = self._to_download(target or "", precision or "")
-        titles = {pair.target: pair.title for pair in self.studio.pairs()}
+        titles = {pair.name: pair.target.title for pair in self.studio.pairs()}
         try:
             # The hub is queried only now, because the visitor wishes to load this pair.
             drafter = _named(drafter)
@@ -285,7 +285,7 @@ class ModelHandlers:
         offered = drafter == NONE or any(
             one.name == drafter for one in self.studio.drafters(target)
         )
-        return offered and any(pair.target == target for pair in self.studio.pairs())
+        return offered and any(pair.name == target for pair in self.studio.pairs())
 
     def _offered(self, drafter: str, offers: Sequence[Offer]) -> Offer | None:
         """Return the facts of a drafter without the network; None for "none" and for one that the visitor may not name."""
@@ -304,8 +304,9 @@ class ModelHandlers:
         return self._to_download(target, precision) == 0
 
     def _draft(self, target: str) -> str:
-        drafts = {pair.target: pair.draft for pair in self.studio.pairs()}
-        return drafts.get(target, "auto")
+        drafts = {pair.name: pair.draft for pair in self.studio.pairs()}
+        draft = drafts.get(target)
+        return draft.name if draft else "auto"
 
     def _to_download(self, target: str, precision: str) -> int | None:
         target = target.strip()

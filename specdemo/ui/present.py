@@ -15,9 +15,10 @@ from specdemo.files.progress import duration, megabytes
 from specdemo.ui import words
 
 if TYPE_CHECKING:
+    from specdemo.files.catalogue import Pair
     from specdemo.files.progress import Progress
     from specdemo.session.admission import Waiting
-    from specdemo.session.door import MethodInfo, Offer, Outlook, PairInfo
+    from specdemo.session.door import MethodInfo, Offer, Outlook
     from specdemo.session.work.batch import BatchAnswer, BatchTotals
     from specdemo.trace.events import ModelInfo
 
@@ -95,7 +96,7 @@ def ready(target: ModelInfo, remark: str) -> str:
 
 
 def pair_choices(
-    pairs: Sequence[PairInfo], outlooks: Mapping[str, Outlook], loaded: str, *, named: bool
+    pairs: Sequence[Pair], outlooks: Mapping[str, Outlook], loaded: str, *, named: bool
 ) -> list[tuple[str, str]]:
     """Return the entries of the menu of models as (label, target). A label names a missing or too large model.
 
@@ -104,24 +105,24 @@ def pair_choices(
     """
     choices = []
     for pair in pairs:
-        found = outlooks.get(pair.target)
+        found = outlooks.get(pair.name)
         pattern = "{title}"
-        if found and pair.target != loaded and not found.fits:
+        if found and pair.name != loaded and not found.fits:
             pattern = words.TOO_LARGE
         elif found and found.download:
             pattern = words.TO_DOWNLOAD
         size = megabytes(found.download).replace(" ", "\u00a0") if found else ""
-        choices.append((pattern.format(title=pair.title, size=size), pair.target))
-    if named and loaded not in (pair.target for pair in pairs):
+        choices.append((pattern.format(title=pair.target.title, size=size), pair.name))
+    if named and loaded not in (pair.name for pair in pairs):
         choices.append((PurePath(loaded).name or loaded, loaded))
     return choices
 
 
-def pair_note(pair: PairInfo | None, found: Outlook | None, *, loaded: bool) -> str:
+def pair_note(pair: Pair | None, found: Outlook | None, *, loaded: bool) -> str:
     """Return the note under the menu of models: the needs of the chosen pair on this machine."""
     if pair is None or found is None:
         return json.dumps([])
-    drafts = words.PAIR_DRAFT.format(draft=pair.draft_title) if pair.draft_title else words.NO_DRAFT
+    drafts = words.PAIR_DRAFT.format(draft=pair.draft.title) if pair.draft else words.NO_DRAFT
     note = [("summary", drafts)]
     sizes = {"needed": megabytes(found.needed), "free": megabytes(found.free or 0)}
     if loaded:

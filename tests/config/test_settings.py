@@ -152,6 +152,10 @@ def test_names_that_are_no_settings_are_refused(values):
         RunSettings.from_values(values)
 
 
+def test_a_setting_of_an_earlier_version_has_no_effect():
+    assert RunSettings.from_values({"stand_in": False, "lookahead": 3}) == RunSettings(lookahead=3)
+
+
 def test_a_fraction_is_no_whole_number():
     with pytest.raises(UserError, match=r"lookahead is 2\.5"):
         RunSettings(lookahead=2.5).checked()

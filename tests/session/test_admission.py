@@ -229,15 +229,6 @@ def test_an_error_in_the_block_gives_the_place_back():
     assert line.join("b").admitted
 
 
-def test_others_wait():
-    line = Line()
-    first = line.join("a")
-    line.join("a")
-    assert not line.admission.waits_beside(first.visitor)
-    line.join("b")
-    assert line.admission.waits_beside(first.visitor)
-
-
 def test_thirty_visitors_at_once_never_hold_more_than_there_is_and_nobody_starves():
     admission, lock = Admission(lambda: 4), threading.Lock()
     held, most, served = 0, 0, []

@@ -74,7 +74,7 @@ def test_the_wait_for_a_turn_is_in_the_time_to_the_first_token(studio):
     clock = Clock()
     meter, line = Meter(), Admission(lambda: 1, clock=clock)
     host = SimpleNamespace(**{**vars(studio), "meter": meter, "admission": line})
-    host.loaded, host.ready, host.together = studio.loaded, True, 1
+    host.loaded, host.known, host.together = studio.loaded, studio.known, 1
     settings = RunSettings(method="nothing", max_new_tokens=2, memory=False)
     with line.turn("another") as other, line.turn("me") as mine:
         clock.now += 40.0

@@ -1,5 +1,7 @@
 """Events survive their wire form; replay returns every complete event; metrics follow their definitions."""
 
+from dataclasses import replace
+
 import pytest
 
 from specdemo.config.errors import UserError
@@ -14,11 +16,12 @@ from specdemo.trace.events import (
     RunFailed,
     RunFinished,
     RunStarted,
+    StandIn,
     Status,
     Trace,
     Verified,
 )
-from specdemo.trace.metrics import measure, output_ids, speedup
+from specdemo.trace.metrics import baseline, measure, output_ids, speedup
 from specdemo.trace.replay import parse, read
 
 WOMAN = "\N{WOMAN}\u200d\N{PERSONAL COMPUTER}"
@@ -71,6 +74,13 @@ def test_events_survive_the_round_trip():
     text = dumps(trace.events)
     assert text.count("\n") == len(trace.events)
     assert Trace(tuple(loads(text))) == trace
+
+
+def test_a_saved_run_may_be_compared_with_a_plain_run_of_another_prompt():
+    other, (first, *later) = StandIn(5.0, 20, 9, 90.0), example().events
+    saved = Trace(tuple(loads(dumps([replace(first, stand_in=other), *later]))))
+    assert baseline(saved) == other
+    assert speedup(other, measure(saved)) == pytest.approx(3 / 0.52 / 5.0)
 
 
 OTHER = ['{"type":"drafted"}', '{"type":"nonsense"}', '{"type":"finished","lane":"a","reason":"?"}']

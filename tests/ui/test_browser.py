@@ -12,8 +12,14 @@ from ui.scripted import IdleStudio, ScriptedConversation
 from ui.served import launched
 
 from specdemo.config.settings import AppSettings
-from specdemo.session.door import MethodInfo, PairInfo
-from specdemo.trace.events import Drafted, Node, Status, Verified
+from specdemo.files.catalogue import Entry, Pair
+from specdemo.session.door import MethodInfo
+from specdemo.trace.events import (
+    Drafted,
+    Node,
+    Status,
+    Verified,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -114,7 +120,7 @@ class ReadyStudio(IdleStudio):
         return {"kind": "feature", "target": "tiny", "data": [HOSTILE[0]], "seed": 7, **curve}
 
     def pairs(self):
-        return [PairInfo("smollm2-135m-instruct", "d", "tiny", "")]
+        return [Pair(Entry("smollm2-135m-instruct", "tiny", "", 1, ""), None)]
 
     def open(self, _visitor=""):
         return HostileConversation()

@@ -11,9 +11,10 @@ from ui.scripted import METHODS, ScriptedStudio
 
 from specdemo.config.settings import PROJECT, AppSettings, Recommended, Sampling
 from specdemo.drafters import methods as drafters
+from specdemo.files.catalogue import Entry, Pair
 from specdemo.files.progress import Progress
+from specdemo.models.networks.registry import NETWORKS
 from specdemo.models.outlook import Offer, Outlook
-from specdemo.session.door import PairInfo
 from specdemo.training.package import card_words
 from specdemo.ui import words
 from specdemo.ui.model import ModelHandlers, create_model_menu
@@ -127,7 +128,7 @@ def test_the_card_follows_the_method(handlers):
 
 
 def test_every_kind_that_can_be_trained_has_a_word():
-    assert set(words.VIEW["card"]["kinds"]) == set(drafters.TRAINED)
+    assert set(words.VIEW["card"]["kinds"]) == {row.kind for row in NETWORKS}
 
 
 def test_every_result_of_a_card_has_a_word_in_the_page():
@@ -141,6 +142,9 @@ OFFERS = (
 )
 
 
+BIG = Entry("big", "Big", "Free", 1, "")
+
+
 class SwitchingStudio(ScriptedStudio):
     """Load another pair in two reports, unless it breaks. questions: drafters that were queried at the hub"""
 
@@ -152,7 +156,7 @@ class SwitchingStudio(ScriptedStudio):
     asked = None
 
     def pairs(self):
-        return [PairInfo("big", "small", "Big", "a small one", "Free")]
+        return [Pair(BIG, Entry("small", "a small one", "Free", 1, ""))]
 
     def outlooks(self, _precision):
         return {"big": Outlook(10**9, 2 * 10**9, self.missing or 0, 19.6, 41.2)}
@@ -326,7 +330,7 @@ def test_what_a_speed_is_made_from_is_said():
     note = json.loads(handlers.look("big", "fp32", None)[2])
     said = [text for kind, text in note if kind == "basis"]
     assert said == [words.BY_PASSES, words.KEPT_RECORDED.format(kept=75)]
-    handlers.studio.pairs = lambda: [PairInfo("big", "auto", "Big", "", "Free")]
+    handlers.studio.pairs = lambda: [Pair(BIG, None)]
     handlers.studio.outlooks = lambda _: {"big": Outlook(1, 2, 0, 10.0, None, measured=True)}
     note = json.loads(handlers.look("big", "fp32", None)[2])
     assert note[0] == ["summary", words.NO_DRAFT]

@@ -17,25 +17,19 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
+from pydantic import TypeAdapter
+
 from specdemo.config.errors import UserError
-from specdemo.config.settings import AppSettings, Recommended, RunSettings, Sampling
-from specdemo.config.strings import Json, JsonView
+from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.config.strings import Json
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.files.progress import ProgressCallback
 from specdemo.session.admission import Cancel
-from specdemo.session.door import ConversationClient, EngineClient, MethodInfo, Work
+from specdemo.session.door import About, ConversationClient, EngineClient, Work
 from specdemo.session.remote.server import name_of, raise_reported
 from specdemo.session.runs import failed
-from specdemo.session.studio import Studio
 from specdemo.trace.codec import decode
-from specdemo.trace.events import (
-    SPECULATIVE,
-    Event,
-    FinishReason,
-    ModelInfo,
-    RunFailed,
-    RunFinished,
-)
+from specdemo.trace.events import SPECULATIVE, Event, FinishReason, RunFailed, RunFinished
 from specdemo.trace.metrics import measure, output_text
 
 if TYPE_CHECKING:
@@ -123,27 +117,29 @@ class RemoteStudio(EngineClient):
 
     thread_name = "specdemo-connect"
     failed = "engine.unreachable"
+    not_loaded = "engine.starting"
 
     def __init__(self, settings: AppSettings, connect: Callable[[ProgressCallback], Link]) -> None:
-        super().__init__(settings, self.replicas)
-        self.meter.replicas = self.replicas
+        super().__init__(settings)
         self._conversations: weakref.WeakSet[RemoteConversation] = weakref.WeakSet()
         self._connect = connect
         self._link: Link | None = None
-        self._about: Json = {}
-        self._target: ModelInfo | None = None
+        self._about: About | None = None
 
     def bring(self, report: ProgressCallback) -> None:
         link = self._connect(report)
-        self._about = link.about()
-        self._target = ModelInfo(**self._about["target"])
+        self._about = TypeAdapter(About).validate_python(link.about())
         self._link, self.error = link, None
+
+    def learn(self, about: Json) -> None:
+        """Replace the description of the same target by one with more measurements."""
+        self._about = replace(TypeAdapter(About).validate_python(about), target=self.target)
 
     @property
     def link(self) -> Link:
         """The connection to the engines. Raises UserError before it exists."""
         if self._link is None:
-            raise self.error or UserError("engine.starting")
+            raise self.error or UserError(self.not_loaded)
         return self._link
 
     def replicas(self) -> int:
@@ -158,50 +154,12 @@ class RemoteStudio(EngineClient):
         return self._link is not None and self._link.whole
 
     @property
-    def target(self) -> ModelInfo:
-        assert self.link
-        assert self._target
-        return self._target
-
-    @property
-    def remark(self) -> str:
-        return str(self._about.get("remark", ""))
-
-    @property
-    def recommended(self) -> Recommended:
-        if known := self._about.get("recommended"):
-            return Recommended(Sampling(**known["sampling"]), known["origin"])
-        return Recommended()
-
-    @property
-    def stop_ids(self) -> frozenset[int]:
-        assert self.link
-        return frozenset(self._about["stop_ids"])
-
-    def methods(self) -> list[MethodInfo]:
-        if not self._about:
-            return Studio(replace(self.settings, replay=True)).methods()
-        tuples = ("options", "needs", "policies")
-        return [
-            MethodInfo(**method | {name: tuple(method[name]) for name in tuples})
-            for method in self._about["methods"]
-        ]
+    def about(self) -> About | None:
+        return self._about
 
     def drafter(self, name: str, *, ask: bool) -> Offer:
         """Return a published drafter from this disk, without a query to the hub."""
         return super().drafter(name, ask=False)
-
-    def card(self, method: str) -> JsonView | None:
-        card: JsonView | None = self._about.get("cards", {}).get(method)
-        return card
-
-    def last_audit(self) -> dict[str, object] | None:
-        audit: dict[str, object] | None = self._about.get("audit")
-        return audit
-
-    def machine(self) -> Json | None:
-        machine: Json | None = self._about.get("machine")
-        return machine
 
     def open(self, visitor: str = "") -> RemoteConversation:
         conversation = RemoteConversation(self, visitor)
@@ -213,17 +171,17 @@ class RemoteStudio(EngineClient):
         with self._lock:
             conversations = list(self._conversations)
         for conversation in conversations:
-            if conversation.owner == visitor:
+            if conversation.visitor == visitor:
                 conversation.rest()
 
 
 class RemoteConversation(ConversationClient):
-    """The messages of one user, answered by engines in other processes. owner: the user's session of the page"""
+    """The messages of one user, answered by engines in other processes."""
 
-    def __init__(self, studio: RemoteStudio, owner: str = "") -> None:
-        super().__init__()
-        self.owner = owner
-        self._studio = studio
+    host: RemoteStudio
+
+    def __init__(self, host: RemoteStudio, visitor: str = "") -> None:
+        super().__init__(host, visitor)
         self._visitor = uuid4().hex  # identifies this conversation; contains nothing of the browser
         self._lesson = 0
         self._has_caches = False
@@ -239,7 +197,7 @@ class RemoteConversation(ConversationClient):
         """Let the engine free its caches, because the user may have left. The messages stay."""
         if self._has_caches:
             self._has_caches = False
-            self._studio.link.leave(self._visitor)
+            self.host.link.leave(self._visitor)
 
     def perform(
         self, work: Work, arguments: Mapping[str, object], cancel: threading.Event | None = None
@@ -252,35 +210,29 @@ class RemoteConversation(ConversationClient):
         except Lost as lost:
             raise lost.error from None
 
-    def run(
+    def events(
         self,
         prompt: str,
         settings: RunSettings,
+        cancel: threading.Event,
         *,
         system: str = "",
-        cancel: threading.Event | None = None,
         every: float = 0.0,
     ) -> Generator[Event, None, None]:
-        """Answer a prompt. If the engine is lost, the text so far stays."""
+        """Let an engine answer. If it is lost, the text so far stays."""
         request = {
             "messages": self.messages,
             "prompt": prompt,
             "system": system,
             "settings": settings.checked().to_dict(),
             "every": max(every, LOOK_SECONDS),
-            "others_wait": self._studio.admission.waits_beside(self.owner),
         }
-        waited = self._studio.admission.waited_by(self.owner)
-        events = self._run(request, cancel or threading.Event())
-        yield from self._studio.meter.watch(events, waited)
-
-    def _run(self, request: Json, cancel: threading.Event) -> Generator[Event, None, None]:
         start = self._start
         seen: dict[
             str, list[Event]
         ] = {}  # events of each variant; the last one's text is the answer
         try:
-            with closing(self._events(request, cancel)) as events:
+            with closing(self._answer(request, cancel)) as events:
                 for event in events:
                     seen.setdefault(event.lane, []).append(event)
                     yield event
@@ -294,9 +246,9 @@ class RemoteConversation(ConversationClient):
                         lane, FinishReason.CANCELLED, metrics.new_tokens, metrics.elapsed_seconds
                     )
         answer = next(reversed(seen.values()), [])
-        self._store(start, request["prompt"], output_text(answer))
+        self._store(start, prompt, output_text(answer))
 
-    def _events(self, request: Json, cancel: threading.Event) -> Generator[Event, None, None]:
+    def _answer(self, request: Json, cancel: threading.Event) -> Generator[Event, None, None]:
         """Yield the events of a run. If an engine is lost before its first line, the request is sent once more."""
         for last in (False, True):
             answered = False
@@ -316,7 +268,7 @@ class RemoteConversation(ConversationClient):
         """Yield the lines of an engine's answer until the end or the cancellation. Raises Lost and UserError."""
         request = {**request, "visitor": self._visitor, "lesson": self._lesson}
         self._has_caches = True
-        stream = partial(self._studio.link.stream, method, self._visitor, request)
+        stream = partial(self.host.link.stream, method, self._visitor, request)
         with closing(pieces(stream, cancel)) as answer:
             for piece in answer:
                 for line in filter(None, piece.split("\n")):

@@ -7,14 +7,16 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import asdict
+from dataclasses import replace
 from importlib import import_module
+
+from pydantic import TypeAdapter
 
 from specdemo.config.errors import UserError, decode_error, encode_error
 from specdemo.config.settings import RunSettings
 from specdemo.config.strings import Json, JsonView
 from specdemo.session.conversation import Conversation
-from specdemo.session.door import Work
+from specdemo.session.door import About, Work
 from specdemo.session.studio import Studio
 from specdemo.trace.codec import encode
 
@@ -36,25 +38,15 @@ class Engine:
 
     def about(self) -> Json:
         """Return the loaded target and its capabilities. Raises UserError while nothing is loaded."""
-        studio = self.studio
-        methods = studio.methods()
-        cards = {method.name: studio.card(method.name) for method in methods}
-        return {
-            "target": asdict(studio.target),
-            "stop_ids": sorted(studio.stop_ids),
-            "remark": studio.remark,
-            "recommended": asdict(studio.recommended),
-            "machine": studio.machine(),
-            "methods": [asdict(method) for method in methods],
-            "cards": {name: dict(card) for name, card in cards.items() if card},
-            "audit": studio.last_audit(),
-        }
+        about = replace(self.studio.loaded_about(), audit=self.studio.last_audit())
+        plain: Json = TypeAdapter(About).dump_python(about, mode="json")
+        return plain
 
     def run(self, request: JsonView, cancel: threading.Event) -> Iterator[str]:
         """Yield the events of a run as lines.
 
-        request: visitor, messages (role and content each), prompt, system, settings, every (polling interval in seconds),
-            others_wait (in the queue of the page) and lesson, a number that grows when the drafters' memory must be cleared
+        request: visitor, messages (role and content each), prompt, system, settings, every (polling interval in seconds)
+            and lesson, a number that grows when the drafters' memory must be cleared
         """
 
         def lines() -> Iterator[str]:
@@ -66,7 +58,6 @@ class Engine:
                 system=request["system"],
                 cancel=cancel,
                 every=request["every"],
-                others_wait=request["others_wait"],
             )
             return map(encode, events)
 

@@ -27,7 +27,7 @@ from specdemo.session.loaded import Loaded, fetch, named, place, warm
 from specdemo.session.remote.client import Lost, RemoteStudio
 from specdemo.session.remote.server import Engine, line, name_of, reporting
 from specdemo.session.studio import Studio
-from specdemo.session.work import batch, lab, proposals, race
+from specdemo.session.work import batch, proposals, race
 
 ABOUT_KIND = "about"  # kind of the line with the measurements of a new worker
 LEFT = "left"  # kind of the line with the state that a run leaves for the user's next one
@@ -48,7 +48,10 @@ def zero_client(settings: AppSettings) -> RemoteStudio:
     """
     os.environ.setdefault("NUMBA_DISABLE_CUDA", "1")
     os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")  # weights are read in this thread too
-    return RemoteStudio(settings, ZeroLink(settings).place)
+    link = ZeroLink(settings)
+    client = RemoteStudio(settings, link.place)
+    link.learned = client.learn
+    return client
 
 
 @dataclass(slots=True)
@@ -73,6 +76,7 @@ class ZeroLink:
         self._settings, self._speed = settings, Speed()
         self._placed: Loaded | None = None
         self._about: Json = {}
+        self.learned: Callable[[Json], None] = lambda _: None  # called with measurements
         self._left: dict[str, Json] = {}  # by visitor
         # In a fork only: its engine, and by visitor the last run that the drafters' memory is from.
         self._runs: dict[str, str] = {}
@@ -130,6 +134,7 @@ class ZeroLink:
             self._left[said["visitor"]] = said
             return
         self._about |= said["about"]
+        self.learned(self._about)
         self._speed = Speed(
             MOVE_SECONDS + SECONDS_FACTOR * said["seconds"],
             said["about"]["machine"]["verify"][0][1],
@@ -193,11 +198,6 @@ _LENGTHS: dict[str, Callable[[Json], int]] = {
         * CROWD
     ),
     name_of(proposals.steps_of_all): lambda asked: STEPS * len(asked["methods"]),
-    name_of(lab.perfect_lanes): lambda _: (
-        lab.RUN_TOKENS * (3 + lab.CORRECTIONS * len(lab.LOOKAHEADS))
-    ),
-    name_of(lab.random_lanes): lambda _: lab.RUN_TOKENS * (3 + 2 * len(lab.LOOKAHEADS)),
-    name_of(lab.places_taken_back): lambda _: 4 * lab.TEXT_TOKENS,
 }
 
 

@@ -79,7 +79,7 @@ class BatchAnswer:
 
 @dataclass(frozen=True, slots=True)
 class BatchTotals:
-    """Sums over all prompts. seconds: wall clock, with prefill, without waiting in the queue"""
+    """Sums over all prompts. seconds: wall clock since the first one left the queue, with prefill"""
 
     prompts: int
     failed: int
@@ -140,13 +140,13 @@ class _Batch:
                 with self.turn() if self.turn else nullcontext() as mine:
                     for waiting in mine or ():
                         reported.put(replace(answer, waiting=waiting))
-                    with clock:
-                        for grown in self._answer(answer, asked):
-                            reported.put(grown)
+                    begun.append(time.perf_counter())
+                    for grown in self._answer(answer, asked):
+                        reported.put(grown)
             except UserError as error:  # the queue is full
                 reported.put(replace(answer, state=State.FAILED, error=error))
 
-        clock = _Clock()
+        begun: list[float] = []  # times at which runs began
         with ThreadPoolExecutor(self.at_once, "specdemo-batch") as pool:
             try:
                 for answer in latest:
@@ -160,7 +160,8 @@ class _Batch:
             except BaseException:  # also GeneratorExit: the consumer has left
                 self.cancel.set()
                 raise
-        yield _totals(latest, clock.seconds)
+        ended = time.perf_counter()
+        yield _totals(latest, ended - min(begun, default=ended))
 
     def answer_there(self) -> Generator[BatchAnswer | BatchTotals, None, None]:
         """The same as one request and one turn, so that all prompts have the same engine."""
@@ -281,28 +282,6 @@ class _Counted:
             run.reason = "abort"
             run.end()
         self._runs = {}
-
-
-class _Clock:
-    """Measures the seconds in which at least one thread was inside a block."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._begun = 0.0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._inside:
-                self._begun = time.perf_counter()
-            self._inside += 1
-
-    def __exit__(self, *_error: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                self.seconds += time.perf_counter() - self._begun
 
 
 def _after(answer: BatchAnswer, event: Event, last: str) -> BatchAnswer:

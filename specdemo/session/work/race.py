@@ -70,7 +70,7 @@ def race_lanes(
         short = replace(settings, max_new_tokens=min(WARM_UP_TOKENS, settings.max_new_tokens))
         for part, shown in ((short, False), (settings, True)):
             with closing(conversation.host.open()) as own:
-                for event in own.events(prompt, part, cancel=cancel, every=every):
+                for event in own.events(prompt, part, cancel, every=every):
                     if shown:
                         yield {"lane": number, "line": encode(event)}
 

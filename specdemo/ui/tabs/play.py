@@ -111,9 +111,11 @@ class PlayHandlers(RunTab[PlayState]):
         system: str | None,
         values: Mapping[str, object],
     ) -> Iterator[object]:
-        """Answer the prompt. yields: the stream, longer each time, until it is replaced
+        """Wait for the model and for a turn in the queue, then answer the prompt.
 
-        prompt, system: None if the browser has never sent a box's text
+        prompt, system: contents of the boxes; None for a box that the browser has never sent
+        values: of the settings, by name
+        yields: the lines of the run so far, each time there are more; nothing after another run has replaced this one
         """
         lines = Lines(visitor.opening)
         work = self._answer(visitor, visitor.task, lines, prompt or "", system or "", values)

@@ -13,7 +13,6 @@ from specdemo.cli.commands import app
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.files.progress import Progress
-from specdemo.session.admission import Admission
 from specdemo.session.remote.client import RemoteStudio
 from specdemo.session.remote.server import find_work, name_of
 from specdemo.session.studio import Studio
@@ -121,22 +120,6 @@ def test_an_engine_that_is_lost_before_it_said_anything_is_replaced_unseen(remot
     assert isinstance(failed, RunFailed)
 
 
-def test_a_recent_plain_run_stands_in_while_others_wait_for_an_engine(remote):
-    """They wait in the page's line; those of the engines are empty."""
-    settings = RunSettings(method="ngram", max_new_tokens=20, memory=False)
-    conversation = remote.open("me")
-    assert lanes(conversation.run("abcabc", settings)) == ["plain", "speculative"]
-    conversation.reset()
-    remote.admission = Admission(lambda: 1)
-    with remote.admission.turn("me"), remote.admission.turn("another"):
-        (header, *_) = events = list(conversation.run("bcdbcd", settings))
-    assert lanes(events) == ["speculative"]
-    assert header.stand_in.new_tokens == 20
-    conversation.reset()
-    with remote.admission.turn("me"):
-        assert lanes(conversation.run("abcabc", settings)) == ["plain", "speculative"]
-
-
 def lanes(events):
     return [event.lane for event in events if isinstance(event, RunStarted)]
 
@@ -219,7 +202,6 @@ def test_an_engine_keeps_a_bounded_number_of_conversations(draft_weights, monkey
         "system": "",
         "every": 0.0,
         "lesson": 0,
-        "others_wait": False,
     }
     for visitor in ("a", "b", "c"):
         asked = {**request, "visitor": visitor, "settings": asdict(PLAIN)}

@@ -305,10 +305,9 @@ def test_a_race_several_prompts_and_drafts_side_by_side_are_one_task_each(door, 
     assert batch[-1].new_tokens == sum(answer.new_tokens for answer in last.values()) == 24
     assert len(service.asked) == 2
 
-    few = [
-        one for one in door._about["methods"] if one["name"] in ("nothing", "ngram", "draft_model")
-    ]
-    monkeypatch.setitem(door._about, "methods", few)  # the others need a real GPU
+    few = [one for one in door.about.methods if one.name in ("nothing", "ngram", "draft_model")]
+    # The others need a real GPU.
+    monkeypatch.setattr(door, "_about", replace(door.about, methods=few))
     comparison = Comparison(door)
     *_, text = comparison.write(PROMPT, most=8)
     guesses = {guess.method: guess for guess in comparison.guesses(text, 3, RunSettings())}

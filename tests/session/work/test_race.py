@@ -51,7 +51,7 @@ class ScriptedStudio:
     def close(self):
         self.open_now -= 1
 
-    def events(self, prompt, settings, *, system="", cancel, every=0.0):
+    def events(self, prompt, settings, cancel, *, system="", every=0.0):
         assert not settings.baseline
         if prompt == "refused":
             raise reported("It is too long.")
