@@ -302,7 +302,7 @@ class MedusaTask(Task):
         """For each head: its states, the target's states at the positions that it guesses, and whether the text is greedy."""
         hidden, device = self.shared.hidden, self.shared.device
         pairs = []
-        for number, head in enumerate(self.heads.heads, start=1):
+        for number in range(1, len(self.heads.heads) + 1):
             rows = [row for row in batch if len(row.token_ids) - number > max(row.first, 1)]
             if not rows:
                 continue
@@ -314,7 +314,7 @@ class MedusaTask(Task):
             greedy = np.repeat([row.temperature == 0 for row in rows], [len(s) for s in spans])
             states = hidden.final(there, device)
             with mixed_precision(device):
-                guess = (states + F.silu(head(states))).to(states.dtype)
+                guess = self.heads.guess(number - 1, states).to(states.dtype)
             pairs.append((guess, hidden.final(there + number, device), greedy))
         return pairs
 

@@ -408,6 +408,10 @@ class MedusaHeads(nn.Module):
         for parameter in self.heads.parameters():
             nn.init.zeros_(parameter)
 
+    def guess(self, number: int, states: Tensor) -> Tensor:
+        """Return the states that a head predicts, (n, H). number: of the head, from 0; states: (n, H)"""
+        return states + F.silu(self.heads[number](states))
+
 
 def folded_norms(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Tensors with norm weights as one."""
