@@ -19,17 +19,8 @@ from specdemo.session.door import MethodInfo
 from specdemo.session.runs import failure
 from specdemo.session.studio import Studio
 from specdemo.trace.codec import dumps
-from specdemo.trace.events import Event, ModelInfo, RunFailed, StandIn, Trace
-from specdemo.trace.metrics import (
-    Metrics,
-    answering,
-    baseline,
-    disturbed,
-    measure,
-    output_text,
-    repeats_itself,
-    speedup,
-)
+from specdemo.trace.events import Event, ModelInfo, RunFailed, Trace
+from specdemo.trace.metrics import ComparedRun, answering, measure
 from specdemo.trace.replay import token_rows
 
 if TYPE_CHECKING:
@@ -81,15 +72,15 @@ def load(
     return Model(studio)
 
 
-class Run:
+class Run(ComparedRun):
     """A run that continues while it is read: iterate for its events, or use the properties for its results.
 
     Iterating again starts with the first event. Properties wait for the end of the run.
     """
 
     def __init__(self, events: Iterator[Event], plain: Trace | None = None) -> None:
+        super().__init__(Trace(), plain)
         self._source = events
-        self._plain = plain
         self._events: list[Event] = []
 
     def __iter__(self) -> Iterator[Event]:
@@ -125,37 +116,6 @@ class Run:
             if isinstance(event, RunFailed):
                 raise failure(event)
         return answering(trace)
-
-    @property
-    def text(self) -> str:
-        """The answer."""
-        return output_text(self.answer)
-
-    @property
-    def metrics(self) -> Metrics:
-        """Counts, times and rates of the variant that answers."""
-        return measure(self.answer)
-
-    @property
-    def baseline(self) -> Metrics | StandIn | None:
-        """Plain decoding that the run is compared with; None without a comparison."""
-        return measure(self._plain) if self._plain else baseline(self.trace)
-
-    @property
-    def comparable(self) -> bool:
-        """Whether no other programs were busy during the run and plain decoding; their times mean nothing otherwise."""
-        return not disturbed(self.trace, self._plain)
-
-    @property
-    def repeats_itself(self) -> bool:
-        """Whether more than 15 % of the answer's groups of four words occurred before; the speedup says little then."""
-        return repeats_itself(self.answer)
-
-    @property
-    def speedup(self) -> float | None:
-        """Tokens per second divided by those of plain decoding; None without a baseline, or if not `comparable`."""
-        plain = self.baseline
-        return speedup(plain, self.metrics) if plain and self.comparable else None
 
     def rows(self) -> list[Json]:
         """Return a row for each token of the trace, rejected ones included; `pandas.DataFrame(run.rows())` is a table."""

@@ -31,7 +31,7 @@ def python(*words: object, **options: object) -> str:
 
 def node(*words: object, **options: object) -> str:
     """Run a script of the page's parts, which finds the words and the recorded runs in its environment."""
-    from specdemo.ui.view import RUNS
+    from specdemo.trace.replay import RUNS
     from specdemo.ui.words import VIEW
 
     given = {"SPECDEMO_WORDS": json.dumps(VIEW), "SPECDEMO_RUNS": str(RUNS)}

@@ -37,7 +37,7 @@ def tiny(tmp_path_factory):
 @pytest.fixture
 def quiet(monkeypatch):
     """A machine without other programs: passes of a tiny model are too short to be compared."""
-    monkeypatch.setattr(specdemo.api, "disturbed", lambda *_: False)
+    monkeypatch.setattr(specdemo.trace.metrics, "disturbed", lambda *_: False)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_a_run_sums_up_to_what_its_trace_says(model, tmp_path):
 
 
 def test_a_run_beside_busy_programs_has_no_speedup(model, monkeypatch):
-    monkeypatch.setattr(specdemo.api, "disturbed", lambda *_: True)
+    monkeypatch.setattr(specdemo.trace.metrics, "disturbed", lambda *_: True)
     run = model.run("the cat", "ngram", **SHORT)
     assert (run.speedup, run.comparable) == (None, False)
 

@@ -149,7 +149,7 @@ def measure(target: str) -> tuple[list[list[str]], list[list[str]]]:
         cells += [speeds(answers, form, preset, method) for preset in PRESETS for method in METHODS]
         lines.append([target, form, f"{perplexity:.2f}", f"{same:.0%}", *cells])
     return lines, [
-        [target, *compare(answers, number, lambda ids: str(tokenizer.decode(ids)))]
+        [target, *compare(answers, number, lambda ids: str(tokenizer.decode(list(ids))))]
         for number in sorted({one.prompt for one in answers})
     ]
 

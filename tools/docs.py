@@ -5,6 +5,7 @@ The declaration of a trace becomes types of the scripts, rules by which they che
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import re
@@ -289,7 +290,8 @@ def declarations() -> str:
     """
     parts = {name: part for name, part in codec.json_schema().items() if "properties" in part}
     blocks = [
-        f"{_comment(cls)}\nexport type {cls.__name__} = {_union(cls)};" for cls in ENUMERATIONS
+        f"{_comment(cls)}\nexport type {cls.__name__} = {' | '.join(map(json.dumps, cls))};"
+        for cls in ENUMERATIONS
     ]
     blocks += [_interface(name, part) for name, part in parts.items()]
     union = " | ".join(cls.__name__ for cls in events.EVENTS.values())
@@ -320,14 +322,14 @@ def rules() -> str:
 
 def events_table() -> str:
     rows = [
-        f"| `{name}` | {_summary(cls)} | {', '.join(f'`{field}`' for field in _fields(cls))} |"
+        [
+            f"`{name}`",
+            _summary(cls),
+            ", ".join(f"`{field.name}`" for field in dataclasses.fields(cls)),
+        ]
         for name, cls in events.EVENTS.items()
     ]
-    return "\n".join(("| type | meaning | fields |", "|---|---|---|", *rows))
-
-
-def _fields(cls: type) -> list[str]:
-    return list(codec.json_schema()[cls.__name__]["properties"])
+    return table(["type", "meaning", "fields"], rows)
 
 
 def _optional(part: Json, field: str) -> dict[str, bool]:
@@ -380,10 +382,6 @@ def _type(schema: Json) -> str:
         case {"type": "object", "additionalProperties": values}:
             return f"Record<string, {_type(values) if isinstance(values, dict) else 'any'}>"
     return "boolean"
-
-
-def _union(cls: type[StrEnum]) -> str:
-    return " | ".join(f'"{member.value}"' for member in cls)
 
 
 def _summary(cls: type) -> str:

@@ -12,62 +12,35 @@ import argparse
 import json
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdemo.cli import console
 from specdemo.config.settings import AppSettings, RunSettings
-from specdemo.config.strings import ASSETS, Json
+from specdemo.config.strings import Json
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, RunFailed, Trace
 from specdemo.trace.metrics import measure, repeats_itself, speedup
-from specdemo.trace.replay import parse
+from specdemo.trace.replay import INDEX_FILE, RUNS, RecordedRun, parse, read_index
 
 if TYPE_CHECKING:
     from specdemo.session.studio import Studio
 
-RUNS = ASSETS / "runs"
-INDEX_FILE = "index.json"
 DETAIL = 5
 UNDISTURBED = 1.05  # times the seconds of the fastest plain run
 
 
-@dataclass(frozen=True, slots=True)
-class RecordingEntry:
-    """One entry of the index.
-
-    settings: changes to the defaults of a run
-    target: catalogue name; if empty, the target of the command; precision: of the target
-    speedup, repeats: of the recorded run, see `with_result`; the page's menu is sorted by them
-    """
-
-    name: str
-    title: str
-    prompt: str
-    settings: Json
-    precision: str = "nf4"
-    target: str = ""
-    speedup: float | None = None
-    repeats: bool = False
-
-    def run_settings(self) -> RunSettings:
-        """Return the settings of its runs. Raises UserError for a value out of range."""
-        fixed = {"detail": DETAIL, "fallback": False, "memory": False}
-        return RunSettings.from_values({**fixed, **self.settings})
-
-
-def read_index(folder: Path) -> list[RecordingEntry]:
-    """Return the recordings of a folder, in the order of the menu."""
-    found = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
-    return [RecordingEntry(**entry) for entry in found["runs"]]
+def run_settings(recording: RecordedRun) -> RunSettings:
+    """Return the settings of a recording's runs. Raises UserError for a value out of range."""
+    fixed = {"detail": DETAIL, "fallback": False, "memory": False}
+    return RunSettings.from_values({**fixed, **recording.settings})
 
 
 def record(
-    studio: Studio, recording: RecordingEntry, *, takes: int, listen: Callable[[str], None]
+    studio: Studio, recording: RecordedRun, *, takes: int, listen: Callable[[str], None]
 ) -> list[Event]:
     """Run a recording `takes` times after a warm-up. returns: the events of the chosen take"""
-    settings = recording.run_settings()
+    settings = run_settings(recording)
     done: list[tuple[float, float, list[Event]]] = []
     for take in range(takes + 1):
         conversation = studio.open()

@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
 from specdemo.cli.options import app_settings
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import load
-from specdemo.files.progress import Progress, ProgressLines
+from specdemo.files.progress import Progress, ProgressCallback, ProgressLines
 
 if TYPE_CHECKING:
     from specdemo.session.studio import Studio
@@ -30,62 +30,32 @@ for _console in (out, err):
         _console.width = FILE_COLUMNS
 
 
-class Reporter(Protocol):
-    """Callback that shows progress."""
-
-    def __call__(self, progress: Progress) -> None:
-        """Show a report."""
-
-    def paused(self) -> AbstractContextManager[None]:
-        """Return a context in which other text may be written to the terminal."""
-
-
 @contextmanager
-def reporting() -> Iterator[Reporter]:
+def reporting() -> Iterator[ProgressCallback]:
     """Report progress on standard error, so that standard output has the results only.
 
-    A terminal shows bars, which disappear at the end. Files get lines.
+    A terminal shows a bar per stage below all other output; bars disappear at the end. Files get lines.
     """
     if not err.is_terminal:
-        yield _Lines(partial(err.print, markup=False, soft_wrap=True))
+        yield ProgressLines(partial(err.print, markup=False, soft_wrap=True))
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Bars(*columns, console=err, transient=True) as bars:
-        yield _Bars(bars)
+    shown = out.is_terminal  # otherwise results are for a file, not for the terminal with the bars
+    with Bars(*columns, console=err, transient=True, redirect_stdout=shown) as bars:
+        tasks: dict[str, TaskID] = {}
 
+        def report(progress: Progress) -> None:
+            stage = progress.stage
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=None)
+            bars.update(
+                tasks[stage],
+                description=f"{stage} {progress.about}",
+                total=None if progress.done is None else 1.0,
+                completed=progress.done or 0,
+            )
 
-class _Lines(ProgressLines):
-    """Lines on standard error."""
-
-    def paused(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-
-class _Bars:
-    """One bar per stage."""
-
-    def __init__(self, bars: Bars) -> None:
-        self._bars = bars
-        self._tasks: dict[str, int] = {}
-
-    def __call__(self, progress: Progress) -> None:
-        stage = progress.stage
-        if stage not in self._tasks:
-            self._tasks[stage] = self._bars.add_task(stage, total=None)
-        self._bars.update(
-            self._tasks[stage],  # type: ignore[arg-type]  # rich's TaskID is an int
-            description=f"{stage} {progress.about}",
-            total=None if progress.done is None else 1.0,
-            completed=progress.done or 0,
-        )
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        self._bars.live.stop()
-        try:
-            yield
-        finally:
-            self._bars.live.start()
+        yield report
 
 
 def open_studio(options: argparse.Namespace) -> Studio:
@@ -108,32 +78,25 @@ def load_studio(settings: AppSettings) -> Studio:
 
 
 def _about_target(studio: Studio) -> str:
-    """Return sentences: the catalogue model that a GGUF file was recognised as, or a draft model that suits it; and a remark."""
-    from specdemo.session.loaded import COMPLETES
-
-    remark = ""
-    if studio.remark == COMPLETES:
-        remark = f"{studio.target.name} is {load('page')['REMARKS'][COMPLETES]}."
-    return " ".join(filter(None, (remark, _drafts_for(studio))))
-
-
-def _drafts_for(studio: Studio) -> str:
-    """Return a sentence: the catalogue model that a GGUF file was recognised as, or a draft model that suits it, or ""."""
+    """Return a remark, and the catalogue model that a GGUF file was recognised as, or a draft model that suits it."""
     from specdemo.files.found import FoundModel, found_models, gguf_path
     from specdemo.files.header import read_header
     from specdemo.models.outlook import suggest
+    from specdemo.session.loaded import COMPLETES
 
-    pair, settings = studio.pair, studio.settings
+    pair, settings, name = studio.pair, studio.settings, studio.target.name
+    said = []
+    if studio.remark == COMPLETES:
+        said.append(f"{name} is {load('page')['REMARKS'][COMPLETES]}.")
     gguf = gguf_path(settings.target)
-    if gguf is None:
-        return ""
-    if pair.target.known != pair.target.info.name:
-        return f"{pair.target.info.name} has the norms of {pair.target.known}: its drafter is used."
-    if pair.draft_info or pair.trained:
-        return ""
-    target = FoundModel(settings.target, "", gguf, read_header(gguf))
-    predict = studio.predictor(settings.precision)
-    return str(suggest(target, found_models(settings.cache_dir), predict) or "")
+    if gguf and pair.target.known != name:
+        said.append(f"{name} has the norms of {pair.target.known}: its drafter is used.")
+    elif gguf and not (pair.draft_info or pair.trained):
+        target = FoundModel(settings.target, "", gguf, read_header(gguf))
+        predict = studio.predictor(settings.precision)
+        if suggestion := suggest(target, found_models(settings.cache_dir), predict):
+            said.append(str(suggestion))
+    return " ".join(said)
 
 
 def write(text: str) -> None:

@@ -40,7 +40,7 @@ TITLES = {
     "visitors": "what visitors may do",
     "cluster": "the cluster",
 }
-MOST_CONVERSATIONS = 256  # of --concurrent
+MOST_CONVERSATIONS = 256  # largest number of --concurrent
 LONGEST_RANGE = 1_000_000  # upper end, above which a range is not shown
 
 
@@ -74,11 +74,9 @@ def _add_option(parser: argparse.ArgumentParser, option: JsonView) -> None:
         key: option[key] for key in option.keys() - {"names", "help", "earlier", "type", "range"}
     }
     if "type" in option:
-        known["type"] = TYPES.get(option["type"], Path)
+        known["type"] = TYPES[option["type"]]
         if "range" in option:
             known["type"] = partial(_number, known["type"], option["range"])
-        if known["type"] is Path and "default" in option and "nargs" not in option:
-            known["default"] = Path(option["default"])
     elif option["names"].startswith("--") and not known.keys() & {"metavar", "choices"}:
         known["action"] = "store_true"
     about, default = option["help"], known.get("default")
@@ -123,7 +121,14 @@ def prompt(text: str) -> str:
 def suite(text: str) -> Path:
     """Return the file of a bundled suite by its name, or of any other by its path."""
     bundled = ASSETS / "suites" / f"{text}.jsonl"
-    return bundled if bundled.is_file() else Path(text)
+    return bundled if bundled.is_file() else _path(_check_input, text)
+
+
+def _path(check: Callable[[Path], None], text: str) -> Path:
+    """Return a path that was checked. check: raises UserError"""
+    path = Path(text)
+    check(path)
+    return path
 
 
 def _languages() -> dict[str, str]:
@@ -139,13 +144,6 @@ def _trained() -> dict[str, str]:
 
 # Choices that other modules define, with an explanation each.
 CHOICES: dict[str, Callable[[], dict[str, str]]] = {"languages": _languages, "trained": _trained}
-TYPES: dict[str, Callable[[str], object]] = {  # other types are paths, see PATH_CHECKS
-    "int": int,
-    "float": float,
-    "counts": counts,
-    "prompt": prompt,
-    "suite": suite,
-}
 SUITE = (
     {"names": "--suite", "type": "suite", "metavar": "FILE", "help": "prompts as JSON lines, or `examples` for bundled prompts of the page's twelve kinds, six a kind; by default the page's own twelve"},
     {"names": "--limit", "type": "int", "range": [1, 1_000_000], "metavar": "N", "help": "prompts of each task, at most; all by default"},
@@ -235,7 +233,10 @@ def run_settings(options: argparse.Namespace, method: str | None = None) -> RunS
     given = _given(options, RunSettings)
     if method is not None:
         given["method"] = method
-    _report_replaced(given)
+    for name, value in given.items():
+        if new := replacement(name, value):
+            now = ", ".join(f"{key} {text}" for key, text in new.items())
+            print(f"{value} is now {now}.", file=sys.stderr)
     named = [field(name).flag for name in PRESET_NAMES if name in given]
     for name, value in getattr(options, "usual", {}).items():
         if not (named and name == "preset"):
@@ -247,13 +248,6 @@ def run_settings(options: argparse.Namespace, method: str | None = None) -> RunS
     if method is None and "policy" in given:
         _check_policy(settings)
     return settings
-
-
-def _report_replaced(given: Json) -> None:
-    for name, value in given.items():
-        if new := replacement(name, value):
-            now = ", ".join(f"{key} {text}" for key, text in new.items())
-            print(f"{value} is now {now}.", file=sys.stderr)
 
 
 def policies_of(method: Method, option: str) -> str:
@@ -304,16 +298,6 @@ def lane_settings(options: argparse.Namespace, lane: str) -> RunSettings:
     if policy:
         _check_policy(settings)
     return settings
-
-
-def check_paths(options: argparse.Namespace, command: JsonView) -> None:
-    """Raise UserError for an input that cannot be read or an output that cannot be written, before a model loads."""
-    for option in command_options(command):
-        if (check := PATH_CHECKS.get(option.get("type", ""))) is not None:
-            name = option.get("dest") or option["names"].lstrip("-").replace("-", "_")
-            given = getattr(options, name)
-            for path in given if isinstance(given, list) else filter(None, [given]):
-                check(path)
 
 
 def _check_input(path: Path) -> None:
@@ -368,12 +352,18 @@ def _check_drafter_folder(path: Path) -> None:
         _check_empty_folder(path)
 
 
-PATH_CHECKS: dict[str, Callable[[Path], None]] = {
-    "input": _check_input,
-    "suite": _check_input,
-    "input folder": _check_input_folder,
-    "output": check_output,
-    "output folder": _check_output_folder,
-    "empty folder": _check_empty_folder,
-    "drafter folder": _check_drafter_folder,
+# Types of options. A wrong path is a UserError, before a model is loaded.
+TYPES: dict[str, Callable[[str], object]] = {
+    "int": int,
+    "float": float,
+    "counts": counts,
+    "prompt": prompt,
+    "suite": suite,
+    "path": Path,
+    "input": partial(_path, _check_input),
+    "input folder": partial(_path, _check_input_folder),
+    "output": partial(_path, check_output),
+    "output folder": partial(_path, _check_output_folder),
+    "empty folder": partial(_path, _check_empty_folder),
+    "drafter folder": partial(_path, _check_drafter_folder),
 }

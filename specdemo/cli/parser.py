@@ -15,7 +15,7 @@ from pathlib import Path
 
 from specdemo import __version__
 from specdemo.cli.interrupts import INTERRUPTED
-from specdemo.cli.options import add_command_options, check_paths
+from specdemo.cli.options import add_command_options
 from specdemo.config.errors import UserError, system_error
 from specdemo.config.strings import Json
 
@@ -39,12 +39,11 @@ EARLIER_NAMES = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. returns: 0, 1 for an error that was reported, 130 when interrupted"""
     _accept_every_character()
-    options = parse(sys.argv[1:] if arguments is None else arguments)
-    command = COMMANDS[options.command]
-    foreign = "run_server" in command and options.url
-    module, _, function = command["run_server" if foreign else "run"].partition(".")
     try:
-        check_paths(options, command)
+        options = parse(sys.argv[1:] if arguments is None else arguments)
+        command = COMMANDS[options.command]
+        foreign = "run_server" in command and options.url
+        module, _, function = command["run_server" if foreign else "run"].partition(".")
         run: Callable[[argparse.Namespace], int]
         run = getattr(import_module(f"specdemo.cli.commands.{module}"), function)
         return run(options)
@@ -60,8 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report(error: UserError) -> int:
-    parts = (error.message, error.unaffected, error.advice)
-    print(*filter(None, parts), sep="\n", file=sys.stderr)
+    print(*error.sentences, sep="\n", file=sys.stderr)
     return 1
 
 
@@ -91,7 +89,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         top.error(f"there is no command {words[0]!r}" if words else "a command is needed")
     given = words[len(name.split()) :]
     method = ""
-    if {"--help", "-h"} & set(given):  # of one method, if it is named
+    if {"--help", "-h"} & set(given):  # for one method, if it is named
         method = next((after for word, after in pairwise(given) if word == "--method"), "")
     return command_parser(name, method).parse_args(given, argparse.Namespace(command=name))
 

@@ -23,7 +23,7 @@ from specdemo.trace.events import (
     Trace,
     Verified,
 )
-from specdemo.trace.metrics import Metrics, disturbed, dropped, measure, repeats_itself, speedup
+from specdemo.trace.metrics import ComparedRun, Metrics, dropped, measure
 
 ROUNDED = (
     "This is not the compiled pass: passes of several rows round differently, so greedy text may differ from plain "
@@ -44,7 +44,7 @@ STYLES = {
 class TokenPrinter:
     """Prints the tokens of a run in colour; a terminal shows rejected tokens struck through, a file does not show them.
 
-    The newest token is held back until the next event: one that ends the answer is not part of its text.
+    The newest token is delayed until the next event: one that ends the answer is not part of its text.
     """
 
     def __init__(self) -> None:
@@ -67,12 +67,9 @@ class TokenPrinter:
 
     def _print(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
-            console.out.print(_styled(node), end="")
-
-
-def _styled(node: Node) -> Text:
-    unknown = node.token_id is None and not node.text and node.status is Status.REJECTED
-    return Text("?" if unknown else console.printable(node.text), style=STYLES[node.status])
+            unknown = node.token_id is None and not node.text and node.status is Status.REJECTED
+            text = "?" if unknown else console.printable(node.text)
+            console.out.print(Text(text, style=STYLES[node.status]), end="")
 
 
 def show_metrics(trace: Trace, label: str) -> None:
@@ -86,12 +83,12 @@ def show_metrics(trace: Trace, label: str) -> None:
                 err.print(ROUNDED, style="dim", markup=False)
     for lane, metrics in lanes.items():
         err.print(f"{lane}: {_sentence(metrics)} ({label})", markup=False)
+    run = ComparedRun(trace)
     if PLAIN in lanes and SPECULATIVE in lanes:
-        ratio = speedup(lanes[PLAIN], lanes[SPECULATIVE])
-        if disturbed(trace):
+        if not run.comparable:
             err.print("speedup: other programs were busy: not comparable", style="bold")
-        elif ratio:
-            little = "; the answer repeats itself: this says little" * repeats_itself(trace)
+        elif ratio := run.speedup:
+            little = "; the answer repeats itself: this says little" * run.repeats_itself
             err.print(f"speedup: {ratio:.2f}x ({label}){little}", style="bold", markup=False)
     if error := dropped(trace):
         console.note(UserError("run.dropped", error=error).message, style="yellow")

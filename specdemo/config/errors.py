@@ -43,8 +43,13 @@ class UserError(Exception):
         """The remedy; may be empty."""
         return self._sentence("advice")
 
+    @property
+    def sentences(self) -> list[str]:
+        """The three sentences without empty ones."""
+        return [one for one in (self.message, self.unaffected, self.advice) if one]
+
     def __str__(self) -> str:
-        return " ".join(filter(None, (self.message, self.unaffected, self.advice)))
+        return " ".join(self.sentences)
 
     def _sentence(self, part: str) -> str:
         template: str = load("errors")[self.code].get(part, "")

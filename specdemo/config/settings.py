@@ -60,15 +60,15 @@ class Setting:
 
     name: of the dataclass field; its strings have the same name
     kind: bool, int, float, str or Path
-    group: drafting, sampling, answer, model, files, page or visitors; options of a command and widgets stand in this order
+    group: drafting, sampling, answer, model, files, page or visitors; order of a command's options and of the widgets
     help: one clause without a full stop, for `--help` and the documentation
     low, high: the range, both ends included; None where there is none
-    least: what lies between the low end and this is refused; None where nothing is
+    least: values between the low end and this are refused; None if all are possible
     choices: the only values that are possible; empty for any
     public: the default on a page that others reach, see `AppSettings.public`; None where it is the same
     flag: on the command line, with `--no-...` for what is on by default; "" for none
-    link: name in links to the page; "" for what links do not hold
-    widget: None for what the page does not ask for
+    link: name in links to the page; "" if links do not contain it
+    widget: None if the page has no component for it
     variable: of the environment; "" for none
     """
 

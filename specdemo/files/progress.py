@@ -66,15 +66,6 @@ class ProgressLines:
             self._last, self._written = Progress(progress.stage, None, detail), time.monotonic()
 
 
-def bytes_progress(
-    stage: str, count: int, total: int, what: str = "", left: float | None = None
-) -> Progress:
-    """Report that `count` of `total` bytes are done. left: seconds"""
-    done = min(1.0, count / total) if total else None
-    detail = f"{what} {megabytes(min(count, total))} of {megabytes(total)}".strip()
-    return Progress(stage, done, detail, left)
-
-
 class Pace:
     """Reports finished bytes, and the time for the rest at the same speed."""
 
@@ -90,8 +81,10 @@ class Pace:
         left = None
         if count > began:
             left = (now - since) / (count - began) * max(0, self.total - count)
-        self.count = count
-        self._progress(bytes_progress(self._stage, count, self.total, self._what, left))
+        self.count, total = count, self.total
+        done = min(1.0, count / total) if total else None
+        detail = f"{self._what} {megabytes(min(count, total))} of {megabytes(total)}".strip()
+        self._progress(Progress(self._stage, done, detail, left))
 
 
 def folder_bytes(folder: Path) -> int:

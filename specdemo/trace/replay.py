@@ -1,18 +1,22 @@
-"""Reads a saved trace: its complete events, a message about the part that cannot be read, and its tokens as a table."""
+"""Reads saved traces: their complete events, a message about the part that cannot be read, their tokens as a table, and the index of recorded runs."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from specdemo.config.errors import UserError
-from specdemo.config.strings import Json
+from specdemo.config.strings import ASSETS, Json, JsonView
 from specdemo.trace.codec import TraceError, decode
 from specdemo.trace.events import LARGEST_FILE, Event, Node, RunStarted, Trace, Verified
 
+RUNS = ASSETS / "runs"
+INDEX_FILE = "index.json"
+WORTH_SHOWING = 1.3  # speedup from which a recorded run is an example of drafting that pays
 TOKEN_FIELDS = (
     *("parent", "token_id", "text", "status", "target_prob", "draft_prob", "accept_prob", "draw"),
     *("survival", "confidence", "origin", "ticket"),
@@ -78,7 +82,8 @@ def csv_table(trace_text: str) -> str:
     table = csv.DictWriter(out, NODE_FIELDS)
     table.writeheader()
     for row in token_rows(parse(trace_text).trace.events):
-        table.writerow({**row, "text": _harmless(row["text"])})
+        text: str = row["text"]
+        table.writerow({**row, "text": f"'{text}" if text.startswith(FORMULA) else text})
     return out.getvalue()
 
 
@@ -101,5 +106,42 @@ def token_rows(events: Iterable[Event]) -> Iterator[Json]:
             yield row | enumerations | ({"parent": None} if place is None else {})
 
 
-def _harmless(text: str) -> str:
-    return f"'{text}" if text.startswith(FORMULA) else text
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """An entry of the index of a folder with recorded runs, each a trace whose file has this name and the suffix `.jsonl`.
+
+    settings: changes to the defaults of a run
+    target: catalogue name; if empty, the default; precision: of the target
+    speedup, repeats: of the run, see `tools.record`
+    """
+
+    name: str
+    title: str
+    prompt: str = ""
+    settings: JsonView = field(default_factory=dict)
+    precision: str = "nf4"
+    target: str = ""
+    speedup: float | None = None
+    repeats: bool = False
+
+    @property
+    def method(self) -> str:
+        return str(self.settings.get("method", ""))
+
+    @property
+    def group(self) -> str:
+        """Group of the run in a menu: a repetition is no showpiece, and a loss is shown as one."""
+        if self.speedup is not None and self.speedup < 1:
+            return "loses"
+        return "wins" if not self.repeats and (self.speedup or 0) >= WORTH_SHOWING else "small"
+
+
+def read_index(folder: Path = RUNS) -> list[RecordedRun]:
+    """Return the entries of a folder's index, in the order of the menu."""
+    found = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
+    return [RecordedRun(**entry) for entry in found["runs"]]
+
+
+def recorded_runs(folder: Path = RUNS) -> list[RecordedRun]:
+    """Return the entries of a folder's index whose file is there."""
+    return [run for run in read_index(folder) if (folder / f"{run.name}.jsonl").is_file()]

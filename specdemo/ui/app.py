@@ -1,27 +1,35 @@
-"""The page: `create_app` builds it in the order of its parts, `launch_options` returns the options of the server."""
+"""The page: `create_app` builds its head and its tabs, `launch_options` returns the options of the server."""
 
 from __future__ import annotations
 
+import json
 from functools import partial
+from html import escape
 from typing import Any
 
 import gradio as gr
 
+from specdemo.config.strings import JsonView, strings
 from specdemo.session.door import EngineClient
+from specdemo.trace.replay import recorded_runs
 from specdemo.ui import words
 from specdemo.ui.checks import Page
 from specdemo.ui.endpoint import create_endpoint
-from specdemo.ui.header import TEACH, create_dialogs, create_header, create_replay_note
-from specdemo.ui.links import follow
+from specdemo.ui.links import follow, others_reach, own_address, qr
 from specdemo.ui.model import ModelHandlers, wire_model_menu
 from specdemo.ui.run_tab import QUICK, current_session_id
 from specdemo.ui.serving import launch_options
 from specdemo.ui.tabs.play import Play
 from specdemo.ui.tabs.race import against_plain
-from specdemo.ui.view import find_tabs, script
+from specdemo.ui.view import find_tabs, mounted, only, script
+from specdemo.ui.words import languages
 
 __all__ = ["create_app", "launch_options"]
 
+teach = strings("teach")
+TEACH = "page/teach.js"
+TOGGLE_MORE = "() => { document.body.classList.toggle('sd-header-open'); }"
+TOGGLE_THEME = "() => { document.body.classList.toggle('dark'); }"
 LOADING_SECONDS = 0.5  # seconds between polls of the loading progress
 QUEUE_SECONDS = 0.02  # seconds between Gradio's polls of its queue
 
@@ -32,7 +40,8 @@ def create_app(studio: EngineClient) -> gr.Blocks:
     with Page(studio.settings, title=words.TITLE, analytics_enabled=False, fill_width=True) as demo:
         status, share = create_header()
         if studio.replay_only:
-            create_replay_note(studio.replay_only)
+            note = f'<p class="sd-replay-note">{escape(str(studio.replay_only))}</p>'
+            gr.HTML(note, elem_id="sd-replay", apply_default_css=False, padding=False)
         made = {}
         with gr.Tabs(elem_id="sd-tabs") as tabs:
             for tab in find_tabs():
@@ -56,6 +65,54 @@ def create_app(studio: EngineClient) -> gr.Blocks:
     # By default Gradio polls its queue a thousand times a second: a tenth of a core, and passes wait for it.
     demo._queue.sleep_when_free = QUEUE_SECONDS
     return demo
+
+
+def create_header() -> tuple[gr.HTML, gr.Button]:
+    """Name, one sentence, status and buttons. returns: status, and Share, whose click needs the controls' values"""
+    with gr.Row(elem_id="sd-header"):
+        gr.HTML(
+            f'<a class="sd-skip" href="#sd-text">{words.SKIP}</a><div class="sd-title"><h1>{words.TITLE}</h1><p>{words.SUBTITLE}</p></div>',
+            apply_default_css=False,
+        )
+        own = only("loading")  # the status of the model: one JSON object with state, text and done
+        status = mounted("{}", "page/status.js", "mountStatus", "sd-model", own_words=own)
+        share = gr.Button(teach.SHARE, size="sm", scale=0, elem_id="sd-share")
+        present = gr.Button(teach.PRESENT, size="sm", scale=0, elem_id="sd-present")
+        keys = gr.Button(teach.KEYS, size="sm", scale=0, elem_id="sd-keys")
+        theme = gr.Button(words.THEME, size="sm", scale=0, elem_id="sd-theme")
+        more = gr.Button(words.HEADER_MORE, size="sm", scale=0, elem_id="sd-header-more")
+    present.click(None, js=script(TEACH, "present"))
+    keys.click(None, js=script(TEACH, "keys"))
+    theme.click(None, js=TOGGLE_THEME)
+    more.click(None, js=TOGGLE_MORE)
+    return status, share
+
+
+def create_dialogs(studio: EngineClient, share: gr.Button, fields: JsonView) -> gr.HTML:
+    """Create the dialogs, and the component that follows links.
+
+    fields: the controls that a link contains, by their names in it
+    returns: the component through which the script sends queries, see `links.follow`
+    """
+
+    def reach(origin: str) -> dict[str, str]:
+        return others_reach(origin, studio.settings.host, own_address())
+
+    given = {
+        "fields": [[name, control.value] for name, control in fields.items()],
+        "languages": ["en", *languages()],
+        "opening": next((run.name for run in recorded_runs()), ""),
+    }
+    dialogs = mounted(
+        json.dumps(given),
+        TEACH,
+        "mountTeach",
+        "sd-teach",
+        own_words={**teach.WORDS, **only("headline")},
+        answers=(qr, reach),
+    )
+    share.click(None, list(fields.values()), None, js=script(TEACH, "share"))
+    return dialogs
 
 
 def _follow_model(

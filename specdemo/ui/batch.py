@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import gradio as gr
 
 from specdemo.config.errors import UserError
+from specdemo.config.strings import Json
 from specdemo.session.door import Changed, EngineClient
 from specdemo.session.work.batch import BatchAnswer, BatchTotals, State, answer_all
 from specdemo.ui import present, words
@@ -20,15 +20,14 @@ from specdemo.ui.settings_panel import SettingsPanel
 from specdemo.ui.view import mounted, only
 from specdemo.ui.visits import tell
 
-BATCH_SECONDS = 1 / 10  # seconds between two values of a batch
 
-
-@dataclass
 class BatchTable(Shown):
     """The prompts, their answers so far, the totals and the error of a batch."""
 
-    rows: list[BatchAnswer] = field(default_factory=list)
-    totals: BatchTotals | None = None
+    def __init__(self, task: LatestRun) -> None:
+        super().__init__(task)
+        self.rows: list[BatchAnswer] = []
+        self.totals: BatchTotals | None = None
 
     def value(self) -> str:
         return present.batch(self.rows, totals=self.totals, waiting=self.line(), error=self.error)
@@ -44,34 +43,31 @@ class BatchTable(Shown):
 class BatchHandlers(RunTab[TabState]):
     """Handlers of several prompts; each visitor has one batch at a time."""
 
+    options: ClassVar[Json] = {"kind": None}
+
     def opening(self, visitor: TabState, waiting: str, *asked: Any) -> str:
         return present.batch(_rows(prompt_lines(*asked)), waiting=waiting)
 
-    def run(
-        self, visitor: TabState, text: str | None, system: str | None, values: Mapping[str, object]
-    ) -> Iterator[object]:
-        """Answer all prompts concurrently. yields: value of the batch view, at most ten per second"""
-        prompts, table = prompt_lines(text), BatchTable()
-        yield from self.stream(
-            visitor,
-            self._answers(visitor.task, table, prompts, system or "", values),
-            table,
-            kind=None,
-            waiting=present.batch(_rows(prompts), waiting=words.WAIT_LOADING),
-            seconds=BATCH_SECONDS,
-        )
+    def shown(self, visitor: TabState, *asked: Any) -> BatchTable:
+        return BatchTable(visitor.task)
 
-    def _answers(
+    def work(
         self,
-        task: LatestRun,
+        visitor: TabState,
         table: BatchTable,
-        prompts: list[str],
-        system: str,
+        text: str | None,
+        system: str | None,
         values: Mapping[str, object],
     ) -> Generator[None, None, None]:
-        table.rows = _rows(
-            _checked([asked_text(one) for one in prompts], self.studio.settings.batch_prompts)
-        )
+        """Answer all prompts of a text concurrently."""
+        task = table.task
+        prompts = [asked_text(one) for one in prompt_lines(text)]
+        count, most = len(prompts), self.studio.settings.batch_prompts
+        if not prompts:
+            raise UserError("batch.empty")
+        if count > most:
+            raise UserError("batch.too_many", count=count, most=most)
+        table.rows = _rows(prompts)
         settings = asked_settings(values, self.studio.settings)
         system = asked_system(system)
         line = partial(self.studio.admission.turn, task.visitor, cancel=task.cancel)
@@ -110,23 +106,12 @@ def create_batch(studio: EngineClient, settings: SettingsPanel) -> None:
         answers = mounted("{}", "play/batch.js", "mountBatch", "sd-batch", own_words=only("batch"))
 
     inputs = [prompts, settings.system]
-    handlers.connect(
-        [run.click], stop, task, answers, handlers.run, inputs, settings.fields, asked=[prompts]
-    )
+    handlers.connect([run.click], stop, task, answers, inputs, settings.fields, asked=[prompts])
 
 
 def prompt_lines(text: str | None) -> list[str]:
     """The prompts of the box: its lines that are not empty."""
     return [line.strip() for line in (text or "").splitlines() if line.strip()]
-
-
-def _checked(prompts: list[str], most: int) -> list[str]:
-    """The prompts; raises UserError for none and for more than `most`."""
-    if not prompts:
-        raise UserError("batch.empty")
-    if len(prompts) > most:
-        raise UserError("batch.too_many", count=len(prompts), most=most)
-    return prompts
 
 
 def _rows(prompts: Sequence[str]) -> list[BatchAnswer]:

@@ -58,7 +58,7 @@ def _has_screen() -> bool:
 
 
 def _qt_trouble() -> list[str] | None:
-    """Return the Debian packages of libraries that Qt misses; None if it opens windows, or is not what opens them.
+    """Return the Debian packages of libraries that Qt misses; None if it opens windows, or another library does.
 
     Another process tries, since Qt ends its process where it cannot.
     """

@@ -19,15 +19,7 @@ from specdemo.session.door import EngineClient
 from specdemo.session.runs import failure
 from specdemo.trace.codec import encode
 from specdemo.trace.events import Event, RunFailed, Trace
-from specdemo.trace.metrics import (
-    answering,
-    baseline,
-    disturbed,
-    measure,
-    output_text,
-    repeats_itself,
-    speedup,
-)
+from specdemo.trace.metrics import ComparedRun
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.run_tab import YIELD_SECONDS, LatestRun, Shown, stream
 from specdemo.ui.visits import tell
@@ -92,7 +84,8 @@ def reply(
     studio.start()
     asked = _asked(studio, method, settings)
     text, system_text = asked_text(prompt), asked_system(system)
-    shown, task = _Reply(with_trace=with_trace is not False), LatestRun(_caller())
+    task = LatestRun(_caller())
+    shown = _Reply(task, with_trace=with_trace is not False)
     tell(studio, task.visitor)  # a call names no model, so any model is right
 
     def work() -> Generator[None, None, None]:
@@ -106,7 +99,7 @@ def reply(
         finally:
             conversation.close()
 
-    with closing(stream(studio, task, work(), shown)) as going_on:
+    with closing(stream(studio, work(), shown)) as going_on:
         for _ in going_on:
             yield shown.value()
     if shown.error:
@@ -117,28 +110,25 @@ def reply(
 class _Reply(Shown):
     """The answer of a call as it grows."""
 
-    def __init__(self, *, with_trace: bool) -> None:
+    def __init__(self, task: LatestRun, *, with_trace: bool) -> None:
+        super().__init__(task)
         self.events: list[Event] = []
         self._with_trace = with_trace
 
     def value(self) -> Reply:
-        return output_text(answering(Trace(tuple(self.events)))), {}, []
+        return ComparedRun(Trace(tuple(self.events))).text, {}, []
 
     def whole(self) -> Reply:
         """The answer, its figures and the events. Raises UserError for a run that broke."""
         for event in self.events:
             if isinstance(event, RunFailed):
                 raise failure(event)
-        trace = Trace(tuple(self.events))
-        lane, plain = answering(trace), baseline(trace)
-        figures = measure(lane)
-        busy = disturbed(trace)
-        ratio = speedup(plain, figures) if plain and not busy else None
-        again = repeats_itself(lane)
-        notes = [words.NOT_COMPARABLE] * busy + [words.REPEATS_ITSELF] * again
+        run = ComparedRun(Trace(tuple(self.events)))
+        again = run.repeats_itself
+        notes = [words.NOT_COMPARABLE] * (not run.comparable) + [words.REPEATS_ITSELF] * again
         note = {"repeats_itself": again} | ({"note": "; ".join(notes)} if notes else {})
         lines = [json.loads(encode(event)) for event in self.events if self._with_trace]
-        return output_text(lane), {"speedup": ratio, **note, **figures.values()}, lines
+        return run.text, {"speedup": run.speedup, **note, **run.metrics.values()}, lines
 
 
 def _asked(studio: EngineClient, method: object, settings: object) -> RunSettings:

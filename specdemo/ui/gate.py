@@ -40,11 +40,14 @@ NO_SNIFF = (b"x-content-type-options", b"nosniff")
 
 
 def outermost(settings: AppSettings) -> Any:
-    """A lifespan of the server that puts the gate around all of it; Gradio's own middleware would come before ours."""
+    """A lifespan of the server that puts the gate around all of it; Gradio's own middleware would come before ours.
+
+    Only Starlette's answer to an exception stays outside: it would be sent before the gate sees the exception.
+    """
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
-        app.middleware_stack = Gate(app.middleware_stack, settings)
+        app.middleware_stack.app = Gate(app.middleware_stack.app, settings)
         if settings.mcp:
             agents = app.get_blocks().mcp_server_obj
             agents.postprocess_output_data = partial(json_answer, agents.types.TextContent)
@@ -83,17 +86,25 @@ class Gate:
             refused = _refusal(413, words.TOO_MUCH.format(most=self.most_bytes // 1_000_000))
             await refused(scope, receive, send)
             return
-        answer, sentence = _Answer(send), words.NO_ANSWER
+        begun = False
+
+        async def send_on(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], NO_SNIFF]
+            await send(message)
+
         try:
-            await self.app(scope, _again(body, receive), answer.send)
+            await self.app(scope, _again(body, receive), send_on)
         except Exception as error:  # noqa: BLE001 - what was sent is wrong, or we are: the log gets a line, not a page
             _LOG.warning("%s %s: %s", scope["method"], scope["path"], type(error).__name__)
             _LOG.debug("what broke", exc_info=True)
-            sentence = str(error) if isinstance(error, UserError) else sentence
-        else:
-            if not answer.held:
+            if begun:
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
                 return
-        await answer.end(_refusal(400, sentence), scope, receive)
+            sentence = str(error) if isinstance(error, UserError) else words.NO_ANSWER
+            await _refusal(400, sentence)(scope, receive, send)
 
     def _refused(self, scope: Scope) -> JSONResponse | None:
         """Return the refusal of a request; None for one that may pass."""
@@ -139,34 +150,9 @@ class Gate:
 
 
 def route_path(scope: Scope) -> str:
-    """Return the path of a request within the page, without the prefix that a proxy may have kept."""
+    """Return the path of a request within the page, without the prefix that a proxy may have left in it."""
     path, prefix = re.sub("/+", "/", scope["path"]), scope.get("root_path", "")
     return path.removeprefix(prefix) if f"{path}/".startswith(f"{prefix}/") else path
-
-
-class _Answer:
-    """Response of the page. A plain error of the server is withheld, since an error message replaces it."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._begun = self.held = False
-
-    async def send(self, message: Message) -> None:
-        """Forward a message, unless its response is withheld."""
-        if message["type"] == "http.response.start":
-            plain = (b"content-type", b"text/plain; charset=utf-8") in message["headers"]
-            self.held = plain and message["status"] == 500
-            message["headers"] = [*message["headers"], NO_SNIFF]
-        if not self.held:
-            self._begun = True
-            await self._send(message)
-
-    async def end(self, instead: JSONResponse, scope: Scope, receive: Receive) -> None:
-        """End a broken response, or send another one if none was started."""
-        if self._begun:
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-        else:
-            await instead(scope, receive, self._send)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

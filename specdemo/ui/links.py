@@ -13,8 +13,8 @@ import segno
 
 from specdemo.config.settings import OWN, PRESET_NAMES, field, loopback, replacement
 from specdemo.config.strings import JsonView, strings
+from specdemo.trace.replay import recorded_runs
 from specdemo.ui.checks import MOST_NUMBER
-from specdemo.ui.view import recorded_runs
 
 words = strings("teach")
 

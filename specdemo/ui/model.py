@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import gradio as gr
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import OWN, PRECISIONS, PRESET_NAMES, RECOMMENDED, RunSettings
-from specdemo.config.strings import strings
 from specdemo.files.progress import Progress
 from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.ui import present, words
@@ -23,12 +22,19 @@ from specdemo.ui.visits import switch_allowed, tell
 if TYPE_CHECKING:
     from specdemo.session.door import Offer
 
-limits = strings("limits")
-
 AUTO_TARGET = "auto"  # the target that the program chooses
 Sent: TypeAlias = str | None  # value of a menu
 Updates: TypeAlias = tuple[object, ...]
 NONE = "none"  # for no published drafter
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """A visitor's choice in the menu. drafter: a published one; "none" for none"""
+
+    target: str
+    precision: str
+    drafter: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,20 +115,16 @@ def wire_model_menu(
     gr.on([menu.box.expand, menu.precision.input, menu.drafter.input], *look, **QUICK)
     menu.pair.input(handlers.another, menu.chosen, menu.told, **QUICK)
     menu.decline.click(*look, **QUICK)
-    asked = menu.load.click(handlers.ask, menu.chosen, menu.told, **QUICK)
-    agreed = menu.agree.click(lambda: handlers.agree(), None, [menu.note, menu.question], **QUICK)
-    settled = (handlers.settle, menu.chosen, menu.told)
-    ways = ((asked, handlers.switch, settled), (agreed, handlers.download, look))
-    for begun, switch, last in ways:
-        event = begun.then(
-            switch,
+    for button, load in ((menu.load, handlers.load), (menu.agree, handlers.download)):
+        event = button.click(
+            load,
             menu.chosen,
-            [status, menu.load],
+            [status, *menu.told],
             show_progress="hidden",
             concurrency_limit=1,
             concurrency_id="sd-switch",
         )
-        for each in (*loaded, last):
+        for each in loaded:
             event = event.then(*each, **QUICK)
 
 
@@ -176,27 +178,44 @@ class ModelHandlers:
 
     def another(self, target: Sent, precision: Sent, drafter: Sent) -> Updates:
         """Handle the choice of another model. returns: as `look`, without a drafter of the model before"""
-        current = self.studio.settings
-        offers = self.studio.drafters((target or "").strip())
-        known = {one.name for one in offers} | (
-            {current.drafter} if target == current.target else set()
-        )
-        return self.look(target, precision, drafter if drafter in known else NONE)
+        choice, current = self._choice(target, precision, drafter), self.studio.settings
+        known = {one.name for one in self.studio.drafters(choice.target)}
+        known |= {current.drafter} if choice.target == current.target else set()
+        return self._look(choice if choice.drafter in known else replace(choice, drafter=NONE))
 
     def look(self, target: Sent, precision: Sent, drafter: Sent) -> Updates:
         """Handle a choice in the menu. returns: updates of `ModelMenu.told` that describe the chosen model"""
-        pairs, current = self.studio.pairs(), self.studio.settings
-        precision = precision if precision in PRECISIONS else current.precision
-        outlooks = self.studio.outlooks(precision)
-        target = current.target if target in (None, "", AUTO_TARGET) else target
-        drafter, offers = _named(drafter), self.studio.drafters(target or "")
+        return self._look(self._choice(target, precision, drafter))
+
+    def load(self, target: Sent, precision: Sent, drafter: Sent) -> Iterator[object]:
+        """Load the chosen pair, or request an agreement if that needs a download. yields: status, then as `look`
+
+        All names that the visitor may not load get the same answer, without a search.
+        """
+        yield from self._stream(self._choice(target, precision, drafter), agreed=False)
+
+    def download(self, target: Sent, precision: Sent, drafter: Sent) -> Iterator[object]:
+        """The visitor agrees to a download: load the pair, as `load` does."""
+        yield from self._stream(self._choice(target, precision, drafter), agreed=True)
+
+    def _choice(self, target: Sent, precision: Sent, drafter: Sent) -> ModelChoice:
+        precision = precision if precision in PRECISIONS else self.studio.settings.precision
+        return ModelChoice((target or "").strip(), precision or "", (drafter or "").strip() or NONE)
+
+    def _look(self, choice: ModelChoice) -> Updates:
+        current = self.studio.settings
+        if choice.target in ("", AUTO_TARGET):
+            choice = replace(choice, target=current.target)
+        target, drafter = choice.target, choice.drafter
+        pairs, offers = self.studio.pairs(), self.studio.drafters(target)
+        outlooks = self.studio.outlooks(choice.precision)
         pair = next((pair for pair in pairs if pair.name == target), None)
-        same = (current.target, current.precision, current.drafter or NONE)
-        loaded = self.studio.ready and (target, precision, drafter) == same
-        named = _any_model(self.studio)
         shown = current.drafter or NONE if target == current.target else NONE
+        same = ModelChoice(current.target, current.precision, current.drafter or NONE)
+        named = _any_model(self.studio)
         chosen = self._offered(drafter, offers)
-        note = present.pair_note(pair, outlooks.get(target or ""), loaded=loaded)
+        loaded = self.studio.ready and choice == same
+        note = present.pair_note(pair, outlooks.get(target), loaded=loaded)
         return (
             gr.update(
                 choices=present.pair_choices(pairs, outlooks, current.target, named=named),
@@ -207,85 +226,53 @@ class ModelHandlers:
                 value=drafter if named or chosen or drafter == shown else NONE,
                 visible=bool(offers) or named or shown != NONE,
             ),
-            present.with_drafter(note, chosen),
+            json.dumps([*note, *present.drafter_note(chosen)]),
             gr.Button(visible=True),
             gr.Row(visible=False),
         )
 
-    def settle(self, target: Sent, precision: Sent, drafter: Sent) -> Updates:
-        """Update the menu after loading. returns: as `look`, but a question stays until it is answered"""
-        if self._needs_download(target, precision, drafter):
-            return (gr.skip(),) * 5
-        return self.look(target, precision, drafter)
+    def _stream(self, choice: ModelChoice, *, agreed: bool) -> Iterator[object]:
+        loading = _Loading(self, choice)
+        work = self._load(choice, loading, agreed=agreed)
+        yield from stream(None, work, loading, seconds=0)
 
-    def ask(self, target: Sent, precision: Sent, drafter: Sent) -> Updates:
-        """Handle the Load button. returns: updates of `ModelMenu.told`: a question if loading needs a download"""
-        if not self._needs_download(target, precision, drafter):
-            return self.look(target, precision, drafter)
-        size = self._to_download(target or "", precision or "")
+    def _load(
+        self, choice: ModelChoice, loading: _Loading, *, agreed: bool
+    ) -> Generator[None, None, None]:
+        if not self._may_load(choice):
+            raise UserError("page.no_switch")
+        if not agreed and not self._here(choice):
+            loading.told = self._question(choice)
+            return
+        note = json.dumps([("needs", words.COMING)]) if agreed else gr.skip()
+        loading.told = *(gr.skip(),) * 2, note, gr.Button(interactive=False), gr.Row(visible=False)
+        yield
+        draft = self._draft(choice.target)
+        for progress in self.studio.switch(choice.target, draft, choice.precision, choice.drafter):
+            loading.status = present.loading(progress)
+            yield
+        loading.end()
+
+    def _question(self, choice: ModelChoice) -> Updates:
+        """Return updates of `ModelMenu.told`: the question whether to download the missing files."""
         titles = {pair.name: pair.target.title for pair in self.studio.pairs()}
         try:
             # The hub is queried only now, because the visitor wishes to load this pair.
-            drafter = _named(drafter)
-            published = None if drafter == NONE else self.studio.drafter(drafter, ask=True)
+            named = choice.drafter != NONE
+            drafter = self.studio.drafter(choice.drafter, ask=True) if named else None
         except UserError as error:
-            return gr.skip(), gr.skip(), present.refused(error), gr.Button(visible=True), gr.skip()
-        question = present.download_question(
-            titles.get(target or "", target or ""), size, published
-        )
-        return gr.skip(), gr.skip(), question, gr.Button(visible=False), gr.Row(visible=True)
+            note = json.dumps([("missing", str(error))])
+            return *(gr.skip(),) * 2, note, gr.Button(visible=True), gr.skip()
+        title, size = titles.get(choice.target, choice.target), self._to_download(choice)
+        question = json.dumps(present.download_question(title, size, drafter))
+        return *(gr.skip(),) * 2, question, gr.Button(visible=False), gr.Row(visible=True)
 
-    def agree(self) -> Updates:
-        """Handle the agreement to a download. returns: the note, and the question, which is hidden"""
-        return present.coming(), gr.Row(visible=False)
-
-    def switch(self, target: Sent, precision: Sent, drafter: Sent) -> Iterator[object]:
-        """Load another pair, unless that needs a download, see `ask`. yields: status, and the button, disabled meanwhile
-
-        All names outside the catalogue get the same answer, without a search.
-        """
-        yield from self._stream(target, precision, drafter, agreed=False)
-
-    def download(self, target: Sent, precision: Sent, drafter: Sent) -> Iterator[object]:
-        """The visitor agrees to a download: load another pair, as `switch` does."""
-        yield from self._stream(target, precision, drafter, agreed=True)
-
-    def _stream(
-        self, target: Sent, precision: Sent, drafter: Sent, *, agreed: bool
-    ) -> Iterator[object]:
-        loading = _Loading(self)
-        work = self._switch(
-            (target or "").strip(), precision or "", _named(drafter), loading, agreed=agreed
-        )
-        yield from stream(None, LatestRun(), work, loading, seconds=0)
-
-    def _switch(
-        self, target: str, precision: str, drafter: str, loading: _Loading, *, agreed: bool
-    ) -> Generator[None, None, None]:
-        if not self._may_load(target, precision, drafter):
-            raise UserError("page.no_switch")
-        if agreed or self._here(target, precision, drafter):
-            for progress in self.studio.switch(target, self._draft(target), precision, drafter):
-                loading.status = present.loading(progress)
-                yield
-        loading.end()
-
-    def _needs_download(self, target: Sent, precision: Sent, drafter: Sent) -> bool:
-        """Return whether the visitor may load this, and some of it is not on this disk."""
-        return self._may_load(target, precision, drafter) and not self._here(
-            target or "", precision or "", drafter
-        )
-
-    def _may_load(self, target: Sent, precision: Sent, drafter: Sent) -> bool:
-        target, drafter = (target or "").strip(), _named(drafter)
-        if not switch_allowed(self.studio) or precision not in PRECISIONS:
-            return False
-        if _any_model(self.studio):
-            return True
-        offered = drafter == NONE or any(
-            one.name == drafter for one in self.studio.drafters(target)
-        )
-        return offered and any(pair.name == target for pair in self.studio.pairs())
+    def _may_load(self, choice: ModelChoice) -> bool:
+        if not switch_allowed(self.studio) or _any_model(self.studio):
+            return switch_allowed(self.studio)
+        offers = {NONE, *(one.name for one in self.studio.drafters(choice.target))}
+        known = (pair.name for pair in self.studio.pairs())
+        return choice.drafter in offers and choice.target in known
 
     def _offered(self, drafter: str, offers: Sequence[Offer]) -> Offer | None:
         """Return the facts of a drafter without the network; None for "none" and for one that the visitor may not name."""
@@ -296,21 +283,21 @@ class ModelHandlers:
             return known
         return self.studio.drafter(drafter, ask=False)
 
-    def _here(self, target: str, precision: str, drafter: str | None) -> bool:
+    def _here(self, choice: ModelChoice) -> bool:
         """Return whether all files are on this disk. Call it only for pairs that the visitor may load."""
-        drafter = _named(drafter)
-        if drafter != NONE and not self.studio.drafter(drafter, ask=False).here:
+        named = choice.drafter != NONE
+        if named and not self.studio.drafter(choice.drafter, ask=False).here:
             return False
-        return self._to_download(target, precision) == 0
+        return self._to_download(choice) == 0
 
     def _draft(self, target: str) -> str:
         drafts = {pair.name: pair.draft for pair in self.studio.pairs()}
         draft = drafts.get(target)
         return draft.name if draft else "auto"
 
-    def _to_download(self, target: str, precision: str) -> int | None:
-        target = target.strip()
-        return self.studio.to_download(target, self._draft(target), precision)
+    def _to_download(self, choice: ModelChoice) -> int | None:
+        draft = self._draft(choice.target)
+        return self.studio.to_download(choice.target, draft, choice.precision)
 
     def _card(self, method: MethodInfo) -> str:
         if not self.studio.ready:
@@ -323,22 +310,25 @@ def _any_model(studio: EngineClient) -> bool:
     return studio.settings.allow_model_switch == "any" and not studio.settings.public
 
 
-def _named(drafter: str | None) -> str:
-    return (drafter or "").strip() or NONE
-
-
 class _Loading(Shown):
-    """Progress of loading another pair. status: "" for the status of the loaded pair"""
+    """Progress of loading another pair.
 
-    def __init__(self, handlers: ModelHandlers) -> None:
-        self.handlers = handlers
-        self.status, self.busy = "", True
+    status: "" for the status of the loaded pair; told: updates of `ModelMenu.told`
+    """
 
-    def value(self) -> tuple[str, gr.Button]:
-        return self.status or self.handlers.status(), gr.Button(interactive=not self.busy)
+    def __init__(self, handlers: ModelHandlers, choice: ModelChoice) -> None:
+        super().__init__(LatestRun())
+        self.handlers, self.choice = handlers, choice
+        self.status = ""
+        self.told: Updates = (gr.skip(),) * 5
+
+    def value(self) -> Updates:
+        return self.status or self.handlers.status(), *self.told
 
     def end(self, status: str = "") -> None:
-        self.status, self.busy = status, False
+        *menus, _, question = self.handlers.look(*astuple(self.choice))
+        self.told = *menus, gr.Button(visible=True, interactive=True), question
+        self.status = status
 
     def fail(self, error: UserError) -> None:
         """The old pair stays."""

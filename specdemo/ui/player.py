@@ -6,7 +6,8 @@ import base64
 import json
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,18 +25,13 @@ REPLAY_POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src
 def html_replay(trace_text: str, title: str, words: Mapping[str, object]) -> str:
     """A trace and its player as one HTML file. words: the view's; raises UserError for a text that is no trace."""
     run = {"title": title, "trace": dumps(parse(trace_text, title).trace.events)}
-    before, after = player_page(words).split(data_block("sd-run", None))
-    return before + data_block("sd-run", run) + after
+    return player_page(words, run)
 
 
-def player_page(words: Mapping[str, object]) -> str:
-    """Return the player without a run and without charts, whose library is larger than all the rest, in one file without any network access."""
-    return inline_page(
-        "site/replay.js",
-        REPLAY_POLICY,
-        data_block("sd-words", words),
-        data_block("sd-run", None),
-    )
+def player_page(words: Mapping[str, object], run: Mapping[str, str] | None = None) -> str:
+    """Return the player without charts, whose library is larger than all the rest, in one file without any network access."""
+    data = data_block("sd-words", words), data_block("sd-run", run)
+    return inline_page("site/replay.js", REPLAY_POLICY, *data)
 
 
 def inline_page(entry: str, policy: str, *body: str) -> str:
@@ -48,17 +44,25 @@ def inline_page(entry: str, policy: str, *body: str) -> str:
         bare(name): f"data:text/javascript;base64,{base64.b64encode(source.encode()).decode()}"
         for name, source in modules(entry).items()
     }
+    head = [
+        f"<style>{_inside('style', styles)}</style>",
+        f'<script type="importmap">{_json({"imports": imports})}</script>',
+    ]
+    start = f'<script type="module">import "{bare(entry)}";</script>'
+    return html_page("specdemo", policy, head, [*body, start])
+
+
+def html_page(title: str, policy: str, head: Iterable[str], body: Iterable[str]) -> str:
+    """Return a page with an empty `main`, which its scripts fill. policy: Content-Security-Policy; head, body: more elements"""
     return "\n".join(
         (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            "<title>specdemo</title>",
-            f"<style>{_inside('style', styles)}</style>",
-            f'<script type="importmap">{_json({"imports": imports})}</script>',
+            f"<title>{escape(title)}</title>",
+            *head,
             "</head>\n<body>\n<main></main>",
             *body,
-            f'<script type="module">import "{bare(entry)}";</script>',
             "</body>\n</html>\n",
         )
     )
@@ -93,6 +97,12 @@ def bare(name: str) -> str:
 def style_files() -> list[Path]:
     """The style sheets of the page, in the order in which they apply."""
     return sorted(SCRIPTS.glob("css/*.css"))
+
+
+def style_links(address: Callable[[str], str]) -> str:
+    """Return the elements that load the style sheets. address: of a file by its path in `assets`"""
+    names = (address(path.relative_to(ASSETS).as_posix()) for path in style_files())
+    return "".join(f'<link rel="stylesheet" href="{name}">' for name in names)
 
 
 def imported(address: str, name: str) -> str:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import GREEDY, OWN, PRESET_NAMES, PROJECT, Recommended, Sampling
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from specdemo.trace.events import ModelInfo
 
 
+Part: TypeAlias = tuple[str, str]  # kind and sentence of a part of a note
+
+
 def open_line(
     source: str, key: str, *, title: str = "", waiting: str = "", run: str = ""
 ) -> str:  # the script restarts when the first line changes, so `key` must be new for each run
@@ -32,7 +35,7 @@ def open_line(
     run: name of a recorded run, which the script fetches
     """
     opening = {"source": source, "key": key, "title": title, "waiting": waiting, "run": run}
-    return _line({"type": "open", **opening})
+    return line("open", **opening)
 
 
 def recorded_line(name: str, title: str, key: str) -> str:
@@ -40,25 +43,9 @@ def recorded_line(name: str, title: str, key: str) -> str:
     return open_line("recorded", key, title=title, run=name)
 
 
-def earlier_lines(turns: Sequence[tuple[str, str]]) -> str:
-    return "".join(
-        _line({"type": "earlier", "prompt": prompt, "answer": answer}) for prompt, answer in turns
-    )
-
-
-def notice_line(error: UserError) -> str:
-    return _line(
-        {
-            "type": "notice",
-            "message": error.message,
-            "unharmed": error.unaffected,
-            "advice": error.advice,
-        }
-    )
-
-
-def waiting_line(sentence: str) -> str:
-    return _line({"type": "waiting", "text": sentence})
+def error_parts(error: UserError) -> Json:
+    """Return the sentences of an error by the names that the page's scripts read."""
+    return {"message": error.message, "unharmed": error.unaffected, "advice": error.advice}
 
 
 def place(waiting: Waiting) -> str:
@@ -118,10 +105,10 @@ def pair_choices(
     return choices
 
 
-def pair_note(pair: Pair | None, found: Outlook | None, *, loaded: bool) -> str:
+def pair_note(pair: Pair | None, found: Outlook | None, *, loaded: bool) -> list[Part]:
     """Return the note under the menu of models: the needs of the chosen pair on this machine."""
     if pair is None or found is None:
-        return json.dumps([])
+        return []
     drafts = words.PAIR_DRAFT.format(draft=pair.draft.title) if pair.draft else words.NO_DRAFT
     note = [("summary", drafts)]
     sizes = {"needed": megabytes(found.needed), "free": megabytes(found.free or 0)}
@@ -135,12 +122,10 @@ def pair_note(pair: Pair | None, found: Outlook | None, *, loaded: bool) -> str:
         note.append(("needs", words.DOWNLOAD_SIZE.format(size=megabytes(found.download))))
     elif not loaded:
         note.append(("here", words.ON_DISK))
-    note += _speed(found)
-    note.append(("licence", words.LICENCE.format(licence=pair.licence)))
-    return json.dumps(note)
+    return [*note, *_speed(found), ("licence", words.LICENCE.format(licence=pair.licence))]
 
 
-def _speed(found: Outlook) -> list[tuple[str, str]]:
+def _speed(found: Outlook) -> list[Part]:
     """Return the expected speed, and its source."""
     if found.plain is None:
         return [("rate", words.RATE_UNKNOWN)]
@@ -157,26 +142,15 @@ def _rate(rate: float) -> str:
     return f"{float(f'{rate:.2g}'):g}"
 
 
-def download_question(title: str, size: int | None, drafter: Offer | None = None) -> str:
+def download_question(title: str, size: int | None, drafter: Offer | None) -> list[Part]:
     """Return the note on a necessary download. size: bytes, 0 for none, None if only the hub has the number"""
+    away = drafter if drafter and not drafter.here else None
+    asked = [(title, size)] * (size != 0) + ([(away.name, away.size)] if away else [])
     parts = []
-    if size != 0:
-        parts.append(("missing", _asked(title, size)))
-    if drafter and not drafter.here:
-        parts.append(("missing", _asked(drafter.name, drafter.size)))
-        parts.append(("licence", _licence(drafter)))
-    return json.dumps(parts)
-
-
-def _asked(title: str, size: int | None) -> str:
-    if size is None:
-        return str(words.ASK_UNKNOWN.format(title=title))
-    return str(words.ASK.format(title=title, size=megabytes(size)))
-
-
-def refused(error: UserError) -> str:
-    """Return the note on a drafter that cannot be loaded."""
-    return json.dumps([("missing", str(error))])
+    for name, each in asked:
+        pattern = words.ASK_UNKNOWN if each is None else words.ASK
+        parts.append(("missing", pattern.format(title=name, size=megabytes(each or 0))))
+    return [*parts, ("licence", _licence(away))] if away else parts
 
 
 def drafter_choices(offers: Sequence[Offer], loaded: str) -> list[tuple[str, str]]:
@@ -191,10 +165,10 @@ def drafter_choices(offers: Sequence[Offer], loaded: str) -> list[tuple[str, str
     return choices
 
 
-def with_drafter(note: str, drafter: Offer | None) -> str:
-    """Return the note with the facts of the chosen drafter. note: of the model"""
+def drafter_note(drafter: Offer | None) -> list[Part]:
+    """Return the facts of the chosen drafter."""
     if drafter is None:
-        return note
+        return []
     name = PurePath(drafter.name).name if drafter.here and not drafter.family else drafter.name
     said = [("summary", words.DRAFTER_CHOSEN.format(name=name))]
     if drafter.here:
@@ -202,18 +176,13 @@ def with_drafter(note: str, drafter: Offer | None) -> str:
         said += [("here", words.DRAFTER_ON_DISK.format(size=size)), ("licence", _licence(drafter))]
     else:
         said.append(("needs", words.DRAFTER_ASKED))
-    return json.dumps([*json.loads(note), *said])
+    return said
 
 
 def _licence(drafter: Offer) -> str:
     if not drafter.licence:
         return str(words.DRAFTER_UNNAMED)
     return str(words.DRAFTER_LICENCE.format(licence=drafter.licence))
-
-
-def coming() -> str:
-    """Return the note while a model is downloaded and loaded."""
-    return json.dumps([("needs", words.COMING)])
 
 
 def option_update(method: MethodInfo, option: str, policy: str | None = None) -> Json:
@@ -307,18 +276,15 @@ def batch(
             "state": answer.state,
             "text": answer.text,
             "rate": answer.tokens_per_second,
-            "error": _parts(answer.error),
+            "error": answer.error.sentences if answer.error else [],
         }
         for answer in answers
     ]
-    return json.dumps({"rows": rows, "total": together, "waiting": waiting, "error": _parts(error)})
+    # The sentences of an error are apart, so that each can be translated.
+    parts = error.sentences if error else []
+    return json.dumps({"rows": rows, "total": together, "waiting": waiting, "error": parts})
 
 
-def _parts(error: UserError | None) -> list[str]:
-    """Return the sentences of an error one by one, so that each can be translated."""
-    parts = (error.message, error.unaffected, error.advice) if error else ()
-    return [part for part in parts if part]
-
-
-def _line(data: dict[str, object]) -> str:
-    return json.dumps(data, ensure_ascii=False) + "\n"
+def line(kind: str, **data: object) -> str:
+    """Return a line of a stream that is no event of a trace."""
+    return json.dumps({"type": kind, **data}, ensure_ascii=False) + "\n"

@@ -23,24 +23,23 @@ from starlette.routing import Route
 from specdemo.config.strings import Json, load
 from specdemo.trace.events import PLAIN, RunStarted
 from specdemo.trace.metrics import output_text
-from specdemo.trace.replay import parse
+from specdemo.trace.replay import RUNS, parse, recorded_runs
 from specdemo.ui import words
 from specdemo.ui.files import address
 from specdemo.ui.links import OTHERS, others_reach, own_address, qr
-from specdemo.ui.player import SCRIPTS, data_block, style_files
-from specdemo.ui.view import RUNS, recorded_runs
+from specdemo.ui.player import data_block, html_page, style_links
 
 MOST_ROOMS = 50
 MOST_PHONES = 100  # guesses for one word
 MOST_CALLERS = 4096  # addresses whose calls are counted
-MOST_BYTES = 1000  # of a call
+MOST_BYTES = 1000  # length of a call
 LONGEST_GUESS = 24  # characters
 SHOWN_BEFORE = 400  # characters before the word, for the phones
-IDLE_SECONDS = 900  # that a room stays without its projector
+IDLE_SECONDS = 900  # time that a room stays without its projector
 LONGEST_SECONDS = 4 * 3600
-ALPHABET = "ACDEFHJKLMNPRTUVWXY3479"  # no two of them look alike
+ALPHABET = "ACDEFHJKLMNPRTUVWXY3479"  # no two of them are similar
 CODE_LENGTH = 4
-# Calls at once, and each second after that. A class behind one address is one caller.
+# Calls immediately, and each second after that. A class behind one address is one caller.
 LIMITS = {"open": (6, 0.1), "guess": (120, 20.0), "read": (300, 100.0)}
 POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:"
 
@@ -162,7 +161,7 @@ def _check_place(run: str, at: int) -> None:
 
 
 def room_routes(host: str) -> list[Route]:
-    """The page of a room, and what it calls. host: the address on which the server listens"""
+    """The page of a room, and the calls that it makes. host: the address on which the server listens"""
     rooms = Rooms()
 
     def route(path: str, kind: str, answer: Callable[[str, Json], object], method: str) -> Route:
@@ -225,20 +224,9 @@ def room_page() -> str:
         language: load("lessons", language)["WORDS"]["moments"]["yourself"]["room"]
         for language in ("en", *words.languages())
     }
-    styles = (address(f"view/{path.relative_to(SCRIPTS).as_posix()}") for path in style_files())
-    return "\n".join(
-        (
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{words.TITLE}</title>",
-            *(f'<link rel="stylesheet" href="{name}">' for name in styles),
-            "</head>\n<body>\n<main></main>",
-            data_block("sd-data", said),
-            f'<script type="module" src="{address("view/site/room.js")}"></script>',
-            "</body>\n</html>\n",
-        )
-    )
+    script = f'<script type="module" src="{address("view/site/room.js")}"></script>'
+    body = [data_block("sd-data", said), script]
+    return html_page(words.TITLE, POLICY, [style_links(address)], body)
 
 
 async def _asked(request: Request) -> Json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar, cast
@@ -18,13 +18,14 @@ from specdemo.session.admission import Cancel, Turn
 from specdemo.session.door import EngineClient
 from specdemo.ui import present, words
 from specdemo.ui.settings_panel import by_name
-from specdemo.ui.visits import begin_run, go_on
+from specdemo.ui.visits import check_run
 
 LOADING_SECONDS = 0.5  # seconds between polls whether the model is ready
 # Appends are joined: browsers lag on one update for each token, and each update takes a core from the pass.
 YIELD_SECONDS = 1 / 8
 VISITOR_SECONDS = 3600  # seconds until the `gr.State` of a visitor who left is dropped
 QUICK: Json = {"queue": False, "show_progress": "hidden"}  # answered immediately
+BARE: Json = {"show_label": False, "container": False}  # options of a component without frame
 # The same with messages, which reach the page through the queue alone.
 TELLING: Json = {"concurrency_limit": None, "show_progress": "hidden"}
 # Events that use the engine: its queue decides on the order. Gradio's queue would drop a run before the previous run's end.
@@ -71,9 +72,13 @@ class LatestRun:
 
 @dataclass(slots=True)
 class TabState:
-    """State of a visitor in one tab, stored in `gr.State`: the latest task, and more in a tab that needs it."""
+    """State of a visitor in one tab, stored in `gr.State`: the latest task, and more in a tab that needs it.
+
+    opening: value of the view until the task's results are there
+    """
 
     task: LatestRun = field(default_factory=LatestRun, kw_only=True)
+    opening: Any = field(default=None, kw_only=True)
 
     def close(self) -> None:
         """Stop the task, and free the memory of the visitor, who has left."""
@@ -96,6 +101,9 @@ class Shown:
 
     error: UserError | None = None
 
+    def __init__(self, task: LatestRun) -> None:
+        self.task = task
+
     def value(self) -> object:
         """The value of the components as it is now."""
         raise NotImplementedError
@@ -110,7 +118,8 @@ class Shown:
 class Lines(Shown):
     """An append-only text of JSON lines, which the script reads as it grows."""
 
-    def __init__(self, text: str = "") -> None:
+    def __init__(self, task: LatestRun, text: str = "") -> None:
+        super().__init__(task)
         self._parts = [text]
 
     def add(self, *lines: str) -> None:
@@ -124,79 +133,70 @@ class Lines(Shown):
         return self._parts[0]
 
     def wait(self, sentence: str) -> None:
-        self.add(present.waiting_line(sentence or words.TURN))
+        self.add(present.line("waiting", text=sentence or words.TURN))
 
     def fail(self, error: UserError) -> None:
-        self.add(present.notice_line(error))
+        self.add(present.line("notice", **present.error_parts(error)))
 
 
 def stream(
     studio: EngineClient | None,
-    task: LatestRun,
     work: Generator[object, None, None],
     shown: Shown,
     *,
     kind: str | None = "run",
     counts: bool = True,
-    waiting: object = None,
     seconds: float = YIELD_SECONDS,
 ) -> Generator[object, None, None]:
     """Wait for the model and for a turn, do the work, and yield its growing results.
 
     studio: waited for until its model is ready, has failed or the task is stopped; None for no model
     kind: of the work, for the queue of the engine; None for work that queues by itself
-    counts: whether it counts for the visitor's runs per minute
-    waiting: value while the model is loaded, None for no change; seconds: least time between two values
+    counts: whether it counts for the visitor's runs per minute; seconds: least time between two values
     yields: values of the components; the last one at the end, unless the task was replaced
 
     Closing the generator, as Gradio does when the browser disconnects, stops the task and closes the work.
     """
+    task = shown.task
     with ExitStack() as ending:
         ending.enter_context(closing(work))
         task.begin()
         try:
-            yield from _load(studio, task, waiting)
+            yield from _load(studio, task)
             if studio and studio.ready and not task.cancel.is_set():
                 if counts:
-                    begin_run(studio, task.visitor)
+                    check_run(studio, task.visitor, begins=True)
                 if kind:
                     turn = studio.admission.turn(task.visitor, kind=kind, cancel=task.cancel)
-                    yield from _stand(studio, ending.enter_context(turn), task, shown)
+                    yield from _stand(studio, ending.enter_context(turn), shown)
                     ending.enter_context(closing(work))  # before the next visitor gets the slot
             if task.replaced:
                 yield gr.skip()
                 return
-            yield from _shown(task, work, shown, seconds)
+            looked = time.monotonic() - seconds  # the first result is shown immediately
+            for _ in work:
+                if time.monotonic() - looked >= seconds and not task.replaced:
+                    yield shown.value()
+                    looked = time.monotonic()
         except UserError as error:
             shown.fail(error)
         except Exception as error:  # noqa: BLE001 - a visitor is owed a sentence, not a stack trace
-            shown.fail(unexpected_error(error))
+            shown.fail(UserError("page.unexpected", error=error))
         finally:
             task.stop()  # also after the browser has disconnected: all work must end
     if not task.replaced:
         yield shown.value()
 
 
-def _shown(
-    task: LatestRun, work: Iterator[object], shown: Shown, seconds: float
-) -> Iterator[object]:
-    """Do the work. yields: its first result at once, later ones at most once in so many seconds; nothing after the task was replaced"""
-    looked = time.monotonic() - seconds
-    for _ in work:
-        if time.monotonic() - looked >= seconds and not task.replaced:
-            yield shown.value()
-            looked = time.monotonic()
-
-
-def _load(studio: EngineClient | None, task: LatestRun, waiting: object) -> Iterator[object]:
-    """Wait for the model. waiting: shown meanwhile; None leaves the page as it is"""
+def _load(studio: EngineClient | None, task: LatestRun) -> Iterator[object]:
+    """Wait for the model."""
     while not (studio is None or studio.ready or studio.error or task.cancel.wait(LOADING_SECONDS)):
-        yield gr.skip() if waiting is None else waiting  # a closed browser is noticed here
+        yield gr.skip()  # a closed browser is noticed here
 
 
-def _stand(studio: EngineClient, turn: Turn, task: LatestRun, shown: Shown) -> Iterator[object]:
+def _stand(studio: EngineClient, turn: Turn, shown: Shown) -> Iterator[object]:
     """Wait in the queue for a turn, or until the task is over. Raises UserError if the model has changed."""
-    told = ""
+    task, told = shown.task, ""
     for waiting in turn:
         sentence = present.place(waiting)
         if sentence != told and not task.replaced:
@@ -206,14 +206,9 @@ def _stand(studio: EngineClient, turn: Turn, task: LatestRun, shown: Shown) -> I
         else:
             yield gr.skip()  # a closed browser is noticed here
     if told and turn.admitted:
-        go_on(studio, task.visitor)
+        check_run(studio, task.visitor)
         shown.wait("")
         yield shown.value()
-
-
-def unexpected_error(error: Exception) -> UserError:
-    """Return the error for an exception that no code expects."""
-    return UserError("page.unexpected", error=error)
 
 
 V = TypeVar("V", bound=TabState)
@@ -222,10 +217,13 @@ V = TypeVar("V", bound=TabState)
 class RunTab(Generic[V]):
     """Handlers of a tab that runs something, bound to one studio. State of visitors is in `gr.State`.
 
-    words: with WAIT_TURN and WAIT_LOADING
+    words: with WAIT_TURN and WAIT_LOADING; options: of `stream`
+    recorded: recordings of the tab's menu
     """
 
     words: ClassVar[Any] = words
+    options: ClassVar[Json] = {}
+    recorded: Sequence[Any] = ()
 
     def __init__(self, studio: EngineClient) -> None:
         self.studio = studio
@@ -240,7 +238,7 @@ class RunTab(Generic[V]):
         visitor.task = visitor.task.replace()
         return visitor
 
-    def opening(self, visitor: V, waiting: str, *asked: object) -> object:
+    def opening(self, visitor: V, waiting: str, *asked: Any) -> object:
         """Return the view until the run starts. waiting: reason why it waits"""
         raise NotImplementedError
 
@@ -251,16 +249,30 @@ class RunTab(Generic[V]):
             gr.Info(str(self.studio.replay_only), duration=None)
             return visitor, gr.skip()
         waiting = self.words.WAIT_TURN if self.studio.ready else self.words.WAIT_LOADING
-        return visitor, self.opening(visitor, waiting, *asked)
+        visitor.opening = self.opening(visitor, waiting, *asked)
+        return visitor, visitor.opening
+
+    def shown(self, visitor: V, *asked: Any) -> Shown:
+        """Return the results of the visitor's task, which are still empty."""
+        raise NotImplementedError
+
+    def work(self, visitor: V, shown: Any, *asked: Any) -> Generator[object, None, None]:
+        """Do the work and add its results to `shown`. asked: unchecked values; yields after each result"""
+        raise NotImplementedError
+
+    def run(self, visitor: V, *asked: Any) -> Iterator[object]:
+        """Do the work after `begin`. yields: value of the view, until the task is replaced"""
+        shown = self.shown(visitor, *asked)
+        yield from self.stream(self.work(visitor, shown, *asked), shown)
 
     def stream(
-        self, visitor: V, work: Generator[object, None, None], shown: Shown, **options: Any
+        self, work: Generator[object, None, None], shown: Shown, **options: Any
     ) -> Iterator[object]:
-        """Do the work after `begin`. options: of the function `stream`"""
+        """Do work and yield its results. options: of the function `stream`, in addition to the tab's own"""
         if self.studio.replay_only:  # `begin` has shown why
             yield gr.skip()
             return
-        yield from stream(self.studio, visitor.task, work, shown, **options)
+        yield from stream(self.studio, work, shown, **self.options, **options)
 
     def connect(
         self,
@@ -268,29 +280,41 @@ class RunTab(Generic[V]):
         stop: gr.Button,
         state: gr.State,
         view: gr.HTML,
-        run: Callable[..., Iterator[object]],
         inputs: list[Any],
         fields: JsonView,
         asked: Sequence[Any] = (),
     ) -> Any:
         """Connect the events of a run. returns: the last one
 
-        run: handler of the visitor, the inputs and the values of the fields by name
+        inputs, fields: of `run`, which receives the values of the fields by name as its last argument
         asked: inputs of `opening`
         """
         begun = gr.on(pressed, self.begin, [state, *asked], [state, view], **QUICK)
         stop.click(self.stop, state, None, **QUICK)
         given = [state, *inputs, *fields.values()]
-        return begun.then(by_name(run, fields), given, view, **IN_LINE)
+        return begun.then(by_name(self.run, fields), given, view, **IN_LINE)
 
     def stop(self, visitor: V | None) -> None:
         """End the run within one step. Results so far remain."""
         if visitor is not None:
             visitor.task.stop()
 
+    def title(self, recorded: Any) -> str:
+        """Return the entry of a recording in the tab's menu."""
+        raise NotImplementedError
+
+    def choices(self) -> list[tuple[str, int]]:
+        """Return the entries of the menu of recordings."""
+        return [(self.title(one), index) for index, one in enumerate(self.recorded)]
+
     def recording(self, index: int) -> str:
         """Return the value of the view for a recording of the tab's menu; the script fetches its runs."""
         raise NotImplementedError
+
+    def site(self) -> Json | None:
+        """Return the tab's content on the static site: its recordings."""
+        choices = [(str(index), title, self.recording(index)) for title, index in self.choices()]
+        return {"choices": choices, "words": self.words.WORDS} if choices else None
 
     def replay(self, visitor: V | None, index: int | None) -> object:
         """Show a recording instead of a run that continues or waits. returns: value of the view"""
@@ -300,36 +324,23 @@ class RunTab(Generic[V]):
 
 
 def create_ask(
-    name: str, prompt: str, label: str, run: tuple[str, str], stop: str, *, live: bool
-) -> tuple[gr.Textbox, gr.Button, gr.Button]:
-    """Create the row with the prompt, the button that runs it and the one that stops.
+    tab: RunTab[Any], name: str, run: tuple[str, str], presets: Sequence[str] = ()
+) -> tuple[gr.Textbox, gr.Button, gr.Button, list[gr.Button], gr.Dropdown]:
+    """Create the lead, the prompt and the menu of recordings, the first of which is chosen.
 
-    name: part of the elements' ids; run: its id and its label; live: whether it can be pressed
+    name: part of the elements' ids; run: its id and its label; presets: labels of more buttons
+    returns: prompt, the button that runs it and the one that stops, the other buttons, the menu
     """
+    words, live, choices = tab.words, not tab.studio.replay_only, tab.choices()
+    gr.Markdown(words.LEAD, elem_classes="sd-lead")
     with gr.Row(elem_classes="sd-race-ask"):
-        box = gr.Textbox(
-            prompt,
-            label=label,
-            show_label=False,
-            container=False,
-            lines=1,
-            max_lines=3,
-            scale=8,
-            elem_id=f"sd-{name}-prompt",
-        )
-        start = gr.Button(
-            run[1], variant="primary", scale=1, elem_id=f"sd-{name}-{run[0]}", interactive=live
-        )
-        return box, start, gr.Button(stop, scale=1, elem_id=f"sd-{name}-stop")
-
-
-def create_recorded(name: str, choices: list[tuple[str, int]], label: str) -> gr.Dropdown:
-    """Create the menu of a tab's recordings; the first one is chosen."""
-    return gr.Dropdown(
-        choices,
-        value=0 if choices else None,
-        label=label,
-        show_label=False,
-        container=False,
-        elem_id=f"sd-{name}-recorded",
-    )
+        named = {"elem_id": f"sd-{name}-prompt", "label": words.PROMPT, **BARE}
+        box = gr.Textbox(words.EXPLAIN, lines=1, max_lines=3, scale=8, **named)
+        named = {"elem_id": f"sd-{name}-{run[0]}", "interactive": live}
+        start = gr.Button(run[1], variant="primary", scale=1, **named)
+        stop = gr.Button(words.STOP, scale=1, elem_id=f"sd-{name}-stop")
+    with gr.Row(elem_classes="sd-race-presets"):
+        buttons = [gr.Button(title, size="sm") for title in presets]
+        named = {"elem_id": f"sd-{name}-recorded", "label": words.RECORDED_LABEL, **BARE}
+        recorded = gr.Dropdown(choices, value=0 if choices else None, **named)
+    return box, start, stop, buttons, recorded

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from html import escape
 from importlib.util import find_spec
+from pathlib import Path
 
+import gradio as gr
 from anyio import CapacityLimiter, to_thread
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -20,20 +23,17 @@ from specdemo.attach.events import events as events_of
 from specdemo.attach.pasted import read_text
 from specdemo.attach.records import table
 from specdemo.config.errors import UserError
-from specdemo.config.settings import AppSettings
 from specdemo.config.strings import ASSETS, Json
 from specdemo.session.door import EngineClient
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import PLAIN, Event, Verified
-from specdemo.trace.replay import parse
+from specdemo.trace.replay import RUNS, parse, recorded_runs
 from specdemo.ui import words
 from specdemo.ui.files import PLOTLY_NAME, address, files_route
 from specdemo.ui.gate import outermost, route_path
-from specdemo.ui.player import SCRIPTS, data_block, modules, player_page, style_files
+from specdemo.ui.player import data_block, modules, player_page, style_files, style_links
 from specdemo.ui.room import room_routes
 from specdemo.ui.site import NOTEBOOK, PREVIEW, lesson_package, preview_tags
-from specdemo.ui.theme import create_theme
-from specdemo.ui.view import RUNS, recorded_runs
 
 THREADS = 40  # Gradio's default
 
@@ -71,7 +71,8 @@ def launch_options(studio: EngineClient) -> dict[str, object]:
             "middleware": [Middleware(Head)],
         },
         "favicon_path": ASSETS / "icons" / "favicon.svg",
-        "max_threads": _threads(settings),
+        # Each run and each waiting visitor may need two, the rest is for quick events.
+        "max_threads": THREADS + 2 * (settings.runs_at_once + settings.waiting_visitors),
         "ssr_mode": False,
         "run_history": False,
         "show_error": False,
@@ -84,15 +85,24 @@ def launch_options(studio: EngineClient) -> dict[str, object]:
     }
 
 
+def create_theme() -> gr.themes.Base:
+    """Return Gradio's default in calm greys with a colour-blind safe blue; the fonts lie in the package."""
+    values = json.loads(Path(__file__).with_name("theme.json").read_text(encoding="utf-8"))
+    return gr.themes.Default(
+        spacing_size="sm",
+        radius_size="md",
+        primary_hue="blue",
+        neutral_hue="gray",
+        # Not 600: the semi-bold files in the package contain few of the letters.
+        font=(gr.themes.LocalFont("IBM Plex Sans", weights=(400, 700)), "system-ui", "sans-serif"),
+        font_mono=(gr.themes.LocalFont("IBM Plex Mono", weights=(400, 700)), "monospace"),
+    ).set(**values)
+
+
 def _prefix(root: str) -> str:
     """Return the prefix of the page behind a proxy as Starlette compares it: "/demo" for "demo/"; a whole address stays."""
     root = root.strip().rstrip("/")
     return root if not root or "://" in root else f"/{root.lstrip('/')}"
-
-
-def _threads(settings: AppSettings) -> int:
-    """Return the number of threads: each run and each waiting visitor may need two, the rest is for quick events."""
-    return THREADS + 2 * (settings.runs_at_once + settings.waiting_visitors)
 
 
 class Head:
@@ -113,10 +123,7 @@ class Head:
             for name in [*self.runs][:1]
         ]
         self.link = (b"link", ", ".join([*scripts, *first]).encode())
-        sheets = [path.relative_to(SCRIPTS).as_posix() for path in style_files()]
-        self.styles = "".join(
-            f'<link rel="stylesheet" href="{address(f"view/{name}")}">' for name in sheets
-        )
+        self.styles = style_links(address)
         self.words = first_words().encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -148,10 +155,9 @@ class Head:
         """
         head, end, rest = page.partition(b"</head>")
         run = self.runs.get(request.query_params.get("recorded", ""))
-        named = (
-            (f"{run.title} · {words.TITLE}", run.prompt) if run else (words.TITLE, words.SUBTITLE)
-        )
-        own = preview_tags(*named, str(request.base_url) + address(PREVIEW)) + self.styles
+        title = f"{run.title} · {words.TITLE}" if run else words.TITLE
+        sentence = run.prompt if run else words.SUBTITLE
+        own = preview_tags(title, sentence, f"{request.base_url}{address(PREVIEW)}") + self.styles
         head = _PREVIEW_OF_GRADIO.sub(b"", head) + own.encode()
         begin, close, body = rest.partition(b">")
         return head + end + begin + close + self.words + body if end else page
@@ -255,7 +261,7 @@ def _events(name: str) -> Sequence[Event]:
 
 
 def _first_run(prompt: str, badge: str, sentence: str) -> str:
-    """Return the element that the opening run is played in; it looks like the page's view."""
+    """Return the element that the opening run is played in; it resembles the page's view."""
     return (
         f'<div id="sd-first"><h1>{words.TITLE}</h1><main><div class="sd-status"><span class="sd-badge sd-badge-recorded">{escape(badge)}</span></div>'
         f'<div class="sd-texts"><p class="sd-headline">{escape(sentence)}</p><p class="sd-asked">{escape(prompt)}</p>'
@@ -270,11 +276,10 @@ def _milliseconds(event: Verified) -> int:
 
 def _step(event: Verified) -> Json:
     """Return the new text of a step, and its milliseconds on the run's clock."""
-    kept = [event.nodes[node] for node in event.path]
-    new = [*kept, event.next] if event.next else kept
+    new, at = event.committed, _milliseconds(event)
     if event.lane == PLAIN:
-        return {"at": _milliseconds(event), "plain": "".join(token.text for token in new)}
-    return {"at": _milliseconds(event), "tokens": [[token.text, token.status] for token in new]}
+        return {"at": at, "plain": "".join(token.text for token in new)}
+    return {"at": at, "tokens": [[token.text, token.status] for token in new]}
 
 
 def monitor_routes(studio: EngineClient) -> list[Route]:

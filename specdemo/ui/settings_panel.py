@@ -40,10 +40,6 @@ class SettingsPanel:
         """The preset of sampling, and its values in the order of `PRESET_NAMES`."""
         return [self.fields["preset"], *(self.fields[name] for name in PRESET_NAMES)]
 
-    @property
-    def method(self) -> Any:
-        return self.fields["method"]
-
     def links(self) -> Json:
         """The components by their names in a link."""
         return {field(name).link: component for name, component in self.fields.items()}

@@ -12,26 +12,27 @@ import zipfile
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import Any
-from xml.etree.ElementTree import Element, SubElement, tostring
+from xml.sax.saxutils import quoteattr
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import ASSETS, Json, JsonView
 from specdemo.session.studio import Studio
+from specdemo.trace.replay import RUNS
 from specdemo.ui.player import (
     REPLAY_POLICY,
     SCRIPTS,
     data_block,
+    html_page,
     inline_page,
     modules,
     player_page,
     plotly_path,
-    style_files,
+    style_links,
 )
 from specdemo.ui.view import find_tabs
+from specdemo.ui.words import VIEW, languages, translations
 
-RUNS = ASSETS / "runs"
 NOTEBOOK = ASSETS.parent / "notebooks" / "speculative_decoding.ipynb"
 MARK = "specdemo-site"
 PREVIEW = "icons/preview.png"  # the end of the opening run, saved from the dialog that shares it
@@ -44,25 +45,6 @@ SITE_POLICY = (
     f"default-src 'self'; script-src 'self' 'sha256-{_DIGEST}'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
 )
-README = """---
-title: {title}
-emoji: ⚡
-colorFrom: blue
-colorTo: gray
-sdk: static
-app_file: index.html
-license: apache-2.0
-short_description: Speculative decoding, recorded and explained.
----
-
-# {title}
-
-{subtitle}
-
-Static files, written by `python -m specdemo export site`. Any web server can serve them
-(for example `python -m http.server` in this folder), and so can a static Space. Opened from a disk, `index.html` continues
-in `offline.html`, which contains everything but the charts' library. Nothing is loaded from elsewhere.
-"""
 
 
 def write_site(folder: Path, *, lms: str = "") -> None:
@@ -70,8 +52,6 @@ def write_site(folder: Path, *, lms: str = "") -> None:
 
     lms: for a learning platform, to which it reports, in this language; "" for a site by itself
     """
-    from specdemo.ui.words import VIEW, languages, translations
-
     if folder.exists() and any(folder.iterdir()) and not _is_site(folder):
         raise UserError("cli.site_folder_in_use", folder=folder)
     for name, source in (("view", SCRIPTS), ("runs", RUNS), ("icons", ASSETS / "icons")):
@@ -82,14 +62,13 @@ def write_site(folder: Path, *, lms: str = "") -> None:
     for language in languages():
         table = json.dumps(translations(language), ensure_ascii=False)
         (folder / "words" / f"{language}.json").write_text(table, encoding="utf-8")
-    words: Any = VIEW
     asked = {"lms": True, "language": lms} if lms else {}
     shown = {"words": VIEW, "parts": parts(), "languages": ["en", *languages()], **asked}
-    page = words["export"]["page"]
+    page, card = VIEW["export"]["page"], (ASSETS / "cards" / "site.md").read_text(encoding="utf-8")
     for name, text in {
         "index.html": index(page, shown),
         "player.html": player_page(VIEW),
-        "README.md": README.format(title=page["title"], subtitle=page["subtitle"]),
+        "README.md": card.format(title=page["title"], subtitle=page["subtitle"]),
         **({} if lms else {OFFLINE: offline_page(folder, shown)}),
     }.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -97,10 +76,7 @@ def write_site(folder: Path, *, lms: str = "") -> None:
 
 def lesson_package(language: str) -> bytes:
     """The site as a SCORM 1.2 package in a language."""
-    from specdemo.ui.words import VIEW, translations
-
-    words: Any = VIEW
-    page = words["export"]["page"]
+    page = VIEW["export"]["page"]
     known = {} if language == "en" else translations(language)
     title = f"{page['title']}: {known.get(page['subtitle'], page['subtitle'])}"
     with tempfile.TemporaryDirectory() as held:
@@ -129,18 +105,13 @@ def offline_page(folder: Path, data: JsonView) -> str:
 def index(page: Mapping[str, str], data: JsonView) -> str:
     """Return the site's one page. Its head names all files of the first view, so that they load in parallel."""
     first, *_ = data["parts"]["play"]["choices"][0]
-    styles = [path.relative_to(SCRIPTS).as_posix() for path in style_files()]
     move = [] if data.get("lms") else [f"<script>{TO_OFFLINE}</script>"]
     head = [
-        '<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{SITE_POLICY}">',
         *move,
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f'<meta name="generator" content="{MARK}">',
-        f"<title>{escape(page['title'])}</title>",
         preview_tags(page["title"], page["subtitle"], PREVIEW),
         '<link rel="icon" href="icons/favicon.svg">',
-        *(f'<link rel="stylesheet" href="view/{name}">' for name in styles),
+        style_links(str),
         *(
             f'<link rel="modulepreload" href="view/{name}">'
             for name in ("site/site.js", *modules("site/replay.js"))
@@ -148,20 +119,8 @@ def index(page: Mapping[str, str], data: JsonView) -> str:
         ),
         f'<link rel="preload" href="runs/{first}.jsonl" as="fetch" crossorigin>',
     ]
-    body = [
-        "<main></main>",
-        data_block("sd-data", data),
-        '<script type="module" src="view/site/site.js"></script>',
-    ]
-    return "\n".join(
-        [
-            '<!doctype html>\n<html lang="en">\n<head>',
-            *head,
-            "</head>\n<body>",
-            *body,
-            "</body>\n</html>\n",
-        ]
-    )
+    script = '<script type="module" src="view/site/site.js"></script>'
+    return html_page(page["title"], SITE_POLICY, head, [data_block("sd-data", data), script])
 
 
 def preview_tags(title: str, sentence: str, picture: str) -> str:
@@ -184,8 +143,16 @@ def _is_site(folder: Path) -> bool:
 
 CONTENT = "http://www.imsproject.org/xsd/imscp_rootv1p1p2"
 ADL = "http://www.adlnet.org/xsd/adlcp_rootv1p2"
-SCHEMAS = f"{CONTENT} imscp_rootv1p1p2.xsd {ADL} adlcp_rootv1p2.xsd"
-START = "index.html"
+MANIFEST = f"""<?xml version="1.0" encoding="utf-8"?>
+<manifest identifier="specdemo" version="1.2" xmlns="{CONTENT}" xmlns:adlcp="{ADL}"
+ xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
+ xsi:schemaLocation="{CONTENT} imscp_rootv1p1p2.xsd {ADL} adlcp_rootv1p2.xsd">
+<metadata><schema>ADL SCORM</schema><schemaversion>1.2</schemaversion></metadata>
+<organizations default="course"><organization identifier="course"><title>{{title}}</title>
+<item identifier="lessons" identifierref="site"><title>{{title}}</title></item></organization></organizations>
+<resources><resource identifier="site" type="webcontent" adlcp:scormtype="sco" href="index.html">{{files}}</resource></resources>
+</manifest>
+"""
 _DATE = (1980, 1, 1, 0, 0, 0)  # the same site gives the same package
 
 
@@ -206,28 +173,5 @@ def scorm_package(folder: Path, title: str) -> bytes:
 
 def manifest(title: str, names: list[str]) -> bytes:
     """`imsmanifest.xml` of a package with one activity, which consists of these files (SCORM 1.2, content aggregation)."""
-    spaces = {
-        "xmlns": CONTENT,
-        "xmlns:adlcp": ADL,
-        "xmlns:xsi": "http://www.w3.org/2001/XMLSchema-instance",
-        "xsi:schemaLocation": SCHEMAS,
-    }
-    root = Element("manifest", {"identifier": "specdemo", "version": "1.2", **spaces})
-    about = SubElement(root, "metadata")
-    SubElement(about, "schema").text = "ADL SCORM"
-    SubElement(about, "schemaversion").text = "1.2"
-    organizations = SubElement(root, "organizations", {"default": "course"})
-    course = SubElement(organizations, "organization", {"identifier": "course"})
-    SubElement(course, "title").text = title
-    item = SubElement(course, "item", {"identifier": "lessons", "identifierref": "site"})
-    SubElement(item, "title").text = title
-    resources = SubElement(root, "resources")
-    site = SubElement(
-        resources,
-        "resource",
-        {"identifier": "site", "type": "webcontent", "adlcp:scormtype": "sco", "href": START},
-    )
-    for name in names:
-        SubElement(site, "file", {"href": name})
-    whole: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
-    return whole
+    files = "".join(f"<file href={quoteattr(name)} />" for name in names)
+    return MANIFEST.format(title=escape(title, quote=False), files=files).encode()

@@ -13,14 +13,13 @@ from typing import Any
 
 import gradio as gr
 
-from specdemo.config.strings import ASSETS, strings
+from specdemo.config.strings import strings
 from specdemo.session.door import EngineClient
+from specdemo.trace.replay import recorded_runs
 from specdemo.ui import present, words
 from specdemo.ui import tabs as tab_modules
 from specdemo.ui.checks import asked_text
 from specdemo.ui.files import address
-
-RUNS = ASSETS / "runs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +76,17 @@ def mounted(
     own_words: strings of the part; default: all of the view's
     answers: functions that the script may call by name, each with one text
     """
+    given = {
+        "path": json.dumps(address(f"view/{file}")),
+        "language": json.dumps(address("view/page/language.js")),
+        "mount": function,
+        "words": json.dumps(words.VIEW if own_words is None else own_words, ensure_ascii=True),
+        "languages": json.dumps(["en", *words.languages()]),
+    }
     return gr.HTML(
         value=value,
         html_template='<div class="sd-mount"></div>',
-        js_on_load=_mount(file, function, words.VIEW if own_words is None else own_words),
+        js_on_load=_MOUNT % given,
         elem_id=elem_id,
         apply_default_css=False,
         server_functions=[_plain(answer) for answer in answers],
@@ -115,52 +121,7 @@ def _plain(answer: Callable[[str], object]) -> Callable[[str], object]:
     return plain
 
 
-def _mount(file: str, function: str, given: dict[str, object]) -> str:
-    return _MOUNT % {
-        "path": json.dumps(address(f"view/{file}")),
-        "language": json.dumps(address("view/page/language.js")),
-        "mount": function,
-        "words": json.dumps(given, ensure_ascii=True),
-        "languages": json.dumps(["en", *words.languages()]),
-    }
-
-
 WORDS = strings("teach").WORDS
-WORTH_SHOWING = 1.3  # speedup from which a recorded run is an example of drafting that pays
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedRun:
-    """A trace of `assets/runs`: its name is the file's, without `.jsonl`. group: heading of the menu"""
-
-    name: str
-    title: str
-    prompt: str = ""
-    method: str = ""
-    group: str = "small"
-
-
-def _group(speedup: float | None, *, repeats: bool) -> str:
-    """Return the group of a run in the menu: a repetition is no showpiece, and a loss is shown as one."""
-    if speedup is not None and speedup < 1:
-        return "loses"
-    return "wins" if not repeats and (speedup or 0) >= WORTH_SHOWING else "small"
-
-
-def recorded_runs(folder: Path = RUNS) -> list[RecordedRun]:
-    """The recorded runs in the order of the folder's index, without those whose file is missing."""
-    index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
-    runs = [
-        RecordedRun(
-            entry["name"],
-            entry["title"],
-            entry.get("prompt", ""),
-            entry.get("settings", {}).get("method", ""),
-            _group(entry.get("speedup"), repeats=entry.get("repeats", False)),
-        )
-        for entry in index
-    ]
-    return [run for run in runs if (folder / f"{run.name}.jsonl").is_file()]
 
 
 def opening_line() -> str:

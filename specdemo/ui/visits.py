@@ -52,26 +52,19 @@ def tell(studio: EngineClient, visitor: str | None = None) -> None:
         visit.told = studio.target.name, studio.target.precision
 
 
-def begin_run(studio: EngineClient, visitor: str | None = None) -> None:
-    """Count a run. Raises UserError for one too many, or if the visitor's page shows another model."""
+def check_run(studio: EngineClient, visitor: str | None = None, *, begins: bool = False) -> None:
+    """Check before a part of a run. Raises UserError if the visitor's page shows another model, or for one run too many.
+
+    begins: it is the first part, so the run is counted
+    """
     visits, visit = _here(visitor)
     if visits:
-        _same_model(visit, studio)
-        _count(visit, visits.runs_a_minute, time.monotonic())
-
-
-def go_on(studio: EngineClient, visitor: str | None = None) -> None:
-    """Check before the next part of a run. Raises UserError if the model has changed since the part before."""
-    visits, visit = _here(visitor)
-    if visits:
-        _same_model(visit, studio)
-
-
-def _same_model(visit: Visit, studio: EngineClient) -> None:
-    model = studio.target.name, studio.target.precision
-    known, visit.told = visit.told, model
-    if known not in (None, model):
-        raise Changed(studio.target)
+        model = studio.target.name, studio.target.precision
+        known, visit.told = visit.told, model
+        if known not in (None, model):
+            raise Changed(studio.target)
+        if begins:
+            _count(visit, visits.runs_a_minute, time.monotonic())
 
 
 def switch_allowed(studio: EngineClient) -> bool:

@@ -50,16 +50,6 @@ def translations(language: str) -> dict[str, str]:
     return known
 
 
-def missing(language: str) -> list[str]:
-    """Return the paths of English strings that a language does not translate, each after the name of its part."""
-    there = strings.parts(language)
-    return [
-        f"{part}{path}"
-        for part in [*strings.parts(), "runs"]
-        for path in set(texts(part, "en")) - set(texts(part, language) if part in there else ())
-    ]
-
-
 def _titles(file: str, entries: str) -> dict[str, str]:
     listed = json.loads((ASSETS / file).read_text(encoding="utf-8"))[entries]
     return {entry["title"]: entry["title"] for entry in listed}

@@ -150,7 +150,7 @@ def test_paths_and_names_are_checked_before_a_model_loads(
 @pytest.mark.parametrize(
     "words",
     [
-        "run --prompts x --at-once 0", "compare x --repeat 0", "bench --repeat 0", "bench --limit 0",
+        "run --at-once 0", "compare x --repeat 0", "bench --repeat 0", "bench --limit 0",
         "bench --concurrent 8,-1", "bench gpu --minutes nan", "bench gpu --minutes -1",
         "bench pairs --tokens 0", "audit --runs 0", "audit --tokens 1",
         "audit counterexample --runs 0", "audit counterexample --runs -5", "train draft --out x --minutes inf",

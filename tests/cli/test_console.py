@@ -1,6 +1,7 @@
 """Progress of long work, on a terminal and into a file."""
 
 import io
+import re
 import time
 
 import pytest
@@ -51,8 +52,23 @@ def test_a_terminal_gets_bars_that_go_when_the_work_is_done(monkeypatch):
     monkeypatch.setattr(console, "err", Console(file=text, force_terminal=True, width=80))
     with console.reporting() as report:
         report(Progress("load", 0.5, "model"))
-        with report.paused():
-            pass
         report(Progress("load", 1.0, "model"))
     assert "load model" in text.getvalue()
     assert "\x1b[2K" in text.getvalue()  # a line that is erased
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_result_is_written_above_the_bars_if_it_is_for_the_same_terminal(
+    terminal, monkeypatch, capsys
+):
+    text = io.StringIO()
+    monkeypatch.setattr(console, "err", Console(file=text, force_terminal=True, width=80))
+    monkeypatch.setattr(console, "out", Console(force_terminal=terminal, width=80))
+    with console.reporting() as report:
+        report(Progress("answer", 0.5, "1 of 2 prompts"))
+        console.write("an answer")
+    above = re.search(
+        r"\x1b\[2K(?:\x1b\[1A)?an answer\n.*answer 1 of 2", text.getvalue(), re.DOTALL
+    )
+    assert bool(above) is terminal
+    assert ("an answer\n" in capsys.readouterr().out) is not terminal

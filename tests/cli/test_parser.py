@@ -75,7 +75,10 @@ def test_help_shows_twelve_commands_and_those_for_other_servers(capsys):
         ("datastore a.txt --out b", "train datastore a.txt --out b"),
     ],
 )
-def test_earlier_command_names_work_with_a_notice(earlier, now, capsys):
+def test_earlier_command_names_work_with_a_notice(earlier, now, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a.txt").touch()
     assert parsed(earlier) == parsed(now)
     old, new = earlier.split()[0], " ".join(now.split()[:2])
     assert capsys.readouterr().err == f"`{old}` is an earlier name of `{new}`.\n"

@@ -44,7 +44,7 @@ def described(folder, tokenizer, pre):
     """A GGUF file, and the tokenizer that is made of it."""
     gguf = tiny_gguf(folder / "tiny.gguf", "llama", tokenizer, pre)
     describe_gguf(gguf, folder)
-    return gguf, load_tokenizer(ModelFiles(folder, "tiny", "", "folder"))
+    return gguf, load_tokenizer(ModelFiles(folder, "tiny", ""))
 
 
 @pytest.mark.parametrize("pre", [entry["names"][0] for entry in SPLITTING])

@@ -21,7 +21,7 @@ def test_a_local_folder(tiny_folder, tmp_path):
     left = tmp_path / "wheels" / ".making-killed"
     left.mkdir(parents=True)
     files = resolve(tiny_folder, tmp_path)
-    assert (files.folder, files.origin, files.name) == (tiny_folder.resolve(), "folder", "model")
+    assert (files.folder, files.name) == (tiny_folder.resolve(), "model")
     assert not left.exists()
 
 
@@ -192,7 +192,6 @@ def test_the_embedded_model_is_converted_once(embedded, tmp_path):
     first = resolve("smollm2-135m-instruct", tmp_path / "cache")
     assert resolve("smollm2-135m-instruct", tmp_path / "cache") == first
     assert len(embedded) == 1
-    assert first.origin == "embedded"
     suffixes = {path.suffix for path in first.folder.parent.iterdir()}
     assert suffixes <= {"", ".lock", first.folder.suffix}
 

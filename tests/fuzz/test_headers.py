@@ -51,7 +51,7 @@ def test_any_description_of_a_model_is_read_or_told(tiny, tmp_path, name):
         try:
             check_folder(folder, "tiny")
             if name != "config.json":
-                load_tokenizer(ModelFiles(folder, "tiny", "", "folder"))
+                load_tokenizer(ModelFiles(folder, "tiny", ""))
         except UserError as error:
             told.append(error)
     assert told

@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch")
 
 @pytest.fixture
 def files(tiny_folder):
-    return ModelFiles(tiny_folder, "tiny", "r1", "folder")
+    return ModelFiles(tiny_folder, "tiny", "r1")
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def altered(tmp_path):
         weights = load_file(folder / "model.safetensors")
         change(weights)
         save_file(weights, folder / "model.safetensors", {"format": "pt"})
-        return ModelFiles(folder, "tiny", "", "folder")
+        return ModelFiles(folder, "tiny", "")
 
     return make
 
@@ -128,7 +128,7 @@ def test_experts_are_counted_and_described_in_16_bits(tmp_path, family, precisio
     )  # fmt: skip
     AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    files = ModelFiles(tmp_path, "experts", "", "folder")
+    files = ModelFiles(tmp_path, "experts", "")
     loaded = load_model(files, precision, "cpu")
     held = loaded.model.get_memory_footprint()
     needed = devices.needed_bytes(tmp_path, "experts", precision) / devices.LOADING_FACTOR

@@ -24,7 +24,7 @@ CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_e
 
 @pytest.fixture
 def files(tiny_folder):
-    return ModelFiles(tiny_folder, "tiny", "", "folder")
+    return ModelFiles(tiny_folder, "tiny", "")
 
 
 def check(files, target, target_size, draft, draft_size):
@@ -70,7 +70,7 @@ def test_a_damaged_tokenizer(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{")
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     with pytest.raises(UserError, match="cannot be read"):
-        load_tokenizer(ModelFiles(tmp_path, "broken", "", "folder"))
+        load_tokenizer(ModelFiles(tmp_path, "broken", ""))
 
 
 def test_a_tokenizer_with_more_words_than_its_model_is_refused(files):

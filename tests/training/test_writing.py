@@ -61,7 +61,7 @@ def target(tmp_path_factory) -> ModelFiles:
     torch.manual_seed(5)
     (folder / "tokenizer.json").write_text("{}", encoding="utf-8")
     save_file({EMBEDDING: torch.randn(WORDS, HIDDEN).bfloat16()}, folder / "model.safetensors")
-    return ModelFiles(folder, "tiny", "", "folder")
+    return ModelFiles(folder, "tiny", "")
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +253,7 @@ def test_another_target_and_a_folder_with_something_in_it_are_refused(target, tm
     folder = feature(target, tmp_path)
     other = tmp_path / "other"
     LlamaConfig.from_dict(CONFIG.to_dict() | {"vocab_size": 99}).save_pretrained(other)
-    files = ModelFiles(other, "other", "", "folder")
+    files = ModelFiles(other, "other", "")
     with pytest.raises(UserError, match="not trained for other"):
         write_published(folder, files, tmp_path / "out", "speculators")
     with pytest.raises(UserError, match="something in"):

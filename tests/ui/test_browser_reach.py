@@ -7,8 +7,8 @@ from ui.test_browser_layout import share_of_text
 
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import load, strings
+from specdemo.trace.replay import recorded_runs
 from specdemo.ui import words
-from specdemo.ui.view import recorded_runs
 
 race = strings("race")
 

@@ -17,7 +17,7 @@ import pytest
 from programs import needs_node, node
 
 from specdemo.cli import parser as cli
-from specdemo.cli.commands import class_pack
+from specdemo.cli.commands import export
 from specdemo.config.errors import UserError
 from specdemo.ui import words
 from specdemo.ui.site import ADL, ASSETS, CONTENT, scorm_package
@@ -253,7 +253,7 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path, capsys) -> Non
 def test_without_playwright_it_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "playwright.sync_api", None)
     with pytest.raises(UserError) as raised:
-        class_pack._printed(tmp_path, "en", png=False)
+        export._printed(tmp_path, "en", png=False)
     assert "requirements-class-pack.txt" in raised.value.advice
     assert (ASSETS.parent / "requirements-class-pack.txt").is_file()
 
@@ -262,7 +262,7 @@ def test_without_playwright_it_says_what_to_install(tmp_path: Path, monkeypatch)
 def test_the_command_prints_what_the_page_shows(tmp_path: Path) -> None:
     pytest.importorskip("playwright.sync_api")
     folder = tmp_path / "pack"
-    count = class_pack.write_class_pack(folder, "de", png=False)
+    count = export.write_class_pack(folder, "de", png=False)
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert len(files) == count
     assert {

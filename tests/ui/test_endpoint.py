@@ -22,7 +22,7 @@ from specdemo.session.studio import Studio
 from specdemo.trace.codec import decode
 from specdemo.trace.events import ModelInfo, Node, RunStarted, Trace, Verified
 from specdemo.trace.metrics import measure, output_text
-from specdemo.ui import endpoint, serving
+from specdemo.ui import serving
 from specdemo.ui.serving import launch_options
 
 limits = strings("limits")
@@ -50,7 +50,7 @@ def ask(client, prompt="abcabc", **values):
 
 
 def test_it_gives_text_figures_and_trace_of_the_run(client, monkeypatch):
-    monkeypatch.setattr(endpoint, "disturbed", lambda _: False)
+    monkeypatch.setattr("specdemo.trace.metrics.disturbed", lambda *_: False)
     text, metrics, trace = ask(client, method="ngram")
     run = Trace(tuple(decode(json.dumps(line)) for line in trace))
     assert run.lanes == ("plain", "speculative")
@@ -63,15 +63,15 @@ def test_it_gives_text_figures_and_trace_of_the_run(client, monkeypatch):
 
 
 def test_a_run_beside_busy_programs_has_a_note_for_a_speedup(client, monkeypatch):
-    monkeypatch.setattr(endpoint, "disturbed", lambda _: True)
+    monkeypatch.setattr("specdemo.trace.metrics.disturbed", lambda *_: True)
     metrics = ask(client, method="ngram")[1]
     assert metrics["speedup"] is None
     assert metrics["note"].startswith(limits.NOT_COMPARABLE)
 
 
 def test_an_answer_that_repeats_itself_is_marked(client, monkeypatch):
-    monkeypatch.setattr(endpoint, "disturbed", lambda _: False)
-    monkeypatch.setattr(endpoint, "repeats_itself", lambda _: True)
+    monkeypatch.setattr("specdemo.trace.metrics.disturbed", lambda *_: False)
+    monkeypatch.setattr("specdemo.trace.metrics.repeats_itself", lambda _: True)
     metrics = ask(client, method="ngram")[1]
     assert (metrics["repeats_itself"], metrics["note"]) == (True, limits.REPEATS_ITSELF)
 

@@ -64,13 +64,13 @@ pytestmark = pytest.mark.usefixtures("log")
 
 def test_a_public_page_has_no_switch_of_models(public):
     visitor = Visitor(public)
-    assert "switch" not in visitor.calls
+    assert not {"load", "download"} & set(visitor.calls)
     labels = {part["props"].get("label") for part in visitor.kinds.values()}
     assert not labels & {words.PAIR, words.DRAFTER}
 
 
 def told_by_switch(visitor, target, precision="bf16", drafter="none"):
-    wrong, values = visitor.send("switch", [target, precision, drafter])
+    wrong, values = visitor.send("load", [target, precision, drafter])
     return wrong or json.loads(values[0])["text"]
 
 
@@ -86,7 +86,7 @@ def test_whatever_is_not_in_the_catalogue_gets_one_answer_and_nothing_is_looked_
     assert local.studio.loaded is before
 
 
-@pytest.mark.parametrize("call", ["switch", "download", "ask", "look", "another", "settle"])
+@pytest.mark.parametrize("call", ["load", "download", "look", "another"])
 @pytest.mark.parametrize("drafter", ["/etc", "~", "owner/name", "z-lab/Qwen3-8B-DFlash-b16"])
 def test_a_drafter_that_the_catalogue_does_not_know_for_the_target_is_looked_up_nowhere(
     local, monkeypatch, call, drafter
@@ -95,7 +95,7 @@ def test_a_drafter_that_the_catalogue_does_not_know_for_the_target_is_looked_up_
     before, looked = local.studio.loaded, []
     monkeypatch.setattr(local.studio, "drafter", lambda *name, **_: looked.append(name))
     wrong, values = Visitor(local).send(call, [FIRST, "bf16", drafter])
-    if call in ("switch", "download"):
+    if call in ("load", "download"):
         told = wrong or json.loads(values[0])["text"]
         assert told in (str(UserError("page.no_switch")), wrong_choice(words.DRAFTER))
     assert not looked
@@ -136,10 +136,10 @@ def test_who_came_through_a_shared_link_looks_at_no_disk():
     shared = SimpleNamespace(headers={"host": "abc.gradio.live"})
     token = LocalContext.request.set(shared)
     try:
-        for call in (handlers.look, handlers.ask, handlers.settle, handlers.another):
+        for call in (handlers.look, handlers.another):
             call(FIRST, "bf16", "/etc")
-        *_, (status, _) = handlers.switch(FIRST, "bf16", "/etc")
-        assert str(UserError("page.no_switch")) in json.loads(status)["text"]
+        ((status, *_),) = handlers.load(FIRST, "bf16", "/etc")
+        assert json.loads(status)["text"] == str(UserError("page.no_switch"))
     finally:
         LocalContext.request.reset(token)
     assert not looked
@@ -224,11 +224,11 @@ def test_every_call_answers_every_value_in_a_sentence(local):
             assert len(wrong) < 300
 
 
-@pytest.mark.parametrize("name", ["show_answer", "run", "run_1", "write", "ask", "lambda_4"])
+@pytest.mark.parametrize("name", ["show_answer", "run", "run_1", "run_2", "ask", "lambda_4"])
 def test_calls_that_run_answer_wrong_values_in_a_sentence(local, name):
     visitor = Visitor(local)
     known = visitor.values(name)
-    if name in ("show_answer", "run", "run_1", "write", "ask"):
+    if name in ("show_answer", "run", "run_1", "run_2", "ask"):
         assert visitor.send(name, known)[0] == str(UserError("page.not_begun"))
     for value in VALUES:
         assert visitor.send(name, [value] * (len(known) + 1))[0]

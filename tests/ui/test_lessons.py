@@ -13,9 +13,9 @@ from programs import needs_node, node
 
 from specdemo.config.strings import load, strings
 from specdemo.session.work.wrong_rules import bugs
+from specdemo.trace.replay import RUNS
 from specdemo.ui import words
 from specdemo.ui.tabs.lessons import lessons_value, lessons_words
-from specdemo.ui.view import RUNS
 
 WORDS = strings("lessons").WORDS
 

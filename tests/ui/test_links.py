@@ -9,9 +9,10 @@ import pytest
 from ui.scripted import ScriptedStudio, lines
 
 from specdemo.config.settings import AppSettings
+from specdemo.trace.replay import RecordedRun, recorded_runs
 from specdemo.ui.links import QUIET_MODULES, follow, others_reach, qr, read_link
 from specdemo.ui.tabs.play import create_play
-from specdemo.ui.view import RecordedRun, opening_line, recorded_runs
+from specdemo.ui.view import opening_line
 
 
 def test_the_menu_lists_the_runs_that_are_there(tmp_path):

@@ -9,9 +9,9 @@ from specdemo.config.settings import AppSettings
 from specdemo.config.strings import strings
 from specdemo.drafters.methods import METHODS
 from specdemo.session.studio import Studio
+from specdemo.trace.replay import RUNS
 from specdemo.ui.tabs.methods import MEASURED, last_audit, measured_results, methods_value
 from specdemo.ui.tabs.race import MOST, against_plain
-from specdemo.ui.view import RUNS
 
 WORDS = strings("methods").WORDS
 
@@ -43,7 +43,7 @@ def test_a_target_with_recorded_runs_has_a_column_the_largest_first(
     for name, target, parameters in (("a", "light", 10), ("b", "heavy", 99), ("c", "light", 10)):
         header = {"type": "started", "target": {"name": target, "parameters": parameters}}
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(header) + "\n", encoding="utf-8")
-        runs.append({"name": name, "settings": {"method": "tree"}})
+        runs.append({"name": name, "title": name, "settings": {"method": "tree"}})
     (tmp_path / "index.json").write_text(json.dumps({"runs": runs}), encoding="utf-8")
     value = json.loads(methods_value(studio, tmp_path))
     assert value["targets"] == ["heavy", "light"]

@@ -9,6 +9,7 @@ import pytest
 from errors import reported
 from ui.scripted import METHODS, ScriptedStudio
 
+from specdemo.config.errors import UserError
 from specdemo.config.settings import PROJECT, AppSettings, Recommended, Sampling
 from specdemo.drafters import methods as drafters
 from specdemo.files.catalogue import Entry, Pair
@@ -183,19 +184,19 @@ class SwitchingStudio(ScriptedStudio):
 
 def test_another_pair_is_loaded_with_its_draft_and_the_button_waits():
     handlers = ModelHandlers(SwitchingStudio())
-    *loading, (status, button) = handlers.switch(" big ", "fp32", None)
+    before, *loading, (status, *_, button, row) = handlers.load(" big ", "fp32", None)
     assert handlers.studio.asked == ("big", "small", "fp32", "none")
-    assert [json.loads(value)["state"] for value, _ in loading] == ["loading", "loading"]
-    assert not any(busy.interactive for _, busy in loading)
+    assert [json.loads(value)["state"] for value, *_ in loading] == ["loading", "loading"]
+    assert not any(busy.interactive for *_, busy, _ in (before, *loading))
     assert json.loads(status)["state"] == "ready"
-    assert button.interactive
+    assert (button.interactive, row.visible) == (True, False)
 
 
 @pytest.mark.parametrize("breaks", [reported("No room.", advice="Free some."), OSError("oh")])
 def test_a_pair_that_cannot_be_loaded_is_a_sentence_and_the_button_is_free(breaks):
     handlers = ModelHandlers(SwitchingStudio())
     handlers.studio.breaks = breaks
-    *_, (status, button) = handlers.switch("big", "fp32", None)
+    *_, (status, *_, button, _) = handlers.load("big", "fp32", None)
     assert json.loads(status)["state"] == "failed"
     assert str(breaks) in json.loads(status)["text"]
     assert button.interactive
@@ -204,26 +205,25 @@ def test_a_pair_that_cannot_be_loaded_is_a_sentence_and_the_button_is_free(break
 def test_a_choice_that_must_download_asks_first():
     handlers = ModelHandlers(SwitchingStudio())
     handlers.studio.missing = 3_100_000_000
-    _, _, question, load, row = handlers.ask("big", "fp32", None)
+    ((status, _, _, question, load, row),) = handlers.load("big", "fp32", None)
+    assert json.loads(status)["state"] == "ready"
     assert json.loads(question) == [["missing", words.ASK.format(title="Big", size="3.1 GB")]]
     assert (load.visible, row.visible) == (False, True)
-    *_, (_, button) = handlers.switch("big", "fp32", None)
-    assert (handlers.studio.asked, button.interactive) == (None, True)
-    settled = handlers.settle("big", "fp32", None)
-    assert all("visible" not in update for update in settled)  # the question is still open
-    list(handlers.download("big", "fp32", None))
+    assert handlers.studio.asked is None
+    (_, _, _, note, load, row), *_ = handlers.download("big", "fp32", None)
+    assert json.loads(note) == [["needs", words.COMING]]
+    assert (load.interactive, row.visible) == (False, False)
     assert handlers.studio.asked == ("big", "small", "fp32", "none")
     handlers.studio.missing = None
-    assert words.ASK_UNKNOWN.format(title="Big") in handlers.ask("big", "fp32", None)[2]
+    assert words.ASK_UNKNOWN.format(title="Big") in next(handlers.load("big", "fp32", None))[3]
 
 
-def test_what_is_here_is_loaded_without_a_question_and_what_is_not_allowed_is_looked_up_nowhere():
+def test_what_is_not_allowed_is_looked_up_nowhere():
     handlers = ModelHandlers(SwitchingStudio())
-    _, _, _, load, row = handlers.ask("big", "fp32", None)
-    assert (load.visible, row.visible) == (True, False)
-    assert handlers.settle("big", "fp32", None)[3].visible
-    _, _, note, load, row = handlers.ask("someone/else", "fp32", None)
+    ((status, _, _, note, load, row),) = handlers.load("someone/else", "fp32", None)
+    assert json.loads(status)["text"] == str(UserError("page.no_switch"))
     assert (note, load.visible, row.visible) == ("[]", True, False)
+    assert handlers.studio.asked is None
 
 
 def sentences(note):
@@ -284,19 +284,17 @@ def test_the_menu_lists_the_drafters_of_the_target_with_licence_and_size():
 
 def test_a_drafter_that_must_be_downloaded_is_asked_about_with_its_licence():
     handlers = ModelHandlers(SwitchingStudio())
-    list(handlers.switch("big", "fp32", "owner/here"))
+    list(handlers.load("big", "fp32", "owner/here"))
     assert handlers.studio.asked[-1] == "owner/here"
     assert not handlers.studio.questions
     handlers.studio.asked = None
-    _, _, question, load, row = handlers.ask("big", "fp32", "owner/away")
+    ((_, _, _, question, load, row),) = handlers.load("big", "fp32", "owner/away")
     assert json.loads(question) == [
         ["missing", words.ASK.format(title="owner/away", size="900 MB")],
         ["licence", words.DRAFTER_LICENCE.format(licence="mit")],
     ]
     assert (load.visible, row.visible) == (False, True)
-    list(handlers.switch("big", "fp32", "owner/away"))
     assert handlers.studio.asked is None  # not before the visitor agrees
-    assert all("visible" not in update for update in handlers.settle("big", "fp32", "owner/away"))
     list(handlers.download("big", "fp32", "owner/away"))
     assert handlers.studio.asked == ("big", "small", "fp32", "owner/away")
     assert handlers.studio.questions == ["owner/away"]
@@ -311,16 +309,10 @@ def test_a_drafter_that_the_hub_does_not_know_is_a_sentence_and_no_question():
         return Offer(name)
 
     handlers.studio.drafter = unknown
-    *_, note, load, row = handlers.ask("big", "fp32", "owner/away")
+    ((*_, note, load, row),) = handlers.load("big", "fp32", "owner/away")
     assert "The hub knows no model" in note
     assert load.visible
     assert "visible" not in row
-
-
-def test_the_question_makes_room_for_what_goes_on():
-    note, question = ModelHandlers(SwitchingStudio()).agree()
-    assert json.loads(note) == [["needs", words.COMING]]
-    assert not question.visible
 
 
 def test_what_a_speed_is_made_from_is_said():
@@ -361,5 +353,5 @@ def test_the_menu_of_policies_shows_those_of_the_method_and_replaces_any_other(h
     tree = handlers.menu("tree", "heuristic")[place]
     assert [name for _, name in tree["choices"]] == ["constant", "cost"]
     assert tree["value"] == "cost"
-    raced = RaceHandlers(handlers.studio).options("draft_model", "cost", "tree", "heuristic")
+    raced = RaceHandlers(handlers.studio).offered("draft_model", "cost", "tree", "heuristic")
     assert [update.get("value") for update in raced] == [None, None, "cost", None]

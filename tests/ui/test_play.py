@@ -10,8 +10,8 @@ from ui.scripted import VALUES, ScriptedConversation, ScriptedStudio, lines
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.settings import AppSettings
 from specdemo.trace.events import FinishReason, RunFinished
+from specdemo.trace.replay import recorded_runs
 from specdemo.ui.tabs.play import EXAMPLES, PlayHandlers, PlayState, create_play, read_examples
-from specdemo.ui.view import recorded_runs
 
 
 @pytest.fixture

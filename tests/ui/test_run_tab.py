@@ -36,9 +36,10 @@ class Work:
 
 
 def streamed(studio=READY, seconds=0.0, **options):
-    task, shown = LatestRun(), Lines("open\n")
+    task = LatestRun()
+    shown = Lines(task, "open\n")
     work = Work(task, shown, **options)
-    return task, work, stream(studio, task, work.run(), shown, waiting="wait", seconds=seconds)
+    return task, work, stream(studio, work.run(), shown, seconds=seconds)
 
 
 def test_what_is_shown_grows_and_the_task_is_over_at_the_end():
@@ -104,14 +105,14 @@ def test_what_was_replaced_shows_nothing_more():
 
 
 def test_an_error_of_what_was_replaced_is_not_shown():
-    task, shown = LatestRun(), Lines()
+    task = LatestRun()
 
     def work():
         task.replace()
         yield
         raise RuntimeError("boom")
 
-    assert list(stream(READY, task, work(), shown, seconds=0)) == []
+    assert list(stream(READY, work(), Lines(task), seconds=0)) == []
 
 
 def test_what_was_replaced_before_its_turn_never_begins():
@@ -125,7 +126,7 @@ def test_work_waits_for_the_model_and_begins_by_itself(monkeypatch):
     monkeypatch.setattr(run_tab, "LOADING_SECONDS", 0.01)
     studio = SimpleNamespace(ready=False, error=None, admission=READY.admission)
     _, work, values = streamed(studio)
-    assert next(values) == next(values) == "wait"
+    assert next(values) == next(values) == gr.skip()
     assert work.done == 0
     studio.ready = True
     assert list(values)[-1] == "open\n1\n2\n3\n"
@@ -178,8 +179,8 @@ def test_the_place_is_given_back_once_the_work_is_closed():
                 held.append(READY.admission.running)
 
     for leave in (lambda values: values.close(), list):
-        task, shown = LatestRun(), Lines()
-        values = stream(READY, task, Slow(task, shown).run(), shown, seconds=0)
+        shown = Lines(LatestRun())
+        values = stream(READY, Slow(shown.task, shown).run(), shown, seconds=0)
         next(values)
         leave(values)
     assert held == [1, 1]
@@ -229,11 +230,11 @@ def test_a_browser_that_is_closed_while_the_model_loads_stops_the_task(monkeypat
 def test_a_model_that_could_not_be_loaded_is_not_waited_for():
     """The work itself then raises the error."""
     _, work, values = streamed(SimpleNamespace(ready=False, error=reported("No model.")))
-    assert "wait" not in list(values)
+    assert gr.skip() not in list(values)
     assert work.done == 3
 
 
 def test_work_that_needs_no_model_does_not_wait():
     _, work, values = streamed(None)
-    assert "wait" not in list(values)
+    assert gr.skip() not in list(values)
     assert work.done == 3

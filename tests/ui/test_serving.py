@@ -21,13 +21,12 @@ from specdemo.session.meter import Meter
 from specdemo.session.studio import Studio
 from specdemo.trace.events import PLAIN, SPECULATIVE
 from specdemo.trace.metrics import output_text
-from specdemo.trace.replay import parse
+from specdemo.trace.replay import RUNS, parse, recorded_runs
 from specdemo.ui import words
 from specdemo.ui.files import version
 from specdemo.ui.player import SCRIPTS, style_files
 from specdemo.ui.serving import Head, first_words, launch_options, monitor_routes
 from specdemo.ui.site import PREVIEW
-from specdemo.ui.view import RUNS, recorded_runs
 from tests.attach.test_pasted import BENCH, LOG
 
 PAGE = b'<html><head><title>a</title><meta property="og:title" content="Gradio" /></head>'

@@ -32,7 +32,7 @@ def test_the_components_start_with_the_defaults_of_a_run(panel):
 
 def test_what_depends_on_the_method_stands_in_the_order_of_the_options(panel):
     menu, _note, *options, exact = panel.menu
-    assert menu is panel.method
+    assert menu is panel.fields["method"]
     assert exact is panel.fields["exact"]
     assert len(options) == len(OPTIONS)
     for name, component in zip(OPTIONS, options, strict=True):

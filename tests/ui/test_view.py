@@ -18,9 +18,8 @@ from specdemo.trace.metrics import (
     repeats_itself,
     speedup,
 )
-from specdemo.trace.replay import read
-from specdemo.ui.view import RUNS, recorded_runs
-from tools.record import read_index, with_result
+from specdemo.trace.replay import RUNS, read, read_index, recorded_runs
+from tools.record import with_result
 
 RECORDED = sorted(RUNS.glob("*.jsonl"))
 DRAFTED = [path for path in RECORDED if path.stem != "05-plain"]

@@ -299,32 +299,21 @@ def run_counterexample(options: argparse.Namespace) -> int:
 def counterexample_table(rows: Sequence[RuleRow]) -> Table:
     from specdemo.bench.results import Table
 
-    columns = [
-        "rule",
-        "target",
-        "result",
-        "measured",
-        "runs",
-        "p, target's",
-        "p, as listed",
-        "",
-        "tokens to see it",
-    ]
     body = [
-        [
-            row.rule,
-            " / ".join(f"{float(value):.3g}" for value in row.target),
-            " / ".join(f"{float(value):.3g}" for value in row.exact),
-            " / ".join(f"{value:.3f}" for value in row.measured),
-            row.runs,
-            f"{row.p_target:.2g}",
-            f"{row.p_exact:.2g}",
-            "lossless" if row.lossless else "lossy",
-            row.needed or "-",
-        ]
+        {
+            "rule": row.rule,
+            "target": " / ".join(f"{float(value):.3g}" for value in row.target),
+            "result": " / ".join(f"{float(value):.3g}" for value in row.exact),
+            "measured": " / ".join(f"{value:.3f}" for value in row.measured),
+            "runs": row.runs,
+            "p, target's": f"{row.p_target:.2g}",
+            "p, as listed": f"{row.p_exact:.2g}",
+            "": "lossless" if row.lossless else "lossy",
+            "tokens to see it": row.needed or "-",
+        }
         for row in rows
     ]
-    return Table(columns, body)
+    return Table(list(body[0]), [list(row.values()) for row in body])
 
 
 @contextmanager

@@ -1,14 +1,34 @@
-"""Write saved traces, the static site and models in other forms."""
+"""Write saved traces, the static site, material for teachers and models in other forms."""
 
 from __future__ import annotations
 
 import argparse
+import base64
+import mimetypes
+import shutil
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specdemo.cli import console
 from specdemo.cli.options import app_settings
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
+
+ORIGIN = "http://class-pack.invalid/"  # nothing is served: Chromium's requests are answered here
+FLAGS = ["--no-sandbox", "--disable-background-networking"]
+_MAKE = """async ([language, png]) => {
+  const { data } = await import("/view/site/data.js");
+  const { packFiles } = await import("/view/lessons/pack.js");
+  const { value, words } = data.parts.lessons;
+  const { runs } = JSON.parse(value);
+  const files = await packFiles({ ...data.words, view: data.words, ...words }, { runs, language, png });
+  const text = (bytes) => bytes.reduce((all, byte) => all + String.fromCharCode(byte), "");
+  return files.map(([name, content]) => [name, typeof content === "string" ? content : { base64: btoa(text(content)) }]);
+}"""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -66,3 +86,70 @@ def run_drafter(options: argparse.Namespace) -> int:
     write_published(options.drafter, target, options.out, options.layout, options.licence)
     console.note(f"Wrote {options.out}; it runs here with --drafter {options.out}.")
     return 0
+
+
+def run_class_pack(options: argparse.Namespace) -> int:
+    written = write_class_pack(options.folder, options.language)
+    console.note(f"Wrote {written} files to {options.folder}.")
+    return 0
+
+
+def write_class_pack(folder: Path, language: str, *, png: bool = True) -> int:
+    """Write material for teachers into a folder. png: figures as pixels too; returns: number of files
+
+    The page's own scripts create it in Chromium without a window, so that sheets resemble the page. Raises UserError without Playwright or a Chromium.
+    """
+    from specdemo.ui.site import NOTEBOOK, lesson_package, write_site
+
+    with tempfile.TemporaryDirectory() as held:
+        site = Path(held) / "site"
+        write_site(site)
+        files = _printed(site, language, png=png)
+    files["lessons-scorm-1.2.zip"] = lesson_package(language)
+    if NOTEBOOK.is_file():  # a checkout has it, a wheel has not
+        files[NOTEBOOK.name] = NOTEBOOK.read_bytes()
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return len(files)
+
+
+def _printed(site: Path, language: str, *, png: bool) -> dict[str, bytes]:
+    """Return the files that the page's scripts create from the lessons, by name, with the sheets as PDF too."""
+    try:
+        from playwright.sync_api import Error, sync_playwright
+    except ImportError as error:
+        raise UserError("cli.no_playwright") from error
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")  # else Playwright's
+    with sync_playwright() as play:
+        try:
+            browser = play.chromium.launch(executable_path=chromium, args=FLAGS)
+        except Error as error:
+            raise UserError("cli.no_chromium") from error
+        page = browser.new_page(color_scheme="light")
+        page.route(f"{ORIGIN}**", lambda route: _answer(route, site))
+        page.goto(f"{ORIGIN}?lang={language}#lessons")
+        made = page.evaluate(_MAKE, [language, png])
+        files = {
+            name: content.encode()
+            if isinstance(content, str)
+            else base64.b64decode(content["base64"])
+            for name, content in made
+        }
+        for name in ("worksheets", "answers"):
+            page.set_content(files[f"{name}.html"].decode())
+            files[f"{name}.pdf"] = page.pdf(prefer_css_page_size=True, tagged=True, outline=True)
+        browser.close()
+    return files
+
+
+def _answer(route: Route, site: Path) -> None:
+    """Send a file of the site, as a server would."""
+    name = route.request.url.removeprefix(ORIGIN).partition("?")[0].partition("#")[0]
+    path = (site / (name or "index.html")).resolve()
+    if not path.is_file() or not path.is_relative_to(site.resolve()):
+        route.fulfill(status=404)
+        return
+    kind = "text/javascript" if path.suffix == ".js" else mimetypes.guess_type(path.name)[0]
+    route.fulfill(body=path.read_bytes(), content_type=kind or "application/octet-stream")

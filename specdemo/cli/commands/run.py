@@ -61,7 +61,7 @@ def _run_one(options: argparse.Namespace) -> int:
                     console.write(encode(event))
                 elif event.lane == SPECULATIVE or settings.method == "nothing":
                     printer.show(event)
-    finally:  # also if the reader of the output has gone
+    finally:  # also if the reader of the output has closed it
         if options.save:
             options.save.write_text(dumps(events), encoding="utf-8")
     if not options.json:
@@ -84,8 +84,7 @@ def answer_prompts(
         for item in batch:
             if isinstance(item, BatchAnswer) and not item.ended:
                 continue
-            with report.paused():  # the bar and standard output may be one terminal
-                show(item)
+            show(item)
             if isinstance(item, BatchTotals):
                 failed = item.failed
             else:

@@ -1,38 +1,64 @@
-"""Create or update a Hugging Face Space of this program, show its log, or delete it."""
+"""Create or update a Hugging Face Space of this program, show its log, or delete it: the plan of its files, front matter, requirements and variables, and its upload.
+
+The hub's client uploads the plan; the build is followed, the page visited, and each failure explained in a sentence.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from specdemo.cli import console
 from specdemo.cli.options import app_settings
 from specdemo.config.errors import UserError
+from specdemo.config.strings import ASSETS
+from specdemo.files.hub import kind_of
+from specdemo.files.progress import megabytes
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi, SpaceCard, SpaceInfo
 
 ACTIONS = ("logs", "delete")
 
 
 def run(options: argparse.Namespace) -> int:
     """returns: 0; failures are raised as UserError"""
-    from specdemo.cli.space import check_name
-
-    if not options.action and options.name in ACTIONS:
-        raise UserError("cli.space_unnamed", command=options.name)
-    check_name(options.name)
+    name = options.name
+    if not options.action and name in ACTIONS:
+        raise UserError("cli.space_unnamed", command=name)
+    check_name(name)
     if options.action == "logs":
-        _logs(options.name)
+        for line in log_lines(name, connect()):
+            console.write(console.printable(line.rstrip("\n")))
     elif options.action == "delete":
-        _delete(options.name)
+        _delete(name)
     else:
         _publish(options)
     return 0
 
 
-def _publish(options: argparse.Namespace) -> None:
-    from specdemo.cli.space import connect, describe, follow, make_plan, publish, visit
+def _delete(name: str) -> None:
+    api = connect()
+    console.note(
+        f"This deletes the Space {name} with its history for good. Type its name to go on:"
+    )
+    if sys.stdin.readline().strip() != name:
+        raise UserError("cli.space_name_differs")
+    with told(NOTHING_CHANGED):
+        api.delete_repo(name, repo_type=KIND)
+    console.note(f"{name} is deleted.")
 
+
+def _publish(options: argparse.Namespace) -> None:
     api = None if options.dry_run else connect()  # without a token there is no need to plan
     with TemporaryDirectory(prefix="specdemo-space-") as folder:
         plan = make_plan(
@@ -54,21 +80,436 @@ def _publish(options: argparse.Namespace) -> None:
         visit(follow(published, api, console.note), console.note)
 
 
-def _logs(name: str) -> None:
-    from specdemo.cli.space import connect, log_lines
+PROJECT = ASSETS.parent
+STATIC = "static"
+ZERO = "zero-a10g"  # the hub's name for ZeroGPU
+HARDWARE = {"zero": ZERO, "cpu": "cpu-basic", STATIC: STATIC}
+TAG = "specdemo"  # in the front matter of every Space of this program, which recognises them by it
+LEFT_OUT = ("__pycache__", "*.pyc", "*.pyi", "*.d.ts", "screenshots", ".*")
+LARGE = ("*.npy", "*.safetensors")  # suffixes of files that the hub stores outside of git
+MANAGED = {
+    "gradio",
+    "spaces",
+    "huggingface-hub",
+}  # preinstalled on a Space; requiring them can break its build
+ZERO_TORCH = ("2.8.0", "2.9.1", "2.10.0", "2.11.0")  # versions that ZeroGPU may install
 
-    for line in log_lines(name, connect()):
-        console.write(console.printable(line.rstrip("\n")))
+
+@dataclass(frozen=True, slots=True)
+class SpacePlan:
+    """The files and settings of a Space.
+
+    repo: OWNER/NAME; hardware: the hub's name, or `static`
+    folder: contains only the Space's files; sizes: bytes of each, by its path in the Space
+    variables: of the Space's environment
+    """
+
+    repo: str
+    hardware: str
+    private: bool
+    folder: Path
+    sizes: Mapping[str, int]
+    variables: Mapping[str, str]
+
+    @property
+    def sdk(self) -> str:
+        return STATIC if self.hardware == STATIC else "gradio"
 
 
-def _delete(name: str) -> None:
-    from specdemo.cli.space import connect, delete
+def make_plan(
+    repo: str, hardware: str, folder: Path, *, target: str = "", private: bool = False
+) -> SpacePlan:
+    """Write the files of the Space to an empty folder and check them, without a network. Raises UserError.
 
-    api = connect()
-    console.note(
-        f"This deletes the Space {name} with its history for good. Type its name to go on:"
+    hardware: zero, cpu, static or the hub's name of a GPU; target: the model that the page loads
+    """
+    check_name(repo)
+    hardware = _hardware(hardware)
+    variables = {}
+    if hardware == STATIC:
+        from specdemo.ui.site import write_site
+
+        write_site(folder)
+    else:
+        _check_target(target)
+        _copy_program(folder, hardware)
+        variables = {"GRADIO_SSR_MODE": "false", "SPECDEMO_TARGET": target}
+    card = space_card(folder, hardware)
+    card.save(folder / "README.md")
+    attributes = [f"{pattern} filter=lfs diff=lfs merge=lfs -text\n" for pattern in LARGE]
+    (folder / ".gitattributes").write_text("".join(attributes), encoding="utf-8")
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
+    return SpacePlan(repo, hardware, private, folder, sizes, variables)
+
+
+def describe(plan: SpacePlan) -> str:
+    who = "private" if plan.private else "public; one that is private already stays so"
+    variables = [f"{name}={value}" for name, value in plan.variables.items()]
+    return "\n".join(
+        [
+            f"Space      {plan.repo} ({who})",
+            f"Hardware   {plan.hardware}",
+            f"Variables  {', '.join(variables) or 'none'}",
+            f"Upload     {len(plan.sizes)} files, {megabytes(sum(plan.sizes.values()))}",
+            *(f"           {line}" for line in _folders(plan.sizes)),
+            *_written(plan, "README.md"),
+            *_written(plan, "requirements.txt"),
+            *_written(plan, ".gitattributes"),
+        ]
     )
-    if sys.stdin.readline().strip() != name:
-        raise UserError("cli.space_name_differs")
-    delete(name, api)
-    console.note(f"{name} is deleted.")
+
+
+def _folders(sizes: Mapping[str, int]) -> Iterator[str]:
+    """A line for each folder, down to the second level: size, number of files, path."""
+    found: dict[str, list[int]] = {}
+    for path, size in sizes.items():
+        parts = path.split("/")[:-1][:2]
+        found.setdefault("/".join([*parts, ""]) or "./", []).append(size)
+    for name, group in sorted(found.items()):
+        yield f"{megabytes(sum(group)):>8}  {len(group):>4}  {name}"
+
+
+def _written(plan: SpacePlan, name: str) -> list[str]:
+    """A file that is written for the Space, indented."""
+    path = plan.folder / name
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return ["", name, *(f"    {line}".rstrip() for line in lines)] if lines else []
+
+
+def check_name(repo: str) -> None:
+    """Raise UserError if a name is not OWNER/NAME."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # exported, not listed
+
+    try:
+        validate_repo_id(repo)
+    except HFValidationError as error:
+        raise UserError("space.bad_name", repo=repo) from error
+    if "/" not in repo:
+        raise UserError("space.no_owner", repo=repo)
+
+
+def _hardware(name: str) -> str:
+    """Return the hub's name of hardware. Raises UserError if the hub's client does not list it."""
+    from huggingface_hub import SpaceHardware
+
+    known = sorted(item.value for item in SpaceHardware)
+    found = HARDWARE.get(name, name)
+    if found == STATIC or found in known:
+        return found
+    raise UserError("space.hardware", name=name, names=", ".join(known))
+
+
+def _check_target(target: str) -> None:
+    """Raise UserError for a target that a Space cannot load. No request to the hub is made for the model."""
+    from specdemo.files.catalogue import find
+
+    if Path(target).exists():
+        raise UserError("space.local_target", target=target)
+    if target != "auto" and "/" not in target and not find(target):
+        raise UserError("space.unknown_target", target=target)
+
+
+def _copy_program(folder: Path, hardware: str) -> None:
+    """Copy the files that `python app.py` reads, with a requirements.txt for the hardware."""
+    if not (PROJECT / "app.py").is_file():
+        raise UserError("space.not_a_checkout")
+    for name in ("specdemo", "assets"):
+        shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    for name in ("app.py", "LICENSE"):
+        shutil.copyfile(PROJECT / name, folder / name)
+    wanted = (PROJECT / "requirements.txt").read_text(encoding="utf-8")
+    (folder / "requirements.txt").write_text(space_requirements(wanted, hardware), encoding="utf-8")
+
+
+def space_requirements(text: str, hardware: str) -> str:
+    """Return a requirements.txt without the packages that a Space manages itself; ZeroGPU also chooses torch.
+
+    Raises UserError unless the program accepts each version of torch that ZeroGPU may install.
+    """
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    lines = []
+    for line in text.splitlines():
+        wanted = line.partition("#")[0].strip()
+        if not wanted:
+            continue
+        requirement = Requirement(wanted)
+        if canonicalize_name(requirement.name) in MANAGED:
+            continue
+        if requirement.name == "torch" and hardware == ZERO:
+            allowed = requirement.specifier
+            if refused := [one for one in ZERO_TORCH if not allowed.contains(one)]:
+                names = ", ".join(refused)
+                raise UserError("space.torch_range", requirement=requirement, names=names)
+            wanted = "torch"
+        lines.append(wanted)
+    return "\n".join([*lines, ""])
+
+
+def space_card(folder: Path, hardware: str) -> SpaceCard:
+    """README.md of the Space: the front matter that the hub reads, and a few sentences."""
+    from huggingface_hub import SpaceCard
+
+    readme = (folder if hardware == STATIC else PROJECT) / "README.md"
+    card = SpaceCard(readme.read_text(encoding="utf-8"))
+    matter: Any = card.data
+    matter.tags = [TAG]
+    if hardware != STATIC:
+        matter.suggested_hardware = hardware
+        card.text = (ASSETS / "cards" / "space.md").read_text(encoding="utf-8")
+    return card
+
+
+KIND = "space"
+NOTHING_CHANGED = "Nothing on the hub was changed."
+WAIT_SECONDS = 30 * 60.0  # the hub stops starting a Space after 30 minutes
+BUILD_POLL_SECONDS = 3.0
+AT_WORK = {"BUILDING", "RUNNING_BUILDING", "APP_STARTING", "RUNNING_APP_STARTING"}
+REACHABLE = {"RUNNING", "SLEEPING"}  # a visit wakes a sleeping one
+REFUSED = (401, 402, 403, 409, 413, 429)  # statuses of the hub with an error of their own
+VISIT_PROMPT = "Why is the sky blue?"
+VISIT_SETTINGS = {"max_new_tokens": 32, "baseline": False}
+READY_SECONDS = 10 * 60.0  # for a model that is downloaded and loaded after the page is there
+SHOWN_LETTERS = 80
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedSpace:
+    """A Space with the files of a plan. address: its page on the hub; commit: the uploaded commit"""
+
+    repo: str
+    address: str
+    commit: str
+
+
+def connect() -> HfApi:
+    """Return the hub's client; HF_ENDPOINT may name another hub. Raises UserError without a token."""
+    from huggingface_hub import HfApi, get_token
+
+    if not get_token():
+        raise UserError("space.no_token")
+    return HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
+
+
+def publish(plan: SpacePlan, api: HfApi, report: Report) -> PublishedSpace:
+    """Create or update the Space; parts that agree with the plan stay unchanged. Raises UserError."""
+    with told(NOTHING_CHANGED):
+        user = _who(api)
+        space = _find(api, plan.repo)
+        if space:
+            _check_ours(api, space)
+    if not space:
+        with told(NOTHING_CHANGED):
+            api.create_repo(
+                plan.repo,
+                repo_type=KIND,
+                private=plan.private,
+                space_sdk=plan.sdk,
+                space_hardware=None if plan.sdk == STATIC else plan.hardware,  # type: ignore[arg-type]  # a name will do
+                space_variables=[{"key": k, "value": v} for k, v in plan.variables.items()] or None,
+            )
+        report(f"{user} has a new Space {plan.repo}.")
+    elif plan.private and not space.private:
+        with told(NOTHING_CHANGED):
+            api.update_repo_settings(plan.repo, repo_type=KIND, private=True)
+        report(f"{plan.repo} is private now.")
+    with told("The files of the Space are as they were."):
+        # One commit, so that no visitor sees half a Space. Only new files are sent; other files on the hub are deleted.
+        uploaded = api.upload_folder(
+            repo_id=plan.repo,
+            folder_path=plan.folder,
+            repo_type=KIND,
+            commit_message="specdemo",
+            delete_patterns="*",
+        )
+    commit = str(uploaded.oid)
+    if space and space.sha == commit:
+        report("The files were up to date.")
+    if space:
+        with told("The files are uploaded; variables or hardware may be as before."):
+            _set_up(plan, api, report)
+    return PublishedSpace(plan.repo, f"{api.endpoint}/spaces/{plan.repo}", commit)
+
+
+def _who(api: HfApi) -> str:
+    """The token's owner. Raises UserError for a token that may only read."""
+    found = api.whoami()
+    if found.get("auth", {}).get("accessToken", {}).get("role") == "read":
+        raise UserError("space.read_only_token")
+    return str(found["name"])
+
+
+def _find(api: HfApi, repo: str) -> SpaceInfo | None:
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    try:
+        return api.space_info(repo)
+    except RepositoryNotFoundError:
+        return None
+
+
+def _check_ours(api: HfApi, space: SpaceInfo) -> None:
+    """Raises UserError for a Space with anything in it that is not this program's."""
+    tags = (space.card_data.tags if space.card_data else None) or []
+    if TAG in tags or len(api.list_repo_commits(space.id, repo_type=KIND)) <= 1:
+        return  # the first commit is the hub's own
+    raise UserError("space.taken", repo=space.id)
+
+
+def _set_up(plan: SpacePlan, api: HfApi, report: Report) -> None:
+    """Variables and hardware of a Space that was there before."""
+    if plan.sdk == STATIC:
+        return
+    known = api.get_space_variables(plan.repo)
+    for name, value in plan.variables.items():
+        if name not in known or known[name].value != value:
+            api.add_space_variable(plan.repo, name, value)
+            report(f"{name} is {value} now.")
+    runtime = api.get_space_runtime(plan.repo)
+    if (runtime.requested_hardware or runtime.hardware) != plan.hardware:
+        api.request_space_hardware(plan.repo, plan.hardware)  # type: ignore[arg-type]  # a name will do
+        report(f"The hardware is {plan.hardware} now.")
+
+
+def follow(
+    published: PublishedSpace, api: HfApi, report: Report, poll: float = BUILD_POLL_SECONDS
+) -> SpaceInfo:
+    """Wait until the Space runs the uploaded commit. Raises UserError.
+
+    poll: seconds between requests
+    """
+    until, last = time.monotonic() + WAIT_SECONDS, ""
+    while True:
+        with told("The files are uploaded, and the hub goes on without this command."):
+            runtime = api.get_space_runtime(published.repo)
+        stage = runtime.stage
+        if stage != last:
+            report(f"{published.repo}: {stage}")
+        earlier = runtime.raw.get("sha", published.commit) != published.commit
+        if stage not in AT_WORK and not (earlier and stage in REACHABLE):
+            break
+        if time.monotonic() > until:
+            _not_running(published.repo, f"still {stage} after 30 minutes")
+        last = stage
+        time.sleep(poll)
+    if stage not in REACHABLE:
+        _not_running(published.repo, f"{stage} {runtime.raw.get('errorMessage') or ''}".strip())
+    with told("The Space runs."):
+        return api.space_info(published.repo)
+
+
+def _not_running(repo: str, state: str) -> NoReturn:
+    raise UserError("space.not_running", repo=repo, state=state)
+
+
+def log_lines(repo: str, api: HfApi) -> Iterator[str]:
+    """Return the log of a Space: of its build while it is built or if that failed, else of its run. Raises UserError."""
+    with told():
+        stage = api.get_space_runtime(repo).stage
+        build = "BUILD" in stage or stage in ("CONFIG_ERROR", "NO_APP_FILE")
+        yield from api.fetch_space_logs(repo, build=build)
+
+
+@contextmanager
+def told(unaffected: str = "") -> Iterator[None]:
+    """Convert the errors of the hub's client. unaffected: sentence about the state after an error"""
+    from huggingface_hub.errors import BadRequestError
+
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        kind, status = kind_of(error)
+        if kind in ("no_repo", "gated"):
+            raise UserError("space.unknown", unaffected=unaffected) from error
+        if kind in ("status", "no_revision"):
+            raise _refusal(error, status, unaffected) from error
+        if isinstance(error, ValueError) and isinstance(error.__cause__, BadRequestError):
+            raise UserError("space.readme", error=_line(error), unaffected=unaffected) from error
+        if kind == "unreachable":
+            raise UserError(
+                "space.connection", error=_line(error), unaffected=unaffected
+            ) from error
+        raise
+
+
+def _refusal(error: Exception, status: int, unaffected: str) -> UserError:
+    """Return the hub's message, if it has one."""
+    words = _line(getattr(error, "server_message", None) or "")
+    said = f": {words}" if words else ""
+    if status in REFUSED:
+        return UserError(f"space.refused_{status}", said=said, unaffected=unaffected)
+    return UserError("space.status", status=status, said=said, unaffected=unaffected)
+
+
+def _line(words: object) -> str:
+    """Format another program's message as the end of a sentence."""
+    return " ".join(str(words).split()).rstrip(".")
+
+
+def visit(space: SpaceInfo, report: Report, poll: float = BUILD_POLL_SECONDS) -> None:
+    """Open the page and, if it has a model, run a prompt. Raises UserError.
+
+    The token of this machine is sent to a private Space only. poll: seconds between requests
+    """
+    import httpx
+    from gradio_client.exceptions import AppError
+    from huggingface_hub import get_token
+
+    page = str(space.host)
+    token = get_token() if space.private else None
+    try:
+        if space.sdk == STATIC:
+            _read(page, token)
+            report(f"The site is at {page}")
+        else:
+            report(f"The page is at {page} and answers: {_ask(page, token, poll)}")
+    except (AppError, httpx.HTTPError, ValueError) as error:
+        raise UserError(
+            "space.visit_failed",
+            page=page,
+            error=" ".join(str(error).split()) or type(error).__name__,
+            repo=space.id,
+        ) from error
+
+
+def _read(page: str, token: str | None) -> None:
+    """Raises httpx.HTTPError, and ValueError for a page of another program."""
+    import httpx
+
+    from specdemo.ui.site import MARK
+
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    answer = httpx.get(page, headers=headers, follow_redirects=True, timeout=60).raise_for_status()
+    if MARK not in answer.text:
+        raise ValueError("it is not this program's site.")
+
+
+def _ask(page: str, token: str | None, poll: float) -> str:
+    """The beginning of an answer, once the model is loaded."""
+    import httpx
+    from gradio_client import Client
+
+    who: str = token or False  # type: ignore[assignment]  # False keeps the client from sending this machine's token
+    client = Client(page, token=who, verbose=False, download_files=False, analytics_enabled=False)
+    try:
+        until = time.monotonic() + READY_SECONDS
+        while True:
+            health = httpx.get(f"{client.src}health", headers=client.headers, timeout=60)
+            state = health.json()["status"]
+            if state != "loading" or time.monotonic() > until:
+                break
+            time.sleep(poll)
+        if state != "ready":
+            raise ValueError(f"its model is not ready ({state}).")
+        text, _, _ = client.predict(
+            prompt=VISIT_PROMPT, settings=VISIT_SETTINGS, trace=False, api_name="/answer"
+        )
+        return " ".join(text.split())[:SHOWN_LETTERS]
+    finally:
+        client.close()

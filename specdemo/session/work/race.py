@@ -18,6 +18,7 @@ from specdemo.session.conversation import Conversation
 from specdemo.session.door import EngineClient, perform
 from specdemo.trace.codec import decode, encode
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event
+from specdemo.trace.replay import recorded_runs
 
 NOTHING = "nothing"  # plain decoding, as a method
 LEAST, MOST = 2, 4  # number of variants
@@ -113,18 +114,17 @@ def recorded_together(folder: Path) -> list[list[RecordedLane]]:
     In the order of the folder's index; runs without a file are skipped.
     """
     groups: dict[tuple[str, str, str], list[RecordedLane]] = {}
-    for run in _index(folder):
-        settings = run["settings"]
-        precision, method = run.get("precision", "nf4"), settings["method"]
-        lane = RecordedLane(run["name"], SPECULATIVE, method, settings, precision)
-        sampling = json.dumps(settings.get("sampling", {}), sort_keys=True)
-        groups.setdefault((run["prompt"], precision, sampling), []).append(lane)
+    for run in recorded_runs(folder):
+        lane = RecordedLane(run.name, SPECULATIVE, run.method, run.settings, run.precision)
+        sampling = json.dumps(run.settings.get("sampling", {}), sort_keys=True)
+        if run.method != NOTHING:
+            groups.setdefault((run.prompt, run.precision, sampling), []).append(lane)
     return list(groups.values())
 
 
 def recorded_races(folder: Path) -> list[RecordedRace]:
     """Return the races that recordings allow: several methods on a prompt, and a prompt in several precisions."""
-    prompts = {run["name"]: run["prompt"] for run in _index(folder)}
+    prompts = {run.name: run.prompt for run in recorded_runs(folder) if run.method != NOTHING}
     together = recorded_together(folder)
     races = [
         RecordedRace(prompts[lanes[0].run], (_plain(lanes[0]), *lanes)[:MOST])
@@ -140,16 +140,6 @@ def recorded_races(folder: Path) -> list[RecordedRace]:
             pairs = [lane for own in first.values() for lane in (_plain(own), own)]
             races.append(RecordedRace(prompt, tuple(pairs[:MOST]), precisions=True))
     return races
-
-
-def _index(folder: Path) -> list[Json]:
-    """The entries of a folder's index that draft and whose file is there."""
-    runs = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
-    return [
-        run
-        for run in runs
-        if run["settings"]["method"] != NOTHING and (folder / f"{run['name']}.jsonl").is_file()
-    ]
 
 
 def _plain(lane: RecordedLane) -> RecordedLane:

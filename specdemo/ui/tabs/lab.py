@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from specdemo.config.strings import Json, strings
 from specdemo.session.door import EngineClient
 from specdemo.ui import words as page
@@ -22,8 +20,4 @@ def create_lab(studio: EngineClient) -> None:
     mounted("", "lab/lab.js", "mountLab", "sd-lab", own_words=WORDS, answers=[machine])
 
 
-def _site(_studio: EngineClient, _runs: Path) -> dict[str, object]:
-    return {"value": "{}", "words": WORDS}
-
-
-TAB = Tab(4, "lab", page.TAB_LAB, create_lab, _site)
+TAB = Tab(4, "lab", page.TAB_LAB, create_lab, lambda *_: {"value": "{}", "words": WORDS})

@@ -9,8 +9,9 @@ import gradio as gr
 
 from specdemo.config.strings import strings
 from specdemo.session.door import EngineClient
+from specdemo.trace.replay import RUNS, recorded_runs
 from specdemo.ui import words
-from specdemo.ui.view import RUNS, Tab, mounted
+from specdemo.ui.view import Tab, mounted
 
 WORDS = strings("lessons").WORDS
 
@@ -25,15 +26,8 @@ def create_lessons(studio: EngineClient) -> gr.HTML:
 
 def lessons_value(folder: Path, *, live: bool) -> str:
     """Return the script's input: available recorded runs by name, and whether there is a model."""
-    index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
-    runs = {
-        run["name"]: {
-            "prompt": run["prompt"],
-            "settings": run["settings"],
-        }
-        for run in index
-        if (folder / f"{run['name']}.jsonl").is_file()
-    }
+    recorded = recorded_runs(folder)
+    runs = {run.name: {"prompt": run.prompt, "settings": run.settings} for run in recorded}
     return json.dumps({"runs": runs, "live": live})
 
 

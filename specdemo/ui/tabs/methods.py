@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,9 +12,10 @@ import gradio as gr
 
 from specdemo.config.strings import ASSETS, strings
 from specdemo.session.door import EngineClient
+from specdemo.trace.replay import RUNS, recorded_runs
 from specdemo.ui import words
 from specdemo.ui.run_tab import QUICK
-from specdemo.ui.view import RUNS, Tab, mounted, only
+from specdemo.ui.view import Tab, mounted, only
 
 WORDS = strings("methods").WORDS
 
@@ -60,19 +60,17 @@ def methods_value(studio: EngineClient, folder: Path) -> str:
 
     A run names its target; targets are listed largest first.
     """
-    index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
     runs: dict[str, list[dict[str, str]]] = {}
     sizes: dict[str, int] = {}
-    for run in index:
-        path = folder / f"{run['name']}.jsonl"
-        if path.is_file() and _plain_settings(run["settings"]):
-            with path.open(encoding="utf-8") as lines:
-                target = json.loads(next(lines)).get("target") or {}
-            name = target.get("name", "")
-            runs.setdefault(run["settings"]["method"], []).append(
-                {"name": run["name"], "target": name}
-            )
-            sizes[name] = target.get("parameters") or 0
+    for run in recorded_runs(folder):
+        if run.settings.get("sampling") or run.settings.get("policy", "cost") != "cost":
+            continue  # not typical of its method: sampled, or with a deliberately wrong lookahead
+        with (folder / f"{run.name}.jsonl").open(encoding="utf-8") as lines:
+            target = json.loads(next(lines)).get("target") or {}
+        name = target.get("name", "")
+        known = runs.setdefault(run.settings["method"], [])
+        known.append({"name": run.name, "target": name})
+        sizes[name] = target.get("parameters") or 0
     methods = [
         {
             "name": method.name,
@@ -118,11 +116,6 @@ def measured_results(folder: Path) -> list[dict[str, object]]:
         for pair in found.get("pairs", [])
         for row in pair["rows"]
     ]
-
-
-def _plain_settings(settings: Mapping[str, object]) -> bool:
-    """Return whether a recorded run is typical of its method: greedy, and without a deliberately wrong lookahead."""
-    return not settings.get("sampling") and settings.get("policy", "cost") == "cost"
 
 
 def last_audit(studio: EngineClient, folder: Path = MEASURED) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from specdemo.session.door import ConversationClient, EngineClient
 from specdemo.trace.codec import encode
 from specdemo.trace.events import Drafted, Event, RunStarted, Trace
 from specdemo.trace.metrics import answering, output_text
+from specdemo.trace.replay import recorded_runs
 from specdemo.ui import present, words
 from specdemo.ui.batch import create_batch
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
@@ -26,7 +27,6 @@ from specdemo.ui.run_tab import (
     QUICK,
     TELLING,
     YIELD_SECONDS,
-    LatestRun,
     Lines,
     RunTab,
     TabState,
@@ -34,7 +34,7 @@ from specdemo.ui.run_tab import (
     current_session_id,
 )
 from specdemo.ui.settings_panel import SettingsPanel, by_name, create_method, create_settings
-from specdemo.ui.view import Tab, create_runs, mounted, opening_line, recorded_runs, script
+from specdemo.ui.view import Tab, create_runs, mounted, opening_line, script
 
 EXAMPLES = ASSETS / "examples.json"
 DETAIL = 5  # alternatives of both models that the inspector shows
@@ -52,14 +52,10 @@ class Play:
 
 @dataclass(slots=True)
 class PlayState(TabState):
-    """Conversation of one visitor, its earlier turns as (prompt, answer), and the latest run.
-
-    opening: the first lines of that run's stream
-    """
+    """Conversation of one visitor, its earlier turns as (prompt, answer), and the latest run."""
 
     conversation: ConversationClient
     turns: list[tuple[str, str]] = field(default_factory=list)
-    opening: str = ""
 
     def close(self) -> None:
         """Stop the run, and free the caches."""
@@ -100,37 +96,23 @@ class PlayHandlers(RunTab[PlayState]):
             _drop_turns(visitor)
         return self.begin(visitor)
 
-    def opening(self, visitor: PlayState, waiting: str, *asked: object) -> str:
-        visitor.opening = _opening(visitor, waiting)
-        return visitor.opening
+    def opening(self, visitor: PlayState, waiting: str, *asked: Any) -> str:
+        return _opening(visitor, waiting)
 
-    def run(
+    def shown(self, visitor: PlayState, *asked: Any) -> Lines:
+        return Lines(visitor.task, visitor.opening)
+
+    def work(
         self,
         visitor: PlayState,
+        lines: Lines,
         prompt: str | None,
         system: str | None,
         values: Mapping[str, object],
-    ) -> Iterator[object]:
-        """Wait for the model and for a turn in the queue, then answer the prompt.
-
-        prompt, system: contents of the boxes; None for a box that the browser has never sent
-        values: of the settings, by name
-        yields: the lines of the run so far, each time there are more; nothing after another run has replaced this one
-        """
-        lines = Lines(visitor.opening)
-        work = self._answer(visitor, visitor.task, lines, prompt or "", system or "", values)
-        yield from self.stream(visitor, work, lines, waiting=visitor.opening)
-
-    def _answer(
-        self,
-        visitor: PlayState,
-        task: LatestRun,
-        lines: Lines,
-        prompt: str,
-        system: str,
-        values: Mapping[str, object],
     ) -> Generator[None, None, None]:
-        if task.cancel.is_set():  # stopped before its turn
+        """Answer the prompt. prompt, system: None if the browser has never sent a box's text"""
+        cancel = lines.task.cancel
+        if cancel.is_set():  # stopped before its turn
             lines.restart(_opening(visitor))
             return
         settings = replace(asked_settings(values, self.studio.settings), detail=DETAIL)
@@ -139,14 +121,14 @@ class PlayHandlers(RunTab[PlayState]):
         whole_steps = False
         turns = visitor.turns  # Clear assigns another list
         events = visitor.conversation.run(
-            prompt, settings, system=system, cancel=task.cancel, every=YIELD_SECONDS
+            prompt, settings, system=system, cancel=cancel, every=YIELD_SECONDS
         )
         for event in events:
             lines.add(encode(event) + "\n")
             if isinstance(event, RunStarted):
                 whole_steps = event.knowledge is not None
             answer.append(event)
-            # A server of another program reports a start and a draft with the check after it: show these together.
+            # A server of another program reports a start and a draft with the check after it: show these at the same time.
             if not (whole_steps and isinstance(event, RunStarted | Drafted)):
                 yield
         turns.append((prompt, output_text(answering(Trace(tuple(answer))))))
@@ -263,7 +245,9 @@ def read_examples(path: Path) -> list[dict[str, str]]:
 def _opening(visitor: PlayState, waiting: str = "") -> str:
     """Return the first lines of a new stream: the reason why it waits, and the earlier turns."""
     first = present.open_line("live", uuid.uuid4().hex, waiting=waiting)
-    return first + present.earlier_lines(visitor.turns)
+    return first + "".join(
+        present.line("earlier", prompt=prompt, answer=answer) for prompt, answer in visitor.turns
+    )
 
 
 def _site(_studio: EngineClient, folder: Path) -> dict[str, object]:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 import gradio as gr
 
 from specdemo.config.errors import UserError
-from specdemo.config.strings import strings
+from specdemo.config.strings import Json, strings
 from specdemo.session.admission import TIMED
 from specdemo.session.door import EngineClient
 from specdemo.session.work.proposals import ANSWER_METHOD, Comparison, Guess, Text
-from specdemo.session.work.race import recorded_together
+from specdemo.session.work.race import RecordedLane, recorded_together
 from specdemo.trace.codec import encode
+from specdemo.trace.replay import RUNS, recorded_runs
 from specdemo.ui import words as page
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.run_tab import (
@@ -28,12 +30,11 @@ from specdemo.ui.run_tab import (
     Shown,
     TabState,
     create_ask,
-    create_recorded,
     create_state,
     current_session_id,
 )
 from specdemo.ui.settings_panel import by_name, create_widget
-from specdemo.ui.view import RUNS, Tab, mounted
+from specdemo.ui.view import Tab, mounted
 
 words = strings("proposals")
 
@@ -58,32 +59,19 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
     """Handlers of the tab of drafts."""
 
     words = words
+    options: ClassVar[Json] = {"kind": TIMED}
 
     def __init__(self, studio: EngineClient, folder: Path = RUNS) -> None:
         super().__init__(studio)
         together = [runs for runs in recorded_together(folder) if len(runs) > 1]
         self.recorded = sorted(together, key=len, reverse=True)  # the most to compare first
-        index = json.loads((folder / "index.json").read_text(encoding="utf-8"))["runs"]
-        self._prompts = {run["name"]: run["prompt"] for run in index}
+        self._prompts = {run.name: run.prompt for run in recorded_runs(folder)}
 
-    def choices(self) -> list[tuple[str, int]]:
-        """Entries of the menu of recorded texts."""
-        return [
-            (
-                words.RECORDED.format(
-                    runs=len({run.method for run in runs}), prompt=self._prompts[runs[0].run]
-                ),
-                index,
-            )
-            for index, runs in enumerate(self.recorded)
-        ]
-
-    def first(self) -> str:
-        """Return the tab's first view: the first recorded text."""
-        return self.recording(0) if self.recorded else self.view()
+    def title(self, runs: Sequence[RecordedLane]) -> str:
+        methods, prompt = {run.method for run in runs}, self._prompts[runs[0].run]
+        return str(words.RECORDED.format(runs=len(methods), prompt=prompt))
 
     def recording(self, index: int) -> str:
-        """A recorded text; its runs are fetched by the script."""
         runs = self.recorded[index]
         names = [lane.run for lane in runs]
         return self.view("recorded", runs=names, prompt=self._prompts[names[0]])
@@ -91,26 +79,23 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
     def newcomer(self) -> ProposalVisitor:
         return ProposalVisitor(Comparison(self.studio, current_session_id()))
 
-    def opening(self, visitor: ProposalVisitor, waiting: str, *asked: object) -> str:
+    def opening(self, visitor: ProposalVisitor, waiting: str, *asked: Any) -> str:
+        visitor.text = None
         return self.view(phase="writing", waiting=waiting)
 
-    def write(
+    def shown(self, visitor: ProposalVisitor, *asked: Any) -> _Shown:
+        return _Shown(self, visitor, "writing")
+
+    def work(
         self,
         visitor: ProposalVisitor,
+        shown: _Shown,
         prompt: str | None,
         system: str | None,
         values: Mapping[str, object],
-    ) -> Iterator[object]:
-        """Let the target write the text. values: settings by name. yields: value of the view"""
-        visitor.text = None
-        shown = _Shown(self, visitor, "writing")
-        work = self._write(shown, prompt or "", system or "", values)
-        yield from self.stream(visitor, work, shown, kind=TIMED)
-
-    def _write(
-        self, shown: _Shown, prompt: str, system: str, values: Mapping[str, object]
     ) -> Generator[None, None, None]:
-        visitor, settings = shown.visitor, asked_settings(values, self.studio.settings)
+        """Let the target write the text. values: settings by name"""
+        settings = asked_settings(values, self.studio.settings)
         prompt, system = asked_text(prompt), asked_system(system)
         text = visitor.comparison.write(
             prompt,
@@ -144,7 +129,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
             return
         shown = _Shown(self, visitor, "asking")
         work = self._ask(shown, visitor.text, values)
-        yield from self.stream(visitor, work, shown, kind=TIMED, counts=False, seconds=0)
+        yield from self.stream(work, shown, counts=False, seconds=0)
 
     def _ask(
         self, shown: _Shown, text: Text, values: Mapping[str, object]
@@ -189,7 +174,8 @@ class _Shown(Shown):
     def __init__(
         self, handlers: ProposalHandlers, visitor: ProposalVisitor, phase: str, waiting: str = ""
     ) -> None:
-        self.handlers, self.visitor, self.task = handlers, visitor, visitor.task
+        super().__init__(visitor.task)
+        self.handlers, self.visitor = handlers, visitor
         self.phase, self.waiting, self.asking = phase, waiting, ""
         self.rows: list[dict[str, object]] = []
 
@@ -251,13 +237,8 @@ def create_proposals(studio: EngineClient) -> None:
     """Create the tab's components and their events. Call it inside the tab."""
     handlers = ProposalHandlers(studio)
     visitor = create_state()
-    gr.Markdown(words.LEAD, elem_classes="sd-lead")
-    live = not studio.replay_only
-    prompt, write, stop = create_ask(
-        "proposals", words.EXPLAIN, words.PROMPT, ("write", words.WRITE), words.STOP, live=live
-    )
-    with gr.Row(elem_classes="sd-race-presets"):
-        recorded = create_recorded("proposals", handlers.choices(), words.RECORDED_LABEL)
+    run = ("write", words.WRITE)
+    prompt, write, stop, _, recorded = create_ask(handlers, "proposals", run)
     with gr.Accordion(words.SETTINGS, open=False), gr.Row():
         drafting = {
             "policy": create_widget("policy", value="constant"),
@@ -272,16 +253,14 @@ def create_proposals(studio: EngineClient) -> None:
         drafting["temperature"] = writing["temperature"]
         system = gr.Textbox(label=words.SYSTEM, lines=2)
     view = mounted(
-        handlers.first(),
+        handlers.recording(0) if handlers.recorded else handlers.view(),
         "proposals/proposals.js",
         "mountProposals",
         "sd-proposals-view",
         own_words={"view": page.VIEW, **words.WORDS},
     )
     pressed = [write.click, prompt.submit]
-    written = handlers.connect(
-        pressed, stop, visitor, view, handlers.write, [prompt, system], writing
-    )
+    written = handlers.connect(pressed, stop, visitor, view, [prompt, system], writing)
     chosen = view.sent(handlers.choose, [visitor, view], [visitor, view], **QUICK)
     for event in (written, chosen):
         event.then(
@@ -293,12 +272,10 @@ def create_proposals(studio: EngineClient) -> None:
     recorded.input(handlers.replay, [visitor, recorded], view, **QUICK)
 
 
-def _site(studio: EngineClient, runs: Path) -> dict[str, object] | None:
-    handlers = ProposalHandlers(studio, runs)
-    choices = [
-        (str(index), title, handlers.recording(index)) for title, index in handlers.choices()
-    ]
-    return {"choices": choices, "words": words.WORDS} if choices else None
-
-
-TAB = Tab(3, "proposals", page.TAB_PROPOSALS, create_proposals, _site)
+TAB = Tab(
+    3,
+    "proposals",
+    page.TAB_PROPOSALS,
+    create_proposals,
+    lambda *site: ProposalHandlers(*site).site(),
+)

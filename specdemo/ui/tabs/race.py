@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gradio as gr
 
@@ -18,23 +17,22 @@ from specdemo.session.admission import TIMED
 from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.session.work.race import LEAST, MOST, RecordedRace, recorded_races, run_race
 from specdemo.trace.codec import encode
+from specdemo.trace.replay import RUNS
 from specdemo.ui import present
 from specdemo.ui import words as page
 from specdemo.ui.checks import asked_settings, asked_text
 from specdemo.ui.run_tab import (
     QUICK,
     YIELD_SECONDS,
-    LatestRun,
     Lines,
     RunTab,
     TabState,
     create_ask,
-    create_recorded,
     create_state,
 )
 from specdemo.ui.settings_panel import create_widget
-from specdemo.ui.view import RUNS, Tab, mounted
-from specdemo.ui.visits import go_on
+from specdemo.ui.view import Tab, mounted
+from specdemo.ui.visits import check_run
 
 words = strings("race")
 
@@ -54,21 +52,19 @@ class RaceHandlers(RunTab[TabState]):
     """Handlers of the race; each visitor has one at a time."""
 
     words = words
+    options: ClassVar[Json] = {"kind": TIMED}
 
     def __init__(self, studio: EngineClient, folder: Path = RUNS) -> None:
         super().__init__(studio)
         self.recorded = recorded_races(folder)
 
-    def first(self) -> str:
-        """Return the tab's first view: the first recorded race."""
-        return self.recording(0) if self.recorded else present.open_line("live", "empty")
-
-    def choices(self) -> list[tuple[str, int]]:
-        """Entries of the menu of recorded races."""
-        return [(recorded_title(race), index) for index, race in enumerate(self.recorded)]
+    def title(self, race: RecordedRace) -> str:
+        if race.precisions:
+            names = " / ".join(dict.fromkeys(lane.precision for lane in race.lanes))
+            return str(words.RECORDED_PRECISIONS.format(precisions=names, prompt=race.prompt))
+        return str(words.RECORDED.format(lanes=len(race.lanes), prompt=race.prompt))
 
     def recording(self, index: int) -> str:
-        """The stream of a recorded race."""
         return recorded_lines(self.recorded[index], self.studio.methods())
 
     def watch_loading(self, *methods: str) -> tuple[object, ...]:
@@ -78,7 +74,7 @@ class RaceHandlers(RunTab[TabState]):
             gr.update(choices=choices) for _ in methods
         )
 
-    def options(self, *asked: str) -> tuple[object, ...]:
+    def offered(self, *asked: str) -> tuple[object, ...]:
         """Handle the choice of a method. asked: method and policy of each run. returns: updates of policy and lookahead"""
         methods = {method.name: method for method in self.studio.methods()}
         return tuple(
@@ -87,32 +83,33 @@ class RaceHandlers(RunTab[TabState]):
             for option in ("policy", "lookahead")
         )
 
-    def opening(self, visitor: TabState, waiting: str, *asked: object) -> str:
+    def opening(self, visitor: TabState, waiting: str, *asked: Any) -> str:
         return present.open_line("live", uuid.uuid4().hex, waiting=waiting)
 
-    def run(
-        self, visitor: TabState, prompt: str | None, count: int, values: Mapping[str, object]
-    ) -> Iterator[object]:
-        """Run the race. count: of runs; values: see `read_lanes`. yields: the stream, longer each time"""
-        lines = RaceLines(present.open_line("live", uuid.uuid4().hex, waiting=words.WAIT_TURN))
-        work = self._race(visitor.task, lines, prompt or "", count, values)
-        yield from self.stream(visitor, work, lines, kind=TIMED)
+    def shown(self, visitor: TabState, *asked: Any) -> RaceLines:
+        return RaceLines(visitor.task, visitor.opening)
 
-    def _race(
-        self, task: LatestRun, lines: Lines, prompt: str, count: int, values: Mapping[str, object]
+    def work(
+        self,
+        visitor: TabState,
+        lines: RaceLines,
+        prompt: str | None,
+        count: int,
+        values: Mapping[str, object],
     ) -> Generator[None, None, None]:
-        lines.restart(present.open_line("live", uuid.uuid4().hex, title=prompt))
+        """Run the race. count: of runs; values: see `read_lanes`"""
+        lines.restart(present.open_line("live", uuid.uuid4().hex, title=prompt or ""))
         lanes, prompt = read_lanes(values, self.studio.settings)[:count], asked_text(prompt)
         if not prompt.strip():
             raise UserError("race.no_prompt")
         methods = self.studio.methods()
         named = [lane_title(methods, lane.method, lane.to_dict()) for lane in lanes]
         lines.add(*(lane_line(index, title) for index, title in enumerate(named)))
-        race = run_race(self.studio, prompt, lanes, cancel=task.cancel, every=YIELD_SECONDS)
+        race = run_race(self.studio, prompt, lanes, cancel=lines.task.cancel, every=YIELD_SECONDS)
         with closing(race):
             for index, event in race:
                 if event is None:
-                    go_on(self.studio)
+                    check_run(self.studio)
                 lines.add(lane_line(index, named[index]) if event is None else encode(event) + "\n")
                 yield
         lines.add(RACED)
@@ -142,17 +139,12 @@ def create_race(studio: EngineClient) -> list[Any]:
     """Create the tab's components and their events. Call it inside the tab. returns: the outputs of `against_plain`"""
     handlers = RaceHandlers(studio)
     task = create_state()
-    gr.Markdown(words.LEAD, elem_classes="sd-lead")
-    live = not studio.replay_only
-    prompt, start, stop = create_ask(
-        "race", words.EXPLAIN, words.PROMPT, ("start", words.START), words.STOP, live=live
+    prompt, start, stop, presets, recorded = create_ask(
+        handlers, "race", ("start", words.START), [title for title, *_ in words.PRESETS]
     )
-    with gr.Row(elem_classes="sd-race-presets"):
-        presets = [gr.Button(title, size="sm") for title, *_ in words.PRESETS]
-        recorded = create_recorded("race", handlers.choices(), words.RECORDED_LABEL)
     count, fields, lanes = _create_setup(handlers)
     view = mounted(
-        handlers.first(),
+        handlers.recording(0) if handlers.recorded else present.open_line("live", "empty"),
         "race/race.js",
         "mountRace",
         "sd-race-view",
@@ -162,9 +154,14 @@ def create_race(studio: EngineClient) -> list[Any]:
     preset_of += [component for _, lane in lanes for component in lane.values()]
     methods = [lane["method"] for _, lane in lanes]
 
-    count.change(_lanes_shown, count, [column for column, _ in lanes], **QUICK)
+    count.change(
+        lambda count: [gr.update(visible=index < count) for index in range(MOST)],
+        count,
+        [column for column, _ in lanes],
+        **QUICK,
+    )
     pressed = [start.click, prompt.submit]
-    handlers.connect(pressed, stop, task, view, handlers.run, [prompt, count], fields)
+    handlers.connect(pressed, stop, task, view, [prompt, count], fields)
     recorded.input(handlers.replay, [task, recorded], view, **QUICK)
     for button, preset in zip(presets, words.PRESETS, strict=True):
         button.click(
@@ -177,7 +174,7 @@ def create_race(studio: EngineClient) -> list[Any]:
     asked = [lane[name] for _, lane in lanes for name in ("method", "policy")]
     depends = [lane[name] for _, lane in lanes for name in ("policy", "lookahead")]
     known = timer.tick(handlers.watch_loading, methods, [timer, *methods], **QUICK)
-    known.then(handlers.options, asked, depends, **QUICK)
+    known.then(handlers.offered, asked, depends, **QUICK)
     return [prompt, *preset_of]
 
 
@@ -226,12 +223,8 @@ def _create_lane(handlers: RaceHandlers, number: int) -> tuple[gr.Column, Json]:
             ),
         }
     asked, depends = [lane["method"], lane["policy"]], [lane["policy"], lane["lookahead"]]
-    lane["method"].change(handlers.options, asked, depends, **QUICK)
+    lane["method"].change(handlers.offered, asked, depends, **QUICK)
     return column, lane
-
-
-def _lanes_shown(count: int) -> list[object]:
-    return [gr.update(visible=index < count) for index in range(MOST)]
 
 
 def against_plain(method: str) -> list[object]:
@@ -248,12 +241,12 @@ def _preset(preset: tuple[Any, ...]) -> list[object]:
     return [prompt, temperature, seed, len(lanes), *used, *unused]
 
 
-RACED = json.dumps({"type": "raced"}) + "\n"  # all runs have ended
+RACED = present.line("raced")  # all runs have ended
 
 
 def lane_line(index: int, title: str, **recorded: str) -> str:
     """Return the line before the events of a run. recorded: `run` and `lane` if the events are in a recorded run"""
-    return json.dumps({"type": "lane", "index": index, "title": title, **recorded}) + "\n"
+    return present.line("lane", index=index, title=title, **recorded)
 
 
 def recorded_lines(race: RecordedRace, methods: Sequence[MethodInfo]) -> str:
@@ -287,21 +280,4 @@ def lane_title(methods: Sequence[MethodInfo], name: str, settings: Mapping[str, 
     )
 
 
-def recorded_title(race: RecordedRace) -> str:
-    """A recorded race in the menu."""
-    if race.precisions:
-        names = " / ".join(dict.fromkeys(lane.precision for lane in race.lanes))
-        return str(words.RECORDED_PRECISIONS.format(precisions=names, prompt=race.prompt))
-    return str(words.RECORDED.format(lanes=len(race.lanes), prompt=race.prompt))
-
-
-def _site(studio: EngineClient, runs: Path) -> dict[str, object] | None:
-    methods = studio.methods()
-    choices = [
-        (str(index), recorded_title(race), recorded_lines(race, methods))
-        for index, race in enumerate(recorded_races(runs))
-    ]
-    return {"choices": choices, "words": words.WORDS} if choices else None
-
-
-TAB = Tab(2, "race", page.TAB_RACE, create_race, _site)
+TAB = Tab(2, "race", page.TAB_RACE, create_race, lambda *site: RaceHandlers(*site).site())

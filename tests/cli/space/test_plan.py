@@ -12,8 +12,15 @@ from huggingface_hub import SpaceCard
 from packaging.requirements import Requirement
 from test_project import project_files, requirements
 
-from specdemo.cli import space as plan_module
-from specdemo.cli.space import STATIC, ZERO, SpacePlan, make_plan, space_card, space_requirements
+from specdemo.cli.commands import space as plan_module
+from specdemo.cli.commands.space import (
+    STATIC,
+    ZERO,
+    SpacePlan,
+    make_plan,
+    space_card,
+    space_requirements,
+)
 from specdemo.config.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[3]

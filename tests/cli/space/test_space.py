@@ -11,8 +11,8 @@ from huggingface_hub import SpaceInfo, constants
 from huggingface_hub.utils import _xet
 from ui.served import served
 
+from specdemo.cli.commands.space import ZERO, SpacePlan, connect, follow, publish, visit
 from specdemo.cli.parser import main
-from specdemo.cli.space import ZERO, SpacePlan, connect, follow, publish, visit
 from specdemo.config.errors import UserError
 from specdemo.ui import serving
 

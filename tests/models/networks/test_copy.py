@@ -23,7 +23,7 @@ IDS = torch.arange(3, 40)[None]
 
 @pytest.fixture
 def files(tiny_folder):
-    return ModelFiles(tiny_folder, "tiny", "r1", "folder")
+    return ModelFiles(tiny_folder, "tiny", "r1")
 
 
 def logits(model):

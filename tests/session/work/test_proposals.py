@@ -13,8 +13,8 @@ from specdemo.session.studio import Studio
 from specdemo.session.work.proposals import Comparison
 from specdemo.trace.events import Status
 from specdemo.trace.metrics import output_ids
+from specdemo.trace.replay import RUNS
 from specdemo.ui.tabs.proposals import ProposalHandlers
-from specdemo.ui.view import RUNS
 
 CONSTANT = RunSettings(policy="constant", lookahead=4)
 WRITING = {"max_new_tokens": 16, "temperature": 0.0}
@@ -119,7 +119,7 @@ def test_the_page_writes_asks_and_answers_a_chosen_place(studio):
     page = ProposalHandlers(studio, RUNS)
     visitor, first = page.begin(None)
     assert json.loads(first)["phase"] == "writing"
-    last = shown(page.write(visitor, "abcabc", "", WRITING))[-1]
+    last = shown(page.run(visitor, "abcabc", "", WRITING))[-1]
     assert len(last["tokens"]) == 16
     assert last["position"] == 4
     *_, asked = shown(page.ask(visitor, DRAFTING))
@@ -134,6 +134,6 @@ def test_the_page_writes_asks_and_answers_a_chosen_place(studio):
 def test_the_page_says_what_is_wrong(studio):
     page = ProposalHandlers(studio, RUNS)
     visitor, _ = page.begin(None)
-    assert "prompt is empty" in shown(page.write(visitor, " ", "", WRITING))[-1]["error"]
+    assert "prompt is empty" in shown(page.run(visitor, " ", "", WRITING))[-1]["error"]
     _, value = page.choose(None, '{"position": 3}')
     assert "no text yet" in json.loads(value)["error"]

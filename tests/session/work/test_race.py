@@ -15,8 +15,8 @@ from specdemo.session.door import MethodInfo
 from specdemo.session.meter import Meter
 from specdemo.session.work.race import WARM_UP_TOKENS, recorded_races, recorded_together, run_race
 from specdemo.trace.events import Node, RunStarted, Verified
+from specdemo.trace.replay import RUNS
 from specdemo.ui.tabs.race import RaceHandlers, lane_title, read_lanes
-from specdemo.ui.view import RUNS
 
 LANES = [RunSettings(method="nothing"), RunSettings(method="tree")]
 

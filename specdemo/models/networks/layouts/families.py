@@ -84,7 +84,7 @@ def _check_tokenizer(
     """Refuse a drafter that comes with another tokenizer than the target's."""
     if not any((files.folder / name).is_file() for name in TOKENIZERS):
         return
-    own = load_tokenizer(ModelFiles(files.folder, files.name, files.revision, "folder"))
+    own = load_tokenizer(ModelFiles(files.folder, files.name, files.revision))
     if not same_tokenizer(own, tokenizer):
         reason = Phrase("drafter.tokenizer")
         raise UserError(
