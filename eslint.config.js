@@ -34,4 +34,5 @@ export default [
     languageOptions: { globals: Object.fromEntries(["document", "window", "location", "localStorage"].map((name) => [name, "off"])) },
   },
   { files: ["tests/**/*.mjs", "*.js"], languageOptions: { globals: globals.node } },
+  { files: ["tests/ui/*.js"], languageOptions: { globals: globals.browser } }, // run in a page
 ];
