@@ -1,13 +1,12 @@
 """A studio whose methods and answers are given, for tests of handlers."""
 
 import json
-from types import SimpleNamespace
 
 from scripted_run import TINY, run_events
 
 from specdemo.config.settings import AUTHORS, AppSettings, Recommended, RunSettings, Sampling
 from specdemo.session.admission import Admission
-from specdemo.session.door import MethodInfo
+from specdemo.session.door import About, MethodInfo
 from specdemo.session.studio import Studio
 from specdemo.trace.events import Node, Status, Verified
 
@@ -81,8 +80,7 @@ class ScriptedStudio:
 class IdleStudio(Studio):
     """A real studio that loads nothing and says that it is ready."""
 
-    ready, replay_only = True, None
-    pair = SimpleNamespace(target=SimpleNamespace(info=TINY))
+    ready, replay_only, about = True, None, About(TINY, METHODS)
 
     def start(self) -> None:
         pass

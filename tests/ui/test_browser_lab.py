@@ -1,6 +1,6 @@
 """The lab in a real Chromium: sliders move the curves, k is dragged and stepped, runs give points."""
 
-from types import SimpleNamespace
+from dataclasses import replace
 
 import pytest
 from ui.scripted import IdleStudio
@@ -19,12 +19,12 @@ COSTS = CostProfile(((1, 0.02), (5, 0.03), (32, 0.06)), 0.002)
 
 
 class PricedStudio(IdleStudio):
-    """A studio whose pair has costs and nothing else."""
+    """A studio whose machine has measured costs."""
 
-    pair = SimpleNamespace(target=IdleStudio.pair.target, costs=COSTS)
-
-    def card(self, method):
-        return None
+    about = replace(
+        IdleStudio.about,
+        machine={"name": "here", "verify": COSTS.verify, "draft": COSTS.draft_step},
+    )
 
 
 @pytest.fixture(scope="module")
