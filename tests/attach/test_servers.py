@@ -44,6 +44,7 @@ from specdemo.trace.events import (
     Verified,
 )
 from specdemo.trace.metrics import measure, output_text
+from specdemo.ui.run_tab import LatestRun
 from specdemo.ui.tabs.play import PlayHandlers
 from tests.attach.stand_in import Reply, serving, slowly
 
@@ -242,12 +243,14 @@ def shown_types(studio: EngineClient) -> list[str]:
     """Return the type of the newest event each time that the page draws a run."""
 
     class Stream(list[str]):
+        task: LatestRun
         add = list.append
 
     handlers, stream = PlayHandlers(studio), Stream()
     visitor, _ = handlers.ask(None, "hi", continues=False)
     values = {**VALUES, "max_new_tokens": 48}
-    work = handlers._answer(visitor, visitor.task, stream, "hi", "", values)
+    stream.task = visitor.task
+    work = handlers.work(visitor, stream, "hi", "", values)
     return [json.loads(stream[-1])["type"] for _ in work]
 
 

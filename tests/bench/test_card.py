@@ -134,7 +134,8 @@ def test_a_part_that_breaks_or_has_no_time_leaves_the_others(studio, monkeypatch
     late = measure_pair(studio, ITEMS, -1.0)
     assert set(late.left_out.values()) == {"There was no time left for it."}
     assert len(late.left_out) == 4
-    assert card_result([late], minutes=1.0, seconds=9.0).tables[0].columns[2] == "why"
+    tables = card_result([late], minutes=1.0, seconds=9.0).tables
+    assert [table.columns[2] for table in tables].count("why") == 1
     assert tokens_within(64, time.monotonic() + 30.5, 1.0) == 30
     with pytest.raises(UserError, match="no time"):
         tokens_within(64, time.monotonic() + 5, 1.0)

@@ -203,13 +203,22 @@ def check_tool(command: str) -> None:
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=LABELS)
-def test_the_commands_of_a_block_exist(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_of_a_block_exist(
+    block: Block,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert set(block.needs) <= NEEDS
+    monkeypatch.chdir(tmp_path)
     for command in block.commands:
         arguments = specdemo_arguments(command)
         if arguments is None:
             check_tool(command)
             continue
+        for name in arguments:
+            if name.endswith(".jsonl"):  # prompts of the reader's own
+                Path(name).write_text('{"prompt": "hi"}', encoding="utf-8")
         try:
             parse(arguments)
         except SystemExit as stopped:

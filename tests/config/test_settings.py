@@ -184,7 +184,7 @@ def test_the_environment_gives_values(monkeypatch, variable, text, name, value):
         ("SPECDEMO_PORT", "70000", "between 0 and 65,535"),
         ("SPECDEMO_THREADS", "-1", "between 0 and"),
         ("SPECDEMO_THREADS", "9" * 5000, "between 0 and"),
-        ("SPECDEMO_PRECISION", "int3", "one of nf4, file, int8, bf16, fp32"),
+        ("SPECDEMO_PRECISION", "int3", "one of auto, nf4, file, int8, bf16, fp32"),
     ],
 )
 def test_the_environment_is_checked_and_the_variable_is_named(monkeypatch, variable, text, told):
