@@ -37,7 +37,7 @@ class RacedConversation(ScriptedConversation):
     def perform(self, work, arguments, cancel=None):
         return work(self, cancel, **arguments)
 
-    def run(self, prompt, settings, *, system="", cancel, every=0.0):
+    def events(self, prompt, settings, cancel, *, system="", every=0.0):
         plain = settings.method == "nothing"
         lane = "plain" if plain else "speculative"
         yield RunStarted(lane, settings.method, prompt, settings.to_dict(), TINY, machine="here")
@@ -58,8 +58,6 @@ class RacedConversation(ScriptedConversation):
                 own = Node(step, f" w{step}", status=Status.BONUS)
                 yield Verified(lane, step // 2, drafted, (0,), own, 0, 0.1, 0, elapsed)
         yield RunFinished(lane, FinishReason.LENGTH, most, elapsed)
-
-    events = run
 
 
 class ReadyStudio(IdleStudio):
