@@ -16,13 +16,15 @@ needs_node = pytest.mark.skipif(not shutil.which("node"), reason="no node")
 
 
 def run(*words: object, cwd: Path = ROOT, text: str | None = None, **variables: str) -> str:
-    """Run a program, which must succeed. text: its input; variables: of its environment. Returns its output."""
+    """Run a program, which must succeed. text: its input; variables: of its environment. Returns its output, with its ends of lines."""
     done = subprocess.run(
-        [*map(str, words)], cwd=cwd, input=text, env={**os.environ, **variables}, check=False,
-        capture_output=True, encoding="utf-8",
+        [*map(str, words)], cwd=cwd, input=text and text.encode(), env={**os.environ, **variables},
+        check=False, capture_output=True,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    return done.stdout
+    assert done.returncode == 0, (done.stdout[-4000:] + done.stderr[-4000:]).decode(
+        errors="replace"
+    )
+    return done.stdout.decode()
 
 
 def python(*words: object, **options: object) -> str:

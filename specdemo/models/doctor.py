@@ -112,7 +112,7 @@ def _packages() -> list[Fact]:
             found.append(Fact(name, "missing", ok=False, advice=INSTALL))
             continue
         value = f"{version} (wanted {wanted})" if str(wanted) else version
-        ok = wanted.contains(version, prereleases=True)
+        ok = wanted.contains(version, prereleases=True) and installed(name)
         found.append(Fact(name, value, ok, INSTALL))
     return found
 

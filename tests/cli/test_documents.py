@@ -210,15 +210,18 @@ def test_the_commands_of_a_block_exist(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert set(block.needs) <= NEEDS
+    (tmp_path / "assets").symlink_to(ROOT / "assets")
     monkeypatch.chdir(tmp_path)
     for command in block.commands:
         arguments = specdemo_arguments(command)
         if arguments is None:
             check_tool(command)
             continue
-        for name in arguments:
-            if name.endswith(".jsonl"):  # prompts of the reader's own
+        for option, name in itertools.pairwise(arguments):  # a reader's own prompts and drafters
+            if name.endswith(".jsonl") and not Path(name).exists():
                 Path(name).write_text('{"prompt": "hi"}', encoding="utf-8")
+            elif option == "--init" or arguments[:2] == ["export", "drafter"]:
+                Path(name).mkdir(parents=True, exist_ok=True)
         try:
             parse(arguments)
         except SystemExit as stopped:

@@ -157,9 +157,7 @@ def test_parameters_agree_with_torch(files):
 
 
 def test_4bit_layers_of_odd_shape_do_not_crash(tmp_path):
-    odd = ModelFiles(
-        make_tiny_model(tmp_path / "odd", hidden=40, intermediate=88), "odd", "", "folder"
-    )
+    odd = ModelFiles(make_tiny_model(tmp_path / "odd", hidden=40, intermediate=88), "odd", "")
     loaded = load_model(odd, "nf4", "cpu")
     with torch.no_grad():
         assert torch.isfinite(loaded.model(torch.arange(3, 9)[None]).logits).all()
