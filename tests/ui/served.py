@@ -9,6 +9,7 @@ import httpx
 import pytest
 from gradio_client.utils import apply_diff
 from letters import tiny_pair
+from programs import free_port
 
 from specdemo.config.settings import AppSettings
 from specdemo.session import studio as studio_module
@@ -30,7 +31,9 @@ def load_tiny(settings, _report):
 def launched(studio):
     """The page of a studio, for tests in a browser. yields: its address"""
     page = create_app(studio)
-    _, url, _ = page.launch(server_port=None, prevent_thread_lock=True, **launch_options(studio))
+    _, url, _ = page.launch(
+        server_port=free_port(), prevent_thread_lock=True, **launch_options(studio)
+    )
     try:
         yield url
     finally:
@@ -48,7 +51,7 @@ def served(**settings):
         page = create_app(studio)
         options = launch_options(studio)
         _, url, _ = page.launch(
-            server_name="127.0.0.1", server_port=None, prevent_thread_lock=True, **options
+            server_name="127.0.0.1", server_port=free_port(), prevent_thread_lock=True, **options
         )
         with httpx.Client(base_url=url.rstrip("/"), timeout=60) as client:
             client.studio = studio

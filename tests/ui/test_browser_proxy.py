@@ -7,6 +7,7 @@ from http.server import ThreadingHTTPServer
 import httpx
 import pytest
 from loopback import Handler, serving
+from programs import free_port
 from ui.test_browser import ReadyStudio
 
 from specdemo.config.settings import AppSettings
@@ -53,7 +54,7 @@ def port():
         patch.setenv("GRADIO_ROOT_PATH", "demo/")
         studio = ReadyStudio(AppSettings())
         demo = create_app(studio)
-        demo.launch(server_port=None, prevent_thread_lock=True, **launch_options(studio))
+        demo.launch(server_port=free_port(), prevent_thread_lock=True, **launch_options(studio))
         yield demo.server_port
         demo.close()
 
