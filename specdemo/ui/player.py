@@ -29,7 +29,7 @@ def html_replay(trace_text: str, title: str, words: Mapping[str, object]) -> str
 
 
 def player_page(words: Mapping[str, object], run: Mapping[str, str] | None = None) -> str:
-    """Return the player without charts, whose library is larger than all the rest, in one file without any network access."""
+    """Return the player as one file that needs no network. It has no charts: their library is larger than all the rest."""
     data = data_block("sd-words", words), data_block("sd-run", run)
     return inline_page("site/replay.js", REPLAY_POLICY, *data)
 

@@ -26,6 +26,7 @@ from specdemo.ui import serving
 from specdemo.ui.serving import launch_options
 
 limits = strings("limits")
+LIMIT = ("--max-time", "60")  # of curl, in seconds
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "api.md"
 EXAMPLE = re.compile(r"<!-- needs: page -->\n```(\w+)\n(.*?)```", re.S)
@@ -165,8 +166,8 @@ def test_the_examples_of_the_document_run(page, capsys):
             exec(compile(example, "docs/api.md", "exec"), said)  # noqa: S102 - the document is ours
         elif shutil.which("curl"):
             begin, follow = example.splitlines()
-            number = json.loads(run(*shlex.split(begin)))["event_id"]
-            events = run(*shlex.split(follow.replace("EVENT_ID", number)))
+            number = json.loads(run(*shlex.split(begin), *LIMIT))["event_id"]
+            events = run(*shlex.split(follow.replace("EVENT_ID", number)), *LIMIT)
             text, metrics, trace = json.loads(events.split("event: complete\ndata: ")[1])
             assert (metrics["new_tokens"], trace) == (24, [])
             assert len(text) > 8

@@ -479,7 +479,7 @@ def visit(space: SpaceInfo, report: Report, poll: float = BUILD_POLL_SECONDS) ->
 
 
 def _read(page: str, token: str | None) -> None:
-    """Raises httpx.HTTPError, and ValueError for a page of another program."""
+    """Check that a page is one of this program. Raises httpx.HTTPError, and ValueError for any other page."""
     import httpx
 
     from specdemo.ui.site import MARK
