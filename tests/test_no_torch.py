@@ -86,13 +86,6 @@ def test_a_studio_that_only_replays_loads_nothing_and_explains_each_run():
         next(studio.switch("smollm2-135m-instruct", "auto", "nf4"))
 
 
-@pytest.mark.parametrize(("value", "replay"), [("1", True), ("0", False), ("", False)])
-def test_the_environment_can_ask_for_replay_alone(monkeypatch, value, replay):
-    monkeypatch.setenv("SPECDEMO_REPLAY", value)
-    assert AppSettings.from_environment().replay is replay
-    assert AppSettings.from_environment(replay=True).replay
-
-
 def test_run_leaves_what_is_shown_and_the_page_says_why():
     studio = Studio(AppSettings(replay=True))
     handlers = PlayHandlers(studio)

@@ -1,9 +1,8 @@
 """A GGUF file's text becomes the tokens that llama.cpp makes of it, for each way to split text before the merges."""
 
-import json
-import urllib.request
 from unittest.mock import MagicMock
 
+import httpx
 import pytest
 import tiny_gguf as tiny_gguf_module
 from llama_server import llama_server
@@ -47,18 +46,20 @@ def described(folder, tokenizer, pre):
     return gguf, load_tokenizer(ModelFiles(folder, "tiny", ""))
 
 
+def by_llama_cpp(gguf, texts, **options):
+    """Yield each text with the tokens that llama.cpp makes of it. options: of its server"""
+    pytest.importorskip("xllamacpp")
+    with llama_server(str(gguf), "options.n_ctx, options.warmup = 64, False") as address:
+        for text in texts:
+            asked = {"content": text, "add_special": True, **options}
+            yield text, httpx.post(f"{address}/tokenize", json=asked, timeout=30).json()["tokens"]
+
+
 @pytest.mark.parametrize("pre", [entry["names"][0] for entry in SPLITTING])
 def test_describe_gguf_splits_text_as_llama_cpp_does(tmp_path, greedy, pre):
-    pytest.importorskip("xllamacpp")
     gguf, tokenizer = described(tmp_path, greedy, pre)
-    with llama_server(str(gguf), "options.n_ctx, options.warmup = 64, False") as address:
-        for text in TEXTS:
-            content = json.dumps({"content": text, "add_special": True}).encode()
-            request = urllib.request.Request(
-                f"{address}/tokenize", content, {"Content-Type": "application/json"}
-            )
-            with urllib.request.urlopen(request, timeout=30) as answer:
-                assert tokenizer(text)["input_ids"] == json.load(answer)["tokens"]
+    for text, wanted in by_llama_cpp(gguf, TEXTS):
+        assert tokenizer(text)["input_ids"] == wanted
 
 
 def add_sentencepiece(writer, **said):
@@ -97,36 +98,18 @@ def add_sentencepiece(writer, **said):
     "said", [{}, {"add_space_prefix": False}, {"add_space_prefix": True, "add_bos_token": False}]
 )
 def test_describe_gguf_marks_spaces_as_llama_cpp_does(tmp_path, monkeypatch, said):
-    pytest.importorskip("xllamacpp")
     size = add_sentencepiece(MagicMock())
     monkeypatch.setattr(
         tiny_gguf_module, "add_tokenizer", lambda writer, *_: add_sentencepiece(writer, **said)
     )
     gguf, tokenizer = described(tmp_path, range(size), "default")
-    texts = (
-        "the cat",
-        " the",
-        "  the  cat ",
-        "\nthe\n\ncat",
-        "     ",
-        "[TOOL]the [TOOL] cat",
-        "नमस्ते it's é",
-        "a<s>b",
-    )
-    with llama_server(str(gguf), "options.n_ctx, options.warmup = 64, False") as address:
-        for text in texts:
-            asked = {"content": text, "add_special": True, "parse_special": False}
-            request = urllib.request.Request(
-                f"{address}/tokenize",
-                json.dumps(asked).encode(),
-                {"Content-Type": "application/json"},
-            )
-            with urllib.request.urlopen(request, timeout=30) as answer:
-                wanted = json.load(answer)["tokens"]
-            ids = tokenizer(text, split_special_tokens=True)["input_ids"]
-            assert ids == wanted, text
-            if "[" not in text:  # a space is added after a token of the user's, and stays there
-                assert tokenizer.decode(ids, skip_special_tokens=True) == text
+    texts = ["the cat", " the", "  the  cat ", "\nthe\n\ncat", "     "]
+    texts += ["[TOOL]the [TOOL] cat", "नमस्ते it's é", "a<s>b"]
+    for text, wanted in by_llama_cpp(gguf, texts, parse_special=False):
+        ids = tokenizer(text, split_special_tokens=True)["input_ids"]
+        assert ids == wanted, text
+        if "[" not in text:  # a space is added after a token of the user's, and stays there
+            assert tokenizer.decode(ids, skip_special_tokens=True) == text
 
 
 def test_describe_gguf_splits_numbers_as_the_file_says(tmp_path, greedy):

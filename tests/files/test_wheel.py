@@ -56,23 +56,6 @@ def test_another_file_of_that_name_is_refused(only_wheelhouse, tmp_path):
     assert not list((tmp_path / "cache" / "wheels").iterdir())
 
 
-def test_an_index_without_it(only_wheelhouse, tmp_path):
-    folder, wheel = only_wheelhouse
-    (folder / wheel.file).unlink()
-    with pytest.raises(UserError, match=r"does not offer tiny-smol 0\.1\.2"):
-        source.fetch_wheel(wheel, tmp_path / "cache")
-
-
-def test_an_index_that_cannot_be_reached(only_wheelhouse, monkeypatch, tmp_path):
-    monkeypatch.delenv("PIP_NO_INDEX")
-    monkeypatch.delenv("PIP_FIND_LINKS")
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    monkeypatch.setenv("PIP_RETRIES", "1")
-    with pytest.raises(UserError, match="could not be reached") as caught:
-        source.fetch_wheel(only_wheelhouse[1], tmp_path / "cache")
-    assert "127.0.0.1" not in str(caught.value)
-
-
 class Index(Handler):
     """A package index with one answer to all requests. status: None closes the connection without an answer"""
 
@@ -91,8 +74,8 @@ class Index(Handler):
         (None, "could not be reached"),
         (503, "could not be reached"),
         (403, "could not be reached"),
-        (404, "does not offer"),
-        (200, "does not offer"),
+        (404, r"does not offer tiny-smol 0\.1\.2"),
+        (200, r"does not offer tiny-smol 0\.1\.2"),
     ],
 )
 def test_a_dead_index_is_not_one_without_the_package(only_wheelhouse, monkeypatch, tmp_path, status, sentence):  # fmt: skip
@@ -104,6 +87,7 @@ def test_a_dead_index_is_not_one_without_the_package(only_wheelhouse, monkeypatc
         monkeypatch.setenv("PIP_RETRIES", "0")
         with pytest.raises(UserError, match=sentence) as caught:
             source.fetch_wheel(only_wheelhouse[1], tmp_path / "cache")
+    assert "127.0.0.1" not in str(caught.value)
     assert caught.value.unaffected
     assert caught.value.advice
 

@@ -1,12 +1,10 @@
 """Unusual prompts: they stay text, for the tokenizer, in the trace and on the page."""
 
-import json
 import random
 
 import pytest
 from fuzz.odd import COUNT, SEED, TEXTS, text
 from tiny_files import make_tiny_tokenizer
-from ui.conftest import browser  # noqa: F401 - a fixture
 
 from specdemo.config.errors import UserError
 from specdemo.session.text import TokenText, encode_prompt
@@ -23,8 +21,6 @@ from specdemo.trace.events import (
     Verified,
 )
 from specdemo.trace.replay import csv_table, parse
-from specdemo.ui.player import html_replay
-from specdemo.ui.words import VIEW
 
 MARKUP, IMAGE = "<script>window.hacked=1</script>", "<img src=x onerror=window.hacked=1>"
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
@@ -86,23 +82,3 @@ def test_a_trace_of_odd_texts_is_read_as_it_was_written():
     assert dumps(read.trace.events) == saved
     cells = [cell for line in csv_table(saved).splitlines() for cell in line.split(",")]
     assert not any(cell.startswith(("=", "@")) for cell in cells)
-
-
-@pytest.mark.browser
-def test_no_text_of_a_run_becomes_markup_or_runs(browser, tmp_path):  # noqa: F811
-    page_file = tmp_path / "replay.html"
-    page_file.write_text(
-        html_replay(hostile_trace(), "<img src=x onerror=window.hacked=1>", VIEW), encoding="utf-8"
-    )
-    page = browser.new_page()
-    broken = []
-    page.on("pageerror", lambda error: broken.append(str(error)))
-    page.goto(page_file.as_uri())
-    page.wait_for_selector(".sd-answer .sd-token")
-    page.evaluate("document.querySelector('.sd-move-end')?.click()")
-    page.wait_for_timeout(200)
-    assert page.evaluate("window.hacked") is None
-    assert page.locator(".sd-answer img, .sd-answer script").count() == 0
-    assert "<script>window.hacked=1</script>" in json.dumps(page.inner_text("body"))
-    assert broken == []
-    page.close()

@@ -55,10 +55,18 @@ def test_what_is_asked_for_is_taken(monkeypatch):
         devices.choose_device("mps", "int8")
 
 
-def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        *(("mps", "no GPU of Apple's"), ("cuda", "no such CUDA device")),
+        *((name, "device") for name in ("teapot", "meta", "")),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused(monkeypatch, name, said):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(UserError, match="no GPU of Apple's"):
-        devices.choose_device("mps")
+    with pytest.raises(UserError, match=said):
+        devices.choose_device(name)
     assert not doctor._device(AppSettings(device="mps")).ok
 
 
@@ -68,9 +76,13 @@ def test_a_gpu_that_does_not_compute_is_none(monkeypatch):
     assert devices.has_mps() == devices.computes(torch.device("mps"))
 
 
-def test_cuda_comes_before_all(monkeypatch):
+@pytest.mark.usefixtures("mac")
+def test_cuda_comes_before_all_and_the_processor_last(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert devices.best_device("nf4").device == "cuda"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert devices.best_device("bf16").device == "cpu"
 
 
 class Failing:

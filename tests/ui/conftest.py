@@ -63,14 +63,18 @@ def browser() -> Iterator[object]:
 
 @pytest.fixture
 def open_page(browser: object) -> Iterator[Callable[..., object]]:
-    """A function that opens an empty page with options of its context; the test fails at an error of a page."""
+    """A function that opens an empty page with options of its context; the test fails at an error of a page.
+
+    problems: errors of all pages; asked: addresses that the page has requested
+    """
     contexts, problems = [], []
 
     def opened(**options: object) -> object:
         contexts.append(browser.new_context(**{"viewport": SCREEN, **options}))
         page = contexts[-1].new_page()
-        page.problems = problems
+        page.problems, page.asked = problems, []
         page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("request", lambda request: page.asked.append(request.url))
         return page
 
     yield opened

@@ -1,11 +1,11 @@
 """The lessons in a real Chromium: predict, reveal, see the step in the run, and open it in the Play tab."""
 
 import pytest
+from ui.scripted import IdleStudio
 from ui.served import launched
 
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import strings
-from specdemo.session.studio import Studio
 
 WORDS = strings("lessons").WORDS
 
@@ -14,20 +14,9 @@ pytestmark = pytest.mark.browser
 BLOCKED = "Storage.prototype.setItem = () => { throw new Error('blocked'); }"
 
 
-class IdleStudio(Studio):
-    """A studio whose model is always about to come."""
-
-    def __init__(self) -> None:
-        super().__init__(AppSettings())
-        self.replay_only = self.error = None
-
-    def start(self) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def url():
-    with launched(IdleStudio()) as address:
+    with launched(IdleStudio(AppSettings())) as address:
         yield address
 
 

@@ -92,16 +92,11 @@ def url():
 
 
 @pytest.fixture
-def page(browser, url):
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    page = context.new_page()
-    problems = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
+def page(open_page, url):
+    page = open_page()
     page.goto(url)
     page.wait_for_function("window.ready")
-    yield page
-    context.close()
-    assert problems == []
+    return page
 
 
 AT = "view.timeline.at"

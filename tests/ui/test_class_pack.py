@@ -16,7 +16,6 @@ from xml.etree.ElementTree import Element, fromstring
 import pytest
 from programs import needs_node, node
 
-from specdemo.cli import parser as cli
 from specdemo.cli.commands import export
 from specdemo.config.errors import UserError
 from specdemo.ui import words
@@ -241,13 +240,6 @@ def test_a_scorm_package_names_its_files_and_its_one_activity(tmp_path: Path) ->
     assert resource.get(f"{{{ADL}}}scormtype") == "sco"
     assert resource.get("href") == "index.html"
     assert [file.get("href") for file in resource] == ["index.html", "view/a b.js"]
-
-
-def test_a_folder_with_other_things_is_left_alone(tmp_path: Path, capsys) -> None:
-    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
-    assert cli.main(["class-pack", str(tmp_path)]) == 1
-    assert "contains other files" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_without_playwright_it_says_what_to_install(tmp_path: Path, monkeypatch) -> None:

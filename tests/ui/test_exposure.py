@@ -210,7 +210,6 @@ def messages(lines):
 # Possible values.
 
 VALUES = [None, True, {}, [], [1], "x", "", -1, 2.5, 10**400, "\ud800", {"path": "/etc/passwd"}]
-TEXTS = ["NaN", "Infinity", "-Infinity", "1e-300", "1e400"]  # JSON as Python reads it
 
 
 def test_every_call_answers_every_value_in_a_sentence(local):
@@ -236,16 +235,6 @@ def test_calls_that_run_answer_wrong_values_in_a_sentence(local, name):
         assert wrong or len(known) == 1
 
 
-@pytest.mark.parametrize("label", ["sd-temperature", "sd-seed", "sd-lookahead", "sd-top_p"])
-@pytest.mark.parametrize("text", TEXTS)
-def test_a_number_that_cannot_be_is_refused_before_the_run(local, label, text):
-    visitor = Visitor(local)
-    wrong, lines = visitor.ask(**{label: json.loads(text)})
-    told = wrong or messages(lines)
-    assert NOT_POSSIBLE.search(told) or "must be" in told
-    assert lines is None or model_of(lines) is None
-
-
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -258,6 +247,12 @@ def test_a_number_that_cannot_be_is_refused_before_the_run(local, label, text):
         ({"sd-prompt": "a\x1b[31m"}, re.compile("control character U[+]001B")),
         ({"System prompt (optional)": "\x07"}, re.compile("system prompt contains")),
         ({"sd-seed": None}, re.compile("seed is empty")),
+        *(
+            ({name: float("nan")}, NOT_POSSIBLE)
+            for name in ("sd-temperature", "sd-seed", "sd-lookahead", "sd-top_p")
+        ),
+        *(({"sd-temperature": float(text)}, NOT_POSSIBLE) for text in ("inf", "-inf", "1e400")),
+        ({"sd-temperature": 1e-300}, re.compile("must be")),
         ({"sd-max_new_tokens": 10**6}, re.compile("maximum number of tokens is 1000000")),
         ({"sd-prompt": "x" * 60_000}, re.compile("reads at most")),
     ],
@@ -504,9 +499,3 @@ def test_visits_are_forgotten_at_last():
     for number in range(MOST_VISITS):
         visits.of(str(number))
     assert visits.of("first") is not first
-
-
-def test_every_sentence_of_a_limit_exists_in_german():
-    german = words.translations("de")
-    said = words.texts("limits", "en").values()
-    assert [text for text in said if text not in german and text != "prompt"] == []

@@ -7,7 +7,7 @@ import pytest
 from errors import reported
 from ui.scripted import VALUES, ScriptedConversation, ScriptedStudio, lines
 
-from specdemo.config.errors import Phrase, UserError
+from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.trace.events import FinishReason, RunFinished
 from specdemo.trace.replay import recorded_runs
@@ -87,30 +87,6 @@ def test_the_token_that_ends_an_answer_is_no_part_of_the_turn(handlers):
     handlers.begin(visitor)
     list(handlers.run(visitor, "a", "", VALUES))
     assert visitor.turns == [("a", " a0 a1")]
-
-
-def test_a_setting_out_of_range_is_a_sentence_that_names_it(handlers):
-    wrong = {"lookahead": 99, "nodes": None, "temperature": float("nan"), "top_k": 2.5}
-    for name, value in wrong.items():
-        visitor, _ = handlers.begin(None)
-        *_, last = handlers.run(visitor, "a", "", {**VALUES, name: value})
-        notice = lines(last)[-1]
-        assert notice["type"] == "notice"
-        assert str(Phrase(f"label.{name}")) in notice["message"]
-
-
-def test_the_box_of_the_exact_mode_is_a_setting_of_the_run(handlers):
-    class Asked(ScriptedConversation):
-        def run(self, prompt, settings, **options):
-            asked.append(settings.exact)
-            return super().run(prompt, settings, **options)
-
-    asked: list[bool] = []
-    visitor = PlayState(Asked())
-    for ticked in (False, True):
-        handlers.begin(visitor)
-        list(handlers.run(visitor, "a", "", {**VALUES, "exact": ticked}))
-    assert asked == [False, True]
 
 
 def test_what_was_cleared_does_not_come_back(handlers):

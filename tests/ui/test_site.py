@@ -28,17 +28,6 @@ def test_every_address_is_relative_and_there(folder):
     assert "://" not in re.sub(r"<script type=.application/json.*?</script>", "", page)
 
 
-def test_every_script_of_the_site_imports_what_is_there(folder):
-    scripts = list((folder / "view").rglob("*.js"))
-    assert len(scripts) > 40
-    for script in scripts:
-        code = re.sub(r"/\*.*?\*/", "", script.read_text("utf-8"), flags=re.DOTALL)
-        for name in re.findall(r'(?:(?<!")\bfrom|import\()\s*"([^"]+)"', code):
-            assert name.startswith(("./", "../")), f"{script.name}: {name}"
-            assert (folder / "view") in (script.parent / name).resolve().parents
-            assert (script.parent / name).is_file(), f"{script.name}: {name}"
-
-
 def test_its_data_names_runs_that_are_there_and_its_parts(folder):
     page = (folder / "index.html").read_text(encoding="utf-8")
     data = json.loads(re.search(r'id="sd-data">(.*?)</script>', page)[1])

@@ -147,12 +147,6 @@ def test_what_was_found_out_is_not_found_out_again(monkeypatch, tmp_path):
         assert check.read() is None
 
 
-def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path):
-    (tmp_path / "file").write_text("")
-    check = pass_check(tmp_path / "file" / "folder", "weights", "auto")
-    assert open_decoder(fresh(), check=check)[1].startswith("compiled")
-
-
 def test_an_8_bit_head_is_the_target_in_every_pass(monkeypatch):
     """Logits are those of the head's own values, and a drafted row's are a plain row's, bit for bit."""
     model = fresh()

@@ -3,6 +3,7 @@
 import gc
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -67,7 +68,7 @@ def test_the_target_is_as_it_was(files):
 
 def test_two_visitors_at_once_share_one_copy(files, monkeypatch):
     shared = QuantisedCopy(load_model(files, "bf16", "cpu"))
-    made, opened, both = [], [], threading.Barrier(2)
+    made, both = [], threading.Barrier(2)
     real = copying.make_copy
 
     def counted(target):
@@ -76,16 +77,12 @@ def test_two_visitors_at_once_share_one_copy(files, monkeypatch):
 
     monkeypatch.setattr(copying, "make_copy", counted)
 
-    def visit():
+    def visit(_number):
         both.wait()
-        opened.append(shared.open())
+        return shared.open()
 
-    threads = [threading.Thread(target=visit) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(made) == 1
+    with ThreadPoolExecutor(2) as pool:
+        opened = list(pool.map(visit, range(2)))
     assert opened[0].decoder is opened[1].decoder is made[0].decoder
     opened[0].read([1, 2, 3])
     assert (opened[0].length, opened[1].length) == (3, 0)
@@ -117,16 +114,14 @@ def test_a_copy_leaves_with_its_target(files):
     assert kept() is None
 
 
-def loaded_pair(tiny_folder, tmp_path, precision, stages=None):
-    settings = AppSettings(
-        target=str(tiny_folder), draft="none", precision=precision, device="cpu", cache_dir=tmp_path
-    )
-    return load(settings, (stages if stages is not None else []).append).pair
+def loaded_pair(tiny_folder, tmp_path, precision, report=silent, draft="none"):
+    models = {"target": str(tiny_folder), "draft": draft, "precision": precision}
+    return load(AppSettings(**models, device="cpu", cache_dir=tmp_path), report).pair
 
 
 def test_a_full_precision_pair_opens_its_copy(tiny_folder, tmp_path):
     stages = []
-    loaded = loaded_pair(tiny_folder, tmp_path, "fp32", stages)
+    loaded = loaded_pair(tiny_folder, tmp_path, "fp32", stages.append)
     assert loaded.missing("copy", "a copy") == ""
     assert loaded.copy.open().decoder is loaded.copy.open().decoder
     assert loaded.copy.open().decoder is not loaded.target.decoder
@@ -154,11 +149,7 @@ def test_a_missing_draft_is_a_sentence_and_costs_are_the_target_alone(tiny_folde
 
 
 def test_a_pair_with_a_draft_misses_nothing_and_knows_its_cost(tiny_folder, tmp_path):
-    settings = AppSettings(
-        target=str(tiny_folder), draft=str(tiny_folder), precision="fp32", device="cpu",
-        cache_dir=tmp_path,
-    )  # fmt: skip
-    loaded = load(settings, silent).pair
+    loaded = loaded_pair(tiny_folder, tmp_path, "fp32", draft=str(tiny_folder))
     assert loaded.missing("draft", "a draft") == ""
     assert loaded.costs.draft_step > 0
 

@@ -61,32 +61,9 @@ def opened(model, weights, token_ids=()):
     return target, ExitModel(target, weights)
 
 
-def states_of(model, token_ids):
-    with torch.inference_mode():
-        output = model(torch.tensor([list(token_ids)]), output_hidden_states=True)
-    return output.hidden_states[LAYER][0]
-
-
 def logits_of(model, token_ids):
     with torch.inference_mode():
         return model(torch.tensor([list(token_ids)])).logits[0, -1]
-
-
-@pytest.mark.parametrize("known", [0, 1, 6])
-def test_lower_layers_have_transformers_states(target_weights, known):
-    """Read in chunks, ahead of the target."""
-    target = CachedModel(target_weights)
-    if known:
-        target.read(TEXT[:known])
-    rest = TEXT[known:]
-    chain = range(-1, len(rest) - 1)
-    pieces = [
-        target.lower(LAYER, rest[:2], chain[:2], ()),
-        target.lower(LAYER, rest[2:3], chain[2:3], chain[:2]),
-        target.lower(LAYER, rest[3:], chain[3:], chain[:3]),
-    ]
-    want = states_of(target_weights, TEXT)[known:]
-    assert torch.allclose(torch.cat(pieces), want, atol=1e-5)
 
 
 def test_the_model_is_left_as_it_was(target_weights):

@@ -143,18 +143,9 @@ def test_the_audit_judges_a_drafter_of_a_folder(target, tmp_path, monkeypatch, c
     words = vocabulary_of(target)
     folder = write_flat(tmp_path / "drafter", make(hidden=64, vocabulary=words, words=40))
     monkeypatch.setenv("SPECDEMO_CACHE", str(tmp_path))
-    command = [
-        "audit",
-        "--methods",
-        "feature",
-        "--runs",
-        "2",
-        "--tokens",
-        "3",
-        "--precision",
-        "fp32",
-    ]
-    models = ["--target", str(target), "--drafter", str(folder), "--device", "cpu"]
+    command = ["audit", "--methods", "feature", "--runs", "2", "--tokens", "3"]
+    models = ["--target", str(target), "--drafter", str(folder)]
+    command += ["--precision", "fp32", "--device", "cpu"]
     assert main([*command, *models]) == 0
     assert f"{target.name} with drafter, fp32" in capsys.readouterr().out
     found = json.loads((tmp_path / FILE).read_text(encoding="utf-8"))

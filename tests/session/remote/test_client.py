@@ -56,15 +56,12 @@ def test_a_row_of_links_opens_a_connection(link, here, monkeypatch):
     assert output_ids(events) == output_ids(expected)
 
 
-def test_the_target_is_one_value_and_cards_travel(remote, here):
-    assert remote.target is remote.target
-    assert remote.card("auto") == here.card("auto")
-
-
 @pytest.mark.parametrize("method", ["nothing", "ngram", "draft_model"])
 def test_a_conversation_goes_on_as_it_would_here(remote, here, method):
     settings = RunSettings(method=method, max_new_tokens=20)
     elsewhere, own = remote.open(), here.open()
+    assert remote.target is remote.target
+    assert remote.card(method) == here.card(method)
     for prompt in ("abcabc", "def"):
         there = list(elsewhere.run(prompt, settings, system="s"))
         mine = list(own.run(prompt, settings, system="s"))
@@ -133,12 +130,9 @@ def text_of(events):
     return "".join(node.text for step in steps for node in step.committed)
 
 
-def test_what_the_user_can_mend_and_what_nobody_foresaw_are_told_as_here(remote, here, monkeypatch):
-    with pytest.raises(UserError, match="prompt is empty") as told:
-        list(remote.open().run(" ", PLAIN))
-    with pytest.raises(UserError) as own:
-        list(here.open().run(" ", PLAIN))
-    assert (told.value.unaffected, told.value.advice) == (own.value.unaffected, own.value.advice)
+def test_an_unforeseen_error_of_an_engine_is_raised_here_and_a_switch_is_refused(
+    remote, here, monkeypatch
+):
     monkeypatch.setattr(here, "open", lambda _visitor: 1 / 0)
     with pytest.raises(RuntimeError, match="division"):
         list(remote.open().run("abc", PLAIN))
@@ -146,23 +140,16 @@ def test_what_the_user_can_mend_and_what_nobody_foresaw_are_told_as_here(remote,
         next(remote.switch("a", "b", "nf4"))
 
 
+WORK = "specdemo.session.work"
+
+
 @pytest.mark.parametrize(
-    "name",
-    [
-        "os:system",
-        "specdemo.session.work.race:run_race",
-        "specdemo.session.work.wrong_rules:demonstrate",
-        "race",
-        "",
-    ],
+    "name", ["os:system", f"{WORK}.race:run_race", f"{WORK}.wrong_rules:demonstrate", "race", ""]
 )
-def test_only_work_of_scenarios_can_be_asked_for(name):
+def test_find_work_finds_the_named_work_and_nothing_else(name):
+    assert find_work(name_of(race_lanes)) is race_lanes
     with pytest.raises(UserError, match="different versions"):
         find_work(name)
-
-
-def test_work_is_found_by_its_name():
-    assert find_work(name_of(race_lanes)) is race_lanes
 
 
 def test_no_engine_is_a_sentence_and_an_engine_that_returns_is_noticed(link):
@@ -196,13 +183,7 @@ def test_no_engine_is_a_sentence_and_an_engine_that_returns_is_noticed(link):
 def test_an_engine_keeps_a_bounded_number_of_conversations(draft_weights, monkeypatch):
     monkeypatch.setattr("specdemo.session.remote.server.MOST_VISITORS", 2)
     one = engine(draft_weights)
-    request = {
-        "messages": [],
-        "prompt": "abc",
-        "system": "",
-        "every": 0.0,
-        "lesson": 0,
-    }
+    request = {"messages": [], "prompt": "abc", "system": "", "every": 0.0, "lesson": 0}
     for visitor in ("a", "b", "c"):
         asked = {**request, "visitor": visitor, "settings": asdict(PLAIN)}
         assert len(list(one.run(asked, threading.Event()))) > 3

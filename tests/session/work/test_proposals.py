@@ -5,11 +5,10 @@ import threading
 
 import pytest
 from conftest import loaded
-from letters import tiny_pair
+from letters import letters_studio, tiny_pair
 
 from specdemo.config.errors import UserError
-from specdemo.config.settings import AppSettings, RunSettings, Sampling
-from specdemo.session.studio import Studio
+from specdemo.config.settings import RunSettings, Sampling
 from specdemo.session.work.proposals import Comparison
 from specdemo.trace.events import Status
 from specdemo.trace.metrics import output_ids
@@ -24,9 +23,7 @@ DRAFTING = {"policy": "constant", "lookahead": 3, "temperature": 0.0}
 @pytest.fixture
 def studio(draft_weights):
     """A real studio whose pair is a tiny target with a letter a token, and a draft."""
-    studio = Studio(AppSettings(target="tiny", draft="none"))
-    studio.use(loaded(tiny_pair(draft_weights)))
-    return studio
+    return letters_studio(tiny_pair(draft_weights))
 
 
 def written(comparison, prompt="abcabc", most=24, **options):
@@ -66,13 +63,12 @@ def test_every_method_is_asked_and_judged_by_the_text_itself(studio):
 def test_asking_leaves_nothing_behind(studio):
     comparison = Comparison(studio)
     text = written(comparison)
-    once = [
-        guess.verified and guess.verified.path for guess in comparison.guesses(text, 5, CONSTANT)
-    ]
-    list(comparison.guesses(text, 17, CONSTANT))
-    again = [
-        guess.verified and guess.verified.path for guess in comparison.guesses(text, 5, CONSTANT)
-    ]
+
+    def paths(position):
+        guesses = comparison.guesses(text, position, CONSTANT)
+        return [guess.verified and guess.verified.path for guess in guesses]
+
+    once, _, again = paths(5), paths(17), paths(5)
     assert once == again
     assert written(comparison) == text
     assert comparison._conversation._memory is None
