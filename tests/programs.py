@@ -6,6 +6,8 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,14 @@ def node(*words: object, **options: object) -> str:
 def module(code: str, **options: object) -> str:
     """Run a script that imports others."""
     return node("--input-type=module", "-e", code, **options)
+
+
+def until(true: Callable[[], object], what: str, seconds: float = 90.0) -> None:
+    """Wait until a condition holds. what: the failure after so many seconds"""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
 
 
 def free_port() -> int:

@@ -168,7 +168,6 @@ def test_every_module_says_what_it_is(path: Path) -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        "specdemo",
         "specdemo.session.studio",
         "specdemo.trace.replay",
         "specdemo.config.settings",

@@ -1,16 +1,15 @@
 """A link to engines in this process, which are called with JSON values as those of other processes are."""
 
 import json
-import time
 
 from letters import letters_studio, tiny_pair
+from programs import until
 
 from specdemo.config.settings import AppSettings
 from specdemo.session.remote.client import Lost
 from specdemo.session.remote.server import Engine
 
 SETTINGS = AppSettings(target="tiny", draft="none")
-WAIT = 30.0
 
 
 class ThreadLink:
@@ -54,7 +53,4 @@ def engine(draft_weights):
 
 def assert_idle(studio):
     """The runs of an engine end within a moment."""
-    end = time.monotonic() + WAIT
-    while studio.runner.going_on and time.monotonic() < end:
-        time.sleep(0.01)
-    assert not studio.runner.going_on
+    until(lambda: not studio.runner.going_on, "a run goes on")

@@ -483,5 +483,3 @@ def test_the_command_writes_its_files(studio, monkeypatch, tmp_path, capsys):
     assert document["repeat"] == 2
     assert document["suite"] == "suite.jsonl"
     assert "Plotly.newPlot(" in paths["html"].read_text()
-    assert main(["bench", "--html", str(tmp_path / "nowhere" / "out.html")]) == 1
-    assert "no folder" in capsys.readouterr().err

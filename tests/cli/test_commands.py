@@ -39,13 +39,7 @@ def told(monkeypatch, capsys):
 def test_run_into_a_file_writes_the_answer_alone(monkeypatch, capsys):
     text, steps = told(monkeypatch, capsys)
     assert any(node.status is Status.REJECTED for step in steps for node in step.nodes)
-    kept = [
-        node.text
-        for step in steps
-        for node in [*(step.nodes[place] for place in step.path), step.next]
-        if node
-    ]
-    assert text.strip() == "".join(kept).strip()
+    assert text.strip() == output_text(steps).strip()
 
 
 def test_run_in_a_terminal_shows_refused_tokens_struck_through(monkeypatch, capsys):
@@ -90,6 +84,7 @@ def test_show_metrics_names_the_pass_and_what_it_means(capsys, precision, kernel
                 "run x --save",
                 "bench --json",
                 "bench --html",
+                f"export {RECORDED} --csv",
             )
             for path, said in (("not/there", "no folder"), (".", "is a folder"))
         ),

@@ -408,17 +408,12 @@ def siblings(draft, shaper, words):
 )
 def test_three_sampled_tokens_have_the_exact_joint_distribution(method, sampling):
     """Chi-square of seeded runs against the exact joint of a toy target (four words), at p = 1e-4."""
-    runs = 300 if method in OF_PARTS else 1_000
-    statistic, limit, impossible = chi_square(method, sampling, runs=runs)
-    assert statistic < limit
-    assert not impossible
+    assert_exact(method, sampling, runs=300 if method in OF_PARTS else 1_000)
 
 
 def test_tokens_judged_as_blocks_have_the_exact_joint_distribution():
     """Chains whose length depends on the drawn tokens, in the real loop."""
-    statistic, limit, impossible = chi_square("draft_model", SAMPLINGS[0], verifier=verify_block)
-    assert statistic < limit
-    assert not impossible
+    assert_exact("draft_model", SAMPLINGS[0], verifier=verify_block)
 
 
 PUBLISHED = [
@@ -457,17 +452,19 @@ def test_a_seed_has_one_text_with_a_published_drafter(target_weights, text_of_se
 
 @pytest.mark.parametrize(("layout", "name"), PUBLISHED[:3])
 def test_sampled_tokens_with_a_published_drafter_have_the_exact_joint_distribution(layout, name):
-    statistic, limit, impossible = chi_square(
-        name, SAMPLINGS[1], runs=200, published=published(layout)
-    )
-    assert statistic < limit
-    assert not impossible
+    assert_exact(name, SAMPLINGS[1], runs=200, published=published(layout))
 
 
 def test_a_lossy_method_is_found_out():
     assert [name for name in ALL_METHODS if METHODS[name].lossy] == ["look_back"]
     statistic, limit, _ = chi_square("look_back", Sampling(temperature=1.0), runs=2_000)
     assert statistic > 1.5 * limit
+
+
+def assert_exact(method, sampling, **options):
+    statistic, limit, impossible = chi_square(method, sampling, **options)
+    assert statistic < limit
+    assert not impossible
 
 
 def chi_square(method, sampling, *, words=4, runs=1_000, published=None, verifier=verify_sampling):
@@ -479,10 +476,7 @@ def chi_square(method, sampling, *, words=4, runs=1_000, published=None, verifie
     target, draft = Table(3, words), Table(4, words)
     exact = exact_joint(target, prompt, sampling, words)
     counts = torch.zeros_like(exact)
-    shaper = Remembering(sampling)
-
-    def text():
-        return target.ids
+    shaper, text = Remembering(sampling), lambda: target.ids
 
     for seed in range(runs):
         seeded = replace(sampling, seed=seed)

@@ -138,8 +138,10 @@ def test_a_fresh_head_changes_no_logit_and_forgetting_brings_it_back(weights):
     assert torch.equal(adjusted.read(PROMPT), want)
 
 
-def test_two_visitors_do_not_share(weights):
+def test_two_users_share_neither_head_nor_counts(weights):
     one, other = Memory(), Memory()
+    one.counts.begin([1, 2, 3])
+    assert other.counts.find([1, 2]) is None
     head = one.head_of(CompactModel(weights))
     head.remember(*verdicts(weights, 0))
     head.learn()
@@ -253,26 +255,12 @@ def test_the_weight_falls_where_the_counts_mislead():
     assert all(counts.weights[kind] < before[kind] for kind in changed)
 
 
-def test_a_follow_up_is_not_counted_twice():
+@pytest.mark.parametrize("told_by", ["begin", "follow"])
+def test_counts_count_each_token_of_a_text_once(told_by):
+    """A follow-up starts with its earlier text, and two drafters of one run may share the counts."""
     counts = MarkovCounts()
-    counts.begin([1, 2, 3])
-    counts.begin([1, 2, 3, 4])
-    assert counts.followers[(1,)] == {2: 1}
-    assert counts.followers[(3,)] == {4: 1}
-
-
-def test_two_visitors_learn_apart():
-    one, other = Memory(), Memory()
-    one.counts.begin([1, 2, 3])
-    assert other.counts.find([1, 2]) is None
-
-
-def test_following_a_text_twice_counts_it_once():
-    """Two drafters of one run may share the counts."""
-    counts = MarkovCounts()
-    bias = MarkovBias(counts)
-    bias.start([1, 2])
-    for text in ([1, 2, 3], [1, 2, 3], [1, 2, 3, 4]):
-        bias.follow(text)
+    tell = counts.begin if told_by == "begin" else MarkovBias(counts).follow
+    for text in ([1, 2], [1, 2, 3], [1, 2, 3], [1, 2, 3, 4]):
+        tell(text)
     assert counts.followers[(2,)] == {3: 1}
     assert counts.followers[(3,)] == {4: 1}

@@ -1,6 +1,5 @@
 """The real page in a process of its own: a pause, and a signal in mid-run."""
 
-import json
 import os
 import signal
 import socket
@@ -51,9 +50,7 @@ def command(port: int, *more: str) -> list[str]:
 def page(tmp_path_factory) -> Iterator[Page]:
     """The page with a model of two random layers, ready to answer."""
     place = tmp_path_factory.mktemp("process")
-    folder = make_tiny_model(place / "model")
-    config = folder / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"max_position_embeddings": 8192}))  # fmt: skip
+    folder = make_tiny_model(place / "model", max_position_embeddings=8192)
     port = free_port()
     model = ("--target", str(folder), "--draft", "none", "--device", "cpu", "--precision", "fp32")
     with (place / "log").open("w+b") as log:

@@ -48,11 +48,15 @@ def test_ask_leaves_the_page_as_it_is_without_a_prompt(handlers, prompt):
     assert (visitor.task, visitor.turns) == before
 
 
-def test_clear_drops_the_turns_and_what_later_drafts_could_copy(handlers):
+def test_clear_and_forget_drop_what_later_drafts_could_copy(handlers):
     visitor, _ = handlers.ask(None, "a", continues=False)
     list(handlers.run(visitor, "a", None, VALUES))
     assert handlers.new(visitor)[0].turns == []
     assert visitor.conversation.forgotten
+    visitor.conversation.forgotten = False
+    handlers.forget(visitor)
+    assert visitor.conversation.forgotten
+    handlers.forget(None)
 
 
 def test_a_run_gives_way_to_a_recorded_one_and_shows_nothing_more(handlers):
@@ -99,13 +103,6 @@ def test_what_was_cleared_does_not_come_back(handlers):
     assert prompt == ""
     assert list(running) == []
     assert visitor.turns == []
-
-
-def test_what_was_learned_can_be_forgotten(handlers):
-    visitor = PlayState(ScriptedConversation())
-    handlers.forget(visitor)
-    assert visitor.conversation.forgotten
-    handlers.forget(None)
 
 
 @pytest.mark.parametrize("replay", [False, True])

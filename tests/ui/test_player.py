@@ -5,7 +5,6 @@ import io
 import json
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 from programs import module, needs_node
@@ -185,8 +184,3 @@ def test_a_command_that_can_do_nothing_says_so(tmp_path, capsys):
     assert "--csv" in capsys.readouterr().err
     with pytest.raises(UserError):
         player.html_replay("no trace", "title", VIEW)
-
-
-def test_a_folder_that_is_not_there_is_told(capsys):
-    assert cli.main(["export", str(RECORDED[0]), "--csv", str(Path("not") / "there.csv")]) == 1
-    assert "There is no folder" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from errors import reported
 from specdemo.session.admission import Admission, Waiting
 from specdemo.trace.events import ModelInfo
 from specdemo.ui import present, run_tab
-from specdemo.ui.run_tab import LatestRun, Lines, stream
+from specdemo.ui.run_tab import LatestRun, Lines, TabState, leave, stream
 
 READY = SimpleNamespace(ready=True, error=None, admission=Admission(lambda: 8, 8))
 
@@ -85,6 +85,13 @@ def test_a_closed_browser_stops_the_task_before_the_work_is_closed():
     assert task.cancel.is_set()
     assert work.closed_after_cancel is True
     assert work.done == 1
+
+
+def test_a_visitor_who_leaves_stops_the_task():
+    visitor = TabState()
+    leave(visitor)
+    assert visitor.task.cancel.is_set()
+    leave(None)  # a page that was left before it ran anything
 
 
 def test_stop_ends_the_work_within_a_step_and_shows_what_there_is():
@@ -178,11 +185,11 @@ def test_the_place_is_given_back_once_the_work_is_closed():
             finally:
                 held.append(READY.admission.running)
 
-    for leave in (lambda values: values.close(), list):
+    for end in (lambda values: values.close(), list):
         shown = Lines(LatestRun())
         values = stream(READY, Slow(shown.task, shown).run(), shown, seconds=0)
         next(values)
-        leave(values)
+        end(values)
     assert held == [1, 1]
     assert READY.admission.running == 0
 

@@ -1,7 +1,6 @@
 """Engines as real Ray Serve replicas of a tiny model: growing, staying, dying, draining, and thirty clients."""
 
 import ipaddress
-import json
 import logging
 import os
 import signal
@@ -12,6 +11,7 @@ from dataclasses import replace
 
 import psutil
 import pytest
+from programs import until
 from tiny_files import make_tiny_model
 
 from specdemo.config.errors import UserError
@@ -39,9 +39,7 @@ END_SECONDS = 30.0  # on a busy machine; a Ray whose processes have died takes a
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory):
     """One engine, which may become two."""
-    model = make_tiny_model(tmp_path_factory.mktemp("model"))
-    config = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps({**config, "max_position_embeddings": CONTEXT}))
+    model = make_tiny_model(tmp_path_factory.mktemp("model"), max_position_embeddings=CONTEXT)
     return AppSettings(
         target=str(model), draft="none", store="none", trained="none", precision="fp32",
         threads=1, cluster="local", replicas=1, most_replicas=2, runs_at_once=SLOTS,
@@ -74,13 +72,6 @@ def two(remote):
     """The same, once there are two engines."""
     until(lambda: len(engines()) == running_replicas() == 2, "there are not two engines")
     return remote
-
-
-def until(true, what, seconds=WAIT):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, what
-        time.sleep(0.1)
 
 
 def threads_of_ray_are_silent():

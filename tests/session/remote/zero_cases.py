@@ -1,10 +1,8 @@
 """A page on ZeroGPU: `test_zero.py` runs this file in a process of its own, which it makes such a Space."""
 
-import json
 import os
 import signal
 import threading
-import time
 from contextvars import Context
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import zero_space
 from gradio.context import LocalContext
+from programs import until
 from spaces.zero import decorator
 from tiny_files import make_tiny_model
 from zero_space import service
@@ -31,16 +30,12 @@ SHORT = RunSettings(method="ngram", max_new_tokens=12, memory=False)
 LONG = RunSettings(method="nothing", max_new_tokens=4096, memory=False)
 CONTEXT = 8192  # so that a run lasts for seconds
 PROMPT = "the cat sat on"
-WAIT = 30.0
 TOKEN = "e30.e30.e30"  # a signed-in visitor's token: empty content in a valid form
 
 
 @pytest.fixture(scope="module")
 def door(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    make_tiny_model(folder)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": CONTEXT}))
+    folder = make_tiny_model(tmp_path_factory.mktemp("model"), max_position_embeddings=CONTEXT)
     settings = AppSettings(
         target=str(folder), draft=str(folder), store="none", trained="none", precision="fp32",
         threads=1, cache_dir=tmp_path_factory.mktemp("cache"),
@@ -70,13 +65,6 @@ def nothing_left():
     yield
     assert not service.answers
     assert "specdemo-engine" not in {thread.name for thread in threading.enumerate()}
-
-
-def until(true, what):
-    end = time.monotonic() + WAIT
-    while not true():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 def gpu(index, **changed):

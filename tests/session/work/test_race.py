@@ -144,18 +144,6 @@ def test_the_stream_names_its_lanes_first_and_says_whose_events_come():
     assert all(lines[i + 1]["type"] == "started" for i, _ in turns)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "method", "said"),
-    [("", "tree", "no prompt"), ("refused", "tree", "too long"), ("a", "medusa", "cannot race")],
-)
-def test_what_cannot_be_raced_is_a_sentence(prompt, method, said):
-    races = RaceHandlers(ScriptedStudio(), RUNS)
-    _, last = race_of(races, prompt, "nothing", method)
-    notices = [line["message"] for line in lines_of(last) if line["type"] == "notice"]
-    assert len(notices) == 1
-    assert said in notices[0]
-
-
 def test_lanes_are_read_from_the_page_and_called_by_what_they_do():
     plain, tree = read_lanes(controls("nothing", "tree"), AppSettings())
     read = (tree.method, tree.policy, tree.lookahead, tree.max_new_tokens)
