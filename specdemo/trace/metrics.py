@@ -174,6 +174,7 @@ def disturbed(trace: Trace, plain: Trace | None = None) -> bool:
 
     On a quiet machine a speedup is at most the tokens per step, since a pass with drafts costs at least a plain one, and
     plain passes cost the same in both halves of plain decoding and in the steps of the drafted run that have no draft.
+    Variants that ran beside each other were disturbed alike: of them, what plain decoding wrote alone is the second half.
     Runs that shared passes have other costs; of them only the first is checked, and of those of another program's
     servers, which have other costs too, only that the passes of plain decoding cost the same.
 
@@ -193,10 +194,13 @@ def disturbed(trace: Trace, plain: Trace | None = None) -> bool:
     if any((step.runs or 1) > 1 for step in (*first, *steps)):
         return False
     passes = [step.verify_seconds for step in first]
-    half = len(passes) // 2
+    asked = next((event.settings for event in before if isinstance(event, RunStarted)), {})
+    beside = not plain and not attached and asked.get("baseline")
+    shared = sum(step.elapsed_seconds <= figures.elapsed_seconds for step in first)
+    half = shared if beside else len(passes) // 2
     bare = [step.verify_seconds for step in steps if not step.nodes and not attached]
     usual = 1 + USUAL_DIFFERENCE * max(1.0, len(passes) / USUAL_PASSES)
-    pairs = ((passes[:half], passes[len(passes) - half :]), (passes, bare))
+    pairs = ((passes[:half], passes[half:]), (passes, bare))
     return any(_differ(one, other, usual) for one, other in pairs)
 
 

@@ -21,8 +21,8 @@ from specdemo.ui.settings_panel import by_name
 from specdemo.ui.visits import check_run
 
 LOADING_SECONDS = 0.5  # seconds between polls whether the model is ready
-# Appends are joined: browsers lag on one update for each token, and each update takes a core from the pass.
-YIELD_SECONDS = 1 / 8
+# Appends are joined: each update takes a core from the pass, and nobody reads more than four in a second.
+YIELD_SECONDS = 1 / 4
 VISITOR_SECONDS = 3600  # seconds until the `gr.State` of a visitor who left is dropped
 QUICK: Json = {"queue": False, "show_progress": "hidden"}  # answered immediately
 BARE: Json = {"show_label": False, "container": False}  # options of a component without frame

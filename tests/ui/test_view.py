@@ -77,11 +77,11 @@ def test_the_script_and_python_count_alike(path):
     assert shown["text"].strip()
 
 
-def compared(plain_ms, steps_ms, *, accepted=1, runs=None):
+def compared(plain_ms, steps_ms, *, accepted=1, runs=None, beside=False):
     """A trace of plain passes and of drafted steps; a negative time is a step without a draft."""
     events, info = [], ModelInfo("tiny")
     for lane, times in (("plain", plain_ms), ("speculative", steps_ms)):
-        events.append(RunStarted(lane, "ngram", "p", {}, info))
+        events.append(RunStarted(lane, "ngram", "p", {"baseline": beside}, info))
         seconds = 0.0
         for step, time in enumerate(times):
             seconds += abs(time) / 1000
@@ -103,6 +103,10 @@ def compared(plain_ms, steps_ms, *, accepted=1, runs=None):
         pytest.param(compared([10] * 8 + [11.5] * 8, [12] * 8), True, id="slower second half"),
         pytest.param(compared([13] * 8 + [10] * 8, [12] * 8), True, id="slower first half"),
         pytest.param(compared([10] * 8 + [10.9] * 8, [12] * 8), False, id="usual halves"),
+        pytest.param(
+            compared([10] * 8 + [13] * 8, [23] * 8, beside=True), False, id="slow together"
+        ),
+        pytest.param(compared([10] * 8 + [13] * 8, [12] * 8, beside=True), True, id="slower alone"),
         pytest.param(compared([10] * 16, [12] * 8 + [-12] * 4), True, id="slower passes inside"),
         pytest.param(compared([10] * 16, [12] * 8 + [-12] * 3), False, id="too few inside"),
         pytest.param(compared([10] * 16, [12] * 8 + [-10.5] * 4), False, id="usual passes inside"),

@@ -53,10 +53,12 @@ export function disturbed(plain, speculative) {
   const closed = (/** @type {Lane} */ lane) => lane.steps.filter((step) => !step.open);
   const seconds = (/** @type {{ verifySeconds?: number }[]} */ steps) => steps.map((step) => step.verifySeconds ?? 0);
   const passes = seconds(closed(plain));
+  const beside = !attached && plain.header.settings?.baseline;
+  const shared = closed(plain).filter((step) => (step.elapsed ?? 0) <= speculative.elapsed).length;
   const bare = seconds(closed(speculative).filter((step) => !step.nodes.length && !attached));
-  const half = Math.floor(passes.length / 2);
+  const half = beside ? shared : Math.floor(passes.length / 2);
   const usual = 1 + USUAL_DIFFERENCE * Math.max(1, passes.length / USUAL_PASSES);
-  return [[passes.slice(0, half), passes.slice(passes.length - half)], [passes, bare]].some(([one, other]) => {
+  return [[passes.slice(0, half), passes.slice(half)], [passes, bare]].some(([one, other]) => {
     const [low, high] = [mean(one), mean(other)].sort((a, b) => a - b);
     return Math.min(one.length, other.length) >= FEWEST_PASSES && high > low * usual;
   });

@@ -24,7 +24,6 @@ export class Drawing {
   constructor(view, words) {
     this.#view = view;
     this.#words = words;
-    this.seldom = calm(250, () => this.soon());
     this.drawNumbers = calm(250, () => view.numbers.render(view.state));
     this.drawTree = calm(120, () => view.tree.render(view.state, view.selection.lit));
     this.drawHighlight = calm(150, () => view.charts.highlight(this.#litStep));
@@ -74,9 +73,8 @@ export class Drawing {
     strip.follow();
     this.drawTree();
     this.drawNumbers();
-    // A server may be on this machine: while it answers, its time is not spent on charts.
-    const { lane } = this.#view;
-    if (!(running && lane?.header.knowledge && lane.steps.length > 1)) this.#view.charts.render(state);
+    // What computes may be on this machine: while it answers, its time is not spent on charts.
+    if (!(running && this.#view.lane?.steps.length)) this.#view.charts.render(state);
     this.drawLatest();
   }
 

@@ -192,10 +192,7 @@ export class View {
     if (opening) this.#openRecorded(opening, items);
     if (items.length) this.timeline.push(items, { follow: !this.recorded });
     if (opening && this.recorded && this.events.length) this.#begin();
-    // A server may be on this machine: while it answers, the page takes little of its time.
-    const paced = this.running && this.lane?.header.knowledge;
-    if (paced && items.length) this.drawing.seldom();
-    else if (items.length || restarted) this.drawing.soon();
+    if (items.length || restarted) this.drawing.soon();
     const over = this.#keys && !this.recorded && !this.running && items.some(({ type }) => type === "finished");
     if (over) document.dispatchEvent(new CustomEvent("specdemo-ended"));
   }
