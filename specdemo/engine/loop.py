@@ -13,7 +13,7 @@ from typing import TypeVar
 import torch
 
 from specdemo.engine.clock import Cancelled, Stage, Stopwatch, never
-from specdemo.engine.sampling import Shaper
+from specdemo.engine.sampling import Shaper, TargetRows
 from specdemo.engine.step import Step
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Drafter, Limits, Outcome, Proposal, depths
@@ -57,9 +57,9 @@ def generate(
             with step.check:
                 drafter.verifying(step.proposal)
                 step.output = target.forward(committed[-1], step.proposal)
-                step.shaped = shaper.logits(step.output.logits, committed, step.proposal.paths())
+                step.rows = TargetRows(shaper, step.output.logits, committed, step.proposal.paths())
                 step.verdict = verify(
-                    step.proposal, step.shaped, shaper, verifier, generator, len(committed)
+                    step.proposal, step.rows, shaper, verifier, generator, len(committed)
                 )
             with step.commit:
                 reason = step.cut(limits, num_new)

@@ -248,6 +248,48 @@ class Shaper:
         logits[rows, columns] = torch.where(values > 0, values / penalty, values * penalty)
 
 
+class TargetRows:
+    """The target's rows of a step, shaped when they are first read: those behind a refused token never are.
+
+    rows[r]: probabilities, (V,) float32 on the CPU — row 0 answers the pending token, row 1 + i node i
+    """
+
+    def __init__(
+        self,
+        shaper: Shaper,
+        logits: Tensor,
+        committed: Sequence[int],
+        paths: Sequence[Sequence[int]],
+    ) -> None:
+        """logits, committed, paths: as for `Shaper.logits`"""
+        self._shaper, self._logits = shaper, logits
+        self._committed, self._paths = list(committed), paths
+        self._shaped: dict[int, Tensor] = {}
+        self._probs: dict[int, Tensor] = {}
+        self._on_cpu: dict[int, Tensor] = {}
+
+    def shaped(self, row: int) -> Tensor:
+        """Shaped logits, (V,) float32 on the model's device."""
+        if row not in self._shaped:
+            # A GPU shapes all rows in the time of one.
+            first, end = (row, row + 1) if self._logits.device.type == "cpu" else (0, None)
+            paths = self._paths[first:end]
+            found = self._shaper.logits(self._logits[first:end], self._committed, paths)
+            self._shaped.update(enumerate(found, first))
+        return self._shaped[row]
+
+    def probs(self, row: int) -> Tensor:
+        """Probabilities, (V,) float32 on the model's device."""
+        if row not in self._probs:
+            self._probs[row] = self.shaped(row).softmax(dim=-1)
+        return self._probs[row]
+
+    def __getitem__(self, row: int) -> Tensor:
+        if row not in self._on_cpu:
+            self._on_cpu[row] = self.probs(row).cpu()  # sync: one per accepted token and one more
+        return self._on_cpu[row]
+
+
 def _columns(tokens: Iterable[int], logits: Tensor, words: ReducedVocabulary | None) -> Tensor:
     """The columns of tokens, without those that have none."""
     width = logits.shape[-1]

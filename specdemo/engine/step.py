@@ -10,6 +10,7 @@ from torch import Tensor
 
 from specdemo.engine.clock import Cancelled, Stage, Stopwatch, never
 from specdemo.engine.passes import ForwardOutput
+from specdemo.engine.sampling import TargetRows
 from specdemo.engine.types import Drafter, Limits, Outcome, Proposal, Verdict
 from specdemo.trace.events import (
     Choice,
@@ -28,14 +29,14 @@ class Step:
 
     draft, check, commit: no stage contains an event, so a slow viewer cannot change a time
     nodes: the proposal's, before the check
-    shaped: (1 + N, V) float32, the logits of the check: row 0 follows the pending token, row 1 + i node i
+    rows: the target's
     new_ids: committed tokens
     """
 
     proposal: Proposal
     nodes: tuple[Node, ...]
     output: ForwardOutput
-    shaped: Tensor
+    rows: TargetRows
     verdict: Verdict
     new_ids: tuple[int, ...]
 
@@ -142,7 +143,7 @@ class Step:
             self.commit.seconds,
             self.elapsed,
             runs if runs > 1 else None,
-            alternatives(self.proposal, verdict, self.shaped, path, detail, ticket)
+            alternatives(self.proposal, verdict, self.rows, path, detail, ticket)
             if detail
             else None,
         )
@@ -197,18 +198,17 @@ def _checked_nodes(
 def alternatives(
     proposal: Proposal,
     verdict: Verdict,
-    shaped: Tensor,
+    target: TargetRows,
     path: Sequence[int],
     most: int,
     ticket: Callable[[int, int], float] | None,
 ) -> tuple[Place, ...]:
     """Return the most likely tokens of both models at the committed positions, root first; it is not timed.
 
-    shaped: (1 + N, V) float32 — row 0 follows the pending token, row 1 + i node i
     path: committed nodes, root first; most: tokens of each distribution; ticket: see `Step.verified`
     """
     nodes = (-1, *path)
-    rows = shaped[[node + 1 for node in nodes]].softmax(dim=-1)
+    rows = torch.stack([target.probs(node + 1) for node in nodes])
     found = []
     for depth, (node, choices) in enumerate(zip(nodes, _most_likely(rows, most), strict=True)):
         child = next(iter(proposal.children(node)), None)

@@ -143,7 +143,7 @@ class Verdict:
     path: accepted nodes, root first; next_id: the target's own token after them
     kind: CORRECTION after a refusal, BONUS after a draft kept whole, PLAIN without a draft
     accept_probs, draws: per node, None where the node was not tested
-    target_probs: per node, its probability under the target; next_prob: that of next_id
+    target_probs: per node, its probability under the target, None behind one that was not accepted; next_prob: that of next_id
     residual: (V,) distribution from which next_id was drawn after a refusal; None otherwise, and when decoding is greedy
     block_probs: per node, probability to accept it and all before it given the whole draft; empty if the draft was
         not checked as a block
@@ -155,7 +155,7 @@ class Verdict:
     kind: Status
     accept_probs: tuple[float | None, ...] = ()
     draws: tuple[float | None, ...] = ()
-    target_probs: tuple[float, ...] = ()
+    target_probs: tuple[float | None, ...] = ()
     next_prob: float = 1.0
     residual: Tensor | None = None
     block_probs: tuple[float, ...] = ()

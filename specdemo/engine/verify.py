@@ -13,19 +13,28 @@ import torch
 from torch import Tensor
 
 from specdemo.config.settings import BLOCK, TOKEN
-from specdemo.engine.sampling import ReducedVocabulary, Shaper, Tickets, draw, likeliest
+from specdemo.engine.sampling import (
+    ReducedVocabulary,
+    Shaper,
+    TargetRows,
+    Tickets,
+    draw,
+    likeliest,
+)
 from specdemo.engine.types import Proposal, Verdict, depths
 from specdemo.trace.events import Status
 
+# The target's distributions, of which a verifier reads as few as it can; a tensor has them all, (1 + N, V) float32 on the CPU.
+Rows = TargetRows | Tensor
 # Checks a draft when sampling: (proposal, target_probs, generator) to a verdict.
-Verifier = Callable[[Proposal, Tensor, torch.Generator], Verdict]
+Verifier = Callable[[Proposal, Rows, torch.Generator], Verdict]
 # Tested nodes: the probability to be accepted, and the uniform number of the test.
 Tests = Mapping[int, tuple[float, float]]
 
 
 def verify(
     proposal: Proposal,
-    shaped_logits: Tensor,
+    rows: TargetRows,
     shaper: Shaper,
     verifier: Verifier,
     generator: torch.Generator,
@@ -33,38 +42,34 @@ def verify(
 ) -> Verdict:
     """Check a proposal greedily, with the shaper's tickets, or else with `verifier`.
 
-    shaped_logits: (1 + N, V) float32; position: of the first drafted token in the text
+    position: of the first drafted token in the text
     """
     if shaper.sampling.greedy:
-        return verify_greedy(proposal, shaped_logits)
+        return verify_greedy(proposal, rows)
     if shaper.tickets:
-        return verify_coupled(proposal, shaped_logits.softmax(dim=-1), shaper.tickets, position)
-    return verifier(proposal, shaped_logits.softmax(dim=-1), generator)
+        return verify_coupled(proposal, rows, shaper.tickets, position)
+    return verifier(proposal, rows, generator)
 
 
-def verify_greedy(proposal: Proposal, shaped_logits: Tensor) -> Verdict:
-    """Accept the tokens that the target would have chosen; the output equals plain greedy decoding.
-
-    shaped_logits: (1 + N, V) float32 — row 0 answers the pending token, row 1 + i node i
-    """
-    choices = likeliest(shaped_logits).tolist()  # sync: one per step
-    return _equal(proposal, shaped_logits.softmax(dim=-1), lambda node, _: choices[node + 1])
+def verify_greedy(proposal: Proposal, rows: TargetRows) -> Verdict:
+    """Accept the tokens that the target would have chosen; the output equals plain greedy decoding."""
+    return _equal(proposal, rows.probs, lambda row, _: int(likeliest(rows.shaped(row))))
 
 
 def verify_coupled(
-    proposal: Proposal, target_probs: Tensor, tickets: Tickets, position: int
+    proposal: Proposal, target_probs: Rows, tickets: Tickets, position: int
 ) -> Verdict:
     """Accept the tokens that the target draws with its tickets; the output equals plain decoding's with the same seed.
 
-    target_probs: (1 + N, V) float32 — row 0 answers the pending token, row 1 + i node i
     position: of the first drafted token in the text
 
     A drafter that draws with the same tickets is accepted with at least (1 - TV) / (1 + TV), where TV is the total
     variation distance of both distributions (Daliri 2408.07978). How a token was drafted has no effect on the text.
     """
-    probs = target_probs.float().cpu()  # sync: one per step
     verdict = _equal(
-        proposal, probs, lambda node, depth: tickets.winner(probs[node + 1], position + depth)
+        proposal,
+        target_probs.__getitem__,
+        lambda row, depth: tickets.winner(target_probs[row], position + depth),
     )
     places = [position + depth - 1 for depth in depths(proposal.parents)]
     shown = [
@@ -77,17 +82,19 @@ def verify_coupled(
     return replace(verdict, tickets=(*shown, own))
 
 
-def _equal(proposal: Proposal, probs: Tensor, choice: Callable[[int, int], int]) -> Verdict:
+def _equal(
+    proposal: Proposal, probs: Callable[[int], Tensor], choice: Callable[[int, int], int]
+) -> Verdict:
     """Accept drafted tokens from the root down while the target chooses them.
 
-    probs: (1 + N, V), the target's
-    choice(node, depth): the token that the target chooses after a node, which ends a path of `depth` tokens
+    probs(row): the target's distribution, (V,), numbered as in `TargetRows`
+    choice(row, depth): the token that the target chooses there, after a path of `depth` drafted tokens
     """
     accept: list[float | None] = [None] * len(proposal)
     path: list[int] = []
     while True:
         node, refused = path[-1] if path else -1, False
-        chosen = choice(node, len(path))
+        chosen = choice(node + 1, len(path))
         for child in proposal.children(node):
             accept[child] = float(proposal.token_ids[child] == chosen)
             if accept[child]:
@@ -102,17 +109,13 @@ def _equal(proposal: Proposal, probs: Tensor, choice: Callable[[int, int], int])
         _kind(proposal, refused),
         tuple(accept),
         (None,) * len(proposal),
-        _node_probs(proposal, probs),
-        float(probs[path[-1] + 1 if path else 0, chosen]),
+        _node_probs(proposal, probs, path),
+        float(probs(node + 1)[chosen]),
     )
 
 
-def verify_sampling(
-    proposal: Proposal, target_probs: Tensor, generator: torch.Generator
-) -> Verdict:
+def verify_sampling(proposal: Proposal, target_probs: Rows, generator: torch.Generator) -> Verdict:
     """Accept drafted tokens so that the committed ones are distributed exactly as the target's own draws.
-
-    target_probs: (1 + N, V) float32 — row 0 answers the pending token, row 1 + i node i
 
     Speculative sampling (Leviathan 2211.17192, Chen 2302.01318), extended to siblings (SpecInfer 2305.09781).
     `left` is the rest of the target's distribution at a node. A child is accepted with probability
@@ -122,13 +125,12 @@ def verify_sampling(
         left = (.5, .3, .2)   drawn_from = (.2, .6, .2)   drafted x = 1
         accepted with .3 / .6 = 1/2; when refused, left = (.3, 0, 0) / .3 = (1, 0, 0)
     """
-    probs = target_probs.float().cpu()  # sync: one per step
     drawn_from, words = proposal.drawn_from, proposal.words
     tests: dict[int, tuple[float, float]] = {}
     path: list[int] = []
     node = -1
     while True:
-        left, match, refused = probs[node + 1], None, False
+        left, match, refused = target_probs[node + 1], None, False
         for child in proposal.children(node):
             token = proposal.token_ids[child]
             drawn = drawn_from[child] if drawn_from is not None else None
@@ -147,13 +149,13 @@ def verify_sampling(
             break
         path.append(match)
         node = match
-    return _sampled(proposal, probs, path, tests, left if refused else None, generator)
+    return _sampled(proposal, target_probs, path, tests, left if refused else None, generator)
 
 
-def verify_block(proposal: Proposal, target_probs: Tensor, generator: torch.Generator) -> Verdict:
+def verify_block(proposal: Proposal, target_probs: Rows, generator: torch.Generator) -> Verdict:
     """Check a drawn chain as a whole: as exact as `verify_sampling`, with at least as many accepted tokens on average.
 
-    target_probs: (1 + N, V) float32 — row 0 answers the pending token, row 1 + i node i
+    It reads the rows of all nodes but the last.
 
     Block verification (Sun 2403.10444). A token that the draft overrates costs nothing when the tokens after it
     make up for it. Trees, copies and chosen tokens are checked by `verify_sampling`.
@@ -167,8 +169,7 @@ def verify_block(proposal: Proposal, target_probs: Tensor, generator: torch.Gene
     drawn_from = proposal.drawn_from
     if drawn_from is None or not proposal.chained or len(proposal) < 2:
         return verify_sampling(proposal, target_probs, generator)
-    probs = target_probs.float().cpu()  # sync: one per step
-    prefixes, keep = _block(proposal, drawn_from, probs)
+    prefixes, keep = _block(proposal, drawn_from, target_probs)
     tests: dict[int, tuple[float, float]] = {}
     path: list[int] = []
     residual = None
@@ -178,19 +179,19 @@ def verify_block(proposal: Proposal, target_probs: Tensor, generator: torch.Gene
         tests[node] = chance, uniform
         if uniform >= chance:
             residual = _residual(
-                prefixes[node] * probs[node], drawn_from[node], token, proposal.words
+                prefixes[node] * target_probs[node], drawn_from[node], token, proposal.words
             )
             break
         path.append(node)
-    return _sampled(proposal, probs, path, tests, residual, generator, tuple(keep))
+    return _sampled(proposal, target_probs, path, tests, residual, generator, tuple(keep))
 
 
 def _block(
-    proposal: Proposal, drawn_from: Sequence[Tensor | None] | Tensor, probs: Tensor
+    proposal: Proposal, drawn_from: Sequence[Tensor | None] | Tensor, probs: Rows
 ) -> tuple[list[float], list[float]]:
     """Return the probabilities for the check of a drawn chain of N tokens as a block.
 
-    probs: (1 + N, V) float32 — the target's
+    probs: the target's
     returns: N + 1 prefixes and N probabilities to accept
         prefixes[i]: probability to accept the first i tokens, independent of the next ones: the product of
             target / drawn_from over them, never above 1 on the way
@@ -200,7 +201,7 @@ def _block(
     prefixes = [1.0]
     for node, token in enumerate(proposal.token_ids):
         drawn = proposal.drawn_prob(node)
-        share = float(probs[node, token]) / (1.0 if drawn is None else drawn)
+        share = float(probs[node][token]) / (1.0 if drawn is None else drawn)
         prefixes.append(min(1.0, prefixes[-1] * share))
     keep = [prefixes[-1]]
     for node in range(len(proposal) - 1, 0, -1):
@@ -217,7 +218,7 @@ VERIFIERS: Mapping[str, Verifier] = {TOKEN: verify_sampling, BLOCK: verify_block
 
 def _sampled(
     proposal: Proposal,
-    probs: Tensor,
+    probs: Rows,
     path: Sequence[int],
     tests: Tests,
     residual: Tensor | None,
@@ -227,7 +228,8 @@ def _sampled(
     """The verdict after a walk, with the target's own token drawn. residual: after a refusal"""
     row = probs[path[-1] + 1 if path else 0]
     next_id = draw(row if residual is None else residual, generator)
-    node_probs = _node_probs(proposal, probs)
+    reached = range(len(proposal)) if block_probs else path
+    node_probs = _node_probs(proposal, probs.__getitem__, reached)
     tested = [tests.get(node, (None, None)) for node in range(len(proposal))]
     return Verdict(
         tuple(path),
@@ -242,12 +244,20 @@ def _sampled(
     )
 
 
-def _node_probs(proposal: Proposal, probs: Tensor) -> tuple[float, ...]:
-    """Return the target's probability of each node. probs: (1 + N, V)"""
-    if not len(proposal):
-        return ()
-    rows = torch.tensor(proposal.parents, device=probs.device) + 1
-    return tuple(probs[rows, torch.tensor(proposal.token_ids, device=probs.device)].tolist())
+def _node_probs(
+    proposal: Proposal, probs: Callable[[int], Tensor], reached: Sequence[int]
+) -> tuple[float | None, ...]:
+    """Return the target's probability of each node that follows the pending token or a reached node; None for others.
+
+    probs(row): (V,); rows of other nodes are not read
+    """
+    found: list[float | None] = [None] * len(proposal)
+    for node in (-1, *reached):
+        if children := proposal.children(node):
+            row = probs(node + 1)[[proposal.token_ids[child] for child in children]]
+            for child, prob in zip(children, row.tolist(), strict=True):
+                found[child] = prob
+    return tuple(found)
 
 
 def _residual(

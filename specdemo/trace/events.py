@@ -129,7 +129,8 @@ class Node:
     token_id: None for a token of another server that its stream does not contain: its text is then empty, or a piece
         of the answer that may be several tokens
     parent: index of the parent among the step's nodes; -1 follows the pending token
-    target_prob: probability under the target, after temperature, top-k, top-p and repetition penalty
+    target_prob: probability under the target, after temperature, top-k, top-p and repetition penalty. None for tokens
+        whose parent was not accepted, unless the draft was verified as a block, and in recordings that lack it
     draft_prob: probability q with which a drawn token was drawn, without the siblings drawn before it; the
         target accepts it with min(1, p / q), or as part of a block. None for all other tokens: a chosen one counts
         as drawn with probability 1

@@ -6,12 +6,13 @@ from functools import cache
 import pytest
 import torch
 
-from specdemo.config.settings import COUPLED, field
-from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.config.settings import BLOCK, COUPLED, Sampling, field
+from specdemo.engine.sampling import ReducedVocabulary, Shaper, TargetRows, Tickets
 from specdemo.engine.types import Proposal
 from specdemo.engine.verify import (
     VERIFIERS,
     _residual,
+    verify,
     verify_block,
     verify_greedy,
     verify_sampling,
@@ -124,14 +125,45 @@ def test_sampling_draws_as_enumerated(first_token):
 def test_greedy_walks_a_tree_and_reports_why_it_stopped():
     logits = torch.full((4, 5), -5.0)
     logits[0, 2] = logits[2, 4] = logits[3, 1] = 5.0
-    tree = Proposal((1, 2, 4), (-1, -1, 1))
-    verdict = verify_greedy(tree, logits)
+
+    def greedy(proposal):
+        rows = TargetRows(Shaper(Sampling()), logits, (), proposal.paths())
+        return verify_greedy(proposal, rows)
+
+    verdict = greedy(Proposal((1, 2, 4), (-1, -1, 1)))
     assert verdict.path == (1, 2)
     assert verdict.next_id == 1
     assert verdict.kind is Status.BONUS
     assert verdict.accept_probs == (0.0, 1.0, 1.0)
-    assert verify_greedy(Proposal((0,), (-1,)), logits[:2]).kind is Status.CORRECTION
-    assert verify_greedy(Proposal(), logits[:1]).kind is Status.PLAIN
+    assert greedy(Proposal((0,), (-1,))).kind is Status.CORRECTION
+    assert greedy(Proposal()).kind is Status.PLAIN
+
+
+@pytest.mark.parametrize("accepted", range(4))
+@pytest.mark.parametrize("rule", ["greedy", *VERIFIERS, COUPLED])
+def test_rows_behind_a_refused_token_are_not_shaped(rule, accepted):
+    """A draft of the target's likeliest tokens, then others that top-k rules out; only a block needs rows behind them."""
+    logits = torch.randn(4, 64, generator=torch.Generator().manual_seed(3)) * 4
+    tickets = Tickets(1) if rule == COUPLED else None
+    sampling = Sampling(
+        0.0 if rule == "greedy" else 0.7, top_k=1, top_p=0.9, repetition_penalty=1.3
+    )
+    shaper, committed = Shaper(sampling, tickets), [1, 2, 3]
+    draft = []
+    while len(draft) < 3:
+        row = shaper.logits(logits[len(draft)][None], committed, [draft])[0]
+        draft.append(int(row.argmax() if len(draft) < accepted else row.argmin()))
+    proposal = Proposal.chain(draft, draft_probs=torch.full((3, 64), 1 / 64))
+    rows = TargetRows(shaper, logits, committed, proposal.paths())
+    generator = torch.Generator().manual_seed(0)
+    verdict = verify(proposal, rows, shaper, VERIFIERS.get(rule), generator, 3)
+    assert verdict.path == tuple(range(accepted))
+    read = range(max(accepted + 1, 3 if rule == BLOCK else 0))
+    assert set(rows._shaped) == set(read)
+    whole = shaper.probs(logits, committed, proposal.paths())
+    assert all(torch.equal(rows[row], whole[row]) for row in read)
+    known = [float(whole[node, draft[node]]) if node in read else None for node in range(3)]
+    assert verdict.target_probs == tuple(known)
 
 
 class Models:
