@@ -5,7 +5,6 @@ python -m tools.attach healthy      50 examinations of servers without a fault
 python -m tools.attach faults       a server with each fault that `doctor` knows, with and without its log
 python -m tools.attach tune         predicted and measured speedups of servers that simulate acceptance
 python -m tools.attach page         what the open page costs the server, and how late a first token is shown
-python -m tools.attach pair         the embedded pair here and in llama-server, written to docs/measured
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from datetime import date
 from http.client import HTTPResponse
 from operator import mul
 from pathlib import Path
@@ -44,12 +42,10 @@ from specdemo.attach.rounds import Generation
 from specdemo.attach.servers import ask, whole_answer
 from specdemo.attach.tuning import DraftSetting, plan
 from specdemo.bench.peers import gguf_file
-from specdemo.bench.results import ROW_COLUMNS, cell, totals
 from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.files.catalogue import DEFAULT_TARGET, partner
 from specdemo.files.sources import resolve
 from specdemo.models.networks.folders import export_gguf
-from specdemo.session.loaded import machine_name
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from attach.stand_in import Reply, serving
@@ -58,7 +54,6 @@ from llama_server import llama_server
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-ROOT = Path(__file__).resolve().parents[1]
 TOKENS = 24
 PROMPTS = [*itertools.chain.from_iterable(PROBES.values()), "List ten emoji with their names."]
 KIND = "xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_"
@@ -417,47 +412,21 @@ def check_page(target: Path, draft: Path, count: str = "12") -> bool:
     return middles["page", "open"] >= 0.98 and max(late) <= 0.1
 
 
-def measure_pair(options: list[str]) -> int:
-    """Measure the embedded pair here and in llama-server and write the document's tables. options: more ones of `bench`"""
-    lanes = "draft_model:constant:3,draft_model,llama-server,llama-server:draft"
-    command = ["-m", "specdemo", "bench", "--suite", "examples", "--limit", "1", "--first-turns", "--temperature", "0", "--no-fallback", "--lanes", lanes, *options]  # fmt: skip
-    with tempfile.TemporaryDirectory() as work:
-        path = Path(work) / "bench.json"
-        done = subprocess.run([sys.executable, *command, "--json", str(path)], check=False)
-        if done.returncode:
-            return done.returncode
-        rows = totals(json.loads(path.read_text(encoding="utf-8"))["rows"])
-    keys = ("tokens_per_second", "tokens_per_step", "drafted_accept_rate")
-    body = [[row["lane"], *(cell(row, key) if row.get(key) else "-" for key in keys)] for row in rows]  # fmt: skip
-    document = {
-        "title": "The embedded pair here and in llama-server",
-        "machine": machine_name(),
-        "date": date.today().isoformat(),
-        "command": "python -m tools.attach pair",
-        "about": "The same pair in both programs, greedy, 12 prompts of the suite `examples`. llama-server reads the target's GGUF file from which our weights were converted, and the draft model as 8-bit blocks (Q8_0); ours are NF4 and 8 bits. It drafts three tokens a step, its default.",
-        "tables": [{"columns": ["lane", *(ROW_COLUMNS[key][0] for key in keys)], "rows": body}],
-    }  # fmt: skip
-    text = json.dumps(document, indent=1, ensure_ascii=False)
-    (ROOT / "docs/measured/18-llama-server.json").write_text(f"{text}\n", encoding="utf-8")
-    return 0
-
-
 CHECKS: dict[str, Callable[..., bool]] = {"rounds": check_rounds, "healthy": check_healthy, "faults": check_faults, "tune": check_tune, "page": check_page}  # fmt: skip
 
 
 def main() -> int:
     """Run one check with the embedded pair. returns: 1 if it failed"""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("check", choices=[*CHECKS, "pair"])
-    parsed, more = parser.parse_known_args()
-    if parsed.check == "pair":
-        return measure_pair(more)
+    parser.add_argument("check", choices=CHECKS)
+    parser.add_argument("options", nargs="*", help="numbers or faults, see the check's function")
+    parsed = parser.parse_args()
     settings = AppSettings(target=DEFAULT_TARGET)
     with tempfile.TemporaryDirectory() as work:
         target, draft = gguf_file(settings, Path(work)), Path(work) / "draft.gguf"
         folder = resolve(partner(DEFAULT_TARGET) or "", settings.cache_dir).folder
         export_gguf(folder, target, draft)
-        return int(not CHECKS[parsed.check](target, draft, *more))
+        return int(not CHECKS[parsed.check](target, draft, *parsed.options))
 
 
 if __name__ == "__main__":

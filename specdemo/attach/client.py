@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, WrapValidator
@@ -43,7 +43,7 @@ class Foreign(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-def _or_unknown(value: object, check: Callable[[object], Any]) -> Any:
+def _or_unknown(value: object, check: Callable[[object], object]) -> object:
     with suppress(ValueError):
         return check(value)
     return None
@@ -267,10 +267,10 @@ def _ended_by(
         over.set()
 
 
-def parsed(text: str) -> Any:
+def parsed(text: str) -> object:
     """Return the value of a JSON text; None if it is none. Half of a pair of code units, which no file can hold, becomes "?"."""
     try:
-        found = json.loads(text)
+        found: object = json.loads(text)
         if "\\ud" in text.lower():
             found = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):

@@ -9,8 +9,8 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
-from typing import Any
 
 from pydantic import AliasChoices, AliasPath, Field, ValidationError
 
@@ -27,20 +27,20 @@ FINISH = {"stop": "stop", "length": "length"}
 REPORTS = ("metrics", "sglext", "stats")  # with counts of drafts: vLLM, SGLang, LM Studio
 
 
-def _at(*paths: tuple[str, *tuple[int | str, ...]]) -> Any:
-    """Return a field that stands at the first of these paths that exists; None if it stands at none."""
-    return Field(None, validation_alias=AliasChoices(*(AliasPath(*path) for path in paths)))
+_CHOICE = partial(AliasPath, "choices", 0)
+_IDS = AliasChoices(_CHOICE("token_ids"), _CHOICE("delta", "token_ids"))
+_CONTENT = AliasChoices(_CHOICE("delta", "content"), _CHOICE("text"))
 
 
 class Chunk(Foreign):
     """One chunk of a stream: of its first answer the new text, with ids if the server sends them, and counts."""
 
-    reasoning: str | None = _at(("choices", 0, "delta", "reasoning_content"))
-    content: str | None = _at(("choices", 0, "delta", "content"), ("choices", 0, "text"))
-    ids: tuple[Count, ...] | None = _at(("choices", 0, "token_ids"), ("choices", 0, "delta", "token_ids"))  # fmt: skip
-    finish: str | None = _at(("choices", 0, "finish_reason"))
-    prompt_tokens: KnownCount = _at(("usage", "prompt_tokens"))
-    completion_tokens: KnownCount = _at(("usage", "completion_tokens"))
+    reasoning: str | None = Field(None, validation_alias=_CHOICE("delta", "reasoning_content"))
+    content: str | None = Field(None, validation_alias=_CONTENT)
+    ids: tuple[Count, ...] | None = Field(None, validation_alias=_IDS)
+    finish: str | None = Field(None, validation_alias=_CHOICE("finish_reason"))
+    prompt_tokens: KnownCount = Field(None, validation_alias=AliasPath("usage", "prompt_tokens"))
+    completion_tokens: KnownCount = Field(None, validation_alias=AliasPath("usage", "completion_tokens"))  # fmt: skip
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
@@ -116,7 +116,7 @@ class OpenAIServer:
     def stream(self, request: Request, cancel: threading.Event) -> Iterator[Part]:
         """Yield the parts of an answer: the first chunk came from the prompt, each other one is a round by arrival."""
         found, rounds, count, finish = self.about, list[Round](), 0, ""
-        counts, extra = Chunk(), Json()
+        counts, extra = Chunk.model_validate({}), Json()
         before = time.perf_counter()
         body = body_of(request, self.about.model) | self.more
         for values in self.client.stream("/v1/chat/completions", body, cancel):

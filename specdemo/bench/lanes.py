@@ -65,11 +65,16 @@ class LaneResult:
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """A variant's answer, and the answer of plain decoding to the same prompt that was measured right before or after it."""
+    """A variant's answer, and the answer of plain decoding to the same prompt that was measured right before or after it.
+
+    disturbed: other programs were busy meanwhile; task, prompt: of the answer; each repetition of a prompt has its name
+    """
 
     result: LaneResult
     plain: LaneResult
     disturbed: bool = False
+    task: str = ""
+    prompt: str = ""
 
     @classmethod
     def of(cls, result: LaneResult, plain: LaneResult) -> Paired:

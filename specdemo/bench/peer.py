@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
 from specdemo.config.settings import Sampling
 from specdemo.config.strings import Json
@@ -286,7 +286,7 @@ class OpenVinoSpeaker:
     def __init__(self, spec: PeerSpec) -> None:
         import openvino_genai
 
-        options: dict[str, Any] = {"INFERENCE_NUM_THREADS": spec.threads}
+        options: dict[str, object] = {"INFERENCE_NUM_THREADS": spec.threads}
         self._looks_up = spec.lane.endswith(":lookup")
         if self._looks_up:
             options["prompt_lookup"] = True
@@ -324,7 +324,7 @@ class OpenVinoSpeaker:
         class Clock(openvino_genai.StreamerBase):  # type: ignore[misc]
             """Notes when tokens arrive."""
 
-            def write(self, tokens: int | list[int]) -> Any:
+            def write(self, tokens: int | list[int]) -> object:
                 count = 1 if isinstance(tokens, int) else len(tokens)
                 arrived.append((time.perf_counter(), count))
                 return openvino_genai.StreamingStatus.RUNNING

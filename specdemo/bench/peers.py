@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specdemo.bench.lanes import Answer, LaneLost, LaneResult
 from specdemo.bench.peer import PeerSpec
@@ -29,6 +29,8 @@ from specdemo.session.text import Message, encode_prompt, with_answer
 from specdemo.trace.metrics import Metrics
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from specdemo.session.studio import Studio
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,7 +113,7 @@ class PeerLane:
 
     name: str
     process: PeerProcess
-    tokenizer: Any
+    tokenizer: PreTrainedTokenizerBase
     context: int
     settings: RunSettings
     system: str = ""
@@ -130,7 +132,7 @@ class PeerLane:
             said = self.process.ask(
                 {"prompt_ids": prompt_ids, "max_new_tokens": most, "sampling": sampling}
             )
-            text = self.tokenizer.decode(said["ids"], skip_special_tokens=True)
+            text = str(self.tokenizer.decode(said["ids"], skip_special_tokens=True))
             messages[:] = with_answer(messages, prompt, text)
             return LaneResult(self.name, _metrics(said), tuple(said["ids"]))
 

@@ -13,7 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import reduce
 from itertools import zip_longest
@@ -141,20 +141,7 @@ def _line(item: tuple[str, object]) -> str:
     return json.dumps(dict([item]))
 
 
-@dataclass(frozen=True, slots=True)
-class PairedAnswer:
-    """A paired answer of one variant to one turn of a prompt."""
-
-    task: str
-    prompt: str
-    pair: Paired
-
-    @property
-    def lane(self) -> str:
-        return self.pair.result.name
-
-
-def summarise(answers: Iterable[PairedAnswer], *, busy: bool = False) -> Row:
+def summarise(answers: Iterable[Paired], *, busy: bool = False) -> Row:
     """Summarise measured speedups over plain decoding; every table of speedups is made with this function.
 
     speedup, quartiles, lowest, mean: over the prompts whose answers do not repeat themselves; for each prompt the median of
@@ -162,13 +149,13 @@ def summarise(answers: Iterable[PairedAnswer], *, busy: bool = False) -> Row:
     speedup_all: median over all prompts; answers, repeats: number of prompts, and of those whose answer repeats itself
     disturbed: number of pairs during which other programs were busy
     """
-    prompts: dict[str, list[PairedAnswer]] = defaultdict(list)
+    prompts: dict[str, list[Paired]] = defaultdict(list)
     for answer in answers:
         prompts[answer.prompt].append(answer)
-    again = {name for name, runs in prompts.items() if any(one.pair.result.repeats for one in runs)}
+    again = {name for name, runs in prompts.items() if any(one.result.repeats for one in runs)}
     ratios: dict[str, float] = {}
     for name, runs in prompts.items():
-        counted = [one.pair.ratio for one in runs if busy or not one.pair.disturbed]
+        counted = [one.ratio for one in runs if busy or not one.disturbed]
         if known := [ratio for ratio in counted if ratio]:
             ratios[name] = median(known)
     fresh = [ratio for name, ratio in ratios.items() if name not in again]
@@ -181,7 +168,7 @@ def summarise(answers: Iterable[PairedAnswer], *, busy: bool = False) -> Row:
         "speedup_all": median(ratios.values()) if ratios else None,
         "answers": len(prompts),
         "repeats": len(again),
-        "disturbed": sum(one.pair.disturbed for runs in prompts.values() for one in runs),
+        "disturbed": sum(one.disturbed for runs in prompts.values() for one in runs),
     }
 
 
@@ -189,28 +176,28 @@ def summarise(answers: Iterable[PairedAnswer], *, busy: bool = False) -> Row:
 class BenchAnswers:
     """All paired answers of a bench. busy: count those that other programs disturbed, too"""
 
-    answers: list[PairedAnswer] = field(default_factory=list)
+    answers: list[Paired] = field(default_factory=list)
     busy: bool = False
 
     def add(self, task: str, prompt: str, pairs: Iterable[Paired]) -> None:
         """Add the answers to one turn; `prompt` is the same for each repetition of it."""
-        self.answers += [PairedAnswer(task, prompt, pair) for pair in pairs]
+        self.answers += [replace(pair, task=task, prompt=prompt) for pair in pairs]
 
     def drop(self, lane: str) -> None:
         """Remove a variant that failed: it answered fewer prompts than the rest."""
-        self.answers = [answer for answer in self.answers if answer.lane != lane]
+        self.answers = [answer for answer in self.answers if answer.result.name != lane]
 
     @property
     def lanes(self) -> list[str]:
-        return list(dict.fromkeys(answer.lane for answer in self.answers))
+        return list(dict.fromkeys(answer.result.name for answer in self.answers))
 
     def rows(self) -> list[Row]:
         """Return a row for each task and variant, then one over all tasks for each variant."""
-        grouped: dict[tuple[str, str], list[PairedAnswer]] = defaultdict(list)
+        grouped: dict[tuple[str, str], list[Paired]] = defaultdict(list)
         for answer in self.answers:
-            grouped[answer.task, answer.lane].append(answer)
+            grouped[answer.task, answer.result.name].append(answer)
         for answer in self.answers:
-            grouped[ALL, answer.lane].append(answer)
+            grouped[ALL, answer.result.name].append(answer)
         return [
             {"task": task, "lane": lane} | summarise(answers, busy=self.busy) | _rates(answers)
             for (task, lane), answers in grouped.items()
@@ -220,17 +207,17 @@ class BenchAnswers:
         """Return the median of one variant's speedup over another's on the same prompt."""
         theirs: dict[str, list[float]] = defaultdict(list)
         for answer in self.answers:
-            if answer.lane == other and answer.pair.ratio:
-                theirs[answer.prompt].append(answer.pair.ratio)
+            if answer.result.name == other and answer.ratio:
+                theirs[answer.prompt].append(answer.ratio)
         ratios = [
-            answer.pair.ratio / median(theirs[answer.prompt])
+            answer.ratio / median(theirs[answer.prompt])
             for answer in self.answers
-            if answer.lane == lane and answer.pair.ratio and answer.prompt in theirs
+            if answer.result.name == lane and answer.ratio and answer.prompt in theirs
         ]
         return median(ratios) if ratios else None
 
 
-def _rates(answers: Sequence[PairedAnswer]) -> Row:
+def _rates(answers: Sequence[Paired]) -> Row:
     """Return the rates and means over answers.
 
     same_prefix_rate: tokens before each output first differs from plain decoding's, of all tokens of plain decoding
@@ -238,9 +225,9 @@ def _rates(answers: Sequence[PairedAnswer]) -> Row:
     survival_error: calibration error of the predicted probabilities of acceptance
     draws, overlap, draw_accept_rate: drawn tokens, estimate of 1 - TV from them, share of accepted ones, see `Metrics`
     """
-    sums = reduce(add_metrics, (answer.pair.result.metrics for answer in answers))
+    sums = reduce(add_metrics, (answer.result.metrics for answer in answers))
     positions = [*sums.accept_by_position, *[None] * len(REPORTED_POSITIONS)]
-    pairs = [(answer.pair.result, answer.pair.plain) for answer in answers]
+    pairs = [(answer.result, answer.plain) for answer in answers]
     written = [(one, plain) for one, plain in pairs if one.ids]  # a computed variant has no output
     same = [same_prefix(one.ids, plain.ids) for one, plain in written]
     margins = [
@@ -398,7 +385,9 @@ def oracle_speedup(measured: BenchAnswers, costs: JsonView) -> float | None:
     constants = [lane for lane in measured.lanes if lane.partition(CONSTANT)[2].isdigit()]
     longest = max(constants, key=lambda lane: int(lane.rpartition(":")[2]), default=None)
     ratios = []
-    for pair in (answer.pair for answer in measured.answers if answer.lane == longest):
+    for pair in measured.answers:
+        if pair.result.name != longest:
+            continue
         metrics, plain = pair.result.metrics, pair.plain.metrics
         if pair.result.repeats or not plain.steps or not plain.tokens_per_second:
             continue

@@ -41,17 +41,21 @@ def build(
     *,
     licence: str = "that of its sources",
 ) -> Path:
-    """A datastore from text files and saved runs of one target, whose name is `model_name`. returns: `out`"""
+    """Build a datastore from text files, each whole, and from the answers in saved runs of one target. returns: `out`
+
+    model_name: of the target. Raises UserError for a file that cannot be read and for a run of another target.
+    """
     report(Progress("read", None, f"{len(files)} files"))
-    texts = texts_from_files(files, tokenizer, model_name)
-    card = {
-        **_tokenizer_facts(tokenizer, model_name),
+    texts = [
+        _answer_of_run(path, model_name) if path.suffix == ".jsonl" else _encoded(path, tokenizer)
+        for path in files
+    ]
+    card: Json = {
         "sources": [path.name for path in files],
         "licence": licence,
         "how": "python -m specdemo train datastore FILES --out FOLDER",
     }
-    report(Progress("sort", None, f"{sum(map(len, texts)):,} tokens"))
-    return build_datastore(texts, out, card)
+    return _store(texts, tokenizer, model_name, out, card, report)
 
 
 def build_from_prompts(
@@ -64,7 +68,7 @@ def build_from_prompts(
     max_new_tokens: int = 160,
     licence: str = "that of the model and of the prompts",
 ) -> Path:
-    """A datastore of a target's own greedy answers. prompts: a text file, one a line. returns: `out`
+    """Build a datastore of a target's own greedy answers. prompts: a text file, one a line. returns: `out`
 
     examples: prompts that are answered `DRAWN_ANSWERS` times more, drawn at the temperature `WARMTH`. In low precision
         near-ties fall one way or the other with the rows of a pass: one answer alone is soon left behind.
@@ -74,19 +78,39 @@ def build_from_prompts(
     again = [prompt for prompt in examples for _ in range(DRAWN_ANSWERS)]
     texts += answer_texts(pair, again, max_new_tokens, report, temperature=WARMTH)
     info = pair.target.info
-    card = {
-        **_tokenizer_facts(pair.tokenizer, info.name),
+    sources = [f"greedy answers of {info.name} to the {len(lines)} prompts of {prompts.name}"]
+    if again:
+        sources.append(
+            f"{DRAWN_ANSWERS} answers to each of {len(examples)} examples, drawn at {WARMTH}"
+        )
+    card: Json = {
         "revision": info.revision,
         "precision": info.precision,
-        "sources": [f"greedy answers of {info.name} to the {len(lines)} prompts of {prompts.name}"]
-        + [f"{DRAWN_ANSWERS} answers to each of {len(examples)} examples, drawn at {WARMTH}"]
-        * bool(again),
+        "sources": sources,
         "licence": licence,
         "how": f"python -m specdemo train datastore --prompts {prompts.name} --out FOLDER",
         "max_new_tokens": max_new_tokens,
     }
+    return _store(texts, pair.tokenizer, info.name, out, card, report)
+
+
+def _store(
+    texts: Sequence[Sequence[int]],
+    tokenizer: PreTrainedTokenizerBase,
+    model_name: str,
+    out: Path,
+    card: Json,
+    report: ProgressCallback,
+) -> Path:
+    """Write a datastore whose card also names the model and its tokenizer."""
+    vocabulary = tokenizer.get_vocab()
     report(Progress("sort", None, f"{sum(map(len, texts)):,} tokens"))
-    return build_datastore(texts, out, card)
+    facts = {
+        "model": model_name,
+        "tokenizer": fingerprint(vocabulary),
+        "vocabulary_size": max(vocabulary.values()) + 1,
+    }
+    return build_datastore(texts, out, facts | card)
 
 
 def check_sources(files: Sequence[Path], prompts: Path | None, out: Path) -> None:
@@ -156,16 +180,6 @@ def suffix_array(tokens: np.ndarray) -> np.ndarray:
         width *= 2
 
 
-def texts_from_files(
-    files: Sequence[Path], tokenizer: PreTrainedTokenizerBase, model_name: str
-) -> list[list[int]]:
-    """Token ids of text files, each whole, and of the answers in saved runs (.jsonl) of the same target."""
-    return [
-        _answer_of_run(path, model_name) if path.suffix == ".jsonl" else _encoded(path, tokenizer)
-        for path in files
-    ]
-
-
 def answer_texts(
     pair: LoadedPair,
     prompts: Sequence[str],
@@ -190,21 +204,17 @@ def answer_texts(
 
 
 def _answer_of_run(path: Path, model_name: str) -> list[int]:
-    """The committed ids of a saved run with drafts, or of its plain run if it has no other."""
+    """Return the committed ids of a saved run with drafts, or of its plain run if it has no other."""
     trace = read(path).trace
     wrote = {event.target.name for event in trace.events if isinstance(event, RunStarted)}
     if wrote != {model_name}:
-        raise UserError(
-            "training.other_run",
-            path=path.name,
-            target=model_name,
-            names=", ".join(sorted(wrote)) or "no model",
-        )
+        names = ", ".join(sorted(wrote)) or "no model"
+        raise UserError("training.other_run", path=path.name, target=model_name, names=names)
     return output_ids(trace.lane("speculative")) or output_ids(trace.lane("plain"))
 
 
 def _encoded(path: Path, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """A text file as one text; control tokens that it spells out stay text."""
+    """Return the ids of a text file; control tokens that it spells out stay text."""
     encoded = tokenizer(
         _read_text(path), add_special_tokens=False, split_special_tokens=True, verbose=False
     )
@@ -215,17 +225,5 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            "training.file_unread",
-            path=path,
-            error=getattr(error, "strerror", "") or "it is not UTF-8 text",
-        ) from error
-
-
-def _tokenizer_facts(tokenizer: PreTrainedTokenizerBase, model_name: str) -> Json:
-    vocabulary = tokenizer.get_vocab()
-    return {
-        "model": model_name,
-        "tokenizer": fingerprint(vocabulary),
-        "vocabulary_size": max(vocabulary.values()) + 1,
-    }
+        reason = getattr(error, "strerror", "") or "it is not UTF-8 text"
+        raise UserError("training.file_unread", path=path, error=reason) from error

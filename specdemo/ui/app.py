@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
@@ -23,6 +23,9 @@ from specdemo.ui.tabs.play import Play
 from specdemo.ui.tabs.race import against_plain
 from specdemo.ui.view import find_tabs, mounted, only, script
 from specdemo.ui.words import languages
+
+if TYPE_CHECKING:
+    from gradio.components import Component
 
 __all__ = ["create_app", "launch_options"]
 
@@ -42,7 +45,7 @@ def create_app(studio: EngineClient) -> gr.Blocks:
         if studio.replay_only:
             note = f'<p class="sd-replay-note">{escape(str(studio.replay_only))}</p>'
             gr.HTML(note, elem_id="sd-replay", apply_default_css=False, padding=False)
-        made = {}
+        made: dict[str, Any] = {}  # components of each tab, of a class of its own
         with gr.Tabs(elem_id="sd-tabs") as tabs:
             for tab in find_tabs():
                 with gr.Tab(tab.label, id=tab.name, elem_id=f"sd-tab-{tab.name}"):
@@ -117,7 +120,7 @@ def create_dialogs(studio: EngineClient, share: gr.Button, fields: JsonView) -> 
 
 def _follow_model(
     demo: gr.Blocks, studio: EngineClient, status: gr.HTML, play: Play, card: gr.HTML
-) -> tuple[Any, ...]:
+) -> tuple[object, ...]:
     """Update components that depend on the loaded model and the chosen method. returns: the event for the method"""
     timer, model = gr.Timer(LOADING_SECONDS), ModelHandlers(studio)
     fields, drawing = play.settings.fields, play.settings.drawing
@@ -137,10 +140,12 @@ def _follow_model(
     return refreshed
 
 
-def _race_methods(studio: EngineClient, tabs: gr.Tabs, table: Any, raced: list[Any]) -> None:
+def _race_methods(
+    studio: EngineClient, tabs: gr.Tabs, table: gr.HTML, raced: list[Component]
+) -> None:
     """Race a method of the table when it is chosen there."""
 
-    def race_it(asked: str) -> list[Any]:
+    def race_it(asked: str) -> list[object]:
         known = {method.name for method in studio.methods()}
         name = asked.removeprefix("race ")
         if name not in known:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import gradio as gr
 
 from specdemo.config.errors import UserError
-from specdemo.config.strings import Json
 from specdemo.session.door import Changed, EngineClient
 from specdemo.session.work.batch import BatchAnswer, BatchTotals, State, answer_all
 from specdemo.ui import present, words
@@ -43,12 +42,12 @@ class BatchTable(Shown):
 class BatchHandlers(RunTab[TabState]):
     """Handlers of several prompts; each visitor has one batch at a time."""
 
-    options: ClassVar[Json] = {"kind": None}
+    kind: ClassVar[str | None] = None
 
-    def opening(self, visitor: TabState, waiting: str, *asked: Any) -> str:
+    def opening(self, visitor: TabState, waiting: str, *asked: object) -> str:
         return present.batch(_rows(prompt_lines(*asked)), waiting=waiting)
 
-    def shown(self, visitor: TabState, *asked: Any) -> BatchTable:
+    def shown(self, visitor: TabState) -> BatchTable:
         return BatchTable(visitor.task)
 
     def work(
@@ -109,9 +108,9 @@ def create_batch(studio: EngineClient, settings: SettingsPanel) -> None:
     handlers.connect([run.click], stop, task, answers, inputs, settings.fields, asked=[prompts])
 
 
-def prompt_lines(text: str | None) -> list[str]:
-    """The prompts of the box: its lines that are not empty."""
-    return [line.strip() for line in (text or "").splitlines() if line.strip()]
+def prompt_lines(text: object) -> list[str]:
+    """Return the prompts of the box: its lines that are not empty. text: None if the browser has never sent it"""
+    return [line.strip() for line in str(text or "").splitlines() if line.strip()]
 
 
 def _rows(prompts: Sequence[str]) -> list[BatchAnswer]:

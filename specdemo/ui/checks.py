@@ -7,7 +7,7 @@ import math
 import unicodedata
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 from gradio.components.api_component import Api
@@ -16,6 +16,10 @@ from specdemo.config.errors import Phrase, UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import strings
 from specdemo.ui.visits import Visits
+
+if TYPE_CHECKING:
+    from gradio.block_function import BlockFunction
+    from gradio.blocks import Block
 
 words = strings("limits")
 
@@ -49,12 +53,12 @@ class Page(gr.Blocks):
             self.config = self.get_config_file()
 
     async def preprocess_data(
-        self, block_fn: Any, inputs: list[Any], *given: Any, **named: Any
-    ) -> list[Any]:
+        self, block_fn: Any, inputs: list[object], *given: Any, **named: Any
+    ) -> list[object]:
         """Check the values of an event. Raises gr.Error, which the page shows as a message without traceback."""
         try:
             check_values(block_fn.inputs, inputs)
-            values: list[Any] = await super().preprocess_data(block_fn, inputs, *given, **named)
+            values: list[object] = await super().preprocess_data(block_fn, inputs, *given, **named)
             goes_on = block_fn.trigger_after is not None
             if goes_on and any(
                 _state_of(*each) for each in zip(block_fn.inputs, values, strict=True)
@@ -72,11 +76,11 @@ class Page(gr.Blocks):
             raise _sentence(error, block_fn) from None
 
 
-def _state_of(block: Any, value: object) -> bool:
+def _state_of(block: Block, value: object) -> bool:
     return isinstance(block, gr.State) and value is None
 
 
-def _sentence(error: Exception, event: Any) -> gr.Error:
+def _sentence(error: Exception, event: BlockFunction) -> gr.Error:
     if not isinstance(error, UserError | gr.Error):
         _LOG.warning("%s in %s", type(error).__name__, event.api_name)
         _LOG.debug("what broke", exc_info=error)
@@ -84,7 +88,7 @@ def _sentence(error: Exception, event: Any) -> gr.Error:
     return gr.Error(escape(told, quote=False), title=words.ERROR, print_exception=False)
 
 
-def check_values(blocks: Sequence[Any], values: Sequence[object]) -> None:
+def check_values(blocks: Sequence[Block], values: Sequence[object]) -> None:
     """Check values that anyone may have sent. Raises UserError for the first that the page cannot send."""
     if len(values) != len(blocks):
         raise UserError("page.wrong_count", wanted=len(blocks), given=len(values))
@@ -94,7 +98,7 @@ def check_values(blocks: Sequence[Any], values: Sequence[object]) -> None:
             raise UserError("page.wrong_value", name=name, range=wanted)
 
 
-def _wanted(block: Any, value: object) -> Phrase | None:
+def _wanted(block: Block, value: object) -> Phrase | None:
     """Return the allowed values of a component, or None if `value` is allowed."""
     match block:
         case gr.State():

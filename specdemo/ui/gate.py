@@ -9,7 +9,7 @@ import os
 import re
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -39,8 +39,8 @@ PORTS = {"http": 80, "https": 443}
 NO_SNIFF = (b"x-content-type-options", b"nosniff")
 
 
-def outermost(settings: AppSettings) -> Any:
-    """A lifespan of the server that puts the gate around all of it; Gradio's own middleware would come before ours.
+def outermost(settings: AppSettings) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+    """Return a lifespan of the server that puts the gate around all of it; Gradio's own middleware would come before ours.
 
     Only Starlette's answer to an exception stays outside: it would be sent before the gate sees the exception.
     """

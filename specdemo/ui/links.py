@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
 import gradio as gr
@@ -16,13 +16,16 @@ from specdemo.config.strings import JsonView, strings
 from specdemo.trace.replay import recorded_runs
 from specdemo.ui.checks import MOST_NUMBER
 
+if TYPE_CHECKING:
+    from gradio.components import Component
+
 words = strings("teach")
 
 LESSONS = tuple(str(number + 1) for number in range(len(strings("lessons").WORDS["lessons"])))
 LONGEST_TEXT = 8000  # characters of a prompt in a link
 
 
-def follow(query: str | None, fields: JsonView, tabs: tuple[str, ...]) -> list[Any]:
+def follow(query: str | None, fields: JsonView, tabs: tuple[str, ...]) -> list[object]:
     """Apply a link. returns: problems as JSON, the tab, then an update of each field"""
     values, problems = read_link(query or "", fields, tabs)
     tab = gr.Tabs(selected=str(values["tab"])) if "tab" in values else gr.skip()
@@ -71,7 +74,7 @@ def _own_values(values: Mapping[str, object]) -> dict[str, object]:
     return {}
 
 
-def accepted(control: Any, text: str) -> object:
+def accepted(control: Component, text: str) -> object:
     """Return a text of a link as the value of a control. Raises ValueError for an impossible one."""
     if isinstance(control, gr.Checkbox):
         return bool(("0", "1").index(text))

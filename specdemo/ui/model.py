@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import gradio as gr
 
@@ -20,6 +20,10 @@ from specdemo.ui.view import note_view
 from specdemo.ui.visits import switch_allowed, tell
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gradio.components import Component
+
     from specdemo.session.door import Offer
 
 AUTO_TARGET = "auto"  # the target that the program chooses
@@ -56,12 +60,12 @@ class ModelMenu:
     decline: gr.Button
 
     @property
-    def chosen(self) -> list[Any]:
+    def chosen(self) -> list[Component]:
         """The target, its precision and a published drafter for it."""
         return [self.pair, self.precision, self.drafter]
 
     @property
-    def told(self) -> list[Any]:
+    def told(self) -> list[Component | gr.Row]:
         """Components that `ModelHandlers.look` updates."""
         return [self.pair, self.drafter, self.note, self.load, self.question]
 
@@ -105,7 +109,10 @@ def create_model_menu(studio: EngineClient) -> ModelMenu | None:
 
 
 def wire_model_menu(
-    menu: ModelMenu, handlers: ModelHandlers, status: gr.HTML, loaded: Sequence[Any]
+    menu: ModelMenu,
+    handlers: ModelHandlers,
+    status: gr.HTML,
+    loaded: Sequence[tuple[Callable[..., Updates], object, object]],
 ) -> None:
     """Connect the menu.
 

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 import gradio as gr
 from gradio.context import LocalContext
@@ -19,6 +19,10 @@ from specdemo.session.door import EngineClient
 from specdemo.ui import present, words
 from specdemo.ui.settings_panel import by_name
 from specdemo.ui.visits import check_run
+
+if TYPE_CHECKING:
+    from gradio.components import Component
+    from gradio.events import Dependency
 
 LOADING_SECONDS = 0.5  # seconds between polls whether the model is ready
 # Appends are joined: each update takes a core from the pass, and nobody reads more than four in a second.
@@ -78,7 +82,7 @@ class TabState:
     """
 
     task: LatestRun = field(default_factory=LatestRun, kw_only=True)
-    opening: Any = field(default=None, kw_only=True)
+    opening: object = field(default=None, kw_only=True)
 
     def close(self) -> None:
         """Stop the task, and free the memory of the visitor, who has left."""
@@ -217,13 +221,13 @@ V = TypeVar("V", bound=TabState)
 class RunTab(Generic[V]):
     """Handlers of a tab that runs something, bound to one studio. State of visitors is in `gr.State`.
 
-    words: with WAIT_TURN and WAIT_LOADING; options: of `stream`
+    words: with WAIT_TURN and WAIT_LOADING; kind: see `stream`
     recorded: recordings of the tab's menu
     """
 
     words: ClassVar[Any] = words
-    options: ClassVar[Json] = {}
-    recorded: Sequence[Any] = ()
+    kind: ClassVar[str | None] = "run"
+    recorded: Sequence[object] = ()
 
     def __init__(self, studio: EngineClient) -> None:
         self.studio = studio
@@ -238,7 +242,7 @@ class RunTab(Generic[V]):
         visitor.task = visitor.task.replace()
         return visitor
 
-    def opening(self, visitor: V, waiting: str, *asked: Any) -> object:
+    def opening(self, visitor: V, waiting: str, *asked: object) -> object:
         """Return the view until the run starts. waiting: reason why it waits"""
         raise NotImplementedError
 
@@ -252,9 +256,9 @@ class RunTab(Generic[V]):
         visitor.opening = self.opening(visitor, waiting, *asked)
         return visitor, visitor.opening
 
-    def shown(self, visitor: V, *asked: Any) -> Shown:
-        """Return the results of the visitor's task, which are still empty."""
-        raise NotImplementedError
+    def shown(self, visitor: V) -> Shown:
+        """Return the results of the visitor's task, which are still empty: by default lines after the opening ones."""
+        return Lines(visitor.task, str(visitor.opening))
 
     def work(self, visitor: V, shown: Any, *asked: Any) -> Generator[object, None, None]:
         """Do the work and add its results to `shown`. asked: unchecked values; yields after each result"""
@@ -262,50 +266,56 @@ class RunTab(Generic[V]):
 
     def run(self, visitor: V, *asked: Any) -> Iterator[object]:
         """Do the work after `begin`. yields: value of the view, until the task is replaced"""
-        shown = self.shown(visitor, *asked)
+        shown = self.shown(visitor)
         yield from self.stream(self.work(visitor, shown, *asked), shown)
 
     def stream(
-        self, work: Generator[object, None, None], shown: Shown, **options: Any
+        self,
+        work: Generator[object, None, None],
+        shown: Shown,
+        *,
+        counts: bool = True,
+        seconds: float = YIELD_SECONDS,
     ) -> Iterator[object]:
-        """Do work and yield its results. options: of the function `stream`, in addition to the tab's own"""
+        """Do work and yield its results. counts, seconds: see the function `stream`"""
         if self.studio.replay_only:  # `begin` has shown why
             yield gr.skip()
             return
-        yield from stream(self.studio, work, shown, **self.options, **options)
+        yield from stream(self.studio, work, shown, kind=self.kind, counts=counts, seconds=seconds)
 
     def connect(
         self,
-        pressed: list[Any],
+        pressed: Sequence[object],
         stop: gr.Button,
         state: gr.State,
         view: gr.HTML,
-        inputs: list[Any],
+        inputs: Sequence[Component],
         fields: JsonView,
-        asked: Sequence[Any] = (),
-    ) -> Any:
+        asked: Sequence[Component] = (),
+    ) -> Dependency:
         """Connect the events of a run. returns: the last one
 
         inputs, fields: of `run`, which receives the values of the fields by name as its last argument
         asked: inputs of `opening`
         """
-        begun = gr.on(pressed, self.begin, [state, *asked], [state, view], **QUICK)
+        begun = gr.on(list(pressed), self.begin, [state, *asked], [state, view], **QUICK)
         stop.click(self.stop, state, None, **QUICK)
         given = [state, *inputs, *fields.values()]
-        return begun.then(by_name(self.run, fields), given, view, **IN_LINE)
+        last: Dependency = begun.then(by_name(self.run, fields), given, view, **IN_LINE)
+        return last
 
     def stop(self, visitor: V | None) -> None:
         """End the run within one step. Results so far remain."""
         if visitor is not None:
             visitor.task.stop()
 
-    def title(self, recorded: Any) -> str:
+    def title(self, index: int) -> str:
         """Return the entry of a recording in the tab's menu."""
         raise NotImplementedError
 
     def choices(self) -> list[tuple[str, int]]:
         """Return the entries of the menu of recordings."""
-        return [(self.title(one), index) for index, one in enumerate(self.recorded)]
+        return [(self.title(index), index) for index in range(len(self.recorded))]
 
     def recording(self, index: int) -> str:
         """Return the value of the view for a recording of the tab's menu; the script fetches its runs."""
@@ -324,7 +334,7 @@ class RunTab(Generic[V]):
 
 
 def create_ask(
-    tab: RunTab[Any], name: str, run: tuple[str, str], presets: Sequence[str] = ()
+    tab: RunTab[V], name: str, run: tuple[str, str], presets: Sequence[str] = ()
 ) -> tuple[gr.Textbox, gr.Button, gr.Button, list[gr.Button], gr.Dropdown]:
     """Create the lead, the prompt and the menu of recordings, the first of which is chosen.
 

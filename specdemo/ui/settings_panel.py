@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import gradio as gr
 
@@ -14,6 +14,12 @@ from specdemo.config.strings import Json
 from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.ui import present, words
 from specdemo.ui.view import note_view
+
+if TYPE_CHECKING:
+    from gradio.components import Component
+
+Control: TypeAlias = gr.Dropdown | gr.Radio | gr.Slider | gr.Number | gr.Checkbox
+"""The component of a setting."""
 
 _ANSWER = field("max_new_tokens").default
 # Settings that some methods read and others do not.
@@ -31,12 +37,12 @@ class SettingsPanel:
     """
 
     fields: Json
-    menu: list[Any]
+    menu: list[Component]
     forget: gr.Button
     system: gr.Textbox
 
     @property
-    def drawing(self) -> list[Any]:
+    def drawing(self) -> list[Component]:
         """The preset of sampling, and its values in the order of `PRESET_NAMES`."""
         return [self.fields["preset"], *(self.fields[name] for name in PRESET_NAMES)]
 
@@ -45,7 +51,7 @@ class SettingsPanel:
         return {field(name).link: component for name, component in self.fields.items()}
 
 
-def create_method(studio: EngineClient, **given: Any) -> Any:
+def create_method(studio: EngineClient, **given: object) -> Control:
     """Create the menu of methods. given: options of the component"""
     methods = studio.methods()
     chosen = _default(methods).name
@@ -53,7 +59,7 @@ def create_method(studio: EngineClient, **given: Any) -> Any:
     return create_widget("method", choices, value=chosen, elem_id="sd-method", **given)
 
 
-def create_settings(studio: EngineClient, method: Any = None) -> SettingsPanel:
+def create_settings(studio: EngineClient, method: Control | None = None) -> SettingsPanel:
     """Create a widget for each row of the table of settings that has one.
 
     method: the menu of methods, if it exists already
@@ -69,11 +75,11 @@ def create_settings(studio: EngineClient, method: Any = None) -> SettingsPanel:
     limits = {"max_new_tokens": {**most, "value": min(most["maximum"], _ANSWER)}}
     limits["exact"] = {"info": present.exact_hint(chosen)}
 
-    def widget(name: str) -> Any:
+    def widget(name: str) -> Control:
         given = limits.get(name, {})
         return create_widget(name, visible=seen.get(name, True), elem_id=f"sd-{name}", **given)
 
-    fields = {"method": create_method(studio) if method is None else method}
+    fields: dict[str, Control] = {"method": create_method(studio) if method is None else method}
     note = note_view(present.method_note(chosen))
     for name in names:
         if name == "memory":
@@ -97,7 +103,9 @@ def _default(methods: Sequence[MethodInfo]) -> MethodInfo:
     return next((method for method in methods if method.name == default), methods[0])
 
 
-def create_widget(name: str, choices: list[tuple[str, str]] | None = None, **given: Any) -> Any:
+def create_widget(
+    name: str, choices: list[tuple[str, str]] | None = None, **given: object
+) -> Control:
     """Create the component of a setting from its row in the table.
 
     choices: of a dropdown, (label, value) each; default: the policies

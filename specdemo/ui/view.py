@@ -9,7 +9,6 @@ from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Any
 
 import gradio as gr
 
@@ -34,7 +33,7 @@ class Tab:
     order: int
     name: str
     label: str
-    create: Callable[[EngineClient], Any]
+    create: Callable[[EngineClient], object]
     site: Callable[[EngineClient, Path], dict[str, object] | None]
 
 

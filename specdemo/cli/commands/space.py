@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from specdemo.cli import console
 from specdemo.cli.options import app_settings
@@ -255,10 +255,9 @@ def space_card(folder: Path, hardware: str) -> SpaceCard:
 
     readme = (folder if hardware == STATIC else PROJECT) / "README.md"
     card = SpaceCard(readme.read_text(encoding="utf-8"))
-    matter: Any = card.data
-    matter.tags = [TAG]
+    card.data["tags"] = [TAG]
     if hardware != STATIC:
-        matter.suggested_hardware = hardware
+        card.data["suggested_hardware"] = hardware
         card.text = (ASSETS / "cards" / "space.md").read_text(encoding="utf-8")
     return card
 

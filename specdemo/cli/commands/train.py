@@ -42,25 +42,13 @@ def run_datastore(options: argparse.Namespace) -> int:
         raise UserError("cli.datastore_source")
     check_sources(options.files, options.prompts, options.out)
     examples = read_suite(options.examples) if options.examples else []
-    pair = console.open_studio(options).pair
+    pair, out, licence = console.open_studio(options).pair, options.out, options.licence
     with console.reporting() as report:
         if options.prompts:
-            build_from_prompts(
-                options.prompts,
-                pair,
-                options.out,
-                report,
-                examples=[item.turns[0] for item in examples],
-                licence=options.licence,
-            )
+            again = [item.turns[0] for item in examples]
+            build_from_prompts(options.prompts, pair, out, report, examples=again, licence=licence)
         else:
-            build(
-                options.files,
-                pair.tokenizer,
-                pair.target.info.name,
-                options.out,
-                report,
-                licence=options.licence,
-            )
-    console.note(f"Wrote {options.out}.")
+            name = pair.target.info.name
+            build(options.files, pair.tokenizer, name, out, report, licence=licence)
+    console.note(f"Wrote {out}.")
     return 0

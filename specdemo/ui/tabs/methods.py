@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import gradio as gr
 
@@ -27,7 +26,7 @@ MEASURED = ASSETS.parent / "docs" / "measured"  # in a checkout only
 class Methods:
     """Components of the tab for other parts of the page. table: its event `sent` leaves `race NAME`; card: the chosen method's"""
 
-    table: Any
+    table: gr.HTML
     card: gr.HTML
 
 

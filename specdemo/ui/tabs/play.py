@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import gradio as gr
 
@@ -33,8 +33,17 @@ from specdemo.ui.run_tab import (
     create_state,
     current_session_id,
 )
-from specdemo.ui.settings_panel import SettingsPanel, by_name, create_method, create_settings
+from specdemo.ui.settings_panel import (
+    Control,
+    SettingsPanel,
+    by_name,
+    create_method,
+    create_settings,
+)
 from specdemo.ui.view import Tab, create_runs, mounted, opening_line, script
+
+if TYPE_CHECKING:
+    from gradio.events import Dependency
 
 EXAMPLES = ASSETS / "examples.json"
 DETAIL = 5  # alternatives of both models that the inspector shows
@@ -46,7 +55,7 @@ class Play:
 
     settings: SettingsPanel
     model: ModelMenu | None
-    answered: Any
+    answered: Dependency
     fields: Json
 
 
@@ -96,11 +105,8 @@ class PlayHandlers(RunTab[PlayState]):
             _drop_turns(visitor)
         return self.begin(visitor)
 
-    def opening(self, visitor: PlayState, waiting: str, *asked: Any) -> str:
+    def opening(self, visitor: PlayState, waiting: str, *asked: object) -> str:
         return _opening(visitor, waiting)
-
-    def shown(self, visitor: PlayState, *asked: Any) -> Lines:
-        return Lines(visitor.task, visitor.opening)
 
     def work(
         self,
@@ -154,7 +160,9 @@ def _drop_turns(visitor: PlayState) -> None:
     visitor.turns = []
 
 
-def _create_prompt(studio: EngineClient) -> tuple[gr.Textbox, Any, Any, Any, Any, Any, Any]:
+def _create_prompt(
+    studio: EngineClient,
+) -> tuple[gr.Textbox, gr.Button, gr.Button, gr.Button, gr.Checkbox, Control, gr.Button]:
     """Create the first row. returns: prompt, buttons to run, stop and clear, switch of the conversation, menu of methods, button of the settings"""
     with gr.Row(elem_id="sd-ask"):
         prompt = gr.Textbox(

@@ -8,12 +8,12 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import gradio as gr
 
 from specdemo.config.errors import UserError
-from specdemo.config.strings import Json, strings
+from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
 from specdemo.session.door import EngineClient
 from specdemo.session.work.proposals import ANSWER_METHOD, Comparison, Guess, Text
@@ -59,7 +59,8 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
     """Handlers of the tab of drafts."""
 
     words = words
-    options: ClassVar[Json] = {"kind": TIMED}
+    kind: ClassVar[str | None] = TIMED
+    recorded: Sequence[Sequence[RecordedLane]]
 
     def __init__(self, studio: EngineClient, folder: Path = RUNS) -> None:
         super().__init__(studio)
@@ -67,7 +68,8 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
         self.recorded = sorted(together, key=len, reverse=True)  # the most to compare first
         self._prompts = {run.name: run.prompt for run in recorded_runs(folder)}
 
-    def title(self, runs: Sequence[RecordedLane]) -> str:
+    def title(self, index: int) -> str:
+        runs = self.recorded[index]
         methods, prompt = {run.method for run in runs}, self._prompts[runs[0].run]
         return str(words.RECORDED.format(runs=len(methods), prompt=prompt))
 
@@ -79,11 +81,11 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
     def newcomer(self) -> ProposalVisitor:
         return ProposalVisitor(Comparison(self.studio, current_session_id()))
 
-    def opening(self, visitor: ProposalVisitor, waiting: str, *asked: Any) -> str:
+    def opening(self, visitor: ProposalVisitor, waiting: str, *asked: object) -> str:
         visitor.text = None
         return self.view(phase="writing", waiting=waiting)
 
-    def shown(self, visitor: ProposalVisitor, *asked: Any) -> _Shown:
+    def shown(self, visitor: ProposalVisitor) -> _Shown:
         return _Shown(self, visitor, "writing")
 
     def work(

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import gradio as gr
 
@@ -34,10 +34,15 @@ from specdemo.ui.settings_panel import create_widget
 from specdemo.ui.view import Tab, mounted
 from specdemo.ui.visits import check_run
 
+if TYPE_CHECKING:
+    from gradio.components import Component
+
 words = strings("race")
 
 TOKENS = 96
 LANE_SETTINGS = ("method", "policy", "lookahead")  # settings of each single run
+# Title, prompt, temperature and seed of a set-up, and the LANE_SETTINGS of each of its runs.
+Preset: TypeAlias = tuple[str, str, float, int, Sequence[tuple[str, str, int]]]
 
 
 class RaceLines(Lines):
@@ -52,13 +57,15 @@ class RaceHandlers(RunTab[TabState]):
     """Handlers of the race; each visitor has one at a time."""
 
     words = words
-    options: ClassVar[Json] = {"kind": TIMED}
+    kind: ClassVar[str | None] = TIMED
+    recorded: Sequence[RecordedRace]
 
     def __init__(self, studio: EngineClient, folder: Path = RUNS) -> None:
         super().__init__(studio)
         self.recorded = recorded_races(folder)
 
-    def title(self, race: RecordedRace) -> str:
+    def title(self, index: int) -> str:
+        race = self.recorded[index]
         if race.precisions:
             names = " / ".join(dict.fromkeys(lane.precision for lane in race.lanes))
             return str(words.RECORDED_PRECISIONS.format(precisions=names, prompt=race.prompt))
@@ -83,11 +90,11 @@ class RaceHandlers(RunTab[TabState]):
             for option in ("policy", "lookahead")
         )
 
-    def opening(self, visitor: TabState, waiting: str, *asked: Any) -> str:
+    def opening(self, visitor: TabState, waiting: str, *asked: object) -> str:
         return present.open_line("live", uuid.uuid4().hex, waiting=waiting)
 
-    def shown(self, visitor: TabState, *asked: Any) -> RaceLines:
-        return RaceLines(visitor.task, visitor.opening)
+    def shown(self, visitor: TabState) -> RaceLines:
+        return RaceLines(visitor.task, str(visitor.opening))
 
     def work(
         self,
@@ -135,7 +142,7 @@ def read_lanes(values: Mapping[str, object], limits: AppSettings) -> list[RunSet
     ]
 
 
-def create_race(studio: EngineClient) -> list[Any]:
+def create_race(studio: EngineClient) -> list[Component]:
     """Create the tab's components and their events. Call it inside the tab. returns: the outputs of `against_plain`"""
     handlers = RaceHandlers(studio)
     task = create_state()
@@ -233,7 +240,7 @@ def against_plain(method: str) -> list[object]:
     return _preset(("", words.EXPLAIN, 0.0, 0, lanes))
 
 
-def _preset(preset: tuple[Any, ...]) -> list[object]:
+def _preset(preset: Preset) -> list[object]:
     """Return values of prompt, temperature, seed, count and the runs' settings; settings of unused runs stay unchanged."""
     _, prompt, temperature, seed, lanes = preset
     used = [value for lane in lanes for value in lane]
