@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http.client import HTTPResponse
 from operator import mul
 from pathlib import Path
@@ -31,8 +31,6 @@ from statistics import quantiles
 from typing import TYPE_CHECKING
 from urllib.request import Request as Asked
 from urllib.request import urlopen
-
-import psutil
 
 from specdemo.attach.detection import attach
 from specdemo.attach.doctor import PROBES, diagnose, examine
@@ -300,33 +298,9 @@ def check_tune(target: Path, draft: Path, count: str = "25") -> bool:
     return inside >= 0.85 * cases and near >= 0.9 * int(count)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenPage:
-    """The page of `app --attach` in a browser. programs: the page's process and the browser's"""
-
-    page: Page
-    programs: dict[str, list[psutil.Process]]
-
-    def seconds(self) -> dict[str, float]:
-        """Return the processor time that each program has used."""
-        return {name: sum(sum(one.cpu_times()[:2]) for one in each) for name, each in self.programs.items()}  # fmt: skip
-
-    @contextmanager
-    def stopped(self) -> Iterator[None]:
-        """Both programs get no processor time until the block ends."""
-        every = [*itertools.chain(*self.programs.values())]
-        for one in every:
-            one.suspend()
-        try:
-            yield
-        finally:
-            for one in every:
-                one.resume()
-
-
 @contextmanager
-def open_page(url: str) -> Iterator[OpenPage]:
-    """Open the page. yields: it, once its recorded run plays"""
+def open_page(url: str) -> Iterator[Page]:
+    """Open the page of `app --attach` in a browser. yields: it, once its recorded run plays"""
     from playwright.sync_api import sync_playwright
 
     command = [sys.executable, "-m", "specdemo", "app", "--attach", url, "--port", str(PORT), "--no-browser"]  # fmt: skip
@@ -334,14 +308,12 @@ def open_page(url: str) -> Iterator[OpenPage]:
     try:
         assert app.stdout
         next(line for line in app.stdout if "Ctrl+C" in line)
-        before = set(psutil.Process().children(recursive=True))
         with sync_playwright() as play:
             browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM)
             page = browser.new_page(viewport={"width": 1280, "height": 800})
             page.goto(f"http://127.0.0.1:{PORT}")
             page.locator(".sd-badge:not(#sd-first *)", has_text="recorded").wait_for()
-            chromium = list(set(psutil.Process().children(recursive=True)) - before)
-            yield OpenPage(page, {"page": [psutil.Process(app.pid)], "browser": chromium})
+            yield page
             browser.close()
     finally:
         app.terminate()
@@ -368,8 +340,7 @@ def speed_since(url: str, before: tuple[float, float]) -> tuple[float, tuple[flo
 def check_page(target: Path, draft: Path, count: str = "12") -> bool:
     """Measure what the page costs a server on the same machine, and how late a first token is shown.
 
-    A prompt is answered on the page, to a program that drops the stream while the page stands open, and to that program while
-    page and browser are stopped, in all orders in turn.
+    A prompt is answered in turn on the page and to a program that drops the stream while the page is open.
     """
     request = ask(PROMPTS[0], RunSettings().max_new_tokens)
     sent: list[float] = []
@@ -380,36 +351,26 @@ def check_page(target: Path, draft: Path, count: str = "12") -> bool:
 
     with llama_server(str(target), BASE + draft_model(draft)) as url:
         late, speeds = [], list[dict[str, float]]()
-        with serving(forwarded(lambda _body: url, arrived)) as near, open_page(near) as opened:
+        with serving(forwarded(lambda _body: url, arrived)) as near, open_page(near) as page:
             for prompt in PROMPTS[:5]:
-                late.append(answer_on(opened.page, prompt) - sent[-1])
-        with open_page(url) as opened:
+                late.append(answer_on(page, prompt) - sent[-1])
+        with open_page(url) as page:
             server = attach(url)
-
-            def alone() -> None:
-                with opened.stopped():
-                    whole_answer(server, request)
-
             ways: dict[str, Callable[[], object]] = {
-                "page": lambda: answer_on(opened.page, PROMPTS[0]),
-                "open": lambda: whole_answer(server, request),
-                "alone": alone,
+                "page": lambda: answer_on(page, PROMPTS[0]),
+                "program": lambda: whole_answer(server, request),
             }
             for number in range(int(count) + 1):
                 speeds.append({})
-                for way in [*itertools.permutations(ways)][number % 6]:
-                    used = opened.seconds()
+                for way in reversed(ways) if number % 2 else ways:
                     _, before = speed_since(url, (0.0, 0.0))
                     ways[way]()
                     speeds[-1][way], _ = speed_since(url, before)
-                    spent = {name: round(seconds - used[name], 2) for name, seconds in opened.seconds().items()}  # fmt: skip
-                    say(f"round {number}, {way}: {speeds[-1][way]:.2f} tokens/s, processor seconds {spent}")  # fmt: skip
+                    say(f"round {number}, {way}: {speeds[-1][way]:.2f} tokens/s")
     say(f"first token on the page after {', '.join(f'{1000 * one:.0f}' for one in late)} ms")
-    middles = {}
-    for one, other in (("page", "open"), ("page", "alone"), ("open", "alone")):
-        low, middles[one, other], high = quantiles((each[one] / each[other] for each in speeds[1:]), n=4)  # fmt: skip
-        say(f"{one} / {other}: {middles[one, other]:.3f} ({low:.3f} to {high:.3f}, quartiles of {count})")  # fmt: skip
-    return middles["page", "open"] >= 0.98 and max(late) <= 0.1
+    low, middle, high = quantiles((each["page"] / each["program"] for each in speeds[1:]), n=4)
+    say(f"page / program: {middle:.3f} ({low:.3f} to {high:.3f}, quartiles of {count})")
+    return middle >= 0.98 and max(late) <= 0.1
 
 
 CHECKS: dict[str, Callable[..., bool]] = {"rounds": check_rounds, "healthy": check_healthy, "faults": check_faults, "tune": check_tune, "page": check_page}  # fmt: skip

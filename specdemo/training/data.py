@@ -166,22 +166,6 @@ def answered_keys(paths: Iterable[Path]) -> tuple[Counter[tuple[str, int]], int]
     return keys, positions
 
 
-def choose(
-    answers: list[Answer], *, max_answers: int, max_positions: int, seed: int
-) -> list[Answer]:
-    """A random selection in random order, within both limits (0: no limit on answers)."""
-    chosen: list[Answer] = []
-    positions = 0
-    for index in np.random.default_rng(seed).permutation(len(answers)):
-        answer = answers[index]
-        length = len(answer.prompt_ids) + len(answer.answer_ids) - 1
-        if (max_answers and len(chosen) == max_answers) or positions + length > max_positions:
-            break
-        chosen.append(answer)
-        positions += length
-    return chosen
-
-
 def to_rows(answers: Sequence[Answer]) -> list[Row]:
     """Training rows, whose hidden states are stored one after another."""
     rows, start = [], 0

@@ -122,20 +122,23 @@ def _gather(
     """
     from itertools import chain, islice
 
+    import numpy as np
+
     from specdemo.training.answers import AnswerWriter, given_texts, new_texts, write_shards
-    from specdemo.training.data import choose, read_answers, read_prompts, read_shards, states_path
+    from specdemo.training.data import read_answers, read_prompts, read_shards, states_path
 
     layers = stored_states(config.num_hidden_layers, options.form)
     room = int(options.max_disk_gb * 1e9) // (2 * config.hidden_size * len(layers))
     paths = [path for path in options.answers if states_path(path).is_file()]
     given = read_answers([path for path in options.answers if path not in paths], config.vocab_size)
-    given = choose(given, max_answers=options.max_answers, max_positions=room, seed=options.seed)
+    # Both come in random order, so the first ones are a random selection.
+    order = np.random.default_rng(options.seed).permutation(len(given))
+    given = [given[index] for index in order[: options.max_answers or None]]
     prompts = read_prompts(options.prompts)
     if prompts or given:
         target = load_model(files, options.precision, str(device), progress)
         tokenizer, most = load_tokenizer(files), options.max_answer_tokens
         writer = AnswerWriter(target.decoder, layers, stop_ids(target.model, tokenizer), most)
-        # They come in random order, so the first ones are a random selection.
         new = new_texts(prompts, tokenizer, target.decoder, most, options.seed)
         count = min(len(prompts), options.max_answers or len(prompts))
         texts = chain(given_texts(given, target.decoder), islice(new, count))

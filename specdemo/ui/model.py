@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import gradio as gr
@@ -122,9 +123,9 @@ def wire_model_menu(
     gr.on([menu.box.expand, menu.precision.input, menu.drafter.input], *look, **QUICK)
     menu.pair.input(handlers.another, menu.chosen, menu.told, **QUICK)
     menu.decline.click(*look, **QUICK)
-    for button, load in ((menu.load, handlers.load), (menu.agree, handlers.download)):
+    for button, agreed in ((menu.load, False), (menu.agree, True)):
         event = button.click(
-            load,
+            partial(handlers.load, agreed=agreed),
             menu.chosen,
             [status, *menu.told],
             show_progress="hidden",
@@ -194,16 +195,18 @@ class ModelHandlers:
         """Handle a choice in the menu. returns: updates of `ModelMenu.told` that describe the chosen model"""
         return self._look(self._choice(target, precision, drafter))
 
-    def load(self, target: Sent, precision: Sent, drafter: Sent) -> Iterator[object]:
-        """Load the chosen pair, or request an agreement if that needs a download. yields: status, then as `look`
+    def load(
+        self, target: Sent, precision: Sent, drafter: Sent, *, agreed: bool = False
+    ) -> Iterator[object]:
+        """Load the chosen pair, or ask whether to download it if files are missing. yields: status, then as `look`
 
+        agreed: the visitor wants the download
         All names that the visitor may not load get the same answer, without a search.
         """
-        yield from self._stream(self._choice(target, precision, drafter), agreed=False)
-
-    def download(self, target: Sent, precision: Sent, drafter: Sent) -> Iterator[object]:
-        """The visitor agrees to a download: load the pair, as `load` does."""
-        yield from self._stream(self._choice(target, precision, drafter), agreed=True)
+        choice = self._choice(target, precision, drafter)
+        loading = _Loading(self, choice)
+        work = self._load(choice, loading, agreed=agreed)
+        yield from stream(None, work, loading, seconds=0)
 
     def _choice(self, target: Sent, precision: Sent, drafter: Sent) -> ModelChoice:
         precision = precision if precision in PRECISIONS else self.studio.settings.precision
@@ -237,11 +240,6 @@ class ModelHandlers:
             gr.Button(visible=True),
             gr.Row(visible=False),
         )
-
-    def _stream(self, choice: ModelChoice, *, agreed: bool) -> Iterator[object]:
-        loading = _Loading(self, choice)
-        work = self._load(choice, loading, agreed=agreed)
-        yield from stream(None, work, loading, seconds=0)
 
     def _load(
         self, choice: ModelChoice, loading: _Loading, *, agreed: bool

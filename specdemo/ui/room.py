@@ -5,7 +5,6 @@ A room is in memory only. It holds a place in a text and one guess of each phone
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import time
@@ -13,8 +12,10 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Annotated
 from urllib.parse import urlsplit
 
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -42,6 +43,33 @@ CODE_LENGTH = 4
 # Calls immediately, and each second after that. A class behind one address is one caller.
 LIMITS = {"open": (6, 0.1), "guess": (120, 20.0), "read": (300, 100.0)}
 POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:"
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError
+    return text
+
+
+Text = Annotated[str, AfterValidator(_printable)]
+
+
+class Call(BaseModel):
+    """Values that a page sends; each call needs some of them.
+
+    run, at: of the word to guess; key: of the projector; page: its address; show: whether to show the guesses
+    phone, word: a phone's own id and its guess
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    run: Text = ""
+    at: int | None = None
+    key: Text = ""
+    page: Text | None = None
+    show: bool = False
+    phone: Text = ""
+    word: Text = ""
 
 
 @dataclass(slots=True)
@@ -164,34 +192,34 @@ def room_routes(host: str) -> list[Route]:
     """The page of a room, and the calls that it makes. host: the address on which the server listens"""
     rooms = Rooms()
 
-    def route(path: str, kind: str, answer: Callable[[str, Json], object], method: str) -> Route:
+    def route(path: str, kind: str, answer: Callable[[str, Call], object], method: str) -> Route:
         async def handle(request: Request) -> Response:
             rooms.count(kind, request.client.host if request.client else "")
-            asked = await _asked(request) if method == "POST" else {}
+            asked = await _asked(request) if method == "POST" else Call()
             found = answer(request.path_params.get("code", ""), asked)
             return JSONResponse(found, headers={"cache-control": "no-store"})
 
         return Route(path, handle, methods=[method])
 
-    def opened(_code: str, asked: Json) -> Json:
-        code, room = rooms.open(_text(asked, "run"), _whole(asked, "at"))
+    def opened(_code: str, asked: Call) -> Json:
+        code, room = rooms.open(asked.run, asked.at or 0)
         return {"code": code, "key": room.key}
 
-    def read(code: str, _asked: Json) -> Json:
+    def read(code: str, _asked: Call) -> Json:
         return state(rooms.room(code))
 
-    def guessed(code: str, asked: Json) -> Json:
-        rooms.guess(code, _text(asked, "phone"), _text(asked, "word"))
+    def guessed(code: str, asked: Call) -> Json:
+        rooms.guess(code, asked.phone, asked.word)
         return {}
 
-    def projected(code: str, asked: Json) -> Json:
-        """After its wish, if it has one: the guesses are shown; the word at an index is next; the link for the phones of a page."""
-        room = rooms.own(code, _text(asked, "key"))
-        if asked.get("show"):
+    def projected(code: str, asked: Call) -> Json:
+        """Show the guesses, or go to another word, and return the room's state with the link for phones, if asked for."""
+        room = rooms.own(code, asked.key)
+        if asked.show:
             room.shown = True
-        if "at" in asked:
-            room.go_to(_whole(asked, "at"))
-        link = phone_link(_text(asked, "page"), code, host) if "page" in asked else None
+        if asked.at is not None:
+            room.go_to(asked.at)
+        link = None if asked.page is None else phone_link(asked.page, code, host)
         guesses = Counter(room.guesses.values()).most_common() if room.shown else []
         return {**state(room), "run": room.run, "guesses": guesses, "link": link}
 
@@ -229,26 +257,9 @@ def room_page() -> str:
     return html_page(words.TITLE, POLICY, [style_links(address)], body)
 
 
-async def _asked(request: Request) -> Json:
+async def _asked(request: Request) -> Call:
     body = await request.body()
     try:
-        asked = json.loads(body) if len(body) <= MOST_BYTES else None
-    except (ValueError, RecursionError):
-        asked = None
-    if not isinstance(asked, dict):
-        raise HTTPException(422)
-    return asked
-
-
-def _text(asked: Json, name: str) -> str:
-    value = asked.get(name)
-    if not (isinstance(value, str) and value.isprintable()):
-        raise HTTPException(422)
-    return value
-
-
-def _whole(asked: Json, name: str) -> int:
-    value = asked.get(name)
-    if not isinstance(value, int):
-        raise HTTPException(422)
-    return value
+        return Call.model_validate_json(body if len(body) <= MOST_BYTES else b"")
+    except ValidationError:
+        raise HTTPException(422) from None

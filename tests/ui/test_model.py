@@ -192,7 +192,7 @@ def test_a_choice_that_must_download_asks_first():
     assert json.loads(question) == [["missing", words.ASK.format(title="Big", size="3.1 GB")]]
     assert (load.visible, row.visible) == (False, True)
     assert handlers.studio.asked is None
-    (_, _, _, note, load, row), *_ = handlers.download("big", "fp32", None)
+    (_, _, _, note, load, row), *_ = handlers.load("big", "fp32", None, agreed=True)
     assert json.loads(note) == [["needs", words.COMING]]
     assert (load.interactive, row.visible) == (False, False)
     assert handlers.studio.asked == ("big", "small", "fp32", "none")
