@@ -190,7 +190,7 @@ def forwarded(
 
 @contextmanager
 def busy_machine() -> Iterator[None]:
-    """Programs that compute every other two seconds, one more than this machine has cores."""
+    """Run programs that compute every other two seconds, one more than this machine has cores."""
     code = "import time\nwhile True:\n end = time.time() + 2\n while time.time() < end: pass\n time.sleep(2)"
     count = (os.cpu_count() or 1) + 1
     others = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(count)]

@@ -193,7 +193,7 @@ Row = Iterator[Diagnosis]
 
 
 def _no_drafts(seen: Examination) -> Row:
-    """Rows 1, 1b and 1c: nothing was drafted."""
+    """Find a server that drafted nothing, or n-gram drafts that are rare."""
     drafted, _ = _sums(seen.answers())
     names = {"server": seen.about.server, "method": seen.about.method or "unknown"}
     counted = any(one.drafted is not None for one in seen.answers())
@@ -217,7 +217,7 @@ def _no_drafts(seen: Examination) -> Row:
 
 
 def _broken(seen: Examination) -> Row:
-    """Row 2: nearly nothing is accepted, even of code and repetitions."""
+    """Find a drafter of which nearly nothing is accepted, even in code and repetitions."""
     answers = seen.answers("code", "repetition")
     drafted, accepted = _sums(answers)
     if drafted < ENOUGH:
@@ -231,7 +231,7 @@ def _broken(seen: Examination) -> Row:
 
 
 def _only_greedy(seen: Examination) -> Row:
-    """Row 2b: drafts are compared by equality, so that sampling accepts none."""
+    """Find drafts that are compared by equality, so that sampling accepts none."""
     drafted, accepted = _sums(seen.answers())
     warm, kept = _sums(seen.warm)
     if warm >= ENOUGH / 4 and accepted > 0.3 * drafted and kept < 0.02 * warm:
@@ -240,7 +240,7 @@ def _only_greedy(seen: Examination) -> Row:
 
 
 def _cliff(seen: Examination) -> Row:
-    """Row 2c: from one position on nothing is ever accepted."""
+    """Find a position from which on nothing is ever accepted."""
     rounds = _rounds(seen.answers())
     for place in range(1, max((each.drafted or 0 for each in rounds), default=0)):
         reached = [each for each in rounds if (each.drafted or 0) > place and (each.accepted or 0) >= place]  # fmt: skip
@@ -252,7 +252,7 @@ def _cliff(seen: Examination) -> Row:
 
 
 def _too_long(seen: Examination) -> Row:
-    """Row 2d: the first drafted tokens are good and the last ones are not."""
+    """Find drafts whose first tokens are good and whose last ones are not."""
     drafted, accepted = _sums(seen.answers())
     rounds = _rounds(seen.answers())
     first = sum(bool(each.accepted) for each in rounds) / len(rounds) if rounds else 0.0
@@ -263,14 +263,14 @@ def _too_long(seen: Examination) -> Row:
 
 
 def _always_accepted(seen: Examination) -> Row:
-    """Row 3: every draft of prose is accepted. Counting is no evidence: healthy servers accept all of it."""
+    """Find a server that accepts every draft of prose. Counting is no evidence: healthy servers accept all of it."""
     drafted, accepted = _sums(seen.answers("prose"))
     if drafted >= ENOUGH and accepted == drafted:
         yield Diagnosis("always_accepted", "problem", "likely", _figures(seen.answers("prose")))
 
 
 def _logged(seen: Examination) -> Row:
-    """Rows 4 and 7: findings that need a log."""
+    """Find simulated acceptance and a slow draft model, which only a log shows."""
     if seen.log is None:
         return
     if "synthetic" in seen.log.facts:
@@ -317,7 +317,7 @@ def _quiet_step(seen: Examination) -> float | None:
 
 
 def _speed(seen: Examination) -> Row:
-    """Rows 5 and 10: speed against plain decoding, if both repeats of the plain server are alike."""
+    """Compare the speed with plain decoding, if both repeats of the plain server are alike."""
     ratios = [own / fmean(plain) for own, *plain in _rates(seen)]
     if len(ratios) < 3:
         yield Diagnosis("no_speed", "note", "certain")
@@ -337,7 +337,7 @@ def _speed(seen: Examination) -> Row:
 
 
 def _fixed_cost(seen: Examination) -> Row:
-    """Row 5b: a line through the times of rounds of different lengths starts above some plain steps."""
+    """Find a fixed cost: a line through the times of rounds of different lengths starts above PASSES_FIXED plain steps."""
     step = _quiet_step(seen)
     times: dict[int, list[float]] = {}
     for each in _rounds(seen.answers()):
@@ -350,7 +350,7 @@ def _fixed_cost(seen: Examination) -> Row:
 
 
 def _slow_target(seen: Examination) -> Row:
-    """Row 8: steps without a draft take longer than the plain server's, since the drafter takes memory or time."""
+    """Find steps without a draft that take longer than the plain server's, since the drafter takes memory or time."""
     step = _quiet_step(seen)
     rounds = [each for one in seen.answers() for each in one.rounds if each.drafted == 0 and each.seconds]  # fmt: skip
     if not step or len(rounds) < FEWEST:
@@ -364,7 +364,7 @@ def _slow_target(seen: Examination) -> Row:
 
 
 def _text(seen: Examination) -> Row:
-    """Rows 6 and 6b: the text differs from plain decoding's at temperature 0, perhaps as it does with other requests."""
+    """Compare the texts at temperature 0 with plain decoding's, and with those beside other requests."""
     parts = tuple(one.difference for one in seen.probes if one.difference)
     compared = sum(bool(one.plain) for one in seen.probes)
     found = GreedyComparison(compared, 0, parts)
@@ -383,7 +383,7 @@ def _text(seen: Examination) -> Row:
 
 
 def _context(seen: Examination) -> Row:
-    """Row 9: the context ended an answer, or is too short for usual ones."""
+    """Find a context that ended an answer, or is too short for usual ones."""
     cut = [one for one in seen.answers() if one.finish == "length" and 0 < one.tokens < TOKENS and one.knowledge is Knowledge.EXACT]  # fmt: skip
     if cut or (seen.context or SHORT_CONTEXT) < SHORT_CONTEXT:
         sure = "certain" if cut else "likely"

@@ -134,7 +134,7 @@ class RoundReader:
     """
 
     def __init__(self, about: Generation, url: str, most: int = MOST_DRAFTED**2) -> None:
-        """most: tokens that were requested; a server that sends more of them contradicts itself"""
+        """Start before the first chunk. most: largest number of tokens; a server that sends more of them contradicts itself"""
         self.ended = False
         self._most = most
         self._url = url

@@ -137,7 +137,7 @@ class LlamaLog:
         (self._slot(found).facts if "slot" in named else self.facts).update(named)
 
     def _offloaded(self, found: re.Match[str], clock: float | None) -> None:
-        """A model of which only a part is on the graphics card."""
+        """Store how many layers are on the graphics card, if only a part of a model is."""
         if 0 < int(found["offloaded"]) < int(found["layers"]):
             self._store(found, clock)
 
@@ -172,7 +172,7 @@ class LlamaLog:
         self._add(slot, replace(draft, accepted=accepted, seconds=spent), clock)
 
     def _token(self, found: re.Match[str], clock: float | None) -> None:
-        """One token of the answer: the first, one of the last round, or a step without a draft."""
+        """Add a token of the answer: the first, one of the last round, or a step without a draft."""
         slot = self._slot(found)
         piece = Piece(found["text"].rpartition("'")[0], int(found["token"]))
         last = slot.rounds[-1] if slot.rounds else Round((), 0, -1)

@@ -330,7 +330,7 @@ class OpenVinoSpeaker:
                 return openvino_genai.StreamingStatus.RUNNING
 
             def end(self) -> None:
-                """Nothing is buffered."""
+                """Do nothing: no token is buffered."""
 
         prompt = openvino.Tensor(numpy.array([list(prompt_ids)], dtype=numpy.int64))
         ids = self._pipeline.generate(prompt, config, Clock()).tokens[0]

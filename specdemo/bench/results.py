@@ -461,7 +461,7 @@ class FloorLane:
 
     @contextmanager
     def talk(self) -> Iterator[Answer]:
-        """Open a conversation, which has no state."""
+        """Return the function that answers; the lane has no conversation, so every turn is alike."""
         yield self.answer
 
     def answer(self, _prompt: str) -> LaneResult:

@@ -104,7 +104,7 @@ class AnswerWriter:
     def _readers(
         self, active: list[AnswerText], waiting: Iterator[AnswerText]
     ) -> Iterator[AnswerText]:
-        """Texts whose prompt or given answer is not read yet: started ones first, then new ones."""
+        """Yield texts whose prompt or given answer is not read yet: started ones first, then new ones."""
         yield from [one for one in active if not one.is_written]
         while len(active) < CONVERSATIONS and (one := next(waiting, None)):
             active.append(one)
@@ -244,7 +244,7 @@ def write_shards(
 def _unfinished(
     texts: Iterable[AnswerText], done: Counter[tuple[str, int]]
 ) -> Iterator[AnswerText]:
-    """Texts without those that were finished, by source and row. Given answers may share a row."""
+    """Yield the texts that were not finished, by source and row. Given answers may share a row."""
     left = done.copy()
     for one in texts:
         if left[one.source, one.row_id]:

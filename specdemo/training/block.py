@@ -203,7 +203,7 @@ class BlockTask(Task):
         return {name: error for name, error in found.items() if error is not None}
 
     def _states(self, plan: BlockPlan, batch: Sequence[Row]) -> tuple[Tensor, Tensor]:
-        """The student's states at all guesses, and the target's: (n, H) each."""
+        """Return the student's states at all guesses, and the target's: (n, H) each."""
         device = self.shared.device
         with mixed_precision(device):
             final = self._read(plan, batch)
@@ -212,7 +212,7 @@ class BlockTask(Task):
         return final.flatten(0, 1)[here].to(self.head.dtype), wanted.to(self.head.dtype)
 
     def _read(self, plan: BlockPlan, batch: Sequence[Row]) -> Tensor:
-        """(B, Q, H): the student's states at all rows."""
+        """Return the student's states at all rows, (B, Q, H)."""
         hidden = self.shared.hidden
         features = hidden.texts(batch, hidden.layers, self.shared.device, shift=1)
         token_ids, where, seen, anchors, ahead = self._placed(
@@ -227,7 +227,7 @@ class BlockTask(Task):
         return [torch.from_numpy(array).to(self.shared.device) for array in arrays]
 
     def _guess(self, states: Tensor, plan: BlockPlan, *, coarse: bool) -> tuple[Tensor, Tensor]:
-        """DSpark's logits (n, W) given the token before, and confidence logits (n,), both float32."""
+        """Return DSpark's logits (n, W) given the token before, and confidence logits (n,), both float32."""
         previous = self.word_of[torch.from_numpy(plan.previous).to(states.device)]
         head = self.coarse_head if coarse else self.head
         logits, confidence = self.network.markov(states, F.linear(states, head), previous)
@@ -237,7 +237,7 @@ class BlockTask(Task):
 def lay_blocks(
     batch: Sequence[Row], depth: int, offsets: Sequence[int], mask: int, *, causal: bool
 ) -> BlockPlan:
-    """Blocks of `depth` guesses one after another through each answer, from an offset on. mask: token id"""
+    """Lay out blocks for DFlash, as `plan_blocks` does: each has its own rows for all guesses. mask: token id"""
     length, rows = max(len(row.token_ids) for row in batch), depth + 1
     begins = [
         range(max(row.first, 1) + offset, len(row.token_ids), depth)
@@ -299,7 +299,7 @@ class MedusaTask(Task):
             tally.add(states, wanted, np.full(len(states), head), greedy)
 
     def _pairs(self, batch: Sequence[Row]) -> list[tuple[Tensor, Tensor, np.ndarray]]:
-        """For each head: its states, the target's states at the positions that it guesses, and whether the text is greedy."""
+        """Return for each head its states, the target's states at the positions that it guesses, and whether the text is greedy."""
         hidden, device = self.shared.hidden, self.shared.device
         pairs = []
         for number in range(1, len(self.heads.heads) + 1):
@@ -320,7 +320,7 @@ class MedusaTask(Task):
 
 
 def calibration_error(said: np.ndarray, true: np.ndarray) -> float | None:
-    """Expected calibration error of the probability of each guess, see `metrics`; None without any."""
+    """Return the expected calibration error of the probability of each guess, see `metrics`; None without any."""
     bins = np.minimum((said * metrics.TENTHS).astype(int), metrics.TENTHS - 1)
     counted = (
         np.bincount(bins, weights, metrics.TENTHS).tolist() for weights in (None, said, true)

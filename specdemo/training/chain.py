@@ -72,7 +72,7 @@ class ChainTask(Task):
         tally.add(states, wanted, place.flatten()[here] + 1, greedy)
 
     def _read(self, batch: Sequence[Row], known: np.ndarray) -> tuple[Tensor, Tensor]:
-        """The student over a batch. known: (B, L) — where the features of the token before are there"""
+        """Run the student over a batch. known: (B, L) bool, whether the features of the token before are known"""
         device = self.shared.device
         features = None
         if self.layers:
@@ -84,7 +84,7 @@ class ChainTask(Task):
             return self.student.read(torch.from_numpy(padded(batch)).to(device), features)
 
     def _known(self, batch: Sequence[Row]) -> np.ndarray:
-        """(B, L) bool, at random as drafting leaves it."""
+        """Draw which tokens have features, (B, L) bool: runs of known and unknown ones, as drafting leaves them."""
         length = max(len(row.token_ids) for row in batch)
         known = np.zeros((len(batch), length), bool)
         if self.student.inject is None:

@@ -112,7 +112,7 @@ def save_answers(path: Path, answers: Sequence[Answer], vocabulary_size: int) ->
 
 
 def read_answers(paths: Iterable[Path], vocabulary_size: int) -> list[Answer]:
-    """Every answer of the shards that has a prompt and at least one token."""
+    """Return every answer of the shards that has a prompt and at least one token."""
     answers = []
     for path in paths:
         with _reading(path), np.load(path, allow_pickle=False) as shard:
@@ -146,7 +146,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _tops(arrays: dict[str, np.ndarray]) -> list[tuple[np.ndarray | None, np.ndarray | None]]:
-    """Each answer's `top_ids` and `top_probs`, where the shard has them."""
+    """Return each answer's `top_ids` and `top_probs`, None if the shard has none."""
     if "top_ids" not in arrays:
         return [(None, None)] * len(arrays["row_id"])
     ids, probs = (
@@ -167,7 +167,7 @@ def answered_keys(paths: Iterable[Path]) -> tuple[Counter[tuple[str, int]], int]
 
 
 def to_rows(answers: Sequence[Answer]) -> list[Row]:
-    """Training rows, whose hidden states are stored one after another."""
+    """Return the answers as training rows, whose hidden states are stored one after another."""
     rows, start = [], 0
     for answer in answers:
         token_ids = np.concatenate([answer.prompt_ids, answer.answer_ids])[:-1]
@@ -213,7 +213,7 @@ def from_prompts_too(rows: Sequence[Row]) -> list[Row]:
 def batches(
     rows: Sequence[Row], max_tokens: int, shuffle_seed: int | None = None
 ) -> list[list[Row]]:
-    """Batches of at most `max_tokens` with padding; the same seed gives the same order."""
+    """Return batches of at most `max_tokens` with padding; the same seed gives the same order."""
     random = np.random.default_rng(shuffle_seed)
     order = list(rows) if shuffle_seed is None else [rows[i] for i in random.permutation(len(rows))]
     result: list[list[Row]] = []
@@ -229,7 +229,7 @@ def batches(
 
 
 def padded(rows: Sequence[Row]) -> np.ndarray:
-    """(B, L) int64 token ids, zeros after each text, which causal attention never reads."""
+    """Return token ids, (B, L) int64, with zeros after each text, which causal attention never reads."""
     table = np.zeros((len(rows), max(len(row.token_ids) for row in rows)), np.int64)
     for line, row in zip(table, rows, strict=True):
         line[: len(row.token_ids)] = row.token_ids
@@ -280,7 +280,7 @@ class HiddenStates:
     def texts(
         self, batch: Sequence[Row], layers: Sequence[int], device: torch.device, *, shift: int = 0
     ) -> Tensor:
-        """(B, L, layers x H): each token's states, or those of the token `shift` positions before; else zeros."""
+        """Return each token's states, (B, L, layers x H), or those of the token `shift` positions before; else zeros."""
         length = max(len(row.token_ids) for row in batch)
         columns, begins = [self.layers.index(layer) for layer in layers], self._begins()
         table = np.zeros((len(batch), length, len(columns) * self.shards[0].shape[-1]), np.int16)

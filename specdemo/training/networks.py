@@ -38,7 +38,7 @@ class Norm(nn.Module):
         return self.get_buffer("base") * self.share
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., H) to the same."""
+        """Return the normed input, (..., H) as it."""
         return F.rms_norm(x, x.shape[-1:], self.weight, self.epsilon)
 
 
@@ -69,7 +69,7 @@ class Layer(nn.Module):
         self.mlp = LlamaMLP(config)
 
     def heads(self, part: str, x: Tensor) -> Tensor:
-        """(B, heads, L, head_dim): queries, keys or values. part: "q", "k" or "v"; x: (B, L, inputs)"""
+        """Return queries, keys or values, (B, heads, L, head_dim). part: "q", "k" or "v"; x: (B, L, inputs)"""
         joined: Tensor = self.self_attn[f"{part}_proj"](x)
         apart: Tensor = joined.unflatten(-1, (-1, self.head_dim))
         return apart.transpose(1, 2)
@@ -96,12 +96,12 @@ class StatesNetwork(nn.Module):
         self.__dict__["embedding"] = embedding
 
     def embedded(self, token_ids: Tensor) -> Tensor:
-        """(..., H) float32"""
+        """Return the embeddings of tokens, (..., H) float32."""
         embedding: Tensor = self.__dict__["embedding"]
         return embedding[token_ids].float()
 
     def angles(self, where: Tensor) -> tuple[Tensor, Tensor]:
-        """(B or 1, 1, L, head_dim) each. where: (B or 1, L)"""
+        """Return cosines and sines of positions, (B or 1, 1, L, head_dim) each. where: (B or 1, L)"""
         theta = self.config.rope_parameters["rope_theta"]
         frequencies = rotary_frequencies(self.config.head_dim, theta, where.device)
         return rotary_angles(where[:, None], frequencies)
@@ -179,12 +179,12 @@ class FeatureNetwork(StatesNetwork):
         return layer
 
     def embed(self, token_ids: Tensor) -> Tensor:
-        """(..., H) float32: embeddings mixed, so that their own direction, that of the previous token, can be removed."""
+        """Return mixed embeddings, (..., H) float32, from which the direction of the previous token can be removed."""
         mixed: Tensor = self.mix(self.looked_up(token_ids))
         return mixed
 
     def looked_up(self, token_ids: Tensor) -> Tensor:
-        """(..., H) float32, of numbers of about 1."""
+        """Return scaled embeddings, (..., H) float32, whose numbers are about 1."""
         return self.embedded(token_ids) * self.scale
 
     def begin(self, token_ids: Tensor, features: Tensor, rows: Tensor) -> tuple[Draft, Tensor]:
@@ -226,7 +226,7 @@ class FeatureNetwork(StatesNetwork):
         return x, self.layer.input_layernorm(x)
 
     def _fed(self, x: Tensor) -> Tensor:
-        """The drafter's own states instead of the target's, (..., H): normed to numbers of about 1."""
+        """Return the drafter's own states, (..., H), normed to numbers of about 1, for those of the target."""
         normed: Tensor = self.norm(x)
         return self.feedback * (normed / self._norm_size())
 
@@ -234,7 +234,7 @@ class FeatureNetwork(StatesNetwork):
         return self.norm.weight.detach().pow(2).mean().sqrt()
 
     def _heads(self, normed: Tensor, where: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, (B, heads, L, head_dim), rotated. normed: (B, L, inputs); where: (B or 1, L)"""
+        """Return rotated queries and keys, and values, (B, heads, L, head_dim). normed: (B, L, inputs); where: (B or 1, L)"""
         cos, sin = self.angles(where)
         queries, keys, values = (self.layer.heads(part, normed) for part in "qkv")
         return rotated(queries, cos, sin), rotated(keys, cos, sin), values
@@ -262,7 +262,7 @@ class FeatureNetwork(StatesNetwork):
         return found.flatten(1, 2)
 
     def _unseen(self, length: int, device: torch.device) -> Tensor:
-        """(L, L) bool: keys that the tokens of a text do not see."""
+        """Return which keys the tokens of a text do not see, (L, L) bool."""
         unseen = torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
         if self.skips_first:
             unseen[1:, 0] = True
@@ -285,7 +285,7 @@ class FeatureNetwork(StatesNetwork):
             nn.init.zeros_(self.layer.get_parameter(name))
 
     def folded(self) -> dict[str, Tensor]:
-        """The tensors that the runtime takes: without the scale of embeddings, which norms make up for."""
+        """Return the tensors that the runtime reads: without the scale of embeddings, which norms make up for."""
         state = super().folded()
         for name in SCALED:
             state[name] = state[name] / self.scale
@@ -326,12 +326,12 @@ class Eagle3Network(FeatureNetwork):
         return normed
 
     def linear_inputs(self, states: Tensor, token_ids: Tensor) -> Tensor:
-        """The states alone: an embedding is read by attention only."""
+        """Return the states alone: an embedding is read by attention only."""
         return states
 
     @torch.no_grad()
     def begin_as(self, layer: Mapping[str, Tensor], norm: Tensor) -> None:
-        """As of `FeatureNetwork`; embedding and state are read as the layer reads its one input, half each."""
+        """Start as a layer of the target that reads embedding and state as its one input, half each."""
         wide = {
             name: torch.cat([one, one], dim=1) / 2
             if name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))
@@ -365,7 +365,7 @@ class DFlashNetwork(StatesNetwork):
         self.norm = Norm(hidden, epsilon)
 
     def read(self, states: Tensor, token_ids: Tensor, where: Tensor, seen: Tensor) -> Tensor:
-        """(B, Q, H): the head's input. states: (B, L, states x H), of each token; the rest as in `Blocks`"""
+        """Return the head's input, (B, Q, H). states: (B, L, states x H), of each token; the rest: see `BlockPlan`"""
         text = self.hidden_norm(self.fc(states.float()))
         x = self.embedded(token_ids)
         before = torch.arange(states.shape[1], device=where.device).expand(len(where), -1)
@@ -414,7 +414,7 @@ class MedusaHeads(nn.Module):
 
 
 def folded_norms(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors with norm weights as one."""
+    """Return tensors in which the two parts of each norm are one weight again, see `begun_norms`."""
     found = {name: tensor.detach().cpu() for name, tensor in state.items()}
     for name in [name.removesuffix("base") for name in found if name.endswith(".base")]:
         found[f"{name}weight"] = found.pop(f"{name}base") * found.pop(f"{name}share")
@@ -434,13 +434,13 @@ def begun_norms(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary embedding (RoFormer 2104.09864) in transformers' order: halves, not pairs."""
+    """Apply the rotary embedding (RoFormer 2104.09864) in transformers' order: halves, not pairs."""
     low, high = x.chunk(2, dim=-1)
     return x * cos + torch.cat([-high, low], dim=-1) * sin
 
 
 def narrowed(layer: Mapping[str, Tensor], norm: Tensor) -> dict[str, Tensor]:
-    """A layer with the inner outputs that matter most first: by the sizes of the three rows and columns that make them.
+    """Sort the inner outputs of a layer, those that matter most first: by the sizes of the rows and columns that make them.
 
     layer: tensors by transformers' names in the layer; norm: (H,) weight of the norm before its inner part
     """

@@ -102,7 +102,7 @@ def title(name: str) -> str:
 
 
 def render(card: Card, parameters: int) -> str:
-    """The README of a drafter's folder."""
+    """Return the README of a drafter's folder."""
     about = card_words("drafters").get(card.kind, "A drafter for `{target}` ({kind}).")
     count = len(card.layers)
     layers = {0: "decoder layers", 1: "one decoder layer"}.get(count, f"{count} decoder layers")
@@ -253,7 +253,7 @@ class Compact:
         return read_model_config(self.target.folder, self.target.name)
 
     def output_matrix(self) -> Tensor:
-        """(V, H) of the target: its head, or its embedding if they are the same."""
+        """Return the target's head, (V, H), or its embedding if they are the same."""
         tied = self.config["tie_word_embeddings"]
         return read_tensor(self.target.folder, EMBEDDING if tied else HEAD)
 
@@ -320,7 +320,7 @@ def _check_layout(compact: Compact, layout: str) -> None:
 
 
 def _speculators(compact: Compact) -> Content:
-    """EAGLE-3 as speculators writes it, with the norms of EAGLE 3.1."""
+    """Return EAGLE-3 as speculators writes it, with the norms of EAGLE 3.1."""
     state, hidden, vocabulary = (
         compact.state,
         compact.config["hidden_size"],
@@ -348,7 +348,7 @@ def _speculators(compact: Compact) -> Content:
 
 
 def _dflash(compact: Compact) -> Content:
-    """DFlash as z-lab writes it; JetSpec's is the same with a causal block. Embedding and head are the target's, so they are left out."""
+    """Return DFlash as z-lab writes it, or JetSpec, whose block is causal. Embedding and head are the target's and left out."""
     facts, state, config = compact.facts, compact.state, _template("dflash")
     count = 1 + max(int(name.split(".")[1]) for name in state if name.startswith("layers."))
     causal = bool(facts["causal"])

@@ -88,7 +88,7 @@ Made = tuple[Task, tuple[int, ...]]
 
 
 def _draft(start: Start) -> Made:
-    """A draft model: layers of the target, or an earlier draft."""
+    """Start a draft model as layers of the target, or as an earlier draft."""
     options = start.options
     student, layers = _draft_student(start, options.layers)
     _move(student, start)
@@ -97,7 +97,7 @@ def _draft(start: Start) -> Made:
 
 
 def _exit(start: Start) -> Made:
-    """One layer that starts as the target's last, behind the target's lower layers."""
+    """Start one layer as the target's last, behind the target's lower layers."""
     student = Student(draft_config(start.config, start.network.layers), own_input=False)
     layers = spread(start.network.layers, start.config.num_hidden_layers)
     student.begin(_target(start), layers)
@@ -105,7 +105,7 @@ def _exit(start: Start) -> Made:
 
 
 def _extension(start: Start) -> Made:
-    """A layer on top of a draft model that also reads the target's states."""
+    """Start a layer on top of a draft model that also reads the target's states."""
     student, layers = _student_above(start)
     return _chain_task(start, student), layers
 
@@ -116,7 +116,7 @@ def _chain_task(start: Start, student: Student) -> ChainTask:
 
 
 def _block(start: Start) -> Made:
-    """Layers on top of a draft model that guess a block; with Markov and confidence heads unless it is causal."""
+    """Start layers on top of a draft model that guess a block; with Markov and confidence heads unless it is causal."""
     options, causal = start.options, start.network.kind == "jet"
     words = 0 if causal else len(start.shared.word_ids)
     student, layers = _student_above(start, options.depth, (words, MARKOV_RANK))
@@ -128,12 +128,12 @@ def _block(start: Start) -> Made:
 
 
 def _medusa(start: Start) -> Made:
-    """Heads that add nothing to the target's last state at first."""
+    """Start heads that add nothing to the target's last state."""
     return MedusaTask(start.options.depth, start.shared), ()
 
 
 def _feature(start: Start) -> Made:
-    """A linear guess with the target's last layer, or an earlier drafter of the same kind."""
+    """Start as a linear guess with the target's last layer, or as an earlier drafter of the same kind."""
     options, shared, config = start.options, start.shared, start.narrow_config()
     made = FeatureNetwork
     if options.form == "eagle3":
@@ -151,7 +151,7 @@ def _feature(start: Start) -> Made:
 
 
 def _dflash(start: Start) -> Made:
-    """Two layers that start as the target's last."""
+    """Start layers as the target's last."""
     config, shared = start.narrow_config(), start.shared
     config.attention_bias = False
     network = DFlashNetwork(config, len(start.layers), shared.embedding, start.mask)
@@ -164,7 +164,7 @@ def _dflash(start: Start) -> Made:
 
 
 def _target(start: Start) -> LlamaModel:
-    """The target's unquantised layers."""
+    """Load the target's unquantised layers."""
     with quiet_transformers():
         whole = LlamaForCausalLM.from_pretrained(
             start.folder, dtype=torch.float32, local_files_only=True
@@ -181,7 +181,7 @@ def _move(module: nn.Module, start: Start) -> nn.Module:
 def _student_above(
     start: Start, depth: int = 1, markov: tuple[int, int] = (0, 0)
 ) -> tuple[Student, tuple[int, ...]]:
-    """Layers that add nothing at first to the draft model below them."""
+    """Start layers that add nothing to the draft model below them."""
     base, _ = _draft_student(start, 0)
     _move(base, start).requires_grad_(requires_grad=False)
     for layer in base.layers:  # the runtime computes with rounded matrices
@@ -199,7 +199,7 @@ def _student_above(
 
 
 def _draft_student(start: Start, num_layers: int) -> tuple[Student, tuple[int, ...]]:
-    """A draft model from the folder of an earlier one, or from layers of the target."""
+    """Return a draft model from the folder of an earlier one, or from layers of the target."""
     folder, depth = start.options.init, start.config.num_hidden_layers
     state = load_state(folder) if folder else {}
     card = read_config(folder)["specdemo"].get("card", {}) if folder else {}

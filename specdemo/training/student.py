@@ -41,7 +41,7 @@ class Inject(nn.Module):
         nn.init.zeros_(self.project.weight)
 
     def forward(self, features: Tensor) -> Tensor:
-        """(..., states x H) to (..., H); nothing where the features are zero."""
+        """Project features, (..., states x H), to (..., H); zero features give zero."""
         states = features.unflatten(-1, (-1, self.hidden_size))
         norm = F.rms_norm(states.float(), (self.hidden_size,), eps=self.epsilon).flatten(-2)
         projected: Tensor = self.project(norm.to(features.dtype) * self.gain)
@@ -61,7 +61,10 @@ class Markov(nn.Module):
         nn.init.zeros_(self.bias.weight)
 
     def forward(self, states: Tensor, logits: Tensor, previous: Tensor) -> tuple[Tensor, Tensor]:
-        """states: (n, H); logits: (n, W); previous: (n,) words. returns: logits (n, W), confidence logits (n,)"""
+        """Correct logits by the previous token. states: (n, H); logits: (n, W); previous: (n,) rows of the reduced vocabulary
+
+        returns: logits (n, W), and confidence logits (n,)
+        """
         token = self.token(previous)
         with mixed_precision(states.device):
             bias = self.bias(token)
@@ -154,7 +157,7 @@ class Student(LlamaModel):
         return self.norm(x), middle
 
     def states(self, token_ids: Tensor) -> Tensor:
-        """(B, L, H): output of the last layer, before the norm."""
+        """Return the output of the last layer before the norm, (B, L, H)."""
         return self._stack(self.embed_tokens(token_ids), None, None)[0]
 
     def _stack(self, x: Tensor, where: Tensor | None, seen: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -250,6 +253,6 @@ def distilled_loss(
 
 
 def normalised_error(states: Tensor, wanted: Tensor) -> Tensor:
-    """Mean over rows of squared error by squared length of the target's row. (n, H) each"""
+    """Return the mean over rows of squared error by squared length of the target's row. states, wanted: (n, H)"""
     states, wanted = states.float(), wanted.float()
     return ((states - wanted).pow(2).sum(-1) / wanted.pow(2).sum(-1).clamp(min=1)).mean()

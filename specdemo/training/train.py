@@ -148,7 +148,7 @@ def _gather(
 
 
 def _data_facts(options: TrainOptions, files: ModelFiles) -> list[object]:
-    """Everything that the answers and hidden states depend on."""
+    """Return everything that the answers and hidden states depend on."""
     inputs = [[path.name, path.stat().st_size] for path in (*options.prompts, *options.answers)]
     amount = [options.max_answers, options.max_answer_tokens] if options.prompts else []
     where = files.revision or str(files.folder)
@@ -157,7 +157,7 @@ def _data_facts(options: TrainOptions, files: ModelFiles) -> list[object]:
 
 
 def _train_facts(options: TrainOptions) -> list[object]:
-    """Everything that weights and optimizer depend on, except the time, so that a training can be made longer."""
+    """Return everything that weights and optimizer depend on, except the time, so that a training can be made longer."""
     names = (
         "layers", "words", "inner", "depth", "batch_tokens", "learning_rate", "held_out_prompts", "seed",
         "max_answers", "max_disk_gb",
@@ -171,7 +171,7 @@ def _digest(facts: list[object]) -> str:
 
 
 def _data_lines(options: TrainOptions, answers: list[Answer]) -> tuple[str, ...]:
-    """A line for each file that was used, with the licences that its rows name."""
+    """Return a line for each file that was used, with the licences that its rows name."""
     lines = []
     for path in options.prompts:
         rows = prompt_rows(path)
@@ -184,7 +184,7 @@ def _data_lines(options: TrainOptions, answers: list[Answer]) -> tuple[str, ...]
 
 
 def _recipe_lines(options: TrainOptions, trainer: Trainer) -> dict[str, float | str]:
-    """Everything that a reader needs to repeat the training."""
+    """Return everything that a reader needs to repeat the training, by name."""
     from specdemo.training.recipes import loss_of
     from specdemo.training.trainer import BETAS, LAST_RATE, WEIGHT_DECAY
 

@@ -135,7 +135,7 @@ class Tally:
         self.count(torch.cat(found).cpu().numpy(), places, greedy)
 
     def compare(self, draft_logits: Tensor, wanted: Tensor, told: Told | None = None) -> Tensor:
-        """(n, 5) measures of MEASURES. draft_logits: (n, W) float32; wanted: (n, H)"""
+        """Return the measures of MEASURES, (n, 5). draft_logits: (n, W) float32; wanted: (n, H)"""
         draft_logs = draft_logits.log_softmax(-1)
         if told is None:
             target_logits = F.linear(wanted, self.embedding).float()
@@ -259,7 +259,7 @@ class Trainer:
         self._save()
 
     def _batches(self, rows: Sequence[Row]) -> Iterator[list[Row]]:
-        """Batches for ever, each epoch in its own order; those of earlier calls are passed over."""
+        """Yield batches for ever, each epoch in its own order; those of earlier calls are passed over."""
         epoch, passed = 0, 0
         while True:
             for batch in batches(
@@ -275,7 +275,7 @@ class Trainer:
         return self.done >= 1 - self.options.quantised_share
 
     def _learn(self, batch: list[Row]) -> None:
-        """One step. The rate warms up, stays, and falls linearly to a hundredth over the time."""
+        """Take one step. The rate warms up, stays, and falls linearly to a hundredth over the time."""
         done = self.done
         warm = min(1.0, (self.step + 1) / max(1, self.options.warm_up_steps))
         rate = (

@@ -44,7 +44,7 @@ class Page(gr.Blocks):
         self.visits = Visits(settings.runs_a_minute)
 
     def __exit__(self, *failed: Any) -> None:
-        """The page is complete: its own events are for itself, and Gradio passes their values on as they came."""
+        """Complete the page: make its own events private, and let Gradio pass their values on as they came."""
         super().__exit__(*failed)
         for event in self.fns.values():
             event.preprocess = False
@@ -128,7 +128,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_text(value: object) -> bool:
-    """None, or characters that can be written: half of a surrogate pair cannot."""
+    """Return whether a value is None, or text that can be written: half of a surrogate pair cannot."""
     if value is None:
         return True
     if not isinstance(value, str) or len(value) > MOST_CHARACTERS:

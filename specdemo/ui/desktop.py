@@ -51,7 +51,7 @@ def open_window(
 
 
 def _has_screen() -> bool:
-    """Whether windows can be shown. Qt ends the whole process where they cannot."""
+    """Return whether windows can be shown. Qt ends the whole process if they cannot."""
     if sys.platform != "linux":
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
@@ -99,5 +99,5 @@ def _webview(url: str, title: str, kept: Path) -> bool:
 
 
 def _is_root() -> bool:
-    """Chromium, which is inside Qt too, refuses to run as root with its sandbox, as in a container."""
+    """Return whether this is root: Chromium, which is inside Qt too, then refuses to run with its sandbox."""
     return hasattr(os, "geteuid") and os.geteuid() == 0

@@ -119,7 +119,7 @@ class _Reply(Shown):
         return ComparedRun(Trace(tuple(self.events))).text, {}, []
 
     def whole(self) -> Reply:
-        """The answer, its figures and the events. Raises UserError for a run that broke."""
+        """Return the answer, its figures and the events. Raises UserError for a run that broke."""
         for event in self.events:
             if isinstance(event, RunFailed):
                 raise failure(event)
@@ -132,7 +132,7 @@ class _Reply(Shown):
 
 
 def _asked(studio: EngineClient, method: object, settings: object) -> RunSettings:
-    """Settings of a run as they came. Raises UserError."""
+    """Return checked settings of a run. Raises UserError."""
     names = [one.name for one in studio.methods()]
     if method not in names:
         wanted = Phrase("page.one_of", names=", ".join(names))
@@ -152,7 +152,7 @@ def _caller() -> str:
 
 
 def settings_schema() -> Json:
-    """JSON schema of the settings of a run, from their table."""
+    """Return the JSON schema of the settings of a run, from their table."""
     rows = [row for row in fields(RunSettings) if row.name != "method"]
     group = {"type": "object", "properties": {row.name: schema(row) for row in rows}}
     return {"oneOf": [{"type": "null"}, group]}

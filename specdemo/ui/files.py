@@ -39,7 +39,7 @@ def address(name: str) -> str:
 
 
 def files_route() -> Route:
-    """The route that serves them; a page that was opened before an update finds its files under its old version too.
+    """Return the route of the files; a page that was opened before an update finds them under its old version too.
 
     One route, since a proxy may remove the prefix of the page: nested mounts then compare a path with the prefix.
     """

@@ -124,7 +124,7 @@ class Gate:
         return None
 
     def _known(self, host: str) -> bool:
-        """Whether the page is served under this name. Addresses cannot be rebound, so all of them are."""
+        """Return whether the page is served under this name. Addresses cannot be rebound, so all of them are accepted."""
         if "*" in self.named or _matches(host, self.own | self.named):
             return True
         try:
@@ -170,7 +170,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 
 def _address(url: str) -> tuple[str, str, int | None]:
-    """Scheme, name and port of an address; the name is empty where there is none."""
+    """Return scheme, name and port of an address; the name is empty if there is none."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -97,7 +97,7 @@ OTHERS = "python app.py --host 0.0.0.0"
 
 
 def qr(address: str) -> dict[str, object]:
-    """A QR code. returns: modules a side with the margin, and SVG path data of the dark ones; size 0 when too long"""
+    """Make a QR code. returns: modules a side with the margin, and SVG path data of the dark ones; size 0 if it is too long"""
     try:
         code = segno.make_qr(address, error="l")
     except segno.DataOverflowError:

@@ -72,7 +72,7 @@ class ModelMenu:
 
 
 def create_model_menu(studio: EngineClient) -> ModelMenu | None:
-    """The models and the target's precision, folded away; None where visitors may not load another."""
+    """Create the menus of models and precision, folded away. returns: None if visitors may not load another model"""
     if studio.settings.allow_model_switch == "off":
         return None
     with gr.Accordion(words.MODEL, open=False, elem_id="sd-models") as box:
@@ -143,7 +143,7 @@ class ModelHandlers:
         self.studio = studio
 
     def status(self) -> str:
-        """Value of the status component."""
+        """Return the value of the status component."""
         if self.studio.replay_only:
             return present.status("replay", words.REPLAY_ONLY)
         if self.studio.error and not self.studio.ready:
@@ -336,5 +336,5 @@ class _Loading(Shown):
         self.status = status
 
     def fail(self, error: UserError) -> None:
-        """The old pair stays."""
+        """Show the error; the old pair stays."""
         self.end(present.status("failed", str(error)))

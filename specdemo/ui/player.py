@@ -23,7 +23,7 @@ REPLAY_POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src
 
 
 def html_replay(trace_text: str, title: str, words: Mapping[str, object]) -> str:
-    """A trace and its player as one HTML file. words: the view's; raises UserError for a text that is no trace."""
+    """Return a trace and its player as one HTML file. words: the view's. Raises UserError for a text that is no trace."""
     run = {"title": title, "trace": dumps(parse(trace_text, title).trace.events)}
     return player_page(words, run)
 
@@ -69,7 +69,7 @@ def html_page(title: str, policy: str, head: Iterable[str], body: Iterable[str])
 
 
 def modules(*entries: str) -> dict[str, str]:
-    """Scripts of `assets/view` and all that they import, by path in that folder, with bare names instead of relative ones."""
+    """Return scripts of `assets/view` and all that they import, by path in that folder, with bare names in their imports."""
     found: dict[str, str] = {}
     waiting = list(entries)
     while waiting:
@@ -95,7 +95,7 @@ def bare(name: str) -> str:
 
 
 def style_files() -> list[Path]:
-    """The style sheets of the page, in the order in which they apply."""
+    """Return the style sheets of the page, in the order in which they apply."""
     return sorted(SCRIPTS.glob("css/*.css"))
 
 
@@ -106,12 +106,12 @@ def style_links(address: Callable[[str], str]) -> str:
 
 
 def imported(address: str, name: str) -> str:
-    """The path of a script that another one, `name`, imports by a relative address."""
+    """Return the path of a script that another one, `name`, imports by a relative address."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(name), address))
 
 
 def plotly_path() -> Path:
-    """Plotly's script in the installed package. Raises UserError without it."""
+    """Return the path of Plotly's script in its package. Raises UserError without the package."""
     package = find_spec("plotly")
     if package is None or not package.origin:
         raise UserError("cli.no_plotly")
@@ -119,7 +119,7 @@ def plotly_path() -> Path:
 
 
 def data_block(name: str, value: object) -> str:
-    """A value in a page: JSON in an element that is no script, found by its id."""
+    """Return the element of a page that contains a value as JSON; scripts find it by its id."""
     return f'<script type="application/json" id="{name}">{_json(value)}</script>'
 
 

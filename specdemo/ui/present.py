@@ -39,7 +39,7 @@ def open_line(
 
 
 def recorded_line(name: str, title: str, key: str) -> str:
-    """A stream that is the recorded run of this name; `key` as in `open_line`."""
+    """Return the stream of the recorded run of this name. key: see `open_line`"""
     return open_line("recorded", key, title=title, run=name)
 
 
@@ -69,7 +69,7 @@ def status(state: str, text: str, done: float | None = None, more: Sequence[str]
 
 
 def loading(progress: Progress) -> str:
-    """Value of the status component while a model is loaded."""
+    """Return the value of the status component while a model is loaded."""
     text, left = words.LOADING.get(progress.stage, progress.stage), ""
     if progress.seconds_left is not None:
         left = words.TIME_LEFT.format(time=duration(progress.seconds_left))
@@ -77,7 +77,7 @@ def loading(progress: Progress) -> str:
 
 
 def ready(target: ModelInfo, remark: str) -> str:
-    """Value of the status component for a loaded target. remark: see `EngineClient.remark`"""
+    """Return the value of the status component for a loaded target. remark: see `EngineClient.remark`"""
     text = words.READY.format(target=target.name, precision=target.precision)
     return status("ready", text, more=(words.REMARKS.get(remark, ""),))
 
@@ -138,7 +138,7 @@ def _speed(found: Outlook) -> list[Part]:
 
 
 def _rate(rate: float) -> str:
-    """A modelled rate: no more digits than it is worth."""
+    """Format a modelled rate with two digits, no more than it is worth."""
     return f"{float(f'{rate:.2g}'):g}"
 
 
@@ -245,7 +245,7 @@ def method_note(method: MethodInfo) -> str:
 
 
 def training_card(method: MethodInfo, card: Mapping[str, object] | None) -> str:
-    """Value of the view of a training card: the card, or a sentence on why there is none."""
+    """Return the value of the view of a training card: the card, or a sentence on why there is none."""
     if card:
         return json.dumps({"card": card})
     if not method.available:

@@ -189,7 +189,7 @@ def _check_place(run: str, at: int) -> None:
 
 
 def room_routes(host: str) -> list[Route]:
-    """The page of a room, and the calls that it makes. host: the address on which the server listens"""
+    """Return the routes of the page of a room and of its calls. host: the address on which the server listens"""
     rooms = Rooms()
 
     def route(path: str, kind: str, answer: Callable[[str, Call], object], method: str) -> Route:

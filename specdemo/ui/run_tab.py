@@ -95,7 +95,7 @@ def create_state() -> gr.State:
 
 
 def leave(visitor: TabState | None) -> None:
-    """The visitor has gone: a callback of `gr.State`."""
+    """Close the state of a visitor who has left: a callback of `gr.State`."""
     if visitor is not None:
         visitor.close()
 
@@ -109,7 +109,7 @@ class Shown:
         self.task = task
 
     def value(self) -> object:
-        """The value of the components as it is now."""
+        """Return the present value of the components."""
         raise NotImplementedError
 
     def wait(self, sentence: str) -> None:

@@ -149,7 +149,7 @@ class Head:
         await self.app(scope, receive, whole)
 
     def _with_words(self, page: bytes, request: Request) -> bytes:
-        """The page's HTML with its own preview and the styles at the end of its head, and the words at the beginning of its body.
+        """Return the page's HTML with its own preview and styles at the end of the head, and the first content in the body.
 
         A link to a recorded run is previewed with the run's title and prompt; the picture needs a whole address.
         """
@@ -170,12 +170,12 @@ _PREVIEW_OF_GRADIO = re.compile(
 
 
 def _player(_request: Request) -> HTMLResponse:
-    """The one-file player, into which the script puts the run that is exported."""
+    """Return the one-file player, into which the script puts the run that is exported."""
     return HTMLResponse(player_page(words.VIEW))
 
 
 def _lessons(request: Request) -> Response:
-    """The static site as a SCORM package, for the class pack that a browser makes."""
+    """Return the static site as a SCORM package, for the class pack that a browser makes."""
     language = request.path_params["language"]
     if language not in ("en", *words.languages()):
         return Response(status_code=404)
@@ -219,7 +219,7 @@ def _pasted() -> Callable[[Request], Awaitable[Response]]:
 
 
 def _words(request: Request) -> Response:
-    """The page's texts in another language, by the English ones."""
+    """Return the page's texts in another language, by the English ones."""
     language = request.path_params["language"]
     if language not in words.languages():
         return Response(status_code=404)
@@ -283,7 +283,7 @@ def _step(event: Verified) -> Json:
 
 
 def monitor_routes(studio: EngineClient) -> list[Route]:
-    """`/health` and `/metrics`: numbers and the models' names, nothing of a visitor."""
+    """Return `/health` and `/metrics`, which show numbers and the models' names, nothing of a visitor."""
 
     def health(_request: Request) -> Response:
         state = _state(studio)

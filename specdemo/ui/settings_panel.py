@@ -47,7 +47,7 @@ class SettingsPanel:
         return [self.fields["preset"], *(self.fields[name] for name in PRESET_NAMES)]
 
     def links(self) -> Json:
-        """The components by their names in a link."""
+        """Return the components by their names in a link."""
         return {field(name).link: component for name, component in self.fields.items()}
 
 
@@ -144,7 +144,7 @@ def _widget(name: str) -> Widget:
 def by_name(
     handler: Callable[..., Iterator[object]], fields: Mapping[str, object]
 ) -> Callable[..., Iterator[object]]:
-    """A handler for Gradio, which passes values in order, of one whose last argument is the values by name.
+    """Return a handler for Gradio, which passes values in order, of one whose last argument is the values by name.
 
     fields: the event's last inputs, by name
     """

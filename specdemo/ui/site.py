@@ -75,7 +75,7 @@ def write_site(folder: Path, *, lms: str = "") -> None:
 
 
 def lesson_package(language: str) -> bytes:
-    """The site as a SCORM 1.2 package in a language."""
+    """Return the site as a SCORM 1.2 package in a language."""
     page = VIEW["export"]["page"]
     known = {} if language == "en" else translations(language)
     title = f"{page['title']}: {known.get(page['subtitle'], page['subtitle'])}"
@@ -157,7 +157,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)  # the same site gives the same package
 
 
 def scorm_package(folder: Path, title: str) -> bytes:
-    """A folder with a site, and the manifest that a platform reads, as a zip archive."""
+    """Return a folder with a site, and the manifest that a platform reads, as a zip archive."""
     names = sorted(
         path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
     )
@@ -172,6 +172,6 @@ def scorm_package(folder: Path, title: str) -> bytes:
 
 
 def manifest(title: str, names: list[str]) -> bytes:
-    """`imsmanifest.xml` of a package with one activity, which consists of these files (SCORM 1.2, content aggregation)."""
+    """Return the `imsmanifest.xml` of a package with one activity, which consists of these files (SCORM 1.2)."""
     files = "".join(f"<file href={quoteattr(name)} />" for name in names)
     return MANIFEST.format(title=escape(title, quote=False), files=files).encode()

@@ -111,7 +111,7 @@ def script(file: str, function: str, given: str = "values") -> str:
 
 
 def _plain(answer: Callable[[str], object]) -> Callable[[str], object]:
-    """The same as a function of its own: Gradio leaves a mark on it, which a method would not take."""
+    """Return the same as a function of its own: Gradio sets an attribute on it, which a method cannot have."""
 
     @wraps(answer)
     def plain(asked: str) -> object:
@@ -124,14 +124,14 @@ WORDS = strings("teach").WORDS
 
 
 def opening_line() -> str:
-    """The stream with which the page opens: the first recorded run, or nothing yet."""
+    """Return the stream with which the page opens: the first recorded run, or an empty one."""
     for run in recorded_runs():
         return present.recorded_line(run.name, run.title, "opening")
     return present.open_line("live", "empty")
 
 
 def create_runs() -> gr.HTML:
-    """The menu of recorded runs; its event `sent` leaves the chosen one's name as its value."""
+    """Create the menu of recorded runs; its event `sent` leaves the chosen one's name as its value."""
     runs = [[run.name, run.title, run.prompt, run.method, run.group] for run in recorded_runs()]
     return mounted(
         "",

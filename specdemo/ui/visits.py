@@ -93,7 +93,7 @@ def _count(visit: Visit, most: int, now: float) -> None:
 
 
 def _here(visitor: str | None) -> tuple[Visits | None, Visit]:
-    """A visitor's visit, by default of the session whose event is handled; no visits outside of a page."""
+    """Return a visitor's visit, by default of the session whose event is handled; no visits outside of a page."""
     page, request = LocalContext.blocks.get(None), LocalContext.request.get(None)
     visits = getattr(page, "visits", None)
     known = visitor or getattr(request, "session_hash", None)

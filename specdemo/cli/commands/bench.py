@@ -318,7 +318,7 @@ def counterexample_table(rows: Sequence[RuleRow]) -> Table:
 
 @contextmanager
 def _keep_results(found: Callable[[], object]) -> Iterator[Kept]:
-    """As `keep_results`, also where a failure ends the block after results were found: it is reported, status 1."""
+    """Do as `keep_results` does, also if a failure ends the block after results were found: report it, with status 1."""
     with keep_results() as kept:
         try:
             yield kept

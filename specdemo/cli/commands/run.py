@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace) -> int:
-    """returns: 1 when a run broke off"""
+    """Answer a prompt, or a file of prompts. returns: 1 if a run broke off"""
     if bool(options.prompts) == bool(options.prompt):
         raise UserError("cli.run_source")
     if options.prompts:

@@ -31,7 +31,7 @@ ACTIONS = ("logs", "delete")
 
 
 def run(options: argparse.Namespace) -> int:
-    """returns: 0; failures are raised as UserError"""
+    """Publish, delete or show the log of a Space. returns: 0. Raises UserError"""
     name = options.name
     if not options.action and name in ACTIONS:
         raise UserError("cli.space_unnamed", command=name)
@@ -161,7 +161,7 @@ def describe(plan: SpacePlan) -> str:
 
 
 def _folders(sizes: Mapping[str, int]) -> Iterator[str]:
-    """A line for each folder, down to the second level: size, number of files, path."""
+    """Yield a line for each folder, down to the second level: size, number of files, path."""
     found: dict[str, list[int]] = {}
     for path, size in sizes.items():
         parts = path.split("/")[:-1][:2]
@@ -171,7 +171,7 @@ def _folders(sizes: Mapping[str, int]) -> Iterator[str]:
 
 
 def _written(plan: SpacePlan, name: str) -> list[str]:
-    """A file that is written for the Space, indented."""
+    """Return the indented lines of a file that is written for the Space."""
     path = plan.folder / name
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return ["", name, *(f"    {line}".rstrip() for line in lines)] if lines else []
@@ -250,7 +250,7 @@ def space_requirements(text: str, hardware: str) -> str:
 
 
 def space_card(folder: Path, hardware: str) -> SpaceCard:
-    """README.md of the Space: the front matter that the hub reads, and a few sentences."""
+    """Return the README.md of the Space: the front matter that the hub reads, and a few sentences."""
     from huggingface_hub import SpaceCard
 
     readme = (folder if hardware == STATIC else PROJECT) / "README.md"
@@ -335,7 +335,7 @@ def publish(plan: SpacePlan, api: HfApi, report: Report) -> PublishedSpace:
 
 
 def _who(api: HfApi) -> str:
-    """The token's owner. Raises UserError for a token that may only read."""
+    """Return the token's owner. Raises UserError for a token that may only read."""
     found = api.whoami()
     if found.get("auth", {}).get("accessToken", {}).get("role") == "read":
         raise UserError("space.read_only_token")
@@ -352,7 +352,7 @@ def _find(api: HfApi, repo: str) -> SpaceInfo | None:
 
 
 def _check_ours(api: HfApi, space: SpaceInfo) -> None:
-    """Raises UserError for a Space with anything in it that is not this program's."""
+    """Raise UserError for a Space that contains anything that is not this program's."""
     tags = (space.card_data.tags if space.card_data else None) or []
     if TAG in tags or len(api.list_repo_commits(space.id, repo_type=KIND)) <= 1:
         return  # the first commit is the hub's own
@@ -360,7 +360,7 @@ def _check_ours(api: HfApi, space: SpaceInfo) -> None:
 
 
 def _set_up(plan: SpacePlan, api: HfApi, report: Report) -> None:
-    """Variables and hardware of a Space that was there before."""
+    """Set the variables and the hardware of a Space that was there before."""
     if plan.sdk == STATIC:
         return
     known = api.get_space_variables(plan.repo)
@@ -490,7 +490,7 @@ def _read(page: str, token: str | None) -> None:
 
 
 def _ask(page: str, token: str | None, poll: float) -> str:
-    """The beginning of an answer, once the model is loaded."""
+    """Return the beginning of an answer, once the model is loaded."""
     import httpx
     from gradio_client import Client
 

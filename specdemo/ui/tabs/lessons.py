@@ -17,7 +17,7 @@ WORDS = strings("lessons").WORDS
 
 
 def create_lessons(studio: EngineClient) -> gr.HTML:
-    """The tab's component; called inside its tab. All of it happens in the browser."""
+    """Create the tab's component, inside its tab. All of it happens in the browser."""
     value = lessons_value(RUNS, live=not studio.replay_only)
     return mounted(
         value, "lessons/lessons.js", "mountLessons", "sd-lessons", own_words=lessons_words()
@@ -32,7 +32,7 @@ def lessons_value(folder: Path, *, live: bool) -> str:
 
 
 def lessons_words() -> dict[str, object]:
-    """The lessons' words, with the player's and the names of the policies."""
+    """Return the lessons' strings, with the player's and the names of the policies."""
     return {**WORDS, "view": words.VIEW, "policies": words.POLICIES}
 
 

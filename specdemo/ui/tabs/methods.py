@@ -31,7 +31,7 @@ class Methods:
 
 
 def create_methods(studio: EngineClient) -> Methods:
-    """The tab's components; called inside its tab."""
+    """Create the tab's components, inside its tab."""
     gr.Markdown(words.METHODS_LEAD, elem_classes="sd-lead")
     table = mounted(
         methods_value(studio, RUNS),

@@ -239,7 +239,7 @@ def create_play(studio: EngineClient) -> Play:
 
 
 def _example(prompt: str) -> str:
-    """JavaScript of an example's button: its recording is played if there is one. gives: the prompt"""
+    """Return the JavaScript of an example's button: it plays the recording if there is one, and returns the prompt."""
     given = json.dumps(prompt)
     return f"() => {{ ({script('play/runs.js', 'example', given)})(); return {given}; }}"
 

@@ -125,7 +125,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
         return visitor, shown.value()
 
     def ask(self, visitor: ProposalVisitor, values: Mapping[str, object]) -> Iterator[object]:
-        """Every drafter, at the chosen position. values: settings by name. yields: value of the view, a row longer each time"""
+        """Run every drafter at the chosen position. values: settings by name. yields: value of the view, a row longer each time"""
         if not visitor.text or visitor.task.cancel.is_set():
             yield gr.skip()
             return
@@ -156,7 +156,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
         shown.end()
 
     def view(self, source: str = "live", **shown: object) -> str:
-        """Value of the view, see proposals.js."""
+        """Return the value of the view, see proposals.js."""
         methods = [
             {"name": method.name, "title": method.title, "lossy": method.lossy}
             for method in self.studio.methods()
@@ -214,7 +214,7 @@ class _Shown(Shown):
 
 
 def _position(sent: str) -> int:
-    """The position that the page has sent. Raises UserError."""
+    """Return the position that the page has sent. Raises UserError."""
     try:
         position = json.loads(sent)["position"]
     except (ValueError, TypeError, KeyError, RecursionError):

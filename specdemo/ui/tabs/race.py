@@ -235,7 +235,7 @@ def _create_lane(handlers: RaceHandlers, number: int) -> tuple[gr.Column, Json]:
 
 
 def against_plain(method: str) -> list[object]:
-    """A set-up: plain decoding, and a method by the name that the menu of methods has."""
+    """Return a set-up: plain decoding, and a method by the name that the menu of methods has."""
     lanes = (("nothing", "cost", 8), (method, "cost", 8))
     return _preset(("", words.EXPLAIN, 0.0, 0, lanes))
 
@@ -257,7 +257,7 @@ def lane_line(index: int, title: str, **recorded: str) -> str:
 
 
 def recorded_lines(race: RecordedRace, methods: Sequence[MethodInfo]) -> str:
-    """A recorded race; its runs are fetched by the script."""
+    """Return the lines of a recorded race, whose runs the script fetches."""
     lanes = []
     for lane in race.lanes:
         title = lane_title(methods, lane.method, lane.settings)
