@@ -271,7 +271,8 @@ def write_published(
     licence: for the card; "" for that of the target in the catalogue
     Raises UserError for a drafter that the layout has no names for, and for a target that it was not trained for.
     """
-    compact = _opened(folder, target)
+    compact = Compact(folder, read_config(folder), load_state(folder), target)
+    check_target(folder, target.name, compact.target_config())
     if layout not in LAYOUTS:
         raise UserError("training.unknown_layout", layout=layout, names=", ".join(LAYOUTS))
     _check_layout(compact, layout)
@@ -279,15 +280,10 @@ def write_published(
         raise UserError("training.folder_in_use", path=out)
     config, tensors = LAYOUTS[layout](compact)
     out.mkdir(parents=True, exist_ok=True)
-    plain = {
-        name: one.to(torch.bfloat16) if one.is_floating_point() else one
-        for name, one in tensors.items()
-    }
-    save_file(
-        {name: one.contiguous().clone() for name, one in plain.items()},
-        out / "model.safetensors",
-        metadata={"format": "pt"},
-    )
+    for name, one in tensors.items():
+        plain = one.to(torch.bfloat16) if one.is_floating_point() else one
+        tensors[name] = plain.contiguous().clone()
+    save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     (out / "README.md").write_text(_card(compact, layout, licence), encoding="utf-8")
     return out
@@ -298,12 +294,6 @@ def trained_for(folder: Path) -> str:
     if not is_compact(folder):
         raise UserError("training.no_drafter", folder=folder)
     return str(read_config(folder)["specdemo"]["embedding_from"])
-
-
-def _opened(folder: Path, target: ModelFiles) -> Compact:
-    compact = Compact(folder, read_config(folder), load_state(folder), target)
-    check_target(folder, target.name, compact.target_config())
-    return compact
 
 
 def _check_layout(compact: Compact, layout: str) -> None:
@@ -321,11 +311,7 @@ def _check_layout(compact: Compact, layout: str) -> None:
 
 def _speculators(compact: Compact) -> Content:
     """Return EAGLE-3 as speculators writes it, with the norms of EAGLE 3.1."""
-    state, hidden, vocabulary = (
-        compact.state,
-        compact.config["hidden_size"],
-        compact.config["vocab_size"],
-    )
+    state, hidden = compact.state, compact.config["hidden_size"]
     word_ids, config = state["word_ids"], _template("speculators")
     config["speculators_config"]["verifier"] = {
         "name_or_path": compact.made_for,
@@ -343,7 +329,9 @@ def _speculators(compact: Compact) -> Content:
     tensors |= {f"fc_norm.{number}.weight": gain for number, gain in enumerate(gains)}
     tensors["lm_head.weight"] = compact.output_matrix()[word_ids]
     tensors["d2t"] = word_ids - torch.arange(len(word_ids))
-    tensors["t2d"] = torch.zeros(vocabulary, dtype=torch.bool).index_fill(0, word_ids, 1)
+    tensors["t2d"] = torch.zeros(compact.config["vocab_size"], dtype=torch.bool).index_fill(
+        0, word_ids, 1
+    )
     return config, tensors
 
 

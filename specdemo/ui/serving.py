@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cache
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
@@ -58,7 +57,7 @@ def launch_options(studio: EngineClient) -> dict[str, object]:
         "css_paths": style_files(),
         "app_kwargs": {
             "routes": [
-                Route("/player.html", _player),
+                Route("/player.html", lambda _request: HTMLResponse(player_page(words.VIEW))),
                 Route("/words/{language}.json", _words),
                 Route("/class/{language}/lessons-scorm-1.2.zip", _lessons),
                 Route("/class/{language}/speculative_decoding.ipynb", _notebook),
@@ -169,22 +168,12 @@ _PREVIEW_OF_GRADIO = re.compile(
 )
 
 
-def _player(_request: Request) -> HTMLResponse:
-    """Return the one-file player, into which the script puts the run that is exported."""
-    return HTMLResponse(player_page(words.VIEW))
-
-
 def _lessons(request: Request) -> Response:
     """Return the static site as a SCORM package, for the class pack that a browser makes."""
     language = request.path_params["language"]
     if language not in ("en", *words.languages()):
         return Response(status_code=404)
-    return Response(_package(language), media_type="application/zip")
-
-
-@cache
-def _package(language: str) -> bytes:
-    return lesson_package(language)
+    return Response(lesson_package(language), media_type="application/zip")
 
 
 def _notebook(_request: Request) -> Response:

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Mapping
+from functools import cache
 from html import escape
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
@@ -74,6 +75,7 @@ def write_site(folder: Path, *, lms: str = "") -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
+@cache
 def lesson_package(language: str) -> bytes:
     """Return the site as a SCORM 1.2 package in a language."""
     page = VIEW["export"]["page"]
