@@ -104,7 +104,7 @@ def create_dialogs(studio: EngineClient, share: gr.Button, fields: JsonView) -> 
     given = {
         "fields": [[name, control.value] for name, control in fields.items()],
         "languages": ["en", *languages()],
-        "opening": next((run.name for run in recorded_runs()), ""),
+        "opening": recorded_runs()[0].name,
     }
     dialogs = mounted(
         json.dumps(given),

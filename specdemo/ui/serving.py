@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +25,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.strings import ASSETS, Json
 from specdemo.session.door import EngineClient
 from specdemo.trace.codec import dumps
-from specdemo.trace.events import PLAIN, Event, Verified
+from specdemo.trace.events import PLAIN, Verified
 from specdemo.trace.replay import RUNS, parse, recorded_runs
 from specdemo.ui import words
 from specdemo.ui.files import PLOTLY_NAME, address, files_route
@@ -117,11 +117,9 @@ class Head:
             for name in modules(*OPENING)
         ]
         self.runs = {run.name: run for run in recorded_runs()}
-        first = [
-            f"<{address(f'runs/{name}.jsonl')}>; rel=preload; as=fetch; crossorigin; fetchpriority=low"
-            for name in [*self.runs][:1]
-        ]
-        self.link = (b"link", ", ".join([*scripts, *first]).encode())
+        first = address(f"runs/{next(iter(self.runs))}.jsonl")
+        scripts.append(f"<{first}>; rel=preload; as=fetch; crossorigin; fetchpriority=low")
+        self.link = (b"link", ", ".join(scripts).encode())
         self.styles = style_links(address)
         self.words = first_words().encode()
 
@@ -226,8 +224,8 @@ def first_words() -> str:
     """
     english = words.texts("page", "en")
     said = {language: words.texts("page", language) for language in words.languages()}
-    run = next(iter(recorded_runs()), None)
-    events = _events(run.name) if run else ()
+    run = recorded_runs()[0]
+    events = parse((RUNS / f"{run.name}.jsonl").read_text(encoding="utf-8")).trace.events
     checks = [event for event in events if isinstance(event, Verified)]
     checks.sort(key=lambda event: event.elapsed_seconds)
     given = {
@@ -237,16 +235,12 @@ def first_words() -> str:
             for language, texts in said.items()
         },
         "steps": [_step(event) for event in checks],
-        "until": _milliseconds(checks[-1]) if checks else 0,
+        "until": _milliseconds(checks[-1]),
         "plotly": address(PLOTLY_NAME),
     }
     script = SCRIPT.read_text(encoding="utf-8")
-    shown = _first_run(run.prompt, english[BADGE], english[SENTENCE]) if run else ""
+    shown = _first_run(run.prompt, english[BADGE], english[SENTENCE])
     return f"{shown}{data_block('sd-given', given)}<script>{script}</script>"
-
-
-def _events(name: str) -> Sequence[Event]:
-    return parse((RUNS / f"{name}.jsonl").read_text(encoding="utf-8")).trace.events
 
 
 def _first_run(prompt: str, badge: str, sentence: str) -> str:
