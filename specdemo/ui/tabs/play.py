@@ -258,10 +258,10 @@ def _opening(visitor: PlayState, waiting: str = "") -> str:
     )
 
 
-def _site(_studio: EngineClient, folder: Path) -> dict[str, object]:
-    runs = recorded_runs(folder)
+def _site(_studio: EngineClient) -> dict[str, object]:
     choices = [
-        (run.name, run.title, present.recorded_line(run.name, run.title, run.name)) for run in runs
+        (run.name, run.title, present.recorded_line(run.name, run.title, run.name))
+        for run in recorded_runs()
     ]
     return {"choices": choices, "words": {}}
 
