@@ -277,7 +277,7 @@ def test_a_drafter_that_must_be_downloaded_is_asked_about_with_its_licence():
     ]
     assert (load.visible, row.visible) == (False, True)
     assert handlers.studio.asked is None  # not before the visitor agrees
-    list(handlers.download("big", "fp32", "owner/away"))
+    list(handlers.load("big", "fp32", "owner/away", agreed=True))
     assert handlers.studio.asked == ("big", "small", "fp32", "owner/away")
     assert handlers.studio.questions == ["owner/away"]
 
