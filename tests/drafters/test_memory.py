@@ -3,6 +3,7 @@
 import pytest
 import torch
 from conftest import PROFILE, PROMPT, drafter_for, reference_greedy, run_lane, tiny_llama
+from tiny_compact import compact_config
 from torch.nn import functional as F
 
 from specdemo.config.settings import RunSettings, Sampling
@@ -14,7 +15,6 @@ from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.engine.target import CachedModel, PrefixReader
 from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.chain import CompactModel, CompactWeights
-from specdemo.models.networks.parts import CompactConfig
 from specdemo.trace.metrics import Metrics, measure, output_ids
 
 HIDDEN, VOCABULARY = 32, 64
@@ -36,7 +36,7 @@ def weights() -> CompactWeights:
     layer = LlamaLayer(
         one, linear(64, HIDDEN), linear(HIDDEN, 32), one, linear(64, HIDDEN), linear(HIDDEN, 32)
     )
-    config = CompactConfig(HIDDEN, 4, 2, 8, 1e-5, 10_000.0)
+    config = compact_config(HIDDEN, 8)
     head = lambda x: F.linear(x, embedding[word_ids])  # noqa: E731 - a Linear
     return CompactWeights(
         config, (layer,), one, embedding, head, ReducedVocabulary(word_ids, VOCABULARY)
