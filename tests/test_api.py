@@ -151,7 +151,7 @@ def test_a_closed_run_keeps_what_has_come(model):
         (lambda _: specdemo.load(precision="int3"), "precision"),
     ],
 )
-def test_what_is_not_possible_is_told(model, call, told):
+def test_impossible_calls_are_explained(model, call, told):
     with pytest.raises(UserError, match=told):
         call(model)
 

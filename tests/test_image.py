@@ -40,7 +40,7 @@ def test_the_base_image_has_a_tag_whose_python_the_project_takes() -> None:
     assert version.partition("=")[2] in ("3.11", "3.12", "3.13")
 
 
-def test_what_is_copied_is_there_and_reaches_the_builder() -> None:
+def test_each_copied_path_exists_and_reaches_the_builder() -> None:
     let_in = {
         line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"
     }
@@ -98,7 +98,7 @@ def test_hadolint_finds_nothing() -> None:
     assert (said.returncode, said.stdout) == (0, "")
 
 
-def test_its_health_is_asked_where_the_page_tells_it() -> None:
+def test_the_health_check_uses_the_path_of_the_page() -> None:
     from specdemo.session.studio import Studio
     from specdemo.ui.serving import monitor_routes
 

@@ -107,7 +107,7 @@ def test_the_wheel_takes_the_tested_versions_and_nothing_without_an_end() -> Non
                 assert requirement.specifier.contains(item.version), requirement
 
 
-def test_what_replays_need_is_part_of_what_everything_needs() -> None:
+def test_the_requirements_of_replays_are_part_of_all_requirements() -> None:
     everything = requirements()
     for name, requirement in requirements("requirements-replay.txt").items():
         assert requirement.specifier == everything[name].specifier
@@ -121,7 +121,7 @@ def test_the_two_commands_are_in_the_readme_and_ci_runs_the_test_command() -> No
     assert (ROOT / ".ci/run").stat().st_mode & 0o111
 
 
-def test_the_reference_tells_every_variable_and_command() -> None:
+def test_the_reference_names_every_variable_and_command() -> None:
     reference = read("docs/reference.md")
     assert len(fields(AppSettings)) > 10
     for setting in fields(AppSettings):

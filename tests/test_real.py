@@ -160,14 +160,6 @@ def test_a_follow_up_reuses_what_is_cached_and_changes_nothing(studio):
     assert output_ids(events) == output_ids(follow_up)
 
 
-def test_sampling_is_repeatable_by_its_seed(four_bit):
-    settings = RunSettings("draft_model", "constant", max_new_tokens=24, fallback=False)
-    settings = replace(settings, sampling=Sampling(1.0, seed=3))  # no policy that goes by the clock
-    once, again = output_ids(ask(four_bit, settings)), output_ids(ask(four_bit, settings))
-    other = output_ids(ask(four_bit, replace(settings, sampling=Sampling(1.0, seed=4))))
-    assert once == again != other
-
-
 def test_transformers_runs_the_exported_draft(studio, reference, tmp_path):
     from transformers import AutoModelForCausalLM
 

@@ -111,7 +111,7 @@ def test_an_installed_wheel_replays_a_recorded_run_away_from_the_checkout(instal
     assert "<script" in (tmp_path / "run.html").read_text(encoding="utf-8")
 
 
-def test_an_installed_wheel_tells_of_itself(installed, tmp_path):
+def test_an_installed_wheel_describes_itself(installed, tmp_path):
     code = "import specdemo, specdemo.config.strings; print(specdemo.__file__, specdemo.config.strings.ASSETS)"
     said = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(installed))
     assert all(Path(word).is_relative_to(installed) for word in said.split())

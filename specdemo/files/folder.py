@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
@@ -39,10 +39,6 @@ NOT_QUANTISED = ("embed", "lm_head", ".experts.")  # parts of names of matrices
 KEPT = {"full_attention", "sliding_attention"}  # layers that store all keys and values
 ADAPTER = "adapter_config.json"
 LFS_POINTER = b"version https://git-lfs.github.com/"
-
-
-ModelConfig: TypeAlias = Any
-"""A configuration of transformers, whose attributes depend on the model's family."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +158,7 @@ def check_causal_lm(config: Json, name: str) -> None:
         check_rollback(CONFIG_MAPPING[config["model_type"]].from_dict(config))
 
 
-def check_rollback(config: ModelConfig) -> None:
+def check_rollback(config: Any) -> None:
     """Raise UserError for a transformers model whose memory cannot be rolled back token by token."""
     text = config.get_text_config()
     kinds = set(getattr(text, "layer_types", None) or ())
@@ -199,14 +195,13 @@ def weight_files(folder: Path, name: str) -> list[Path]:
             raise UserError("model.damaged_index", name=name) from None
         return [folder / shard for shard in shards]
     if found := sorted(path.name for path in folder.glob("*.safetensors")):
-        raise UserError("model.other_weights", name=name, files=few(found), index=INDEX)
+        raise UserError("model.other_weights", name=name, files=_few(found), index=INDEX)
     if any(next(folder.glob(pattern), None) for pattern in PICKLED):
         raise UserError("model.pickled", name=name)
     raise UserError("model.no_weights", name=name)
 
 
-def few(names: Sequence[str]) -> str:
-    """Return the first names, and the number of the others."""
+def _few(names: Sequence[str]) -> str:
     more = "" if len(names) <= MOST_NAMED else f" (+{len(names) - MOST_NAMED})"
     return ", ".join(names[:MOST_NAMED]) + more
 
@@ -225,7 +220,7 @@ def check_read(folder: Path, name: str, report: Mapping[str, Collection[object]]
     for kind, code in UNREAD_CODES.items():
         tensors = [str(one[0] if isinstance(one, tuple) else one) for one in report[kind]]
         if found := sorted(one for one in tensors if not one.startswith(drafting)):
-            raise UserError(code, name=name, tensors=few(found))
+            raise UserError(code, name=name, tensors=_few(found))
 
 
 def read_header(path: Path) -> Json:

@@ -18,16 +18,9 @@ import numpy as np
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.strings import Json, JsonView
 from specdemo.files import folder as families
-from specdemo.files.folder import (
-    GGUF_PART,
-    ModelConfig,
-    check_fetched,
-    check_rollback,
-    few,
-    find_family,
-)
+from specdemo.files.folder import GGUF_PART, check_fetched, check_rollback, find_family
 from specdemo.files.header import VECTOR_TYPES, read_header
-from specdemo.files.packing import NotReadable, Numbers
+from specdemo.files.packing import NotReadable
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.quiet import quiet_gguf, quiet_transformers
 from specdemo.files.store import check_space
@@ -196,7 +189,7 @@ class Unread(Exception):
     """A file describes its model by a value that no reader here supports."""
 
 
-def config_of(gguf: Path) -> ModelConfig:
+def config_of(gguf: Path) -> Any:
     """Return the transformers configuration of a GGUF file's model.
 
     Raises UserError for a model without rollback, one that is not a causal language model, and a file with a part that would
@@ -249,7 +242,7 @@ def _tell_transformers() -> None:
             processors[one.gguf] = processors[one.read_as]
 
 
-def _complete(config: ModelConfig, kind: str, own: JsonView) -> None:
+def _complete(config: Any, kind: str, own: JsonView) -> None:
     """Set the values that transformers does not read. own: the file's values, without the prefix of their family"""
     family = find_family(gguf=kind)
     for key, name in ({cap: cap for cap in CAPS} | {**family.header}).items():
@@ -271,14 +264,14 @@ def _complete(config: ModelConfig, kind: str, own: JsonView) -> None:
         raise Unread(f"positions stretched in another way ({way})")
 
 
-def _rope(config: ModelConfig) -> Json:
+def _rope(config: Any) -> Json:
     """Return the position parameters of layers that attend over the whole text."""
     rope: Json = config.rope_parameters
     everywhere: Json = rope.get("full_attention", rope)
     return everywhere
 
 
-def _stretch_as_llama3(config: ModelConfig, divisors: Numbers) -> None:
+def _stretch_as_llama3(config: Any, divisors: np.ndarray[Any, Any]) -> None:
     """Set Llama 3's position scaling, which a file stores only as the resulting divisors. divisors: (head_dim / 2,) float32"""
     rope = _rope(config)
     factor = float(divisors.max())
@@ -291,14 +284,14 @@ def _stretch_as_llama3(config: ModelConfig, divisors: Numbers) -> None:
     rope.update(LLAMA3, rope_type="llama3", factor=factor)
 
 
-def _vector(gguf: Path, name: str) -> Numbers:
+def _vector(gguf: Path, name: str) -> np.ndarray[Any, Any]:
     from gguf import GGUFReader
 
     found = next(tensor for tensor in GGUFReader(gguf).tensors if tensor.name == name)
     return np.array(found.data, np.float32)
 
 
-def _check_tensors(config: ModelConfig, kind: str, names: set[str]) -> None:
+def _check_tensors(config: Any, kind: str, names: set[str]) -> None:
     """Raise Unread unless the tensors of the file and of the model correspond one to one."""
     import torch
     from transformers import AutoModelForCausalLM
@@ -309,10 +302,10 @@ def _check_tensors(config: ModelConfig, kind: str, names: set[str]) -> None:
     # Stacked experts have no suffix.
     stored = {name if name in places else name.removesuffix(".weight") for name in names}
     if unknown := sorted(stored - places.keys()):
-        raise Unread(f"{few(unknown)} has no place in it")
+        raise Unread(f"{_few(unknown)} has no place in it")
     given = {places[name] for name in stored if name in places}
     if missing := sorted({*places.values()} - given - {*model.all_tied_weights_keys}):
-        raise Unread(f"{few(missing)} is not in it")
+        raise Unread(f"{_few(missing)} is not in it")
 
 
 def _places(own: Iterable[str], kind: str, layers: int) -> dict[str, str]:
@@ -337,6 +330,10 @@ def _places(own: Iterable[str], kind: str, layers: int) -> dict[str, str]:
     return places
 
 
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
 @contextmanager
 def read_once() -> Iterator[None]:
     """Share one header among all readers of the same file. It uses hundreds of megabytes: leave the context soon."""
@@ -357,7 +354,7 @@ def read_once() -> Iterator[None]:
             return self._data
 
         @data.setter
-        def data(self, mapped: Numbers) -> None:
+        def data(self, mapped: Any) -> None:
             self._data = mapped.view(np.ndarray)
 
     def read(path: object, mode: str = "r") -> Any:

@@ -179,7 +179,9 @@ def _device(settings: AppSettings) -> Fact:
 
 
 def _memory() -> Fact:
-    return Fact("Memory", f"{megabytes(free_ram())} free")
+    free = free_ram()
+    unknown = "cannot be told on this system"
+    return Fact("Memory", unknown if free is None else f"{megabytes(free)} free")
 
 
 def _cache(folder: Path) -> list[Fact]:

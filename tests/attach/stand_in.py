@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 import loopback
 
@@ -16,7 +16,7 @@ Reply = tuple[int, dict[str, str], Iterable[bytes]]
 def serving(reply: Callable[[str, dict[str, str], bytes], Reply]) -> Iterator[str]:
     """Serve replies, a function of path, headers and body, on a free port. yields: the address"""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(loopback.Handler):
         def do_GET(self) -> None:
             length = int(self.headers.get("Content-Length", 0))
             status, headers, parts = reply(
@@ -34,9 +34,6 @@ def serving(reply: Callable[[str, dict[str, str], bytes], Reply]) -> Iterator[st
                 pass
 
         do_POST = do_GET
-
-        def log_message(self, *_: object) -> None:
-            """Write nothing."""
 
     with loopback.serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as address:
         yield address

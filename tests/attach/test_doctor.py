@@ -201,7 +201,7 @@ def test_doctor_sees_that_a_real_server_does_not_draft(real_server, capsys) -> N
 
 @pytest.mark.usefixtures("few_probes")
 @pytest.mark.parametrize(("kind", "code", "verdict"), [("ngram", 0, "held"), ("lossy", 3, "lossy")])
-def test_audit_tells_a_real_lossy_server_from_a_lossless_one(kind, code, verdict, real_server, capsys) -> None:  # fmt: skip
+def test_audit_distinguishes_a_real_lossy_server_from_a_lossless_one(kind, code, verdict, real_server, capsys) -> None:  # fmt: skip
     """The lossy server accepts every n-gram draft; the same seeds give the same text in the other one."""
     plain, server = real_server("plain"), real_server(kind)
     options = ["--tokens", "20", "--samples", "12", "--json"]

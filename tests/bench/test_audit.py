@@ -206,7 +206,7 @@ def studio(target_weights, draft, makers, tmp_path):
     }
     studio = TinyStudio(
         target_weights, drafters, {"copy": "There is no copy."}, draft_info=ModelInfo("tiny draft"),
-        open_draft=lambda *_: PrefixReader(open_draft(draft)), open_target=lambda: None,
+        open_draft=lambda: open_draft(draft),
     )  # fmt: skip
     studio.infos = [replace(one, lossy=one.name == "look back") for one in studio.infos]
     studio.settings = AppSettings(cache_dir=tmp_path)
@@ -282,12 +282,6 @@ def test_an_audit_that_cannot_be_stored_is_shown(studio, command, capsys):
     studio.settings.cache_dir.joinpath(FILE).mkdir(parents=True)
     assert command() == 0
     assert "| sampler " in capsys.readouterr().out
-
-
-def test_an_unknown_method_is_told(studio):
-    with pytest.raises(UserError, match="no drafting method 'magic'"):
-        run_audit(studio, ["magic"], 4, 8)
-    assert not (studio.settings.cache_dir / FILE).exists()
 
 
 RESULT = AuditResult(

@@ -101,7 +101,7 @@ def pair_of(same_bits, speedups, card_seconds=0.002):
     )  # fmt: skip
 
 
-def test_what_was_found_is_said_first():
+def test_the_card_begins_with_the_result():
     said = findings(pair_of((10, 10, 7), {"nothing": 1.0, "auto": 2.5}))
     assert said == [
         "CUDA graphs: a pass of one row takes 2.00 ms; with four drafted tokens it takes 1.40 times that.",

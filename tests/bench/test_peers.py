@@ -4,7 +4,6 @@ import io
 import json
 import sys
 import time
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 
@@ -15,7 +14,7 @@ from conftest import PROMPT, reference_greedy
 from letters import Letters
 
 from specdemo.bench import peers
-from specdemo.bench.lanes import PLAIN_METHOD, LaneLost, LaneResult, run_lanes
+from specdemo.bench.lanes import LaneLost
 from specdemo.bench.peer import (
     LlamaServerSpeaker,
     OpenVinoSpeaker,
@@ -71,7 +70,7 @@ def test_a_peer_continues_its_own_answers_and_is_timed_by_itself(start):
         assert answer("abc").ids == first.ids  # a fresh conversation
 
 
-def test_a_peer_that_dies_is_told_with_its_last_words():
+def test_a_peer_that_dies_is_reported_with_its_last_lines():
     with pytest.raises(LaneLost, match="ended with status 1: no such instruction"):
         PeerProcess(PeerSpec("fake"), (sys.executable, "-c", DIES))
 
@@ -127,9 +126,7 @@ def peer(folders, name, **more):
 
 
 @pytest.mark.parametrize("way", ["", ":assisted", ":lookup"])
-def test_transformers_says_what_generate_says_and_counts_what_the_clock_saw(
-    way, folders, target_weights
-):
+def test_transformers_peer_equals_generate_and_counts_passes(way, folders, target_weights):
     speaker = TransformersSpeaker(peer(folders, f"transformers{way}"))
     expected = reference_greedy(target_weights, PROMPT, 20)
     for _ in range(2):  # counts restart
@@ -167,7 +164,7 @@ def stub_studio(**settings):
     return SimpleNamespace(pair=pair, settings=AppSettings(**settings))
 
 
-def test_what_a_peer_lacks_is_told_in_a_sentence(tmp_path, folders, monkeypatch):
+def test_a_missing_requirement_of_a_peer_is_explained_in_a_sentence(tmp_path, folders, monkeypatch):
     monkeypatch.setattr(peers, "target_folder", lambda _: tmp_path)
     studio = stub_studio(target=folders["target"])
     with pytest.raises(UserError, match="No draft is known"):
@@ -179,50 +176,6 @@ def test_what_a_peer_lacks_is_told_in_a_sentence(tmp_path, folders, monkeypatch)
     with pytest.raises(UserError, match="was not made from one"):
         gguf_file(studio.settings, tmp_path)
     assert gguf_file(AppSettings(target="a/b.GGUF"), tmp_path).name == "b.GGUF"
-
-
-class Scribe:
-    """Fake variant that records its calls and fails at the given prompt."""
-
-    def __init__(self, name, asked, lost_at=""):
-        self.name, self.asked, self.lost_at, self.closed = name, asked, lost_at, False
-
-    @contextmanager
-    def talk(self):
-        try:
-            yield self.answer
-        finally:
-            self.closed = True
-
-    def answer(self, prompt):
-        if prompt == self.lost_at:
-            raise LaneLost("it broke")
-        self.asked.append(self.name)
-        return LaneResult(self.name, None, (1,))
-
-
-def test_lanes_take_turns_at_being_first_and_go_on_without_a_lost_one():
-    asked, told = [], []
-    lost_at = {PLAIN_METHOD: "", "a": "", "b": "3", "c": ""}
-    scribes = [Scribe(name, asked, prompt) for name, prompt in lost_at.items()]
-    lanes = {scribe.name: scribe for scribe in scribes}
-    results = run_lanes(lanes, ["1", "2", "3"], first=1, lost=lambda *what: told.append(what))
-    names = [[pair.result.name for pair in turn] for turn in results]
-    assert names == [[*lost_at], [*lost_at], [PLAIN_METHOD, "a", "c"]]
-    turns = "".join(asked).replace(PLAIN_METHOD, ".")
-    assert turns == "c.ba." + ".bc.a" + "a.c."
-    assert told == [("b", "it broke")]
-    assert list(lanes) == [PLAIN_METHOD, "a", "c"]
-    assert all(scribe.closed for scribe in scribes)
-
-
-def test_lanes_end_with_the_message_of_plain_decoding_if_that_is_lost():
-    scribes = [Scribe(PLAIN_METHOD, [], lost_at="2"), Scribe("a", [])]
-    results = run_lanes({one.name: one for one in scribes}, ["1", "2"], lost=lambda *_: None)
-    assert len(next(results)) == 2
-    with pytest.raises(UserError, match="Plain decoding failed: it broke"):
-        next(results)
-    assert all(scribe.closed for scribe in scribes)
 
 
 class FakeServer:
@@ -264,9 +217,7 @@ def llama_server(monkeypatch):
     ("way", "kinds", "passes", "rows"),
     [("", [], 4, 4), (":draft", ["simple"], 2, 6), (":lookup", ["ngram"], 2, 6)],
 )
-def test_llama_server_counts_tokens_after_the_first_and_its_drafts(
-    llama_server, way, kinds, passes, rows
-):
+def test_llama_server_peer_counts_drafts(llama_server, way, kinds, passes, rows):
     spec = PeerSpec(f"llama-server{way}", gguf="a", draft="b" * (way == ":draft"), threads=3)
     speaker = LlamaServerSpeaker(spec)
     spoken = speaker.speak([4, 5], 5, Sampling())

@@ -125,7 +125,7 @@ def test_acceptance_by_position_counts_only_what_was_tested():
     assert metrics.accept_by_position == (2 / 3, 1 / 2, 0.0, None)
 
 
-def test_the_report_tells_acceptance_by_position():
+def test_the_report_gives_acceptance_by_position():
     plain = lane("nothing", 0, 0)
     table = markdown(positions_table(measured(qa=[plain, judged(*DRAFTS)]).rows()))
     assert "nothing" not in table

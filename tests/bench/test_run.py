@@ -7,6 +7,7 @@ import time
 from collections import Counter, defaultdict
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import repeat
 from types import SimpleNamespace
 
 import pytest
@@ -20,11 +21,13 @@ from specdemo.bench import report, results, run
 from specdemo.bench.lanes import (
     FLOOR,
     PEERS,
+    PLAIN_METHOD,
     LaneLost,
     LaneResult,
     Paired,
     expand,
     measuring_order,
+    run_lanes,
 )
 from specdemo.bench.report import text
 from specdemo.bench.results import (
@@ -62,18 +65,23 @@ def two_zeros(_committed, budget):
 
 
 class Canned:
-    """Fake variant with given rates in turn."""
+    """Fake variant with given rates in turn, which fails at some prompts. asked: names of variants, by call"""
 
-    def __init__(self, name, rates, lost=()):
-        self.name, self.rates, self.lost = name, iter(rates), lost
+    def __init__(self, name, rates=None, lost=(), asked=None):
+        self.name, self.rates, self.lost = name, iter(rates or repeat(5.0)), lost
+        self.asked, self.closed = [] if asked is None else asked, False
 
     @contextmanager
     def talk(self):
-        yield self.answer
+        try:
+            yield self.answer
+        finally:
+            self.closed = True
 
     def answer(self, prompt):
         if prompt in self.lost:
             raise LaneLost("it broke")
+        self.asked.append(self.name)
         return result(self.name, next(self.rates))
 
 
@@ -100,6 +108,20 @@ def studio(monkeypatch, tmp_path):
 
     studio.run = run_or_refuse
     return studio
+
+
+@pytest.fixture
+def command(studio, monkeypatch, tmp_path):
+    """A function that measures prompts by the command line: rows of a suite, further words. Returns the exit status."""
+    monkeypatch.setattr(console, "open_studio", lambda _: studio)
+    suite = tmp_path / "suite.jsonl"
+
+    def run_command(rows, *words):
+        suite.write_text("\n".join(map(json.dumps, rows)))
+        asked = ["bench", "--suite", str(suite), "--lanes", "ngram", "--max-new-tokens", "6"]
+        return main([*asked, *map(str, words)])
+
+    return run_command
 
 
 def bench(studio, items=ITEMS, told=None, **options):
@@ -132,9 +154,7 @@ def test_lanes_peers_and_the_floor_are_run_in_turn_and_repeated(studio, monkeypa
     assert json.loads(json.dumps(found.result().to_dict()))["floor_bytes"] > 0
 
 
-def test_texts_of_the_same_seeds_are_compared_and_an_interrupted_comparison_continues(
-    studio, tmp_path
-):
+def test_seed_comparison_finds_other_texts_and_continues(studio, tmp_path):
     def compare(path, save=lambda _: None):
         compared = SeedComparison(studio, ["script"], ["1/1/1", "1.5/0.9/1.1"], 6)
         compared.run(ITEMS, Journal(path, {}), lambda _: None, save)
@@ -191,18 +211,18 @@ def test_peers_weights_are_written_by_the_thread_that_computes(studio, monkeypat
 
     def open_peer(_studio, name, *_):
         seen.append(threading.current_thread().name)
-        return Canned(name, [5.0] * 99)
+        return Canned(name)
 
     monkeypatch.setattr(run, "open_peer", open_peer)
     bench(studio, lanes="transformers:assisted")
     assert seen == ["specdemo-engine"]
 
 
-def test_what_cannot_run_is_told_and_left_out_and_the_rest_runs(studio, monkeypatch):
+def test_an_impossible_method_is_reported_and_the_others_run(studio, monkeypatch):
     def open_peer(_studio, name, *_):
         if name == "llama-server":
             raise reported("It is not installed.", advice="Install it.")
-        return Canned(name, [5.0] * 99, lost=["abab"])
+        return Canned(name, lost=["abab"])
 
     monkeypatch.setattr(run, "open_peer", open_peer)
     told: list[str] = []
@@ -231,7 +251,7 @@ def test_it_says_when_the_datastore_knows_the_prompts(studio, monkeypatch, tmp_p
         return [MethodInfo(name, name, "", (), True) for name in ("nothing", "retrieval")]
 
     monkeypatch.setattr(studio, "methods", methods)
-    monkeypatch.setattr(run, "_open", lambda _studio, name, *_: Canned(name, [5.0] * 99))
+    monkeypatch.setattr(run, "_open", lambda _studio, name, *_: Canned(name))
     found = bench(studio, told=told, lanes="retrieval")
     assert "answers to these very prompts" in told[0]
     assert found.result().notes[1:] == told
@@ -319,6 +339,30 @@ def test_measuring_order_puts_each_variant_next_to_plain_decoding_in_turn():
                     assert abs(plain - place) == 1
                     before[name] += 1 if plain < place else -1
         assert not any(before.values())
+
+
+def test_lanes_take_turns_at_being_first_and_go_on_without_a_lost_one():
+    asked, told = [], []
+    lost_at = {PLAIN_METHOD: "", "a": "", "b": "3", "c": ""}
+    lanes = {name: Canned(name, lost=prompt, asked=asked) for name, prompt in lost_at.items()}
+    variants = list(lanes.values())
+    results = run_lanes(lanes, ["1", "2", "3"], first=1, lost=lambda *what: told.append(what))
+    names = [[pair.result.name for pair in turn] for turn in results]
+    assert names == [[*lost_at], [*lost_at], [PLAIN_METHOD, "a", "c"]]
+    turns = "".join(asked).replace(PLAIN_METHOD, ".")
+    assert turns == "c.ba." + ".bc.a" + "a.c."
+    assert told == [("b", "it broke")]
+    assert list(lanes) == [PLAIN_METHOD, "a", "c"]
+    assert all(one.closed for one in variants)
+
+
+def test_lanes_end_with_the_message_of_plain_decoding_if_that_is_lost():
+    variants = [Canned(PLAIN_METHOD, lost="2"), Canned("a")]
+    results = run_lanes({one.name: one for one in variants}, ["1", "2"], lost=lambda *_: None)
+    assert len(next(results)) == 2
+    with pytest.raises(UserError, match="Plain decoding failed: it broke"):
+        next(results)
+    assert all(one.closed for one in variants)
 
 
 def test_our_lanes_are_compared_with_each_peer():
@@ -418,15 +462,9 @@ def test_peers_stand_for_all_of_them(studio):
     assert expand("llama.cpp:lookup", studio) == ["llama-server:lookup"]  # the earlier name
 
 
-def test_an_interrupted_bench_shows_and_writes_its_results_and_the_next_one_continues(
-    studio, monkeypatch, tmp_path, capsys
-):
-    monkeypatch.setattr(console, "open_studio", lambda _: studio)
-    suite, out = tmp_path / "suite.jsonl", tmp_path / "out.json"
+def test_an_interrupted_bench_keeps_its_results(studio, command, monkeypatch, tmp_path, capsys):
+    out = tmp_path / "out.json"
     rows = [{"id": name, "task": name, "turns": [f"{name}b"]} for name in ("aa", "stop")]
-    suite.write_text("\n".join(map(json.dumps, rows)))
-    asked = ["bench", "--suite", str(suite), "--lanes", "ngram", "--max-new-tokens", "6"]
-    asked += ["--json", str(out)]
     whole, prompts = studio.run, []
 
     def interrupted(prompt, settings, **options):
@@ -436,12 +474,12 @@ def test_an_interrupted_bench_shows_and_writes_its_results_and_the_next_one_cont
         return whole(prompt, settings, **options)
 
     monkeypatch.setattr(studio, "run", interrupted)
-    assert main(asked) == 130
+    assert command(rows, "--json", out) == 130
     assert " aa " in capsys.readouterr().out
     assert {row["task"] for row in json.loads(out.read_text())["rows"]} == {"aa", "all"}
     prompts.clear()
     monkeypatch.setattr(studio, "run", lambda *a, **k: (prompts.append(a[0]), whole(*a, **k))[1])
-    assert main(asked) == 0
+    assert command(rows, "--json", out) == 0
     assert "aab" not in prompts
     assert {row["task"] for row in json.loads(out.read_text())["rows"]} == {"aa", "stop", "all"}
     assert sorted(path.name for path in tmp_path.glob("*out*")) == ["out.json"]
@@ -454,29 +492,22 @@ def test_an_interrupted_bench_shows_and_writes_its_results_and_the_next_one_cont
         (UserError("bench.plain_lost", message="it broke"), "Plain decoding failed: it broke"),
     ],
 )
-def test_a_bench_that_fails_shows_its_results(studio, monkeypatch, tmp_path, capsys, fault, said):
+def test_a_bench_that_fails_shows_its_results(command, monkeypatch, tmp_path, capsys, fault, said):
     def fail(*_):
         raise fault
 
-    monkeypatch.setattr(console, "open_studio", lambda _: studio)
-    suite = tmp_path / "suite.jsonl"
-    suite.write_text(json.dumps({"id": "a", "task": "count", "prompt": "abab"}))
-    asked = ["bench", "--suite", str(suite), "--lanes", "ngram", "--max-new-tokens", "6"]
     monkeypatch.setattr(commands, "_write_json", fail)
-    assert main([*asked, "--json", str(tmp_path / "out.json")]) == 1
+    rows = [{"id": "a", "task": "count", "prompt": "abab"}]
+    assert command(rows, "--json", tmp_path / "out.json") == 1
     shown = capsys.readouterr()
     assert "| ngram " in shown.out
     assert said in shown.err
 
 
-def test_the_command_writes_its_files(studio, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(console, "open_studio", lambda _: studio)
-    suite = tmp_path / "suite.jsonl"
-    suite.write_text(json.dumps({"id": "a", "task": "count", "turns": ["abab", "ab"]}))
+def test_the_command_writes_its_files(command, tmp_path, capsys):
     paths = {kind: tmp_path / f"out.{kind}" for kind in ("json", "html")}
-    asked = ["bench", "--suite", str(suite), "--lanes", "ngram", "--max-new-tokens", "6"]
-    asked += ["--json", str(paths["json"]), "--html", str(paths["html"]), "--repeat", "2"]
-    assert main(asked) == 0
+    rows = [{"id": "a", "task": "count", "turns": ["abab", "ab"]}]
+    assert command(rows, "--json", paths["json"], "--html", paths["html"], "--repeat", 2) == 0
     shown = capsys.readouterr().out
     assert "| ngram " in shown
     document = json.loads(paths["json"].read_text())

@@ -1,8 +1,6 @@
 """The command line's own output."""
 
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -159,18 +157,15 @@ def test_numbers_out_of_range_are_refused_by_the_parser(words, capsys):
     assert "is expected, not" in capsys.readouterr().err
 
 
-def test_replay_leaves_out_the_token_that_ends_an_answer_and_does_not_break_lines(tmp_path):
+def test_replay_leaves_out_the_token_that_ends_an_answer_and_does_not_break_lines(tmp_path, capsys):
     text = RECORDED.read_text(encoding="utf-8").replace('"reason":"length"', '"reason":"stop"')
     trace = parse(text).trace.lane(SPECULATIVE)
     saved = tmp_path / "saved.jsonl"
     saved.write_text(dumps(trace.events), encoding="utf-8")
-    words = [sys.executable, "-m", "specdemo", "replay", str(saved)]
-    done = subprocess.run(words, capture_output=True, encoding="utf-8", check=True)
-    assert done.stdout.strip() == output_text(trace).strip()
-    assert [line.partition(":")[0] for line in done.stderr.splitlines()[-2:]] == [
-        "speculative",
-        "ended",
-    ]
+    assert main(["replay", str(saved)]) == 0
+    out, err = capsys.readouterr()
+    assert out.strip() == output_text(trace).strip()
+    assert [line.partition(":")[0] for line in err.splitlines()[-2:]] == ["speculative", "ended"]
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -31,7 +31,7 @@ def test_a_file_gets_a_line_a_prompt(written):
     )
 
 
-def test_what_moves_all_the_time_gets_a_line_now_and_then(written, monkeypatch):
+def test_constant_progress_gets_a_line_now_and_then(written, monkeypatch):
     clock = iter(range(0, 1000, 1))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     with console.reporting() as report:
@@ -58,9 +58,7 @@ def test_a_terminal_gets_bars_that_go_when_the_work_is_done(monkeypatch):
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_result_is_written_above_the_bars_if_it_is_for_the_same_terminal(
-    terminal, monkeypatch, capsys
-):
+def test_write_puts_a_result_above_the_bars_of_its_terminal(terminal, monkeypatch, capsys):
     text = io.StringIO()
     monkeypatch.setattr(console, "err", Console(file=text, force_terminal=True, width=80))
     monkeypatch.setattr(console, "out", Console(force_terminal=terminal, width=80))

@@ -265,7 +265,7 @@ def test_commands_in_sentences_name_what_exists(path: Path) -> None:
         assert {word for word in words if word.startswith("--")} <= set(options), command
 
 
-def test_a_block_tells_its_needs_and_its_commands() -> None:
+def test_a_block_gives_its_needs_and_its_commands() -> None:
     text = "<!-- needs: time, data -->\n```sh\npython -m specdemo run a && python app.py\n```\n\n```sh\nspecdemo models\n```\n"
     first, second = blocks_of("a.md", text)
     assert first.needs == ("time", "data")

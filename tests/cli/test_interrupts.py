@@ -93,16 +93,8 @@ def interrupted(code: list[str]) -> tuple[int, str, str, float]:
     ],
 )
 def test_program_ends_at_an_interrupt_silently_within_a_second(parts, out):
-    code = CHILD.format(
-        **{
-            "start": "pass",
-            "loading": "pass",
-            "measuring": "pass",
-            "delay": 0,
-            "shown": "pass",
-            **parts,
-        }
-    )
+    usual = dict.fromkeys(("start", "loading", "measuring", "shown"), "pass")
+    code = CHILD.format(**{**usual, "delay": 0, **parts})
     status, written, err, seconds = interrupted(["-c", code])
     assert (status, written, err) == (130, out, "")
     assert seconds < 3  # less than one on a machine that does nothing else

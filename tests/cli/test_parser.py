@@ -35,7 +35,7 @@ def parsed(words: str) -> argparse.Namespace:
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_every_option_has_help_that_tells_its_default(action):
+def test_the_help_of_every_option_gives_its_default(action):
     assert action.help
     assert action.help % vars(action)
     switch = action.nargs == 0 and action.default is False
@@ -187,7 +187,7 @@ def test_an_empty_prompt_is_refused_before_a_model_loads(words, capsys):
     assert "the prompt is empty" in capsys.readouterr().err
 
 
-def test_a_value_out_of_range_is_told_in_a_sentence(capsys):
+def test_a_value_out_of_range_is_refused_in_a_sentence(capsys):
     assert main(["run", "x", "--lookahead", "99"]) == 1
     told = capsys.readouterr().err
     assert "The lookahead is 99; it must be a whole number between 1 and 32." in told

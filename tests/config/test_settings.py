@@ -47,7 +47,7 @@ def test_no_two_settings_share_a_name(name):
     assert len(rows) == len(set(rows))
 
 
-def test_what_a_slider_offers_is_possible():
+def test_each_value_of_a_slider_is_possible():
     for row in fields():
         if row.widget and row.widget.kind == "slider":
             for value in (row.widget.low, row.widget.high):
@@ -111,7 +111,7 @@ WRONG = [None, "", "8", [], [1], {}, float("nan"), float("inf"), -1, 10**6000, o
 
 @pytest.mark.parametrize("row", fields(), ids=lambda row: row.name)
 @pytest.mark.parametrize("value", WRONG, ids=lambda value: type(value).__name__)
-def test_a_value_that_a_setting_cannot_have_is_told_by_name_and_range(row, value):
+def test_an_impossible_value_is_refused_with_the_setting_and_its_range(row, value):
     if isinstance(value, row.kind) and not row.choices and row.kind in (str, bool):
         assert RunSettings.from_values({row.name: value}).value(row.name) == value
         return
@@ -122,7 +122,6 @@ def test_a_value_that_a_setting_cannot_have_is_told_by_name_and_range(row, value
     assert error.message.startswith(f"The {label} is ")
     assert str(row.range) in error.message
     assert error.unaffected == "Nothing was run."
-    assert error.advice
     assert len(error.message) < 300
     with pytest.raises(UserError, match=label):
         made(row.name, value).checked()
@@ -193,7 +192,7 @@ def test_the_environment_is_checked_and_the_variable_is_named(monkeypatch, varia
         AppSettings.from_environment()
 
 
-def test_what_is_given_wins_over_the_environment_and_is_checked_too(monkeypatch):
+def test_a_given_value_wins_over_the_environment_and_is_checked_too(monkeypatch):
     monkeypatch.setenv("SPECDEMO_PRECISION", "int8")
     assert AppSettings.from_environment(precision=None).precision == "int8"
     assert AppSettings.from_environment(precision="bf16").precision == "bf16"

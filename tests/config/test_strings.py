@@ -89,7 +89,7 @@ def test_translations_contain_why_a_method_is_missing(language: str) -> None:
     from specdemo.session.studio import Studio
 
     target = SimpleNamespace(info=SimpleNamespace(name="a-target"))
-    pair = SimpleNamespace(drafts={}, no_draft_why="", target=target)
+    pair = SimpleNamespace(open_draft=None, no_draft_why="", trained={}, target=target)
     shipped = SimpleNamespace(_loaded=pair, store=None)
     found = [
         LoadedPair.missing(pair, "draft", "a draft model"),
@@ -147,6 +147,19 @@ def test_each_code_that_is_raised_has_sentences_with_its_values() -> None:
                 assert "*" in {*given, code[-1]} or wanted == given, (path.name, one, wanted, given)
         unused -= {code for code in unused if f'"{code}"' in text}
     assert not unused, "nothing raises these"
+
+
+# Errors whose first sentence already names the remedy, or which their user cannot change.
+WITHOUT_ADVICE = {
+    *("bench.out_of_time", "bench.too_slow", "bench.cuda_only", "page.not_begun", "page.no_switch"),
+    *("page.wrong_value", "policy.unknown", "proposals.no_position", "race.lanes", "run.dropped"),
+    "run.not_recorded",
+}
+
+
+def test_each_error_has_advice() -> None:
+    errors = {code: parts for code, parts in load("errors").items() if "message" in parts}
+    assert {code for code, parts in errors.items() if not parts.get("advice")} == WITHOUT_ADVICE
 
 
 def test_an_error_reaches_another_process_as_code_and_values() -> None:

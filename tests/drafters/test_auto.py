@@ -174,7 +174,7 @@ def test_auto_follows_the_company_as_runs_come_and_go():
     assert chooser.propose([1], 30).source == "draft_model"
 
 
-def test_who_came_while_the_target_read_a_prompt_is_reckoned_with():
+def test_runs_that_started_while_the_prompt_was_read_are_counted():
     """A run starts alone; seven others have started before the draft model would read the prompt."""
     costs, model, begun = Costs(ARITHMETIC), guesses(3), []
     model.start = begun.append

@@ -133,9 +133,7 @@ def draft_lengths(pair, target, method, monkeypatch, **changes):
 
 
 @pytest.mark.parametrize("method", ALL_METHODS)
-def test_a_method_honours_exactly_the_options_and_policies_that_it_declares(
-    pair, method, monkeypatch
-):
+def test_a_method_reads_exactly_the_options_that_it_declares(pair, method, monkeypatch):
     """Options: every value that its policies read. Policies: no two of its menu draft alike; others count as cost."""
     entry, read, lengths = METHODS[method], set(), {}
     for policy in (*entry.policies, "unknown"):

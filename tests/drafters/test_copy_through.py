@@ -43,7 +43,7 @@ def behind(model, profile=FREE, most=None):
     return drafter
 
 
-def test_what_followed_the_end_of_a_draft_is_copied_behind_it():
+def test_the_text_that_followed_the_end_of_a_draft_is_copied_behind_it():
     proposal = behind(Says(2, 3)).propose(TEXT, 30)
     assert proposal.token_ids[:8] == (2, 3, 4, 5, 6, 7, 8, 9)
     assert proposal.chained
@@ -58,7 +58,7 @@ def test_what_followed_the_end_of_a_draft_is_copied_behind_it():
 
 
 @pytest.mark.parametrize("drafted", [(3, 2), (8,), ()])
-def test_where_the_end_never_stood_the_draft_stays_what_it_is(drafted):
+def test_a_draft_whose_end_never_occurred_stays_unchanged(drafted):
     drafter = behind(Says(*drafted))
     alone = drafter.model.propose(TEXT, 30, drafter.through.costs)
     assert drafter.propose(TEXT, 30) == alone
@@ -112,9 +112,7 @@ def test_each_learns_from_its_own_part(kept):
         assert (mean > copies) == (kept > 2)
 
 
-def test_drawn_and_copied_tokens_stand_in_one_draft_and_say_which_they_are(
-    target_weights, draft_weights
-):
+def test_a_draft_marks_drawn_and_copied_tokens(target_weights, draft_weights):
     drafter = drafter_for(
         "copy_through", open_draft(draft_weights), sampling=Sampling(0.8, seed=1), policy="constant",
         lookahead=2,

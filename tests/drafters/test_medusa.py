@@ -120,7 +120,7 @@ def test_without_a_state_nothing_is_drafted(target_weights, weights):
     assert len(made(weights, Features((LAST,))).propose([1], 5)) == 0
 
 
-def test_sampling_drafts_only_what_may_be_said(target_weights, weights):
+def test_sampling_drafts_only_tokens_that_the_target_may_choose(target_weights, weights):
     """Top-k rules words out for the heads as for the target."""
     sampling = Sampling(temperature=0.8, top_k=2)
     target = read(target_weights, PROMPT)

@@ -1,9 +1,11 @@
 """What a user's runs teach: a head and counts of followers, which improve drafts, never get worse, and can be undone."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from conftest import PROFILE, PROMPT, drafter_for, reference_greedy, run_lane, tiny_llama
-from tiny_compact import compact_config
+from tiny_trained import random_compact
 from torch.nn import functional as F
 
 from specdemo.config.settings import RunSettings, Sampling
@@ -13,7 +15,6 @@ from specdemo.drafters.memory.visit import MOST_PAIRS, MOST_RUNS, Memory, Online
 from specdemo.drafters.methods import make_drafter
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.engine.target import CachedModel, PrefixReader
-from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.chain import CompactModel, CompactWeights
 from specdemo.trace.metrics import Metrics, measure, output_ids
 
@@ -22,25 +23,11 @@ HIDDEN, VOCABULARY = 32, 64
 
 @pytest.fixture(scope="module")
 def weights() -> CompactWeights:
-    """A random one-layer draft with 48 of 64 tokens in its vocabulary."""
-    generator = torch.Generator().manual_seed(3)
-
-    def matrix(out: int, into: int) -> torch.Tensor:
-        return torch.randn(out, into, generator=generator) / into**0.5
-
-    def linear(out: int, into: int):
-        weight = matrix(out, into)
-        return lambda x: F.linear(x, weight)
-
-    embedding, word_ids, one = matrix(VOCABULARY, HIDDEN) * 3, torch.arange(48), torch.ones(HIDDEN)
-    layer = LlamaLayer(
-        one, linear(64, HIDDEN), linear(HIDDEN, 32), one, linear(64, HIDDEN), linear(HIDDEN, 32)
-    )
-    config = compact_config(HIDDEN, 8)
-    head = lambda x: F.linear(x, embedding[word_ids])  # noqa: E731 - a Linear
-    return CompactWeights(
-        config, (layer,), one, embedding, head, ReducedVocabulary(word_ids, VOCABULARY)
-    )
+    """A random one-layer draft with 48 of 64 tokens in its vocabulary, in float32."""
+    made, words = random_compact(VOCABULARY, reads=()), torch.arange(48)
+    matrix = made.embedding[words].float() / 2
+    head = {"head": lambda x: F.linear(x.float(), matrix)}
+    return replace(made, inject=None, words=ReducedVocabulary(words, VOCABULARY), **head)
 
 
 def verdicts(weights: CompactWeights, seed: int, count: int = 300):
@@ -173,7 +160,7 @@ def drafter(method: str, model: CompactModel, memory: Memory, sampling: Sampling
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.5, seed=4)])
-def test_what_one_run_showed_makes_the_next_draft_better(weights, sampling):
+def test_the_memory_of_one_run_improves_the_next_draft(weights, sampling):
     """The counts are cleared before each run, so the gain is the head's."""
     target, model, memory, rates = tiny_llama(0), CompactModel(weights), Memory(), []
     for _ in range(10):

@@ -5,7 +5,7 @@ import re
 import time
 from pathlib import Path
 
-from conftest import PROFILE, run_lane
+from conftest import run_lane
 
 from specdemo import __file__ as package
 from specdemo.drafters.base import Plain
@@ -40,7 +40,6 @@ def test_a_run_does_not_notice_that_the_clock_jumps(monkeypatch, target_weights)
     assert elapsed == sorted(elapsed)
     assert 0 < elapsed[-1] < 60
     assert isinstance(events[-1], RunFinished)
-    assert PROFILE.verify
 
 
 def test_only_the_age_of_files_is_read_from_the_clock_on_the_wall():

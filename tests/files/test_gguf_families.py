@@ -209,16 +209,15 @@ def test_a_gguf_file_is_converted_once_and_brings_its_tokenizer(tmp_path, monkey
 @pytest.mark.parametrize("family", REFUSED)
 def test_a_gguf_file_that_would_be_misread_is_refused_before_it_is_converted(tmp_path, family):
     description, reason = REFUSED[family]
-    with pytest.raises(UserError, match=reason) as refused:
+    with pytest.raises(UserError, match=reason):
         resolve(made(tmp_path, description)[1], tmp_path / "cache")
-    assert refused.value.advice
     assert not list((tmp_path / "cache").rglob("*.safetensors"))
 
 
 @pytest.mark.parametrize(
     ("kind", "reason"), [("mamba", "rolled back"), ("t5", "not a causal language model")]
 )
-def test_what_no_draft_can_run_on_is_refused_from_the_header(tmp_path, kind, reason):
+def test_a_model_that_no_draft_can_run_on_is_refused_from_the_header(tmp_path, kind, reason):
     writer = GGUFWriter(tmp_path / "tiny.gguf", kind)
     add_tokenizer(writer, make_tiny_tokenizer())
     finish(writer)

@@ -117,7 +117,7 @@ def test_a_model_is_fetched_with_safe_files_only(tmp_path):
     assert reports[-1].done == 1
 
 
-def test_a_pinned_model_on_disk_asks_nobody(server):
+def test_a_pinned_model_on_disk_needs_no_request(server):
     folder, _ = hub.fetch("owner/whole", COMMIT)
     server.requests.clear()
     assert hub.fetch("owner/whole", COMMIT) == (folder, COMMIT)
@@ -152,16 +152,13 @@ def test_a_damaged_or_missing_file_is_fetched_again(keep):
         ("owner/masked", "not a causal language model"),
     ],
 )
-def test_a_model_that_is_refused_is_told_before_its_weights_are_fetched(
-    server, tmp_path, repo, sentence
-):
-    with pytest.raises(UserError, match=sentence) as caught:
+def test_a_model_is_refused_before_its_weights_are_fetched(server, tmp_path, repo, sentence):
+    with pytest.raises(UserError, match=sentence):
         resolve(repo, tmp_path)
-    assert caught.value.advice
     assert not any("GET" in one and "safetensors" in one for one in server.requests)
 
 
-def test_no_disk_space_is_told_before_the_download(server, monkeypatch, tmp_path):
+def test_too_little_disk_space_is_noticed_before_the_download(server, monkeypatch, tmp_path):
     monkeypatch.setattr(store.shutil, "disk_usage", lambda _: Usage(1, 1, 10))
     with pytest.raises(UserError, match="disk space"):
         resolve("owner/whole", tmp_path)
@@ -217,9 +214,7 @@ def entry(server, monkeypatch, gguf_file):
     return entry
 
 
-def test_a_gguf_file_of_the_hub_is_fetched_packed_and_then_asked_for_no_more(
-    server, entry, tmp_path
-):
+def test_a_gguf_file_is_fetched_and_packed_once(server, entry, tmp_path):
     reports = []
     files = resolve(entry.name, tmp_path, reports.append, BF16)
     assert (files.name, files.revision) == ("tiny-coder", entry.gguf.sha256[:12])
@@ -231,9 +226,7 @@ def test_a_gguf_file_of_the_hub_is_fetched_packed_and_then_asked_for_no_more(
     assert not server.requests
 
 
-def test_a_broken_transfer_of_a_gguf_file_goes_on_where_it_stopped(
-    server, entry, gguf_file, tmp_path, monkeypatch
-):
+def test_a_broken_transfer_continues(server, entry, gguf_file, tmp_path, monkeypatch):
     from huggingface_hub import constants
 
     def ended(*_):
@@ -251,9 +244,8 @@ def test_a_broken_transfer_of_a_gguf_file_goes_on_where_it_stopped(
 
 def test_a_gguf_file_that_is_another_one_is_refused(server, entry, gguf_file, tmp_path):
     server.repos["owner/gguf"] = {"tiny.gguf": gguf_file[:-1] + b"\0"}
-    with pytest.raises(UserError, match="not the file that was expected") as told:
+    with pytest.raises(UserError, match="not the file that was expected"):
         resolve(entry.name, tmp_path, pack_as=BF16)
-    assert told.value.advice
     server.repos["owner/gguf"] = {"tiny.gguf": gguf_file}
     assert resolve(entry.name, tmp_path, pack_as=BF16)
 
@@ -279,7 +271,7 @@ def test_a_drafter_comes_with_its_card_and_with_a_pickle_only_where_nothing_else
         hub.fetch("owner/none", None, drafter=True)
 
 
-def test_what_a_drafter_weighs_and_its_licence_are_known_before_it_is_here(server, monkeypatch):
+def test_size_and_licence_of_a_drafter_are_known_before_its_download(server, monkeypatch):
     away = outlook.offer("owner/drafter", ask=True)
     assert (away.here, away.licence) == (False, "mit")
     assert outlook.offer("owner/drafter", ask=False) == Offer("owner/drafter")

@@ -31,7 +31,7 @@ def test_a_made_folder_is_complete(made):
     assert not list(made.parent.glob(".making-*"))
 
 
-def test_what_a_killed_process_left_is_swept_and_what_another_makes_is_not(tmp_path):
+def test_the_rest_of_a_killed_process_is_removed_and_the_work_of_a_live_one_stays(tmp_path):
     code = (
         "import os, signal, sys, pathlib\n"
         "from specdemo.files.store import scratch\n"
@@ -98,7 +98,7 @@ def test_remaking_replaces_a_damaged_folder(made):
     assert store.is_complete(made, "recipe")
 
 
-def test_too_little_space_is_told_before(monkeypatch, tmp_path):
+def test_too_little_space_is_noticed_before_writing(monkeypatch, tmp_path):
     monkeypatch.setattr(store.shutil, "disk_usage", lambda _: Usage(10, 9, 1_000_000))
     with pytest.raises(UserError, match=r"needs 2\.0 GB of disk space; 1 MB are free"):
         store.check_space(tmp_path / "not" / "yet", 2_000_000_000, "Converting")
@@ -107,7 +107,7 @@ def test_too_little_space_is_told_before(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     "error", [OSError(errno.ENOSPC, "full"), RuntimeError("I/O error: No space left on device")]
 )
-def test_a_disk_that_fills_up_is_told_during(tmp_path, error):
+def test_a_disk_that_fills_up_is_noticed_while_writing(tmp_path, error):
     def fill():
         with store.making(tmp_path / "model", "recipe", "converting"):
             raise error
@@ -127,18 +127,16 @@ def test_a_cache_folder_that_cannot_be_made(tmp_path):
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EPERM])
-def test_a_read_only_cache_is_told(monkeypatch, tmp_path, number):
+def test_a_read_only_cache_is_refused(monkeypatch, tmp_path, number):
     def refuse(*_, **__):
         raise OSError(number, os.strerror(number), str(tmp_path / "cache" / "file"))
 
     monkeypatch.setattr(store.tempfile, "TemporaryFile", refuse)
     with (
-        pytest.raises(UserError, match="cannot be written to") as caught,
+        pytest.raises(UserError, match="cannot be written to"),
         store.alone(tmp_path / "cache" / "model"),
     ):
         pass
-    assert caught.value.unaffected
-    assert caught.value.advice
     with (
         pytest.raises(UserError, match="cannot be written to"),
         store.reporting_full_disk("downloading"),

@@ -19,6 +19,10 @@ TEXTS = [
     *("javascript:alert(1)", "${window.hacked=1}", "<|im_start|>system", "<|im_end|>"),
     *("<|endoftext|>", "[INST]", "&lt;b&gt;", "a\u0301\u0301", "👩‍👩‍👧", "../../etc/passwd", "~/x"),
 ]
+ODD = [
+    *(None, True, False, 0, -1, 1, 2, 0.5, -0.5, 1.5, 1e308, 10**9, 2**53, 10**400, "", "0", "x"),
+    *("\ud800", "plain", "constructor", [], {}, [[]], {"a": 1}, [None], "drawn", "\x00"),
+]
 OTHERS: list[Any] = [
     [],
     {},
@@ -46,6 +50,33 @@ def text(rng: random.Random) -> str:
     pieces += [chr(rng.randrange(0x110000)) for _ in range(rng.randrange(3))]
     rng.shuffle(pieces)
     return "".join(pieces)
+
+
+def changed(rng: random.Random, data: Any) -> Any:
+    """Replace, remove, rename or repeat a value somewhere in a JSON value."""
+    places: list[tuple[Any, Any]] = []
+
+    def walk(value: Any) -> None:
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in inner:
+            places.append((value, key))
+            if isinstance(item, dict | list):
+                walk(item)
+
+    if isinstance(data, dict | list):
+        walk(data)
+    if places:
+        holder, key = rng.choice(places)
+        act = rng.randrange(5)
+        if act == 0:
+            del holder[key]
+        elif act == 1 and isinstance(holder, dict):
+            holder[rng.choice(("parent", "path", "__proto__", "lane", "extra"))] = holder.pop(key)
+        elif act == 2 and isinstance(holder, list):
+            holder.extend([holder[key]] * rng.choice((1, 2000)))
+        else:
+            holder[key] = rng.choice(ODD)
+    return data
 
 
 def damaged(rng: random.Random, data: bytes) -> bytes:

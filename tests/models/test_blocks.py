@@ -76,9 +76,7 @@ def test_a_row_is_the_same_alone_and_in_a_chain(loaded):
     assert torch.equal(found, torch.stack(rows))
 
 
-def test_auto_takes_the_blocks_of_files_that_are_not_the_catalogues(
-    tiny_folder, tmp_path, monkeypatch
-):
+def test_auto_uses_the_blocks_of_a_users_own_files(tiny_folder, tmp_path, monkeypatch):
     settings = AppSettings(cache_dir=tmp_path / "cache", device="cpu", precision="auto")
 
     def chosen(path) -> str:
@@ -101,9 +99,7 @@ def test_auto_is_nf4_where_nothing_is_compiled(tmp_path, monkeypatch):
     assert place_model(files, settings.precision, "cpu").info.precision == "nf4"
 
 
-def test_only_a_gguf_file_has_blocks_and_only_the_processor_computes_with_them(
-    tiny_folder, tmp_path, monkeypatch
-):
+def test_blocks_need_a_gguf_file_and_a_cpu(tiny_folder, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="no GGUF file"):
         resolve(tiny_folder, tmp_path, pack_as=torch.bfloat16, forms=["file"])
     assert choose_device("auto", "file").type == "cpu"

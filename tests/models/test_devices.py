@@ -45,7 +45,7 @@ def test_auto_on_a_mac(monkeypatch, precision, compiles, device, why):
 
 
 @pytest.mark.usefixtures("mac")
-def test_what_is_asked_for_is_taken(monkeypatch):
+def test_a_given_device_is_taken(monkeypatch):
     assert devices.choose_device("MPS", "nf4").type == "mps"
     assert "settings" in doctor._device(AppSettings(device="mps")).value
     for newer, dtype in ((True, torch.bfloat16), (False, torch.float16)):
@@ -132,7 +132,7 @@ def test_freed_memory_goes_back_to_the_system():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_what_a_file_maps_leaves_memory_and_comes_back(tmp_path):
+def test_mapped_pages_of_a_file_leave_memory_and_come_back(tmp_path):
     """Written pages, and pages of no file, stay."""
     found = {}
     for name in ("read", "written"):

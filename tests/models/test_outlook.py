@@ -53,13 +53,16 @@ def disk(monkeypatch):
         (80, False, "smollm2-135m-instruct"),
         (80, True, "qwen3-8b"),
         (4, True, "qwen2.5-1.5b-instruct"),
+        (None, True, "smollm2-135m-instruct"),
     ],
 )
 def test_the_largest_that_is_here_and_fits(monkeypatch, disk, device, free, whole, choice):
     if whole:
         disk |= {entry.name for pair in pairs() for entry in pair.models}
         disk -= {name for name in disk if "coder" in name}
-    monkeypatch.setattr(outlook, "free_memory", lambda asked: free * GB if asked == device else 0)
+    monkeypatch.setattr(
+        outlook, "free_memory", lambda asked: free and asked == device and free * GB
+    )
     pair, larger = choose(AppSettings(target="auto", device=device))
     assert (pair.name, larger) == (choice, choice != USUAL.name)
 
@@ -93,7 +96,7 @@ def test_more_precise_weights_take_more_room(monkeypatch, disk):
 
 
 @pytest.mark.parametrize(("bits", "weight"), [("16", 2.0), ("auto", 1.0625)])
-def test_what_a_pass_reads_and_what_a_model_takes(bits, weight):
+def test_the_bytes_that_a_pass_reads_and_a_model_takes(bits, weight):
     entry, coder = find("qwen2.5-1.5b-instruct"), find("qwen2.5-coder-1.5b-instruct")
     head = 151_936 * 1536
     layers = 0.5625 * (entry.parameters - head)
@@ -181,9 +184,10 @@ def test_an_outlook_says_what_its_rates_are_made_from(disk):
     disk |= {LARGER.target.name}
     assert looked([]).download == 7
     assert not looked([], free=GB).fits
+    assert looked([], free=None).fits
 
 
-def test_what_must_be_downloaded_is_known_before(monkeypatch, disk, tmp_path):
+def test_the_size_of_a_download_is_known_before_it(monkeypatch, disk, tmp_path):
     monkeypatch.setattr(
         outlook.hub, "cached_folder", lambda repo, _: tmp_path if repo == "a/here" else None
     )

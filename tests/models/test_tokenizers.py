@@ -32,15 +32,15 @@ def check(files, target, target_size, draft, draft_size):
     return check_pair(files, target, target_size, files, draft, draft_size)
 
 
-def test_padding_is_permitted_and_the_shared_part_reported(files):
+def test_check_pair_permits_padding_and_refuses_other_vocabularies(files):
     tokenizer = load_tokenizer(files)
     size = len(tokenizer)
     assert check(files, tokenizer, size + 100, tokenizer, size + 4) == size + 4
-
-
-def test_other_words_are_refused(files):
+    other = make_tiny_tokenizer(OTHER)
     with pytest.raises(UserError, match="different tokenizers"):
-        check(files, load_tokenizer(files), 400, make_tiny_tokenizer(OTHER), 400)
+        check(files, tokenizer, 400, other, 400)
+    with pytest.raises(UserError, match="fewer than its tokenizer"):
+        check(files, tokenizer, size, tokenizer, size - 5)
 
 
 def test_other_merges_are_refused(files, tmp_path):
@@ -54,12 +54,6 @@ def test_other_merges_are_refused(files, tmp_path):
     assert not same_tokenizer(one, other)
 
 
-def test_a_head_smaller_than_the_tokenizer_is_refused(files):
-    tokenizer = load_tokenizer(files)
-    with pytest.raises(UserError, match="fewer than its tokenizer"):
-        check(files, tokenizer, len(tokenizer), tokenizer, len(tokenizer) - 5)
-
-
 def test_a_damaged_tokenizer(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{")
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
@@ -70,10 +64,8 @@ def test_a_damaged_tokenizer(tmp_path):
 def test_a_tokenizer_with_more_words_than_its_model_is_refused(files):
     tokenizer = load_tokenizer(files)
     check_vocabulary(files, tokenizer, len(tokenizer))
-    with pytest.raises(UserError, match="its model only") as caught:
+    with pytest.raises(UserError, match="its model only"):
         check_vocabulary(files, tokenizer, len(tokenizer) - 1)
-    assert caught.value.unaffected
-    assert caught.value.advice
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def held(visitors):
     return [visitor.held_bytes for visitor in visitors]
 
 
-def test_who_was_away_longest_gives_back_first(keeper):
+def test_the_visitor_who_was_away_longest_gives_memory_back_first(keeper):
     visitors = [Visitor() for _ in range(4)]
     for visitor in visitors[:3]:
         keeper.keep(visitor)
@@ -66,7 +66,7 @@ def test_nothing_is_taken_from_a_run_that_goes_on(keeper, clock):
     assert running.held_bytes == 100
 
 
-def test_who_is_idle_or_has_left_gives_back(keeper, clock):
+def test_a_visitor_who_is_idle_or_has_left_gives_memory_back(keeper, clock):
     idle, fresh, left = visitors = [Visitor("a"), Visitor("b"), Visitor("c")]
     keeper.keep(idle)
     clock.now += IDLE / 2
@@ -80,7 +80,7 @@ def test_who_is_idle_or_has_left_gives_back(keeper, clock):
     assert keeper.held_bytes == 10
 
 
-def test_who_leaves_in_the_middle_of_a_run_gives_back_at_its_end(keeper):
+def test_a_visitor_who_leaves_during_a_run_gives_memory_back_at_its_end(keeper):
     leaves, returns = Visitor("a", running=True), Visitor("b", running=True)
     for visitor in (leaves, returns):
         keeper.begin(visitor)
@@ -93,7 +93,7 @@ def test_who_leaves_in_the_middle_of_a_run_gives_back_at_its_end(keeper):
     assert held([leaves, returns]) == [0, 10]
 
 
-def test_the_idle_are_noticed_although_nobody_runs(clock):
+def test_a_timer_notices_idle_visitors_without_any_run(clock):
     keeper, visitor = Keeper(40, IDLE, clock), Visitor()
     keeper.keep(visitor)
     timer = keeper._timer

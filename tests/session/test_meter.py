@@ -87,7 +87,7 @@ def test_the_wait_for_a_turn_is_in_the_time_to_the_first_token(studio):
         assert 40.0 < said[f"specdemo:{name}_seconds_sum"] < 80.0
 
 
-def test_how_runs_end_is_told_and_a_refused_one_is_no_run(studio):
+def test_each_end_of_a_run_is_counted_and_a_refused_run_is_not(studio):
     meter = studio.meter = Meter()
     settings = RunSettings(method="nothing", max_new_tokens=30, memory=False)
     run = studio.open().run("abc", settings)

@@ -215,7 +215,7 @@ def test_closing_the_switch_gives_it_up(studio, loader):
     assert studio.settings.target == "old"
 
 
-def test_the_old_pair_is_freed_when_nobody_runs_on_it(studio):
+def test_the_old_pair_is_freed_once_no_run_uses_it(studio):
     idle, busy = studio.open(), studio.open()
     list(idle.run("abc", PLAIN))
     view = busy.run("abcabc", PLAIN)
@@ -244,7 +244,7 @@ def test_a_first_load_that_fails_is_kept_as_an_error(loader):
 
 
 @pytest.mark.parametrize(("template", "remark"), [(None, COMPLETES), ("{{ messages }}", "")])
-def test_a_target_without_a_chat_template_is_said_to_complete(template, remark):
+def test_a_target_without_a_chat_template_is_introduced_as_completing_text(template, remark):
     pair = SimpleNamespace(tokenizer=SimpleNamespace(chat_template=template))
     assert Loaded(AppSettings(), pair).remark == remark
     assert Loaded(AppSettings(), pair, chosen=LARGEST).remark == LARGEST

@@ -43,7 +43,7 @@ def test_control_tokens_typed_by_a_user_are_text(tokenizer):
     assert ids.count(stop) == 1  # the template's own
 
 
-def test_prompts_that_are_empty_or_too_long_are_told(tokenizer):
+def test_empty_and_too_long_prompts_are_refused(tokenizer):
     with pytest.raises(UserError, match="empty"):
         encode_prompt(tokenizer, " \n", 100)
     with pytest.raises(UserError, match=r"has .* tokens; the target reads at most 84 tokens"):
@@ -52,7 +52,7 @@ def test_prompts_that_are_empty_or_too_long_are_told(tokenizer):
         encode_prompt(tokenizer, "x" * 10_000_000, 8192)
 
 
-def test_a_prompt_without_any_known_character_is_told():
+def test_a_prompt_without_any_known_character_is_refused():
     backend = Tokenizer(models.BPE(vocab={"a": 0}, merges=[]))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
     for template in (None, "a{{ messages[0].content }}a"):
@@ -75,13 +75,12 @@ def test_a_prompt_without_any_known_character_is_told():
         ("{{ messages[0].content[0].text }}", "", "conversation: it leaves the prompt out"),
     ],
 )
-def test_a_template_that_raises_is_told_in_its_own_words(tokenizer, template, system, said):
+def test_a_template_that_raises_is_explained_in_its_own_words(tokenizer, template, system, said):
     tokenizer = copy.deepcopy(tokenizer)
     tokenizer.chat_template = template
     with pytest.raises(UserError) as caught:
         encode_prompt(tokenizer, "Hello", 1000, system=system)
     assert said in str(caught.value)
-    assert caught.value.advice
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fuzz.odd import changed
 from programs import module, needs_node, run
 
 from specdemo.config.errors import UserError
@@ -29,10 +30,6 @@ BAD = json.loads((HERE / "bad_traces.json").read_text(encoding="utf-8"))
 RUNS = sorted((ASSETS / "runs").glob("*.jsonl"))
 MUTATIONS = int(os.environ.get("SPECDEMO_MUTATIONS", "600"))
 LINES = 8  # number of lines of a recorded run in one mutated trace
-ODD = [
-    *(None, True, False, 0, -1, 1, 2, 0.5, -0.5, 1.5, 1e308, 10**9, 2**53, 10**400, "", "0", "x"),
-    *("\ud800", "plain", "constructor", [], {}, [[]], {"a": 1}, [None], "drawn", "\x00"),
-]
 LITERALS = ["NaN", "Infinity", "-Infinity", "1e999", "[" * 50_000, '{"a":' * 40 + "1" + "}" * 40]
 
 
@@ -70,9 +67,8 @@ def mutated(rng: random.Random, runs: list[list[str]]) -> str:
     picked = [lines[0], *lines[1 + begin : begin + LINES]]
     for _ in range(rng.randint(1, 3)):
         place = rng.randrange(len(picked))
-        picked[place] = rng.choice((cut, swapped, changed, changed, changed, changed))(
-            rng, picked[place]
-        )
+        fault = rng.choice((cut, swapped, *[changed_line] * 4))
+        picked[place] = fault(rng, picked[place])
     if rng.random() < 0.2:
         rng.shuffle(picked)
     return "\n".join(picked) + "\n"
@@ -89,35 +85,12 @@ def swapped(rng: random.Random, line: str) -> str:
     return line[:at] + rng.choice(LITERALS) + line[at + 1 :]
 
 
-def changed(rng: random.Random, line: str) -> str:
-    """Replace, remove, move or repeat a value somewhere in the line."""
+def changed_line(rng: random.Random, line: str) -> str:
     try:
         data = json.loads(line)
     except (ValueError, RecursionError):
         return line
-    places: list[tuple[Any, Any]] = []
-
-    def walk(value: Any) -> None:
-        inner = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, item in inner:
-            places.append((value, key))
-            if isinstance(item, dict | list):
-                walk(item)
-
-    if isinstance(data, dict | list):
-        walk(data)
-    if places:
-        holder, key = rng.choice(places)
-        act = rng.randrange(5)
-        if act == 0:
-            del holder[key]
-        elif act == 1 and isinstance(holder, dict):
-            holder[rng.choice(("parent", "path", "__proto__", "lane", "extra"))] = holder.pop(key)
-        elif act == 2 and isinstance(holder, list):
-            holder.extend([holder[key]] * rng.choice((1, 2000)))
-        else:
-            holder[key] = rng.choice(ODD)
-    return json.dumps(data, ensure_ascii=rng.random() < 0.5)
+    return json.dumps(changed(rng, data), ensure_ascii=rng.random() < 0.5)
 
 
 @pytest.fixture(scope="module")

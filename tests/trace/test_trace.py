@@ -87,7 +87,7 @@ OTHER = ['{"type":"drafted"}', '{"type":"nonsense"}', '{"type":"finished","lane"
 
 
 @pytest.mark.parametrize("line", ["", "[]", "{}", *OTHER])
-def test_what_is_no_event_is_refused(line):
+def test_a_line_that_is_no_event_is_refused(line):
     with pytest.raises(TraceError):
         decode(line)
 

@@ -242,7 +242,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_a_layout_cannot_say_is_refused_and_nothing_is_written(target, tmp_path, case):
+def test_a_drafter_that_a_layout_cannot_describe_is_refused_and_not_written(target, tmp_path, case):
     layout, make, why = REFUSED[case]
     with pytest.raises(UserError, match=why):
         write_published(make(target, tmp_path), target, tmp_path / "out", layout)
@@ -299,14 +299,14 @@ def test_the_readme_fits_every_kind(kind: str):
     assert "started as layers 3 of the target" in text
 
 
-def test_the_readme_tells_the_ends_of_the_curve_only():
+def test_the_readme_gives_only_the_ends_of_the_curve():
     text = render(CARD, 1)
     assert "- training: 4.000 at step 10, 1.250 at step 40" in text
     assert "- held out: 2.200 at step 20, 1.400 at step 40" in text
     assert "1.500" not in text
 
 
-def test_what_a_card_lacks_is_left_out_of_the_readme():
+def test_the_readme_leaves_out_facts_that_the_card_lacks():
     text = render(replace(CARD, layers=(), losses=(), checks=(), results={}), 1)
     assert "started as" not in text
     assert "## Training" not in text

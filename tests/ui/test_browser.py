@@ -449,7 +449,7 @@ def test_ctrl_enter_runs_and_the_theme_changes(page):
     assert page.evaluate(colour) != before
 
 
-def test_a_trace_can_be_saved_opened_and_a_broken_one_is_told(page, tmp_path):
+def test_a_trace_is_saved_and_opened_and_a_broken_one_is_explained(page, tmp_path):
     run(page, "hello")
     finished(page)
     with page.expect_download() as download:

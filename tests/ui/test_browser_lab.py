@@ -89,15 +89,12 @@ def test_one_guesses_before_the_curve_shows(page):
     assert "k = " in page.locator(VERDICT).inner_text()
 
 
-def test_the_run_on_the_first_tab_gives_points(page):
+def test_the_run_on_the_first_tab_gives_points_on_a_phone_too(page):
     page.get_by_role("button", name="Use the run on the Play tab").click()
     page.locator(
         "#sd-lab .sd-lab-pick option:checked", has_text="the run on the Play tab"
     ).wait_for(state="attached")
     assert page.evaluate(POINTS, "steps of one size, recorded") > 1
-
-
-def test_it_fits_a_phone(page):
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_function("document.querySelector('.sd-cost-picture').clientWidth < 390")
     assert page.evaluate("document.documentElement.scrollWidth") <= 391

@@ -70,7 +70,7 @@ def test_a_run_plays_and_the_address_holds_what_is_open(page, url):
     assert page.locator("#sd-choice-play").input_value() == "hostile"
 
 
-def test_a_run_that_is_gone_is_told(page, url):
+def test_a_missing_run_is_explained(page, url):
     page.route("**/01-guess-and-check.jsonl", lambda route: route.abort())
     page.goto(url)
     page.locator(".sd-problem", has_text="01-guess-and-check").wait_for()

@@ -42,7 +42,7 @@ def opened(monkeypatch, tmp_path):
     return Opened(tmp_path, monkeypatch)
 
 
-def test_without_such_a_program_the_default_browser_is_used_and_it_is_said(opened):
+def test_without_such_a_program_the_default_browser_opens_with_a_note(opened):
     opened.open()
     assert opened.browser == [URL]
     assert opened.waited == [True]
@@ -52,7 +52,7 @@ def test_without_such_a_program_the_default_browser_is_used_and_it_is_said(opene
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there are windows a matter of variables")
-def test_without_a_screen_nothing_is_opened_and_it_is_said(opened, monkeypatch):
+def test_without_a_screen_nothing_opens_and_a_note_says_so(opened, monkeypatch):
     monkeypatch.delenv("DISPLAY")
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     opened.open()
@@ -96,7 +96,7 @@ def test_pywebview_shows_the_page_with_its_icon_and_may_save_files(opened, monke
     assert [opened.said, opened.waited, opened.browser] == [[], [], []]
 
 
-def test_pywebview_without_qt_and_gtk_is_told_and_the_browser_is_used(opened, monkeypatch):
+def test_pywebview_without_qt_and_gtk_is_noted_and_the_browser_opens(opened, monkeypatch):
     FakeWindows(monkeypatch, trouble=True)
     opened.open()
     assert opened.browser == [URL]
@@ -105,9 +105,7 @@ def test_pywebview_without_qt_and_gtk_is_told_and_the_browser_is_used(opened, mo
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there does Qt end the process")
 @pytest.mark.parametrize("broken", [True, False])
-def test_qt_that_ends_its_process_names_the_packages_and_the_browser_is_used(
-    opened, monkeypatch, tmp_path, broken
-):
+def test_a_qt_that_aborts_leaves_the_browser(opened, monkeypatch, tmp_path, broken):
     qt = tmp_path / "PyQt6"
     plugin = qt / "Qt6" / "plugins" / "platforms" / "libqxcb.so"
     plugin.parent.mkdir(parents=True)

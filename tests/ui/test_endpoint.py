@@ -64,18 +64,13 @@ def test_it_gives_text_figures_and_trace_of_the_run(client, monkeypatch):
     )
 
 
-def test_a_run_beside_busy_programs_has_a_note_for_a_speedup(client, monkeypatch):
-    monkeypatch.setattr("specdemo.trace.metrics.disturbed", lambda *_: True)
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_figure_without_meaning_has_a_note(client, monkeypatch, busy):
+    monkeypatch.setattr("specdemo.trace.metrics.disturbed", lambda *_: busy)
+    monkeypatch.setattr("specdemo.trace.metrics.repeats_itself", lambda _: not busy)
     metrics = ask(client, method="ngram")[1]
-    assert metrics["speedup"] is None
-    assert metrics["note"].startswith(limits.NOT_COMPARABLE)
-
-
-def test_an_answer_that_repeats_itself_is_marked(client, monkeypatch):
-    monkeypatch.setattr("specdemo.trace.metrics.disturbed", lambda *_: False)
-    monkeypatch.setattr("specdemo.trace.metrics.repeats_itself", lambda _: True)
-    metrics = ask(client, method="ngram")[1]
-    assert (metrics["repeats_itself"], metrics["note"]) == (True, limits.REPEATS_ITSELF)
+    assert (metrics["speedup"] is None, metrics["repeats_itself"]) == (busy, not busy)
+    assert metrics["note"].startswith(limits.NOT_COMPARABLE if busy else limits.REPEATS_ITSELF)
 
 
 def test_a_plain_answer_is_text_and_figures(client):
@@ -113,7 +108,7 @@ def test_it_is_described_with_the_range_of_every_setting(page):
         ({"system": 7}, "must be a text"),
     ],
 )
-def test_what_is_not_possible_is_told(client, values, told):
+def test_an_impossible_request_is_explained(client, values, told):
     with pytest.raises(AppError, match=told) as raised:
         ask(client, **values)
     assert len(str(raised.value)) < 400

@@ -88,9 +88,7 @@ def test_whatever_is_not_in_the_catalogue_gets_one_answer_and_nothing_is_looked_
 
 @pytest.mark.parametrize("call", ["load", "download", "look", "another"])
 @pytest.mark.parametrize("drafter", ["/etc", "~", "owner/name", "z-lab/Qwen3-8B-DFlash-b16"])
-def test_a_drafter_that_the_catalogue_does_not_know_for_the_target_is_looked_up_nowhere(
-    local, monkeypatch, call, drafter
-):
+def test_an_unlisted_drafter_is_looked_up_nowhere(local, monkeypatch, call, drafter):
     """The last is in the catalogue, for another target: none of the calls loads it or queries the hub."""
     before, looked = local.studio.loaded, []
     monkeypatch.setattr(local.studio, "drafter", lambda *name, **_: looked.append(name))
@@ -125,7 +123,7 @@ def test_the_free_field_for_a_drafter_is_for_the_machine_of_its_operator():
         assert "z-lab/Qwen3-4B-DFlash-b16" in listed
 
 
-def test_who_came_through_a_shared_link_looks_at_no_disk():
+def test_a_visitor_of_a_shared_link_cannot_look_at_the_disk():
     """The operator may name a folder; under another host name the same page does not read it."""
     from specdemo.session.studio import Studio
     from specdemo.ui.model import ModelHandlers
@@ -257,13 +255,13 @@ def test_calls_that_run_answer_wrong_values_in_a_sentence(local, name):
         ({"sd-prompt": "x" * 60_000}, re.compile("reads at most")),
     ],
 )
-def test_a_question_that_cannot_be_is_told_in_a_sentence(local, changes, told):
+def test_an_impossible_question_is_answered_with_a_sentence(local, changes, told):
     wrong, lines = Visitor(local).ask(**{"sd-prompt": "abc", **changes})
     assert told.search(wrong or messages(lines))
     assert lines is None or model_of(lines) is None
 
 
-def test_too_many_and_too_few_values_are_told(local):
+def test_too_many_and_too_few_values_are_refused(local):
     visitor = Visitor(local)
     for data in ([], [None] * 40):
         assert visitor.send("show_answer", data)[0].startswith("The page expects")
@@ -327,7 +325,7 @@ def test_no_call_of_the_page_itself_is_offered_to_other_programs(local):
     assert offered["unnamed_endpoints"] == {}
 
 
-def test_what_runs_cannot_pass_by_the_queue(local):
+def test_a_run_cannot_bypass_the_queue(local):
     visitor = Visitor(local)
     body = visitor.body("show_answer", visitor.values("show_answer"))
     answer = local.post(f"{API}/run/show_answer", content=body, headers=JSON)
@@ -389,7 +387,7 @@ def test_another_page_is_neither_answered_nor_named(local, public):
         *(f"{API}/custom_component/a/client/b/c", f"{API}/token", f"{API}/run-history/buckets"),
     ],
 )
-def test_what_the_page_does_not_use_is_closed(local, capfd, path):
+def test_paths_that_the_page_does_not_use_are_closed(local, capfd, path):
     assert local.get(path).status_code == 404
     assert "monitoring/" not in capfd.readouterr().out
 

@@ -102,7 +102,7 @@ def test_a_qr_code_is_the_address_in_dark_squares():
     assert qr("x" * 5000) == {"size": 0, "path": ""}
 
 
-def test_others_are_told_the_address_that_they_can_open():
+def test_other_machines_get_the_address_that_they_can_open():
     told = others_reach("http://127.0.0.1:7860", "127.0.0.1", "10.0.0.5")
     assert "--host 0.0.0.0" in told["sentence"]
     assert "http://10.0.0.5:7860" in told["sentence"]

@@ -36,9 +36,7 @@ def test_the_table_has_every_method_and_runs_that_show_it(studio: Studio) -> Non
             assert run["target"] in value["targets"]
 
 
-def test_a_target_with_recorded_runs_has_a_column_the_largest_first(
-    studio: Studio, tmp_path: Path
-) -> None:
+def test_targets_of_recorded_runs_have_columns(studio: Studio, tmp_path: Path) -> None:
     runs = []
     for name, target, parameters in (("a", "light", 10), ("b", "heavy", 99), ("c", "light", 10)):
         header = {"type": "started", "target": {"name": target, "parameters": parameters}}
@@ -51,7 +49,7 @@ def test_a_target_with_recorded_runs_has_a_column_the_largest_first(
     assert [run["target"] for run in tree["runs"]] == ["light", "heavy", "light"]
 
 
-def test_what_is_said_of_methods_is_of_those_that_there_are() -> None:
+def test_the_words_about_methods_name_only_existing_ones() -> None:
     for said in ("guesses", "pays"):
         assert set(WORDS[said]) <= set(METHODS)
         unsaid = set(METHODS) - set(WORDS[said])
@@ -67,9 +65,7 @@ def test_a_race_of_a_method_begins_with_plain_decoding() -> None:
     assert len(lanes) == 3 * MOST
 
 
-def test_without_an_audit_of_this_machine_the_recorded_one_says_so(
-    studio: Studio, tmp_path: Path
-) -> None:
+def test_last_audit_is_the_recorded_one_by_default(studio: Studio, tmp_path: Path) -> None:
     recorded = json.loads(last_audit(studio))
     assert recorded["recorded"] is True
     tested = [test for method in recorded["methods"] for test in method["sampling"]]

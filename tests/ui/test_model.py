@@ -49,7 +49,7 @@ def test_a_method_without_an_exact_mode_says_why_beside_the_box(handlers, monkey
     assert handlers.menu("draft_model")[-2]["info"] == words.SETTING_HINTS["exact"]
 
 
-def test_the_menu_is_told_anew_once_the_model_is_there(handlers):
+def test_the_menu_is_drawn_again_once_the_model_is_loaded(handlers):
     handlers.studio.loading = Progress("load", 0.5, "layers")
     handlers.studio.ready = False
     _, timer, *later = handlers.tick("tree", "cost", "greedy")
@@ -200,7 +200,7 @@ def test_a_choice_that_must_download_asks_first():
     assert words.ASK_UNKNOWN.format(title="Big") in next(handlers.load("big", "fp32", None))[3]
 
 
-def test_what_is_not_allowed_is_looked_up_nowhere():
+def test_a_model_that_is_not_allowed_is_not_looked_up():
     handlers = ModelHandlers(SwitchingStudio())
     ((status, _, _, note, load, row),) = handlers.load("someone/else", "fp32", None)
     assert json.loads(status)["text"] == str(UserError("page.no_switch"))
@@ -297,7 +297,7 @@ def test_a_drafter_that_the_hub_does_not_know_is_a_sentence_and_no_question():
     assert "visible" not in row
 
 
-def test_what_a_speed_is_made_from_is_said():
+def test_an_expected_speed_comes_with_its_basis():
     handlers = ModelHandlers(SwitchingStudio())
     recorded = Outlook(1, 2, 0, 10.0, 24.0, measured=True, kept=0.748, recorded=True)
     handlers.studio.outlooks = lambda _: {"big": recorded}

@@ -93,7 +93,7 @@ def test_the_token_that_ends_an_answer_is_no_part_of_the_turn(handlers):
     assert visitor.turns == [("a", " a0 a1")]
 
 
-def test_what_was_cleared_does_not_come_back(handlers):
+def test_a_cleared_conversation_does_not_come_back(handlers):
     visitor = PlayState(ScriptedConversation(steps=10_000_000))
     handlers.begin(visitor)
     running = handlers.run(visitor, "a", "", VALUES)

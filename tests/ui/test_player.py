@@ -157,12 +157,6 @@ import fs from "node:fs";
     assert player.bare_imports(source, "parts/x.js") == expected
 
 
-def test_the_script_knows_the_place_for_the_run():
-    script = (player.SCRIPTS / "play/export.js").read_text(encoding="utf-8")
-    assert f"'{player.data_block('sd-run', None)}'" in script
-    assert player.player_page(VIEW).count(player.data_block("sd-run", None)) == 1
-
-
 def test_the_command_writes_both(tmp_path):
     table, page = tmp_path / "run.csv", tmp_path / "run.html"
     assert cli.main(["export", str(RECORDED[0]), "--csv", str(table), "--html", str(page)]) == 0

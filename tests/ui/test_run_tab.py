@@ -42,14 +42,14 @@ def streamed(studio=READY, seconds=0.0, **options):
     return task, work, stream(studio, work.run(), shown, seconds=seconds)
 
 
-def test_what_is_shown_grows_and_the_task_is_over_at_the_end():
+def test_the_shown_text_grows_and_the_task_ends_with_it():
     task, _, values = streamed()
     assert list(values) == ["open\n1\n", "open\n1\n2\n", *["open\n1\n2\n3\n"] * 2]
     assert task.cancel.is_set()
     assert not task.replaced
 
 
-def test_values_are_as_far_apart_as_is_asked_for(monkeypatch):
+def test_values_keep_the_given_distance_in_time(monkeypatch):
     now = iter(range(10**6))
     monkeypatch.setattr(run_tab.time, "monotonic", lambda: next(now) / 100)
     _, _, values = streamed(steps=100, seconds=0.1)
@@ -102,7 +102,7 @@ def test_stop_ends_the_work_within_a_step_and_shows_what_there_is():
     assert work.done == 1
 
 
-def test_what_was_replaced_shows_nothing_more():
+def test_a_replaced_task_shows_nothing_more():
     task, work, values = streamed(steps=10**9)
     next(values)
     following = task.replace()
@@ -122,7 +122,7 @@ def test_an_error_of_what_was_replaced_is_not_shown():
     assert list(stream(READY, work(), Lines(task), seconds=0)) == []
 
 
-def test_what_was_replaced_before_its_turn_never_begins():
+def test_a_task_replaced_before_its_turn_never_begins():
     task, work, values = streamed()
     task.replace()
     assert list(values) == [gr.skip()]  # Gradio blanks a component whose handler yields nothing
@@ -157,7 +157,7 @@ def sentences(value):
     return [line["text"] for line in waiting if line["type"] == "waiting"]
 
 
-def test_who_waits_sees_a_place_until_the_turn_has_come(monkeypatch):
+def test_a_waiting_visitor_sees_a_place_until_the_turn_has_come(monkeypatch):
     monkeypatch.setattr("specdemo.session.admission.UPDATE_SECONDS", 0.001)
     studio = Crowd()
     first, second = streamed(studio), streamed(studio)
@@ -195,7 +195,7 @@ def test_the_place_is_given_back_once_the_work_is_closed():
 
 
 @pytest.mark.parametrize("leave", [LatestRun.stop, LatestRun.replace])
-def test_who_stops_or_goes_on_to_something_else_leaves_the_line(leave):
+def test_a_visitor_who_stops_or_starts_something_else_leaves_the_line(leave):
     studio = Crowd()
     task, work, values = streamed(studio)
     next(values)
@@ -221,7 +221,7 @@ def test_a_full_class_is_a_sentence():
 @pytest.mark.parametrize(
     ("seconds", "said"), [(0.2, "1 s"), (9.1, "10 s"), (12, "15 s"), (61, "70 s"), (200, "200 s")]
 )
-def test_seconds_are_told_as_roughly_as_they_are_known(seconds, said):
+def test_expected_seconds_are_rounded_to_what_is_known(seconds, said):
     assert present.place(Waiting(3, 7, seconds)).endswith(f"expected in about {said}.")
 
 

@@ -22,7 +22,6 @@ from specdemo.session.studio import Studio
 from specdemo.trace.events import PLAIN, SPECULATIVE
 from specdemo.trace.metrics import output_text
 from specdemo.trace.replay import RUNS, parse, recorded_runs
-from specdemo.ui import words
 from specdemo.ui.files import version
 from specdemo.ui.player import SCRIPTS, style_files
 from specdemo.ui.serving import Head, first_words, launch_options, monitor_routes
@@ -107,14 +106,6 @@ def test_the_first_words_play_both_variants_of_the_first_recorded_run():
         assert own[-1]["at"] <= given["until"]
     assert [step["at"] for step in given["steps"]] == sorted(s["at"] for s in given["steps"])
     assert html.unescape(re.findall('"sd-asked">(.*?)</p>', page)[0]) == run.prompt
-
-
-def test_the_first_words_are_translated():
-    given = json.loads(re.findall('id="sd-given">(.*?)</script>', first_words())[0])
-    for language in words.languages():
-        said = given["words"][language]
-        assert words.VIEW["headline"]["begin"] in said
-        assert all(text != meaning for text, meaning in said.items())
 
 
 def test_gradio_still_sleeps_between_two_looks_at_its_queue():

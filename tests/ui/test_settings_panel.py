@@ -30,7 +30,7 @@ def test_the_components_start_with_the_defaults_of_a_run(panel):
     assert RunSettings.from_values(shown) == RunSettings(preset="recommended")
 
 
-def test_what_depends_on_the_method_stands_in_the_order_of_the_options(panel):
+def test_the_options_of_a_method_stand_in_their_order_on_the_panel(panel):
     menu, _note, *options, exact = panel.menu
     assert menu is panel.fields["method"]
     assert exact is panel.fields["exact"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +19,7 @@ from specdemo.engine.types import Proposal
 from specdemo.kernels import cpu_features, packing, runtime
 from specdemo.kernels.packing import BLOCK_OUTPUTS
 from specdemo.models.decoders import graphs, heads, packed
-from specdemo.models.decoders.form import Module, form_of
+from specdemo.models.decoders.form import form_of
 from specdemo.models.decoders.heads import AUTO_HEAD
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.devices import DEVICES, LARGE_HEAD, leave_to_file
@@ -32,7 +33,7 @@ TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.04, torch.float16: 0.01}
 
 
 def open_decoder(
-    model: Module,
+    model: Any,
     head: str = AUTO_HEAD,
     sample: Callable[[], Sequence[int]] | None = None,
     check: Measurement[PassCheck] | None = None,
@@ -60,7 +61,7 @@ def open_decoder(
     return (lean, "lean pass") if agrees(lean, module) else (module, MODULE)
 
 
-def uses_compiled_pass(model: Module) -> bool:
+def uses_compiled_pass(model: Any) -> bool:
     """Return True if `open_decoder` will try the compiled pass on a model."""
     return is_supported(model) and packed.layout_of(model) is not None
 
@@ -103,7 +104,7 @@ def _pass_seconds(decoder: Decoder) -> float:
 
 
 def _open_compiled(
-    model: Module,
+    model: Any,
     head: str,
     sample: Callable[[], Sequence[int]] | None,
     check: Measurement[PassCheck] | None,
@@ -135,7 +136,7 @@ def _description(bits: int) -> str:
 
 
 def _compile(
-    model: Module, layout: packed.Layout, layers: Sequence[packed.PackedLayer], bits: int
+    model: Any, layout: packed.Layout, layers: Sequence[packed.PackedLayer], bits: int
 ) -> packed.CompiledDecoder:
     table, _ = runtime.meanings(layout.coding.code)
     form, weight = layout.form, model.lm_head.weight
@@ -151,7 +152,7 @@ def _compile(
 
 @torch.inference_mode()
 def _choose_head(
-    model: Module,
+    model: Any,
     layout: packed.Layout,
     layers: Sequence[packed.PackedLayer],
     head: str,
@@ -164,13 +165,14 @@ def _choose_head(
         return _compile(model, layout, layers, 16), PassCheck(True)
     decoder = _compile(model, layout, layers, 8)
     states = heads.states_of(decoder, sample()[: heads.SAMPLE_ROWS])
-    if heads.measure_head(states, weight, decoder.head).is_small:
-        return decoder, PassCheck(True, 8)
+    measured = heads.measure_head(states, weight, decoder.head)
+    if measured.is_small:
+        return decoder, PassCheck(True, 8, measured)
     del decoder
-    return _compile(model, layout, layers, 16), PassCheck(True)
+    return _compile(model, layout, layers, 16), PassCheck(True, 16, measured)
 
 
-def is_supported(model: Module) -> bool:
+def is_supported(model: Any) -> bool:
     """Whether a model is built as the lean pass expects."""
     return model.device.type in DEVICES and model.dtype in TOLERANCE and form_of(model) is not None
 
@@ -204,7 +206,7 @@ def _probe(decoder: Decoder, token_ids: list[int]) -> Tensor:
 
 
 @torch.inference_mode()
-def _module_states(model: Module, token_ids: list[int]) -> Tensor:
+def _module_states(model: Any, token_ids: list[int]) -> Tensor:
     """Return the input of the head at the rows that `_probe` returns, from one pass of the module, (5, hidden)."""
     module = ModuleDecoder(model)
     seen = torch.ones(PROBED, PROBED, dtype=torch.bool).tril_()

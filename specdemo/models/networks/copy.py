@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
+import threading
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from specdemo.engine.target import CachedModel
 from specdemo.files.quiet import import_bitsandbytes
 from specdemo.models import loading
 from specdemo.models.devices import BYTES_PER_WEIGHT, LOADING_FACTOR
 from specdemo.models.loading import LoadedModel
-from specdemo.models.networks.registry import Draft
 from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
@@ -31,27 +32,45 @@ def no_copy_why(precision: str) -> str:
     )
 
 
-def quantised_copy(target: LoadedModel) -> Draft:
-    """Return the NF4 copy of a loaded target, which is made at first use (the method of gpt-fast).
+class QuantisedCopy:
+    """The NF4 copy of a loaded target, made once, at first use (the method of gpt-fast).
 
     Input embedding, output head, norms and biases are the target's own tensors, so only the quantised matrices need memory.
     """
-    info = ModelInfo(
-        target.info.name, target.info.revision, COPY_PRECISION, "", quantised_weights(target.model)
-    )
-    return Draft(info, lambda: make_copy(target))
+
+    def __init__(self, target: LoadedModel) -> None:
+        self._target = target
+        self._lock = threading.Lock()
+        self._made: LoadedModel | None = None
+
+    def open(self) -> CachedModel:
+        """The copy with an empty cache. Raises UserError when there is no memory for it."""
+        return CachedModel(self._loaded().decoder)
+
+    def memory_bytes(self) -> int:
+        """Memory that the copy needs, made or not."""
+        return needed_bytes(self._target)
+
+    def info(self) -> ModelInfo:
+        """Which weights draft, and how they are computed; makes the copy when it is not there yet."""
+        return self._loaded().info
+
+    def _loaded(self) -> LoadedModel:
+        with self._lock:
+            if self._made is None:
+                self._made = make_copy(self._target)
+            return self._made
 
 
 def make_copy(target: LoadedModel) -> LoadedModel:
     """Quantise a target. Raises UserError if the free memory is too small, before any is used."""
     name = f"The quantised copy of {target.info.name}"
-    weights = quantised_weights(target.model)
-    needed = int(weights * BYTES_PER_WEIGHT[COPY_PRECISION] * LOADING_FACTOR)
-    loading.check_room(name, COPY_PRECISION, needed, target.device)
+    loading.check_room(name, COPY_PRECISION, needed_bytes(target), target.device)
     with loading.one_at_a_time, loading.reporting_out_of_memory(name, COPY_PRECISION):
         model = share(target.model)
-        for path, linear in matrices(model).items():
+        for path in matrices(model):
             parent, _, attribute = path.rpartition(".")
+            linear: Any = model.get_submodule(path)
             setattr(model.get_submodule(parent), attribute, _quantised(linear))
         decoder, kernel = loading.ready(model, COPY_PRECISION, target.device)
     info = ModelInfo(
@@ -66,16 +85,16 @@ def share(model: PreTrainedModel) -> PreTrainedModel:
     return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
 
 
-def matrices(model: PreTrainedModel) -> dict[str, nn.Linear]:
-    """Return the layers that are quantised by their paths: every linear one but the output head, as when loading in NF4."""
+def matrices(model: PreTrainedModel) -> list[str]:
+    """Paths of the layers that are quantised: every linear one but the output head, as when loading in NF4."""
     from torch import nn
 
     head = model.get_output_embeddings()
-    return {
-        path: layer
+    return [
+        path
         for path, layer in model.named_modules()
         if isinstance(layer, nn.Linear) and layer is not head
-    }
+    ]
 
 
 def _quantised(linear: nn.Linear) -> nn.Linear:
@@ -99,6 +118,9 @@ def _quantised(linear: nn.Linear) -> nn.Linear:
     return quantised
 
 
-def quantised_weights(model: PreTrainedModel) -> int:
-    """Return the number of weights in the matrices that a copy quantises."""
-    return sum(layer.weight.numel() for layer in matrices(model).values())
+def needed_bytes(target: LoadedModel) -> int:
+    """Memory of the copy's quantised matrices."""
+    model = target.model
+    linear: list[Any] = [model.get_submodule(path) for path in matrices(model)]
+    weights = sum(layer.weight.numel() for layer in linear)
+    return int(weights * BYTES_PER_WEIGHT[COPY_PRECISION] * LOADING_FACTOR)

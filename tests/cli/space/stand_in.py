@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from http.server import ThreadingHTTPServer
 from urllib.parse import urlsplit
 
+import pytest
 from loopback import Handler, serving
 
 from specdemo.config.errors import UserError
@@ -260,9 +261,10 @@ def _blob(data):
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
 
 
-def sentences(error: UserError) -> str:
-    """Check that all three parts of an error are sentences, and return its message."""
-    assert error.message.endswith(".")
-    assert error.unaffected.endswith(".")
-    assert error.advice.endswith(".")
-    return error.message
+def refusal(call, *given, **named) -> UserError:
+    """Return the error of a call, all three parts of which are sentences."""
+    with pytest.raises(UserError) as caught:
+        call(*given, **named)
+    for part in (caught.value.message, caught.value.unaffected, caught.value.advice):
+        assert part.endswith(".")
+    return caught.value

@@ -4,16 +4,16 @@ import hashlib
 import io
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from cli.space.stand_in import GOOD, NAME, Space, hub, sentences
+from cli.space.stand_in import GOOD, NAME, Space, hub, refusal
 from huggingface_hub import SpaceInfo, constants
-from huggingface_hub.utils import _xet
+from huggingface_hub.utils import _http, _xet
 from ui.served import served
 
 from specdemo.cli.commands.space import ZERO, SpacePlan, connect, follow, publish, visit
 from specdemo.cli.parser import main
-from specdemo.config.errors import UserError
 from specdemo.ui import serving
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -22,7 +22,9 @@ README = "---\ntitle: specdemo\nsdk: gradio\ntags:\n- specdemo\n---\n"
 
 @pytest.fixture
 def server(monkeypatch, tmp_path):
-    """An empty hub and a valid token. The uploader is local to this test and does not retry."""
+    """An empty hub and a valid token. The uploader is local to this test and repeats nothing; the
+    client's repeated requests follow each other without a pause.
+    """
     for name, value in {
         "HF_TOKEN": GOOD,
         "HF_XET_CACHE": str(tmp_path / "xet"),
@@ -31,6 +33,7 @@ def server(monkeypatch, tmp_path):
     }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(_xet, "_GLOBAL_XET_HOLDER", _xet.XetSessionHolder())
+    monkeypatch.setattr(_http, "time", SimpleNamespace(sleep=lambda _: None))
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     with hub() as server:
@@ -77,16 +80,18 @@ def published(plan: SpacePlan, reports: list[str] | None = None):
         ("logs a/b/c", "no name"),
     ],
 )
-def test_what_cannot_be_is_told_before_anybody_is_asked(words, said, server, capsys, monkeypatch):
+def test_an_impossible_space_is_refused_before_any_request(
+    words, said, server, capsys, monkeypatch
+):
     monkeypatch.chdir(ROOT)
     assert main(["space", *words.split()]) == 1
     assert said in capsys.readouterr().err
     assert not server.asked
 
 
-def test_a_dry_run_prints_the_whole_plan_and_asks_nobody(server, capsys):
+def test_a_dry_run_prints_the_whole_plan_and_sends_no_request(server, capsys):
     assert main(["space", NAME, "--private", "--dry-run"]) == 0
-    told = capsys.readouterr()
+    printed = capsys.readouterr()
     for part in (
         f"{NAME} (private)",
         ZERO,
@@ -97,8 +102,8 @@ def test_a_dry_run_prints_the_whole_plan_and_asks_nobody(server, capsys):
         "sdk: gradio",
         "*.safetensors filter=lfs",
     ):
-        assert part in told.out, part
-    assert "Nothing was uploaded" in told.err
+        assert part in printed.out, part
+    assert "Nothing was uploaded" in printed.err
     assert not server.asked
 
 
@@ -157,48 +162,43 @@ def test_variables_hardware_and_privacy_of_a_space_follow_the_plan(server, plan)
         ("validate-yaml", (400, "bad"), "README.md"),
     ],
 )
-def test_what_the_hub_refuses_is_three_sentences(request_end, fault, said, server, plan):
+def test_a_refusal_of_the_hub_is_explained_and_nothing_is_committed(
+    request_end, fault, said, server, plan
+):
     server.faults[request_end] = fault
-    with pytest.raises(UserError) as caught:
-        published(plan)
-    assert said in sentences(caught.value)
+    assert said in refusal(published, plan).message
     space = server.spaces.get(NAME)
     assert space is None or space.commits == 1
 
 
 @pytest.mark.parametrize("words", [NAME, f"logs {NAME}", f"delete {NAME}"])
-def test_without_a_token_the_way_to_one_is_told_first(words, server, monkeypatch, capsys):
+def test_without_a_token_the_command_says_how_to_get_one(words, server, monkeypatch, capsys):
     monkeypatch.delenv("HF_TOKEN")
     assert main(["space", *words.split()]) == 1
-    told = capsys.readouterr()
-    assert (told.out, told.err.splitlines()[0][:17]) == ("", "There is no token")
-    assert "hf auth login" in told.err
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.splitlines()[0][:17]) == ("", "There is no token")
+    assert "hf auth login" in printed.err
     assert not server.asked
 
 
-def test_a_token_that_may_only_read_is_told_before_anything_is_made(server, plan):
+def test_a_read_only_token_is_refused_before_anything_is_created(server, plan):
     server.role = "read"
-    with pytest.raises(UserError) as caught:
-        published(plan)
-    assert "only read" in sentences(caught.value)
+    assert "only read" in refusal(published, plan).message
     assert server.changes() == []
 
 
 def test_a_space_of_something_else_is_left_alone(server, plan):
     server.spaces[NAME] = Space("gradio", files={"app.py": b"mine"}, commits=2)
-    with pytest.raises(UserError) as caught:
-        published(plan)
-    assert "not one of this program" in sentences(caught.value)
+    assert "not one of this program" in refusal(published, plan).message
     assert server.changes() == []
 
 
 @pytest.mark.parametrize("cut", ["commit/main", "POST /cas/v1/xorbs/*"])
 def test_an_upload_that_was_cut_goes_on(cut, server, plan):
     server.faults[cut] = None
-    with pytest.raises(UserError) as caught:
-        published(plan)
-    assert "broke" in sentences(caught.value)
-    assert "same command again" in caught.value.advice
+    error = refusal(published, plan)
+    assert "broke" in error.message
+    assert "same command again" in error.advice
     assert server.spaces[NAME].commits == 1
 
     server.faults.clear()
@@ -211,7 +211,7 @@ def test_an_upload_that_was_cut_goes_on(cut, server, plan):
 # Afterwards
 
 
-def test_waiting_tells_each_stage_until_the_page_is_there(server, plan):
+def test_waiting_reports_each_stage_until_the_page_is_up(server, plan):
     done, reports = published(plan), []
     server.spaces[NAME].stages = ["BUILDING", "BUILDING", "APP_STARTING", "RUNNING"]
     assert follow(done, connect(), reports.append, poll=0).host == server.url
@@ -221,10 +221,9 @@ def test_waiting_tells_each_stage_until_the_page_is_there(server, plan):
 def test_a_build_that_fails_says_where_its_log_is(server, plan):
     done = published(plan)
     server.spaces[NAME].stages = ["BUILDING", "BUILD_ERROR"]
-    with pytest.raises(UserError) as caught:
-        follow(done, connect(), print, poll=0)
-    assert "BUILD_ERROR" in sentences(caught.value)
-    assert f"space logs {NAME}" in caught.value.advice
+    error = refusal(follow, done, connect(), print, poll=0)
+    assert "BUILD_ERROR" in error.message
+    assert f"space logs {NAME}" in error.advice
 
 
 @pytest.mark.parametrize(("stage", "kind"), [("BUILD_ERROR", "build"), ("RUNNING", "run")])
@@ -235,7 +234,7 @@ def test_the_log_is_that_of_the_build_until_there_is_a_run(stage, kind, server, 
 
 
 @pytest.mark.parametrize(("typed", "gone"), [(f"{NAME}\n", True), ("demo\n", False), ("", False)])
-def test_a_space_is_deleted_only_for_who_types_its_name(typed, gone, server, monkeypatch, capsys):
+def test_a_space_is_deleted_only_after_its_name_was_typed(typed, gone, server, monkeypatch, capsys):
     server.spaces[NAME] = Space("gradio")
     monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
     assert main(["space", "delete", NAME]) == (0 if gone else 1)
@@ -256,20 +255,18 @@ def test_a_static_space_from_the_command_to_the_first_visit(server, capsys):
     space = server.spaces[NAME]
     assert (space.sdk, space.hardware, space.variables) == ("static", None, {})
     assert {"index.html", "plotly.min.js", "view/site/site.js"} <= set(space.files)
-    told = capsys.readouterr()
-    assert f"{server.url}/spaces/{NAME}" in told.out
-    assert f"The site is at {server.url}" in told.err
+    printed = capsys.readouterr()
+    assert f"{server.url}/spaces/{NAME}" in printed.out
+    assert f"The site is at {server.url}" in printed.err
     assert server.visitors == [None]
 
 
-def test_a_private_site_is_visited_with_the_token_and_one_of_something_else_is_told(server):
+def test_a_private_site_is_visited_with_the_token_and_a_foreign_page_is_noticed(server):
     space = SpaceInfo(id=NAME, host=server.url, sdk="static", private=True)
     visit(space, print)
     assert server.visitors == [f"Bearer {GOOD}"]
     server.page = b"Congratulations on your new Space!"
-    with pytest.raises(UserError) as caught:
-        visit(space, print)
-    assert "not this program's site" in sentences(caught.value)
+    assert "not this program's site" in refusal(visit, space, print).message
 
 
 def test_a_visit_waits_for_the_model_and_has_a_prompt_answered(monkeypatch):

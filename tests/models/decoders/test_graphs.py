@@ -185,7 +185,7 @@ def test_recordings_and_homes_are_bounded(monkeypatch):
     assert len(graphed._empty) == 1
 
 
-def test_where_memory_ends_empty_homes_are_given_back(monkeypatch):
+def test_empty_homes_are_given_back_when_memory_runs_out(monkeypatch):
     lean = LeanDecoder(tiny_llama(0))
     graphed, plain = GraphDecoder(lean, lambda work: work), CachedModel(lean)
     gone = [CachedModel(graphed) for _ in range(2)]

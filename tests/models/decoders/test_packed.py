@@ -40,7 +40,7 @@ def weight_bytes(model) -> int:
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2"])
-def test_the_module_reads_the_compiled_passes_memory_and_says_what_it_said(name):
+def test_the_module_shares_the_memory_of_the_compiled_pass_and_predicts_the_same(name):
     model = fresh(name)
     want = passes_of(ModuleDecoder(model))
     before = {path: layer.weight for path, layer in model.named_modules() if is_nf4(layer)}
@@ -116,7 +116,7 @@ def test_a_pass_that_computes_something_else_is_not_taken(monkeypatch, wrong, tm
     assert json.loads(next(tmp_path.rglob("*.json")).read_text())["agrees"] is False
 
 
-def test_what_was_found_out_is_not_found_out_again(monkeypatch, tmp_path):
+def test_a_measured_choice_is_not_measured_again(monkeypatch, tmp_path):
     monkeypatch.setattr(choose, "LARGE_HEAD", 0)
     weights, check = fresh(), pass_check(tmp_path, "weights", "auto")
     first, way = open_decoder(weights, "auto", sample, check)
@@ -190,6 +190,7 @@ def test_divergence_is_what_its_words_say():
     kl = 0.5 * (torch.tensor(0.5 / 0.25).log() + torch.tensor(0.5 / 0.75).log()) / 2
     assert one.kl == pytest.approx(float(kl), rel=1e-4)
     assert one.variation == pytest.approx(0.125, rel=1e-4)
+    assert (one.rows, one.same) == (2, 0.5)
     assert not one.is_small
 
 
@@ -207,13 +208,3 @@ def test_lean_too_reads_packed_layers():
     packed.pack_layers(model, packed.layout_of(model).form)
     got = passes_of(LeanDecoder(model))[0]
     assert (got - want).float().norm() < 0.01 * want.float().norm()
-
-
-def test_the_compared_rows_of_one_pass_are_those_of_pieces_and_a_tree():
-    model = fresh()
-    text = choose._probe_text(WORDS)
-    one_pass = heads.logits_of(
-        choose._module_states(model, text), heads.exact_values(model.lm_head.weight)
-    )
-    pieces = choose._probe(ModuleDecoder(model), text)
-    assert (one_pass - pieces).norm() < 0.02 * pieces.norm()

@@ -88,7 +88,7 @@ def test_four_bit_stays_near(draft, tiny_folder, weights):
     assert torch.corrcoef(torch.stack([exact, near]))[0, 1] > 0.9
 
 
-def test_damaged_weights_are_told(draft, tiny_folder, tmp_path):
+def test_damaged_weights_are_refused(draft, tiny_folder, tmp_path):
     (tmp_path / "config.json").write_text((draft[0] / "config.json").read_text())
     part = next(draft[0].glob("*.safetensors")).read_bytes()
     (tmp_path / "part-01.safetensors").write_bytes(part[: len(part) // 2])
@@ -128,7 +128,7 @@ def same(one: TextWords, other: TextWords) -> bool:
     return torch.equal(one.logits(states), other.logits(states))
 
 
-def test_what_the_text_says_can_be_said_again():
+def test_words_of_the_text_join_the_vocabulary():
     found = text_words()
     found.read(0, [8, 5, 8, 7, 5, 12, 1])
     assert found.words.tokens == (*SAID, 5, 7, 1)

@@ -57,6 +57,7 @@ LAYOUTS = {
     "JetSpec": (write_flat, JETSPEC),
     "speculators": (write_speculators, SPECULATORS),
     "speculators, from the anchor": (write_speculators, ANCHORED),
+    "DSpark, without a Markov head": (write_dspark, ANCHORED),
 }
 
 
@@ -144,7 +145,7 @@ def test_a_trap_makes_a_difference(tmp_path, trap):
     assert (found[:places] - ignored[:places]).abs().max() > 0.05
 
 
-def test_states_are_named_by_layers_or_counted_from_both_ends(tmp_path):
+def test_states_and_the_size_of_a_block_are_read_wherever_they_stand(tmp_path):
     """speculators counts states, the others the layers before them; unnamed ones are spread over the target."""
     three = make(reads=(2, 4, 6), layers=3)
     for number, own in enumerate(({}, {"target_layer_ids": None})):
@@ -155,14 +156,11 @@ def test_states_are_named_by_layers_or_counted_from_both_ends(tmp_path):
     assert opened(folder).weights.form.reads == (5,)
     with pytest.raises(UserError, match="no aux_hidden_state_layer_ids"):
         opened(write_speculators(tmp_path / "two", three, aux_hidden_state_layer_ids=None))
+    inner = write_flat(tmp_path / "inner", make(), {"block_size": 5}, block_size=None)
+    assert opened(inner).weights.form.rows == 5
 
 
-def test_a_block_size_within_dflash_config_counts(tmp_path):
-    folder = write_flat(tmp_path / "drafter", make(), {"block_size": 5}, block_size=None)
-    assert opened(folder).weights.form.rows == 5
-
-
-def test_causal_is_said_in_three_ways(tmp_path):
+def test_each_of_three_keys_makes_a_drafter_causal(tmp_path):
     model = make()
     for number, (own, more, title) in enumerate(
         [
@@ -195,9 +193,7 @@ def test_embedding_and_head_are_the_targets_own_tensors(tmp_path):
 
 
 @pytest.mark.parametrize(("facts", "kinds"), [({}, ("block", "jet")), ({"rank": 6}, ("block",))])
-def test_a_drafter_serves_chains_and_trees_unless_a_token_changes_the_next_one(
-    tmp_path, facts, kinds
-):
+def test_a_drafter_with_a_markov_head_serves_no_trees(tmp_path, facts, kinds):
     folder = write_dspark(tmp_path / "it", make(anchored=True, **facts))
     assert reading_of(folder).kinds == kinds
 
@@ -264,7 +260,9 @@ def test_the_selector_heeds_the_state_of_a_place(tmp_path):
         (write_speculators, "sliding_window_non_causal", SECOND, False),
     ],
 )
-def test_what_layers_that_forget_see_where_nothing_is_said(tmp_path, write, key, facts, causal):
+def test_window_layers_are_causal_by_default_except_in_speculators_dflash_2(
+    tmp_path, write, key, facts, causal
+):
     """They are causal, but for those of DFlash 2 in the layout of speculators."""
     model = make(**facts)
     drafter = opened(write(tmp_path / "it", model, **{key: None}))
@@ -321,10 +319,3 @@ def test_dspark_corrects_each_place_by_the_token_before_it(tmp_path, layout):
             assert sure == pytest.approx(reference.confidence(place, token), abs=1e-4)
         else:
             assert sure is None
-
-
-def test_dspark_without_a_markov_head_is_dflash_from_the_anchor(tmp_path):
-    model = make(anchored=True)
-    states = states_of(model, len(TEXT))
-    drafter = opened(write_dspark(tmp_path / "it", model))
-    same(guessed(drafter, states), Reference(model, EMBEDDING, HEAD, states).guess(TEXT))

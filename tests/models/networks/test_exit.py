@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import VOCABULARY, tiny_llama
-from tiny_compact import compact_config
 from torch.nn import functional as F
 
 from specdemo.config.errors import UserError
@@ -16,6 +15,7 @@ from specdemo.engine.types import Proposal
 from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.chain import CompactWeights
 from specdemo.models.networks.exit import ExitModel
+from specdemo.models.networks.parts import CompactConfig
 
 TEXT = [1, 9, 20, 33, 7, 7, 12, 40, 2, 18]
 LAYER = 1
@@ -43,7 +43,7 @@ def adapter_of(model):
         linear(mlp.gate_proj, mlp.up_proj),
         linear(mlp.down_proj),
     )
-    shape = compact_config(32, 8, config.rms_norm_eps)
+    shape = CompactConfig(32, 4, 2, 8, config.rms_norm_eps, 10000.0)
     embedding = model.model.embed_tokens.weight
     words = ReducedVocabulary(torch.arange(VOCABULARY), VOCABULARY)
     head = linear(model.lm_head)
@@ -75,9 +75,7 @@ def test_the_model_is_left_as_it_was(target_weights):
     assert part.embed_tokens.weight is target_weights.model.embed_tokens.weight
 
 
-def test_its_words_are_the_targets_where_its_adapter_is_the_targets_next_layer(
-    target_weights, weights
-):
+def test_the_targets_own_layer_as_adapter_gives_its_logits(target_weights, weights):
     """States stored by the target and states computed here give the logits of the whole text."""
     for known in (0, 4, len(TEXT) - 1, len(TEXT)):
         _, model = opened(target_weights, weights, TEXT[:known])

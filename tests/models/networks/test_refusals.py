@@ -81,7 +81,7 @@ CONFIGS = [
 
 
 @pytest.mark.parametrize(("sentence", "write"), CONFIGS)
-def test_what_is_not_computed_here_is_refused(tmp_path, sentence, write):
+def test_an_entry_of_a_config_that_is_not_computed_here_is_refused(tmp_path, sentence, write):
     """Each entry of a config is used or refused."""
     with pytest.raises(UserError, match=sentence):
         network_of(write(tmp_path / "drafter"))
@@ -102,9 +102,7 @@ TARGETS = [
 
 
 @pytest.mark.parametrize(("write", "sentence", "facts"), TARGETS)
-def test_a_drafter_of_another_target_is_refused_before_its_weights_are_read(
-    tmp_path, write, sentence, facts
-):
+def test_a_drafter_of_another_target_is_refused_by_its_config(tmp_path, write, sentence, facts):
     own = {"hidden_size": HIDDEN, "vocabulary": VOCABULARY, "layers": LAYERS}
     target = TargetFacts("tiny", **own | facts)
     with pytest.raises(UserError, match=f"(?s){sentence}"):

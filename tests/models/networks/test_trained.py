@@ -124,9 +124,7 @@ def test_a_feature_drafter_reads_as_it_was_trained(tmp_path, target_folder, know
 
 
 @pytest.mark.parametrize("made", [FeatureNetwork, Eagle3Network])
-def test_a_feature_drafter_without_a_draft_model_goes_on_from_its_own_states(
-    tmp_path, target_folder, made
-):
+def test_a_feature_drafter_feeds_its_own_states_back(tmp_path, target_folder, made):
     """The runtime computes after a text and two drafted tokens, in a chain and in a tree, the same as the unrolled training."""
     torch.manual_seed(1)
     embedding = torch.randn(WORDS, HIDDEN) / 40
@@ -228,7 +226,7 @@ def test_rounding_gives_what_the_kernel_computes_with():
     assert rounded(torch.ones(3, 5)).equal(torch.ones(3, 5))
 
 
-def test_what_is_stored_in_4_bits_runs_bit_by_bit(tmp_path):
+def test_a_matrix_stored_in_4_bits_gives_the_same_products_bit_by_bit(tmp_path):
     """A matrix on disk is the one that the kernel and the compiled pass would be given without the file."""
     weight, bias = torch.randn(96, 64).bfloat16(), torch.randn(96).bfloat16()
     save_compact(tmp_path, {}, {"one.weight": weight, "mask": weight}, torch.arange(3), bits=4)

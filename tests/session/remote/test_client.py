@@ -73,7 +73,7 @@ def test_a_conversation_goes_on_as_it_would_here(remote, here, method):
     assert next(iter(elsewhere.run("abc", settings))).prompt_tokens == 3
 
 
-def test_what_was_learned_stays_there_and_is_forgotten_when_asked(remote, link):
+def test_the_memory_stays_with_the_engine_and_is_forgotten_on_request(remote, link):
     conversation = remote.open()
     settings = RunSettings(method="ngram", max_new_tokens=20, baseline=False)
     list(conversation.run("abcabc", settings))
@@ -90,9 +90,7 @@ def test_what_was_learned_stays_there_and_is_forgotten_when_asked(remote, link):
     assert not link.engines[0]._conversations
 
 
-def test_a_lost_engine_ends_the_run_with_a_sentence_and_the_next_run_knows_what_was_said(
-    remote, link
-):
+def test_a_lost_engine_ends_the_run_and_keeps_the_messages(remote, link):
     conversation = remote.open()
     link.lost_after = [9]
     *said, failed = conversation.run("abcabc", PLAIN)
@@ -107,7 +105,7 @@ def test_a_lost_engine_ends_the_run_with_a_sentence_and_the_next_run_knows_what_
     assert isinstance(last, RunFinished)
 
 
-def test_an_engine_that_is_lost_before_it_said_anything_is_replaced_unseen(remote, link):
+def test_an_engine_lost_before_its_first_event_is_replaced_unseen(remote, link):
     link.lost_after = [0]
     events = list(remote.open().run("abcabc", PLAIN))
     assert len(output_ids(events)) == 20
@@ -130,9 +128,7 @@ def text_of(events):
     return "".join(node.text for step in steps for node in step.committed)
 
 
-def test_an_unforeseen_error_of_an_engine_is_raised_here_and_a_switch_is_refused(
-    remote, here, monkeypatch
-):
+def test_an_unforeseen_error_is_raised_and_a_switch_refused(remote, here, monkeypatch):
     monkeypatch.setattr(here, "open", lambda _visitor: 1 / 0)
     with pytest.raises(RuntimeError, match="division"):
         list(remote.open().run("abc", PLAIN))
@@ -144,7 +140,7 @@ WORK = "specdemo.session.work"
 
 
 @pytest.mark.parametrize(
-    "name", ["os:system", f"{WORK}.race:run_race", f"{WORK}.wrong_rules:schedulers", "race", ""]
+    "name", ["os:system", f"{WORK}.race:run_race", f"{WORK}.wrong_rules:demonstrate", "race", ""]
 )
 def test_find_work_finds_the_named_work_and_nothing_else(name):
     assert find_work(name_of(race_lanes)) is race_lanes

@@ -230,7 +230,7 @@ def test_an_engine_that_dies_ends_its_runs_with_a_sentence_and_others_take_over(
 
 
 @pytest.mark.usefixtures("remote")
-def test_what_ray_says_becomes_a_sentence():
+def test_an_error_of_ray_becomes_a_sentence():
     from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
     full = deployment._meaning(BackPressureError(num_queued_requests=9, max_queued_requests=9))

@@ -21,7 +21,7 @@ def test_a_page_on_zero_gpu():
     assert "skipped" not in said
 
 
-def test_what_spaces_reports_is_said_in_german():
+def test_an_error_of_spaces_is_translated_to_german():
     import spaces
 
     source = (Path(spaces.__file__).parent / "zero" / "client.py").read_text(encoding="utf-8")

@@ -88,7 +88,7 @@ def seconds_asked():
 def test_weights_are_placed_on_a_gpu_that_is_not_there_and_no_pass_is_made(door):
     placed = door.link._placed.pair
     assert next(placed.target.model.parameters()).device.type == "cuda"
-    assert next(placed.drafts["draft"].network().model.parameters()).device.type == "cuda"
+    assert next(placed.open_draft.model.model.parameters()).device.type == "cuda"
     assert door.target.name
     assert door.stop_ids
     assert {method.name for method in door.methods() if method.available} >= {"auto", "draft_model"}
@@ -112,7 +112,7 @@ def test_a_run_is_a_task_in_a_fork_and_lossless(door):
     assert service.released == ["false"]
 
 
-def test_the_first_worker_tells_what_passes_cost_and_the_next_run_asks_for_that(door):
+def test_the_first_worker_measures_the_passes_and_the_next_run_uses_the_figures(door):
     list(door.open().run(PROMPT, SHORT))
     speed = door.link._speed
     assert speed.token == door.machine()["verify"][0][1]
@@ -126,7 +126,7 @@ def test_the_first_worker_tells_what_passes_cost_and_the_next_run_asks_for_that(
     assert seconds_asked()[0] < seconds_asked()[1]
 
 
-def test_what_a_visitor_s_runs_teach_travels_to_the_next_worker_until_it_is_forgotten(door):
+def test_the_memory_of_a_visitor_travels_to_the_next_worker_until_it_is_forgotten(door):
     service.answers += [gpu(0), gpu(1), gpu(2)]
     conversation = door.open()
     for told in (1, 2, 1):
@@ -177,7 +177,7 @@ def test_stop_ends_the_task_and_the_worker_takes_the_next(door):
     assert not service.allowed
 
 
-def test_a_killed_worker_is_a_sentence_and_what_was_said_is_kept(door):
+def test_a_killed_worker_is_a_sentence_and_the_text_so_far_is_kept(door):
     service.answers += [gpu(3), gpu(3)]
     conversation, events = door.open(), []
     for event in conversation.run(PROMPT, LONG):
@@ -236,7 +236,7 @@ def test_a_refused_quota_is_a_sentence(door, body, headers, message, advice):
     assert not service.allowed
 
 
-def test_a_visitor_whom_nobody_knows_and_a_service_that_is_down_are_sentences(door):
+def test_an_unknown_visitor_and_a_service_that_is_down_are_sentences(door):
     service.answers += [(429, {"left": 0, "wait": 1}, {}), (503, {}, {}), (500, {}, {})]
     for message in (
         UserError("gpu.not_signed_in").message,

@@ -197,7 +197,7 @@ def test_prompts_that_begin_after_another_model_was_loaded_end_with_a_sentence()
         assert "another in nf4" in str(answer.error)
 
 
-def test_the_pair_that_is_not_loaded_is_told_for_each_prompt():
+def test_a_pair_that_is_not_loaded_is_an_error_of_each_prompt():
     answers, totals = finish(answer_all(Studio(AppSettings()), ["a", "b"], SETTINGS))
     assert totals.failed == 2
     assert all("still loading" in str(answer.error) for answer in answers)
@@ -225,7 +225,7 @@ def test_run_answers_a_file_of_lines(terminal, tmp_path, capsys):
     assert terminal.most_open == 1
 
 
-def test_run_answers_a_suite_as_json_and_tells_a_failure(terminal, tmp_path, capsys):
+def test_run_answers_a_suite_as_json_and_reports_a_failure(terminal, tmp_path, capsys):
     prompts = tmp_path / "prompts.jsonl"
     rows = [{"turns": ["a", "later"]}, {"prompt": "refused"}]
     prompts.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")

@@ -65,7 +65,7 @@ class ScriptedStudio:
         yield from run_events("speculative", settings.method, prompt, tokens, cancel, step)
 
 
-def test_lanes_run_one_after_the_other_each_after_a_warm_up_that_is_not_told():
+def test_lanes_run_one_after_the_other_each_after_a_warm_up_without_events():
     studio = ScriptedStudio()
     told = list(run_race(studio, "a", LANES))
     assert studio.ran == [(name, n) for name in ("nothing", "tree") for n in (WARM_UP_TOKENS, 128)]
@@ -105,7 +105,7 @@ def test_a_race_that_cannot_be_run_is_refused_before_it_begins(lanes, message):
     assert studio.ran == []
 
 
-def test_a_race_that_nobody_looks_at_any_more_frees_its_caches():
+def test_an_abandoned_race_frees_its_caches():
     studio = ScriptedStudio()
     race = run_race(studio, "a", LANES)
     while next(race)[1] is None:
