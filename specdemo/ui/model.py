@@ -123,11 +123,12 @@ def wire_model_menu(
     gr.on([menu.box.expand, menu.precision.input, menu.drafter.input], *look, **QUICK)
     menu.pair.input(handlers.another, menu.chosen, menu.told, **QUICK)
     menu.decline.click(*look, **QUICK)
-    for button, agreed in ((menu.load, False), (menu.agree, True)):
+    for button, name in ((menu.load, "load"), (menu.agree, "download")):
         event = button.click(
-            partial(handlers.load, agreed=agreed),
+            partial(handlers.load, agreed=button is menu.agree),
             menu.chosen,
             [status, *menu.told],
+            api_name=name,
             show_progress="hidden",
             concurrency_limit=1,
             concurrency_id="sd-switch",
