@@ -32,6 +32,7 @@ from tools.probe import ROOT, served, wait_until_ready
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+TARGET = ("--target", "smollm2-135m-instruct")  # the embedded pair
 LEAST, SAME = 0.97, 0.05  # what is asked for: of plain decoding; relative difference of the means
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 RUN_MS = 120_000
@@ -67,7 +68,7 @@ def on_page(browser: Browser, url: str, prompt: str) -> tuple[str, float]:
 
 def on_command_line(prompt: str) -> str:
     """Answer a prompt with `run`. returns: the trace"""
-    command = [sys.executable, "-m", "specdemo", "run", prompt, "--json"]
+    command = [sys.executable, "-m", "specdemo", "run", prompt, *TARGET, "--json"]
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
@@ -105,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     examples = json.loads((ASSETS / "examples.json").read_text("utf-8"))["examples"]
     prompts = [example["prompt"] for example in examples if example.get("shown")]
     runs: dict[str, list[ComparedRun]] = {"page": [], "line": []}
-    with served() as url, sync_playwright() as play:
+    with served(*TARGET) as url, sync_playwright() as play:
         wait_until_ready(url)
         browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         for number, prompt in enumerate(prompts * options.rounds):

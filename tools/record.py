@@ -2,8 +2,8 @@
 
 python -m tools.record [NAME ...] [--takes N]
 
-`assets/runs/index.json` lists them; the page opens with the first. The first take is dropped; of those whose plain run was within 5 % of
-the fastest (nothing disturbed it) the one with the median speedup is kept.
+`assets/runs/index.json` lists them; the page opens with the first. The first take is dropped; of those that can be compared
+(nothing disturbed them) and whose plain run was within 5 % of the fastest, the one with the median speedup is kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import Json
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, RunFailed, Trace
-from specdemo.trace.metrics import measure, repeats_itself, speedup
+from specdemo.trace.metrics import disturbed, measure, repeats_itself, speedup
 from specdemo.trace.replay import INDEX_FILE, RUNS, RecordedRun, parse, read_index
 
 if TYPE_CHECKING:
@@ -54,8 +54,10 @@ def record(
         listen(
             f"{recording.name}: {'warm-up' if not take else f'take {take}'}, plain {plain.tokens_per_second:.0f} tok/s, {ratio:.2f}x"
         )
-        if take:
+        if take and not disturbed(trace):
             done.append((plain.tokens_per_second or 0.0, ratio, events))
+    if not done:
+        raise SystemExit(f"{recording.name}: other programs disturbed every take.")
     fastest = max(rate for rate, _, _ in done)
     good = sorted(
         (item for item in done if item[0] * UNDISTURBED >= fastest), key=lambda item: item[1]

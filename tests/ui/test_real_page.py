@@ -8,6 +8,8 @@ from specdemo.session.studio import Studio
 
 pytestmark = [pytest.mark.real, pytest.mark.browser]
 PHASE = "document.querySelector('.sd-phase')?.textContent"
+EARLIER = """document.querySelector('#sd-view .sd-mount').view.events.filter(
+  ({ reasons }) => reasons?.some(({ code }) => code.endsWith('_earlier'))).length"""
 
 
 def test_a_real_run_is_shown_live_measured_and_stopped(open_page):
@@ -47,3 +49,9 @@ def test_a_real_run_is_shown_live_measured_and_stopped(open_page):
         page.locator(".sd-empty").wait_for()
         page.get_by_role("button", name="Run", exact=True).click()
         page.get_by_text("The prompt is empty.").first.wait_for()
+
+        page.locator("#sd-prompt textarea").fill("Why is the sky blue?")
+        page.get_by_role("button", name="Run", exact=True).click()
+        page.wait_for_function(f"{PHASE}.startsWith('Finished')", timeout=120_000)
+        assert page.locator(".sd-answered").count() == 0
+        assert page.evaluate(EARLIER) == 0

@@ -45,7 +45,7 @@ export const overSteps = (run, words, more = {}) => ({
 });
 
 /** Why there are no drafts to show: none so far, or none at all. @param {Run} run @param {Words} words @returns {string} */
-export const nothing = ({ lane, plain }, words) => ((lane ?? plain)?.end ? words.none_drafted : words.no_steps);
+export const nothing = ({ lane, plain, state }, words) => ((lane ?? plain)?.end ? words.none_drafted : state.source.kind === "live" ? words.at_end : words.no_steps);
 
 /** @param {Words} words @param {...string} names */
 export const pick = (words, ...names) => Object.fromEntries(names.map((name) => [name, words[name]]));
@@ -198,7 +198,7 @@ const SPEEDUP_LOOKS = {
 
 /** @type {FigureOf} */
 export function speedup(run, words, colours) {
-  const { plain, lane, state } = run;
+  const { plain, lane } = run;
   const points = speedupCurve(plain, lane);
   const predicted = predictedCurve(plain, lane);
   const bound = overlapBound(plain, lane);
@@ -222,8 +222,7 @@ export function speedup(run, words, colours) {
   const here = all.map((step) => run.x({ step: step.index, seconds: step.elapsed }));
   const heights = all.map(({ index }) => (measured.get(index) ?? foreseen.get(index))?.speedup ?? null);
   const last = (/** @type {Curve} */ curve) => two(curve.at(-1)?.speedup);
-  const waits = state.source.kind === "live" && state.lane === "plain" && !plain?.end;
-  const why = disturbed(plain, lane) ? words.disturbed : waits ? words.wait_plain : plain ? nothing(run, words) : words.no_plain;
+  const why = disturbed(plain, lane) ? words.disturbed : plain ? nothing(run, words) : words.no_plain;
   return {
     ...overSteps(run, words, { empty: points.length ? "" : why }),
     looks: SPEEDUP_LOOKS,

@@ -110,7 +110,7 @@ for (const { name: run, items } of recordedRuns()) {
 for (const value of [fold([]), fold(plain), fold(fast)]) {
   for (const name of names) for (const axis of ["steps", "seconds"]) assert.ok(draw(name, value, axis).traces.length, name);
 }
-assert.equal(draw("speedup", fold(plain)).empty, words.wait_plain);
+assert.equal(draw("speedup", fold(plain)).empty, words.at_end);
 const rested = fold([{ type: "open", source: "recorded", key: "", title: "" }, ...plain]);
 assert.equal(draw("speedup", rested).empty, words.no_steps); // nothing is measured there
 assert.equal(draw("rate", fold(plain)).empty, "");
