@@ -1,14 +1,17 @@
 """Tokens that are letters: a tokenizer, and a tiny pair with another one."""
 
+from types import SimpleNamespace
+
 import torch
 from conftest import PROFILE, VOCABULARY, tiny_llama
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from specdemo.config.settings import AppSettings
-from specdemo.engine.target import CachedModel
+from specdemo.engine.target import CachedModel, PrefixReader
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.loading import LoadedModel
+from specdemo.models.networks.registry import Draft
 from specdemo.models.pair import LoadedPair
 from specdemo.session.loaded import Loaded
 from specdemo.session.studio import Studio
@@ -48,10 +51,10 @@ def tiny_pair(draft_weights=None, seed=0):
     backend.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     backend.decoder = decoders.Fuse()
     weights, info = tiny_llama(seed), ModelInfo("tiny", precision="fp32")
+    network = SimpleNamespace(open=lambda _: PrefixReader(CachedModel(draft_weights)))
     return LoadedPair(
         LoadedModel(weights, LeanDecoder(weights), info, torch.device("cpu"), 64),
         PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="?"),
-        info if draft_weights else None,
-        (lambda: CachedModel(draft_weights)) if draft_weights else None,
+        {"draft": Draft(info, lambda: network)} if draft_weights else {},
         costs=PROFILE,
     )

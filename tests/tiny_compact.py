@@ -13,10 +13,18 @@ from specdemo.models.networks.four_bit import pack_linear
 from specdemo.models.networks.parts import CompactConfig, Injection
 
 
+def compact_config(hidden: int, head_dim: int, eps: float = 1e-5) -> CompactConfig:
+    """The sizes of a network with four heads, two of which share keys."""
+    return CompactConfig.of({
+        "hidden_size": hidden, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": head_dim,
+        "rms_norm_eps": eps, "rope_parameters": {"rope_theta": 10_000.0},
+    })  # fmt: skip
+
+
 def compact() -> CompactWeights:
     """A random compact draft of two layers with half of the vocabulary."""
     torch.manual_seed(5)
-    config = CompactConfig(128, 4, 2, 64, 1e-5, 10000.0)
+    config = compact_config(128, 64)
 
     def matrix(rows: int, columns: int):
         return pack_linear(

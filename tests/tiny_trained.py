@@ -5,6 +5,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 import torch
+from tiny_compact import compact_config
 from torch import Tensor
 
 from specdemo.engine.passes import ForwardInput, ForwardOutput
@@ -14,7 +15,7 @@ from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.chain import CompactDecoder, CompactModel, CompactWeights
 from specdemo.models.networks.exit import ExitModel
 from specdemo.models.networks.four_bit import pack_linear
-from specdemo.models.networks.parts import CompactConfig, Injection, MarkovHead, MedusaWeights
+from specdemo.models.networks.parts import Injection, MarkovHead, MedusaWeights
 
 HIDDEN, DEPTH, RANK = 32, 4, 8
 READS = (1, 2)
@@ -77,7 +78,7 @@ def random_compact(
         (1.0,) * depth,
     )  # fmt: skip
     return CompactWeights(
-        config=CompactConfig(HIDDEN, 4, 2, 8, 1e-5, 10_000.0),
+        config=compact_config(HIDDEN, 8),
         layers=(layer,),
         norm=ones,
         embedding=embedding,

@@ -16,6 +16,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import TOKEN, RunSettings, Sampling
 from specdemo.config.strings import Json
 from specdemo.files.progress import Progress, ProgressCallback, silent
+from specdemo.models.pair import COPY, DRAFT
 from specdemo.session.conversation import Conversation
 from specdemo.session.loaded import machine_name
 from specdemo.session.studio import Studio
@@ -215,7 +216,8 @@ def _published_drafter(studio: Studio) -> str:
     if studio.settings.drafter in ("", "none"):
         return ""
     # Only a published drafter has a name and no card: `train` writes a card into the config of every drafter.
-    infos = [one.info for one in studio.pair.trained.values() if not one.card]
+    drafts = studio.pair.drafts.items()
+    infos = [one.info for need, one in drafts if need not in (DRAFT, COPY) and not one.card]
     names = (" ".join(filter(None, (one.name, one.revision[:12]))) for one in infos)
     return " and ".join(dict.fromkeys(names))
 
@@ -235,7 +237,8 @@ class _Auditor:
         )
         self.exact = pair.target.info.precision == "fp32"
         self.reader = PrefixReader(CachedModel(pair.target.decoder))
-        self.draft = PrefixReader(pair.open_draft()) if pair.open_draft else None
+        draft = pair.open_draft(DRAFT, pair.open_target()) if pair.draft_info else None
+        self.draft = draft if isinstance(draft, PrefixReader) else None
         self.prompt_ids = [
             encode_prompt(pair.tokenizer, prompt, pair.context) for prompt in PROMPTS
         ]

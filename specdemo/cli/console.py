@@ -91,7 +91,7 @@ def _about_target(studio: Studio) -> str:
     gguf = gguf_path(settings.target)
     if gguf and pair.target.known != name:
         said.append(f"{name} has the norms of {pair.target.known}: its drafter is used.")
-    elif gguf and not (pair.draft_info or pair.trained):
+    elif gguf and not pair.drafts.keys() - {"copy"}:
         target = FoundModel(settings.target, "", gguf, read_header(gguf))
         predict = studio.predictor(settings.precision)
         if suggestion := suggest(target, found_models(settings.cache_dir), predict):

@@ -6,15 +6,15 @@ torch is imported at first use.
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
-import re
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import psutil
 
 from specdemo.config.errors import UserError
 from specdemo.files.folder import tensors
@@ -166,7 +166,6 @@ BYTES_PER_WEIGHT = {
 }  # quantised matrices; scales included
 HEAD_BYTES = {8: 1.0625}  # bytes per weight of the output head; scales included
 LARGE_HEAD = 100_000_000  # bytes of a bfloat16 head from which `auto` tries a smaller one
-MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \d+ *(/.*)?$")
 LIMITS = (  # container limit and use: cgroup 2, cgroup 1
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
@@ -231,41 +230,18 @@ def leave_to_file(*tensors: Tensor) -> None:
 
 def _unchanged_files() -> list[tuple[int, int]]:
     """Return (start, end) of each mapped file whose pages are all unchanged; empty if the system does not report them."""
-    found: list[tuple[int, int]] = []
-    place: tuple[int, int] | None = None
-    with suppress(OSError, ValueError):
-        for line in Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines():
-            if mapping := MAPPING.match(line):
-                place = (int(mapping[1], 16), int(mapping[2], 16)) if mapping[3] else None
-            elif place and line.startswith("Anonymous:") and int(line.split()[1]) == 0:
-                found.append(place)
-    return found
+    with suppress(psutil.Error, OSError, AttributeError):
+        maps = psutil.Process().memory_maps(grouped=False)
+        places = [one.addr.split("-") for one in maps if one.path[0] == "/" and not one.anonymous]
+        return [(int(first, 16), int(last, 16)) for first, last in places]
+    return []
 
 
-def free_ram() -> int | None:
-    """Memory that can be taken without swapping, within a container's limit; None if unknown."""
-    free = [value for value in (_available(), _container_room()) if value is not None]
-    return min(free, default=None)
-
-
-def _available() -> int | None:
-    with suppress(OSError):
-        found = re.search(
-            r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="utf-8"), re.M
-        )
-        if found:
-            return int(found[1]) * 1024
-    with suppress(ValueError, OSError, AttributeError):
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return None
-
-
-def _container_room() -> int | None:
+def free_ram() -> int:
+    """Return the bytes of memory that can be used without swapping, within a container's limit."""
+    free: int = psutil.virtual_memory().available
     for limit, used in LIMITS:
         with suppress(OSError, ValueError):
-            return max(
-                0,
-                int(Path(limit).read_text(encoding="utf-8"))
-                - int(Path(used).read_text(encoding="utf-8")),
-            )
-    return None
+            most, now = (int(Path(file).read_text(encoding="utf-8")) for file in (limit, used))
+            free = min(free, max(0, most - now))
+    return free

@@ -179,9 +179,7 @@ def _device(settings: AppSettings) -> Fact:
 
 
 def _memory() -> Fact:
-    free = free_ram()
-    unknown = "cannot be told on this system"
-    return Fact("Memory", unknown if free is None else f"{megabytes(free)} free")
+    return Fact("Memory", f"{megabytes(free_ram())} free")
 
 
 def _cache(folder: Path) -> list[Fact]:

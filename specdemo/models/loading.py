@@ -14,7 +14,7 @@ from specdemo.config.errors import Phrase, UserError
 from specdemo.config.strings import Json
 from specdemo.engine.attention import ModuleDecoder, finish, use_shared_heads
 from specdemo.engine.passes import Decoder
-from specdemo.engine.target import CachedModel
+from specdemo.engine.target import CachedModel, PrefixReader
 from specdemo.files.folder import (
     GGUF_BLOCKS,
     check_folder,
@@ -81,6 +81,10 @@ class LoadedModel:
     def known(self) -> str:
         """The catalogue name of the model, else its own name."""
         return (self.files.known if self.files else "") or self.info.name
+
+    def open(self, _target: CachedModel) -> PrefixReader:
+        """Start one conversation in which the model drafts. It reads nothing of the target."""
+        return PrefixReader(CachedModel(self.decoder))
 
 
 def load_model(
@@ -310,7 +314,7 @@ def warm_up(model: PreTrainedModel) -> None:
 def check_room(name: str, precision: str, needed: int, device: torch.device) -> None:
     """Raise UserError when a device has fewer bytes free than are needed."""
     free = free_ram() if device.type == "cpu" else free_on(device)
-    if free is not None and needed > free:
+    if needed > free:
         raise _too_large(
             name, precision, Phrase("model.needs", needed=megabytes(needed), free=megabytes(free))
         )

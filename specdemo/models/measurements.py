@@ -9,12 +9,11 @@ import hashlib
 import json
 import platform
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from pydantic import TypeAdapter
@@ -33,7 +32,6 @@ from specdemo.engine.cost import (
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import LanguageModel
 from specdemo.kernels import runtime
-from specdemo.models.decoders.heads import Divergence
 from specdemo.models.outlook import Measured, on_gpu
 from specdemo.trace.events import COMPILED, ModelInfo
 
@@ -81,16 +79,6 @@ def measurement(cache_dir: Path, folder: str, kind: type[Value], key: object) ->
     return Measurement(cache_dir / folder / f"{name}.json", kind)
 
 
-def stored(cache_dir: Path, folder: str, kind: type[Value]) -> Iterator[tuple[Any, Value]]:
-    """Yield the facts and the value of each readable file in a folder, the oldest first."""
-    dated = [(file.stat().st_mtime, file) for file in (cache_dir / folder).glob("*.json")]
-    for _, file in sorted(dated):
-        with suppress(OSError, ValueError, AttributeError):
-            about = json.loads(file.read_text(encoding="utf-8")).get("of")
-            if (value := Measurement(file, kind).read()) is not None:
-                yield about, value
-
-
 def machine() -> list[object]:
     """Return the facts about this machine on which cached measurements depend."""
     threads = torch.get_num_threads()
@@ -111,12 +99,11 @@ def card_name(device: torch.device | str) -> str:
 class PassCheck:
     """Result of checking the compiled pass of some weights.
 
-    agrees: with transformers' module; bits: of the head; divergence: measured if there was a choice of heads
+    agrees: with transformers' module; bits: of the head
     """
 
     agrees: bool
     bits: int = 16
-    divergence: Divergence | None = None
 
 
 def pass_check(cache_dir: Path, weights: str, head: str) -> Measurement[PassCheck]:
@@ -188,9 +175,14 @@ class PairPasses:
 def known_costs(cache_dir: Path, *, gpu: bool, card: str = "") -> list[Measured]:
     """Return the costs measured on this machine's processor or on this graphics card, the newest last."""
     found = []
-    for about, profile in stored(cache_dir, COSTS, CostProfile):
-        with suppress(TypeError, KeyError, AttributeError):
-            where = (about["machine"], about["gpu"], about.get("card", ""))
-            if where == (machine(), gpu, card) and profile.verify:
+    files = (cache_dir / COSTS).glob("*.json")
+    for file in sorted(files, key=lambda one: one.stat().st_mtime):
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            about, profile = (
+                json.loads(file.read_bytes())["of"],
+                Measurement(file, CostProfile).read(),
+            )
+            here = (about["machine"], about["gpu"], about.get("card", "")) == (machine(), gpu, card)
+            if here and profile and profile.verify:
                 found.append(Measured(str(about["target"]), str(about["precision"]), profile))
     return found

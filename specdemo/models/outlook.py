@@ -65,7 +65,7 @@ class Measured:
 class Outlook:
     """Prediction for a pair.
 
-    needed, free: bytes of memory; free is None if it is unknown
+    needed, free: bytes of memory
     download: bytes that are not on this disk
     plain, drafted: tokens a second, None if nothing was timed on this machine; drafted also if the pair has no drafter
     measured: whether passes of this target were timed here; else times of another are scaled by the bytes of a pass
@@ -74,7 +74,7 @@ class Outlook:
     """
 
     needed: int
-    free: int | None
+    free: int
     download: int
     plain: float | None = None
     drafted: float | None = None
@@ -85,7 +85,13 @@ class Outlook:
     @property
     def fits(self) -> bool:
         """Whether there is room for it now."""
-        return self.free is None or self.needed <= self.free
+        return self.needed <= self.free
+
+    def answers_fast(self, device: str) -> bool:
+        """Whether it is FAST_ENOUGH; while nothing was timed on this machine, only a graphics card is."""
+        if self.plain is None:
+            return on_gpu(device)
+        return max(self.plain, self.drafted or 0.0) >= FAST_ENOUGH
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +115,7 @@ def way(settings: AppSettings, precision: str = "") -> Way:
     return Way(FOUR_BIT if wanted == AUTO else wanted, settings.head, compiled)
 
 
-def outlook(
-    pair: Pair, way: Way, cache_dir: Path, free: int | None, known: Sequence[Measured]
-) -> Outlook:
+def outlook(pair: Pair, way: Way, cache_dir: Path, free: int, known: Sequence[Measured]) -> Outlook:
     """Predict a pair of the catalogue. free: bytes of memory; known: passes timed on the same device, the newest last"""
     found = Outlook(
         _together(pair, way),
@@ -269,8 +273,8 @@ def _plain(way: Way) -> float:
     return BYTES_PER_WEIGHT["fp32" if way.precision == "fp32" else "bf16"]
 
 
-def free_memory(device: str) -> int | None:
-    """Bytes of memory that are free on a device, as settings name it; None where that is unknown."""
+def free_memory(device: str) -> int:
+    """Return the bytes of memory that are free on a device, as settings name it."""
     if on_gpu(device):
         import torch
 
@@ -294,36 +298,22 @@ def on_gpu(device: str) -> bool:
 def choose(settings: AppSettings, known: Sequence[Measured] | None = None) -> tuple[Pair, bool]:
     """Return the largest pair that is on this disk, fits and, for the target "auto", is FAST_ENOUGH.
 
-    It never starts a download. While nothing was timed on this machine, only a card is fast enough for a larger one.
+    It never starts a download.
 
     known: passes timed on the device; None if the speed does not matter
     returns: the pair, and whether it differs from the default pair
     """
     free, loaded = free_memory(settings.device), way(settings)
-    here = [
-        pair
-        for pair in sorted(pairs(), key=lambda pair: _together(pair, loaded))
-        if free is not None
-        and SPARE_BYTES + _together(pair, loaded) <= free
-        and not any(
-            missing_bytes(entry, settings.cache_dir, settings.precision) for entry in pair.models
-        )
-        and (
-            known is None
-            or _answers_fast(
-                outlook(pair, loaded, settings.cache_dir, free, known), settings.device
-            )
-        )
-    ]
     usual = next(pair for pair in pairs() if pair.name == DEFAULT_TARGET)
-    chosen = here[-1] if here else usual
-    return chosen, chosen is not usual
-
-
-def _answers_fast(found: Outlook, device: str) -> bool:
-    if found.plain is None:
-        return on_gpu(device)
-    return max(found.plain, found.drafted or 0.0) >= FAST_ENOUGH
+    for pair in sorted(pairs(), key=lambda pair: _together(pair, loaded), reverse=True):
+        found = outlook(pair, loaded, settings.cache_dir, free - SPARE_BYTES, known or ())
+        if (
+            found.fits
+            and not found.download
+            and (known is None or found.answers_fast(settings.device))
+        ):
+            return pair, pair is not usual
+    return usual, False
 
 
 def _together(pair: Pair, way: Way) -> int:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended
-from specdemo.config.strings import Json, JsonView
+from specdemo.config.strings import Json
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import LanguageModel
@@ -17,11 +18,11 @@ from specdemo.files.catalogue import DEFAULT_TARGET, draft_of, recommended
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import PACKING_RECIPES, ModelFiles, resolve
 from specdemo.kernels import cpu_features
-from specdemo.models.devices import AUTO, BYTES_PER_WEIGHT, FILE, FOUR_BIT, choose_device
+from specdemo.models.devices import AUTO, FILE, FOUR_BIT, choose_device
 from specdemo.models.loading import LoadedModel, pack_as, place_model, warm
 from specdemo.models.measurements import PairPasses, card_name
 from specdemo.models.networks.chain import CompactDecoder, CompactModel
-from specdemo.models.networks.copy import QuantisedCopy, no_copy_why
+from specdemo.models.networks.copy import no_copy_why, quantised_copy
 from specdemo.models.networks.folders import (
     TargetTensors,
     is_compact,
@@ -31,7 +32,7 @@ from specdemo.models.networks.folders import (
 )
 from specdemo.models.networks.layouts.families import find_published
 from specdemo.models.networks.layouts.family import drafter_files
-from specdemo.models.networks.registry import OpenedNetwork, Trained, find_trained, stands_alone
+from specdemo.models.networks.registry import Draft, OpenedNetwork, find_trained, stands_alone
 from specdemo.models.tokenizers import (
     check_pair,
     check_vocabulary,
@@ -44,74 +45,61 @@ from specdemo.trace.events import ModelInfo
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+DRAFT, COPY = "draft", "copy"  # needs of methods besides the kinds of trained drafters
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedPair:
     """Everything that a run needs of models.
 
-    open_draft: makes a draft with an empty cache; None when the target has no draft
-    copy: the target's quantised self, made at first use; None when the target is quantised already
-    no_draft_why: the reason why it is missing, a sentence
+    drafts: the models that draft for it, by the need of methods that they meet: `draft` for a draft model, `copy` for the
+        target's quantised self, and the kinds of drafters that were trained for it
+    no_draft_why: the reason why there is no draft model, a sentence
     costs: measured costs of these models' passes on this machine
-    trained: drafters that were trained for this target, by kind
     recommended: sampling settings that the target's authors recommend
     """
 
     target: LoadedModel
     tokenizer: PreTrainedTokenizerBase
-    draft_info: ModelInfo | None
-    open_draft: Callable[[], LanguageModel] | None
+    drafts: Mapping[str, Draft] = field(default_factory=dict)
     no_draft_why: str = ""
-    copy: QuantisedCopy | None = None
     costs: CostProfile = field(default_factory=CostProfile)
-    trained: Mapping[str, Trained] = field(default_factory=dict)
     recommended: Recommended = field(default_factory=Recommended)
 
-    def memory_bytes(self, need: str) -> int:
-        """Bytes that a `draft` or a `copy` needs besides the target, by its number of weights; 0 if it does not exist."""
-        info = self.trained[need].info if need in self.trained else None
-        if need == "draft":
-            info = self.draft_info
-        if info:
-            return int(info.parameters * BYTES_PER_WEIGHT[info.precision])
-        return self.copy.memory_bytes() if need == "copy" and self.copy else 0
+    @property
+    def draft_info(self) -> ModelInfo | None:
+        """Facts about the draft model; None without one."""
+        return self.drafts[DRAFT].info if DRAFT in self.drafts else None
 
     def missing(self, need: str, what: str) -> str:
-        """Return the reason why a method that needs a `draft`, a `copy` or a kind of trained drafter cannot run, or "" if it can.
+        """Return the reason why a method that needs one of `drafts` cannot run, or "" if it can.
 
         what: the need in words, with its article
         """
-        if need == "draft" and self.open_draft is None:
+        if need in self.drafts:
+            return ""
+        if need == DRAFT:
             return self.no_draft_why or "The target has no draft model."
-        if need == "copy" and self.copy is None:
+        if need == COPY:
             return no_copy_why(self.target.info.precision)
-        if need not in ("draft", "copy", *self.trained):
-            name = self.target.info.name
-            return (
-                f"Nobody has trained {what} for {name} yet: python -m specdemo train {need} "
-                f"--target {name} makes one."
-            )
-        return ""
+        name = self.target.info.name
+        return (
+            f"Nobody has trained {what} for {name} yet: python -m specdemo train {need} "
+            f"--target {name} makes one."
+        )
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """The target's hidden states that its trained drafters read, by layer."""
-        return tuple(sorted({layer for one in self.trained.values() for layer in one.reads}))
-
-    def card(self, need: str) -> JsonView | None:
-        """Return the record of a draft model's or a trained drafter's training; None if there is none."""
-        if need == "draft" and isinstance(self.open_draft, CompactDraft):
-            card: JsonView | None = self.open_draft.config["specdemo"].get("card")
-            return card
-        return self.trained[need].card or None if need in self.trained else None
+        """The target's hidden states that its drafters read, by layer."""
+        return tuple(sorted({layer for one in self.drafts.values() for layer in one.reads}))
 
     def open_target(self) -> CachedModel:
         """Open the target with an empty cache, which stores the states that its drafters read."""
         return CachedModel(self.target.decoder, self.reads)
 
-    def open_trained(self, kind: str, target: CachedModel) -> OpenedNetwork:
-        """Open a trained drafter for one conversation. Raises UserError for damaged files."""
-        return self.trained[kind].network().open(target)
+    def open_draft(self, need: str, target: CachedModel) -> OpenedNetwork:
+        """Open one of `drafts` for one conversation. Raises UserError for damaged files, and if there is no memory for a copy."""
+        return self.drafts[need].network().open(target)
 
     @property
     def vocabulary_size(self) -> int:
@@ -128,27 +116,6 @@ class LoadedPair:
         return stop_ids(self.target.model, self.tokenizer)
 
 
-@dataclass(frozen=True, slots=True)
-class CompactDraft:
-    """Makes a compact draft with an empty cache."""
-
-    config: JsonView
-    decoder: CompactDecoder
-
-    def __call__(self) -> CompactModel:
-        return CompactModel(self.decoder)
-
-
-@dataclass(frozen=True, slots=True)
-class ModuleDraft:
-    """Opens a draft model of transformers with an empty cache."""
-
-    model: LoadedModel
-
-    def __call__(self) -> CachedModel:
-        return CachedModel(self.model.decoder)
-
-
 def place_pair(settings: AppSettings, progress: ProgressCallback = silent) -> LoadedPair:
     """Fetch, convert and quantise, without a pass: `warm_pair` makes it ready, in the process that runs it. Raises UserError.
 
@@ -159,19 +126,20 @@ def place_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Lo
     published = find_published(settings.drafter, files, tokenizer, settings.cache_dir, progress)
     target = _placed(files, settings, progress)
     check_vocabulary(files, tokenizer, target.vocabulary_size)
-    others = dict.fromkeys(published.kinds, published.trained(target)) if published else {}
+    others = dict.fromkeys(published.kinds, published.draft(target)) if published else {}
     alone = stands_alone({**find_trained(target, None, settings.trained), **others})
-    if alone and settings.draft == "auto":
-        info, open_draft, why = None, None, "Its feature drafter works without a draft model."
-    else:
-        info, open_draft, why = _DraftLoader(settings, progress, files, target, tokenizer).find()
-    below = open_draft.decoder.weights if isinstance(open_draft, CompactDraft) else None
-    copy = None if no_copy_why(target.info.precision) else QuantisedCopy(target)
-    return LoadedPair(
-        target, tokenizer, info, open_draft, why, copy,
-        trained={**find_trained(target, below, settings.trained), **others},
-        recommended=recommended(files.folder, files.known or files.name),
-    )  # fmt: skip
+    draft, why = None, "Its feature drafter works without a draft model."
+    if not alone or settings.draft != "auto":
+        draft, why = _DraftLoader(settings, progress, files, target, tokenizer).find()
+    network = draft.network() if draft else None
+    below = network.weights if isinstance(network, CompactDecoder) else None
+    drafts = {**find_trained(target, below, settings.trained), **others}
+    if draft:
+        drafts[DRAFT] = draft
+    if not no_copy_why(target.info.precision):
+        drafts[COPY] = quantised_copy(target)
+    known = recommended(files.folder, files.known or files.name)
+    return LoadedPair(target, tokenizer, drafts, why, recommended=known)
 
 
 def warm_pair(
@@ -179,32 +147,29 @@ def warm_pair(
 ) -> LoadedPair:
     """Return a placed pair after its first passes: with the decoders that suit the device, and their costs. Raises UserError."""
     options: Json = {"head": settings.head, "cache_dir": settings.cache_dir}
-    open_draft, info, why = placed.open_draft, placed.draft_info, placed.no_draft_why
+    drafts, why = dict(placed.drafts), placed.no_draft_why
     target = warm(placed.target, progress, **options)
-    if isinstance(open_draft, ModuleDraft):
+    draft = drafts[DRAFT].network() if DRAFT in drafts else None
+    if isinstance(draft, LoadedModel):
         try:
-            open_draft = ModuleDraft(warm(open_draft.model, progress, **options))
-            info = open_draft.model.info
+            drafts[DRAFT] = _module_draft(warm(draft, progress, **options))
         except UserError as error:
             if settings.draft != "auto":
                 raise
-            open_draft, info, why = None, None, str(error)
-    copy = QuantisedCopy(target) if placed.copy else None
-    pair = replace(
-        placed, target=target, draft_info=info, open_draft=open_draft, no_draft_why=why, copy=copy
-    )
+            del drafts[DRAFT]
+            why = str(error)
+    if COPY in drafts:
+        drafts[COPY] = quantised_copy(target)
+    pair = replace(placed, target=target, drafts=drafts, no_draft_why=why)
     return _measured(pair, settings, progress)
 
 
 def _measured(pair: LoadedPair, settings: AppSettings, progress: ProgressCallback) -> LoadedPair:
     """Return the same pair with the costs of its passes."""
     progress(Progress("warm up", None, "measuring what a pass costs"))
-    target, open_draft, info = pair.target, pair.open_draft, pair.draft_info
-    draft, drafts = (
-        (open_draft(), info) if open_draft else _timed_instead(stands_alone(pair.trained))
-    )
+    target = pair.target
     passes = PairPasses(
-        CachedModel(target.decoder), target.info, draft, drafts, card_name(target.device)
+        CachedModel(target.decoder), target.info, *_timed_draft(pair), card_name(target.device)
     )
     costs = passes.costs(settings.cache_dir)
     progress(Progress("warm up", 1.0, target.info.name))
@@ -227,15 +192,24 @@ def _placed(files: ModelFiles, settings: AppSettings, progress: ProgressCallback
     return place_model(files, settings.precision, settings.device, progress, head=settings.head)
 
 
-def _timed_instead(alone: Trained | None) -> tuple[LanguageModel | None, ModelInfo | None]:
-    """Return the model to time if there is no draft model: a drafter that works without one. Damaged files are reported at use."""
-    try:
-        network = alone.network() if alone else None
-    except UserError:
-        return None, None
-    if alone is None or not isinstance(network, CompactDecoder):
-        return None, None
-    return CompactModel(network), alone.info
+def _timed_draft(pair: LoadedPair) -> tuple[LanguageModel | None, ModelInfo | None]:
+    """Return the model whose draft steps are timed: the draft model, else a drafter that works without one.
+
+    Damaged files are reported at use.
+    """
+    draft = pair.drafts.get(DRAFT) or stands_alone(pair.drafts)
+    with suppress(UserError):
+        network = draft.network() if draft else None
+        if draft and isinstance(network, LoadedModel):
+            return CachedModel(network.decoder), draft.info
+        if draft and isinstance(network, CompactDecoder):
+            return CompactModel(network), draft.info
+    return None, None
+
+
+def _module_draft(model: LoadedModel) -> Draft:
+    """Return a draft model of transformers, which is loaded already."""
+    return Draft(model.info, lambda: model)
 
 
 def fetch_pair(settings: AppSettings, progress: ProgressCallback = silent) -> None:
@@ -266,20 +240,20 @@ class _DraftLoader:
     target: LoadedModel
     tokenizer: PreTrainedTokenizerBase
 
-    def find(self) -> tuple[ModelInfo | None, Callable[[], LanguageModel] | None, str]:
+    def find(self) -> tuple[Draft | None, str]:
         """Return the draft that the settings name, or the target's partner; without one, a sentence why."""
         settings = self.settings
         wanted = draft_of(self.target.known, settings.draft, settings.trained)
         if wanted is None:
-            return None, None, "No draft is known for this target."
+            return None, "No draft is known for this target."
         try:
-            return *self._load(wanted), ""
+            return self._load(wanted), ""
         except UserError as error:
             if settings.draft != "auto":
                 raise
-            return None, None, str(error)
+            return None, str(error)
 
-    def _load(self, wanted: str) -> tuple[ModelInfo, Callable[[], LanguageModel]]:
+    def _load(self, wanted: str) -> Draft:
         path = Path(wanted).expanduser()
         if is_compact(path):
             return self._compact(ModelFiles(path, path.name, ""))
@@ -291,10 +265,10 @@ class _DraftLoader:
             self.files, self.tokenizer, self.target.vocabulary_size,
             files, load_tokenizer(files), draft.vocabulary_size,
         )  # fmt: skip
-        return draft.info, ModuleDraft(draft)
+        return _module_draft(draft)
 
-    def _compact(self, files: ModelFiles) -> tuple[ModelInfo, Callable[[], LanguageModel]]:
-        """A compact draft borrows the embedding of the model it was trained with: the target's own when it is the same."""
+    def _compact(self, files: ModelFiles) -> Draft:
+        """Load a compact draft. It borrows the embedding of the model it was trained with: the target's own when it is the same."""
         config, device = read_config(files.folder), self.target.device
         lender = config["specdemo"].get("embedding_from", DEFAULT_TARGET)
         embedding: Any = self.target.model.get_input_embeddings().weight
@@ -305,9 +279,9 @@ class _DraftLoader:
                     "draft.other_words", draft=files.name, lender=lender, target=self.files.name
                 )
             embedding = read_tensor(lent.folder)
-        weights = load_compact(files.folder, TargetTensors(embedding, device))
+        decoder = CompactDecoder(load_compact(files.folder, TargetTensors(embedding, device)))
         on_cpu = device.type == "cpu"
         kernel = "4-bit int4pack on CPU" if on_cpu else f"bf16 on {device.type.upper()}"
         parameters = int(config["specdemo"].get("parameters", 0))
         info = ModelInfo(files.name, files.revision, "int4", kernel, parameters)
-        return info, CompactDraft(config, CompactDecoder(weights))
+        return Draft(info, lambda: decoder, card=config["specdemo"].get("card", {}))

@@ -17,7 +17,7 @@ from specdemo.session.door import ConversationClient, EngineClient
 from specdemo.session.loaded import machine_name
 from specdemo.session.runs import Caches, beside
 from specdemo.session.text import Transcript, as_generated, encode_prompt
-from specdemo.trace.events import PLAIN, SPECULATIVE, Event, ModelInfo, RunStarted
+from specdemo.trace.events import PLAIN, SPECULATIVE, Event, RunStarted
 
 if TYPE_CHECKING:
     from specdemo.drafters.memory.visit import Memory
@@ -205,16 +205,8 @@ class Conversation(ConversationClient):
         method = self.host.known.get(settings.method)
         if method is None:
             return header
-        header = replace(header, lossy=method.lossy, draft=_draft_info(pair, method.needs))
+        drafts = [pair.drafts[need].loaded_info() for need in method.needs if need in pair.drafts]
+        header = replace(header, lossy=method.lossy, draft=next(iter(drafts), None))
         if "memory" in method.options and settings.memory and self._memory:
             header = replace(header, history=self._memory.rates(settings.method))
         return header
-
-
-def _draft_info(pair: LoadedPair, needs: tuple[str, ...]) -> ModelInfo | None:
-    if "copy" in needs:
-        return pair.copy.info() if pair.copy else None
-    for need in needs:
-        if need in pair.trained:
-            return pair.trained[need].info
-    return pair.draft_info if "draft" in needs else None

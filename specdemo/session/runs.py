@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
-from specdemo.config.strings import Json
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import ANY_ROWS
 from specdemo.session.text import TokenText, Transcript
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from specdemo.drafters.memory.visit import Memory
     from specdemo.engine.sampling import Shaper
     from specdemo.engine.types import Drafter
+    from specdemo.models.networks.registry import OpenedNetwork
     from specdemo.session.loaded import Loaded
 
 Lane = Generator[Event, None, str]
@@ -72,7 +72,7 @@ class Caches:
         self.loaded = loaded
         self.broken = False
         self._target = loaded.pair.open_target()
-        self._opened: Json = {}  # models that draft, by the need that they meet
+        self._opened: dict[str, OpenedNetwork] = {}  # models that draft, by the need that they meet
         self.committed: list[int] = []
         self.transcript: Transcript | None = None
 
@@ -125,7 +125,9 @@ class Caches:
         self.committed = prompt_ids
         method = known[settings.method]
         # The feature drafter replaces a missing draft model, see `drafters.copy_through`.
-        instead = pair.open_draft is None and "feature" in pair.trained and "draft" in method.takes
+        instead = (
+            "draft" not in pair.drafts and "feature" in pair.drafts and "draft" in method.takes
+        )
         target.record(wanted=method.states or instead)
         running = generate(
             target,
@@ -185,30 +187,23 @@ class Caches:
         from specdemo.drafters.methods import make_drafter
 
         pair = self.loaded.pair
-        needs = [*pair.trained, *["draft"] * bool(pair.open_draft), *["copy"] * bool(pair.copy)]
         context = DraftingContext(
             settings,
             shaper,
             pair.vocabulary_size,
             profile=pair.costs,
             memory=memory,
-            models={need: partial(self._open, need) for need in needs},
+            models={need: partial(self._open, need) for need in pair.drafts},
             features=self._target.features,
             store=self.loaded.store,
             together=together,
         )
         return make_drafter(context, known)
 
-    def _open(self, need: str) -> Any:
+    def _open(self, need: str) -> OpenedNetwork:
         """Return the model that meets a need, opened on first use."""
-        from specdemo.engine.target import PrefixReader
-
         if need not in self._opened:
-            pair = self.loaded.pair
-            own = {"draft": pair.open_draft, "copy": pair.copy and pair.copy.open}.get(need)
-            self._opened[need] = (
-                PrefixReader(own()) if own else pair.open_trained(need, self._target)
-            )
+            self._opened[need] = self.loaded.pair.open_draft(need, self._target)
         return self._opened[need]
 
 

@@ -99,8 +99,9 @@ class Studio(Host):
         from specdemo.engine.cost import CostProfile
 
         pair, costs = loaded.pair, loaded.pair.costs
+        trained = {need: dict(draft.card) for need, draft in pair.drafts.items() if draft.card}
         cards = {
-            name: next((dict(card) for one in method.uses if (card := pair.card(one))), None)
+            name: next((trained[need] for need in method.uses if need in trained), None)
             for name, method in self.known.items()
         }
         machine = {"name": machine_name(), "verify": costs.verify, "draft": costs.draft_step}
@@ -213,7 +214,8 @@ class Studio(Host):
     def _memory_mb(self, need: str) -> float:
         if need == "store":
             return self.store.memory_bytes / 1e6 if self.store else 0.0
-        return self.pair.memory_bytes(need) / 1e6
+        draft = self.pair.drafts.get(need)
+        return draft.memory_bytes / 1e6 if draft else 0.0
 
     def _missing(self, need: str) -> str:
         """Return the reason why a need is not met; "" if it is."""

@@ -111,7 +111,7 @@ def pair_note(pair: Pair | None, found: Outlook | None, *, loaded: bool) -> list
         return []
     drafts = words.PAIR_DRAFT.format(draft=pair.draft.title) if pair.draft else words.NO_DRAFT
     note = [("summary", drafts)]
-    sizes = {"needed": megabytes(found.needed), "free": megabytes(found.free or 0)}
+    sizes = {"needed": megabytes(found.needed), "free": megabytes(found.free)}
     if loaded:
         note.append(("here", words.LOADED.format(**sizes)))
     elif not found.fits:

@@ -206,7 +206,7 @@ def studio(target_weights, draft, makers, tmp_path):
     }
     studio = TinyStudio(
         target_weights, drafters, {"copy": "There is no copy."}, draft_info=ModelInfo("tiny draft"),
-        open_draft=lambda: open_draft(draft),
+        open_draft=lambda *_: PrefixReader(open_draft(draft)), open_target=lambda: None,
     )  # fmt: skip
     studio.infos = [replace(one, lossy=one.name == "look back") for one in studio.infos]
     studio.settings = AppSettings(cache_dir=tmp_path)

@@ -89,7 +89,7 @@ def test_translations_contain_why_a_method_is_missing(language: str) -> None:
     from specdemo.session.studio import Studio
 
     target = SimpleNamespace(info=SimpleNamespace(name="a-target"))
-    pair = SimpleNamespace(open_draft=None, no_draft_why="", trained={}, target=target)
+    pair = SimpleNamespace(drafts={}, no_draft_why="", target=target)
     shipped = SimpleNamespace(_loaded=pair, store=None)
     found = [
         LoadedPair.missing(pair, "draft", "a draft model"),

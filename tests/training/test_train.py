@@ -112,7 +112,7 @@ def test_loss_falls_resume_continues_and_the_draft_loads(
     settings = AppSettings(**models, device="cpu", cache_dir=tmp_path / "cache")
     pair = load(settings, silent).pair
     assert pair.draft_info.parameters == report.parameters
-    draft = pair.open_draft()
+    draft = pair.open_draft("draft", pair.open_target()).model
     assert (len(draft.words.ids), draft.words.size) == (150, pair.vocabulary_size)
     logits = draft.read([5, 6, 7])
     assert logits.shape == (len(draft.words.tokens),)

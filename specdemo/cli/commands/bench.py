@@ -289,9 +289,9 @@ def run_seeds(options: argparse.Namespace) -> int:
 def run_counterexample(options: argparse.Namespace) -> int:
     """Print three schedulers and two bugs of rules on two or three tokens, by fractions and by real runs."""
     from specdemo.bench.report import markdown
-    from specdemo.session.work.wrong_rules import bugs, demonstrate
+    from specdemo.session.work.wrong_rules import bugs, schedulers
 
-    rows = [*demonstrate(options.runs), *(bug.run(options.runs) for bug in bugs())]
+    rows = [rule.run(options.runs) for rule in (*schedulers(), *bugs())]
     console.write(markdown(counterexample_table(rows)))
     return 0
 

@@ -165,11 +165,10 @@ def _choose_head(
         return _compile(model, layout, layers, 16), PassCheck(True)
     decoder = _compile(model, layout, layers, 8)
     states = heads.states_of(decoder, sample()[: heads.SAMPLE_ROWS])
-    measured = heads.measure_head(states, weight, decoder.head)
-    if measured.is_small:
-        return decoder, PassCheck(True, 8, measured)
+    if heads.measure_head(states, weight, decoder.head).is_small:
+        return decoder, PassCheck(True, 8)
     del decoder
-    return _compile(model, layout, layers, 16), PassCheck(True, 16, measured)
+    return _compile(model, layout, layers, 16), PassCheck(True)
 
 
 def is_supported(model: Any) -> bool:

@@ -38,13 +38,10 @@ class Divergence:
     """Mean distance between the distributions of a head and those of the bfloat16 head on a text.
 
     kl: nats; variation: total variation, 0 to 1
-    same: fraction of rows with the same most likely token
     """
 
-    rows: int
     kl: float
     variation: float
-    same: float
 
     @property
     def is_small(self) -> bool:
@@ -87,8 +84,7 @@ def divergence(found: Tensor, wanted: Tensor) -> Divergence:
         kl += float((probs * (log_right - log_probs)).sum())
         variation += 0.5 * float((probs - log_probs.exp()).abs().sum())
     rows = len(wanted)
-    same = float((found.argmax(-1) == wanted.argmax(-1)).double().mean())
-    return Divergence(rows, max(kl / rows, 0.0), variation / rows, same)
+    return Divergence(max(kl / rows, 0.0), variation / rows)
 
 
 def measure_head(states: Tensor, weight: Tensor, head: Matrix) -> Divergence:

@@ -19,7 +19,13 @@ from torch.nn import functional as F
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.passes import ForwardInput, ForwardOutput, chunk_rows, chunks, request_pass
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.engine.target import CachedModel, FeatureReader, Features, ancestor_mask
+from specdemo.engine.target import (
+    CachedModel,
+    FeatureReader,
+    Features,
+    PrefixReader,
+    ancestor_mask,
+)
 from specdemo.engine.types import depths
 from specdemo.kernels import packing, runtime
 from specdemo.kernels.plan import Chain, DraftPlan
@@ -151,7 +157,9 @@ class CompactDecoder:
         self.compiled = compiled_layers(weights) if compiled else None
         self._rotary = weights.config.rotary_tables(weights.embedding)
 
-    def open(self, target: CachedModel) -> FeatureReader:
+    def open(self, target: CachedModel) -> PrefixReader:
+        if not self.weights.reads:
+            return PrefixReader(CompactModel(self))
         return FeatureReader(CompactModel(self, target.features))
 
     @torch.inference_mode()
@@ -166,7 +174,7 @@ class CompactDecoder:
     def normed(self, final: Tensor) -> Tensor:
         """Return the head's input. final: (rows, H), the states of a pass"""
         weights = self.weights
-        return rms_norm(final.to(weights.norm.dtype), weights.norm, weights.config.rms_norm_eps)
+        return rms_norm(final.to(weights.norm.dtype), weights.norm, weights.config.sizes.eps)
 
     def _embedded(self, one: DraftInput) -> Tensor:
         if one.states is not None:
@@ -504,7 +512,7 @@ class CompactModel:
         missing = torch.zeros_like(feedback, dtype=torch.float32)[None]
         rows = torch.cat([missing if final is None else final.float() for final in finals])
         if self.weights.feeds_normed:
-            epsilon = self.weights.config.rms_norm_eps
+            epsilon = self.weights.config.sizes.eps
             rows = F.rms_norm(rows, rows.shape[-1:], self.weights.norm.float(), eps=epsilon)
         return 0, rows * feedback.float()
 
@@ -517,9 +525,10 @@ def compiled_layers(weights: CompactWeights) -> CompiledLayers | None:
     if not weights.compiles or len(packed) < len(linear):
         return None
     inner = len(packed[2].codes) * packing.BLOCK_OUTPUTS // 2
+    sizes = config.sizes
     shape = Shape(
-        config.num_heads, config.num_key_value_heads, config.head_dim, config.hidden_size, inner, GROUP_WEIGHTS,
-        config.rms_norm_eps, config.head_dim**-0.5,
+        sizes.heads, sizes.kv_heads, sizes.head_dim, config.hidden_size, inner, GROUP_WEIGHTS,
+        sizes.eps, sizes.scaling,
     )  # fmt: skip
     if not runtime.fits(shape, len(weights.words.ids)):
         return None

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-import threading
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from specdemo.engine.target import CachedModel
 from specdemo.files.quiet import import_bitsandbytes
 from specdemo.models import loading
 from specdemo.models.devices import BYTES_PER_WEIGHT, LOADING_FACTOR
 from specdemo.models.loading import LoadedModel
+from specdemo.models.networks.registry import Draft
 from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
@@ -32,40 +31,23 @@ def no_copy_why(precision: str) -> str:
     )
 
 
-class QuantisedCopy:
-    """The NF4 copy of a loaded target, made once, at first use (the method of gpt-fast).
+def quantised_copy(target: LoadedModel) -> Draft:
+    """Return the NF4 copy of a loaded target, which is made at first use (the method of gpt-fast).
 
     Input embedding, output head, norms and biases are the target's own tensors, so only the quantised matrices need memory.
     """
-
-    def __init__(self, target: LoadedModel) -> None:
-        self._target = target
-        self._lock = threading.Lock()
-        self._made: LoadedModel | None = None
-
-    def open(self) -> CachedModel:
-        """The copy with an empty cache. Raises UserError when there is no memory for it."""
-        return CachedModel(self._loaded().decoder)
-
-    def memory_bytes(self) -> int:
-        """Memory that the copy needs, made or not."""
-        return needed_bytes(self._target)
-
-    def info(self) -> ModelInfo:
-        """Which weights draft, and how they are computed; makes the copy when it is not there yet."""
-        return self._loaded().info
-
-    def _loaded(self) -> LoadedModel:
-        with self._lock:
-            if self._made is None:
-                self._made = make_copy(self._target)
-            return self._made
+    info = ModelInfo(
+        target.info.name, target.info.revision, COPY_PRECISION, "", quantised_weights(target.model)
+    )
+    return Draft(info, lambda: make_copy(target))
 
 
 def make_copy(target: LoadedModel) -> LoadedModel:
     """Quantise a target. Raises UserError if the free memory is too small, before any is used."""
     name = f"The quantised copy of {target.info.name}"
-    loading.check_room(name, COPY_PRECISION, needed_bytes(target), target.device)
+    weights = quantised_weights(target.model)
+    needed = int(weights * BYTES_PER_WEIGHT[COPY_PRECISION] * LOADING_FACTOR)
+    loading.check_room(name, COPY_PRECISION, needed, target.device)
     with loading.one_at_a_time, loading.reporting_out_of_memory(name, COPY_PRECISION):
         model = share(target.model)
         for path in matrices(model):
@@ -118,9 +100,6 @@ def _quantised(linear: nn.Linear) -> nn.Linear:
     return quantised
 
 
-def needed_bytes(target: LoadedModel) -> int:
-    """Memory of the copy's quantised matrices."""
-    model = target.model
-    linear: list[Any] = [model.get_submodule(path) for path in matrices(model)]
-    weights = sum(layer.weight.numel() for layer in linear)
-    return int(weights * BYTES_PER_WEIGHT[COPY_PRECISION] * LOADING_FACTOR)
+def quantised_weights(model: PreTrainedModel) -> int:
+    """Return the number of weights in the matrices that a copy quantises."""
+    return sum(model.get_parameter(f"{path}.weight").numel() for path in matrices(model))

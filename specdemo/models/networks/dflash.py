@@ -151,7 +151,7 @@ class DFlashWeights:
     def mixed(self, states: Tensor) -> Tensor:
         """(rows, H): the source of keys and values. states: (rows, states x H)"""
         mixed = self.mix(states.to(self.norm.device, self.norm.dtype))
-        return rms_norm(mixed, self.mix_norm, self.form.config.rms_norm_eps)
+        return rms_norm(mixed, self.mix_norm, self.form.config.sizes.eps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -363,7 +363,7 @@ def _state_inputs(
     inject = Injection(loader.vector("inject.gain"), loader.matrix("inject.project"))
     if concat is None:
         return inject, feedback
-    return replace(inject, epsilon=shape.rms_norm_eps), torch.ones_like(concat.norm)
+    return replace(inject, epsilon=shape.sizes.eps), torch.ones_like(concat.norm)
 
 
 def _markov(loader: TensorLoader) -> MarkovHead | None:

@@ -33,52 +33,33 @@ StateRows = tuple[int, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Rope:
-    """A rescaled rotary embedding. frequencies: (head_dim / 2,) of each pair; scale: factor of cosines and sines"""
+    """A rotary embedding. frequencies: (head_dim / 2,) of each pair; scale: factor of cosines and sines"""
 
     frequencies: tuple[float, ...]
-    scale: float
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class CompactConfig:
-    """Sizes of a draft network's layers, as in its config.json. rope: replaces `rope_theta`"""
+    """Sizes of a draft network's layers, and their rotary embedding."""
 
     hidden_size: int
-    num_heads: int
-    num_key_value_heads: int
-    head_dim: int
-    rms_norm_eps: float
-    rope_theta: float
-    rope: Rope | None = None
+    sizes: HeadSizes
+    rope: Rope
 
     @classmethod
     def of(cls, config: JsonView) -> CompactConfig:
-        return cls(
-            hidden_size=config["hidden_size"],
-            num_heads=config["num_attention_heads"],
-            num_key_value_heads=config["num_key_value_heads"],
-            head_dim=config["head_dim"],
-            rms_norm_eps=config["rms_norm_eps"],
-            rope_theta=config["rope_parameters"]["rope_theta"],
-        )
-
-    @property
-    def sizes(self) -> HeadSizes:
-        return HeadSizes(
-            self.num_heads,
-            self.num_key_value_heads,
-            self.head_dim,
-            self.head_dim**-0.5,
-            self.rms_norm_eps,
-        )
+        """Return the sizes in the config.json that `train` writes, a transformers Llama config."""
+        heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
+        width, theta = config["head_dim"], config["rope_parameters"]["rope_theta"]
+        sizes = HeadSizes(heads, kv_heads, width, width**-0.5, config["rms_norm_eps"])
+        rope = Rope(tuple(rotary_frequencies(width, theta).tolist()))
+        return cls(config["hidden_size"], sizes, rope)
 
     def rotary_tables(self, like: Tensor) -> RotaryTables:
         """Return the tables of its rotary embedding. like: a tensor of the dtype and device"""
-        if self.rope:
-            frequencies = torch.tensor(self.rope.frequencies)
-            return RotaryTables(frequency_tables(frequencies, like, self.rope.scale))
-        frequencies = rotary_frequencies(self.head_dim, self.rope_theta)
-        return RotaryTables(frequency_tables(frequencies, like))
+        frequencies = torch.tensor(self.rope.frequencies)
+        return RotaryTables(frequency_tables(frequencies, like, self.rope.scale))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from specdemo.config.errors import UserError
 from specdemo.config.strings import JsonView
-from specdemo.engine.target import CachedModel, FeatureReader
+from specdemo.engine.target import CachedModel, PrefixReader
 from specdemo.files.catalogue import OWN_KIND, trained_folder
+from specdemo.models.devices import BYTES_PER_WEIGHT
+from specdemo.models.loading import LoadedModel
 from specdemo.models.networks.chain import CompactDecoder, CompactWeights
 from specdemo.models.networks.dflash import DFlashDecoder
 from specdemo.models.networks.exit import ExitDecoder
@@ -30,11 +32,7 @@ from specdemo.models.networks.folders import (
 from specdemo.models.networks.parts import MedusaWeights
 from specdemo.trace.events import ModelInfo
 
-if TYPE_CHECKING:
-    from specdemo.models.loading import LoadedModel
-
-
-OpenedNetwork = FeatureReader | MedusaWeights
+OpenedNetwork = PrefixReader | MedusaWeights
 """A draft network in one conversation: a reader of texts, or Medusa's heads, which read one state of the target."""
 
 
@@ -134,17 +132,17 @@ def stored_states(depth: int, form: str = "own") -> tuple[int, ...]:
 
 
 @dataclass(slots=True)
-class Trained:
-    """One drafter; its weights are loaded at first use, once for all sessions.
+class Draft:
+    """A model that drafts for a target; its weights are loaded at first use, once for all sessions.
 
-    reads: hidden states of the target that it reads, by layer; info: of its weights
+    info: facts about its weights, see `loaded_info`; reads: hidden states of the target that it reads, by layer
     alone: it also replaces a draft model; card: facts of its training, see `training.package.Card`
     """
 
-    reads: tuple[int, ...]
     info: ModelInfo
-    alone: bool
     _load: Callable[[], DraftNetwork]
+    reads: tuple[int, ...] = ()
+    alone: bool = False
     card: JsonView = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _network: DraftNetwork | None = None
@@ -159,10 +157,20 @@ class Trained:
                     raise UserError("draft.damaged", folder=self.info.name) from error
             return self._network
 
+    def loaded_info(self) -> ModelInfo:
+        """Return the facts about its weights after they are loaded; a transformers model then names its kernel too."""
+        network = self.network()
+        return network.info if isinstance(network, LoadedModel) else self.info
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that its weights need besides the target, whether or not they are loaded."""
+        return int(self.info.parameters * BYTES_PER_WEIGHT[self.info.precision])
+
 
 def find_trained(
     target: LoadedModel, draft: CompactWeights | None, wanted: str = "auto"
-) -> dict[str, Trained]:
+) -> dict[str, Draft]:
     """Find the drafters of a target that read its hidden states, by kind; those that extend a draft model only with it.
 
     wanted: a folder with one subfolder per kind of drafter; "auto" for the shipped ones; "none"
@@ -188,11 +196,11 @@ def find_trained(
         load = partial(network.load, path, tensors, draft if extends else None)
         info = ModelInfo(kind, "", "int4", "", int(facts.get("parameters", 0)))
         alone = bool(facts.get("feedback"))
-        found[kind] = Trained(tuple(facts["reads"]), info, alone, load, facts.get("card", {}))
+        found[kind] = Draft(info, load, tuple(facts["reads"]), alone, facts.get("card", {}))
     return found
 
 
-def stands_alone(found: Mapping[str, Trained]) -> Trained | None:
-    """The feature drafter among some trained drafters, if it needs no draft model."""
+def stands_alone(found: Mapping[str, Draft]) -> Draft | None:
+    """Return the feature drafter among some drafters, if it needs no draft model."""
     feature = found.get(OWN_KIND)
     return feature if feature and feature.alone else None

@@ -35,7 +35,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 
 import torch
 from torch import Tensor
@@ -122,8 +122,8 @@ class Control:
 
 
 @dataclass(frozen=True, slots=True)
-class Bug:
-    """A rule on a few tokens. exact: the distribution of its result; drawn: a token by a seed"""
+class Rule:
+    """A rule on a few tokens. exact: the distribution of its result; drawn: returns a token for a seed"""
 
     name: str
     target: Distribution
@@ -212,17 +212,18 @@ def _reported(target: Tensor, draft: Tensor, reported: Tensor, seed: int) -> int
     return proposal.token_ids[0] if verdict.path else verdict.next_id
 
 
-def bugs() -> Iterator[Bug]:
+def bugs() -> Iterator[Rule]:
+    """Yield the two bugs that were found in other engines."""
     target, draft = tenths(1, 4, 5), tenths(6, 1, 3)
     p, q = as_row(target), as_row(draft)
-    yield Bug(
+    yield Rule(
         "shared noise, accept with p / q", target, draft,
         with_shared_noise(target, draft), lambda seed: _shared(p, q, seed),
     )  # fmt: skip
     two, drawn, reported = tenths(7, 3), tenths(5, 5), as_row(tenths(6, 4))
     t, d = as_row(two), as_row(drawn)
     exact = Fraction(5, 8), Fraction(3, 8)
-    yield Bug(
+    yield Rule(
         "another draft distribution reported", two, drawn, exact,
         lambda seed: _reported(t, d, reported, seed),
     )  # fmt: skip
@@ -244,13 +245,15 @@ LOOKAHEAD = 4
 THRESHOLD = 0.8
 
 
-def demonstrate(runs: int = 4_000) -> list[RuleRow]:
-    """Run the three schedulers through the real loop, next to their exact results."""
-    return [
-        _row("stop after an unlikely word", after_unlikely, runs),
-        _row("stop at the first non-improvement", first_non_improvement, runs),
-        _row("look back", after_unlikely, runs, looks_back=True),
-    ]
+def schedulers() -> Iterator[Rule]:
+    """Yield three rules for the length of a draft, which run through the real loop."""
+    for name, go_on, looks_back in (
+        ("stop after an unlikely word", after_unlikely, False),
+        ("stop at the first non-improvement", first_non_improvement, False),
+        ("look back", after_unlikely, True),
+    ):
+        exact = first_word(go_on, looks_back=looks_back)
+        yield Rule(name, TARGET, DRAFT, exact, partial(_first_word_of_a_run, go_on, looks_back))
 
 
 def after_unlikely(drawn: Sequence[int]) -> bool:
@@ -295,22 +298,12 @@ def _drafts(
         yield from _drafts(go_on, (*drawn, word), chance * share)
 
 
-def _row(name: str, go_on: GoOn, runs: int, *, looks_back: bool = False) -> RuleRow:
-    exact = first_word(go_on, looks_back=looks_back)
-    tokens: list[int] = []
-    for seed in range(runs):
-        drafter: Drafter = Draws(go_on, seed)
-        if looks_back:
-            drafter = LookBack(drafter, THRESHOLD)
-        tokens.append(_first_word_of_a_run(drafter, seed))
-    return RuleRow.of(name, TARGET, exact, tokens)
-
-
-def _first_word_of_a_run(drafter: Drafter, seed: int) -> int:
-    """One step of the real loop; the limit leaves room for the longest draft."""
+def _first_word_of_a_run(go_on: GoOn, looks_back: bool, seed: int) -> int:  # noqa: FBT001 - bound by `partial`
+    """Return the first word that one step of the real loop commits. Its limit leaves room for the longest draft."""
+    drafts = Draws(go_on, seed)
     events = generate(
         FixedTarget(),  # type: ignore[arg-type]
-        drafter,
+        LookBack(drafts, THRESHOLD) if looks_back else drafts,
         [0],
         shaper=Shaper(Sampling(temperature=1.0, seed=seed)),
         limits=Limits(LOOKAHEAD + 1),

@@ -14,7 +14,7 @@ from specdemo.files.sources import ModelFiles
 from specdemo.models import loading, pair
 from specdemo.models.loading import load_model
 from specdemo.models.networks import copy as copying
-from specdemo.models.networks.copy import QuantisedCopy, make_copy, matrices, needed_bytes
+from specdemo.models.networks.copy import make_copy, matrices, quantised_copy
 from specdemo.session.loaded import load
 
 torch = pytest.importorskip("torch")
@@ -67,7 +67,7 @@ def test_the_target_is_as_it_was(files):
 
 
 def test_two_visitors_at_once_share_one_copy(files, monkeypatch):
-    shared = QuantisedCopy(load_model(files, "bf16", "cpu"))
+    shared = quantised_copy(load_model(files, "bf16", "cpu"))
     made, both = [], threading.Barrier(2)
     real = copying.make_copy
 
@@ -79,36 +79,36 @@ def test_two_visitors_at_once_share_one_copy(files, monkeypatch):
 
     def visit(_number):
         both.wait()
-        return shared.open()
+        return shared.network().open(None).model
 
     with ThreadPoolExecutor(2) as pool:
         opened = list(pool.map(visit, range(2)))
     assert opened[0].decoder is opened[1].decoder is made[0].decoder
     opened[0].read([1, 2, 3])
     assert (opened[0].length, opened[1].length) == (3, 0)
-    assert shared.info() == made[0].info
+    assert shared.loaded_info() == made[0].info
     assert len(made) == 1
 
 
 def test_a_copy_that_is_too_big_is_refused_before_memory_is_taken(files, monkeypatch):
-    shared = QuantisedCopy(load_model(files, "bf16", "cpu"))
+    shared = quantised_copy(load_model(files, "bf16", "cpu"))
     with monkeypatch.context() as patch:
         patch.setattr(loading, "free_ram", lambda: 1000)
         patch.setattr(copying, "share", lambda _: pytest.fail("memory was taken"))
         with pytest.raises(UserError, match=r"quantised copy of tiny in nf4 needs .* are free"):
-            shared.open()
-    assert shared.open().length == 0  # and once there is room, it opens
+            shared.network()
+    assert shared.network().open(None).model.length == 0  # and once there is room, it opens
 
 
 def test_only_the_matrices_are_counted(files):
     target = load_model(files, "bf16", "cpu")
     weights = 2 * (64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 128)
-    assert needed_bytes(target) == int(weights * 0.5625 * 1.15)
+    assert quantised_copy(target).memory_bytes == int(weights * 0.5625)
 
 
 def test_a_copy_leaves_with_its_target(files):
-    shared = QuantisedCopy(load_model(files, "bf16", "cpu"))
-    kept = weakref.ref(shared.open().decoder)
+    shared = quantised_copy(load_model(files, "bf16", "cpu"))
+    kept = weakref.ref(shared.network().decoder)
     del shared
     gc.collect()
     assert kept() is None
@@ -123,17 +123,18 @@ def test_a_full_precision_pair_opens_its_copy(tiny_folder, tmp_path):
     stages = []
     loaded = loaded_pair(tiny_folder, tmp_path, "fp32", stages.append)
     assert loaded.missing("copy", "a copy") == ""
-    assert loaded.copy.open().decoder is loaded.copy.open().decoder
-    assert loaded.copy.open().decoder is not loaded.target.decoder
-    assert loaded.copy.info().precision == "nf4"
-    assert "NF4" in loaded.copy.info().kernel
+    made = loaded.drafts["copy"]
+    assert loaded.open_draft("copy", None).model.decoder is made.network().decoder
+    assert made.network().decoder is not loaded.target.decoder
+    assert made.loaded_info().precision == "nf4"
+    assert "NF4" in made.loaded_info().kernel
     assert stages[-1].stage == "warm up"
 
 
 @pytest.mark.parametrize("precision", ["nf4", "int8"])
 def test_a_quantised_target_has_no_copy_and_says_why(tiny_folder, tmp_path, precision):
     loaded = loaded_pair(tiny_folder, tmp_path, precision)
-    assert loaded.copy is None
+    assert "copy" not in loaded.drafts
     assert loaded.missing("copy", "a copy") == (
         f"The target itself already runs in {precision}; "
         "load it in bf16 or fp32 to draft with a quantised copy."

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import VOCABULARY, tiny_llama
+from tiny_compact import compact_config
 from torch.nn import functional as F
 
 from specdemo.config.errors import UserError
@@ -15,7 +16,6 @@ from specdemo.engine.types import Proposal
 from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.chain import CompactWeights
 from specdemo.models.networks.exit import ExitModel
-from specdemo.models.networks.parts import CompactConfig
 
 TEXT = [1, 9, 20, 33, 7, 7, 12, 40, 2, 18]
 LAYER = 1
@@ -43,7 +43,7 @@ def adapter_of(model):
         linear(mlp.gate_proj, mlp.up_proj),
         linear(mlp.down_proj),
     )
-    shape = CompactConfig(32, 4, 2, 8, config.rms_norm_eps, 10000.0)
+    shape = compact_config(32, 8, config.rms_norm_eps)
     embedding = model.model.embed_tokens.weight
     words = ReducedVocabulary(torch.arange(VOCABULARY), VOCABULARY)
     head = linear(model.lm_head)

@@ -43,14 +43,14 @@ def test_a_pair_has_the_drafter_in_place_of_a_draft_model(target, tmp_path):
     said = []
     pair = load(settings(target, folder, tmp_path), lambda report: said.append(report.detail)).pair
     assert "drafter eagle (EAGLE-3, licence: apache-2.0)" in said
-    assert pair.open_draft is None
+    assert "draft" not in pair.drafts
     assert pair.reads == (1, 2)
-    info = pair.trained["feature"].info
+    info = pair.drafts["feature"].info
     assert (info.name, info.precision) == ("eagle", "fp32")
     assert info.parameters > 0
     assert not pair.missing("feature", "a feature drafter")
     opened = pair.open_target()
-    reader = pair.open_trained("feature", opened)
+    reader = pair.open_draft("feature", opened)
     opened.record(wanted=True)
     opened.read([5, 6, 7])
     reader.model.read([5, 6, 7, 8])
@@ -63,9 +63,9 @@ def test_one_block_drafter_serves_chains_and_trees(target, tmp_path):
     model = tiny_dflash.make(hidden=64, vocabulary=words, words=words, mask=words - 1, reads=(1, 2))
     folder = tiny_dflash.write_flat(tmp_path / "dflash", model, num_target_layers=None)
     pair = load(settings(target, folder, tmp_path), silent).pair
-    assert pair.trained["block"].network() is pair.trained["jet"].network()
+    assert pair.drafts["block"].network() is pair.drafts["jet"].network()
     opened = pair.open_target()
-    reader = pair.open_trained("block", opened)
+    reader = pair.open_draft("block", opened)
     opened.record(wanted=True)
     opened.read([5, 6, 7])
     logits = reader.block_after([5, 6, 7, 8])

@@ -140,7 +140,7 @@ WORK = "specdemo.session.work"
 
 
 @pytest.mark.parametrize(
-    "name", ["os:system", f"{WORK}.race:run_race", f"{WORK}.wrong_rules:demonstrate", "race", ""]
+    "name", ["os:system", f"{WORK}.race:run_race", f"{WORK}.wrong_rules:schedulers", "race", ""]
 )
 def test_find_work_finds_the_named_work_and_nothing_else(name):
     assert find_work(name_of(race_lanes)) is race_lanes

@@ -88,7 +88,7 @@ def seconds_asked():
 def test_weights_are_placed_on_a_gpu_that_is_not_there_and_no_pass_is_made(door):
     placed = door.link._placed.pair
     assert next(placed.target.model.parameters()).device.type == "cuda"
-    assert next(placed.open_draft.model.model.parameters()).device.type == "cuda"
+    assert next(placed.drafts["draft"].network().model.parameters()).device.type == "cuda"
     assert door.target.name
     assert door.stop_ids
     assert {method.name for method in door.methods() if method.available} >= {"auto", "draft_model"}

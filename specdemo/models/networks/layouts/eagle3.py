@@ -162,7 +162,7 @@ def load(
 
 def _injection(loader: TensorLoader, config: Eagle3Config) -> Injection:
     """Return the mix of states: unchanged, with a norm each (`fc_norm`), or with one over all (`norm_before_fc`)."""
-    mix, epsilon = loader.matrix("fc"), config.layers.rms_norm_eps
+    mix, epsilon = loader.matrix("fc"), config.layers.sizes.eps
     if loader.has("fc_norm.0.weight"):
         parts = [loader.vector(f"fc_norm.{index}.weight") for index in range(len(config.reads))]
         return Injection(torch.cat(parts), mix, epsilon=epsilon)

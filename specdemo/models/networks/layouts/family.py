@@ -21,11 +21,12 @@ from specdemo.files.folder import broken_files, read_config, read_header, weight
 from specdemo.files.hub import PICKLES, fetch
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import file_sha256, made_once
+from specdemo.models.decoders.layer import HeadSizes
 from specdemo.models.devices import BYTES_PER_WEIGHT
 from specdemo.models.loading import check_room
 from specdemo.models.networks.folders import TargetTensors, TensorLoader, read_tensors
 from specdemo.models.networks.parts import CompactConfig, Rope
-from specdemo.models.networks.registry import DraftNetwork, Trained
+from specdemo.models.networks.registry import Draft, DraftNetwork
 from specdemo.models.outlook import licence_of
 from specdemo.trace.events import ModelInfo
 
@@ -236,19 +237,12 @@ class DrafterFiles:
         sliding = config.get("sliding_window") and config.get("use_sliding_window", True)
         if not windows and ("sliding_attention" in kinds or (sliding and not kinds)):
             raise self.wrong("its layers forget what is far back, which is not computed here")
-        theta, rope = self._rope(config, size)
-        return CompactConfig(
-            hidden_size=hidden,
-            num_heads=heads,
-            num_key_value_heads=keys,
-            head_dim=size,
-            rms_norm_eps=self.real(config, "rms_norm_eps", 1e-6, most=1.0),
-            rope_theta=theta,
-            rope=rope,
-        )
+        epsilon = self.real(config, "rms_norm_eps", 1e-6, most=1.0)
+        sizes = HeadSizes(heads, keys, size, size**-0.5, epsilon)
+        return CompactConfig(hidden, sizes, self._rope(config, size))
 
-    def _rope(self, config: JsonView, head_dim: int) -> tuple[float, Rope | None]:
-        """Return the base of a rotary embedding, and its frequencies if they are rescaled."""
+    def _rope(self, config: JsonView, head_dim: int) -> Rope:
+        """Return the rotary embedding of a config, as transformers computes it. Raises UserError for an unsupported one."""
         from transformers import LlamaConfig
         from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
@@ -259,8 +253,6 @@ class DrafterFiles:
         self.choice(known, "partial_rotary_factor", 1)
         field = "rope_type" if facts.get("rope_type") else "type"
         kind = self.choice(facts, field, "default", "linear", "llama3", "yarn")
-        if kind == "default":
-            return theta, None
         try:
             embedding: Any = LlamaRotaryEmbedding(
                 LlamaConfig(
@@ -274,7 +266,7 @@ class DrafterFiles:
         scale = float(embedding.attention_scaling)
         if not torch.cat([embedding.inv_freq, torch.tensor([scale])]).isfinite().all():
             raise self.refused(key, dict(facts), Phrase("drafter.finite"))
-        return theta, Rope(tuple(embedding.inv_freq.tolist()), scale)
+        return Rope(tuple(embedding.inv_freq.tolist()), scale)
 
 
 def value_reason(field: str, value: object, allowed: object) -> Phrase:
@@ -373,8 +365,8 @@ class Reading:
     alone: bool
     load: Callable[[TargetTensors], DraftNetwork]
 
-    def trained(self, target: LoadedModel) -> Trained:
-        """The drafter of a loaded target; its weights are read at first use."""
+    def draft(self, target: LoadedModel) -> Draft:
+        """Return the drafter of a loaded target; its weights are read at first use."""
         four_bit = target.info.precision in ("nf4", "file") and target.device.type == "cpu"
         whole = target.info.precision == "fp32"
         precision = "int4" if four_bit else "fp32" if whole else "bf16"
@@ -384,8 +376,7 @@ class Reading:
         needed = int(parameters * BYTES_PER_WEIGHT[precision])
         check_room(self.files.name, precision, needed, target.device)
         info = ModelInfo(self.files.name, self.files.revision, precision, "", parameters)
-        load = partial(self.load, shared)
-        return Trained(self.reads, info, self.alone, load)
+        return Draft(info, partial(self.load, shared), self.reads, self.alone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,8 +399,8 @@ def layer_shapes(
 
     inner: of its gates; width: numbers that go into attention; norms: those of queries and keys are required
     """
-    hidden, size = config.hidden_size, config.head_dim
-    queries, keys = config.num_heads * size, config.num_key_value_heads * size
+    hidden, size = config.hidden_size, config.sizes.head_dim
+    queries, keys = config.sizes.heads * size, config.sizes.kv_heads * size
     needed: Shapes = {
         f"{prefix}input_layernorm.weight": (hidden,),
         f"{prefix}self_attn.q_proj.weight": (queries, width),
