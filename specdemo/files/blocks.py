@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from specdemo.config.strings import Json
 from specdemo.files.folder import GGUF_BLOCKS
-from specdemo.files.packing import GgufWeight, NotReadable, Weight, parts_of
+from specdemo.files.packing import GgufWeight, NotReadable, Numbers, Weight, parts_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 BLOCKS_RECIPE = "blocks-1"  # increased when the layout changes
 HEAD_BLOCKS = "blocks"  # end of the name of the head's blocks; its bfloat16 copy is for drafters, or the embedding
 OUTPUTS = 32  # of a block in memory
-Numbers = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)

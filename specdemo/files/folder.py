@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
@@ -39,6 +39,10 @@ NOT_QUANTISED = ("embed", "lm_head", ".experts.")  # parts of names of matrices
 KEPT = {"full_attention", "sliding_attention"}  # layers that store all keys and values
 ADAPTER = "adapter_config.json"
 LFS_POINTER = b"version https://git-lfs.github.com/"
+
+
+ModelConfig: TypeAlias = Any
+"""A configuration of transformers, whose attributes depend on the model's family."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +162,7 @@ def check_causal_lm(config: Json, name: str) -> None:
         check_rollback(CONFIG_MAPPING[config["model_type"]].from_dict(config))
 
 
-def check_rollback(config: Any) -> None:
+def check_rollback(config: ModelConfig) -> None:
     """Raise UserError for a transformers model whose memory cannot be rolled back token by token."""
     text = config.get_text_config()
     kinds = set(getattr(text, "layer_types", None) or ())

@@ -18,9 +18,9 @@ import numpy as np
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.strings import Json, JsonView
 from specdemo.files import folder as families
-from specdemo.files.folder import GGUF_PART, check_fetched, check_rollback, find_family
+from specdemo.files.folder import GGUF_PART, ModelConfig, check_fetched, check_rollback, find_family
 from specdemo.files.header import VECTOR_TYPES, read_header
-from specdemo.files.packing import NotReadable
+from specdemo.files.packing import NotReadable, Numbers
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.quiet import quiet_gguf, quiet_transformers
 from specdemo.files.store import check_space
@@ -189,7 +189,7 @@ class Unread(Exception):
     """A file describes its model by a value that no reader here supports."""
 
 
-def config_of(gguf: Path) -> Any:
+def config_of(gguf: Path) -> ModelConfig:
     """Return the transformers configuration of a GGUF file's model.
 
     Raises UserError for a model without rollback, one that is not a causal language model, and a file with a part that would
@@ -242,7 +242,7 @@ def _tell_transformers() -> None:
             processors[one.gguf] = processors[one.read_as]
 
 
-def _complete(config: Any, kind: str, own: JsonView) -> None:
+def _complete(config: ModelConfig, kind: str, own: JsonView) -> None:
     """Set the values that transformers does not read. own: the file's values, without the prefix of their family"""
     family = find_family(gguf=kind)
     for key, name in ({cap: cap for cap in CAPS} | {**family.header}).items():
@@ -264,14 +264,14 @@ def _complete(config: Any, kind: str, own: JsonView) -> None:
         raise Unread(f"positions stretched in another way ({way})")
 
 
-def _rope(config: Any) -> Json:
+def _rope(config: ModelConfig) -> Json:
     """Return the position parameters of layers that attend over the whole text."""
     rope: Json = config.rope_parameters
     everywhere: Json = rope.get("full_attention", rope)
     return everywhere
 
 
-def _stretch_as_llama3(config: Any, divisors: np.ndarray[Any, Any]) -> None:
+def _stretch_as_llama3(config: ModelConfig, divisors: Numbers) -> None:
     """Set Llama 3's position scaling, which a file stores only as the resulting divisors. divisors: (head_dim / 2,) float32"""
     rope = _rope(config)
     factor = float(divisors.max())
@@ -284,14 +284,14 @@ def _stretch_as_llama3(config: Any, divisors: np.ndarray[Any, Any]) -> None:
     rope.update(LLAMA3, rope_type="llama3", factor=factor)
 
 
-def _vector(gguf: Path, name: str) -> np.ndarray[Any, Any]:
+def _vector(gguf: Path, name: str) -> Numbers:
     from gguf import GGUFReader
 
     found = next(tensor for tensor in GGUFReader(gguf).tensors if tensor.name == name)
     return np.array(found.data, np.float32)
 
 
-def _check_tensors(config: Any, kind: str, names: set[str]) -> None:
+def _check_tensors(config: ModelConfig, kind: str, names: set[str]) -> None:
     """Raise Unread unless the tensors of the file and of the model correspond one to one."""
     import torch
     from transformers import AutoModelForCausalLM
@@ -354,7 +354,7 @@ def read_once() -> Iterator[None]:
             return self._data
 
         @data.setter
-        def data(self, mapped: Any) -> None:
+        def data(self, mapped: Numbers) -> None:
             self._data = mapped.view(np.ndarray)
 
     def read(path: object, mode: str = "r") -> Any:

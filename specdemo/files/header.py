@@ -6,13 +6,13 @@ import hashlib
 import math
 import mmap
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from specdemo.config.strings import Json, JsonView
 from specdemo.files.catalogue import Entry, entries
 
 MAGIC, VERSIONS = b"GGUF", (2, 3)
@@ -20,7 +20,7 @@ MAGIC, VERSIONS = b"GGUF", (2, 3)
 NUMBER_FORMATS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 TEXT, ARRAY = 8, 9
 BFLOAT16 = 30
-VECTOR_TYPES: dict[int, Any] = {0: np.float32, 1: np.float16, BFLOAT16: np.uint16}
+VECTOR_TYPES: dict[int, type[np.generic]] = {0: np.float32, 1: np.float16, BFLOAT16: np.uint16}
 NORMS = ("output_norm.weight", "attn_norm.weight", "ffn_norm.weight")
 PADDING = b"[PAD"  # start of the tokens that only fill the vocabulary up
 ALIGNMENT = 32  # bytes, if the file does not name another
@@ -38,7 +38,7 @@ class Header:
     kinds: GGUF's numbers of the types of its tensors
     """
 
-    values: Mapping[str, Any]
+    values: JsonView
     parameters: int
     head_parameters: int
     own_head: bool
@@ -90,7 +90,7 @@ class _Reader:
         version, tensors, count = self._numbers("IQQ")
         if version not in VERSIONS:
             raise ValueError(f"version {version}")
-        values: dict[str, Any] = {}
+        values: Json = {}
         for _ in range(count):
             key = self._text()
             values[key] = self._value(key, self._numbers("I")[0])

@@ -172,7 +172,7 @@ def parts_of(shape: tuple[int, ...]) -> list[slice]:
     return [slice(begin, min(begin + step, shape[0])) for begin in range(0, shape[0], step)]
 
 
-def _order(rows: int, heads: int) -> np.ndarray[Any, Any]:
+def _order(rows: int, heads: int) -> Numbers:
     """Return llama.cpp's position of each row: it stores the two halves of a head's rotary pairs alternately.
 
     rows 4, one head: 0 2 1 3 (rows 0 and 1 are the first half of their pairs)

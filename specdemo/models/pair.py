@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended
@@ -271,7 +271,7 @@ class _DraftLoader:
         """Load a compact draft. It borrows the embedding of the model it was trained with: the target's own when it is the same."""
         config, device = read_config(files.folder), self.target.device
         lender = config["specdemo"].get("embedding_from", DEFAULT_TARGET)
-        embedding: Any = self.target.model.get_input_embeddings().weight
+        embedding = TargetTensors.of(self.target).embedding
         if self.target.known != lender:
             lent = model_files(lender, self.settings, self.progress)
             if not same_tokenizer(self.tokenizer, load_tokenizer(lent)):

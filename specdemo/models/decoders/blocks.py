@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from specdemo.config.strings import Json
 from specdemo.files.blocks import HEAD_BLOCKS
 from specdemo.files.folder import check_read, find_family, read_config, weight_files
 from specdemo.files.quiet import quiet_transformers
 from specdemo.kernels.blocks import KINDS, NAMES, BlockMatrix, Part
+from specdemo.models.decoders.form import Module
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -46,7 +49,7 @@ def load_blocks(files: ModelFiles) -> PreTrainedModel:
         config = AutoConfig.from_pretrained(str(folder), local_files_only=True)
         del config.quantization_config
         kind = read_config(folder, files.name)["model_type"]
-        model: Any = AutoModelForCausalLM.from_config(
+        model: Module = AutoModelForCausalLM.from_config(
             config, dtype=torch.bfloat16, attn_implementation=find_family(model_type=kind).attention
         )
         model.generation_config = GenerationConfig.from_pretrained(str(folder))
@@ -68,7 +71,7 @@ def load_blocks(files: ModelFiles) -> PreTrainedModel:
     if heads:
         model.lm_head.blocks = BlockMatrix(tuple(heads))
     missing = {*report.missing_keys} - {*model.all_tied_weights_keys}
-    unread: dict[str, Any] = {
+    unread: Json = {
         "missing_keys": missing,
         "mismatched_keys": (),
         "unexpected_keys": report.unexpected_keys,
@@ -86,11 +89,11 @@ def _part(stored: dict[str, Tensor], name: str) -> Part:
     return Part(KINDS[NAMES[kind]], codes, units, zeros, steps)
 
 
-def in_blocks(parts: Any) -> bool:
+def in_blocks(parts: Sequence[Module]) -> bool:
     """Return whether all layers are in blocks of a file."""
     return all(isinstance(part, BlockLinear) for part in parts)
 
 
-def joined(parts: Any, bias: Tensor | None) -> BlockMatrix:
+def joined(parts: Sequence[Module], bias: Tensor | None) -> BlockMatrix:
     """Return layers as one matrix. bias: (out,) float32"""
     return BlockMatrix(tuple(part.part for part in parts), bias)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +18,7 @@ from specdemo.engine.types import Proposal
 from specdemo.kernels import cpu_features, packing, runtime
 from specdemo.kernels.packing import BLOCK_OUTPUTS
 from specdemo.models.decoders import graphs, heads, packed
-from specdemo.models.decoders.form import form_of
+from specdemo.models.decoders.form import Module, form_of
 from specdemo.models.decoders.heads import AUTO_HEAD
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.devices import DEVICES, LARGE_HEAD, leave_to_file
@@ -33,7 +32,7 @@ TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.04, torch.float16: 0.01}
 
 
 def open_decoder(
-    model: Any,
+    model: Module,
     head: str = AUTO_HEAD,
     sample: Callable[[], Sequence[int]] | None = None,
     check: Measurement[PassCheck] | None = None,
@@ -61,7 +60,7 @@ def open_decoder(
     return (lean, "lean pass") if agrees(lean, module) else (module, MODULE)
 
 
-def uses_compiled_pass(model: Any) -> bool:
+def uses_compiled_pass(model: Module) -> bool:
     """Return True if `open_decoder` will try the compiled pass on a model."""
     return is_supported(model) and packed.layout_of(model) is not None
 
@@ -104,7 +103,7 @@ def _pass_seconds(decoder: Decoder) -> float:
 
 
 def _open_compiled(
-    model: Any,
+    model: Module,
     head: str,
     sample: Callable[[], Sequence[int]] | None,
     check: Measurement[PassCheck] | None,
@@ -136,7 +135,7 @@ def _description(bits: int) -> str:
 
 
 def _compile(
-    model: Any, layout: packed.Layout, layers: Sequence[packed.PackedLayer], bits: int
+    model: Module, layout: packed.Layout, layers: Sequence[packed.PackedLayer], bits: int
 ) -> packed.CompiledDecoder:
     table, _ = runtime.meanings(layout.coding.code)
     form, weight = layout.form, model.lm_head.weight
@@ -152,7 +151,7 @@ def _compile(
 
 @torch.inference_mode()
 def _choose_head(
-    model: Any,
+    model: Module,
     layout: packed.Layout,
     layers: Sequence[packed.PackedLayer],
     head: str,
@@ -171,7 +170,7 @@ def _choose_head(
     return _compile(model, layout, layers, 16), PassCheck(True)
 
 
-def is_supported(model: Any) -> bool:
+def is_supported(model: Module) -> bool:
     """Whether a model is built as the lean pass expects."""
     return model.device.type in DEVICES and model.dtype in TOLERANCE and form_of(model) is not None
 
@@ -205,7 +204,7 @@ def _probe(decoder: Decoder, token_ids: list[int]) -> Tensor:
 
 
 @torch.inference_mode()
-def _module_states(model: Any, token_ids: list[int]) -> Tensor:
+def _module_states(model: Module, token_ids: list[int]) -> Tensor:
     """Return the input of the head at the rows that `_probe` returns, from one pass of the module, (5, hidden)."""
     module = ModuleDecoder(model)
     seen = torch.ones(PROBED, PROBED, dtype=torch.bool).tril_()

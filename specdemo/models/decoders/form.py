@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from specdemo.config.strings import Json
 from specdemo.engine.attention import windowed
-from specdemo.files.folder import LayerForm, find_family
+from specdemo.files.folder import LayerForm, ModelConfig, find_family
 from specdemo.kernels.runtime import NORMS
+
+Module: TypeAlias = Any
+"""A transformers model, or one of its modules. Its attributes depend on the family: `form_of` checks those that are read."""
 
 # types of rotary embedding whose angles depend on the position alone, or are made so by `rotary.module_tables`
 STATIC_ROPE = ("default", "linear", "llama3", "yarn", "longrope")
@@ -39,13 +42,13 @@ class ModelForm:
     rotary: tuple[int, ...]
     windows: tuple[int, ...]
 
-    def norm(self, norm: Any, dtype: torch.dtype | None = None) -> Tensor:
+    def norm(self, norm: Module, dtype: torch.dtype | None = None) -> Tensor:
         """The factors of a norm's channels, (width,). dtype: None for that of the module"""
         weight: Tensor = norm.weight.data
         weight = weight.to(dtype or weight.dtype)
         return weight + self.layer.offset if self.layer.offset else weight
 
-    def of_layer(self, index: int, layer: Any, dtype: torch.dtype | None = None) -> Json:
+    def of_layer(self, index: int, layer: Module, dtype: torch.dtype | None = None) -> Json:
         """The fields of `LayerWeights` that are not matrices, of a module's layer. dtype: see `norm`"""
         parts = [(layer, name) for name in self.layer.norms]
         parts += [(layer.self_attn, name) for name in ("q_norm", "k_norm")]
@@ -65,7 +68,7 @@ class ModelForm:
         )
 
 
-def form_of(model: Any) -> ModelForm | None:
+def form_of(model: Module) -> ModelForm | None:
     """Return the form of a loaded transformers model; None if no pass but transformers' own computes it."""
     config = model.config.get_text_config()
     layer = find_family(model_type=config.model_type).layer
@@ -104,5 +107,5 @@ def form_of(model: Any) -> ModelForm | None:
     )
 
 
-def _factor(config: Any, of: tuple[str, float] | None) -> float:
+def _factor(config: ModelConfig, of: tuple[str, float] | None) -> float:
     return float(getattr(config, of[0]) ** of[1]) if of else 1.0

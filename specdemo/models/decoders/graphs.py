@@ -13,7 +13,6 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,6 +28,8 @@ GRAPH_ROWS = (1, 2, 3, 4, 5, 6, 8, 12, 16)  # rows of recordings; a pass uses th
 SLOTS = 1024  # slots of the smallest static cache; each larger one has twice as many
 KEPT_GRAPHS = 64  # recordings
 
+RecordingKey = tuple["StaticCache", int, tuple[int, ...], int | None]
+"""Cache, rows, reads and depth, as in `PassGraph`."""
 Work = Callable[[], tuple[Tensor, ...]]
 Record = Callable[[Work], Work]  # returns a function that repeats the work, into the same tensors
 
@@ -153,11 +154,11 @@ class GraphDecoder:
         self.records = True
         self.lean, self._record = lean, record
         self._lock = threading.Lock()
-        self._static: weakref.WeakKeyDictionary[RollbackCache, tuple[StaticCache, Any]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._static: weakref.WeakKeyDictionary[
+            RollbackCache, tuple[StaticCache, weakref.finalize[[StaticCache], RollbackCache]]
+        ] = weakref.WeakKeyDictionary()
         self._empty: list[StaticCache] = []
-        self._recordings: OrderedDict[tuple[Any, ...], PassGraph] = OrderedDict()
+        self._recordings: OrderedDict[RecordingKey, PassGraph] = OrderedDict()
         self._table: Tensor | None = None  # rotary table whose address the recordings contain
 
     @torch.inference_mode()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +17,7 @@ from torch import Tensor
 
 from specdemo.engine.attention import chunk_of
 from specdemo.engine.passes import ForwardInput, ForwardOutput, split_outputs
-from specdemo.models.decoders.form import ModelForm, form_of
+from specdemo.models.decoders.form import ModelForm, Module, form_of
 from specdemo.models.decoders.layer import CacheRows, HeadSizes, LlamaLayer, PassRows, normalised
 from specdemo.models.decoders.operators import Stacked, look, pack, stack
 from specdemo.models.decoders.rotary import RotaryTables, module_tables
@@ -34,7 +33,7 @@ Windowed = Mapping[int, Sequence[CacheRows]]
 class LeanDecoder:
     """Implements `Decoder`. Shares its weights with the module that it was made from. Raises ValueError for another family."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Module) -> None:
         config = model.config.get_text_config()
         base, form = model.model, form_of(model)
         if form is None:
@@ -127,7 +126,7 @@ class LeanDecoder:
         return placed
 
 
-def _layer(form: ModelForm, index: int, layer: Any) -> LlamaLayer:
+def _layer(form: ModelForm, index: int, layer: Module) -> LlamaLayer:
     attention, mlp = layer.self_attn, layer.mlp
     return LlamaLayer(
         qkv=stack([getattr(attention, name) for name in form.layer.qkv]),

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from specdemo.engine.attention import forget
 from specdemo.kernels import cpu_features
+from specdemo.models.decoders.form import Module
 
 PACKED_ROWS = 16  # for which bfloat16 matrices are laid out
 
@@ -90,7 +91,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, at: Look, scale: float) 
     return attended.view(kv_heads, rows, -1, head_dim).transpose(0, 1).reshape(rows, -1)
 
 
-def stack(parts: Sequence[Any]) -> Stacked:
+def stack(parts: Sequence[Module]) -> Stacked:
     """Linear layers of a loaded model, side by side. The layers stay usable: they become views of the stack.
 
     Layers of a kind that cannot be joined are called one by one.
@@ -154,7 +155,7 @@ def _packs() -> bool:
     )
 
 
-def biases(parts: Sequence[Any]) -> Tensor | None:
+def biases(parts: Sequence[Module]) -> Tensor | None:
     """Return the biases of stacked layers as one; None if no layer has one."""
     if all(part.bias is None for part in parts):
         return None
@@ -164,7 +165,7 @@ def biases(parts: Sequence[Any]) -> Tensor | None:
     )
 
 
-def in_4_bits(parts: Sequence[Any]) -> bool:
+def in_4_bits(parts: Sequence[Module]) -> bool:
     """Whether layers are all in NF4 as bitsandbytes stores it, and not laid out for its fused CPU kernel."""
     states: list[Any] = [getattr(getattr(p, "weight", None), "quant_state", None) for p in parts]
     return all(
@@ -179,7 +180,7 @@ def in_4_bits(parts: Sequence[Any]) -> bool:
 class Nf4Joined:
     """NF4 matrices as bitsandbytes stores them, on top of each other."""
 
-    def __init__(self, parts: Sequence[Any]) -> None:
+    def __init__(self, parts: Sequence[Module]) -> None:
         from bitsandbytes.functional import QuantState
 
         states = [part.weight.quant_state for part in parts]

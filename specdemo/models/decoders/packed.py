@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +18,7 @@ from specdemo.kernels import packing, runtime
 from specdemo.kernels.blocks import INPUTS
 from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
 from specdemo.models.decoders.blocks import in_blocks, joined
-from specdemo.models.decoders.form import ModelForm, form_of
+from specdemo.models.decoders.form import ModelForm, Module, form_of
 from specdemo.models.decoders.operators import biases, in_4_bits, rms_norm, scales_of
 from specdemo.models.decoders.rotary import RotaryTables, module_tables
 from specdemo.models.devices import leave_to_file, return_freed
@@ -44,7 +43,7 @@ class Coding:
 class PackedLinear(nn.Module):
     """A linear layer on some rows of a matrix, for those who run the module. It decodes its rows in every call."""
 
-    def __init__(self, matrix: Packed, coding: Coding, first: int, layer: Any) -> None:
+    def __init__(self, matrix: Packed, coding: Coding, first: int, layer: Module) -> None:
         super().__init__()
         self.matrix, self.coding, self.bias = matrix, coding, layer.bias
         self.in_features, self.out_features = int(layer.in_features), int(layer.out_features)
@@ -74,7 +73,7 @@ class Layout:
     shape: runtime.Shape
 
 
-def layout_of(model: Any) -> Layout | None:
+def layout_of(model: Module) -> Layout | None:
     """Return the layout of a model; None if the compiled pass lacks its sizes or number format, or this processor."""
     if model.device.type != "cpu" or not runtime.runs_here():
         return None
@@ -100,12 +99,12 @@ def layout_of(model: Any) -> Layout | None:
     return Layout(form, coding, shape) if runtime.fits(shape) else None
 
 
-def pack_layers(model: Any, form: ModelForm) -> list[PackedLayer]:
+def pack_layers(model: Module, form: ModelForm) -> list[PackedLayer]:
     """Pack all layers, one after the other: this needs extra memory for one layer only."""
     return [_pack_layer(form, index, layer) for index, layer in enumerate(model.model.layers)]
 
 
-def _groups(form: ModelForm, layer: Any) -> list[tuple[Any, Sequence[str]]]:
+def _groups(form: ModelForm, layer: Module) -> list[tuple[Module, Sequence[str]]]:
     """Modules of a layer, and the names in them of matrices that are stacked: those that read the same input."""
     attention, mlp = layer.self_attn, layer.mlp
     return [
@@ -113,18 +112,18 @@ def _groups(form: ModelForm, layer: Any) -> list[tuple[Any, Sequence[str]]]:
     ]  # fmt: skip
 
 
-def _parts(form: ModelForm, layer: Any) -> Iterator[list[Any]]:
+def _parts(form: ModelForm, layer: Module) -> Iterator[list[Module]]:
     """The linear layers that are stacked."""
     for parent, names in _groups(form, layer):
         yield [getattr(parent, name) for name in names]
 
 
-def _coding(layer: Any) -> Coding:
+def _coding(layer: Module) -> Coding:
     state = layer.weight.quant_state
     return Coding(state.code, int(state.blocksize))
 
 
-def _pack_layer(form: ModelForm, index: int, layer: Any) -> PackedLayer:
+def _pack_layer(form: ModelForm, index: int, layer: Module) -> PackedLayer:
     parts = [part for stacks in _parts(form, layer) for part in stacks]
     stored_in = [part.weight.data for part in parts if hasattr(part, "weight")]
     qkv, output, gate_up, down = (_pack(*one) for one in _groups(form, layer))
@@ -135,7 +134,7 @@ def _pack_layer(form: ModelForm, index: int, layer: Any) -> PackedLayer:
     return runtime.LayerWeights(qkv=qkv, output=output, gate_up=gate_up, down=down, **others)
 
 
-def _pack(parent: Any, names: Sequence[str]) -> runtime.Matrix:
+def _pack(parent: Module, names: Sequence[str]) -> runtime.Matrix:
     """Linear layers of a module as one matrix, which they read from now on."""
     parts = [getattr(parent, name) for name in names]
     bias = biases(parts)
@@ -152,7 +151,7 @@ def _pack(parent: Any, names: Sequence[str]) -> runtime.Matrix:
     return matrix
 
 
-def _stack(parts: Sequence[Any], coding: Coding, bias: Tensor | None) -> Packed:
+def _stack(parts: Sequence[Module], coding: Coding, bias: Tensor | None) -> Packed:
     """Matrices as bitsandbytes stores them, laid out on top of each other. Scales are the coding's times its unit."""
     inputs = int(parts[0].in_features)
     blocks = sum(part.out_features for part in parts) // BLOCK_OUTPUTS
@@ -177,7 +176,7 @@ class CompiledDecoder:
     model: shares its embedding, its last norm and its rotary embedding
     """
 
-    def __init__(self, model: Any, form: ModelForm, layers: runtime.CompiledLayers) -> None:
+    def __init__(self, model: Module, form: ModelForm, layers: runtime.CompiledLayers) -> None:
         base = model.model
         self.config = model.config.get_text_config()
         self.chunk = chunk_of(self.config, model.device)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
+
+from specdemo.models.decoders.form import Module
 
 TABLE_POSITIONS = 1024  # positions by which the tables grow
 
@@ -49,7 +50,7 @@ def frequency_tables(frequencies: Tensor, like: Tensor, scale: float = 1.0) -> C
     return compute
 
 
-def module_tables(model: Any, kinds: Sequence[str] = ("",)) -> ComputeTables:
+def module_tables(model: Module, kinds: Sequence[str] = ("",)) -> ComputeTables:
     """Return a function for `RotaryTables` that uses the rotary embeddings of a transformers model.
 
     kinds: their names, "" for the only one; the tables have a first axis for them

@@ -50,9 +50,8 @@ def make_copy(target: LoadedModel) -> LoadedModel:
     loading.check_room(name, COPY_PRECISION, needed, target.device)
     with loading.one_at_a_time, loading.reporting_out_of_memory(name, COPY_PRECISION):
         model = share(target.model)
-        for path in matrices(model):
+        for path, linear in matrices(model).items():
             parent, _, attribute = path.rpartition(".")
-            linear: Any = model.get_submodule(path)
             setattr(model.get_submodule(parent), attribute, _quantised(linear))
         decoder, kernel = loading.ready(model, COPY_PRECISION, target.device)
     info = ModelInfo(
@@ -67,16 +66,16 @@ def share(model: PreTrainedModel) -> PreTrainedModel:
     return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
 
 
-def matrices(model: PreTrainedModel) -> list[str]:
-    """Paths of the layers that are quantised: every linear one but the output head, as when loading in NF4."""
+def matrices(model: PreTrainedModel) -> dict[str, nn.Linear]:
+    """Return the layers that are quantised by their paths: every linear one but the output head, as when loading in NF4."""
     from torch import nn
 
     head = model.get_output_embeddings()
-    return [
-        path
+    return {
+        path: layer
         for path, layer in model.named_modules()
         if isinstance(layer, nn.Linear) and layer is not head
-    ]
+    }
 
 
 def _quantised(linear: nn.Linear) -> nn.Linear:
@@ -102,4 +101,4 @@ def _quantised(linear: nn.Linear) -> nn.Linear:
 
 def quantised_weights(model: PreTrainedModel) -> int:
     """Return the number of weights in the matrices that a copy quantises."""
-    return sum(model.get_parameter(f"{path}.weight").numel() for path in matrices(model))
+    return sum(layer.weight.numel() for layer in matrices(model).values())
