@@ -199,13 +199,14 @@ def weight_files(folder: Path, name: str) -> list[Path]:
             raise UserError("model.damaged_index", name=name) from None
         return [folder / shard for shard in shards]
     if found := sorted(path.name for path in folder.glob("*.safetensors")):
-        raise UserError("model.other_weights", name=name, files=_few(found), index=INDEX)
+        raise UserError("model.other_weights", name=name, files=few(found), index=INDEX)
     if any(next(folder.glob(pattern), None) for pattern in PICKLED):
         raise UserError("model.pickled", name=name)
     raise UserError("model.no_weights", name=name)
 
 
-def _few(names: Sequence[str]) -> str:
+def few(names: Sequence[str]) -> str:
+    """Return the first names, and the number of the others."""
     more = "" if len(names) <= MOST_NAMED else f" (+{len(names) - MOST_NAMED})"
     return ", ".join(names[:MOST_NAMED]) + more
 
@@ -224,7 +225,7 @@ def check_read(folder: Path, name: str, report: Mapping[str, Collection[object]]
     for kind, code in UNREAD_CODES.items():
         tensors = [str(one[0] if isinstance(one, tuple) else one) for one in report[kind]]
         if found := sorted(one for one in tensors if not one.startswith(drafting)):
-            raise UserError(code, name=name, tensors=_few(found))
+            raise UserError(code, name=name, tensors=few(found))
 
 
 def read_header(path: Path) -> Json:

@@ -18,7 +18,14 @@ import numpy as np
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.strings import Json, JsonView
 from specdemo.files import folder as families
-from specdemo.files.folder import GGUF_PART, ModelConfig, check_fetched, check_rollback, find_family
+from specdemo.files.folder import (
+    GGUF_PART,
+    ModelConfig,
+    check_fetched,
+    check_rollback,
+    few,
+    find_family,
+)
 from specdemo.files.header import VECTOR_TYPES, read_header
 from specdemo.files.packing import NotReadable, Numbers
 from specdemo.files.progress import Progress, ProgressCallback, silent
@@ -302,10 +309,10 @@ def _check_tensors(config: ModelConfig, kind: str, names: set[str]) -> None:
     # Stacked experts have no suffix.
     stored = {name if name in places else name.removesuffix(".weight") for name in names}
     if unknown := sorted(stored - places.keys()):
-        raise Unread(f"{_few(unknown)} has no place in it")
+        raise Unread(f"{few(unknown)} has no place in it")
     given = {places[name] for name in stored if name in places}
     if missing := sorted({*places.values()} - given - {*model.all_tied_weights_keys}):
-        raise Unread(f"{_few(missing)} is not in it")
+        raise Unread(f"{few(missing)} is not in it")
 
 
 def _places(own: Iterable[str], kind: str, layers: int) -> dict[str, str]:
@@ -328,10 +335,6 @@ def _places(own: Iterable[str], kind: str, layers: int) -> dict[str, str]:
         else:
             processor.perform_fallback_tensor_mapping(places, "", "", name)
     return places
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
 @contextmanager
