@@ -117,14 +117,14 @@ class Setting:
             raise UserError(code, label=label, value=_shown(value), range=self.range)
 
     def taken(self, value: object) -> Any:
-        """A plain value as the setting's own type: 8.0 is 8 for a whole number. Raises UserError."""
+        """Return a plain value as the setting's own type: 8.0 is 8 for a whole number. Raises UserError."""
         if self.kind is int and isinstance(value, float) and value.is_integer():
             value = int(value)
         self.check(value)
         return float(value) if self.kind is float else value  # type: ignore[arg-type]
 
     def read(self, text: str) -> Any:
-        """The text of an environment variable as a value. Raises UserError."""
+        """Return the value of an environment variable's text. Raises UserError."""
         if self.kind is bool:
             return text != "0"
         if self.kind is Path:
@@ -231,7 +231,7 @@ class RunSettings:
         return replace(self, sampling=replace(values, seed=self.sampling.seed))
 
     def value(self, name: str) -> Any:
-        """The value of a setting by its name, those of `sampling` included."""
+        """Return the value of a setting by its name, including those of `sampling`."""
         return getattr(self.sampling if name in _names(Sampling) else self, name)
 
     def values(self) -> Json:
@@ -378,7 +378,7 @@ def _names(settings: type) -> frozenset[str]:
 
 
 def field(name: str, settings: type = RunSettings) -> Setting:
-    """The row of one setting. Raises KeyError."""
+    """Return the row of one setting. Raises KeyError for another name."""
     for setting in fields(settings):
         if setting.name == name:
             return setting

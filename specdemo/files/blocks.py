@@ -113,7 +113,7 @@ def _codes(part: dict[str, Numbers], kind: str) -> Numbers:
 
 
 def lay(blocks: Blocks) -> dict[str, Numbers]:
-    """The arrays by the ends of their names: rows in blocks of 32, and four inputs of an output side by side."""
+    """Return the arrays by the ends of their names: rows in blocks of 32, and four inputs of an output side by side."""
     rows, inputs = blocks.codes.shape
     quads = blocks.codes.reshape(rows // OUTPUTS, 2, 16, inputs // 4, 4).transpose(0, 3, 1, 2, 4)
     if blocks.kind.startswith("Q4"):
@@ -135,7 +135,7 @@ class FileBlocks:
     head: str
 
     def config(self) -> Json:
-        """The entry of config.json."""
+        """Return the entry of config.json."""
         return {"quant_method": GGUF_BLOCKS}
 
     def part(self, weight: Weight, part: slice) -> dict[str, Tensor]:

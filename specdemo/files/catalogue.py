@@ -168,7 +168,7 @@ class Pair:
 
 @cache
 def entries() -> tuple[Entry, ...]:
-    """Every model of the catalogue file, in its order."""
+    """Return every model of the catalogue file, in its order."""
     rows = json.loads(CATALOGUE_FILE.read_text(encoding="utf-8"))["models"]
     parts = {"wheel": Wheel, "gguf": HubGguf}
     return tuple(
@@ -199,7 +199,7 @@ def pairs() -> tuple[Pair, ...]:
 
 @cache
 def drafters() -> tuple[CatalogueDrafter, ...]:
-    """Published drafters, in the catalogue's order."""
+    """Return the published drafters, in the catalogue's order."""
     rows = json.loads(CATALOGUE_FILE.read_text(encoding="utf-8"))["drafters"]
     return tuple(CatalogueDrafter(**row) for row in rows)
 
@@ -211,7 +211,7 @@ def find_drafter(repo: str) -> CatalogueDrafter | None:
 
 
 def partner(target: str) -> str | None:
-    """The draft model that suits a target given by catalogue name or hub id; None when none is known."""
+    """Return the draft model that suits a target, given by catalogue name or hub id; None if none is known."""
     entry = find(target)
     return entry.draft if entry else None
 
@@ -236,7 +236,7 @@ def own_drafter(target: str, wanted: str = "auto") -> Entry | None:
 
 
 def draft_of(target: str, draft: str, trained: str) -> str | None:
-    """The draft model that is loaded for settings of these names; None for none."""
+    """Return the draft model that is loaded for settings of these names; None for none."""
     if draft != "auto":
         wanted: str | None = draft
     else:

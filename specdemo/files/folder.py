@@ -92,7 +92,7 @@ class Family:
 
     @classmethod
     def read(cls, row: Json) -> Family:
-        """A row of `families.json`."""
+        """Return the family of a row of `families.json`."""
         layer = LayerForm(**row["layer"]) if "layer" in row else None
         return cls(**{"gguf": row["name"], **row, "layer": layer})
 
@@ -248,7 +248,7 @@ def read_header(path: Path) -> Json:
 
 
 def broken_files(paths: list[Path]) -> list[Path]:
-    """Weight files that are missing, cut short or without a readable header."""
+    """Return the weight files that are missing, cut short or without a readable header."""
     broken = []
     for path in paths:
         try:
@@ -305,5 +305,5 @@ def tensors(folder: Path, name: str) -> Iterator[tuple[str, int, bool]]:
 
 
 def count_parameters(folder: Path, name: str) -> int:
-    """Weights of a model, a shared embedding counted once."""
+    """Return the number of weights of a model; a shared embedding counts once."""
     return sum(count for _, count, _ in tensors(folder, name))

@@ -66,7 +66,7 @@ class GgufWeight:
     above: float = 0.0
 
     def read(self, part: slice) -> Tensor:
-        """Some of its rows, float32."""
+        """Return some of its rows, float32."""
         import torch
         from gguf.quants import dequantize
 
@@ -76,7 +76,7 @@ class GgufWeight:
         return torch.from_numpy(values.reshape(-1, *self.shape[1:]))
 
     def raw(self, part: slice) -> Numbers:
-        """Some of its rows as they are stored, (rows, bytes of a row) uint8."""
+        """Return some of its rows as they are stored, (rows, bytes of a row) uint8."""
         # A new map for each read: otherwise the pages that were read would count as this process's memory.
         stored = np.memmap(self.file, np.uint8, "r", self.offset, self.rows)
         if self.heads:
@@ -94,7 +94,7 @@ class SafetensorsWeight:
     shape: tuple[int, ...]
 
     def read(self, part: slice) -> Tensor:
-        """Some of its rows, in the type that they are stored in."""
+        """Return some of its rows, in the type that they are stored in."""
         from safetensors import safe_open
 
         with safe_open(self.file, framework="pt") as file:
@@ -107,7 +107,7 @@ Weights = Mapping[str, Weight]
 
 
 def safetensors_weights(folder: Path, name: str) -> Weights:
-    """The weights of a model folder, by transformers' names. Raises UserError for damaged files."""
+    """Return the weights of a model folder, by transformers' names. Raises UserError for damaged files."""
     return {
         key: SafetensorsWeight(path, key, tuple(row["shape"]))
         for path in weight_files(folder, name)
@@ -116,7 +116,7 @@ def safetensors_weights(folder: Path, name: str) -> Weights:
 
 
 def gguf_weights(path: Path, names: Mapping[str, tuple[int, ...]]) -> Weights:
-    """The weights of a GGUF file, by transformers' names. Raises NotReadable, and anything for a damaged file.
+    """Return the weights of a GGUF file, by transformers' names. Raises NotReadable, and any error for a damaged file.
 
     names: the tensors of the model and their shapes
     """
@@ -159,7 +159,7 @@ def _field(reader: Any, name: str) -> Any:
 
 
 def _byte_shape(tensor: Any, shape: tuple[int, ...]) -> tuple[int, int]:
-    """(rows, bytes of a row); a vector has a row for each number."""
+    """Return (rows, bytes of a row); a vector has a row for each number. shape: that of the model"""
     if tuple(int(size) for size in reversed(tensor.shape)) != shape:
         raise NotReadable(tensor.name)
     return shape[0], int(tensor.n_bytes) // shape[0]
@@ -232,7 +232,7 @@ class Nf4:
         return found
 
     def part(self, weight: Weight, part: slice) -> tuple[Tensor, Tensor]:
-        """Codes and scales, see `quantise_nf4`."""
+        """Return codes and scales, see `quantise_nf4`."""
         return quantise_nf4(weight.read(part).to(self.dtype))
 
     def named(
@@ -247,7 +247,7 @@ class Nf4:
         return {name: torch.cat(codes)} | stored
 
     def beside(self, name: str, weight: Weight) -> dict[str, Tensor]:
-        """Nothing."""
+        """Return no tensors."""
         return {}
 
 

@@ -88,7 +88,7 @@ class Pace:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Bytes of the files under a folder; files that vanish while counting count as nothing."""
+    """Return the bytes of the files under a folder; files that vanish while counting count as nothing."""
     total = 0
     for path in folder.rglob("*"):
         try:

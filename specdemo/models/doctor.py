@@ -54,7 +54,7 @@ class Fact:
 
 
 def facts() -> list[Fact]:
-    """Everything worth knowing, in reading order. Nothing is loaded, downloaded or changed."""
+    """Return the lines of the report, in reading order. Nothing is loaded, downloaded or changed."""
     settings, complaint = _settings()
     computing = all(map(installed, ("torch", "bitsandbytes")))
     return [
@@ -87,7 +87,7 @@ def _python() -> Fact:
 
 
 def _packages() -> list[Fact]:
-    """The versions of CHECKED_PACKAGES. A checkout lists the required ones in requirements.txt, an installed package in its metadata."""
+    """Return the versions of CHECKED_PACKAGES. A checkout lists the required ones in requirements.txt, an installed package in its metadata."""
     from packaging.requirements import InvalidRequirement, Requirement
     from packaging.specifiers import SpecifierSet
     from packaging.utils import canonicalize_name
@@ -137,7 +137,7 @@ def _processor() -> list[Fact]:
 
 
 def _four_bit() -> Fact:
-    """The path that NF4 takes on the CPU."""
+    """Return how the CPU computes with NF4 weights."""
     import_bitsandbytes()
     from bitsandbytes import functional
 
@@ -165,7 +165,7 @@ def _cuda() -> Fact:
 
 
 def _device(settings: AppSettings) -> Fact:
-    """Which device models of the settings' precision run on, and why."""
+    """Return the device on which models of the settings' precision run, and the reason."""
     from specdemo.models.devices import best_device, choose_device
 
     if settings.device.strip().lower() == "auto":

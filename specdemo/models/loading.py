@@ -140,7 +140,7 @@ def warm(
     head: str = AUTO_HEAD,
     cache_dir: Path | None = None,
 ) -> LoadedModel:
-    """A placed model after its first passes, with the decoder that suits the device.
+    """Return a placed model after its first passes, with the decoder that suits the device.
 
     head: bits of the output head, see `AppSettings`; cache_dir: folder that caches the checks of these weights
     Raises UserError when there is no memory for it, and for a model that computes no numbers.
@@ -255,7 +255,7 @@ def ready(
     sample: Callable[[], Sequence[int]] | None = None,
     check: Measurement[PassCheck] | None = None,
 ) -> tuple[Decoder, str]:
-    """The fastest decoder of a model that agrees with it, and how that computes, in words."""
+    """Return the fastest decoder that agrees with a model, and a description of its arithmetic."""
     compiled = uses_compiled_pass(model)
     # The compiled pass reads 4-bit weights as they are stored, and each layer of the module runs once before it is packed.
     kernel = prepare_kernels(model, precision, device, fuse=not compiled)
@@ -303,7 +303,7 @@ def prepare_kernels(
 
 
 def warm_up(model: PreTrainedModel) -> None:
-    """One pass: packs 4-bit weights for the CPU, compiles CUDA kernels, fills allocators."""
+    """Run one pass, which packs 4-bit weights for the CPU, compiles CUDA kernels and fills allocators."""
     import torch
 
     with torch.inference_mode():

@@ -103,7 +103,7 @@ class Way:
     compiled: bool = True
 
     def head_bits(self, entry: Entry) -> int:
-        """The head that is expected of a model."""
+        """Return the bits that the output head of a model will probably have."""
         return head_bits(entry.head_parameters, self.precision, self.head, compiled=self.compiled)
 
 
@@ -187,7 +187,7 @@ def suggest(
 def to_download(
     target: str, draft: str, precision: str, cache_dir: Path, trained: str = "auto"
 ) -> int | None:
-    """Bytes that loading these models would download, named as settings name them; None if only the hub has the sizes."""
+    """Return the bytes that loading these models would download; None if only the hub has the sizes. target, draft: as settings name them"""
     total = 0
     for name in (target, draft_of(target, draft, trained) or "none"):
         if entry := find(name):
@@ -215,7 +215,7 @@ def acceptance(pair: Pair) -> tuple[float, ...]:
 def rates(
     profile: CostProfile, kept: Sequence[float] = (ACCEPTED_FRACTION,)
 ) -> tuple[float, float]:
-    """Tokens a second without drafts, and with those of the best length. kept: see `acceptance`"""
+    """Return tokens a second without drafts, and with drafts of the best length. kept: see `acceptance`"""
     step = profile.draft_step
     lengths = range(LONGEST_DRAFT + 1 if step else 1)
     chances = [kept[min(position, len(kept) - 1)] for position in range(LONGEST_DRAFT)]
@@ -227,7 +227,7 @@ def rates(
 
 
 def _scaled(pair: Pair, way: Way, known: Sequence[Measured]) -> CostProfile | None:
-    """The times of the target that is nearest in size, by the bytes that a pass reads; the fastest of several."""
+    """Return the times of the target that is nearest in size, scaled by the bytes that a pass reads; the fastest of several."""
     wanted = pass_bytes(pair.target, way)
     bases = [
         (abs(math.log(size / wanted)), size, one.profile)
@@ -263,13 +263,13 @@ def memory_bytes(entry: Entry, way: Way) -> int:
 
 
 def _layers(entry: Entry, way: Way) -> float:
-    """Bytes of all but the head and the embedding."""
+    """Return the bytes of all weights but the head and the embedding."""
     ends = entry.head_parameters * (2 if entry.own_head else 1)
     return (entry.parameters - ends) * BYTES_PER_WEIGHT[way.precision]
 
 
 def _plain(way: Way) -> float:
-    """Bytes of a weight that is not quantised."""
+    """Return the bytes of a weight that is not quantised."""
     return BYTES_PER_WEIGHT["fp32" if way.precision == "fp32" else "bf16"]
 
 

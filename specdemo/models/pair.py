@@ -179,7 +179,7 @@ def _measured(pair: LoadedPair, settings: AppSettings, progress: ProgressCallbac
 def model_files(
     name: str, settings: AppSettings, progress: ProgressCallback = silent
 ) -> ModelFiles:
-    """A model's files, in the form that is loaded in the precision of the settings."""
+    """Return a model's files, in the form that is loaded in the precision of the settings. Raises UserError."""
     precision, device = settings.precision, settings.device
     forms = [precision] if precision in PACKING_RECIPES else []
     if precision == AUTO:

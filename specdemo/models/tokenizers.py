@@ -24,7 +24,7 @@ PROBE_ANSWER = "answer-7919"
 
 
 def load_tokenizer(files: ModelFiles) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model, or a sentence when its files are damaged."""
+    """Return the tokenizer of a model. Raises UserError for damaged files."""
     from transformers import AutoTokenizer
 
     try:
@@ -45,7 +45,7 @@ def check_vocabulary(files: ModelFiles, tokenizer: PreTrainedTokenizerBase, rows
 
 
 def stop_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
-    """Tokens that end an answer: those that the model or its tokenizer names, known ones, and that of the chat template."""
+    """Return the tokens that end an answer: those that the model or its tokenizer names, known ones, and that of the chat template."""
     ids: set[int] = set()
     for value in (model.generation_config.eos_token_id, tokenizer.eos_token_id):
         ids |= set(value) if isinstance(value, list) else {value} if value is not None else set()

@@ -281,13 +281,13 @@ class Admission:
         return placed
 
     def _usual(self, kind: str) -> float:
-        """Mean seconds of recent runs of a kind, of any kind before one of it has ended; 1 before any has."""
+        """Return the mean seconds of recent runs of a kind; of any kind before one of it has ended, and 1 before any has."""
         every = [one for durations in self._durations.values() for one in durations]
         recent = self._durations.get(kind) or every
         return sum(recent) / len(recent) if recent else 1.0
 
     def _left(self, turn: Turn, now: float) -> float:
-        """Expected remaining seconds of a run: mean of the remaining seconds that recent runs had at the same age."""
+        """Return the expected remaining seconds of a run: the mean that recent runs had left at the same age."""
         age = now - (turn.begun or 0.0)
         left = [one - age for one in self._durations.get(turn.kind, ()) if one > age]
         return sum(left) / len(left) if left else max(0.0, self._usual(turn.kind) - age)

@@ -94,7 +94,7 @@ def loads(text: str) -> Iterator[Event]:
 
 @cache
 def json_schema() -> dict[str, Json]:
-    """JSON Schema of each event and of its parts, by class name."""
+    """Return the JSON Schema of each event and of its parts, by class name."""
     _, schema = TypeAdapter.json_schemas([(name, "validation", _reader(name)) for name in EVENTS])
     found: dict[str, Json] = schema["$defs"]
     return found

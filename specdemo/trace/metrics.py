@@ -110,7 +110,7 @@ class Metrics:
         return _ratio(self.new_tokens, self.elapsed_seconds)
 
     def values(self) -> dict[str, object]:
-        """All as plain values by name, the rates that follow from others included."""
+        """Return all values by name, including the rates that follow from others."""
         return {**asdict(self), **{name: getattr(self, name) for name in DERIVED}}
 
 
@@ -163,7 +163,7 @@ def _knowledge(events: Iterable[Event]) -> Knowledge | None:
 
 
 def speedup(plain: Metrics | StandIn, speculative: Metrics) -> float | None:
-    """Speculative tokens per second over plain tokens per second. A `StandIn` was measured on another prompt."""
+    """Return speculative tokens per second divided by plain ones; None if either is unknown. A `StandIn` was measured on another prompt."""
     if not plain.tokens_per_second or not speculative.tokens_per_second:
         return None
     return speculative.tokens_per_second / plain.tokens_per_second
@@ -218,7 +218,7 @@ def answering(trace: Trace) -> Trace:
 
 
 def baseline(trace: Trace) -> Metrics | StandIn | None:
-    """Plain decoding that a run is compared with; None where there was none."""
+    """Return the plain decoding that a run is compared with; None if there was none."""
     if PLAIN in trace.lanes:
         return measure(trace.lane(PLAIN))
     headers = [event for event in trace.events if isinstance(event, RunStarted)]
@@ -375,7 +375,7 @@ def _first_draws(step: Verified) -> Iterator[Node]:
 
 
 def together(one: Sequence[Foreseen], other: Sequence[Foreseen]) -> tuple[Foreseen, ...]:
-    """Two counts of tenths as one; either may be empty."""
+    """Add two counts of tenths, see `Metrics.survivals`; either may be empty."""
     if not one or not other:
         return tuple(one or other)
     pairs = zip(one, other, strict=True)
@@ -383,7 +383,7 @@ def together(one: Sequence[Foreseen], other: Sequence[Foreseen]) -> tuple[Forese
 
 
 def calibration_error(foreseen: Iterable[Foreseen]) -> float | None:
-    """Expected calibration error (Naeini 2015): mean distance of predicted and observed acceptance, over bins of the prediction."""
+    """Return the expected calibration error (Naeini 2015): the mean distance of predicted and observed acceptance, over bins of the prediction."""
     bins = list(foreseen)
     return _ratio(sum(abs(said - came) for _, said, came in bins), sum(count for count, *_ in bins))
 

@@ -88,7 +88,7 @@ def csv_table(trace_text: str) -> str:
 
 
 def token_rows(events: Iterable[Event]) -> Iterator[Json]:
-    """The rows of that table as plain values by `NODE_FIELDS`."""
+    """Yield the rows of the table of tokens as plain values by `NODE_FIELDS`."""
     for event in events:
         if not isinstance(event, Verified):
             continue

@@ -31,7 +31,7 @@ class BlockLinear(nn.Module):
         self.out_features, self.in_features = 32 * len(part.codes), 4 * part.codes.shape[1]
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: (..., in). returns: (..., out)"""
+        """Multiply rows by the expanded matrix. x: (..., in); returns (..., out)"""
         return F.linear(x, self.part.values(0, self.out_features).to(x.dtype), self.bias)
 
 

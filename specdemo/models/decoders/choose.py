@@ -157,7 +157,7 @@ def _choose_head(
     head: str,
     sample: Callable[[], Sequence[int]] | None,
 ) -> tuple[packed.CompiledDecoder, PassCheck]:
-    """Compile the pass; `auto` uses 8 bits for a large head if their distributions are nearly the same."""
+    """Return the compiled pass and its head; `auto` uses 8 bits for a large head if their distributions are nearly the same."""
     weight = model.lm_head.weight
     of_file = hasattr(model.lm_head, "blocks")
     if head != AUTO_HEAD or weight.nbytes < LARGE_HEAD or sample is None or of_file:
@@ -190,7 +190,7 @@ def _is_near(found: Tensor, wanted: Tensor, tolerance: float) -> bool:
 
 
 def _probe_text(vocabulary: int, number: int = 0) -> list[int]:
-    """Token ids on which passes are compared."""
+    """Return the token ids on which passes are compared. number: of the text"""
     return (torch.arange(number * PROBED, (number + 1) * PROBED) * 7919 % vocabulary).tolist()
 
 

@@ -43,13 +43,13 @@ class ModelForm:
     windows: tuple[int, ...]
 
     def norm(self, norm: Module, dtype: torch.dtype | None = None) -> Tensor:
-        """The factors of a norm's channels, (width,). dtype: None for that of the module"""
+        """Return the factors of a norm's channels, (width,). dtype: None for that of the module"""
         weight: Tensor = norm.weight.data
         weight = weight.to(dtype or weight.dtype)
         return weight + self.layer.offset if self.layer.offset else weight
 
     def of_layer(self, index: int, layer: Module, dtype: torch.dtype | None = None) -> Json:
-        """The fields of `LayerWeights` that are not matrices, of a module's layer. dtype: see `norm`"""
+        """Return the fields of `LayerWeights` that are not matrices, for a layer of a module. dtype: see `norm`"""
         parts = [(layer, name) for name in self.layer.norms]
         parts += [(layer.self_attn, name) for name in ("q_norm", "k_norm")]
         modules = [getattr(parent, name, None) if name else None for parent, name in parts]
@@ -58,7 +58,7 @@ class ModelForm:
         return {**dict(zip(NORMS, norms, strict=True)), **numbers}
 
     def embedded(self, weight: Tensor, token_ids: Tensor) -> Tensor:
-        """The rows of an embedding, scaled, (rows, H). weight: (V, H)"""
+        """Return scaled rows of an embedding, (rows, H). weight: (V, H); token_ids: (rows,)"""
         rows = weight[token_ids]
         # transformers rounds the factor to the type of the weights first.
         return (

@@ -41,7 +41,7 @@ class StaticCache:
     """
 
     def __init__(self, layers: int, like: Tensor, slots: int) -> None:
-        """like: (1, kv_heads, 1, head_dim)"""
+        """Allocate zeros. like: (1, kv_heads, 1, head_dim), of the dtype and device"""
         _, heads, _, head_dim = like.shape
         self.slots = slots
         self.parts = [
@@ -178,7 +178,7 @@ class GraphDecoder:
         return self.lean.run(passes)
 
     def _recording(self, one: ForwardInput, static: StaticCache) -> PassGraph | None:
-        """The one that answers a pass; None where this device, or this build of a model, cannot be recorded."""
+        """Return the recording that answers a pass; None if this device, or this build of a model, cannot be recorded."""
         table = self.lean.rotary.tables(max(one.positions) + 1)[0]
         if table is not self._table:
             self._recordings.clear()
@@ -199,7 +199,7 @@ class GraphDecoder:
         return self._recordings[key]
 
     def _static_cache(self, one: ForwardInput) -> StaticCache:
-        """The static cache of a conversation, with room for its next rows."""
+        """Return the static cache of a conversation, with room for its next rows."""
         cache, end = one.cache, one.cache.start + len(one.token_ids)
         static, release = self._static.get(cache, (None, None))
         if static is not None and static.holds(cache) and end < static.slots:

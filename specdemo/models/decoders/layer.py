@@ -112,19 +112,19 @@ class LlamaLayer(LayerWeights[Stacked]):
 
 
 def normalised(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
-    """RMS norm, or `x` itself where a layer has none. x: (rows, H)"""
+    """Return the RMS norm of each row, or `x` itself if a layer has no norm there. x: (rows, H)"""
     return x if weight is None else rms_norm(x, weight, eps)
 
 
 def _of_heads(x: Tensor, norm: Tensor, eps: float) -> Tensor:
-    """Norm of each head, or of all heads, by the width of the norm. x: (rows, heads, head_dim). returns: the same"""
+    """Normalise each head, or all heads together, by the width of the norm. x: (rows, heads, head_dim); returns the same shape"""
     return rms_norm(x.reshape(len(x), -1, len(norm)), norm, eps).view(x.shape)
 
 
 def _written(
     one: CacheRows, index: int, sizes: HeadSizes, rotated: Tensor, values: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """A conversation's keys and values with its new rows, (1, kv_heads, keys, head_dim) each."""
+    """Write a conversation's new rows. returns: all of its keys and values, (1, kv_heads, keys, head_dim) each"""
     part = slice(one.begin, one.end)
     found: tuple[Tensor, Tensor] = one.layers[index].update(
         rotated[part, sizes.heads :].transpose(0, 1)[None], values[part].transpose(0, 1)[None]
@@ -133,7 +133,7 @@ def _written(
 
 
 def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary embedding (RoFormer 2104.09864) of the first channels of each head, as many as cosines.
+    """Apply rotary embedding (RoFormer 2104.09864) to the first channels of each head, as many as there are cosines.
 
     x: (rows, heads, head_dim); cos, sin: (rows, 1, channels), sines signed
     """

@@ -107,7 +107,7 @@ class LeanDecoder:
         return x, states
 
     def logits(self, x: Tensor) -> Tensor:
-        """Norm and head. x: (rows, H). returns: (rows, V)"""
+        """Apply the last norm and the head. x: (rows, H); returns (rows, V) logits"""
         logits = self.head(normalised(x, self.norm, self.sizes.eps))
         return logits if self.form.logits == 1 else logits * self.form.logits
 

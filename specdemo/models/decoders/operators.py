@@ -22,7 +22,7 @@ Stacked = Callable[[Tensor], Tensor]  # (rows, in) -> (rows, out of all parts)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """RMS norm (Zhang 1910.07467) as the layer norm of x concatenated with -x, whose mean is zero. x: (..., H)
+    """Return the RMS norm (Zhang 1910.07467), computed as the layer norm of x concatenated with -x, whose mean is zero. x: (..., H)
 
     torch's own is five kernels on a CPU.
     """
@@ -92,7 +92,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, at: Look, scale: float) 
 
 
 def stack(parts: Sequence[Module]) -> Stacked:
-    """Linear layers of a loaded model, side by side. The layers stay usable: they become views of the stack.
+    """Join linear layers of a loaded model side by side. The layers stay usable: they become views of the stack.
 
     Layers of a kind that cannot be joined are called one by one.
     """
@@ -200,7 +200,7 @@ class Nf4Joined:
             at += part.weight.data.nbytes
 
     def __call__(self, x: Tensor) -> Tensor:
-        """x: (rows, in). returns: (rows, out)"""
+        """Multiply rows by the joined matrix. x: (rows, in); returns (rows, out)"""
         from bitsandbytes import matmul_4bit  # type: ignore[attr-defined]
 
         product: Tensor = matmul_4bit(x, self._packed, self._state, bias=self.bias)

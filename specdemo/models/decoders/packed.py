@@ -50,7 +50,7 @@ class PackedLinear(nn.Module):
         self._blocks = slice(first // BLOCK_OUTPUTS, (first + self.out_features) // BLOCK_OUTPUTS)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: (..., in). returns: (..., out)"""
+        """Multiply rows by the decoded rows of the matrix. x: (..., in); returns (..., out)"""
         from bitsandbytes.functional import QuantState, dequantize_4bit
 
         assert self.matrix.scales is not None
@@ -113,7 +113,7 @@ def _groups(form: ModelForm, layer: Module) -> list[tuple[Module, Sequence[str]]
 
 
 def _parts(form: ModelForm, layer: Module) -> Iterator[list[Module]]:
-    """The linear layers that are stacked."""
+    """Yield the linear layers that are stacked, a list for each matrix."""
     for parent, names in _groups(form, layer):
         yield [getattr(parent, name) for name in names]
 
@@ -135,7 +135,7 @@ def _pack_layer(form: ModelForm, index: int, layer: Module) -> PackedLayer:
 
 
 def _pack(parent: Module, names: Sequence[str]) -> runtime.Matrix:
-    """Linear layers of a module as one matrix, which they read from now on."""
+    """Join linear layers of a module in one matrix, which they read from now on."""
     parts = [getattr(parent, name) for name in names]
     bias = biases(parts)
     bias = None if bias is None else bias.float()

@@ -22,7 +22,7 @@ COPY_PRECISION = "nf4"
 
 
 def no_copy_why(precision: str) -> str:
-    """Why a target of this precision cannot draft for itself; empty when it can."""
+    """Return the reason why a target of this precision cannot draft for itself; "" if it can."""
     if precision in COPIED_PRECISIONS:
         return ""
     return (
@@ -61,7 +61,7 @@ def make_copy(target: LoadedModel) -> LoadedModel:
 
 
 def share(model: PreTrainedModel) -> PreTrainedModel:
-    """A second tree of modules over the very same tensors."""
+    """Return a second tree of modules over the very same tensors."""
     shared = chain(model.parameters(), model.buffers())
     return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
 
@@ -79,7 +79,7 @@ def matrices(model: PreTrainedModel) -> dict[str, nn.Linear]:
 
 
 def _quantised(linear: nn.Linear) -> nn.Linear:
-    """The layer in NF4; the one given is left as it is."""
+    """Return a layer in NF4; the given one is unchanged."""
     import_bitsandbytes()
     from bitsandbytes import nn as bitsandbytes_nn
 

@@ -66,7 +66,7 @@ class ExitModel(CompactModel):
         return None
 
     def _ahead(self, position: int) -> int:
-        """Number of tokens before a position that the target has not read; they use its first layers' spare rows."""
+        """Return the number of tokens before a position that the target has not read; they use its first layers' spare rows."""
         ahead = position - self.target.length
         if ahead < 0:
             raise ValueError("the target has read on without keeping its states: see `record`")

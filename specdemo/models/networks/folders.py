@@ -81,7 +81,7 @@ class TargetTensors:
         return self.embedding.to(self.device, self.dtype)
 
     def shared_head(self) -> Tensor:
-        """(V, H): the target's head on the device and in the dtype of the computation."""
+        """Return the target's head, (V, H), on the device and in the dtype of the computation."""
         output = self.embedding if self.output is None else self.output
         return output.to(self.device, self.dtype)
 
@@ -131,7 +131,7 @@ class TensorLoader:
         )
 
     def embedding(self) -> Tensor:
-        """(V, H): the drafter's own embedding if it differs from the target's."""
+        """Return the drafter's own embedding if it differs from the target's, else that one. (V, H)"""
         return self._own("embed_tokens.weight", self.target.shared_embedding())
 
     def head(self) -> Linear:
@@ -177,7 +177,7 @@ def is_compact(folder: Path) -> bool:
 
 
 def read_config(folder: Path) -> Json:
-    """config.json; raises UserError for a format of another version."""
+    """Return the content of config.json. Raises UserError for a format of another version."""
     config: Json = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if config["specdemo"].get("format") != COMPACT_FORMAT:
         raise UserError(
@@ -223,7 +223,7 @@ def save_compact(
 
 
 def load_state(folder: Path) -> dict[str, Tensor]:
-    """Every tensor of a draft, matrices in float32, and `word_ids` (W,) int64."""
+    """Return every tensor of a draft by name: matrices in float32, and `word_ids` (W,) int64."""
     return {name: dense(tensor) for name, tensor in read_state(folder).items()}
 
 
@@ -254,7 +254,7 @@ def read_state(folder: Path) -> dict[str, Tensor | FourBit]:
 
 
 def read_tensor(model_folder: Path, name: str = EMBEDDING) -> Tensor:
-    """One tensor of a model folder, by its name; the embedding (V, H) by default."""
+    """Return one tensor of a model folder by its name; the embedding (V, H) by default. Raises UserError."""
     found = read_tensors(weight_files(model_folder, model_folder.name), name.__eq__)
     if name not in found:
         raise UserError("draft.no_tensor", name=model_folder.name, tensor=name)
@@ -262,7 +262,7 @@ def read_tensor(model_folder: Path, name: str = EMBEDDING) -> Tensor:
 
 
 def read_layer(model_folder: Path, index: int) -> dict[str, Tensor]:
-    """A layer of a model folder, in float32, by the names that its tensors have within the layer.
+    """Return the tensors of a layer of a model folder, in float32, by their names within the layer.
 
     Matrices that bitsandbytes has packed are unpacked.
     """

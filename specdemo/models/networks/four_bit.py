@@ -30,7 +30,7 @@ class FourBit:
 
     @classmethod
     def of(cls, weight: Tensor) -> FourBit:
-        """The nearest to a matrix (out, in)."""
+        """Return the nearest 4-bit matrix to a matrix (out, in)."""
         groups = weight.float().reshape(len(weight), -1, GROUP_WEIGHTS)
         low, high = groups.amin(-1), groups.amax(-1)
         scale = ((high - low) / 15).clamp(min=1e-8)
@@ -49,7 +49,7 @@ class FourBit:
         return {"": even | odd << 4, ".scale": self.scale, ".zero": self.zero}
 
     def dense(self) -> Tensor:
-        """(out, in) float32"""
+        """Return the values of the matrix, (out, in) float32."""
         scale, zero = (part.float()[..., None] for part in (self.scale, self.zero))
         levels = self.levels.view(len(self.levels), -1, GROUP_WEIGHTS).float()
         return ((levels - 8) * scale + zero).flatten(1)
@@ -73,7 +73,7 @@ class FourBitLinear:
         self._bias = bias
 
     def __call__(self, x: Tensor) -> Tensor:
-        """x: (rows, in). returns: (rows, out)"""
+        """Multiply rows by the matrix. x: (rows, in); returns (rows, out)"""
         product: Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(
             x, self._levels, GROUP_WEIGHTS, self._scales_and_zeros
         )
@@ -87,7 +87,7 @@ def pack_linear(
     four_bit: bool,
     in_pass: bool = False,
 ) -> Linear:
-    """A linear map, in 4 bits where the CPU kernel takes its shape, else in the weight's dtype.
+    """Return a linear map, in 4 bits if the CPU kernel supports its shape, else in the weight's dtype.
 
     weight: (out, in); bias: (out,); in_pass: of a layer or the head of a drafter, which the compiled pass reads too
     """
@@ -115,7 +115,7 @@ def stacked(
 
 
 def dense(weight: Tensor | FourBit) -> Tensor:
-    """A matrix as it is, or unpacked."""
+    """Return a matrix as it is, or unpacked: (out, in)."""
     return weight.dense() if isinstance(weight, FourBit) else weight
 
 
@@ -125,12 +125,12 @@ def fits(weight: Tensor) -> bool:
 
 
 def pack(weight: Tensor) -> Packed:
-    """A matrix for the compiled pass."""
+    """Return a matrix (out, in) in the layout of the compiled pass."""
     return _pack(FourBit.of(weight))
 
 
 def rounded(weight: Tensor) -> Tensor:
-    """A matrix with the values that `pack_linear` computes with; unchanged where it stays as it is."""
+    """Round a matrix to the values that `pack_linear` computes with; unchanged if its shape does not fit."""
     return FourBit.of(weight).dense().to(weight.dtype) if fits(weight) else weight
 
 

@@ -173,7 +173,7 @@ class MixedEmbedding:
     """
 
     def __init__(self, embedding: Tensor, matrix: Tensor, token_ids: Tensor) -> None:
-        """matrix: (H, H) float32; token_ids: (N,), those that may be drafted."""
+        """Mix the rows that may be drafted. embedding: (V, H); matrix: (H, H) float32; token_ids: (N,) of these rows"""
         self._embedding = embedding
         # In float64 a row does not depend on the other rows of the product. MPS has no float64.
         precise = torch.float32 if matrix.device.type == "mps" else torch.float64
@@ -183,7 +183,7 @@ class MixedEmbedding:
         self.read(torch.as_tensor(token_ids))
 
     def rows(self, token_ids: Sequence[int] | Tensor) -> Tensor:
-        """(N, H) bfloat16."""
+        """Return the mixed embeddings of some tokens, (N, H) bfloat16."""
         index = torch.as_tensor(token_ids)
         self.read(index)
         return self.table[index.to(self.table.device)]

@@ -116,13 +116,13 @@ NETWORKS: tuple[NetworkKind, ...] = (
 
 
 def find_network(kind: str, form: str = "own", *, extends: bool = False) -> NetworkKind | None:
-    """The row of a kind in a form, on top of a draft model or without one."""
+    """Return the row of a kind in a form, on top of a draft model or without one; None if there is none."""
     rows = (row for row in NETWORKS if (row.kind, row.form) == (kind, form))
     return next((row for row in rows if row.extends == extends), None)
 
 
 def stored_states(depth: int, form: str = "own") -> tuple[int, ...]:
-    """Hidden states that the training stores of a target with `depth` layers: those of drafters, and the final one last.
+    """Return the hidden states of a target with `depth` layers that the training stores: those of drafters, and the final one last.
 
     Published forms read inner states only, as EAGLE-3 does: other engines hand the final one on before its norm.
     """

@@ -164,7 +164,7 @@ class _Batch:
         yield _totals(latest, ended - min(begun, default=ended))
 
     def answer_there(self) -> Generator[BatchAnswer | BatchTotals, None, None]:
-        """The same as one request and one turn, so that all prompts have the same engine."""
+        """Answer in one request and one turn, so that all prompts have the same engine."""
         latest = [BatchAnswer(number, prompt) for number, prompt in enumerate(self.prompts)]
         turn = self.turn() if self.turn else nullcontext()
         with turn as mine, closing(_Counted(self.studio.meter)) as counted:
@@ -285,7 +285,7 @@ class _Counted:
 
 
 def _after(answer: BatchAnswer, event: Event, last: str) -> BatchAnswer:
-    """The answer after one more event; the same one when the event adds nothing to it.
+    """Return the answer after one more event; the same object if the event adds nothing to it.
 
     last: text of the last token, which is no part of the answer when it is the one that ends it
     """

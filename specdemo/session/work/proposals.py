@@ -168,7 +168,7 @@ def _takes(
     answer_ids: Sequence[int],
     settings: RunSettings,
 ) -> Generator[Event, None, None]:
-    """The events of one step of the loop; an earlier take's are dropped."""
+    """Yield the events of one step of the loop, after a first take as a warm-up, whose events are dropped."""
     with conversation.using() as caches:
         pair = caches.loaded.pair
         prompt_ids = encode_prompt(pair.tokenizer, prompt, pair.context, system=system)

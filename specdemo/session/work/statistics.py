@@ -12,7 +12,7 @@ LEAST_EXPECTED = 5.0  # smallest expected count per cell for the chi-square appr
 
 
 def chi_square_p(observed: Sequence[float], expected: Sequence[float], *, fitted: int = 0) -> float:
-    """Probability of counts at least as far from the expected ones, if these are right.
+    """Return the p-value of a chi-square test: the probability of counts at least as far from the expected ones, if these are right.
 
     observed, expected: counts per cell, in the same order; small cells are pooled, smallest first
     fitted: number of parameters of `expected` that were estimated from the observed counts
@@ -39,14 +39,14 @@ def chi_square_p(observed: Sequence[float], expected: Sequence[float], *, fitted
 
 
 def uniformity_p(samples: Sequence[float], cells: int = 10) -> float:
-    """Probability of values at least this uneven, if they are uniform on 0 to 1. Few samples get fewer cells."""
+    """Return the probability of values at least this uneven, if they are uniform on 0 to 1. Few samples get fewer cells."""
     cells = max(2, min(cells, int(len(samples) / LEAST_EXPECTED)))
     counts = torch.bincount(_cells(samples, cells), minlength=cells)
     return chi_square_p(counts.tolist(), [len(samples) / cells] * cells)
 
 
 def independence_p(samples: Sequence[float], cells: int = 5) -> float:
-    """Probability of neighbours at least this dependent, if each value is independent of the previous one.
+    """Return the probability of neighbours at least this dependent, if each value is independent of the previous one.
 
     Counts every consecutive pair and compares with the product of the margins. The pairs overlap, but the chi-square law
     of independent pairs applies (Anderson and Goodman 1957, order 0 against order 1).
@@ -93,6 +93,6 @@ def overrated(probs: Tensor, draft_probs: Tensor) -> Tensor:
 
 
 def _cells(samples: Sequence[float], cells: int) -> Tensor:
-    """Which of `cells` equal parts of 0 to 1 each sample falls into: (samples,) int64."""
+    """Return the number of the equal part of 0 to 1 that each sample falls into, of `cells` parts: (samples,) int64."""
     values = torch.tensor(samples, dtype=torch.float64)
     return (values * cells).long().clamp_(0, cells - 1)

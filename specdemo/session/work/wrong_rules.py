@@ -157,7 +157,7 @@ class Rule:
 
 
 def as_row(distribution: Distribution) -> Tensor:
-    """(V,) float32"""
+    """Return the probabilities as a tensor, (V,) float32."""
     return torch.tensor([float(share) for share in distribution])
 
 
@@ -272,7 +272,7 @@ def first_non_improvement(drawn: Sequence[int]) -> bool:
 
 
 def first_word(go_on: GoOn, *, looks_back: bool = False) -> Distribution:
-    """The exact distribution of the first committed word: every draft, with every fate of its first word."""
+    """Return the exact distribution of the first committed word, summed over every draft and every fate of its first word."""
     total = [Fraction(0), Fraction(0)]
     left = [max(p - q, Fraction(0)) for p, q in zip(TARGET, DRAFT, strict=True)]
     for drawn, chance in _drafts(go_on, (), Fraction(1)):
@@ -349,7 +349,7 @@ class FixedTarget:
         self.length = length
 
     def forward(self, pending_id: int, proposal: Proposal) -> ForwardOutput:
-        """The same row for each: (1 + N, 2) logits."""
+        """Return the same row for each token: (1 + N, 2) logits."""
         return ForwardOutput(as_row(TARGET).log().expand(1 + len(proposal), -1))
 
     def keep(self, path: Sequence[int]) -> None:

@@ -33,7 +33,7 @@ def find_published(
     cache_dir: Path,
     progress: ProgressCallback = silent,
 ) -> Reading | None:
-    """The drafter that is named, checked against a target whose weights need not be there. None for "none".
+    """Return the drafter of a name, checked against a target whose weights need not be there; None for the name "none".
 
     name: a folder, or a hub id, with `@` and a revision where it is not the catalogue's
     Raises UserError for one that cannot be had or read, and for one of another target.
@@ -66,7 +66,7 @@ def find_published(
 
 
 def target_facts(files: ModelFiles) -> TargetFacts:
-    """A target's sizes, from its config.json."""
+    """Return the sizes in a target's config.json."""
     config: JsonView = read_config(files.folder, files.name)
     config = config.get("text_config") or config
     return TargetFacts(

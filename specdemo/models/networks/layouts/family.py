@@ -279,7 +279,7 @@ def _between(least: float, most: float) -> Phrase:
 
 
 def drafter_files(name: str, cache_dir: Path, progress: ProgressCallback = silent) -> DrafterFiles:
-    """The files of a drafter. Raises UserError.
+    """Return the files of a drafter. Raises UserError for one that is missing or damaged.
 
     name: a folder, or a hub id, with `@` and a revision where it is not the catalogue's
     """
@@ -304,7 +304,7 @@ def drafter_files(name: str, cache_dir: Path, progress: ProgressCallback = silen
 def _weights(
     folder: Path, name: str, cache_dir: Path, progress: ProgressCallback
 ) -> tuple[Path, ...]:
-    """A drafter's safetensors files; those that a pickle is converted to where it has none."""
+    """Return a drafter's safetensors files; if it has none, those that its pickle is converted to."""
     if any(folder.glob("*.safetensors")):
         return tuple(weight_files(folder, name))
     pickled = next((folder / one for one in PICKLES if (folder / one).is_file()), None)
@@ -322,7 +322,7 @@ def _weights(
 
 
 def _unpickled(path: Path, name: str) -> dict[str, Tensor]:
-    """The tensors of a pickle, read by a loader that makes tensors and nothing else."""
+    """Return the tensors of a pickle, read by a loader that makes tensors and nothing else."""
     try:
         raw = torch.load(path, map_location="cpu", weights_only=True)
         return {str(key): one.contiguous().clone() for key, one in raw.items()}
