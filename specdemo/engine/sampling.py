@@ -226,6 +226,17 @@ class Shaper:
         """Shaped probabilities, (R, V) float32. When greedy: of temperature 1, for pictures and policies."""
         return torch.softmax(self.logits(logits, committed, paths, words), dim=-1)
 
+    def row(self, logits: Tensor, committed: Sequence[int], path: Sequence[int]) -> Tensor:
+        """Shaped probabilities of one row on the CPU, (V,) float32: by compiled code in a fraction of the time, if it is loaded."""
+        sampling = self.sampling
+        if not sampling.greedy:
+            found = runtime.shaped(
+                logits, sampling.repetition_penalty, (*committed, *path), sampling.temperature, sampling.top_k, sampling.top_p
+            )  # fmt: skip
+            if found is not None:
+                return found
+        return self.probs(logits[None], committed, [path])[0]
+
     def _penalised(
         self,
         logits: Tensor,
@@ -281,7 +292,11 @@ class TargetRows:
     def probs(self, row: int) -> Tensor:
         """Probabilities, (V,) float32 on the model's device."""
         if row not in self._probs:
-            self._probs[row] = self.shaped(row).softmax(dim=-1)
+            if self._logits.device.type == "cpu":
+                path = self._paths[row]
+                self._probs[row] = self._shaper.row(self._logits[row], self._committed, path)
+            else:
+                self._probs[row] = self.shaped(row).softmax(dim=-1)
         return self._probs[row]
 
     def __getitem__(self, row: int) -> Tensor:

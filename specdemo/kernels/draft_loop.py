@@ -99,16 +99,31 @@ def keep_most_likely(row, columns, top_k, top_p):
 
 
 @compiled
-def shape_row(draft, row):
-    """Turn logits into the probabilities that a token is drawn from, in the order of `sampling.Shaper`. row: their address"""
-    columns = draft.num_columns
-    if draft.penalty != 1:
-        penalise(row, draft.penalty, draft.penalised, draft.num_penalised)
-    softmax_in_place(row, columns, draft.inverse_temperature)
-    if draft.top_k:
-        keep_most_likely(row, columns, draft.top_k, 1.0)
-    if draft.top_p < 1:
-        keep_most_likely(row, columns, 0, draft.top_p)
+def shape_row(row, columns, penalty, penalised, count, inverse_temperature, top_k, top_p):
+    """Turn logits into the probabilities that a token is drawn from, in the order of `sampling.Shaper`.
+
+    row: address of `columns` float32; penalised: of `count` int64, the columns of tokens in the text; top_k 0 and top_p 1 are off
+    """
+    if penalty != 1:
+        penalise(row, penalty, penalised, count)
+    softmax_in_place(row, columns, inverse_temperature)
+    if top_k:
+        keep_most_likely(row, columns, top_k, 1.0)
+    if top_p < 1:
+        keep_most_likely(row, columns, 0, top_p)
+
+
+@kept(
+    cfunc,
+    types.void(
+        types.intp, types.int64, types.float64, types.intp, types.int64,
+        types.float64, types.int64, types.float64,
+    ),
+    nopython=True,
+)  # fmt: skip
+def shape_row_at(row, columns, penalty, penalised, count, inverse_temperature, top_k, top_p):
+    """The same for Python."""
+    shape_row(row, columns, penalty, penalised, count, inverse_temperature, top_k, top_p)
 
 
 @compiled
@@ -218,7 +233,10 @@ def next_token(draft, row, number):
     row: address of its logits, which become probabilities; number: of that row among all that were written
     """
     columns, taken = draft.num_columns, draft.taken
-    shape_row(draft, row)
+    shape_row(
+        row, columns, draft.penalty, draft.penalised, draft.num_penalised,
+        draft.inverse_temperature, draft.top_k, draft.top_p,
+    )  # fmt: skip
     probs = carray(simd.float32s_at(row), columns)
     column = choose(draft, probs)
     if draft.penalty != 1:

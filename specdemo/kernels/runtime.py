@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -33,6 +33,7 @@ Product = TypeVar("Product")
 NORMS = ("input_norm", "attended_norm", "post_norm", "gated_norm", "query_norm", "key_norm")
 HEAD_DIMS = range(64, 257, 32)  # supported sizes of a head
 LINE = 64  # bytes of a cache line
+WIDTH = 16  # float32 that compiled code computes at a time
 MOST_BUFFERS = 64  # for jobs of different forms, of each thread
 
 
@@ -457,18 +458,46 @@ def digest(more: Sequence[Path] = ()) -> str:
     return kept.digest([*kept.sources(), *more])
 
 
+def _in_draft_loop(name: str) -> Any:
+    """A function of `draft_loop`; None if this process has not loaded the compiled pass, which takes seconds."""
+    return getattr(sys.modules.get("specdemo.kernels.draft_loop"), name, None)
+
+
 def winner(probs: Tensor, key: int, word_ids: Tensor | None) -> int | None:
-    """Return `draft_loop.winner`; None if this process has not loaded the compiled pass, which takes seconds.
+    """Return `draft_loop.winner`; None if it is not loaded.
 
     probs: (W,) float32, contiguous; word_ids: (W,) int64, contiguous; None for all tokens
     """
-    draws = getattr(sys.modules.get("specdemo.kernels.draft_loop"), "winner_at", None)
-    if draws is None:
+    if (draws := _in_draft_loop("winner_at")) is None:
         return None
     width = len(probs)
     ids = _all_ids(width) if word_ids is None else word_ids
     found: int = draws.ctypes(probs.data_ptr(), width, key, ids.data_ptr())
     return found
+
+
+def shaped(
+    logits: Tensor,
+    penalty: float,
+    text_ids: Iterable[int],
+    temperature: float,
+    top_k: int,
+    top_p: float,
+) -> Tensor | None:
+    """Shape a row of logits on the CPU as `draft_loop.shape_row` does; None if it is not loaded, or reads no row of this width.
+
+    logits: (V,); penalty: of `text_ids`; the rest as in `DraftPlan`. returns: probabilities, (V,) float32
+    """
+    shapes, width = _in_draft_loop("shape_row_at"), len(logits)
+    if shapes is None or width % WIDTH:
+        return None
+    row = logits.to(torch.float32, copy=True).contiguous()
+    known = {token for token in text_ids if token < width} if penalty != 1 else ()
+    penalised = np.fromiter(known, dtype=np.int64)
+    shapes.ctypes(
+        row.data_ptr(), width, penalty, penalised.ctypes.data, len(penalised), 1 / temperature, top_k, top_p
+    )  # fmt: skip
+    return row
 
 
 @lru_cache(maxsize=4)

@@ -159,7 +159,7 @@ def test_rows_behind_a_refused_token_are_not_shaped(rule, accepted):
     verdict = verify(proposal, rows, shaper, VERIFIERS.get(rule), generator, 3)
     assert verdict.path == tuple(range(accepted))
     read = range(max(accepted + 1, 3 if rule == BLOCK else 0))
-    assert set(rows._shaped) == set(read)
+    assert set(rows._probs) == set(read)
     whole = shaper.probs(logits, committed, proposal.paths())
     assert all(torch.equal(rows[row], whole[row]) for row in read)
     known = [float(whole[node, draft[node]]) if node in read else None for node in range(3)]
