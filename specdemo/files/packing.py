@@ -29,7 +29,11 @@ from specdemo.files.store import MARKER, check_space
 
 if TYPE_CHECKING:
     import torch
+    from bitsandbytes.functional import QuantState
+    from gguf import GGMLQuantizationType, GGUFReader
+    from gguf.gguf_reader import ReaderTensor
     from torch import Tensor
+    from transformers import BitsAndBytesConfig
 
 Found = TypeVar("Found")
 
@@ -59,7 +63,7 @@ class GgufWeight:
 
     file: Path
     shape: tuple[int, ...]
-    kind: Any
+    kind: GGMLQuantizationType
     offset: int
     rows: tuple[int, int]
     heads: int = 0
@@ -151,14 +155,14 @@ def gguf_weights(path: Path, names: Mapping[str, tuple[int, ...]]) -> Weights:
     return found
 
 
-def _field(reader: Any, name: str) -> Any:
+def _field(reader: GGUFReader, name: str) -> Any:
     field = reader.fields.get(name)
     if field is None:
         raise NotReadable(name)
     return field.contents()
 
 
-def _byte_shape(tensor: Any, shape: tuple[int, ...]) -> tuple[int, int]:
+def _byte_shape(tensor: ReaderTensor, shape: tuple[int, ...]) -> tuple[int, int]:
     """Return (rows, bytes of a row); a vector has a row for each number. shape: that of the model"""
     if tuple(int(size) for size in reversed(tensor.shape)) != shape:
         raise NotReadable(tensor.name)
@@ -251,7 +255,7 @@ class Nf4:
         return {}
 
 
-def nf4_state(scales: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Any:
+def nf4_state(scales: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> QuantState:
     """Return bitsandbytes' description of quantised weights. scales: (blocks,) float32; dtype: of the weights before"""
     import torch
     from bitsandbytes.functional import QuantState, get_4bit_type
@@ -314,7 +318,7 @@ class Plan:
         return own if own in self.shapes.keys() - self.tied else "model.embed_tokens.weight"
 
 
-def quantisation(precision: str, dtype: torch.dtype) -> Any:
+def quantisation(precision: str, dtype: torch.dtype) -> BitsAndBytesConfig:
     """Return transformers' quantisation of large matrices. dtype: of its computations"""
     from transformers import BitsAndBytesConfig
 

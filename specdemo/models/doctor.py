@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import platform
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
-from specdemo.config.strings import ASSETS
+from specdemo.config.strings import ASSETS, Json
 from specdemo.files.catalogue import DEFAULT_TARGET, find
 from specdemo.files.progress import folder_bytes, megabytes
 from specdemo.files.quiet import import_bitsandbytes
@@ -22,23 +23,10 @@ from specdemo.files.store import free_bytes
 from specdemo.files.wheel import LOCAL_WHEEL, installed_gguf, pip_command
 from specdemo.models.devices import free_ram, processor
 
-CHECKED_PACKAGES = (
-    "torch",
-    "transformers",
-    "bitsandbytes",
-    "numba",
-    "accelerate",
-    "gguf",
-    "huggingface_hub",
-    "gradio",
-    "plotly",
-)
+# Texts of the report, and the names of checked packages and instructions.
+TEXTS: Json = json.loads(Path(__file__).with_name("doctor.json").read_text(encoding="utf-8"))
 REQUIREMENTS = ASSETS.parent / "requirements.txt"
-INSTALL = (
-    "Run pip install -r requirements.txt"
-    if REQUIREMENTS.is_file()
-    else "Install specdemo again with all that it requires"
-)
+INSTALL: str = TEXTS["install"]["checkout" if REQUIREMENTS.is_file() else "wheel"]
 PYTHONS = ((3, 11), (3, 13))
 ROOM_FOR_DEFAULT = 400_000_000  # wheel, GGUF file and its packed copy
 
@@ -76,18 +64,18 @@ def _settings() -> tuple[AppSettings, list[Fact]]:
     try:
         return AppSettings.from_environment(), []
     except UserError as error:
-        advice = error.advice or "Correct the variable."
+        advice = error.advice or TEXTS["settings"]
         return AppSettings(), [Fact("Settings", error.message, ok=False, advice=advice)]
 
 
 def _python() -> Fact:
     low, high = (".".join(map(str, version)) for version in PYTHONS)
     ok = PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]
-    return Fact("Python", platform.python_version(), ok, f"Use Python {low} to {high}.")
+    return Fact("Python", platform.python_version(), ok, TEXTS["python"].format(low=low, high=high))
 
 
 def _packages() -> list[Fact]:
-    """Return the versions of CHECKED_PACKAGES. A checkout lists the required ones in requirements.txt, an installed package in its metadata."""
+    """Return the versions of the checked packages. A checkout lists the required ones in requirements.txt, an installed package in its metadata."""
     from packaging.requirements import InvalidRequirement, Requirement
     from packaging.specifiers import SpecifierSet
     from packaging.utils import canonicalize_name
@@ -104,7 +92,7 @@ def _packages() -> list[Fact]:
             requirement = Requirement(line.split("#")[0].strip())
             required.setdefault(canonicalize_name(requirement.name), requirement.specifier)
     found = []
-    for name in CHECKED_PACKAGES:
+    for name in TEXTS["packages"]:
         wanted = required.get(canonicalize_name(name), SpecifierSet())
         try:
             version = metadata.version(name)
@@ -128,12 +116,9 @@ def installed(name: str) -> bool:
 def _processor() -> list[Fact]:
     cpu = processor()
     flags = cpu.get("flags", "").split()
-    known = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
-    found = ", ".join(flag for flag in known if flag in flags) or "cannot be told on this system"
-    return [
-        Fact("CPU", f"{cpu['model name']}, {os.cpu_count()} cores"),
-        Fact("CPU instructions", found),
-    ]
+    found = ", ".join(flag for flag in TEXTS["instructions"] if flag in flags)
+    cores = Fact("CPU", f"{cpu['model name']}, {os.cpu_count()} cores")
+    return [cores, Fact("CPU instructions", found or TEXTS["unknown"])]
 
 
 def _four_bit() -> Fact:
@@ -143,39 +128,35 @@ def _four_bit() -> Fact:
 
     from specdemo.kernels import cpu_features, runtime
 
+    way = "fused" if getattr(functional, "has_avx512bf16", lambda: False)() else "slow"
     if runtime.runs_here():
-        threads = "torch's threads" if runtime.is_borrowed() else "threads of Python"
-        value = f"compiled pass on {cpu_features.name()}, in {threads} (fastest)"
-        return Fact("4-bit on the CPU", value)
-    if getattr(functional, "has_avx512bf16", lambda: False)():
-        return Fact("4-bit on the CPU", "fused AVX512-BF16 kernel (fast)")
-    slow = "dequantises each pass: correct, but slow; bf16 or fp32 may be faster for a small model"
-    return Fact("4-bit on the CPU", slow)
+        way = "torch_threads" if runtime.is_borrowed() else "own_threads"
+    return Fact("4-bit on the CPU", TEXTS["four_bit"][way].format(cpu=cpu_features.name()))
 
 
 def _cuda() -> Fact:
     import torch
 
     if not torch.cuda.is_available():
-        return Fact("CUDA", "none; the CPU is used")
-    free, total = torch.cuda.mem_get_info()
-    return Fact(
-        "CUDA", f"{torch.cuda.get_device_name()}, {megabytes(free)} of {megabytes(total)} free"
-    )
+        return Fact("CUDA", TEXTS["no_cuda"])
+    free, total = map(megabytes, torch.cuda.mem_get_info())
+    return Fact("CUDA", f"{torch.cuda.get_device_name()}, {free} of {total} free")
 
 
 def _device(settings: AppSettings) -> Fact:
     """Return the device on which models of the settings' precision run, and the reason."""
     from specdemo.models.devices import best_device, choose_device
 
+    precision, texts = settings.precision, TEXTS["device"]
     if settings.device.strip().lower() == "auto":
-        best = best_device(settings.precision)
-        return Fact("Device", f"{best.device} for {settings.precision}: {best.why}")
+        best = best_device(precision)
+        value = texts["best"].format(device=best.device, precision=precision, why=best.why)
+        return Fact("Device", value)
     try:
-        device = choose_device(settings.device, settings.precision)
+        device = choose_device(settings.device, precision)
     except UserError as error:
-        return Fact("Device", error.message, ok=False, advice=error.advice or "Choose auto.")
-    return Fact("Device", f"{device} for {settings.precision}: the settings say so")
+        return Fact("Device", error.message, ok=False, advice=error.advice or texts["advice"])
+    return Fact("Device", texts["named"].format(device=device, precision=precision))
 
 
 def _memory() -> Fact:
@@ -186,8 +167,7 @@ def _cache(folder: Path) -> list[Fact]:
     used = folder_bytes(folder) if folder.is_dir() else 0
     free = free_bytes(folder)
     ok = free >= ROOM_FOR_DEFAULT or used > ROOM_FOR_DEFAULT / 2
-    advice = "Free some space, or set SPECDEMO_CACHE to a folder on another disk."
-    space = Fact("Disk", f"{megabytes(free)} free", ok, advice)
+    space = Fact("Disk", f"{megabytes(free)} free", ok, TEXTS["disk"])
     return [Fact("Cache", f"{folder} ({megabytes(used)})"), space]
 
 
@@ -196,15 +176,11 @@ def _embedded(cache_dir: Path) -> Fact:
     assert entry is not None, "the default target is in the catalogue"
     wheel = entry.wheel
     assert wheel is not None, "the default target comes in a wheel"
-    if is_converted(entry, cache_dir, "nf4", read=True):
-        return Fact("Embedded model", "converted and whole")
-    if installed_gguf(wheel):
-        return Fact(
-            "Embedded model",
-            f"installed as the package {wheel.package}; converted at the first start",
-        )
-    size = megabytes(wheel.size)
-    return Fact("Embedded model", f"not here yet; the first start downloads {size} and converts it")
+    state = "whole"
+    if not is_converted(entry, cache_dir, "nf4", read=True):
+        state = "installed" if installed_gguf(wheel) else "missing"
+    value = TEXTS["embedded"][state].format(package=wheel.package, size=megabytes(wheel.size))
+    return Fact("Embedded model", value)
 
 
 def _draft() -> Fact:
@@ -212,8 +188,7 @@ def _draft() -> Fact:
     draft = find(target.draft) if target is not None and target.draft else None
     folder = draft.folder if draft is not None else None
     present = folder is not None and any(folder.glob("*.safetensors"))
-    advice = "Get the whole project again, or run: python -m specdemo train draft"
-    return Fact("Shipped draft", "present" if present else "missing", present, advice)
+    return Fact("Shipped draft", "present" if present else "missing", present, TEXTS["draft"])
 
 
 def _pip() -> Fact:
@@ -221,10 +196,10 @@ def _pip() -> Fact:
         pip_command()
     except UserError as error:
         return Fact("pip", "missing", ok=False, advice=error.advice)
-    return Fact("pip", "can fetch the embedded model")
+    return Fact("pip", TEXTS["pip"])
 
 
 def _variable(name: str) -> Fact:
     value = os.environ[name]
     lost = name == LOCAL_WHEEL and not Path(value).is_file()
-    return Fact(name, value, not lost, "Correct it or unset it: there is no such file.")
+    return Fact(name, value, not lost, TEXTS["variable"])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdemo.config.errors import Phrase, UserError
+from specdemo.config.errors import Phrase, UserError, first_line
 from specdemo.config.strings import Json
 from specdemo.engine.attention import ModuleDecoder, finish, use_shared_heads
 from specdemo.engine.passes import Decoder
@@ -178,8 +178,7 @@ def _load(files: ModelFiles, precision: str, device: torch.device) -> PreTrained
                 **loading_options(files.folder, precision, device),
             )
     except (OSError, ValueError, KeyError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UserError("model.load_failed", name=files.name, reason=reason) from error
+        raise UserError("model.load_failed", name=files.name, reason=first_line(error)) from error
     model, report = opened
     report["mismatched_keys"] |= _misfits(model)
     check_read(files.folder, files.name, report)

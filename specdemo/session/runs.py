@@ -118,11 +118,7 @@ class Caches:
         shaper = Shaper.of(settings)
         drafter = self._drafter(known, settings, shaper, memory, together)
         room = min(settings.max_new_tokens, pair.context - len(prompt_ids))
-        # The last token is always read again.
-        target.rollback(same_prefix(self._cached_ids, prompt_ids[:-1]))
-        if sibling:
-            target.copy(sibling._target, same_prefix(sibling._cached_ids, prompt_ids[:-1]))
-        self.committed = prompt_ids
+        self._reuse(prompt_ids, sibling)
         method = known[settings.method]
         # The feature drafter replaces a missing draft model, see `drafters.copy_through`.
         instead = (
@@ -142,6 +138,14 @@ class Caches:
             verifier=VERIFIERS.get(settings.verification, verify_sampling),
         )
         return (yield from self._with_text(running, prompt_ids, header, memory))
+
+    def _reuse(self, prompt_ids: list[int], sibling: Caches | None) -> None:
+        """Keep the cached prefix of a text, and copy what a sibling holds of it. The last token is always read again."""
+        self._target.rollback(same_prefix(self._cached_ids, prompt_ids[:-1]))
+        if sibling:
+            shared = same_prefix(sibling._cached_ids, prompt_ids[:-1])
+            self._target.copy(sibling._target, shared)
+        self.committed = prompt_ids
 
     def _with_text(
         self,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from specdemo.config.errors import Phrase, UserError
+from specdemo.config.errors import Phrase, UserError, first_line
 from specdemo.config.strings import ASSETS, Json, JsonView
 from specdemo.trace.events import LONE_SURROGATE, Choice, Drafted, Event, Node, Place, Verified
 from specdemo.trace.metrics import same_prefix
@@ -137,7 +137,7 @@ def _templated_or_refused(
     try:
         ids = _templated(tokenizer, messages)
     except Exception as error:
-        words = (str(error).strip().splitlines() or [type(error).__name__])[0][:TEMPLATE_WORDS]
+        words = first_line(error)[:TEMPLATE_WORDS]
         code = "prompt.template"
         if messages[0]["role"] == "system":
             folded = {**messages[1], "content": "\n\n".join(one["content"] for one in messages[:2])}
