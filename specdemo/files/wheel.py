@@ -28,6 +28,7 @@ from specdemo.files.store import (
     BLOCK_BYTES,
     check_space,
     file_sha256,
+    has_content,
     reporting_full_disk,
     scratch,
 )
@@ -50,8 +51,7 @@ def installed_gguf(wheel: Wheel) -> Path | None:
         path = Path(str(metadata.distribution(wheel.package).locate_file(wheel.member)))
     except metadata.PackageNotFoundError:
         return None
-    right = path.is_file() and path.stat().st_size == wheel.member_size
-    return path if right and file_sha256(path) == wheel.member_sha256 else None
+    return path if has_content(path, wheel.member_size, wheel.member_sha256) else None
 
 
 def fetch_wheel(wheel: Wheel, cache_dir: Path, progress: ProgressCallback = silent) -> Path:
@@ -59,7 +59,7 @@ def fetch_wheel(wheel: Wheel, cache_dir: Path, progress: ProgressCallback = sile
     if given := os.environ.get(LOCAL_WHEEL):
         return _given_wheel(Path(given), wheel)
     kept = cache_dir / "wheels" / wheel.file
-    if _is_right(kept, wheel):
+    if has_content(kept, wheel.size, wheel.sha256):
         return kept
     kept.unlink(missing_ok=True)  # half a download, or damaged since
     check_space(cache_dir, 2 * wheel.size, Phrase("disk.downloading", name=wheel.file))
@@ -68,7 +68,7 @@ def fetch_wheel(wheel: Wheel, cache_dir: Path, progress: ProgressCallback = sile
         with scratch(kept.parent, Phrase("disk.while_downloading", name=wheel.file)) as temporary:
             progress(Progress("download", 0.0, ASKING))
             arrived = _download(wheel, temporary, pace.reached)
-            if _is_right(arrived, wheel):
+            if has_content(arrived, wheel.size, wheel.sha256):
                 arrived.replace(kept)
                 return kept
     raise UserError("wheel.wrong_content", file=wheel.file, variable=LOCAL_WHEEL)
@@ -146,15 +146,9 @@ def _copy_part(wheel: Path, part: GgufPart, stream: IO[bytes]) -> None:
 def _given_wheel(path: Path, wheel: Wheel) -> Path:
     if not path.is_file():
         raise UserError("wheel.not_a_file", variable=LOCAL_WHEEL, path=path)
-    if not _is_right(path, wheel):
+    if not has_content(path, wheel.size, wheel.sha256):
         raise UserError("wheel.not_published", variable=LOCAL_WHEEL, path=path, file=wheel.file)
     return path
-
-
-def _is_right(path: Path, wheel: Wheel) -> bool:
-    return (
-        path.is_file() and path.stat().st_size == wheel.size and file_sha256(path) == wheel.sha256
-    )
 
 
 def pip_command() -> list[str]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
-from specdemo.models.networks.folders import is_compact, read_config
+from specdemo.files.folder import trained_facts
+from specdemo.models.networks.folders import is_compact
 from specdemo.models.networks.registry import NETWORKS, NetworkKind
 from specdemo.training.data import answered_keys, read_prompts
 
@@ -65,7 +66,7 @@ class TrainOptions:
         """Row of the network that is trained; a feature drafter extends a draft model if `init` is one."""
         rows = [row for row in NETWORKS if (row.kind, row.form) == (self.kind, self.form)]
         init = self.init
-        on_draft = init is not None and "feedback" not in _facts(init)
+        on_draft = init is not None and "feedback" not in trained_facts(init)
         return next((row for row in rows if row.extends == on_draft), rows[0])
 
     def checked(self) -> TrainOptions:
@@ -87,7 +88,7 @@ class TrainOptions:
         init = self.init
         if init is not None and not is_compact(init):
             raise UserError("training.no_drafter", folder=init)
-        facts = _facts(init) if init else {}
+        facts = trained_facts(init) if init else {}
         if self.form != "own" or facts.get("form", "own") != "own":
             if init and (self.form != "eagle3" or facts.get("form") != "eagle3"):
                 raise UserError("training.other_form", form=self.form, name=init.name)
@@ -95,9 +96,3 @@ class TrainOptions:
             "kind"
         ) != "draft":
             raise UserError("training.needs_draft", kind=self.kind)
-
-
-def _facts(folder: Path) -> dict[str, object]:
-    """Return our own part of an earlier drafter's config.json; empty for another folder."""
-    facts: dict[str, object] = read_config(folder)["specdemo"] if is_compact(folder) else {}
-    return facts

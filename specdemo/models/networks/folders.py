@@ -22,7 +22,8 @@ from torch import Tensor
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.files.folder import weight_files
+from specdemo.files.folder import trained_facts, weight_files
+from specdemo.files.packing import group_by_size
 from specdemo.files.quiet import import_bitsandbytes
 from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.chain import CompactWeights
@@ -163,17 +164,14 @@ def read_tensors(paths: Iterable[Path], wanted: Callable[[str], bool]) -> dict[s
 
 
 COMPACT_FORMAT = "compact-1"
-PART_BYTES = 8_000_000
+PART_BYTES = 8_000_000  # of a file of a drafter
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 ROW_TABLES = ("mask", "markov.token.weight")  # tables whose rows are read one at a time
 
 
 def is_compact(folder: Path) -> bool:
-    """Whether a folder contains a trained drafter."""
-    try:
-        return "specdemo" in json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError):
-        return False
+    """Return True if a folder contains a trained drafter."""
+    return bool(trained_facts(folder))
 
 
 def read_config(folder: Path) -> Json:
@@ -216,7 +214,9 @@ def save_compact(
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.safetensors"):
         old.unlink()
-    for number, part in enumerate(_parts(tensors), start=1):
+    sizes = {name: tensor.nbytes for name, tensor in tensors.items()}
+    for number, names in enumerate(group_by_size(sizes, PART_BYTES), start=1):
+        part = {name: tensors[name].contiguous() for name in names}
         save_file(part, folder / f"part-{number:02d}.safetensors")
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
     (folder / "config.json").write_text(text, encoding="utf-8")
@@ -467,15 +467,3 @@ def export_gguf(folder: Path, target: Path, out: Path) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-
-
-def _parts(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    parts: list[dict[str, Tensor]] = [{}]
-    size = 0
-    for name, tensor in tensors.items():
-        if size and size + tensor.nbytes > PART_BYTES:
-            parts.append({})
-            size = 0
-        parts[-1][name] = tensor.contiguous()
-        size += tensor.nbytes
-    return parts
