@@ -1,6 +1,6 @@
 """The blocks of a GGUF file's matrices, bit by bit, in the order in which the compiled pass reads them.
 
-`kernels/blocks.py` says what each array means. Layouts of the files: llama.cpp, ggml-common.h.
+`kernels/blocks.py` describes each array. Layouts of the files: llama.cpp, ggml-common.h.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def _download(
 
     endpoint = os.environ.get("HF_ENDPOINT")
     progress(Progress("download", 0.0, f"asking the hub for {repo}"))
-    # It fails immediately where a download is tried again for 20 seconds.
+    # This request fails immediately; a download would be repeated for 20 seconds.
     HfApi(endpoint=endpoint).model_info(repo, revision=revision)
     if not drafter:  # a few hundred bytes decide whether to fetch gigabytes
         with suppress(RemoteEntryNotFoundError):
@@ -229,7 +229,7 @@ def _download_from_hub(file: HubGguf, part: Path, begun: int, progress: Progress
 
     endpoint = os.environ.get("HF_ENDPOINT")
     progress(Progress("download", 0.0, f"asking the hub for {file.repo}"))
-    # It fails immediately where a download is tried again for a minute.
+    # This request fails immediately; a download would be repeated for a minute.
     HfApi(endpoint=endpoint).model_info(file.repo, timeout=FACTS_TIMEOUT_SECONDS)
     pace = Pace(progress, "download", file.size, file.file)
     pace.reached(begun)

@@ -31,7 +31,7 @@ FOUR_BIT, FILE, AUTO = "nf4", "file", "auto"
 
 @dataclass(frozen=True, slots=True)
 class DeviceChoice:
-    """A device by name, and why it is taken."""
+    """A device by name, and the reason for its choice."""
 
     device: str
     why: str

@@ -177,7 +177,7 @@ class Admission:
             self._admit()
             if turn.admitted or len(self._line) <= self._most_waiting:
                 return
-            del self._line[turn.visitor]  # it is the newest, and its only wish
+            del self._line[turn.visitor]  # the newest user, with this request alone
             self._foreseen = {}
             raise Full
 

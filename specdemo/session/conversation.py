@@ -47,7 +47,7 @@ class Host(EngineClient):
 
     @abstractmethod
     def open(self, visitor: str = "") -> Conversation:
-        """Return a new conversation. visitor: whose caches are freed when they leave"""
+        """Return a new conversation. visitor: the user, whose caches are freed when the user leaves"""
 
     @property
     def together(self) -> int:

@@ -216,7 +216,7 @@ class EngineClient(ABC):
             self.bring(report or self._report)
         except UserError as error:
             self.error = error
-        except Exception as error:  # noqa: BLE001 - the thread must not die without a word
+        except Exception as error:  # noqa: BLE001 - a failure must not end the thread silently
             self.error = UserError(self.failed, error=error)
 
     def replicas(self) -> int:
@@ -232,7 +232,7 @@ class EngineClient(ABC):
 
     @abstractmethod
     def open(self, visitor: str = "") -> ConversationClient:
-        """Return a new conversation. visitor: whose caches are freed when they leave"""
+        """Return a new conversation. visitor: the user, whose caches are freed when the user leaves"""
 
     @abstractmethod
     def bring(self, report: ProgressCallback) -> None:

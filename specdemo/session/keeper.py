@@ -92,11 +92,11 @@ class Keeper:
             self._timer = None
         if self._timer is None and (used := next(iter(self._used.values()), None)) is not None:
             seconds = max(1.0, used + self._idle_seconds - self._clock())
-            self._timer = threading.Timer(seconds, self._time_has_come)
+            self._timer = threading.Timer(seconds, self._check_later)
             self._timer.daemon = True
             self._timer.start()
 
-    def _time_has_come(self) -> None:
+    def _check_later(self) -> None:
         with self._lock:
             self._timer = None
         self.look()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Lane = Generator[Event, None, str]
 """The events of a run; the generator returns the text generated so far, also after an error."""
 
-TURN_SECONDS = 0.25  # of a lane's own clock: after each change of lanes the processor's caches hold the other's data
+TURN_SECONDS = 0.25  # of a lane's own clock; a change costs, because the processor's caches contain the other lane's data
 
 
 def beside(lanes: Sequence[Lane]) -> Generator[Event, None, list[str]]:

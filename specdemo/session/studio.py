@@ -159,7 +159,7 @@ class Studio(Host):
         def work() -> None:
             try:
                 self._load(settings, report, given_up.is_set)
-            except BaseException as error:  # noqa: BLE001 - raised where the switch is looked at
+            except BaseException as error:  # noqa: BLE001 - raised again in the iterator below
                 errors.append(error)
 
         loader = threading.Thread(target=work, name="specdemo-switch", daemon=True)

@@ -50,7 +50,7 @@ class StaticCache:
         ]
 
     def holds(self, cache: RollbackCache) -> bool:
-        """Whether a conversation lies here; a cache that grew, or was batched, lies elsewhere."""
+        """Whether a conversation's keys and values are in this cache; a cache that grew or was batched has moved."""
         return cache.layers[0].keys is self.parts[0][0]
 
     def adopt(self, cache: RollbackCache) -> None:

@@ -24,7 +24,9 @@ from specdemo.models.decoders.rotary import RotaryTables, module_tables
 from specdemo.models.devices import leave_to_file, return_freed
 
 PackedLayer = runtime.LayerWeights[runtime.Matrix]
-LAYOUT_ROWS = 512  # rows that are laid out at a time: the room that this takes is a slice's
+LAYOUT_ROWS = (
+    512  # rows that are laid out at a time, which limits the extra memory to that of a slice
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ def reporting(lines: Callable[[], Iterator[str]]) -> Generator[str, None, None]:
         yield from lines()
     except UserError as error:
         yield line(REFUSED, **encode_error(error))
-    except Exception as error:  # noqa: BLE001 - raised again where the run is looked at
+    except Exception as error:  # noqa: BLE001 - raised again in the client
         yield line(BROKE, message=str(error))
 
 

@@ -220,7 +220,7 @@ class _Batch:
                 yield replace(answer, state=State.STOPPED)
         except UserError as error:
             yield replace(answer, state=State.FAILED, error=error)
-        except Exception as error:  # noqa: BLE001 - one prompt must not take the others with it
+        except Exception as error:  # noqa: BLE001 - an error of one prompt must not end the others
             broke = UserError("run.failed", error=error)
             yield replace(answer, state=State.FAILED, error=broke)
         finally:

@@ -3,8 +3,8 @@
 Two bugs that were found in other engines: each biases the text a little, and a test must draw enough tokens to see it.
 
 Shared noise (vLLM pull requests 47386 and 54282): the drafted token and the one drawn after a refusal used the same noise, under
-the rule that accepts with min(1, target / draft). The noise that made the draft draw x says something about the noise
-of the other tokens, so the second draw is not independent. With two tokens nothing is left to draw; with three:
+the rule that accepts with min(1, target / draft). The noise that made the draft draw x contains information about the
+noise of the other tokens, so the second draw is not independent. With two tokens nothing is left to draw; with three:
 
     target (.1, .4, .5)   draft (.6, .1, .3)   result (.1, .452, .448)
 
