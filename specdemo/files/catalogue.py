@@ -162,7 +162,6 @@ class Pair:
         return self.target.wheel is not None
 
 
-@cache
 def _tables() -> Json:
     tables: Json = json.loads(CATALOGUE_FILE.read_text(encoding="utf-8"))
     return tables
