@@ -201,8 +201,8 @@ def drafter_for(
 ) -> Drafter:
     """Create a registered method as a session does, with every input that it may need.
 
-    draft: drafts, and replaces the quantised copy too; store: a datastore of random texts by default
-    target: its states feed the trained drafters; a new one by default, see `bound_target`
+    draft: the draft model, which also replaces the quantised copy; store: a datastore of random texts by default
+    target: the model whose states the trained drafters read; a new one by default, see `bound_target`
     toy_text: returns the tokens that a toy target has cached, in place of a target
     published: creates openers of published drafters, in place of trained ones of the same kind
     """

@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 
 
 def reading_of(folder: Path, target: TargetFacts = TARGET, *, weights: bool = True):
-    """Read the config of a folder by the one family that takes it. weights: False deletes them before"""
+    """Read the config of a folder by the one family that takes it. weights: False deletes the weights first"""
     files = drafter_files(str(folder), folder / "cache")
     if not weights:
         (folder / "model.safetensors").unlink()

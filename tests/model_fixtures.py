@@ -19,7 +19,7 @@ def tiny_folder(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def content() -> bytes:
-    """What stands for a GGUF file inside the hand-made wheel."""
+    """Bytes in place of a GGUF file inside the hand-made wheel."""
     return b"GGUF" + bytes(range(256)) * 2000
 
 

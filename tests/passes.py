@@ -123,7 +123,7 @@ def nf4_layers(count: int, *, nested: bool = False):
 
 
 def passes_of(decoder):
-    """Return logits and states of a text in chunks, a tree, the path kept of it, and a chain after it."""
+    """Return logits and states of four inputs: a text in chunks, a tree, the kept path, and a chain after it."""
     target = CachedModel(decoder, reads=(0, 2, 3))
     target.record(wanted=True)
     found = [target.read(TEXT[:5]), target.read(TEXT[5:-1])]

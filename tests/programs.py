@@ -48,7 +48,7 @@ def module(code: str, **options: object) -> str:
 
 
 def until(true: Callable[[], object], what: str, seconds: float = 90.0) -> None:
-    """Wait until a condition holds. what: the failure after so many seconds"""
+    """Wait until a condition holds. what: the message of the failure after this many seconds"""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, what
@@ -56,7 +56,7 @@ def until(true: Callable[[], object], what: str, seconds: float = 90.0) -> None:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody uses."""
+    """A port of this machine that no program uses."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

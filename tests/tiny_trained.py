@@ -105,7 +105,7 @@ class Remembering(CompactDecoder):
 
     @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
-        """Run a pass, or repeat what it once returned and wrote."""
+        """Run a pass, or repeat the results that it once returned and wrote."""
         (one,) = passes
         if one.adjust:  # a head that learns
             return super().run(passes)

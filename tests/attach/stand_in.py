@@ -30,7 +30,7 @@ def serving(reply: Callable[[str, dict[str, str], bytes], Reply]) -> Iterator[st
                 for part in parts:
                     self.wfile.write(part)
                     self.wfile.flush()
-            except OSError:  # the client has gone
+            except OSError:  # the client has closed the connection
                 pass
 
         do_POST = do_GET

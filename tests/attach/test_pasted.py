@@ -189,7 +189,7 @@ def test_read_text_refuses_what_it_does_not_know(text: str) -> None:
     ids=["metrics", "mtp-bench"],
 )
 def test_a_text_that_nearly_matches_everywhere_is_read_in_time(text: str, most: float) -> None:
-    """A page reads such a file for a visitor, and nobody else gets an answer meanwhile."""
+    """A page reads such a file for one visitor, and meanwhile no other visitor gets an answer."""
     start = time.process_time()
     with pytest.raises(UserError, match="no draft statistics"):
         read_text(text, "file")

@@ -236,7 +236,7 @@ def test_an_attached_page_answers_with_a_plain_run_first_and_saves_the_same() ->
     assert isinstance(events[-1], RunFinished)
     assert len(chat.messages) == 2
     assert KEY not in dumps(events)
-    # The page draws a draft together with its check: one that waits for the next event would come a round late.
+    # The page draws a draft together with its check, so a check that waited for the next event would come a round late.
     assert set(shown) == {"verified", "finished"}
     assert shown.count("verified") == sum(isinstance(event, Verified) for event in events)
 
@@ -298,7 +298,8 @@ STUDIO = {"/api/v0/models": b'{"data":[{"id":"m","state":"loaded"}]}'}
 SGLANG = {
     "/get_server_info": b'{"internal_states":[],"version":"0.5","speculative_algorithm":"EAGLE"}'
 }
-# Pages, chunks, fields of the last chunk; then what is found: server, level, sums, accepted by place, (accepted, drafted).
+# The replies: pages, chunks and fields of the last chunk.
+# The expected values: server, level, sums, accepted tokens by position, (accepted, drafted).
 FOREIGN = {
     "vllm": (VLLM, [group(1), group(2, 3, 4), group(5, 6), group(7)], {"metrics": {"speculative_decoding": STEPS}},
              "vLLM 0.32.0", "arrival", (9, 3), (2, 1), [(2, 3), (1, 3), (0, 3)]),
@@ -321,7 +322,7 @@ FOREIGN = {
 def test_each_server_shows_what_it_reports_and_no_more(
     pages, stream, report, name, level, sums, places, rounds
 ) -> None:
-    """Stand-ins with the replies that the servers document."""
+    """Each stand-in answers as the documentation of its server says."""
     usage = {"prompt_tokens": 5, "completion_tokens": 7}
     last = {"choices": [], "usage": usage, **report}
     whole = [*stream, chunk(delta={}, finish_reason="stop"), f"data: {json.dumps(last)}\n\n".encode(), b"data: [DONE]\n\n"]  # fmt: skip
@@ -379,7 +380,7 @@ HOSTILE = {
 def test_hostile_servers_end_in_one_message(
     stream, status, headers, code, keeps, monkeypatch
 ) -> None:
-    """Within bounds of time and memory, without the key, and what came is kept."""
+    """It uses bounded time and memory, does not show the key, and keeps the text so far."""
     if code == "attach.silent":
         monkeypatch.setattr(client, "SILENT_SECONDS", 0.2)
         stream = [DRAFTED[:3000].encode(), *[b""] * 3]

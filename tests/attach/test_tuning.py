@@ -74,7 +74,7 @@ def test_the_true_speedup_lies_in_the_interval_and_the_choice_is_near_the_best()
 
 
 def answer(right: list[bool], chances: list[float], n_max: int, p_min: float) -> Record:  # fmt: skip
-    """Return the rounds of a greedy draft of which the text decides at which places it is right."""
+    """Return the rounds of a greedy draft; the text decides which of its tokens are right."""
     rounds, at = list[Round](), 0
     while at < len(right):
         room = min(n_max, len(right) - at - 1)

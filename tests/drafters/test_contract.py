@@ -326,7 +326,7 @@ def test_parallel_drafts_end_before_the_context_of_both_models(lookahead):
 
 
 class Failing(Wrapper):
-    """Fails in one of its calls, or proposes what cannot be checked."""
+    """A drafter that fails in one of its calls, or proposes a draft that cannot be checked."""
 
     def __init__(self, drafter, call):
         super().__init__(drafter)

@@ -1,4 +1,4 @@
-"""What a user's runs teach: a head and counts of followers, which improve drafts, never get worse, and can be undone."""
+"""The memory of a user's runs: a head and counts of followers improve drafts, never get worse, and can be undone."""
 
 from dataclasses import replace
 

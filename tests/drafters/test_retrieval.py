@@ -113,7 +113,7 @@ def test_texts_that_cannot_be_stored_are_refused(tmp_path, texts, match):
 
 
 def test_sources_are_checked_before_a_model_is_needed(tmp_path):
-    """Also a saved run in place of prompts, and a folder that cannot be written to."""
+    """A saved run in place of prompts and a folder that cannot be written to are refused too."""
     (tmp_path / "prompts.txt").write_text("one\n\ntwo\n")
     (tmp_path / "prompts.jsonl").write_text('{"prompt": "one"}\n{"turns": ["two", "three"]}\n')
     (tmp_path / "trace.jsonl").write_text('{"type": "run_started"}\n{"type": "drafted"}\n')

@@ -1,4 +1,4 @@
-"""Models of other programs: found in their folders, judged by content, and recognised in every quantisation."""
+"""Models of other programs are found in their folders, judged by content, and recognised in every quantisation."""
 
 import json
 import shutil

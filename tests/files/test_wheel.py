@@ -184,7 +184,7 @@ with open(os.path.join(folder, file), "wb") as arrived:
 
 
 class Shelf(Handler):
-    """A package index that holds `server.wheels`, by file name. The file `server.cut` breaks off, `server.cuts` times."""
+    """A package index that holds `server.wheels`, by file name. It breaks the file `server.cut` off, `server.cuts` times."""
 
     def do_GET(self):
         name = self.path.strip("/").split("/")[-1]

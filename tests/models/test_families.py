@@ -164,7 +164,7 @@ def test_windows_are_short_of_the_texts(family):
     ]
     assert torch.equal(*last) == (family.name in ("phi3", "mistral"))
     assert windowed(family.target.model.config) == (family.name in WINDOWED)
-    # The lean pass knows all of these but those that cap scores, have experts or learn positions.
+    # The lean pass runs all of these except those that cap scores, have experts or learn positions.
     others = ("gemma2", "gpt_oss", "gpt2")
     assert is_supported(family.target.model) == (family.name not in others)
 

@@ -135,7 +135,9 @@ def test_every_kind_learns(options: TrainOptions, tmp_path: Path, kind: str):
                 train(rounds)
         train(replace(options, out=tmp_path / "draft"))
         rounds = replace(rounds, init=tmp_path / "draft")
-    if kind == "medusa":  # its heads start near what these few texts allow: large steps leave that
+    if (
+        kind == "medusa"
+    ):  # its heads start near the optimum of these few texts, and large steps leave it
         rounds = replace(rounds, learning_rate=3e-4)
     report = train(rounds)
     assert len(report.card.checks) == 10

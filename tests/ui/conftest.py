@@ -26,7 +26,7 @@ PATIENCE = 60_000  # milliseconds that a page may take for any action, also on a
 
 
 def leave(context: BrowserContext) -> None:
-    """Close the pages of a context and delete what they stored."""
+    """Close the pages of a context and delete their storage."""
     for page in context.pages:
         origin = "://".join(urlsplit(page.url)[:2])
         page.goto("about:blank")
@@ -48,7 +48,7 @@ def browser() -> Iterator[object]:
         new_context, contexts = running.new_context, {}
 
         def shared(**options: object) -> object:
-            """A context with these options: the next test finds what it fetched, and nothing that its pages stored."""
+            """A context with these options. The next test gets its cache of files, but not the storage of its pages."""
             key = repr(sorted(options.items()))
             if key not in contexts:
                 contexts[key] = new_context(**options)

@@ -133,7 +133,7 @@ def url():
 
 
 def opened(page, url):
-    """Open the page, and note what it loads from elsewhere as a problem."""
+    """Open the page. Each file that it loads from another host is a problem."""
     own = (url, "data:", "blob:")
     page.on(
         "request",

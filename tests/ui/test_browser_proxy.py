@@ -49,7 +49,7 @@ def proxied(port, *, kept):
 
 @pytest.fixture(scope="module")
 def port():
-    """The port of a page that knows its prefix, however an operator writes it."""
+    """The port of a page that knows its prefix, in each spelling that an operator may use."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRADIO_ROOT_PATH", "demo/")
         studio = ReadyStudio(AppSettings())

@@ -26,7 +26,7 @@ HOSTILE = "<img src=x onerror=window.hacked=1>"
 
 
 class RacedConversation(ScriptedConversation):
-    """Plain takes 0.1 s a token, every other method half of it: one drafted token is kept in each step.
+    """Plain decoding takes 0.1 s a token; every other method half of it, because one drafted token is kept in each step.
 
     `forever` ends when it is cancelled.
     """

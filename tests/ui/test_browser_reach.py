@@ -228,7 +228,7 @@ def test_a_link_holds_a_run_that_is_no_recorded_one(visit):
     other = visit(link[link.index("#") :])
     assert other.locator(".sd-badge").inner_text() == "recorded"
     assert other.locator("#sd-view .sd-answer").inner_text() == written
-    open_page = visit()  # the address is typed into its bar: nothing is fetched anew by itself
+    open_page = visit()  # a changed hash alone does not load the page again
     open_page.evaluate("link => location.hash = link", link[link.index("#") :])
     open_page.wait_for_function(
         "text => document.querySelector('#sd-view .sd-answer')?.innerText === text", arg=written

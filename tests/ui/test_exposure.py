@@ -100,7 +100,7 @@ def test_an_unlisted_drafter_is_looked_up_nowhere(local, monkeypatch, call, draf
     assert local.studio.loaded is before
 
 
-# Whether any model may be named: where its operator allows it, on a page that nobody else reaches.
+# A visitor may name any model only if the operator allows it and no other machine reaches the page.
 SWITCHES = [
     (AppSettings(), False),
     (AppSettings(allow_model_switch="any"), True),

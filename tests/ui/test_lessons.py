@@ -38,7 +38,7 @@ def test_every_lesson_run_question_and_option_has_its_words():
     assert [lesson["id"] for lesson in lessons()] == list(WORDS["lessons"])
     for lesson in lessons():
         own = WORDS["lessons"][lesson["id"]]
-        assert "{prompt}" in own["live"]  # of the run that it is about, filled in by the script
+        assert "{prompt}" in own["live"]  # the script fills in the prompt of the run
         assert set(own) == {
             *("title", "aim", "text", "runs", "questions", "live", "takeaway", "papers"),
         }

@@ -1,4 +1,4 @@
-"""Rooms of a class: bounds, expiry, rates, and what each caller may see and do."""
+"""Rooms of a class: bounds, expiry, rates, and the rights of each caller."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor

@@ -24,7 +24,7 @@ from tools.record import with_result
 RECORDED = sorted(RUNS.glob("*.jsonl"))
 DRAFTED = [path for path in RECORDED if path.stem != "05-plain"]
 # Every shipped method but `look_back`, which is lossy, and `copy_through`
-# and `block_tree`, which are a draft model and DSpark with more after or beside their chains.
+# and `block_tree`, which extend the chains of a draft model and of DSpark.
 SHOWN = {
     "auto", "draft_model", "tree", "feature", "feature_tree", "exit", "medusa", "block", "jet", "ngram",
     "retrieval", "composite", "online", "parallel", "quantised_self", "nothing",

@@ -249,7 +249,7 @@ def test_an_unknown_visitor_and_a_service_that_is_down_are_sentences(door):
 
 
 class Queue:
-    """Stand-in of a page: its users, and the reports to them."""
+    """A stand-in of a page, with its visitors and the reports that they get."""
 
     def __init__(self):
         self.active_jobs, self.said = [], []

@@ -19,7 +19,7 @@ class Service:
     """The four routes of the service.
 
     answers: replies to the next requests for a GPU; each is a status, a body and headers
-    asked, allowed, released: received requests, by parameters
+    asked, allowed, released: the parameters of the received requests
     """
 
     def __init__(self):
