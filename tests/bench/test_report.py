@@ -7,12 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from specdemo.bench.lanes import LaneResult, Paired, expand
-from specdemo.bench.pairs import (
-    PairResult,
-    pairs_result,
-    sampling_of,
-    with_rules,
-)
+from specdemo.bench.pairs import PairResult, pairs_result, sampling_of, with_rules
 from specdemo.bench.report import markdown
 from specdemo.bench.results import (
     BenchAnswers,

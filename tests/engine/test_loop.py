@@ -4,13 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import (
-    PROMPT,
-    VOCABULARY,
-    reference_greedy,
-    run_lane,
-    steps_of,
-)
+from conftest import PROMPT, VOCABULARY, reference_greedy, run_lane, steps_of
 from lanes import Scripted, always_right, always_wrong
 
 from specdemo.config.settings import Sampling

@@ -7,13 +7,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from specdemo.config.errors import UserError
-from specdemo.session.text import (
-    TokenText,
-    Transcript,
-    as_generated,
-    encode_prompt,
-    with_answer,
-)
+from specdemo.session.text import TokenText, Transcript, as_generated, encode_prompt, with_answer
 from specdemo.trace.events import Node, RunFinished, Status, Verified
 
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"

@@ -11,10 +11,7 @@ import pytest
 import torch
 from tiny_files import WORDS, make_tiny_model
 from torch.nn import functional as F
-from transformers import (
-    AutoTokenizer,
-    LlamaForCausalLM,
-)
+from transformers import AutoTokenizer, LlamaForCausalLM
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings

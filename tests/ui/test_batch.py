@@ -50,8 +50,7 @@ EMPTY = UserError("batch.empty").message
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [(None, EMPTY), (" \n", EMPTY), ("a\n" * 17, "17 prompts")],
+    ("text", "message"), [(None, EMPTY), (" \n", EMPTY), ("a\n" * 17, "17 prompts")]
 )
 def test_a_batch_of_none_or_too_many_is_a_sentence(handlers, text, message):
     last = batch_of(handlers, text)[-1]

@@ -14,12 +14,7 @@ from ui.served import launched
 from specdemo.config.settings import AppSettings
 from specdemo.files.catalogue import Entry, Pair
 from specdemo.session.door import MethodInfo
-from specdemo.trace.events import (
-    Drafted,
-    Node,
-    Status,
-    Verified,
-)
+from specdemo.trace.events import Drafted, Node, Status, Verified
 
 pytestmark = pytest.mark.browser
 

@@ -40,7 +40,7 @@ def test_every_lesson_run_question_and_option_has_its_words():
         own = WORDS["lessons"][lesson["id"]]
         assert "{prompt}" in own["live"]  # the script fills in the prompt of the run
         assert set(own) == {
-            *("title", "aim", "text", "runs", "questions", "live", "takeaway", "papers"),
+            *("title", "aim", "text", "runs", "questions", "live", "takeaway", "papers")
         }
         assert set(own["runs"]) == set(lesson["runs"])
         assert list(own["questions"]) == [question["id"] for question in lesson["questions"]]
@@ -87,12 +87,7 @@ def test_the_script_reads_runs_that_are_there_by_their_names(tmp_path):
     value = json.loads(lessons_value(tmp_path, live=False))
     assert value == {
         "live": False,
-        "runs": {
-            "01-a": {
-                "prompt": "Hello",
-                "settings": {"method": "ngram"},
-            }
-        },
+        "runs": {"01-a": {"prompt": "Hello", "settings": {"method": "ngram"}}},
     }
     assert json.loads(lessons_value(RUNS, live=True))["live"] is True
     assert lessons_words()["view"] is words.VIEW

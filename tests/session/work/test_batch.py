@@ -18,13 +18,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.session.studio import Studio
 from specdemo.session.work.batch import BatchTotals, State, answer_all
-from specdemo.trace.events import (
-    FinishReason,
-    ModelInfo,
-    Node,
-    RunFailed,
-    Verified,
-)
+from specdemo.trace.events import FinishReason, ModelInfo, Node, RunFailed, Verified
 from specdemo.trace.metrics import measure
 
 SETTINGS = RunSettings(method="nothing", max_new_tokens=12)
