@@ -61,7 +61,7 @@ def test_requirements_are_installed_before_the_code_and_nothing_is_left_behind()
     assert not all_of("MAINTAINER")
 
 
-def test_it_runs_as_a_user_without_rights_who_may_write_to_the_volume_alone() -> None:
+def test_the_container_runs_as_a_user_who_may_write_only_to_the_volume() -> None:
     names = [name for name, _ in instructions()]
     (user,) = all_of("USER")
     assert int(user) > 0  # a number: an orchestrator sees that it is not root
@@ -73,7 +73,7 @@ def test_it_runs_as_a_user_without_rights_who_may_write_to_the_volume_alone() ->
     assert all(Path(environment()[name]).is_relative_to(volume) for name in written)
 
 
-def test_it_serves_the_page_where_others_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_container_serves_a_page_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     (entry,) = all_of("ENTRYPOINT")
     python, script, *options = json.loads(entry)
     assert (python, script) == ("python", "app.py")

@@ -89,7 +89,7 @@ def test_imports_point_one_way(path: Path) -> None:
     assert inner <= ALLOWED[layer] | {layer}
 
 
-def test_modules_import_each_other_in_no_circle() -> None:
+def test_no_modules_import_each_other_in_a_circle() -> None:
     """Also inside functions; names that only type checkers read do not count."""
     known = {name_of(path).removesuffix(".py").replace("/", "."): path for path in MODULES}
     graph: dict[str, set[str]] = {}
@@ -159,7 +159,7 @@ def test_nothing_up_to_the_session_prints_sleeps_or_knows_the_page(path: Path) -
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_every_module_says_what_it_is(path: Path) -> None:
+def test_every_module_has_a_docstring(path: Path) -> None:
     assert ast.get_docstring(parsed(path))
 
 

@@ -41,7 +41,7 @@ assert "torch" in str(studio.error) and "pip install -r requirements.txt" in str
 """
 
 
-def test_the_page_is_made_and_says_what_live_runs_need():
+def test_the_page_is_made_and_names_the_requirements_of_live_runs():
     python("-c", HIDE + PAGE)
 
 
@@ -56,7 +56,7 @@ def test_the_page_is_made_and_says_what_live_runs_need():
     ],
     ids=lambda command: command[0],
 )
-def test_commands_that_need_no_model_work_and_the_others_say_what_is_missing(command):
+def test_commands_without_a_model_work_and_the_others_name_the_missing_package(command):
     code = f"{HIDE}\nfrom specdemo.cli.parser import main\nsys.exit(main({command!r}))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
@@ -80,7 +80,7 @@ def test_a_studio_that_only_replays_loads_nothing_and_explains_each_run():
         next(studio.switch("smollm2-135m-instruct", "auto", "nf4"))
 
 
-def test_run_leaves_what_is_shown_and_the_page_says_why():
+def test_run_leaves_the_shown_run_with_a_reason():
     studio = Studio(AppSettings(replay=True))
     handlers = PlayHandlers(studio)
     visitor, shown = handlers.begin(None)

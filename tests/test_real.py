@@ -134,7 +134,7 @@ def test_a_seed_has_one_text_in_passes_that_runs_share(compiled):
     assert found == [coupled(studio, "nothing", sampling) for sampling in SHAPED]
 
 
-def test_the_draft_is_worth_its_name(four_bit):
+def test_the_draft_model_agrees_with_the_target_often(four_bit):
     """Guards against a broken draft; the README has the full figures, on a suite."""
     prompts = (
         "Explain photosynthesis to a ten-year-old.",

@@ -464,7 +464,7 @@ def opened_with(lines: bytes) -> Callable[..., AbstractContextManager[object]]:
         "nope",
     ],
 )
-def test_addresses_that_are_none_are_refused(url) -> None:
+def test_impossible_addresses_are_refused(url) -> None:
     with pytest.raises(UserError, match="no address") as found:
         attach(url, KEY)
     assert "pass@" not in str(found.value)
@@ -472,7 +472,7 @@ def test_addresses_that_are_none_are_refused(url) -> None:
         assert str(found.value).startswith(f"{url} is no address")
 
 
-def test_a_cancelled_stream_ends_at_once_with_what_came() -> None:
+def test_a_cancelled_stream_ends_at_once_with_the_text_so_far() -> None:
     stream = itertools.chain([DRAFTED[:3000].encode()], slowly([b"\n"] * 50, 0.1))
     cancel = threading.Event()
     with serving(llama(stream)) as url:

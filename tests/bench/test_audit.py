@@ -147,7 +147,7 @@ def test_dishonest_drafters_are_caught(judged, makers, method, condition):
     assert not found.held, found
 
 
-def test_a_verifier_that_keeps_too_much_is_caught(judged, makers):
+def test_a_verifier_that_accepts_too_much_is_caught(judged, makers):
     def lenient(proposal, target_probs, generator):
         drawn = proposal.draft_probs
         softer = None if drawn is None else drawn * 0.5  # doubles every probability of acceptance

@@ -113,7 +113,7 @@ def test_the_card_begins_with_the_result():
     assert slow[2] == "No lane is faster than plain decoding."
 
 
-def test_the_ladder_stands_by_rows_and_empty_columns_are_left_out():
+def test_the_ladder_is_ordered_by_rows_and_has_no_empty_columns():
     pair = pair_of((10, 10, 7), {"nothing": 1.0})
     by_title = {one.title: one for one in card_result([pair], minutes=1.0, seconds=9.0).tables}
     ladder = by_title["Passes by rows"]

@@ -243,7 +243,7 @@ def test_an_impossible_method_is_reported_and_the_others_run(studio, monkeypatch
     assert told == ["block is left out: It is not trained."]
 
 
-def test_it_says_when_the_datastore_knows_the_prompts(studio, monkeypatch, tmp_path):
+def test_a_bench_notes_when_the_datastore_knows_the_prompts(studio, monkeypatch, tmp_path):
     monkeypatch.setattr(studio, "store", object(), raising=False)
     told: list[str] = []
 
@@ -428,7 +428,7 @@ def test_conversations_at_once_are_compared_with_the_same_in_turn_and_with_plain
         )
 
 
-def test_every_own_lane_is_measured_at_once_on_a_suite_gone_through_again(studio):
+def test_every_own_lane_is_measured_with_conversations_at_once_on_a_repeated_suite(studio):
     found = bench(studio, concurrent=(2, 3))
     measured = [(each["lane"], each["conversations"]) for each in found.throughput]
     assert measured == [("nothing", 2), ("script", 2), ("nothing", 3), ("script", 3)]
@@ -457,7 +457,7 @@ def test_a_variant_that_was_lost_is_not_measured_at_once_and_a_failure_there_kee
     assert found.result().tables
 
 
-def test_peers_stand_for_all_of_them(studio):
+def test_the_name_peers_means_all_peers(studio):
     assert expand("peers", studio) == [*PEERS, FLOOR]
     assert expand("llama.cpp:lookup", studio) == ["llama-server:lookup"]  # the earlier name
 

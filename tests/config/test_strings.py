@@ -47,7 +47,7 @@ def test_a_language_has_the_strings_of_english_and_their_names(part: str, langua
     assert not {path for path in long - optional if not SAME.search(path)}
 
 
-def test_languages_offers_each_folder(tmp_path, monkeypatch) -> None:
+def test_every_folder_of_words_is_an_offered_language(tmp_path, monkeypatch) -> None:
     """A third one needs nothing else: it is offered as far as it goes."""
     for language in ("en", "de"):
         (tmp_path / language).symlink_to(strings.WORDS / language)

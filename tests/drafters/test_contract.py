@@ -274,7 +274,7 @@ def test_the_length_limit_is_never_overrun(pair, method, max_new_tokens):
 
 
 @pytest.mark.parametrize("method", ALL_METHODS)
-def test_two_visitors_interleaved_do_not_meet(pair, method):
+def test_two_interleaved_runs_do_not_affect_each_other(pair, method):
     prompts = (PROMPT, [9, 9, 8, 3, 9, 9, 8])
     targets = [open_target(pair.target) for _ in prompts]
     drafters = [pair.drafter(method, target=one) for one in targets]
@@ -453,7 +453,7 @@ def test_sampled_tokens_with_a_published_drafter_have_the_exact_joint_distributi
     assert_exact(name, SAMPLINGS[1], runs=200, published=published(layout))
 
 
-def test_a_lossy_method_is_found_out():
+def test_a_lossy_method_fails_the_checks():
     assert [name for name in ALL_METHODS if METHODS[name].lossy] == ["look_back"]
     statistic, limit, _ = chi_square("look_back", Sampling(temperature=1.0), runs=2_000)
     assert statistic > 1.5 * limit

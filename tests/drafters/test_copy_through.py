@@ -69,7 +69,7 @@ def test_a_draft_that_fills_its_budget_or_is_long_stays_what_it_is():
     assert behind(Says(*[2, 3] * 15)).propose(TEXT, 60).token_ids == (2, 3) * 15
 
 
-def test_a_tree_is_no_draft_to_copy_after():
+def test_nothing_is_copied_behind_a_tree():
     tree = Proposal((2, 3), (-1, -1), confidences=(0.9, 0.9))
     proposal = behind(Scripted(lambda *_: tree)).propose(TEXT, 30)
     assert proposal.token_ids == tree.token_ids
@@ -82,7 +82,7 @@ def test_copies_alone_where_nothing_was_drafted_are_those_of_the_text():
     assert (proposal.source, proposal.draft_probs) == ("ngram", None)
 
 
-def test_as_many_are_copied_as_pay_for_their_rows():
+def test_as_many_tokens_are_copied_as_pay_for_their_rows():
     free, dear = (len(behind(Says(2, 3), profile).propose(TEXT, 30)) for profile in (FREE, DEAR))
     assert free > dear == 2
     # A position that is unlikely to be reached is not worth a row, however good the copy.
@@ -96,7 +96,7 @@ def test_as_many_are_copied_as_pay_for_their_rows():
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2, 5])
-def test_each_learns_from_its_own_part(kept):
+def test_model_and_copier_learn_each_from_its_own_part(kept):
     model = Says(2, 3)
     drafter = behind(model, most=4)
     copies = drafter.through.calibration.mean

@@ -56,14 +56,14 @@ def taught(weights: CompactWeights, runs: int) -> OnlineHead:
     return head
 
 
-def test_it_comes_to_agree_with_a_biased_target(weights):
+def test_the_memory_comes_to_agree_with_a_biased_target(weights):
     fresh, unseen = OnlineHead(weights), verdicts(weights, 1000, 2000)
     head = taught(weights, 12)
     assert surprise(head, *unseen) < 0.8 * surprise(fresh, *unseen)
     assert agreement(head, *unseen) > agreement(fresh, *unseen) + 0.05
 
 
-def test_it_never_gets_worse_on_the_newest_run(weights):
+def test_the_memory_never_gets_worse_on_the_newest_run(weights):
     """Old runs teach one pattern, the newest ones the opposite or none: an update that raises the loss is discarded."""
     head, states = OnlineHead(weights), verdicts(weights, 0)[0]
     head.remember(states, (-weights.head(states)).argmax(dim=-1))

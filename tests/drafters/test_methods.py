@@ -33,7 +33,7 @@ def test_every_entry_of_a_drafters_file_is_listed_once():
 
 
 @ENTRIES
-def test_an_entry_says_only_what_there_is(method: Method):
+def test_an_entry_names_only_existing_parts(method: Method):
     assert set(method.options) <= {field.name for field in fields(RunSettings)}
     assert set(method.uses) <= set(NEEDED)
     assert method.title

@@ -23,7 +23,7 @@ class Slow(CachedModel):
         return super().forward(pending_id, proposal)
 
 
-def test_prepared_drafts_are_used_and_say_so(target_weights):
+def test_prepared_drafts_are_used_and_marked(target_weights):
     """A draft equal to its target is always right: every outcome but the first is guessed."""
     drafter = drafter_for("parallel", CachedModel(target_weights), policy="constant", lookahead=3)
     events = run_lane(target_weights, drafter, PROMPT, target=Slow(target_weights, drafter))

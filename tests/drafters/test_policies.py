@@ -118,7 +118,7 @@ def test_calibration_learns_what_a_confidence_is_worth():
     assert calibration.chance(None) == pytest.approx(0.5, abs=0.05)
 
 
-def test_siblings_share_what_is_left():
+def test_siblings_share_the_remaining_chance():
     class Half(Calibration):
         def chance(self, confidence, *, sibling=False):
             return 0.5

@@ -75,7 +75,7 @@ def test_a_selection_of_the_matches_keeps_the_shares(tmp_path):
     assert (followers.count(3), followers.count(4)) == (30, 10)
 
 
-def test_suffixes_are_ordered_by_what_stands_there():
+def test_suffixes_are_ordered_by_their_tokens():
     draw = np.random.default_rng(0)
     for alphabet, count in ((1, 50), (2, 200), (9, 200), (1, 1)):
         tokens = draw.integers(alphabet, size=count)
@@ -95,7 +95,7 @@ def test_a_store_survives_the_disk_mapped_and_without_leftovers(tmp_path):
     assert (store.card["texts"], store.card["tokens"]) == (2, 8)
 
 
-def test_nothing_else_is_overwritten(tmp_path):
+def test_only_a_datastore_is_overwritten(tmp_path):
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "thesis.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(UserError, match="is no datastore"):

@@ -62,7 +62,7 @@ def test_every_model_of_the_catalogue_is_one_commit_or_one_file():
             assert re.fullmatch(r"[0-9a-f]{64}", entry.wheel.member_sha256)
 
 
-def test_the_workflow_asks_for_known_faults_of_what_is_pinned():
+def test_the_workflow_checks_pinned_packages_for_known_faults():
     workflow = yaml.safe_load((ROOT / ".github/workflows/audit.yml").read_text(encoding="utf-8"))
     steps = [step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"]]
     [audit] = [step for step in steps if "pip-audit" in step and "-r" in step]

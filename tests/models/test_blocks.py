@@ -33,7 +33,7 @@ def loaded(request, tmp_path_factory):
     return load_model(files, "file", "cpu"), load_model(plain, "fp32", "cpu")
 
 
-def test_the_weights_are_the_files_bit_by_bit(loaded):
+def test_the_weights_are_those_of_the_file_bit_by_bit(loaded):
     model, plain = (one.model for one in loaded)
     layers = {name: one for name, one in model.named_modules() if isinstance(one, BlockLinear)}
     assert len(layers) == (4 if plain.model.config.model_type == "phi3" else 7)

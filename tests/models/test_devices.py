@@ -62,7 +62,7 @@ def test_a_given_device_is_taken(monkeypatch):
         *((name, "device") for name in ("teapot", "meta", "")),
     ],
 )
-def test_a_device_that_is_not_there_is_refused(monkeypatch, name, said):
+def test_a_missing_device_is_refused(monkeypatch, name, said):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     with pytest.raises(UserError, match=said):
@@ -70,7 +70,7 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch, name, said):
     assert not doctor._device(AppSettings(device="mps")).ok
 
 
-def test_a_gpu_that_does_not_compute_is_none(monkeypatch):
+def test_a_gpu_that_does_not_compute_is_not_used(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert devices.computes(torch.device("cpu"))
     assert devices.has_mps() == devices.computes(torch.device("mps"))

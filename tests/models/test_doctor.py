@@ -28,7 +28,7 @@ def test_a_wrong_setting_and_a_lost_wheel_are_reported_beside_the_rest(monkeypat
     assert "CPU" in facts
 
 
-def test_versions_are_held_against_the_requirements(monkeypatch, tmp_path):
+def test_versions_are_compared_with_the_requirements(monkeypatch, tmp_path):
     (tmp_path / "requirements.txt").write_text(
         "# comment\nnumpy\ntorch>=99\nhuggingface-hub>=0.1\n"
     )

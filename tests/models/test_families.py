@@ -157,7 +157,7 @@ def test_each_family_rolls_back_what_it_read(family):
     equal(target.read(PROMPT[2:12])[None], [[*text[: WINDOW - 2], *PROMPT[2:12]]])
 
 
-def test_windows_are_short_of_the_texts(family):
+def test_windows_are_shorter_than_the_texts(family):
     """Otherwise the tests above would prove nothing: an early token has no effect if all layers have a window."""
     last = [
         family.reference(torch.tensor([[first, *PROMPT * 2]])).logits[0, -1] for first in (3, 4)

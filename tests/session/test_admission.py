@@ -131,7 +131,7 @@ def test_capacity_may_change():
     assert not fourth.admitted
 
 
-def test_a_full_line_says_so_and_keeps_nothing():
+def test_a_full_line_refuses_and_keeps_nothing():
     line = Line(most_waiting=2)
     going, waiting, _ = (line.join(visitor) for visitor in "abc")
     line.join("b")  # a waiting user may add requests
@@ -154,7 +154,7 @@ def test_without_a_line_there_is_room_or_none():
         line.join("b")
 
 
-def test_a_cancelled_wish_leaves_the_line_at_once(monkeypatch):
+def test_a_cancelled_request_leaves_the_line_at_once(monkeypatch):
     monkeypatch.setattr(admission, "UPDATE_SECONDS", 3600.0)
     line, cancel = Line(), Cancel()
     line.join("a")

@@ -39,7 +39,7 @@ def door(request, studio, draft_weights) -> EngineClient:
     return remote
 
 
-def test_it_describes_the_loaded_pair(door, studio):
+def test_a_client_describes_the_loaded_pair(door, studio):
     assert door.ready
     assert door.progress() is None
     assert door.target == studio.pair.target.info
@@ -123,7 +123,7 @@ def test_a_run_that_goes_on_adds_nothing_to_a_conversation_that_started_over(doo
     assert [message["role"] for message in conversation.messages] == ["user", "assistant"]
 
 
-def test_a_prompt_that_the_user_can_mend_is_refused(door):
+def test_a_prompt_that_the_user_can_correct_is_refused(door):
     with pytest.raises(UserError, match="prompt is empty") as refused:
         list(door.open().run(" ", PLAIN))
     assert refused.value.sentences == UserError("prompt.empty").sentences

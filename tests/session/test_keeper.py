@@ -125,7 +125,7 @@ def alive(monkeypatch):
     return made
 
 
-def test_many_visits_leave_no_more_than_there_may_be(studio, alive):
+def test_many_visits_hold_no_more_than_the_limit(studio, alive):
     most = 300_000
     studio.keeper = Keeper(most, IDLE)
     visitors, most_alive = [], 0

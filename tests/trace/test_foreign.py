@@ -100,7 +100,7 @@ def mutations() -> list[str]:
     return [mutated(rng, runs) for _ in range(MUTATIONS)]
 
 
-def test_a_mutated_trace_is_measured_or_refused_and_nothing_else(mutations):
+def test_a_mutated_trace_is_measured_or_refused(mutations):
     refused = 0
     for text in mutations:
         line, sentence, count = verdict(text)

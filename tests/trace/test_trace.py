@@ -113,7 +113,7 @@ def test_a_cut_file_shows_what_is_whole(tmp_path):
         read(tmp_path / "missing.jsonl")
 
 
-def test_metrics_are_what_their_names_say():
+def test_metrics_are_computed_as_documented():
     metrics = measure(example())
     assert (metrics.steps, metrics.new_tokens, metrics.drafted, metrics.accepted) == (2, 3, 2, 1)
     assert metrics.drafted_accept_rate == 0.5

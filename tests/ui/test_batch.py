@@ -23,7 +23,7 @@ def batch_of(handlers, text, visitor=None):
     return [json.loads(value) for value in (first, *handlers.run(visitor, text, "", VALUES))]
 
 
-def test_a_batch_shows_each_prompt_and_what_all_came_to(handlers):
+def test_a_batch_shows_each_prompt_and_the_total(handlers):
     first, *_, last = batch_of(handlers, "a\n\n  b \n")
     assert [row["state"] for row in first["rows"]] == ["waiting", "waiting"]
     assert first["waiting"] == words.WAIT_TURN
@@ -37,7 +37,7 @@ def test_a_batch_shows_each_prompt_and_what_all_came_to(handlers):
     assert (last["waiting"], last["error"]) == ("", [])
 
 
-def test_a_batch_keeps_a_prompt_that_fails_apart(handlers):
+def test_a_failed_prompt_of_a_batch_leaves_the_others(handlers):
     handlers.studio.open = lambda *_: ScriptedConversation(reported("Happened.", advice="Do."))
     last = batch_of(handlers, "a\nb")[-1]
     assert [(row["state"], row["error"]) for row in last["rows"]] == [
@@ -58,7 +58,7 @@ def test_a_batch_of_none_or_too_many_is_a_sentence(handlers, text, message):
     assert last["rows"] == []
 
 
-def test_a_batch_that_is_stopped_shows_what_there_is(handlers):
+def test_a_stopped_batch_shows_the_answers_so_far(handlers):
     handlers.studio.open = lambda *_: ScriptedConversation(steps=10**9)
     visitor, _ = handlers.begin(None, "a\nb")
     running = handlers.run(visitor, "a\nb", "", VALUES)

@@ -296,7 +296,7 @@ def test_the_charts_show_the_oracle_the_forecast_and_the_bound(page):
     page.wait_for_function("document.querySelector('.sd-chart-key').children.length === 1")
 
 
-def test_a_lossy_run_says_so_and_claims_nothing(same_page):
+def test_a_lossy_run_is_marked_and_claims_no_equal_text(same_page):
     page = same_page
     run(page, "lossy")
     finished(page)
@@ -328,7 +328,7 @@ def test_the_menu_explains_each_method_and_hides_what_it_does_not_read(page):
     finished(page)
 
 
-def test_clear_empties_the_page_and_says_so(page):
+def test_clear_empties_the_page_with_a_notice(page):
     run(page, "hello")
     finished(page)
     page.get_by_role("button", name="Clear", exact=True).click()
@@ -351,7 +351,7 @@ def test_the_last_audit_is_a_table_of_text(page):
     assert page.get_by_role("table", name="").get_by_role("rowheader").count()  # and still a table
 
 
-def test_after_a_run_its_prompt_goes_on_to_a_tab_that_was_never_looked_at(page):
+def test_after_a_run_its_prompt_reaches_a_tab_that_was_never_opened(page):
     run(page, "tree")
     page.get_by_role("button", name="Race this prompt").press("Enter")
     page.wait_for_function("document.activeElement.id === 'sd-race-start'")
@@ -403,7 +403,7 @@ def test_the_training_card_is_text_and_a_curve_and_follows_the_method(page):
     assert page.locator("#sd-card svg").count() == 0
 
 
-def test_stop_keeps_what_there_is_and_the_page_goes_on(same_page):
+def test_stop_keeps_the_text_so_far_and_the_page_still_works(same_page):
     page = same_page
     run(page, "forever")
     page.wait_for_function("document.querySelectorAll('.sd-answer .sd-token').length > 20")
@@ -482,7 +482,7 @@ def test_visitors_run_at_the_same_time_and_do_not_meet(page, url):
     assert "second" not in page.locator(".sd-text").inner_text()
 
 
-def test_a_run_that_was_not_alone_says_so(same_page):
+def test_a_run_that_shared_its_passes_is_marked(same_page):
     page = same_page
     run(page, "shared")
     finished(page)
@@ -504,7 +504,7 @@ def batch(page, *prompts):
     page.get_by_role("button", name="Run all").click()
 
 
-def test_several_prompts_are_answered_as_text_and_added_up(page, url):
+def test_answers_to_several_prompts_are_text_with_a_total(page, url):
     hostile = "<img src=x onerror=window.hacked=1>"
     batch(page, hostile, "fail", "hello")
     total = page.locator(".sd-batch-total", has_text="3 prompts, 32 tokens, ")

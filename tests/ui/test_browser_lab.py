@@ -61,7 +61,7 @@ def test_a_recorded_run_sets_the_model_and_sliders_change_it(page):
     assert "max(" in page.locator(".sd-terms").inner_text()
 
 
-def test_k_is_stepped_by_keys_and_dragged(page):
+def test_the_draft_length_is_changed_by_keys_and_by_dragging(page):
     grip = page.locator(".sd-cost-grip")
     grip.focus()
     page.keyboard.press("End")
@@ -78,7 +78,7 @@ def test_k_is_stepped_by_keys_and_dragged(page):
     assert grip.input_value() == "1"
 
 
-def test_one_guesses_before_the_curve_shows(page):
+def test_a_visitor_guesses_before_the_curve_shows(page):
     page.get_by_role("button", name="Guess first").click()
     page.wait_for_function(f"({POINTS})('chain, modelled') === 0")
     assert page.locator(".sd-cost-legend li").count() == 0

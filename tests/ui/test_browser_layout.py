@@ -25,7 +25,7 @@ def url():
 
 @pytest.mark.parametrize("language", ["en", "de"])
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_first_sight_fits_each_screen(open_page, url, language, theme):
+def test_the_first_view_fits_each_screen(open_page, url, language, theme):
     page = open_page(locale=language, color_scheme=theme, reduced_motion="reduce")
     page.goto(url)
     page.locator("#sd-view .sd-answer .sd-token").first.wait_for()
@@ -45,7 +45,7 @@ def test_the_first_sight_fits_each_screen(open_page, url, language, theme):
         assert share_of_text(page) >= LEAST_TEXT, width
 
 
-def test_the_first_sight_asks_little(open_page, url):
+def test_the_first_view_has_few_controls(open_page, url):
     page = open_page(reduced_motion="no-preference")
     page.goto(url)
     page.locator("#sd-view .sd-answer .sd-token").first.wait_for()

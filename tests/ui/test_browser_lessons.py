@@ -40,7 +40,7 @@ def answer(question, guess="ArrowRight"):
     question.locator(".sd-lesson-verdict").wait_for()
 
 
-def test_one_predicts_before_the_run_answers_and_progress_is_kept(page, url):
+def test_a_visitor_predicts_before_the_run_answers_and_progress_is_kept(page, url):
     open_lesson(page, url, 2)
     questions = page.locator(".sd-question-box").all()
     assert len(questions) == 3
@@ -101,7 +101,7 @@ def test_a_lesson_sets_up_the_play_tab(page, url):
     page.wait_for_function("document.querySelector('#sd-method input').value === 'Draft model'")
 
 
-def test_it_works_on_a_phone_that_keeps_nothing_and_without_a_run(page, url):
+def test_lessons_work_on_a_phone_without_storage_and_without_a_run(page, url):
     page.set_viewport_size({"width": 390, "height": 844})
     page.add_init_script(BLOCKED)
     page.route("**/20-larger-model.jsonl", lambda route: route.abort())

@@ -94,7 +94,7 @@ def race(page, prompt):
     page.locator("#sd-race-start").click()
 
 
-def test_a_recorded_race_stands_there_then_lanes_are_run_and_ranked(page):
+def test_a_recorded_race_is_shown_first_then_lanes_run_and_are_ranked(page):
     open_tab(page, "Race")
     view = page.locator(".sd-race")
     view.locator(".sd-badge", has_text="recorded").wait_for()
@@ -132,7 +132,7 @@ def test_a_recorded_race_stands_there_then_lanes_are_run_and_ranked(page):
     assert page.evaluate("document.documentElement.scrollWidth") <= 391
 
 
-def test_stop_ends_a_race_and_what_has_run_is_shown(page):
+def test_stop_ends_a_race_and_the_finished_lanes_are_shown(page):
     open_tab(page, "Race")
     race(page, "forever")
     status = page.locator(".sd-race-status", has_text="Lane 1 of 2 runs alone")

@@ -107,7 +107,7 @@ def test_axe_finds_nothing_serious_on_any_tab(visit, theme):
     assert not found, "\n".join(found)
 
 
-def test_a_run_and_its_first_guess_stand_there_before_the_page_has_started(open_page, url):
+def test_a_run_and_its_first_draft_are_shown_before_the_page_has_started(open_page, url):
     page = open_page(locale="de-DE", color_scheme="dark")
     held = []
     page.route("**/assets/*.js", lambda route: held.append(route))  # Gradio's own scripts
@@ -128,7 +128,7 @@ def test_a_run_and_its_first_guess_stand_there_before_the_page_has_started(open_
     first.wait_for(state="detached")
 
 
-def test_a_link_that_asks_for_something_else_has_no_first_words(open_page, url):
+def test_a_link_to_another_part_shows_no_first_run(open_page, url):
     page = open_page()
     page.route("**/assets/*.js", lambda _: None)
     page.goto(url + "?tab=race", wait_until="commit")
@@ -136,7 +136,7 @@ def test_a_link_that_asks_for_something_else_has_no_first_words(open_page, url):
     assert page.locator("#sd-first").count() == 0
 
 
-def test_a_class_link_fills_hides_runs_and_says_what_it_cannot(visit):
+def test_a_class_link_fills_hides_runs_and_reports_impossible_values(visit):
     page = visit(
         "?prompt=A%20%26%20%3Cb%3E&lookahead=3&exact=1&seed=99&temperature=9&hide=controls,charts,foo&run=1"
     )
@@ -215,7 +215,7 @@ def test_back_and_reload_bring_back_tab_lesson_and_run(visit):
     place.get_by_text("Lesson 7 of 8").wait_for()
 
 
-def test_a_link_holds_a_run_that_is_no_recorded_one(visit):
+def test_a_link_holds_a_live_run(visit):
     page = visit()
     page.locator("#sd-prompt textarea").fill("hello")
     page.locator("#sd-run").click()

@@ -45,7 +45,7 @@ def page(open_page, url):
     assert [asked for asked in page.asked if not asked.startswith(own)] == []
 
 
-def test_a_run_plays_and_the_address_holds_what_is_open(page, url):
+def test_a_run_plays_and_the_address_holds_the_open_parts(page, url):
     page.goto(url)
     page.locator(".sd-answer .sd-token").first.wait_for()
     assert page.locator(".sd-badge").inner_text() == "recorded"
@@ -104,7 +104,7 @@ def test_the_replay_file_plays_from_a_disk(page, url, tmp_path):
     assert page.get_by_role("button", name="Replay (one HTML file)").count() == 0
 
 
-def test_it_is_german_where_the_browser_or_the_address_is(page, url):
+def test_the_site_is_german_where_the_browser_or_the_address_is(page, url):
     page.goto(f"{url}?lang=de#lessons")
     page.get_by_role("tab", name="Lektionen").wait_for()
     page.locator(".sd-lesson h2", has_text="Warum Decodieren langsam ist").wait_for()
@@ -117,7 +117,7 @@ def test_it_is_german_where_the_browser_or_the_address_is(page, url):
         assert page.locator(part).is_hidden(), part
 
 
-def test_it_fits_a_phone_and_changes_its_light(page, url):
+def test_the_site_fits_a_phone_and_changes_its_theme(page, url):
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"{url}?lang=de")  # its words are longer
     page.locator(".sd-answer .sd-token").first.wait_for()
@@ -132,7 +132,7 @@ def test_it_fits_a_phone_and_changes_its_light(page, url):
     assert page.evaluate(colour) != before
 
 
-def test_it_opens_from_a_disk(page, url, folder):
+def test_the_site_opens_from_a_disk(page, url, folder):
     page.goto(f"{(folder / 'index.html').as_uri()}?lang=de#play/hostile")
     page.locator(".sd-answer .sd-rejected").first.wait_for()
     assert page.url.endswith("/offline.html?lang=de#play/hostile")
@@ -227,7 +227,7 @@ def middle(one):
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
-def test_one_cursor_for_both_charts_and_the_text_and_the_way_back(open_charts):
+def test_both_charts_and_the_text_share_one_cursor_in_both_directions(open_charts):
     page = open_charts()
     chart(page, 0).get_by_role("combobox").select_option("lookahead")
     page.wait_for_function("document.querySelector('.sd-plot').data.length === 5")
@@ -253,7 +253,7 @@ def test_one_cursor_for_both_charts_and_the_text_and_the_way_back(open_charts):
     page.wait_for_function(f"{steps} === {whole}")
 
 
-def test_a_phone_in_the_dark_without_storage(open_charts):
+def test_the_site_works_on_a_dark_phone_without_storage(open_charts):
     blocked = "Object.defineProperty(window, 'localStorage', { get() { throw new Error('no'); } });"
     page = open_charts(blocked, viewport={"width": 390, "height": 844})
     ink = "document.querySelector('.sd-plot').layout.font.color"

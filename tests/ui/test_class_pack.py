@@ -109,7 +109,7 @@ def test_the_questions_are_those_of_the_lessons(language: str) -> None:
 
 @needs_node
 @LANGUAGES
-def test_the_table_has_a_line_for_each(language: str) -> None:
+def test_the_table_has_a_line_for_each_question(language: str) -> None:
     table = list(csv.DictReader(io.StringIO(pack(language)["files"]["questions.csv"], newline="")))
     assert [row["id"] for row in table] == [question["id"] for question in asked(language)]
     assert {row["lesson"] for row in table} == set("12345678")
@@ -118,7 +118,7 @@ def test_the_table_has_a_line_for_each(language: str) -> None:
 
 @needs_node
 @LANGUAGES
-def test_qti_2_1_is_as_its_model_has_it_and_scores_the_answer(language: str) -> None:
+def test_qti_2_1_follows_its_model_and_scores_the_answer(language: str) -> None:
     files = dict(pack(language)["packages"]["qti-2.1"])
     space = "http://www.imsglobal.org/xsd/imsqti_v2p1"
     packaging = "http://www.imsglobal.org/xsd/imscp_v1p1"
@@ -182,7 +182,7 @@ class Sheet(HTMLParser):
 
 @needs_node
 @LANGUAGES
-def test_worksheets_ask_and_only_the_answers_tell(language: str) -> None:
+def test_worksheets_hold_the_questions_and_only_the_key_holds_the_answers(language: str) -> None:
     files = pack(language)["files"]
     sheet, answers = Sheet(files["worksheets.html"]), Sheet(files["answers.html"])
     assert sheet.open == answers.open == []
@@ -207,7 +207,7 @@ def test_worksheets_ask_and_only_the_answers_tell(language: str) -> None:
 
 
 @needs_node
-def test_an_archive_of_the_script_is_one_that_others_read() -> None:
+def test_other_programs_read_an_archive_of_the_script() -> None:
     archive = zipfile.ZipFile(io.BytesIO(base64.b64decode(pack("de")["archive"])))
     assert archive.testzip() is None
     files = dict(pack("de")["packages"]["qti-2.1"])
@@ -242,7 +242,7 @@ def test_a_scorm_package_names_its_files_and_its_one_activity(tmp_path: Path) ->
     assert [file.get("href") for file in resource] == ["index.html", "view/a b.js"]
 
 
-def test_without_playwright_it_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
+def test_without_playwright_the_command_names_the_requirements(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "playwright.sync_api", None)
     with pytest.raises(UserError) as raised:
         export._printed(tmp_path, "en", png=False)

@@ -51,7 +51,7 @@ def ask(client, prompt="abcabc", *, settings=None, **values):
     return client.predict(prompt=prompt, settings=settings, api_name="/answer", **values)
 
 
-def test_it_gives_text_figures_and_trace_of_the_run(client, monkeypatch):
+def test_an_answer_has_text_figures_and_trace_of_the_run(client, monkeypatch):
     monkeypatch.setattr("specdemo.trace.metrics.disturbed", lambda *_: False)
     text, metrics, trace = ask(client, method="ngram")
     run = Trace(tuple(decode(json.dumps(line)) for line in trace))
@@ -80,7 +80,7 @@ def test_a_plain_answer_is_text_and_figures(client):
     assert ask(client, settings={"baseline": False})[1]["speedup"] is None
 
 
-def test_it_is_described_with_the_range_of_every_setting(page):
+def test_the_description_gives_the_range_of_every_setting(page):
     call = page.get(f"{API}/info").json()["named_endpoints"]["/answer"]
     assert call["description"].startswith("Answer a prompt")
     given = {one["parameter_name"]: one for one in call["parameters"]}
@@ -200,7 +200,7 @@ def test_an_agent_finds_the_call_as_its_one_tool(page):
     assert "prompt is empty" in bad.content[0].text
 
 
-def test_no_error_of_a_run_names_a_part_of_the_page():
+def test_an_error_of_a_run_names_no_part_of_the_page():
     words = re.compile(r"\b(press|button|clear|page anew|menu|tab|example)\b", re.IGNORECASE)
     rooms = ("prompt", "run", "setting", "method", "drafter")
     errors = {name: entry for name, entry in load("errors").items() if name.split(".")[0] in rooms}

@@ -78,7 +78,7 @@ PATHS = ["/etc/shadow", "/no/such/path", "~", "~root/x", "..", "a.gguf"]
 
 
 @pytest.mark.parametrize("target", [*PATHS, "owner/name", None, "", "nope"])
-def test_whatever_is_not_in_the_catalogue_gets_one_answer_and_nothing_is_looked_up(local, target):
+def test_every_target_outside_the_catalogue_gets_one_answer_without_a_look_up(local, target):
     before = local.studio.loaded
     told = told_by_switch(Visitor(local), target)
     assert told in (str(UserError("page.no_switch")), wrong_choice(words.PAIR))
@@ -88,7 +88,7 @@ def test_whatever_is_not_in_the_catalogue_gets_one_answer_and_nothing_is_looked_
 
 @pytest.mark.parametrize("call", ["load", "download", "look", "another"])
 @pytest.mark.parametrize("drafter", ["/etc", "~", "owner/name", "z-lab/Qwen3-8B-DFlash-b16"])
-def test_an_unlisted_drafter_is_looked_up_nowhere(local, monkeypatch, call, drafter):
+def test_an_unlisted_drafter_is_not_looked_up(local, monkeypatch, call, drafter):
     """The last is in the catalogue, for another target: none of the calls loads it or queries the hub."""
     before, looked = local.studio.loaded, []
     monkeypatch.setattr(local.studio, "drafter", lambda *name, **_: looked.append(name))
@@ -284,19 +284,19 @@ PART = {"data": 1, "session_hash": "a"}
         ("cancel", {"session_hash": "a", "fn_index": 1, "event_id": "b"}),
     ],
 )
-def test_a_call_that_there_is_not_gets_a_sentence(local, path, body):
+def test_an_unknown_call_gets_a_sentence(local, path, body):
     answer = local.post(f"{API}/{path}", json=body)
     assert answer.status_code < 500
     assert answer.json()
 
 
-def test_a_broken_body_and_a_session_that_there_is_not_leave_no_traceback(local):
+def test_a_broken_body_and_an_unknown_session_leave_no_traceback(local):
     for content in ("{", "[]", '{"data": [NaN], "fn_index": NaN}', "\xff"):
         assert 400 <= local.post(f"{API}/run/x", content=content).status_code < 500
     assert "unexpected_error" in local.get(f"{API}/queue/data?session_hash=nobody").text
 
 
-def test_functions_that_scripts_ask_take_texts_alone(local):
+def test_functions_that_scripts_call_take_only_texts(local):
     part = next(one for one in local.config["components"] if one["props"].get("server_fns"))
     name = part["props"]["server_fns"][0]
     for value in ([], {}, 1, "\ud800", "x" * (MOST_CHARACTERS + 1)):
@@ -306,7 +306,7 @@ def test_functions_that_scripts_ask_take_texts_alone(local):
         assert NOT_POSSIBLE.search(answer.json()["error"])
 
 
-def test_the_page_asks_for_nothing_that_its_check_does_not_know(local):
+def test_every_kind_of_input_of_the_page_has_a_check(local):
     """Each kind of component that is an input has a rule of its own; a new kind would be taken for a text."""
     kinds = {part["type"] for call in Visitor(local).calls for part in Visitor(local).inputs(call)}
     known = {"state", "checkbox", "number", "slider", "radio", "dropdown", "textbox", "html", "api"}
@@ -392,7 +392,7 @@ def test_paths_that_the_page_does_not_use_are_closed(local, capfd, path):
     assert "monitoring/" not in capfd.readouterr().out
 
 
-def test_nothing_is_uploaded_and_what_is_too_much_is_not_read(local, public):
+def test_uploads_are_closed_and_a_body_that_is_too_large_is_not_read(local, public):
     assert local.post(f"{API}/upload", files={"files": b"x"}).status_code == 404
 
     def endless():
@@ -414,7 +414,7 @@ def test_neither_the_page_nor_its_headers_name_a_folder_of_the_server(local):
     assert not [folder for folder in folders for text in told if f"{folder}/" in text]
 
 
-def test_files_are_kept_by_a_browser_for_as_long_as_they_are_the_same(local):
+def test_a_browser_keeps_a_file_until_it_changes(local):
     link = local.get("/").headers["link"].split("<")[1].split(">")[0]
     answer = local.get(f"/{link}")
     assert answer.status_code == 200
@@ -432,7 +432,7 @@ def test_files_are_kept_by_a_browser_for_as_long_as_they_are_the_same(local):
 # Limits.
 
 
-def test_an_answer_and_a_prompt_have_a_length(public):
+def test_the_lengths_of_prompts_and_answers_are_limited(public):
     lines = Visitor(public).ask(**{"sd-max_new_tokens": 17})[1]
     assert UserError("page.long_answer", most=16, given=17).message in messages(lines)
     lines = Visitor(public).ask("a" * 70)[1]
@@ -444,7 +444,7 @@ def test_an_answer_and_a_prompt_have_a_length(public):
     assert (slider["maximum"], slider["value"]) == (16, 16)
 
 
-def test_a_batch_has_so_many_prompts(public):
+def test_the_number_of_prompts_of_a_batch_is_limited(public):
     visitor = Visitor(public)
     begin, run = (name for name in visitor.calls if "sd-batch-prompts" in names(visitor, name))
     visitor.send(begin, visitor.values(begin, **{"sd-batch-prompts": "a"}))
@@ -456,7 +456,7 @@ def names(visitor, call):
     return [part["props"].get("elem_id") for part in visitor.inputs(call)]
 
 
-def test_a_visitor_begins_so_many_runs_a_minute(public):
+def test_the_runs_of_a_visitor_per_minute_are_limited(public):
     visitor = Visitor(public)
     for _ in range(2):
         assert model_of(visitor.ask()[1]) == FIRST
@@ -484,14 +484,14 @@ def called(client, **values):
     return client.get(f"{API}/call/answer/{number}").text
 
 
-def test_a_task_is_done_once(local):
+def test_each_task_runs_once(local):
     visitor = Visitor(local)
     assert model_of(visitor.ask()[1]) == FIRST
     again = visitor.send("show_answer", visitor.values("show_answer", **{"sd-prompt": "abc"}))
     assert again == (str(UserError("page.not_begun")), None)
 
 
-def test_visits_are_forgotten_at_last():
+def test_the_oldest_visits_are_forgotten():
     visits = Visits(1)
     first = visits.of("first")
     for number in range(MOST_VISITS):

@@ -15,7 +15,7 @@ from specdemo.ui.tabs.play import create_play
 from specdemo.ui.view import opening_line
 
 
-def test_the_menu_lists_the_runs_that_are_there(tmp_path):
+def test_the_menu_lists_the_existing_runs(tmp_path):
     entries = [{"name": name, "title": name.upper()} for name in ("b", "a", "gone")]
     (tmp_path / "index.json").write_text(json.dumps({"runs": entries}), encoding="utf-8")
     for name in ("a", "b", "unlisted"):

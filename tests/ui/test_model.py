@@ -89,7 +89,7 @@ def test_the_header_says_what_is_loaded_and_why(handlers, remark):
     assert status["more"] == ([words.REMARKS[remark]] if remark else [])
 
 
-def test_loading_says_how_far_it_is_and_how_long_it_takes(handlers):
+def test_loading_shows_its_progress_and_the_time_left(handlers):
     handlers.studio.ready = False
     handlers.studio.loading = Progress("download", 0.1, "310 MB of 3.1 GB", 125.0)
     status = json.loads(handlers.status())

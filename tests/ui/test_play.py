@@ -39,7 +39,7 @@ def test_ask_starts_a_conversation_of_its_own_unless_it_continues(handlers):
 
 
 @pytest.mark.parametrize("prompt", ["", " \n", None])
-def test_ask_leaves_the_page_as_it_is_without_a_prompt(handlers, prompt):
+def test_ask_without_a_prompt_does_not_change_the_page(handlers, prompt):
     visitor, _ = handlers.ask(None, "a", continues=False)
     list(handlers.run(visitor, "a", None, VALUES))
     before = visitor.task, list(visitor.turns)
@@ -59,7 +59,7 @@ def test_clear_and_forget_drop_what_later_drafts_could_copy(handlers):
     handlers.forget(None)
 
 
-def test_a_run_gives_way_to_a_recorded_one_and_shows_nothing_more(handlers):
+def test_a_recorded_run_replaces_a_live_one_which_shows_nothing_more(handlers):
     visitor = PlayState(ScriptedConversation(steps=10_000_000))
     handlers.begin(visitor)
     running = handlers.run(visitor, "a", "", VALUES)

@@ -114,7 +114,7 @@ def test_a_replay_holds_the_trace_and_nothing_of_it_is_markup():
     assert len(text) - len(trace) < 600_000  # bytes of the player
 
 
-def test_a_replay_asks_the_network_for_nothing():
+def test_a_replay_sends_no_request():
     page = Blocks(player.player_page(VIEW))
     policies = [a["content"] for _, a in page.tags if a.get("http-equiv")]
     assert policies == [player.REPLAY_POLICY]
@@ -138,7 +138,7 @@ def test_every_import_of_the_player_is_found_in_its_import_map():
     assert player.bare("site/replay.js") in page.data["module"]
 
 
-def test_relative_imports_become_bare_and_nothing_else_does():
+def test_only_relative_imports_become_bare():
     source = """import { a } from "./a.js";
 import{b}from './b.js';
 import
@@ -157,7 +157,7 @@ import fs from "node:fs";
     assert player.bare_imports(source, "parts/x.js") == expected
 
 
-def test_the_command_writes_both(tmp_path):
+def test_the_command_writes_the_table_and_the_replay(tmp_path):
     table, page = tmp_path / "run.csv", tmp_path / "run.html"
     assert cli.main(["export", str(RECORDED[0]), "--csv", str(table), "--html", str(page)]) == 0
     assert table.read_bytes().startswith("\ufefflane,step,".encode())
@@ -167,7 +167,7 @@ def test_the_command_writes_both(tmp_path):
     assert run["trace"].count("\n") == RECORDED[0].read_text(encoding="utf-8").count("\n")
 
 
-def test_a_command_that_can_do_nothing_says_so(tmp_path, capsys):
+def test_export_refuses_a_file_that_is_no_trace_and_a_missing_option(tmp_path, capsys):
     foreign = tmp_path / "foreign.jsonl"
     foreign.write_text("no trace", encoding="utf-8")
     out = tmp_path / "out.html"

@@ -39,7 +39,7 @@ def client():
     return TestClient(Starlette(routes=room_routes("127.0.0.1")), raise_server_exceptions=False)
 
 
-def test_a_room_is_opened_at_a_word_of_a_recorded_run_alone(rooms):
+def test_a_room_opens_only_at_a_word_of_a_recorded_run(rooms):
     for run, at in (("../secret", 3), ("no-such-run", 3), (RUN, 0), (RUN, -1), (RUN, 10_000)):
         assert refusal(rooms.open, run, at) == 422
     code, opened = rooms.open(RUN, 12)
@@ -48,7 +48,7 @@ def test_a_room_is_opened_at_a_word_of_a_recorded_run_alone(rooms):
     assert refusal(opened.go_to, 10_000) == 422
 
 
-def test_no_more_rooms_than_there_is_room_for(rooms, clock):
+def test_the_number_of_rooms_is_limited(rooms, clock):
     codes = {rooms.open(RUN, 3)[0] for _ in range(room.MOST_ROOMS)}
     assert len(codes) == room.MOST_ROOMS
     assert refusal(rooms.open, RUN, 3) == 503
@@ -57,7 +57,7 @@ def test_no_more_rooms_than_there_is_room_for(rooms, clock):
     assert refusal(rooms.room, codes.pop()) == 404
 
 
-def test_a_room_lives_as_long_as_its_projector_asks_and_no_longer_than_a_morning(rooms, clock):
+def test_a_room_lasts_while_its_projector_asks_and_a_morning_at_most(rooms, clock):
     code, opened = rooms.open(RUN, 3)
     while clock.now + 600 < room.LONGEST_SECONDS:
         clock.now += 600
@@ -98,7 +98,7 @@ def test_a_full_room_takes_no_more_phones_and_its_phones_still_change_their_gues
     assert len(opened.guesses) == room.MOST_PHONES
 
 
-def test_calls_are_limited_for_each_address_and_room_and_come_back(rooms, clock):
+def test_calls_of_each_address_and_room_have_a_rate(rooms, clock):
     most, a_second = room.LIMITS["open"]
     for _ in range(most):
         rooms.count("open", "10.0.0.1")
@@ -146,7 +146,7 @@ def test_two_classes_of_thirty_guess_at_once_and_see_only_their_own(client):
         assert client.get(f"/rooms/{code}").json()["own"] == text_of(RUN)[1][12].strip()
 
 
-def test_only_the_projector_goes_on_and_nothing_but_a_small_object_is_read(client):
+def test_only_the_projector_moves_on_and_only_a_small_object_is_read(client):
     code, key = opened_room(client)
     there = f"/rooms/{code}/projector"
     for wrong in (b"", b"[]", b"null", b"{" * 900, b'{"key": 5}', b'{"key": "\\ud800"}'):
@@ -178,7 +178,7 @@ def test_the_link_for_phones_is_under_the_address_that_the_projector_uses(client
     assert there["command"] == ""
 
 
-def test_the_page_holds_its_words_in_each_language_and_nothing_ends_them_early():
+def test_the_page_holds_its_words_in_each_language_and_no_text_ends_them_early():
     page = room.room_page()
     given = page.split('id="sd-data">')[1].split("</script>")[0]
     assert json.loads(given)["en"] == WORDS

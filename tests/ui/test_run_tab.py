@@ -66,7 +66,7 @@ def test_values_keep_the_given_distance_in_time(monkeypatch):
         (RuntimeError("boom"), "boom"),
     ],
 )
-def test_an_error_is_a_notice_after_what_was_there(error, message):
+def test_an_error_is_a_notice_after_the_text_so_far(error, message):
     task, _, values = streamed(error=error)
     *_, last = values
     *before, notice = last.splitlines()
@@ -94,7 +94,7 @@ def test_a_visitor_who_leaves_stops_the_task():
     leave(None)  # a page that was left before it ran anything
 
 
-def test_stop_ends_the_work_within_a_step_and_shows_what_there_is():
+def test_stop_ends_the_work_within_a_step_and_shows_the_text_so_far():
     task, work, values = streamed(steps=10**9)
     next(values)
     task.stop()
@@ -111,7 +111,7 @@ def test_a_replaced_task_shows_nothing_more():
     assert not following.cancel.is_set()
 
 
-def test_an_error_of_what_was_replaced_is_not_shown():
+def test_an_error_of_a_replaced_task_is_not_shown():
     task = LatestRun()
 
     def work():
@@ -210,7 +210,7 @@ def test_a_visitor_who_stops_or_starts_something_else_leaves_the_line(leave):
     assert task.cancel.is_set()
 
 
-def test_a_full_class_is_a_sentence():
+def test_a_full_line_is_explained_in_a_sentence():
     task, work, values = streamed(Crowd(most_waiting=0))
     *_, last = values
     assert "The queue is full" in last

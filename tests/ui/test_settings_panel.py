@@ -15,7 +15,7 @@ def panel():
         return create_settings(ScriptedStudio())
 
 
-def test_every_setting_that_the_page_asks_for_has_a_word_and_a_component(panel):
+def test_every_setting_of_the_page_has_a_word_and_a_component(panel):
     assert set(words.SETTINGS) == set(widget_order())
     assert set(words.SETTING_HINTS) <= set(widget_order())
     assert tuple(panel.fields) == widget_order()

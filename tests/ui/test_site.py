@@ -18,7 +18,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_every_address_is_relative_and_there(folder):
+def test_every_address_is_relative_and_exists(folder):
     page = (folder / "index.html").read_text(encoding="utf-8")
     addresses = re.findall(r'(?:href|src)="([^"]+)"', page)
     assert len(addresses) > 10
@@ -28,7 +28,7 @@ def test_every_address_is_relative_and_there(folder):
     assert "://" not in re.sub(r"<script type=.application/json.*?</script>", "", page)
 
 
-def test_its_data_names_runs_that_are_there_and_its_parts(folder):
+def test_the_data_of_a_site_name_its_parts_and_existing_runs(folder):
     page = (folder / "index.html").read_text(encoding="utf-8")
     data = json.loads(re.search(r'id="sd-data">(.*?)</script>', page)[1])
     parts = data["parts"]
@@ -45,7 +45,7 @@ def test_its_data_names_runs_that_are_there_and_its_parts(folder):
     assert {"Lessons", parts["play"]["choices"][0][1]} <= set(table)
 
 
-def test_its_readme_is_that_of_a_static_space(folder):
+def test_the_readme_of_a_site_is_that_of_a_static_space(folder):
     matter = yaml.safe_load((folder / "README.md").read_text(encoding="utf-8").split("---\n")[1])
     assert matter["sdk"] == "static"
     assert (folder / matter["app_file"]).is_file()
@@ -53,7 +53,7 @@ def test_its_readme_is_that_of_a_static_space(folder):
     assert all(path.stat().st_size < 10_000_000 for path in folder.rglob("*") if path.is_file())
 
 
-def test_a_site_is_written_anew_and_other_folders_are_left_alone(tmp_path):
+def test_a_site_is_overwritten_and_other_folders_are_left_alone(tmp_path):
     site.write_site(tmp_path / "site")
     left_over = tmp_path / "site" / "runs" / "left-over.jsonl"
     left_over.write_text("")

@@ -61,7 +61,7 @@ def test_a_part_of_the_script(script):
 
 @needs_node
 @pytest.mark.parametrize("path", DRAFTED, ids=lambda path: path.stem)
-def test_the_script_and_python_count_alike(path):
+def test_the_script_and_python_give_the_same_counts(path):
     shown = json.loads(node(Path(__file__).with_name("view.test.mjs"), path))
     trace = read(path).trace
     plain, fast = measure(trace.lane("plain")), measure(trace.lane("speculative"))

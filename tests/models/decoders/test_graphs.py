@@ -65,7 +65,7 @@ def close(got, want):
     torch.testing.assert_close(got, want, atol=2e-4, rtol=1e-4)
 
 
-def test_recorded_passes_are_the_passes(model):
+def test_recorded_passes_equal_ordinary_ones(model):
     lean, tracing = LeanDecoder(model), Tracing()
     graphed = GraphDecoder(lean, tracing)
     want = passes_of(lean)
@@ -139,7 +139,7 @@ def test_an_answer_outlives_the_next_pass():
 
 
 @pytest.mark.parametrize("look", [float, bool, torch.nonzero])
-def test_a_model_that_waits_for_a_value_goes_the_lean_way(monkeypatch, look):
+def test_a_model_that_waits_for_a_value_takes_the_lean_pass(monkeypatch, look):
     model = tiny("llama")
     lean = LeanDecoder(model)
     logits = lean.logits

@@ -17,7 +17,7 @@ from specdemo.models.decoders.operators import FOLDED_ROWS, Nf4Joined, stack
 from specdemo.models.decoders.rotary import TABLE_POSITIONS
 
 
-def test_it_is_transformers_pass(model):
+def test_a_lean_pass_equals_that_of_transformers(model):
     want = passes_of(ModuleDecoder(model))
     lean = LeanDecoder(model)
     for got, wanted in zip(passes_of(lean), want, strict=True):
@@ -27,7 +27,7 @@ def test_it_is_transformers_pass(model):
         torch.testing.assert_close(got, wanted, atol=2e-4, rtol=1e-4)
 
 
-def test_long_prompts_and_long_texts_too(model):
+def test_long_prompts_and_texts_equal_those_of_transformers(model):
     """Read more rows than are folded, more positions than the first rotary table has, and a chunk after a filled cache."""
     torch.manual_seed(0)
     text = torch.randint(0, VOCABULARY, (TABLE_POSITIONS + 2 * FOLDED_ROWS,)).tolist()
@@ -46,7 +46,7 @@ def test_bfloat16_agrees_up_to_its_rounding(model):
     assert (got - want).norm() < 0.04 * want.norm()
 
 
-def test_conversations_answered_together_are_as_alone(model):
+def test_conversations_answered_together_equal_those_answered_alone(model):
     lean = LeanDecoder(model)
     alone = []
     for begin in (0, 2):

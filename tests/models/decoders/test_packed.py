@@ -64,7 +64,7 @@ def is_nf4(layer) -> bool:
     return getattr(getattr(layer, "weight", None), "quant_state", None) is not None
 
 
-def test_while_a_model_is_packed_one_matrix_more_is_there_at_most(monkeypatch):
+def test_packing_a_model_takes_the_memory_of_one_matrix_more_at_most(monkeypatch):
     model, most, real = fresh(), [], packed._pack
     size = weight_bytes(model)
 
@@ -183,7 +183,7 @@ def test_auto_takes_8_bits_for_a_large_head_that_says_the_same(monkeypatch):
     assert "head" not in open_decoder(fresh(), "16", sample)[1]
 
 
-def test_divergence_is_what_its_words_say():
+def test_divergence_is_computed_as_documented():
     wanted = torch.tensor([[0.5, 0.5], [0.9, 0.1]]).log()
     found = torch.tensor([[0.25, 0.75], [0.9, 0.1]]).log() + 3
     one = heads.divergence(found, wanted)
@@ -201,7 +201,7 @@ def test_codes_are_laid_out_alike_from_either_form():
     assert torch.equal(packing.pairs_of(laid), pairs)
 
 
-def test_lean_too_reads_packed_layers():
+def test_the_lean_pass_reads_packed_layers():
     model = fresh("llama")
     want = passes_of(LeanDecoder(model))[0]
     packed.pack_layers(model, packed.layout_of(model).form)

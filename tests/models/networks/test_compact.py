@@ -82,7 +82,7 @@ def test_cache_grows_past_its_first_block(weights):
     assert (pieces[-1] - whole).abs().max() < NOISE
 
 
-def test_four_bit_stays_near(draft, tiny_folder, weights):
+def test_a_four_bit_drafter_stays_near_the_original(draft, tiny_folder, weights):
     four = load_compact(draft[0], TargetTensors(read_tensor(tiny_folder), torch.device("cpu")))
     exact, near = CompactModel(weights).read(TEXT), CompactModel(four).read(TEXT)
     assert torch.corrcoef(torch.stack([exact, near]))[0, 1] > 0.9
@@ -164,14 +164,14 @@ def test_words_depend_on_the_text_and_not_on_how_it_was_read(pack):
     assert pieces.extra is None
 
 
-def test_there_is_an_end_to_them():
+def test_the_number_of_words_of_the_text_is_limited():
     found = text_words()
     found.read(0, range(SIZE))
     assert len(found.words.tokens) == len(SAID) + MOST_ADDED
     assert same(found, found)
 
 
-def test_two_conversations_share_none():
+def test_two_conversations_share_no_words():
     words = ReducedVocabulary(torch.tensor(SAID), SIZE)
     one, other = (TextWords(words, EMBEDDING, rounded, None) for _ in range(2))
     one.read(0, [5])

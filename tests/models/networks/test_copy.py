@@ -55,7 +55,7 @@ def test_the_copy_is_what_loading_in_4bit_gives(files):
     assert made.vocabulary_size == loaded.vocabulary_size
 
 
-def test_the_target_is_as_it_was(files):
+def test_the_target_stays_unchanged(files):
     target = load_model(files, "fp32", "cpu")
     before = logits(target.model)
     made = make_copy(target)
@@ -106,7 +106,7 @@ def test_only_the_matrices_are_counted(files):
     assert quantised_copy(target).memory_bytes == int(weights * 0.5625)
 
 
-def test_a_copy_leaves_with_its_target(files):
+def test_a_copy_is_freed_with_its_target(files):
     shared = quantised_copy(load_model(files, "bf16", "cpu"))
     kept = weakref.ref(shared.network().decoder)
     del shared
@@ -132,7 +132,7 @@ def test_a_full_precision_pair_opens_its_copy(tiny_folder, tmp_path):
 
 
 @pytest.mark.parametrize("precision", ["nf4", "int8"])
-def test_a_quantised_target_has_no_copy_and_says_why(tiny_folder, tmp_path, precision):
+def test_a_quantised_target_has_no_copy_for_a_given_reason(tiny_folder, tmp_path, precision):
     loaded = loaded_pair(tiny_folder, tmp_path, precision)
     assert "copy" not in loaded.drafts
     assert loaded.missing("copy", "a copy") == (

@@ -85,7 +85,7 @@ def test_a_trap_makes_a_difference(tmp_path, trap):
     assert (found - ignored).abs().max() > 0.05
 
 
-def test_words_are_offsets_and_the_head_is_the_drafters_own(tmp_path):
+def test_words_are_stored_as_offsets_and_the_head_is_the_drafters_own(tmp_path):
     """Neither an absolute d2t nor tied weights, which configs of several published drafters name, are used."""
     model = make()
     drafter = opened(write_flat(tmp_path / "drafter", model))

@@ -66,7 +66,7 @@ def logits_of(model, token_ids):
         return model(torch.tensor([list(token_ids)])).logits[0, -1]
 
 
-def test_the_model_is_left_as_it_was(target_weights):
+def test_the_model_stays_unchanged(target_weights):
     before = dict(target_weights.model._modules)
     part = first_layers(target_weights, LAYER)
     assert len(part.layers) == 1
@@ -121,7 +121,7 @@ def test_trees_grow_in_pieces(target_weights, weights):
     assert torch.allclose(after, logits_of(target_weights, [*TEXT, 13]), atol=1e-3)
 
 
-def test_the_target_overwrites_what_was_drafted(target_weights, weights):
+def test_the_target_overwrites_the_rows_of_the_draft(target_weights, weights):
     """A pass after drafting answers as one without."""
     target, model = opened(target_weights, weights, TEXT[:-1])
     guess = Proposal((4, 11, 30), (-1, -1, 0))
@@ -134,7 +134,7 @@ def test_the_target_overwrites_what_was_drafted(target_weights, weights):
     assert torch.allclose(target.read([50]), logits_of(target_weights, [*TEXT, 4, 50]), atol=1e-5)
 
 
-def test_states_that_were_not_kept_are_missed(target_weights, weights):
+def test_states_that_were_not_kept_are_reported(target_weights, weights):
     target = CachedModel(target_weights, reads=(LAYER,))
     target.read(TEXT)
     with pytest.raises(ValueError, match="record"):

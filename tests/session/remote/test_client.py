@@ -57,7 +57,7 @@ def test_a_row_of_links_opens_a_connection(link, here, monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["nothing", "ngram", "draft_model"])
-def test_a_conversation_goes_on_as_it_would_here(remote, here, method):
+def test_a_remote_conversation_goes_on_like_a_local_one(remote, here, method):
     settings = RunSettings(method=method, max_new_tokens=20)
     elsewhere, own = remote.open(), here.open()
     assert remote.target is remote.target

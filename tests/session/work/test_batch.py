@@ -81,7 +81,7 @@ def alive():
     return [thread for thread in threading.enumerate() if "specdemo-batch" in thread.name]
 
 
-def test_one_that_fails_keeps_its_error_and_the_others_go_on():
+def test_a_failed_prompt_keeps_its_error_and_the_others_go_on():
     studio = ScriptedStudio()
     prompts = ["a", "refused", "failing", "broken", "b"]
     answers, totals = finish(answer_all(studio, prompts, SETTINGS, at_once=2))
@@ -245,7 +245,7 @@ def test_run_answers_a_suite_as_json_and_reports_a_failure(terminal, tmp_path, c
         (["--prompts", "{file}"], "no prompts"),
     ],
 )
-def test_run_refuses_what_does_not_go_together(terminal, tmp_path, capsys, arguments, message):
+def test_run_refuses_impossible_arguments(terminal, tmp_path, capsys, arguments, message):
     file = tmp_path / "empty.txt"
     file.write_text("\n \n", encoding="utf-8")
     assert main(["run", *(word.format(file=file) for word in arguments)]) == 1

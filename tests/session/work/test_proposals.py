@@ -59,7 +59,7 @@ def test_every_method_is_asked_and_judged_by_the_text_itself(studio):
         assert chain.nodes[len(chain.path)].status is Status.REJECTED
 
 
-def test_asking_leaves_nothing_behind(studio):
+def test_a_request_for_drafts_leaves_nothing_behind(studio):
     comparison = Comparison(studio)
     text = written(comparison)
 
@@ -126,7 +126,7 @@ def test_the_page_writes_asks_and_answers_a_chosen_place(studio):
     assert shown(page.ask(visitor, DRAFTING)) == []
 
 
-def test_the_page_says_what_is_wrong(studio):
+def test_the_page_explains_an_impossible_request(studio):
     page = ProposalHandlers(studio)
     visitor, _ = page.begin(None)
     assert "prompt is empty" in shown(page.run(visitor, " ", "", WRITING))[-1]["error"]

@@ -131,7 +131,7 @@ def race_of(races, prompt, *methods):
     return first, last
 
 
-def test_the_stream_names_its_lanes_first_and_says_whose_events_come():
+def test_the_stream_names_its_lanes_first_and_the_lane_of_each_event():
     races = RaceHandlers(ScriptedStudio(), RUNS)
     first, last = race_of(races, "hello", "nothing", "tree")
     assert lines_of(first)[0]["waiting"]

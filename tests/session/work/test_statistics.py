@@ -36,7 +36,7 @@ def test_chi_square_on_known_cases(observed, expected, p):
     assert chi_square_p(observed, expected) == pytest.approx(p, abs=1e-5)
 
 
-def test_too_little_to_judge_says_nothing():
+def test_too_few_samples_give_no_verdict():
     assert uniformity_p([]) == independence_p([]) == 1.0
     assert uniformity_p([0.1, 0.1, 0.2]) == independence_p([0.1, 0.9]) == 1.0
 
@@ -93,7 +93,7 @@ def test_transformed_draws_are_uniform_only_under_the_right_distribution(drawn_f
     assert (uniformity_p(values) > 0.01) is holds
 
 
-def test_a_lean_to_the_draft_shows_in_its_own_order():
+def test_a_bias_towards_the_draft_shows_in_its_own_order():
     """The draft errs here one way and there the other: by probability that averages out."""
     generator = torch.Generator().manual_seed(11)
     logits = torch.randn(900, 50, generator=generator) * 2

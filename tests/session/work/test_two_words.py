@@ -32,7 +32,7 @@ from specdemo.trace.metrics import output_ids
 LOOKED_BACK = (Fraction(17, 20), Fraction(3, 20))
 
 
-def test_every_draft_listed():
+def test_each_listed_draft_gives_the_listed_distribution():
     assert first_word(after_unlikely) == TARGET
     assert first_word(first_non_improvement) == TARGET
     assert first_word(after_unlikely, looks_back=True) == LOOKED_BACK
@@ -84,7 +84,7 @@ def test_a_test_with_the_listed_number_of_tokens_finds_nine_of_ten_biases():
         assert sum(found) / len(found) == pytest.approx(0.9, abs=0.05)
 
 
-def test_looking_back_says_what_it_dropped_and_that_it_is_lossy():
+def test_look_back_reports_dropped_tokens_and_that_it_is_lossy():
     drafter = LookBack(Draws(after_unlikely, seed=1), 0.8)
     for _ in range(50):
         proposal = drafter.propose([0], 4)
