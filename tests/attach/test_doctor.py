@@ -178,9 +178,8 @@ def test_doctor_examines_a_recorded_server(capsys, monkeypatch) -> None:
         assert main(["doctor", url]) == 3
     assert found["server"] == "llama-server"
     (problem,) = [one for one in found["findings"] if one["level"] == "problem"]
-    assert (
-        problem["kind"] == "context"
-    )  # the recording ends after 48 tokens of the 96 that are requested
+    # the recording ends after 48 tokens of the 96 that are requested
+    assert problem["kind"] == "context"
     assert "--ctx-size" in capsys.readouterr().out
 
 

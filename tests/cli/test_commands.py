@@ -125,9 +125,7 @@ def test_show_metrics_names_the_pass_and_what_it_means(capsys, precision, kernel
         ("audit seeds --methods ngram,magic", "no drafting method 'magic'"),
     ],
 )
-def test_paths_and_names_are_checked_before_a_model_loads(
-    words, said, tmp_path, monkeypatch, capsys
-):
+def test_paths_and_names_are_checked_before_loading(words, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("FILE").write_text("a prompt\n")
     Path("EMPTY").write_text("")

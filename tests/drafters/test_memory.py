@@ -135,9 +135,8 @@ def test_two_users_share_neither_head_nor_counts(weights):
     assert head.up.any()
     assert not other.head_of(CompactModel(weights)).up.any()
     assert other.head_of(CompactModel(weights)).num_verdicts == 0
-    assert (
-        one.head_of(CompactModel(weights)) is head
-    )  # but the user's conversations continue with theirs
+    # but the user's conversations continue with theirs
+    assert one.head_of(CompactModel(weights)) is head
 
 
 def test_a_model_of_another_kind_has_no_head(target_weights):

@@ -27,7 +27,7 @@ from specdemo.engine.target import CachedModel
 PROFILE = CostProfile(((1, 0.020), (5, 0.024), (9, 0.040)), 0.002)
 
 
-def test_between_points_a_line_and_past_the_last_its_slope():
+def test_costs_are_linear_between_points_and_behind_the_last():
     assert PROFILE.verify_seconds(1) == 0.020
     assert PROFILE.verify_seconds(3) == pytest.approx(0.022)
     assert PROFILE.verify_seconds(7) == pytest.approx(0.032)
@@ -117,19 +117,17 @@ def test_a_slower_machine_scales_every_prediction():
     assert costs.plain_rate() == pytest.approx(25, rel=0.01)
 
 
-def test_who_shares_a_pass_pays_for_all():
+def test_each_run_of_a_shared_pass_pays_for_all_rows():
     costs = Costs(PROFILE)
     alone = costs.rows_seconds(4, 2)
-    costs.observe(
-        chain([0.5] * 1, 0, 0.0, PROFILE.verify_seconds(9), sharing=Sharing(runs=3, rows=9))
-    )
+    costs.observe(chain([0.5], 0, 0.0, PROFILE.verify_seconds(9), sharing=Sharing(runs=3, rows=9)))
     assert costs.scale == pytest.approx(1.0)  # as expensive as nine rows
     assert costs.draft_step == pytest.approx(3 * PROFILE.draft_step)
     assert costs.verify_seconds(2) == pytest.approx(PROFILE.verify_seconds(9))
     assert costs.plain_rate() == pytest.approx(1 / PROFILE.verify_seconds(3))
     wanted = PROFILE.verify_seconds(9) - PROFILE.verify_seconds(6)
     assert costs.rows_seconds(4, 2)[0, 0] == pytest.approx(wanted)
-    costs.observe(chain([0.5] * 1, 0, 0.0, PROFILE.verify_seconds(2)))
+    costs.observe(chain([0.5], 0, 0.0, PROFILE.verify_seconds(2)))
     assert (costs.rows_seconds(4, 2) == alone).all()
 
 
@@ -190,7 +188,7 @@ def test_each_conversation_of_a_shared_pass_reads_its_own_text():
     assert costs.verify_seconds(0) == pytest.approx(0.032)
 
 
-def test_what_a_run_reached_is_told_anew_for_those_who_share_its_passes():
+def test_the_rate_of_a_run_is_set_again_when_runs_share_its_passes():
     costs = Costs(PROFILE)
     for _ in range(200):
         costs.observe(chain([0.5] * 4, 2, 0.0, 0.024))

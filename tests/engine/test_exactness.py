@@ -84,7 +84,7 @@ def test_exact_mode_is_there_only_where_it_was_measured(lane, method, rows, why)
 
 
 @pytest.mark.parametrize("method", ["draft_model", "tree"])
-def test_where_rows_are_the_same_in_any_company_no_draft_is_cut(lane, pair, method):
+def test_no_draft_is_cut_where_rows_do_not_depend_on_company(lane, pair, method):
     events = lane(method, ANY_ROWS)
     assert output_ids(events) == pair.greedy(most=32)
     assert max(len(event.nodes) for event in events if isinstance(event, Verified)) > 3

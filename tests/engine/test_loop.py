@@ -19,7 +19,7 @@ from specdemo.trace.events import Drafted, FinishReason, Node, Origin, Status, V
 from specdemo.trace.metrics import measure, output_ids
 
 
-def test_oracles_prove_the_plumbing(target_weights):
+def test_perfect_and_useless_drafts_give_the_greedy_text(target_weights):
     answer = PROMPT + reference_greedy(target_weights, PROMPT, 40)
     right = run_lane(target_weights, always_right(answer, 4), PROMPT, max_new_tokens=40)
     assert output_ids(right) == answer[len(PROMPT) :]
@@ -186,7 +186,7 @@ def timeless(event):
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("method", ["draft_model", "tree", "ngram", "nothing", "jet", "block"])
-def test_the_detail_changes_nothing_and_is_told_of_each_place_reached(run, method, temperature):
+def test_the_detail_changes_no_text_and_covers_each_place_reached(run, method, temperature):
     sampling = Sampling(temperature)
     told = [judged for _, judged in run(method, sampling, detail=64)]
     silent = [judged for _, judged in run(method, sampling)]

@@ -112,7 +112,7 @@ def test_sampled_runs_are_repeatable_whoever_else_is_there(target_weights):
     assert output_ids(together(Runner(), lanes)[0]) == output_ids(alone)
 
 
-def test_a_viewer_that_does_not_look_holds_nobody_up(target_weights):
+def test_a_viewer_that_does_not_look_delays_no_other_run(target_weights):
     runner, decoder = Runner(), LeanDecoder(target_weights)
     asleep = runner.run(lane(decoder, Plain(), PROMPTS[0]))
     assert isinstance(next(asleep), RunStarted)
@@ -132,7 +132,7 @@ def test_a_viewer_may_look_now_and_then(target_weights):
     assert 3 <= looks <= 2 + (time.monotonic() - begun) / 0.05
 
 
-def test_what_breaks_is_raised_where_the_run_is_looked_at():
+def test_an_error_is_raised_where_the_run_is_viewed():
     def broken():
         yield header()
         raise KeyError("sorry")
@@ -147,7 +147,7 @@ def test_what_breaks_is_raised_where_the_run_is_looked_at():
     assert runner.call(lambda: runner.call(lambda: 3)) == 3
 
 
-def test_a_pass_that_breaks_breaks_those_who_asked_and_nobody_later(target_weights):
+def test_an_error_of_a_pass_ends_only_the_runs_of_that_pass(target_weights):
     errors = [RuntimeError("no memory")]
 
     def fail_once(passes):
@@ -160,9 +160,7 @@ def test_a_pass_that_breaks_breaks_those_who_asked_and_nobody_later(target_weigh
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), ValueError("no sense")])
-def test_what_breaks_the_thread_ends_the_runs_and_the_next_ones_work(
-    target_weights, monkeypatch, error
-):
+def test_an_error_of_the_thread_ends_only_the_current_runs(target_weights, monkeypatch, error):
     runner, decoder = Runner(), LeanDecoder(target_weights)
     passes = []
 
@@ -179,9 +177,7 @@ def test_what_breaks_the_thread_ends_the_runs_and_the_next_ones_work(
     assert_plain(two_plain(runner, decoder), target_weights)
 
 
-def test_an_error_in_a_shared_draft_ends_only_the_drafts_that_caused_it(
-    target_weights, draft_weights
-):
+def test_an_error_in_a_shared_draft_ends_only_its_own_draft(target_weights, draft_weights):
     def fail(passes):
         """The draft cannot read a token of the first prompt."""
         if any(one.cache is broken._cache and one.positions[-1] > 14 for one in passes):
@@ -207,9 +203,7 @@ def shared(decoder):
     ("method", "temperature"),
     [("draft_model", 0.0), ("draft_model", 1.0), ("tree", 1.0), ("auto", 0.0)],
 )
-def test_runs_with_the_same_draft_model_share_its_passes(
-    target_weights, draft_weights, method, temperature
-):
+def test_runs_share_passes_of_their_draft_model(target_weights, draft_weights, method, temperature):
     """The drafts are of different lengths, and yet the target's passes stay shared."""
     sampling = Sampling(temperature=temperature, seed=3)
 
@@ -261,9 +255,8 @@ def test_long_prompts_are_read_in_turn_between_the_steps_of_others(target_weight
     reading = [rows for rows in passes if PIECE in rows]
     assert all(rows.count(PIECE) == 1 for rows in reading)
     assert len(reading) == 10
-    assert all(
-        len(rows) > 1 for rows in reading[2:]
-    )  # once it has read as well, a step goes with each
+    # once it has read as well, a step goes with each
+    assert all(len(rows) > 1 for rows in reading[2:])
     for events, prompt in zip(found, prompts, strict=True):
         assert output_ids(events) == reference_greedy(target_weights, prompt, 12)
 
@@ -285,7 +278,7 @@ def test_a_fresh_visitor_waits_for_one_chunk_of_each_reader_at_most(target_weigh
     assert len(passes) > 3 * longs
 
 
-def test_a_long_prompt_that_a_draft_reads_holds_nobody_up(target_weights, draft_weights):
+def test_a_long_prompt_that_a_draft_reads_delays_no_other_run(target_weights, draft_weights):
     target, targets = noted(LeanDecoder(target_weights))
     draft, drafts = noted(LeanDecoder(draft_weights))
     steps_before = []  # the target's passes before each of the draft's
@@ -367,7 +360,7 @@ class Closing(Slow):
 
 
 @pytest.mark.parametrize("method", ["Forecast", "Fallback", "LookBack", "Auto"])
-def test_what_wraps_a_drafter_closes_it(method):
+def test_each_wrapper_closes_its_drafter(method):
     drafter, costs = Closing(), Costs(CostProfile())
     arm = Arm("model", drafter)
     wrapped = {

@@ -111,7 +111,7 @@ def test_rows_follow_the_cache_through_a_tree(recording, target_weights):
     assert len(recording.features.read(0, 99, LAYERS)) == 4
 
 
-def test_what_was_read_unrecorded_is_read_again(recording, target_weights):
+def test_a_text_that_was_read_unrecorded_is_read_again(recording, target_weights):
     recording.read(RECORDED[:2])
     recording.record(wanted=False)
     recording.read(RECORDED[2:])

@@ -47,7 +47,7 @@ def test_it_goes_alone_while_passes_are_slow_and_tries_again():
         assert torch.get_num_threads() == 2
 
 
-def test_where_one_alone_takes_longer_all_go_on_together():
+def test_all_threads_go_on_where_one_alone_takes_longer():
     """Other processes use the memory bandwidth: passes are slow with any number of threads, and slower with one."""
     governor, alone = ThreadGovernor(), 0
     for _ in range(20):

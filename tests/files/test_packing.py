@@ -140,9 +140,8 @@ def test_other_weights_are_packed_anew(tiny_folder, tmp_path, part):
     assert resolve(copy, tmp_path, pack_as=torch.float16).folder != first.folder
     before = weights.stat()
     weights.write_bytes(weights.read_bytes())
-    os.utime(
-        weights, ns=(before.st_atime_ns, before.st_mtime_ns)
-    )  # as `cp -p` or an archive sets it
+    # as `cp -p` or an archive sets it
+    os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert resolve(copy, tmp_path, pack_as=BF16).folder != first.folder
 
 

@@ -220,9 +220,8 @@ def test_a_tree_is_drawn_lit_and_walked(page, width, theme):
     tree = page.locator(".sd-tree")
     tree.get_by_text("Step 8: 1 kept").wait_for()
     assert tree.locator(".sd-node").count() == 6
-    assert (
-        tree.locator(".sd-link-lit").count() == 2
-    )  # the accepted node, and the target's own after it
+    # the accepted node, and the target's own after it
+    assert tree.locator(".sd-link-lit").count() == 2
     assert tree.locator("img, script").count() == 0
     assert HOSTILE[0][:4] in tree.locator("svg").text_content()
     assert page.evaluate("document.documentElement.scrollWidth") <= width + 1

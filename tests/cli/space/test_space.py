@@ -80,9 +80,7 @@ def published(plan: SpacePlan, reports: list[str] | None = None):
         ("logs a/b/c", "no name"),
     ],
 )
-def test_an_impossible_space_is_refused_before_any_request(
-    words, said, server, capsys, monkeypatch
-):
+def test_an_impossible_space_is_refused_without_a_request(words, said, server, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert main(["space", *words.split()]) == 1
     assert said in capsys.readouterr().err
@@ -162,9 +160,7 @@ def test_variables_hardware_and_privacy_of_a_space_follow_the_plan(server, plan)
         ("validate-yaml", (400, "bad"), "README.md"),
     ],
 )
-def test_a_refusal_of_the_hub_is_explained_and_nothing_is_committed(
-    request_end, fault, said, server, plan
-):
+def test_a_refusal_of_the_hub_is_explained_without_a_commit(request_end, fault, said, server, plan):
     server.faults[request_end] = fault
     assert said in refusal(published, plan).message
     space = server.spaces.get(NAME)

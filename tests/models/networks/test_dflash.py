@@ -260,9 +260,7 @@ def test_the_selector_heeds_the_state_of_a_place(tmp_path):
         (write_speculators, "sliding_window_non_causal", SECOND, False),
     ],
 )
-def test_window_layers_are_causal_by_default_except_in_speculators_dflash_2(
-    tmp_path, write, key, facts, causal
-):
+def test_window_layers_are_causal_except_in_speculators(tmp_path, write, key, facts, causal):
     """They are causal, but for those of DFlash 2 in the layout of speculators."""
     model = make(**facts)
     drafter = opened(write(tmp_path / "it", model, **{key: None}))

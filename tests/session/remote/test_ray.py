@@ -224,9 +224,8 @@ def test_an_engine_that_dies_ends_its_runs_with_a_sentence_and_others_take_over(
     for visitor in lost[:2]:  # immediately, while there is one engine
         started, *_, last = visitor.run("the dog", PLAIN)
         assert isinstance(last, RunFinished)
-        assert started.prompt_tokens > len(
-            output_ids(crowd.said[visitor])
-        )  # the earlier messages are in the context
+        # the earlier messages are in the context
+        assert started.prompt_tokens > len(output_ids(crowd.said[visitor]))
 
 
 @pytest.mark.usefixtures("remote")
