@@ -110,11 +110,16 @@ def target_weights() -> LlamaForCausalLM:
 
 @pytest.fixture(scope="session")
 def draft_weights() -> LlamaForCausalLM:
-    """A disturbed copy of the target: it agrees often, and not always."""
+    """A draft model that agrees often, and not always."""
+    return disturbed_target(0.15)
+
+
+def disturbed_target(noise: float) -> LlamaForCausalLM:
+    """Return a copy of the target with noise in its weights, as a part of their standard deviation."""
     draft = tiny_llama(0)
     torch.manual_seed(5)
     for parameter in draft.parameters():
-        parameter.add_(torch.randn_like(parameter) * parameter.std() * 0.15)
+        parameter.add_(torch.randn_like(parameter) * parameter.std() * noise)
     return draft
 
 

@@ -1,7 +1,6 @@
 """Tiny DFlash and DSpark checkpoints in published layouts, and their computation, written from the format alone.
 
 The package is not used here: a drafter that agrees with this file runs as its format defines.
-
 """
 
 from collections.abc import Callable
@@ -19,7 +18,6 @@ class DFlash:
     """A checkpoint by its meaning, independent of its layout.
 
     reads: the target's states, 0 = embeddings; words: size of the head's vocabulary, of `vocabulary`
-
     """
 
     hidden: int = 32
@@ -186,7 +184,6 @@ class Reference(Layers):
     """The guesses of a checkpoint after a text, without any cache.
 
     embedding, head: (V, H), the target's; states: (known, reads x H), the target's, of the first tokens
-
     """
 
     def __init__(

@@ -1,7 +1,6 @@
 """Tiny EAGLE-3 checkpoints in published layouts, and their computation, written from the format alone.
 
 The package is not used here: a drafter that agrees with this file runs as its format defines.
-
 """
 
 import json
@@ -21,7 +20,6 @@ class Eagle3:
     """A checkpoint by its meaning, independent of its layout.
 
     reads: the target's states, 0 = embeddings; words: size of the head's vocabulary, of `vocabulary`
-
     """
 
     hidden: int = 32
@@ -194,7 +192,6 @@ class Reference(Layers):
     """The computation of a checkpoint after a text, token by token and without any cache.
 
     embedding: (V, H), the target's; states: (known, reads x H), the target's, of the first tokens
-
     """
 
     def __init__(self, model: Eagle3, embedding: Tensor, states: Tensor, **wrong: Any) -> None:

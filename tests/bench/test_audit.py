@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import PROMPT, VOCABULARY, open_draft, open_target, run_lane, tiny_llama
+from conftest import PROMPT, VOCABULARY, disturbed_target, open_draft, open_target, run_lane
 from lanes import Scripted
 from tiny_studio import TinyStudio
 
@@ -84,11 +84,7 @@ def flat(probs):
 @pytest.fixture(scope="module")
 def draft():
     """A copy of the target with enough noise that half of its draft tokens are rejected."""
-    draft = tiny_llama(0)
-    torch.manual_seed(5)
-    for parameter in draft.parameters():
-        parameter.add_(torch.randn_like(parameter) * parameter.std() * 0.35)
-    return draft
+    return disturbed_target(0.35)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import shutil
 import pytest
 from fuzz.odd import COUNT, SEED, damaged
 from tiny_files import make_tiny_model
+from tiny_gguf import finish
 
 from specdemo.config.errors import UserError
 from specdemo.files.folder import broken_files, check_folder, count_parameters
@@ -65,10 +66,7 @@ def test_any_gguf_file_is_read_or_refused(tmp_path):
     writer.add_context_length(64)
     writer.add_embedding_length(16)
     writer.add_block_count(1)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     rng = random.Random(SEED)
     whole = path.read_bytes()
     for number in range(max(20, COUNT // 20)):
