@@ -1,8 +1,21 @@
 """Fixtures of tiny models, GGUF files and wheels."""
 
-from model_fixtures import (  # noqa: F401
-    content,
-    only_wheelhouse,
-    tiny_folder,
-    wheelhouse,
-)
+import shutil
+
+import pytest
+from model_fixtures import content, only_wheelhouse, tiny_folder, wheelhouse  # noqa: F401
+
+from specdemo.files import sources
+
+
+@pytest.fixture
+def conversions(tiny_folder, monkeypatch):  # noqa: F811
+    """The files that were converted; a conversion is a copy of a tiny model."""
+    converted = []
+
+    def convert(gguf, content, progress):  # noqa: ARG001, F811
+        converted.append(gguf)
+        shutil.copytree(tiny_folder, content, dirs_exist_ok=True)
+
+    monkeypatch.setattr(sources, "convert_gguf", convert)
+    return converted

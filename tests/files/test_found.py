@@ -64,19 +64,6 @@ def machine(ggufs, tmp_path, monkeypatch):
     return home
 
 
-@pytest.fixture
-def conversions(tiny_folder, monkeypatch):
-    """The files that were converted; a conversion is a copy of a tiny model."""
-    converted = []
-
-    def convert(gguf, content, progress):  # noqa: ARG001
-        converted.append(gguf)
-        shutil.copytree(tiny_folder, content, dirs_exist_ok=True)
-
-    monkeypatch.setattr(sources, "convert_gguf", convert)
-    return converted
-
-
 def test_header_norms_are_the_same_in_every_quantisation(ggufs):
     own, q8, other = (read_header(ggufs[name]) for name in ("own", "q8", "other"))
     assert own.norms == q8.norms != other.norms

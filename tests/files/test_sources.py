@@ -172,19 +172,12 @@ def test_missing_draft_weights(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def embedded(monkeypatch, wheelhouse, tiny_folder):
-    """An embedded entry made from the hand-made wheel; its conversions are copies, and counted."""
+def embedded(monkeypatch, wheelhouse, conversions):
+    """An embedded entry made from the hand-made wheel, and its conversions."""
     folder, wheel = wheelhouse
     monkeypatch.setenv("SPECDEMO_WHEEL", str(folder / wheel.file))
     entry = replace(find("smollm2-135m-instruct"), wheel=wheel)
     monkeypatch.setattr(sources, "find", lambda _: entry)
-    conversions = []
-
-    def convert(gguf, content, progress):  # noqa: ARG001
-        conversions.append(gguf)
-        shutil.copytree(tiny_folder, content, dirs_exist_ok=True)
-
-    monkeypatch.setattr(sources, "convert_gguf", convert)
     return conversions
 
 

@@ -43,15 +43,10 @@ def door(tmp_path_factory):
     door = zero_client(settings)
     door.load()
     assert door.error is None, door.error
-    with (
-        pytest.MonkeyPatch.context() as patch
-    ):  # each worker measures again, and these need no good figures
-        for name, value in {
-            "MEASURED_ROWS": (1, 2),
-            "DRAFTING": (4,),
-            "CONTEXT": 8,
-            "FAR_CONTEXT": 16,
-        }.items():
+    with pytest.MonkeyPatch.context() as patch:
+        # Each worker measures again, and these tests need no good figures.
+        few = {"MEASURED_ROWS": (1, 2), "DRAFTING": (4,), "CONTEXT": 8, "FAR_CONTEXT": 16}
+        for name, value in few.items():
             patch.setattr(cost, name, value)
         yield door
 
