@@ -13,6 +13,15 @@ PROMPT = [3, 14, 15, 9, 26, 5]
 TREE = Proposal(token_ids=(7, 8, 9, 10, 11, 12), parents=(-1, -1, 0, 0, 2, 1))
 
 
+def assert_same(found, wanted):
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+
+
+def alone(weights, text):
+    """(V,): transformers' own logits after a text."""
+    return weights(torch.tensor([text])).logits[0, -1]
+
+
 def test_ancestor_mask_of_the_worked_example():
     assert ancestor_mask([-1, 0, -1]).tolist() == [
         [True, False, False],
@@ -31,22 +40,14 @@ def test_keeping_a_tree_path_equals_having_read_it(target_weights, path):
     text = [*PROMPT, *(TREE.token_ids[node] for node in path)]
     assert target.length == len(text)
     after = target.forward(20, Proposal()).logits[0]
-    torch.testing.assert_close(
-        after, target_weights(torch.tensor([[*text, 20]])).logits[0, -1], atol=1e-4, rtol=1e-4
-    )
+    assert_same(after, alone(target_weights, [*text, 20]))
 
 
 def test_rollback_forgets_and_refuses_nonsense(target_weights):
     target = CachedModel(target_weights)
     target.read(PROMPT)
     target.rollback(3)
-    logits = target.read([40])
-    torch.testing.assert_close(
-        logits,
-        target_weights(torch.tensor([[*PROMPT[:3], 40]])).logits[0, -1],
-        atol=1e-4,
-        rtol=1e-4,
-    )
+    assert_same(target.read([40]), alone(target_weights, [*PROMPT[:3], 40]))
     with pytest.raises(ValueError, match="roll back"):
         target.rollback(99)
 
@@ -67,7 +68,7 @@ def test_a_cache_has_little_to_spare_and_gives_it_back_to_a_shorter_text(target_
     target.rollback(150)
     assert target._cache.capacity == BLOCK_SLOTS
     kept.read(ids[:150])
-    torch.testing.assert_close(target.read([7]), kept.read([7]), atol=1e-4, rtol=1e-4)
+    assert_same(target.read([7]), kept.read([7]))
 
 
 def test_growing_past_a_block_of_the_cache_keeps_what_was_grown(target_weights):
@@ -75,9 +76,7 @@ def test_growing_past_a_block_of_the_cache_keeps_what_was_grown(target_weights):
     target = CachedModel(target_weights)
     target.read(text)
     target.grow([7, 8], [-1, 0])
-    row = target.grow([9], [1])[0]
-    alone = target_weights(torch.tensor([[*text, 7, 8, 9]])).logits[0, -1]
-    torch.testing.assert_close(row, alone, atol=1e-4, rtol=1e-4)
+    assert_same(target.grow([9], [1])[0], alone(target_weights, [*text, 7, 8, 9]))
 
 
 RECORDED = [5, 6, 7, 11, 30, 2]
@@ -104,9 +103,8 @@ def test_rows_follow_the_cache_through_a_tree(recording, target_weights):
     recording.keep([1, 2])
     assert recording.features.length == recording.length == len(RECORDED) + 3
     wanted = reference(target_weights, [*RECORDED, 17, 4, 8])
-    torch.testing.assert_close(recording.features.read(0, 99, LAYERS), wanted, atol=1e-4, rtol=1e-4)
-    one = recording.features.read(2, 5, (2,))
-    torch.testing.assert_close(one, wanted[2:5, 32:], atol=1e-4, rtol=1e-4)
+    assert_same(recording.features.read(0, 99, LAYERS), wanted)
+    assert_same(recording.features.read(2, 5, (2,)), wanted[2:5, 32:])
     recording.rollback(4)
     assert len(recording.features.read(0, 99, LAYERS)) == 4
 
@@ -119,8 +117,7 @@ def test_a_text_that_was_read_unrecorded_is_read_again(recording, target_weights
     recording.record(wanted=True)
     assert recording.length == 2
     recording.read(RECORDED[2:])
-    wanted = reference(target_weights, RECORDED)
-    torch.testing.assert_close(recording.features.read(0, 6, LAYERS), wanted, atol=1e-4, rtol=1e-4)
+    assert_same(recording.features.read(0, 6, LAYERS), reference(target_weights, RECORDED))
 
 
 def test_rows_outlive_growth():

@@ -104,9 +104,8 @@ def test_a_grown_tree_has_the_logits_of_each_path_alone(weights):
     paths = [[7], [8], [7, 9], [7, 9, 10], [8, 11]]
     for row, path in zip(rows, paths, strict=True):
         alone = CompactModel(weights).read([*TEXT, *path])
-        assert (
-            row - alone[: len(row)]
-        ).abs().max() < NOISE  # its vocabulary contains its path, too
+        # its vocabulary contains its path, too
+        assert (row - alone[: len(row)]).abs().max() < NOISE
     assert model.length == len(TEXT)
     after = model.read([5]) - CompactModel(weights).read([*TEXT, 5])
     assert after.abs().max() < NOISE  # grown nodes left no mark
@@ -135,9 +134,8 @@ def test_words_of_the_text_join_the_vocabulary():
     assert found.words.token(found.words.column_of[7]) == 7
     states = torch.randn(2, WIDTH).bfloat16()
     wanted = states.float() @ EMBEDDING[[5, 7, 1]].float().T
-    assert (
-        torch.corrcoef(torch.stack([found.logits(states).flatten(), wanted.flatten()]))[0, 1] > 0.98
-    )
+    both = torch.stack([found.logits(states).flatten(), wanted.flatten()])
+    assert torch.corrcoef(both)[0, 1] > 0.98
 
 
 @pytest.mark.parametrize("pack", [None, four_bit.pack])
