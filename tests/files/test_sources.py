@@ -141,7 +141,7 @@ MERGE = r"llama-gguf-split --merge x-0000\d-of-00002.gguf"
     ("files", "asked", "sentence"),
     [
         ({"x.gguf": b"hello"}, "x.gguf", "not a GGUF file"),
-        ({"x.gguf": b"GGUF" + b"\0" * 200}, "x.gguf", ""),
+        ({"x.gguf": b"GGUF" + b"\0" * 200}, "x.gguf", "GGUF v0"),
         ({"x.bin": b"hello"}, "x.bin", "safetensors and GGUF only"),
         ({f"x-0000{part}-of-00002.gguf": b"GGUF" for part in (1, 2)}, ".", MERGE),
         ({"x-00002-of-00002.gguf": b"GGUF"}, "x-00002-of-00002.gguf", MERGE),
