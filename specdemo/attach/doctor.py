@@ -6,6 +6,7 @@ suffice for its thresholds, and a healthy server passes them.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -21,26 +22,12 @@ from specdemo.attach.rounds import Generation, Knowledge, Round
 from specdemo.attach.servers import Server, ask, whole_answer
 from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
-from specdemo.config.strings import Json
+from specdemo.config.strings import ASSETS, Json
 
 TOKENS = 96  # length of an answer
-PROBES = {
-    "code": (
-        "Write a Python function that returns the n-th Fibonacci number, with a docstring.",
-        "Write a Python class for a stack with push, pop and peek.",
-    ),
-    "prose": (
-        "Tell me a short story about a lighthouse keeper.",
-        "Describe a walk through a forest in autumn.",
-    ),
-    "repetition": ("Repeat this sentence ten times: the cat sat on the mat.",),
-    "counting": ("Count from one to forty in digits, separated by commas.",),
-}
-MORE_PROSE = (
-    "Write a letter to a friend about a rainy holiday.",
-    "Describe the face of an old sailor.",
-    "Tell me about a dream in which a city floats.",
-)
+_SUITE: Json = json.loads((ASSETS / "suites/probes.json").read_text(encoding="utf-8"))
+PROBES: dict[str, list[str]] = _SUITE["probes"]  # prompts by kind
+MORE_PROSE: list[str] = _SUITE["more_prose"]  # prompts that are sent if the others leave a doubt
 WARM = 0.7  # temperature of the probe that samples
 ENOUGH = 200  # drafted tokens from which a fraction near 0 or of 1 means something
 SAME_SPEED = 0.1  # largest difference of two plain repeats on a machine that is not busy
@@ -97,6 +84,11 @@ class Diagnosis:
     values: Json = field(default_factory=dict)
 
 
+def prompts() -> list[str]:
+    """Return all prompts, for requests that are not examined by kind."""
+    return [*chain(*PROBES.values()), *MORE_PROSE]
+
+
 def examine(
     server: Server,
     plain: Server | None = None,
@@ -148,8 +140,10 @@ def _crowded(plain: Server, seen: Probe) -> bool:
             for _ in plain.stream(ask(prompt, TOKENS), over):
                 pass
 
-    prompts = (*MORE_PROSE, *PROBES["prose"])[:OTHERS]
-    threads = [threading.Thread(target=other, args=[prompt], daemon=True) for prompt in prompts]
+    threads = [
+        threading.Thread(target=other, args=[prompt], daemon=True)
+        for prompt in (*MORE_PROSE, *PROBES["prose"])[:OTHERS]
+    ]
     for one in threads:
         one.start()
     try:

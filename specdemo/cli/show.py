@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 
 from rich.text import Text
 
 from specdemo.cli import console
+from specdemo.cli.interrupts import keep_results
 from specdemo.config.errors import UserError
 from specdemo.config.strings import ASSETS, load
+from specdemo.trace.codec import dumps, encode
 from specdemo.trace.events import (
     PLAIN,
     SPECULATIVE,
@@ -70,6 +74,40 @@ class TokenPrinter:
             unknown = node.token_id is None and not node.text and node.status is Status.REJECTED
             text = "?" if unknown else console.printable(node.text)
             console.out.print(Text(text, style=STYLES[node.status]), end="")
+
+
+def show_run(
+    running: Generator[Event, None, None],
+    options: argparse.Namespace,
+    label: str,
+    lanes: Sequence[str] = (SPECULATIVE,),
+) -> int:
+    """Print a run as it comes, as text or JSON lines, save its trace, and print its figures. returns: the exit status
+
+    label: see `show_metrics`; lanes: those whose text is printed
+    A UserError that ends the run is raised after the figures so far.
+    """
+    events: list[Event] = []
+    printer, broken = TokenPrinter(), None
+    try:
+        with keep_results() as kept, closing(running):
+            for event in running:
+                events.append(event)
+                if options.json:
+                    console.write(encode(event))
+                elif event.lane in lanes:
+                    printer.show(event)
+    except UserError as error:
+        broken = error
+    finally:  # also if the reader of the output has closed it
+        if options.save and events:
+            options.save.write_text(dumps(events), encoding="utf-8")
+    if not options.json and events:
+        console.out.print()
+        show_metrics(Trace(tuple(events)), label)
+    if broken:
+        raise broken
+    return kept.status or int(any(isinstance(event, RunFailed) for event in events))
 
 
 def show_metrics(trace: Trace, label: str) -> None:

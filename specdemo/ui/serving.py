@@ -239,18 +239,18 @@ def first_words() -> str:
         "plotly": address(PLOTLY_NAME),
     }
     script = SCRIPT.read_text(encoding="utf-8")
-    shown = _first_run(run.prompt, english[BADGE], english[SENTENCE])
-    return f"{shown}{data_block('sd-given', given)}<script>{script}</script>"
-
-
-def _first_run(prompt: str, badge: str, sentence: str) -> str:
-    """Return the element that the opening run is played in; it resembles the page's view."""
-    return (
-        f'<div id="sd-first"><h1>{words.TITLE}</h1><main><div class="sd-status"><span class="sd-badge sd-badge-recorded">{escape(badge)}</span></div>'
-        f'<div class="sd-texts"><p class="sd-headline">{escape(sentence)}</p><p class="sd-asked">{escape(prompt)}</p>'
-        '<div class="sd-column-plain"><div class="sd-beside"><p class="sd-plain-text sd-live"></p></div></div>'
-        '<div class="sd-column-drafted"><div class="sd-text"><div class="sd-answer sd-live"></div></div></div></div></main></div>'
+    # The element in which the opening run is played; it resembles the page's view.
+    shown = (
+        (ASSETS / "cards/first.html")
+        .read_text(encoding="utf-8")
+        .format(
+            title=words.TITLE,
+            badge=escape(english[BADGE]),
+            sentence=escape(english[SENTENCE]),
+            prompt=escape(run.prompt),
+        )
     )
+    return f"{shown}{data_block('sd-given', given)}<script>{script}</script>"
 
 
 def _milliseconds(event: Verified) -> int:

@@ -143,18 +143,6 @@ def _is_site(folder: Path) -> bool:
     return page.is_file() and MARK in page.read_text(encoding="utf-8", errors="replace")
 
 
-CONTENT = "http://www.imsproject.org/xsd/imscp_rootv1p1p2"
-ADL = "http://www.adlnet.org/xsd/adlcp_rootv1p2"
-MANIFEST = f"""<?xml version="1.0" encoding="utf-8"?>
-<manifest identifier="specdemo" version="1.2" xmlns="{CONTENT}" xmlns:adlcp="{ADL}"
- xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
- xsi:schemaLocation="{CONTENT} imscp_rootv1p1p2.xsd {ADL} adlcp_rootv1p2.xsd">
-<metadata><schema>ADL SCORM</schema><schemaversion>1.2</schemaversion></metadata>
-<organizations default="course"><organization identifier="course"><title>{{title}}</title>
-<item identifier="lessons" identifierref="site"><title>{{title}}</title></item></organization></organizations>
-<resources><resource identifier="site" type="webcontent" adlcp:scormtype="sco" href="index.html">{{files}}</resource></resources>
-</manifest>
-"""
 _DATE = (1980, 1, 1, 0, 0, 0)  # the same site gives the same package
 
 
@@ -175,5 +163,6 @@ def scorm_package(folder: Path, title: str) -> bytes:
 
 def manifest(title: str, names: list[str]) -> bytes:
     """Return the `imsmanifest.xml` of a package with one activity, which consists of these files (SCORM 1.2)."""
+    pattern = (ASSETS / "cards/imsmanifest.xml").read_text(encoding="utf-8")
     files = "".join(f"<file href={quoteattr(name)} />" for name in names)
-    return MANIFEST.format(title=escape(title, quote=False), files=files).encode()
+    return pattern.format(title=escape(title, quote=False), files=files).encode()

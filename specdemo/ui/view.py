@@ -11,7 +11,7 @@ from pkgutil import iter_modules
 
 import gradio as gr
 
-from specdemo.config.strings import strings
+from specdemo.config.strings import ASSETS, strings
 from specdemo.session.door import EngineClient
 from specdemo.trace.replay import recorded_runs
 from specdemo.ui import present, words
@@ -43,20 +43,7 @@ def find_tabs() -> list[Tab]:
 
 
 # The script is an ES module: it is imported once by the browser and mounted by each component.
-_MOUNT = """
-const base = (window.gradio_config && window.gradio_config.root) || "";
-const file = (path) => import(base + "/" + path);
-Promise.all([file(%(path)s), file(%(language)s).then(({ translated }) => translated(%(words)s, base, %(languages)s))]).then(
-  ([module, { words, say }]) => module.%(mount)s(element.querySelector(".sd-mount"), {
-    read: () => props.value,
-    watch: (call) => watch("value", call),
-    send: (value) => { props.value = value; trigger("sent"); },
-    server,
-    words,
-    say,
-  }),
-);
-"""
+_MOUNT = (ASSETS / "cards/mount.js.txt").read_text(encoding="utf-8")
 
 
 def mounted(

@@ -19,9 +19,11 @@ from programs import needs_node, node
 from specdemo.cli.commands import export
 from specdemo.config.errors import UserError
 from specdemo.ui import words
-from specdemo.ui.site import ADL, ASSETS, CONTENT, scorm_package
+from specdemo.ui.site import ASSETS, scorm_package
 from specdemo.ui.tabs.lessons import lessons_words
 
+CONTENT = "http://www.imsproject.org/xsd/imscp_rootv1p1p2"
+ADL = "http://www.adlnet.org/xsd/adlcp_rootv1p2"
 LANGUAGES = pytest.mark.parametrize("language", ["en", "de"])
 
 

@@ -14,21 +14,14 @@ from specdemo.cli import console
 from specdemo.cli.options import app_settings
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
+from specdemo.config.strings import ASSETS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Route
 
 ORIGIN = "http://class-pack.invalid/"  # nothing is served: Chromium's requests are answered here
 FLAGS = ["--no-sandbox", "--disable-background-networking"]
-_MAKE = """async ([language, png]) => {
-  const { data } = await import("/view/site/data.js");
-  const { packFiles } = await import("/view/lessons/pack.js");
-  const { value, words } = data.parts.lessons;
-  const { runs } = JSON.parse(value);
-  const files = await packFiles({ ...data.words, view: data.words, ...words }, { runs, language, png });
-  const text = (bytes) => bytes.reduce((all, byte) => all + String.fromCharCode(byte), "");
-  return files.map(([name, content]) => [name, typeof content === "string" ? content : { base64: btoa(text(content)) }]);
-}"""
+MAKE = ASSETS / "cards/class_pack.js.txt"  # makes the files in the page
 
 
 def run(options: argparse.Namespace) -> int:
@@ -130,7 +123,7 @@ def _printed(site: Path, language: str, *, png: bool) -> dict[str, bytes]:
         page = browser.new_page(color_scheme="light")
         page.route(f"{ORIGIN}**", lambda route: _answer(route, site))
         page.goto(f"{ORIGIN}?lang={language}#lessons")
-        made = page.evaluate(_MAKE, [language, png])
+        made = page.evaluate(MAKE.read_text(encoding="utf-8"), [language, png])
         files = {
             name: content.encode()
             if isinstance(content, str)

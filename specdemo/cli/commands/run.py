@@ -14,13 +14,12 @@ from rich.text import Text
 from specdemo.cli import console
 from specdemo.cli.interrupts import keep_results
 from specdemo.cli.options import run_settings
-from specdemo.cli.show import TokenPrinter, show_metrics
+from specdemo.cli.show import TokenPrinter, show_metrics, show_run
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.files.progress import Progress
 from specdemo.session.text import read_prompts
-from specdemo.trace.codec import dumps, encode
-from specdemo.trace.events import SPECULATIVE, Event, RunFailed, Trace
+from specdemo.trace.events import PLAIN, SPECULATIVE
 from specdemo.trace.metrics import measure
 from specdemo.trace.replay import read
 
@@ -49,25 +48,9 @@ def _run_one(options: argparse.Namespace) -> int:
 
     settings = run_settings(options)
     conversation = console.open_studio(options).open()
-    events: list[Event] = []
-    printer = TokenPrinter()
-    try:
-        with keep_results() as kept:
-            for event in conversation.run(
-                options.prompt, settings, system=options.system, every=LOOK_SECONDS
-            ):
-                events.append(event)
-                if options.json:
-                    console.write(encode(event))
-                elif event.lane == SPECULATIVE or settings.method == "nothing":
-                    printer.show(event)
-    finally:  # also if the reader of the output has closed it
-        if options.save:
-            options.save.write_text(dumps(events), encoding="utf-8")
-    if not options.json:
-        console.out.print()
-        show_metrics(Trace(tuple(events)), "measured")
-    return kept.status or int(any(isinstance(event, RunFailed) for event in events))
+    running = conversation.run(options.prompt, settings, system=options.system, every=LOOK_SECONDS)
+    lanes = (PLAIN, SPECULATIVE) if settings.method == "nothing" else (SPECULATIVE,)
+    return show_run(running, options, "measured", lanes)
 
 
 def answer_prompts(

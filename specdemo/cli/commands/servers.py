@@ -9,10 +9,9 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import asdict, replace
 from getpass import getpass
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,14 +20,12 @@ from rich.text import Text
 
 from specdemo.attach.client import KEY_VARIABLE
 from specdemo.cli import console
-from specdemo.cli.interrupts import keep_results
 from specdemo.cli.options import run_settings
-from specdemo.cli.show import TokenPrinter, show_metrics
+from specdemo.cli.show import show_run
 from specdemo.config.errors import UserError
 from specdemo.config.strings import JsonView, load
 from specdemo.files.progress import Progress
-from specdemo.trace.codec import dumps, encode
-from specdemo.trace.events import SPECULATIVE, Event, Trace
+from specdemo.trace.codec import dumps
 
 PROBLEM, NO_VERDICT = 3, 4  # exit codes of a server's examination
 LEVELS = {"problem": ("!", "red"), "unknown": ("?", "yellow"), "note": ("", "")}
@@ -49,33 +46,12 @@ def run_attach(options: argparse.Namespace) -> int:
     server, plain = _attach(options)
     settings = run_settings(options).to_dict()
     request = {"messages": [], "prompt": options.prompt, "system": options.system, "settings": settings}  # fmt: skip
-    events: list[Event] = []
-    printer, broken, cancel = TokenPrinter(), None, threading.Event()
-    try:
-        with (
-            keep_results() as kept,
-            closing(answer(server, plain, request, cancel, options.log)) as running,
-        ):
-            for event in running:
-                events.append(event)
-                if options.json:
-                    console.write(encode(event))
-                elif event.lane == SPECULATIVE:
-                    printer.show(event)
-    except UserError as error:
-        broken = error
-    finally:
-        if options.save and events:
-            options.save.write_text(dumps(events), encoding="utf-8")
-    if not options.json and events:
-        console.out.print()
-        show_metrics(Trace(tuple(events)), "measured by the server")
-        with suppress(UserError):  # the answer is complete without its metrics
-            if totals := counters(server.client.get("/metrics").text):
-                console.write(markdown([totals]))
-    if broken:
-        raise broken
-    return kept.status
+    running = answer(server, plain, request, threading.Event(), options.log)
+    status = show_run(running, options, "measured by the server")
+    with suppress(UserError):  # the answer is complete without its metrics
+        if not options.json and (totals := counters(server.client.get("/metrics").text)):
+            console.write(markdown([totals]))
+    return status
 
 
 def run_import(options: argparse.Namespace) -> int:
@@ -163,7 +139,7 @@ def run_tune(options: argparse.Namespace) -> int:
 def _recorded(sources: Iterable[str], key: str, log: Path | None = None) -> list[Findings]:
     """Read files, and ask the servers whose addresses are among them the prompts of the doctor. log: of these servers"""
     from specdemo.attach.detection import attach
-    from specdemo.attach.doctor import MORE_PROSE, PROBES, TOKENS
+    from specdemo.attach.doctor import TOKENS, prompts
     from specdemo.attach.pasted import Findings
     from specdemo.attach.records import Problems, from_rounds
     from specdemo.attach.servers import ask, whole_answer
@@ -174,11 +150,11 @@ def _recorded(sources: Iterable[str], key: str, log: Path | None = None) -> list
             found += _read([Path(source)])
             continue
         server = attach(source, key or os.environ.get(KEY_VARIABLE, ""))
-        prompts = [*chain(*PROBES.values()), *MORE_PROSE]
+        asked = prompts()
         with console.reporting() as report:
             answers = []
-            for number, prompt in enumerate(prompts):
-                report(Progress("tune", number / len(prompts), prompt))
+            for number, prompt in enumerate(asked):
+                report(Progress("tune", number / len(asked), prompt))
                 answers.append(whole_answer(server, ask(prompt, TOKENS)))
         records = [from_rounds(f"prompt {n}", one) for n, one in enumerate(answers, 1)]
         own = Findings(("stream",), records, Problems(), {"method": answers[-1].method})
@@ -304,16 +280,15 @@ def _rounded(values: JsonView) -> dict[str, str]:
 def run_audit(options: argparse.Namespace) -> int:
     """Compare a server's answers with a plain server's. returns: 0, PROBLEM or NO_VERDICT"""
     from specdemo.attach import audit
-    from specdemo.attach.doctor import MORE_PROSE, PROBES
+    from specdemo.attach.doctor import PROBES, prompts
 
     server, plain = _attach(options)
     if plain is None:
         raise UserError("servers.no_plain")
-    prompts = [*chain(*PROBES.values()), *MORE_PROSE]
     words = load("servers")["audit"]
     drawn: audit.DrawComparison | None = None
     with console.reporting() as report:
-        result = audit.greedy_audit(server, plain, prompts, options.tokens, lambda done: report(Progress("audit", done)))  # fmt: skip
+        result = audit.greedy_audit(server, plain, prompts(), options.tokens, lambda done: report(Progress("audit", done)))  # fmt: skip
         if options.samples:
             drawn = audit.compare_draws(server, plain, PROBES["prose"], options.samples, lambda done: report(Progress("samples", done)))  # fmt: skip
     if options.json:

@@ -74,10 +74,10 @@ def _publish(options: argparse.Namespace) -> None:
                 "Nothing was uploaded. Whether the hub takes name and token was not asked."
             )
             return
-        published = publish(plan, api, console.note)
-    console.write(published.address)
+        commit = publish(plan, api, console.note)
+    console.write(f"{api.endpoint}/spaces/{options.name}")
     if options.wait:
-        visit(follow(published, api, console.note), console.note)
+        visit(follow(options.name, commit, api, console.note), console.note)
 
 
 PROJECT = ASSETS.parent
@@ -276,15 +276,6 @@ SHOWN_LETTERS = 80
 Report = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedSpace:
-    """A Space with the files of a plan. address: its page on the hub; commit: the uploaded commit"""
-
-    repo: str
-    address: str
-    commit: str
-
-
 def connect() -> HfApi:
     """Return the hub's client; HF_ENDPOINT may name another hub. Raises UserError without a token."""
     from huggingface_hub import HfApi, get_token
@@ -294,8 +285,8 @@ def connect() -> HfApi:
     return HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
 
 
-def publish(plan: SpacePlan, api: HfApi, report: Report) -> PublishedSpace:
-    """Create or update the Space; parts that agree with the plan stay unchanged. Raises UserError."""
+def publish(plan: SpacePlan, api: HfApi, report: Report) -> str:
+    """Create or update the Space; parts that agree with the plan stay unchanged. returns: its commit. Raises UserError."""
     with told(NOTHING_CHANGED):
         user = _who(api)
         space = _find(api, plan.repo)
@@ -331,7 +322,7 @@ def publish(plan: SpacePlan, api: HfApi, report: Report) -> PublishedSpace:
     if space:
         with told("The files are uploaded; variables or hardware may be as before."):
             _set_up(plan, api, report)
-    return PublishedSpace(plan.repo, f"{api.endpoint}/spaces/{plan.repo}", commit)
+    return commit
 
 
 def _who(api: HfApi) -> str:
@@ -375,30 +366,27 @@ def _set_up(plan: SpacePlan, api: HfApi, report: Report) -> None:
 
 
 def follow(
-    published: PublishedSpace, api: HfApi, report: Report, poll: float = BUILD_POLL_SECONDS
+    repo: str, commit: str, api: HfApi, report: Report, poll: float = BUILD_POLL_SECONDS
 ) -> SpaceInfo:
-    """Wait until the Space runs the uploaded commit. Raises UserError.
-
-    poll: seconds between requests
-    """
+    """Wait until the Space runs the uploaded commit. poll: seconds between requests. Raises UserError."""
     until, last = time.monotonic() + WAIT_SECONDS, ""
     while True:
         with told("The files are uploaded, and the hub goes on without this command."):
-            runtime = api.get_space_runtime(published.repo)
+            runtime = api.get_space_runtime(repo)
         stage = runtime.stage
         if stage != last:
-            report(f"{published.repo}: {stage}")
-        earlier = runtime.raw.get("sha", published.commit) != published.commit
+            report(f"{repo}: {stage}")
+        earlier = runtime.raw.get("sha", commit) != commit
         if stage not in AT_WORK and not (earlier and stage in REACHABLE):
             break
         if time.monotonic() > until:
-            _not_running(published.repo, f"still {stage} after 30 minutes")
+            _not_running(repo, f"still {stage} after 30 minutes")
         last = stage
         time.sleep(poll)
     if stage not in REACHABLE:
-        _not_running(published.repo, f"{stage} {runtime.raw.get('errorMessage') or ''}".strip())
+        _not_running(repo, f"{stage} {runtime.raw.get('errorMessage') or ''}".strip())
     with told("The Space runs."):
-        return api.space_info(published.repo)
+        return api.space_info(repo)
 
 
 def _not_running(repo: str, state: str) -> NoReturn:
