@@ -134,22 +134,14 @@ def pairs_result(
     """Return the tables of all pairs. prompts: number in the suite; tokens: of each answer; rules: see `with_rules`"""
     if rules:
         return rules_result(results, tokens, rules)
-    heads = [
-        "target",
-        "sampling",
-        "lane",
-        *(ROW_COLUMNS[key][0] for key in SHOWN_COLUMNS),
-        "worst task",
-    ]
+    shown = [ROW_COLUMNS[key][0] for key in SHOWN_COLUMNS]
     lines = [line for result in results for line in result.lines()]
-    tables = [Table(heads, lines)]
+    tables = [Table(["target", "sampling", "lane", *shown, "worst task"], lines)]
     for result in results:
         table = tasks_table(result.rows, PLAIN_METHOD)
         tables.append(replace(table, title=f"{result.target}, {result.preset}"))
     about = f"{prompts} prompts, first turns, {tokens} new tokens. {ABOUT}"
-    values = {
-        "pairs": [{"target": one.target, "preset": one.preset, "rows": one.rows} for one in results]
-    }
+    values = {"pairs": [asdict(one) for one in results]}
     return Result("Methods on pairs of models", about, tables, values=values)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Generator, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
@@ -77,7 +76,7 @@ class TokenPrinter:
 
 
 def show_run(
-    running: Generator[Event, None, None],
+    running: Iterable[Event],
     options: argparse.Namespace,
     label: str,
     lanes: Sequence[str] = (SPECULATIVE,),
@@ -90,7 +89,7 @@ def show_run(
     events: list[Event] = []
     printer, broken = TokenPrinter(), None
     try:
-        with keep_results() as kept, closing(running):
+        with keep_results() as kept:
             for event in running:
                 events.append(event)
                 if options.json:

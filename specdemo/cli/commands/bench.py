@@ -71,8 +71,7 @@ def _measured(
 
     def save(bench: Bench) -> None:
         found[:] = [bench]
-        if options.json:
-            _write_json(options.json, bench.result())
+        _write_json(options.json, bench.result())
 
     with _keep_results(lambda: found) as kept, console.reporting() as progress:
         run_bench(
@@ -138,8 +137,7 @@ def run_pairs(options: argparse.Namespace) -> int:
         return pairs_result(found, len(items), tokens, options.rules)
 
     def save(found: Sequence[PairResult]) -> None:
-        if options.json:
-            _write_json(options.json, result(found))
+        _write_json(options.json, result(found))
 
     journal = Journal(_journal_path(options.json), about)
     with _keep_results(lambda: results) as kept:
@@ -278,9 +276,8 @@ def run_seeds(options: argparse.Namespace) -> int:
         "options": [methods, presets, options.tokens],
     }
     journal = Journal(_journal_path(options.json), about)
-    save = partial(_write_json, options.json) if options.json else lambda _: None
     with _keep_results(lambda: compared.prompts) as kept, console.reporting() as progress:
-        compared.run(items, journal, progress, save)
+        compared.run(items, journal, progress, partial(_write_json, options.json))
     if compared.prompts:
         console.write(text(compared.result()))
     return kept.status or int(not compared.held)
@@ -338,5 +335,7 @@ def _journal_path(result: Path | None) -> Path | None:
     return result.with_name(f"{result.name}.part")
 
 
-def _write_json(path: Path, result: Result) -> None:
-    write_file(path, json.dumps(result.to_dict(), indent=1, ensure_ascii=False) + "\n")
+def _write_json(path: Path | None, result: Result) -> None:
+    """Write a result; nothing without a path."""
+    if path:
+        write_file(path, json.dumps(result.to_dict(), indent=1, ensure_ascii=False) + "\n")

@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from getpass import getpass
 from pathlib import Path
@@ -46,8 +46,8 @@ def run_attach(options: argparse.Namespace) -> int:
     server, plain = _attach(options)
     settings = run_settings(options).to_dict()
     request = {"messages": [], "prompt": options.prompt, "system": options.system, "settings": settings}  # fmt: skip
-    running = answer(server, plain, request, threading.Event(), options.log)
-    status = show_run(running, options, "measured by the server")
+    with closing(answer(server, plain, request, threading.Event(), options.log)) as running:
+        status = show_run(running, options, "measured by the server")
     with suppress(UserError):  # the answer is complete without its metrics
         if not options.json and (totals := counters(server.client.get("/metrics").text)):
             console.write(markdown([totals]))

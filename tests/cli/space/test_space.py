@@ -216,7 +216,7 @@ def test_waiting_reports_each_stage_until_the_page_is_up(server, plan):
 def test_a_build_that_fails_says_where_its_log_is(server, plan):
     done = published(plan)
     server.spaces[NAME].stages = ["BUILDING", "BUILD_ERROR"]
-    error = refusal(follow, done, connect(), print, poll=0)
+    error = refusal(follow, NAME, done, connect(), print, poll=0)
     assert "BUILD_ERROR" in error.message
     assert f"space logs {NAME}" in error.advice
 
