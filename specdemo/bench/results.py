@@ -19,7 +19,7 @@ from functools import reduce
 from itertools import zip_longest
 from pathlib import Path
 from statistics import mean, median, quantiles
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -279,7 +279,7 @@ def as_factor(value: float) -> str:
     return f"{value:.2f}x"
 
 
-ROW_COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
+ROW_COLUMNS: dict[str, tuple[str, Callable[..., str]]] = {
     "speedup": ("speedup", as_factor),
     "speedup_quartiles": ("quartiles", lambda value: f"{value[0]:.2f}-{value[1]:.2f}x"),
     "speedup_mean": ("mean", as_factor),
