@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -81,18 +81,18 @@ class AuditResult:
     date: ISO 8601, UTC; drafter: name of a published drafter, with its commit if it has one; "" for none
     """
 
-    machine: str
     model: str
     draft: str
     precision: str
     kernel: str
-    date: str
-    seconds: float
     runs: int
     tokens: int
     limit: float
-    methods: tuple[MethodAudit, ...]
+    seconds: float = 0.0
+    methods: tuple[MethodAudit, ...] = ()
     drafter: str = ""
+    machine: str = field(default_factory=machine_name)
+    date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     controls: tuple[Control, ...] = ()
 
     @property
@@ -179,17 +179,13 @@ def run_audit(
     auditor = _Auditor(studio, tokens, runs, limit)
     model, draft = studio.pair.target.info, studio.pair.draft_info
     found = AuditResult(
-        machine=machine_name(),
         model=model.name,
         draft=draft.name if draft else "",
         precision=model.precision,
         kernel=model.kernel,
-        date=datetime.now(UTC).isoformat(timespec="seconds"),
-        seconds=0.0,
         runs=runs,
         tokens=tokens,
         limit=limit,
-        methods=(),
         drafter=_published_drafter(studio),
         controls=wrong_rules,
     )
