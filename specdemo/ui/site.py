@@ -90,8 +90,7 @@ def lesson_package(language: str) -> bytes:
 def parts() -> dict[str, Json]:
     """Return the content of the tabs by name, see `Tab.site`."""
     studio = Studio(AppSettings(replay=True))
-    contents = {tab.name: tab.site(studio) for tab in find_tabs()}
-    return {name: content for name, content in contents.items() if content}
+    return {tab.name: tab.site(studio) for tab in find_tabs()}
 
 
 def offline_page(folder: Path, data: JsonView) -> str:

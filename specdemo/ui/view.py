@@ -26,14 +26,14 @@ class Tab:
 
     order: its position among the tabs
     create: makes its components, inside the tab
-    site: returns its content on the static site: `words`, and a `value` or the `choices` of a menu; None if it is empty
+    site: returns its content on the static site: `words`, and a `value` or the `choices` of a menu
     """
 
     order: int
     name: str
     label: str
     create: Callable[[EngineClient], object]
-    site: Callable[[EngineClient], dict[str, object] | None]
+    site: Callable[[EngineClient], dict[str, object]]
 
 
 def find_tabs() -> list[Tab]:

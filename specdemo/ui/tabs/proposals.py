@@ -254,7 +254,7 @@ def create_proposals(studio: EngineClient) -> None:
         drafting["temperature"] = writing["temperature"]
         system = gr.Textbox(label=words.SYSTEM, lines=2)
     view = mounted(
-        handlers.recording(0) if handlers.recorded else handlers.view(),
+        handlers.recording(0),
         "proposals/proposals.js",
         "mountProposals",
         "sd-proposals-view",
