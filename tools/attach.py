@@ -36,8 +36,7 @@ from specdemo.attach.detection import attach
 from specdemo.attach.doctor import PROBES, diagnose, examine
 from specdemo.attach.pasted import counters, read_file
 from specdemo.attach.records import Record, from_rounds
-from specdemo.attach.rounds import Generation
-from specdemo.attach.servers import ask, whole_answer
+from specdemo.attach.servers import Generation, ask, whole_answer
 from specdemo.attach.tuning import DraftSetting, plan
 from specdemo.bench.peers import gguf_file
 from specdemo.config.settings import AppSettings, RunSettings, Sampling

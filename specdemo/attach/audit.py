@@ -21,8 +21,7 @@ from math import erfc, sqrt
 from operator import ne
 
 from specdemo.attach.openai import body_of
-from specdemo.attach.rounds import Generation
-from specdemo.attach.servers import Request, Server, ask, whole_answer
+from specdemo.attach.servers import Generation, Request, Server, ask, whole_answer
 from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
 from specdemo.config.strings import Json

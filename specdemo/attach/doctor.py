@@ -18,11 +18,11 @@ from statistics import fmean, linear_regression, median, stdev
 from specdemo.attach.audit import Difference, GreedyComparison, difference, upper_limit
 from specdemo.attach.llama_server import LlamaServer
 from specdemo.attach.pasted import Findings
-from specdemo.attach.rounds import Generation, Knowledge, Round
-from specdemo.attach.servers import Server, ask, whole_answer
+from specdemo.attach.servers import Generation, Round, Server, ask, whole_answer
 from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
 from specdemo.config.strings import ASSETS, Json
+from specdemo.trace.events import Knowledge
 
 TOKENS = 96  # length of an answer
 _SUITE: Json = json.loads((ASSETS / "suites/probes.json").read_text(encoding="utf-8"))

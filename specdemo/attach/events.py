@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
+from specdemo.attach.servers import Generation, Piece, Round
 from specdemo.trace.events import (
     PLAIN,
     SPECULATIVE,
     Drafted,
     Event,
     FinishReason,
+    Knowledge,
     ModelInfo,
     Node,
     Place,

@@ -15,11 +15,10 @@ from pydantic import AliasPath, Field, TypeAdapter, ValidationError
 
 from specdemo.attach.client import Client, Foreign, Milliseconds, shown
 from specdemo.attach.records import MOST_DRAFTED
-from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
-from specdemo.attach.servers import Pages, Part, Request
+from specdemo.attach.servers import Generation, Pages, Part, Piece, Request, Round
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
-from specdemo.trace.events import Count
+from specdemo.trace.events import Count, Knowledge
 
 FINISH = {"limit": "length", "eos": "stop", "word": "stop"}
 

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from specdemo.attach.records import MOST_DRAFTED, MOST_ROUNDS, Problems, Record, from_rounds
-from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
+from specdemo.attach.servers import Generation, Piece, Round
 from specdemo.config.errors import UserError
-from specdemo.trace.events import Choice
+from specdemo.trace.events import Choice, Knowledge
 
 LONGEST_ENTRY = 4096  # characters that are kept of an entry; tokens are shorter
 MOST_CANDIDATES = 16  # candidates of one position that are kept

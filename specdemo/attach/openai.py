@@ -16,11 +16,10 @@ from pydantic import AliasChoices, AliasPath, Field, ValidationError
 
 from specdemo.attach.client import Client, Foreign, KnownCount, shown
 from specdemo.attach.pasted import reports
-from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
-from specdemo.attach.servers import Pages, Part, Request
+from specdemo.attach.servers import Generation, Pages, Part, Piece, Request, Round
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
-from specdemo.trace.events import Count
+from specdemo.trace.events import Count, Knowledge
 
 MOST_CHUNKS = 4  # pieces of a text for each token that was requested
 FINISH = {"stop": "stop", "length": "length"}

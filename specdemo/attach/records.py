@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TypeVar
 
-from specdemo.attach.rounds import Generation
+from specdemo.attach.servers import Generation
 from specdemo.config.strings import Json
 
 MOST_ROUNDS = 200_000  # rounds and records that are read from one file, at most

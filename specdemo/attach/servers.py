@@ -1,4 +1,8 @@
-"""The protocol of another program's server: detect it, describe it, and stream an answer as rounds."""
+"""The protocol of another program's server, and an answer as rounds of drafts: what the server tells, and no more.
+
+A value that the server does not give is None. Streams, logs and pasted files create generations; traces, tables, the doctor
+and the tuner read them.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,97 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from specdemo.attach.client import Client, Reply
-from specdemo.attach.rounds import Generation, Round
 from specdemo.config.settings import Sampling
+from specdemo.trace.events import Choice, Knowledge
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A token of the answer. token_id: None if the server sends only text, of which a piece may be several tokens"""
+
+    text: str
+    token_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One draft and its verification.
+
+    committed: the accepted tokens, then the target's own one; the last round of a generation may be cut
+    drafted, accepted: numbers of tokens; drafted is 0 in a round of plain decoding
+    seconds: time of the round by the server's clock; draft_seconds: the part in which it drafted
+    candidates: for each drafted place the tokens that the draft model considered, with its own probabilities, the drafted one
+        first; only from a log. One place more than `drafted` if the draft ended there because its candidate was too improbable
+    """
+
+    committed: tuple[Piece, ...]
+    drafted: int | None = None
+    accepted: int | None = None
+    seconds: float | None = None
+    draft_seconds: float | None = None
+    candidates: tuple[tuple[Choice, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One answer of a server.
+
+    server, version: program and its version, "" if unknown; model: name of the target; method: the server's drafting method
+    first: tokens of the pass that read the prompt, before the first round
+    prompt_tokens: whole length; cached_tokens: how many of them the server reused
+    prefill_seconds, decode_seconds: by the server's clock
+    finish: stop, length, cancelled or "" if unknown
+    drafted, accepted: the server's own sums; accepted_by_place: how many rounds accepted the token at each drafted place
+    reported_tokens: the server's own count of the answer's tokens, of which a piece may contain several
+    """
+
+    server: str
+    version: str
+    knowledge: Knowledge
+    first: tuple[Piece, ...] = ()
+    rounds: tuple[Round, ...] = ()
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    prefill_seconds: float | None = None
+    decode_seconds: float | None = None
+    finish: str = ""
+    drafted: int | None = None
+    accepted: int | None = None
+    accepted_by_place: tuple[int, ...] = ()
+    reported_tokens: int | None = None
+    model: str = ""
+    method: str = ""
+    prompt: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return the whole answer."""
+        rounds = [piece for each in self.rounds for piece in each.committed]
+        return "".join(piece.text for piece in (*self.first, *rounds))
+
+    @property
+    def tokens(self) -> int:
+        """Return the number of pieces of the answer."""
+        return len(self.first) + sum(len(each.committed) for each in self.rounds)
+
+    def mismatches(self) -> list[str]:
+        """Return the checks that the rounds fail: names of sums that differ from the server's own, and `length`.
+
+        Each round commits its accepted tokens and one more. Only the last may commit fewer: a limit or a stop cut it.
+        """
+        known = [each for each in self.rounds if each.accepted is not None]
+        wrong = []
+        for name, total in (("drafted", self.drafted), ("accepted", self.accepted)):
+            if (
+                known
+                and total is not None
+                and sum(getattr(each, name) or 0 for each in known) != total
+            ):
+                wrong.append(name)
+        complete = all(len(each.committed) == (each.accepted or 0) + 1 for each in known[:-1])
+        fits = all(len(each.committed) <= (each.accepted or 0) + 1 for each in known[-1:])
+        return wrong if complete and fits else [*wrong, "length"]
+
 
 Message = dict[str, str]  # role and content
 Part = Generation | Round

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specdemo.attach.records import Record
-from specdemo.attach.rounds import Round
+from specdemo.attach.servers import Round
 from specdemo.config.errors import UserError
 from specdemo.engine.cost import CostProfile, best_rate
 

@@ -12,10 +12,10 @@ import pytest
 from specdemo.attach import audit, doctor
 from specdemo.attach.doctor import Examination, Probe, diagnose
 from specdemo.attach.pasted import read_text
-from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
+from specdemo.attach.servers import Generation, Piece, Round
 from specdemo.cli.parser import main
 from specdemo.config.strings import flat, load
-from specdemo.trace.events import Choice
+from specdemo.trace.events import Choice, Knowledge
 from tests.attach.stand_in import Reply, serving
 from tests.attach.test_servers import DATA, DRAFTED, KEY, STREAM, llama
 

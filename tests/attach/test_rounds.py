@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
+from specdemo.attach.servers import Generation, Piece, Round
+from specdemo.trace.events import Knowledge
 
 
 def a_round(length: int, drafted: int, accepted: int) -> Round:

@@ -27,8 +27,7 @@ from specdemo.attach.events import events_of
 from specdemo.attach.llama_server import LlamaServer, RoundReader
 from specdemo.attach.logs import LOG_SECONDS, GrowingLog
 from specdemo.attach.openai import OpenAIServer
-from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
-from specdemo.attach.servers import Request
+from specdemo.attach.servers import Generation, Piece, Request, Round
 from specdemo.cli.commands import app
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
@@ -39,6 +38,7 @@ from specdemo.trace.codec import dumps, loads
 from specdemo.trace.events import (
     PLAIN,
     SPECULATIVE,
+    Knowledge,
     RunFailed,
     RunFinished,
     RunStarted,

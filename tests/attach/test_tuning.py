@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from specdemo.attach.records import Record
-from specdemo.attach.rounds import Generation, Knowledge, Piece, Round
+from specdemo.attach.servers import Generation, Piece, Round
 from specdemo.attach.tuning import DraftSetting, break_even, plan, replay
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
-from specdemo.trace.events import Choice
+from specdemo.trace.events import Choice, Knowledge
 
 LOG = Path(__file__).with_name("data") / "llama-server.log"
 LONGEST, TOKENS, REQUESTS, NOISE = 8, 64, 24, 0.05

@@ -11,8 +11,7 @@ from pathlib import Path
 from specdemo.attach.detection import attach
 from specdemo.attach.events import ATTACHED, events_of
 from specdemo.attach.logs import GrowingLog
-from specdemo.attach.rounds import Round
-from specdemo.attach.servers import Part, Request, Server
+from specdemo.attach.servers import Part, Request, Round, Server
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import Json, load
