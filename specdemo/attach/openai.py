@@ -84,7 +84,7 @@ def with_report(found: Generation, extra: Json) -> Generation:
     record = next(reports(extra), None)
     if record is None:
         return replace(found, drafted=0, accepted=0) if extra.get("stats") == {} else found
-    counted = replace(found, drafted=record.drafted, accepted=record.accepted, accepted_by_place=record.reached)  # fmt: skip
+    counted = replace(found, drafted=record.drafted, accepted=record.accepted)
     pieces = [piece for one in found.rounds for piece in one.committed]
     spare = sum(accepted + 1 for accepted, _ in record.steps) - len(pieces)
     if not record.steps or not 0 <= spare <= record.steps[-1][0]:

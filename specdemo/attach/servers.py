@@ -52,7 +52,7 @@ class Generation:
     prompt_tokens: whole length; cached_tokens: how many of them the server reused
     prefill_seconds, decode_seconds: by the server's clock
     finish: stop, length, cancelled or "" if unknown
-    drafted, accepted: the server's own sums; accepted_by_place: how many rounds accepted the token at each drafted place
+    drafted, accepted: the server's own sums
     reported_tokens: the server's own count of the answer's tokens, of which a piece may contain several
     """
 
@@ -68,7 +68,6 @@ class Generation:
     finish: str = ""
     drafted: int | None = None
     accepted: int | None = None
-    accepted_by_place: tuple[int, ...] = ()
     reported_tokens: int | None = None
     model: str = ""
     method: str = ""

@@ -298,29 +298,28 @@ STUDIO = {"/api/v0/models": b'{"data":[{"id":"m","state":"loaded"}]}'}
 SGLANG = {
     "/get_server_info": b'{"internal_states":[],"version":"0.5","speculative_algorithm":"EAGLE"}'
 }
-# The replies: pages, chunks and fields of the last chunk.
-# The expected values: server, level, sums, accepted tokens by position, (accepted, drafted).
+# Pages, chunks, fields of the last chunk; then what is found: server, level, sums, (accepted, drafted).
 FOREIGN = {
     "vllm": (VLLM, [group(1), group(2, 3, 4), group(5, 6), group(7)], {"metrics": {"speculative_decoding": STEPS}},
-             "vLLM 0.32.0", "arrival", (9, 3), (2, 1), [(2, 3), (1, 3), (0, 3)]),
+             "vLLM 0.32.0", "arrival", (9, 3), [(2, 3), (1, 3), (0, 3)]),
     "vllm, two steps as one chunk, the last cut": (VLLM, [group(1), group(2, 3, 4, 5)], {"metrics": {"speculative_decoding": {**STEPS, "per_step_accepted": [2, 1], "per_step_drafted": [3, 6]}}},
-             "vLLM 0.32.0", "arrival", (9, 3), (2, 1), [(2, 3), (1, 6)]),
-    "vllm, no report": (VLLM, [group(1), group(2, 3)], {}, "vLLM 0.32.0", "arrival", (None, None), (), [(None, None)]),
-    "sglang": (SGLANG, TEXT, {"sglext": {"spec_tokens_details": SUMS}}, "SGLang 0.5", "totals", (9, 3), (2, 1), [(None, None)] * 2),
-    "lm studio": (STUDIO, TEXT, {"stats": {"total_draft_tokens_count": 20, "accepted_draft_tokens_count": 17}}, "LM Studio", "totals", (20, 17), (), [(None, None)] * 2),
-    "lm studio without drafts": (STUDIO, TEXT, {"stats": {}}, "LM Studio", "totals", (0, 0), (), [(None, None)] * 2),
-    "ollama": ({"/": b"Ollama is running"}, TEXT, {}, "Ollama", "none", (None, None), (), [(None, None)] * 2),
-    "any other": ({}, TEXT, {}, "OpenAI-compatible", "none", (None, None), (), [(None, None)] * 2),
+             "vLLM 0.32.0", "arrival", (9, 3), [(2, 3), (1, 6)]),
+    "vllm, no report": (VLLM, [group(1), group(2, 3)], {}, "vLLM 0.32.0", "arrival", (None, None), [(None, None)]),
+    "sglang": (SGLANG, TEXT, {"sglext": {"spec_tokens_details": SUMS}}, "SGLang 0.5", "totals", (9, 3), [(None, None)] * 2),
+    "lm studio": (STUDIO, TEXT, {"stats": {"total_draft_tokens_count": 20, "accepted_draft_tokens_count": 17}}, "LM Studio", "totals", (20, 17), [(None, None)] * 2),
+    "lm studio without drafts": (STUDIO, TEXT, {"stats": {}}, "LM Studio", "totals", (0, 0), [(None, None)] * 2),
+    "ollama": ({"/": b"Ollama is running"}, TEXT, {}, "Ollama", "none", (None, None), [(None, None)] * 2),
+    "any other": ({}, TEXT, {}, "OpenAI-compatible", "none", (None, None), [(None, None)] * 2),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("pages", "stream", "report", "name", "level", "sums", "places", "rounds"),
+    ("pages", "stream", "report", "name", "level", "sums", "rounds"),
     FOREIGN.values(),
     ids=FOREIGN,
 )
 def test_each_server_shows_what_it_reports_and_no_more(
-    pages, stream, report, name, level, sums, places, rounds
+    pages, stream, report, name, level, sums, rounds
 ) -> None:
     """Each stand-in answers as the documentation of its server says."""
     usage = {"prompt_tokens": 5, "completion_tokens": 7}
@@ -342,7 +341,6 @@ def test_each_server_shows_what_it_reports_and_no_more(
     assert f"{found.server} {found.version}".strip() == name
     assert found.knowledge.value == level
     assert (found.drafted, found.accepted) == sums
-    assert found.accepted_by_place == places
     assert [(one.accepted, one.drafted) for one in found.rounds] == rounds
     events = list(events_of(parts, "hi", {}))
     assert output_text(events) == found.text
