@@ -37,7 +37,7 @@ FEWEST_IN_CELL = 5  # answers of a cell; rarer ones are counted together
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """First difference of two answers.
+    """First difference between the answers of two servers to the same prompt.
 
     place: index of the token; gap: nat between the two tokens by the plain server, at least; prompt: its index
     """

@@ -59,7 +59,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Observations. warm: answers at temperature WARM; context: tokens of a slot; log: of the server, which has these requests"""
+    """Everything that was observed on a server. warm: answers at temperature WARM; context: tokens of a slot; log: of the server, which has these requests"""
 
     about: Generation
     drafting: bool | None

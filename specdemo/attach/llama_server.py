@@ -24,7 +24,7 @@ FINISH = {"limit": "length", "eos": "stop", "word": "stop"}
 
 
 class Timings(Foreign):
-    """Sums since the start of an answer."""
+    """Sums since the start of an answer, which llama-server reports with each chunk."""
 
     predicted_n: Count
     predicted_ms: Milliseconds
@@ -36,7 +36,7 @@ class Timings(Foreign):
 
 
 class Slot(Foreign):
-    """A place for a request."""
+    """A slot of llama-server, which answers one request at a time. n_ctx: tokens of its context, 0 if unknown"""
 
     speculative: bool
     n_ctx: int = 0

@@ -86,7 +86,7 @@ class _Slot:
 
 
 class LlamaLog:
-    """Reader of one log. facts: what it says about the server, by the names of the groups in RULES"""
+    """Reader of one log. facts: values that it names about the server, by the names of the groups in RULES"""
 
     def __init__(self, problems: Problems) -> None:
         self.problems = problems

@@ -110,7 +110,7 @@ Pages = Callable[[str], Reply]  # of a server that is being detected, by path
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a server shall answer. seed: None for the server's choice"""
+    """Messages to be answered, the largest number of new tokens, and how they are drawn."""
 
     messages: Sequence[Message]
     max_new_tokens: int

@@ -45,7 +45,7 @@ Step = tuple[int, int, int]  # drafted, accepted, refused by p_min
 
 @dataclass(frozen=True, slots=True)
 class DraftSetting:
-    """Settings of llama-server's drafts."""
+    """Settings of llama-server's drafts: most drafted tokens, and the least probability of a drafted token."""
 
     n_max: int
     p_min: float = 0.0
@@ -70,7 +70,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Prediction for a setting.
+    """Predicted effect of a setting.
 
     over_current: speed / speed of the recorded setting; over_plain: / speed without drafts, None if that is unknown
     """

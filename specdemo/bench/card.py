@@ -423,6 +423,7 @@ def _lane_cell(row: Row, key: str) -> str:
 
 
 def findings(pair: PairFindings) -> list[str]:
+    """Return sentences about a pair: its fastest pass, whether outputs stay the same, and the fastest variant."""
     texts, said = STRINGS["findings"], list[str]()
     if pair.ladders:
         best = min(pair.ladders, key=lambda one: one.seconds[0])
@@ -442,6 +443,7 @@ def findings(pair: PairFindings) -> list[str]:
 
 
 def charts(pairs: Sequence[PairFindings]) -> list[Figure]:
+    """Return a chart of the passes of each pair that was timed."""
     return [
         pass_costs(
             {one.way: list(zip(TIMED_ROWS, one.seconds, strict=True)) for one in pair.ladders},

@@ -45,7 +45,7 @@ EARLIER_NAME, NAME = "llama.cpp", "llama-server"  # of the same peer in the last
 
 @dataclass(frozen=True, slots=True)
 class LaneResult:
-    """One variant on one prompt.
+    """The answer of one variant to one prompt, and its figures.
 
     name: the variant's label; ids: its output, empty if it is computed and not run
     probs: the target's probability of each token, if reported
@@ -249,4 +249,5 @@ def _listed(lanes: str) -> list[str]:
 
 
 def is_own(lane: str) -> bool:
+    """Return whether a variant is one of our methods, not a peer or the floor."""
     return lane not in PEERS and lane != FLOOR

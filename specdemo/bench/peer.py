@@ -63,7 +63,7 @@ class PeerSpec:
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """One answer and its times.
+    """One answer of a peer, and its times in seconds.
 
     tokens, seconds: counted by the clock; passes, rows: the target's passes in that time, and the tokens that they read
     verify_seconds, draft_seconds: parts of the seconds in the target and in the draft; 0 if the peer does not report them
@@ -190,7 +190,7 @@ class Watch:
 
 
 class _FirstPass:
-    """Stopping criterion that stops nothing: `generate` calls it after each pass, and the first call starts the clock."""
+    """Clock that starts after the first pass: `generate` calls it after each pass as a stopping criterion that stops nothing."""
 
     def __init__(self, device: torch.device, watches: Sequence[Watch]) -> None:
         self._device, self._watches = device, watches

@@ -209,6 +209,7 @@ def _start(spec: PeerSpec) -> PeerProcess:
 
 
 def target_folder(studio: Studio) -> Path:
+    """Return the folder of the loaded target in Hugging Face layout."""
     wanted = studio.settings.target
     name = studio.pair.target.info.name if wanted == "auto" else wanted
     return model_files(name, studio.settings).folder

@@ -257,6 +257,7 @@ def _rates(answers: Sequence[Paired]) -> Row:
 
 
 def add_metrics(one: Metrics, other: Metrics) -> Metrics:
+    """Return the metrics of two runs as those of one."""
     sums = {
         part.name: getattr(one, part.name) + getattr(other, part.name)
         for part in fields(Metrics)
@@ -315,6 +316,7 @@ def cell(row: Row, key: str) -> str:
 
 
 def totals(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows over all tasks."""
     return [row for row in rows if row["task"] == ALL]
 
 

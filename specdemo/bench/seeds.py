@@ -34,7 +34,7 @@ KEYS = ("drafted_accept_rate", "tokens_per_step", *SAME_KEYS)
 
 @dataclass(slots=True)
 class SeedComparison:
-    """The state of a comparison.
+    """A comparison of texts of the same seeds, and its state while it runs.
 
     presets: see `sampling_of`; tokens: of each answer; prompts: number of answered ones
     lost: methods that failed, with the reason; they are left out with all their answers

@@ -257,6 +257,7 @@ def policies_of(method: Method, option: str) -> str:
 
 
 def check_method(name: str) -> None:
+    """Raise UserError for a method that does not exist."""
     from specdemo.drafters.methods import METHODS
 
     if name not in METHODS:

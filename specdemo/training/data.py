@@ -32,7 +32,7 @@ SORTED_WITHIN = 1024  # rows that are sorted by length together: little padding,
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A user's text, and which row of which file it is."""
+    """A user's text, and the file and the row that it comes from."""
 
     source: str
     row_id: int

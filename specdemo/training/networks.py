@@ -82,7 +82,7 @@ class Layer(nn.Module):
 
 
 class StatesNetwork(nn.Module):
-    """Layers that start as a layer of the target.
+    """Base of the draft networks whose layers start as a layer of the target.
 
     config: of the layers; embedding: (V, H), the target's, neither trained nor saved
     """

@@ -88,6 +88,7 @@ class Card:
 
 
 def card_words(part: str) -> Json:
+    """Return a part of the texts of cards."""
     words: Json = json.loads((CARDS / "words.json").read_text(encoding="utf-8"))[part]
     return words
 
@@ -170,6 +171,7 @@ def _as_llama(config: Any) -> LlamaConfig:
 
 
 def draft_config(target: LlamaConfig, num_layers: int) -> LlamaConfig:
+    """Return the config of a network with as many layers like the target's."""
     from transformers import LlamaConfig
 
     plain = target.to_dict()

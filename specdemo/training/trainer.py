@@ -31,7 +31,7 @@ MEASURES = ("loss", "overlap", "coverage", "agree", "tokens")
 
 @dataclass(slots=True)
 class Shared:
-    """Tensors of the target for every task.
+    """Tensors of the target that every task uses.
 
     word_ids: (W,) int64 — the reduced vocabulary, ascending
     output: (V, H), the target's head if it is not its embedding (V, H)

@@ -159,6 +159,7 @@ def settings_schema() -> Json:
 
 
 def schema(row: Setting) -> Json:
+    """Return the JSON schema of one setting."""
     known = {"minimum": row.low, "maximum": row.high, "enum": list(row.choices) or None}
     return {
         "type": JSON_TYPES[row.kind],

@@ -53,6 +53,7 @@ def run_site(options: argparse.Namespace) -> int:
 
 
 def run_draft(options: argparse.Namespace) -> int:
+    """Write a draft model in transformers' own layout."""
     from specdemo.files.catalogue import partner
     from specdemo.files.sources import resolve
     from specdemo.models.networks.folders import export, is_compact
@@ -70,6 +71,7 @@ def run_draft(options: argparse.Namespace) -> int:
 
 
 def run_drafter(options: argparse.Namespace) -> int:
+    """Write a drafter in a published layout."""
     from specdemo.files.sources import resolve
     from specdemo.training.package import trained_for, write_published
 
