@@ -5,6 +5,7 @@ For changes of a job's layout or of a kernel: without the check a wrong address 
 """
 
 import ctypes
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -45,10 +46,12 @@ def inspect(stack, rows, masks, logits, states, behind, parts, scratch, job):
     check_job(job, owned, torch.get_num_threads())
 
 
-def memory(owner: Tensor | np.ndarray[Any, Any]) -> Memory:
+def memory(owner: Tensor | array | np.ndarray[Any, Any]) -> Memory:
     """Where the values of a tensor or an array lie."""
     if isinstance(owner, Tensor):
         return owner.data_ptr(), owner.numel() * owner.element_size()
+    if isinstance(owner, array):
+        return owner.buffer_info()[0], len(owner) * owner.itemsize
     return owner.ctypes.data, owner.nbytes
 
 
@@ -61,7 +64,7 @@ def owners(
     behind: Tensor | None,
 ) -> dict[str, Memory]:
     """The memory that each field of a pass may use, but for this thread's buffers."""
-    found: dict[str, Tensor | np.ndarray[Any, Any] | None] = {
+    found: dict[str, Tensor | array | np.ndarray[Any, Any] | None] = {
         "table": stack.table, "norm": stack.norm, "tiles": stack.tiles, "input": rows.x, "cos": rows.cos,
         "sin": rows.sin, "embedding": rows.embedding, "logits": logits, "final": behind,
         "feedback": stack.feedback,

@@ -56,7 +56,6 @@ class Copier(Drafter):
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         allowed = min(budget, self.lookahead.allowed(committed))
-        policy = self.lookahead.reason
         match = self.search(committed, allowed)
         if match is None:
             reason = Reason(f"{self.source}_no_match")
@@ -72,7 +71,7 @@ class Copier(Drafter):
             token_ids,
             confidences=tuple(confidences),
             lookahead=allowed,
-            reasons=(match.reason, policy),
+            reasons=(match.reason, self.lookahead.reason),
             source=self.source,
         )
 

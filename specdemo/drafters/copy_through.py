@@ -51,8 +51,9 @@ class Arm:
         # Most steps of a copier are empty, and copying a value costs more than the search.
         if not len(proposal) and proposal.source:
             return proposal
-        named = replace(proposal, source=self.name)
-        return with_forecast(named, costs, self.calibration, self.token_seconds)
+        return with_forecast(
+            proposal, costs, self.calibration, self.token_seconds, source=self.name
+        )
 
     def observe(self, outcome: Outcome, costs: Costs) -> None:
         self.drafter.observe(outcome)

@@ -35,10 +35,11 @@ class DraftModel(Drafter):
         self.draft.follow(committed)
         allowed = self.draft.room(committed, min(budget, self.lookahead.allowed(committed)))
         chain = self.draft.chain(committed, allowed, self.lookahead)
+        words = self.draft.words
         return Proposal.chain(
-            [self.draft.token(column) for column in chain.columns],
+            [words.tokens[column] for column in chain.columns] if words else chain.columns,
             draft_probs=chain.rows,
-            words=self.draft.words,
+            words=words,
             chosen=self.draft.greedy,
             confidences=tuple(chain.confidences),
             lookahead=allowed,

@@ -129,18 +129,14 @@ class DraftReader:
         uniforms = None
         if not self.greedy and not self.shaper.tickets:
             uniforms = torch.rand(most, generator=self._generator, dtype=torch.float64)
-        if lookahead.rule and not (self.bias or self.head):
-            plan = self.shaper.plan(most, lookahead.rule, uniforms, committed)
+        if not (self.bias or self.head):
+            plan = self.shaper.plan(most, lookahead.rule, uniforms)
             found = self.reader.chain_after(committed, plan)
             if found:
                 if found.step_seconds:
                     self.costs.observe_draft(found.step_seconds, found.runs)
-                # A token after which the policy would have stopped is the last one it took.
-                took = next(
-                    (n for n, sure in enumerate(found.confidences, 1) if not lookahead.go_on(sure)),
-                    len(found.columns),
-                )
-                return found.begin(took)
+                lookahead.took(len(found.columns), found.survival)
+                return found
         columns: list[int] = []
         rows: list[Tensor] = []
         confidences: list[float] = []

@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING
 from specdemo.engine.types import LanguageModel, Outcome, Proposal, TextModel
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor
 
     from specdemo.engine.target import CachedModel
@@ -249,8 +248,7 @@ class Costs:
         self._draft_step = profile.draft_step or 0.0
         self.tokens_per_second: float | None = None
         self._recent = [0.0, 0.0]  # tokens and seconds, fading
-        # Seconds that more rows add to a pass over few cached tokens.
-        self._steps: np.ndarray | None = None
+        self._near: list[float] = []  # passes over few cached tokens, by drafted tokens
 
     def verify_seconds(self, drafted: int) -> float:
         """A target pass over the pending token and so many drafted ones."""
@@ -285,25 +283,19 @@ class Costs:
         """Return the seconds by which `more` tokens lengthen a pass over `drafted` tokens."""
         return self.verify_seconds(drafted + more) - self.verify_seconds(drafted)
 
-    def rows_seconds(self, most: int, together: int) -> np.ndarray:
-        """`row_seconds` of 1 to `most` drafted tokens and 1 to `together` more: (most, together) float64."""
-        import numpy as np
-
-        if self._steps is None or self._steps.shape != (most, together):
-            runs = self.together
-            near = np.array(
-                [self.profile.verify_seconds(runs * (1 + n)) for n in range(most + together + 1)]
-            )
-            self._steps = np.stack(
-                [
-                    near[1 + more : 1 + more + most] - near[1 : 1 + most]
-                    for more in range(1, together + 1)
-                ],
-                axis=1,
-            )
-        further = max(0, self.cached - CONTEXT) * self.profile.per_cached_row * self.together
-        steps: np.ndarray = self.scale * (self._steps + further * np.arange(1, together + 1))
-        return steps
+    def rows_seconds(self, most: int, together: int) -> list[list[float]]:
+        """`row_seconds` of 1 to `most` drafted tokens and, in each, 1 to `together` more."""
+        near, runs = self._near, self.together
+        while len(near) <= most + together:
+            near.append(self.profile.verify_seconds(runs * (1 + len(near))))
+        further = max(0, self.cached - CONTEXT) * self.profile.per_cached_row * runs
+        return [
+            [
+                self.scale * (near[drafted + more] - near[drafted] + further * more)
+                for more in range(1, together + 1)
+            ]
+            for drafted in range(1, most + 1)
+        ]
 
     def plain_rate(self) -> float:
         """Tokens a second without drafts."""
@@ -317,7 +309,7 @@ class Costs:
         """So many runs share passes from now on."""
         if runs != self.together:
             self._recent[1] *= self.change(0, self.together, runs)
-            self.together, self._steps = runs, None
+            self.together, self._near = runs, []
 
     def observe(self, outcome: Outcome) -> None:
         """Learn from a step's laps."""
@@ -411,19 +403,18 @@ def best_count(survivals: Sequence[float], seconds: Sequence[float], rate: float
     return count
 
 
-def survival_floors(seconds: np.ndarray, chance: float, rate: float) -> list[float]:
+def survival_floors(seconds: Sequence[Sequence[float]], chance: float, rate: float) -> list[float]:
     """Return the survival above which a draft of 1 to N tokens continues: N numbers.
 
-    seconds: (N, K) float64, duration that 1 to K more tokens add to a step of n tokens
+    seconds: for each, the duration that 1 to K more tokens add to a step of so many
     chance: that each of them is accepted once all before it are
 
     A pass costs more by groups of several rows, so each floor is that of the cheapest group of 1 to K tokens.
     """
-    import numpy as np
-
-    gains = np.cumsum(chance ** np.arange(1, seconds.shape[1] + 1))
-    floors: list[float] = (rate * seconds / gains).min(axis=1).tolist()
-    return floors
+    gains = list(accumulate(chance**more for more in range(1, len(seconds[0]) + 1)))
+    return [
+        rate * min(added / gain for added, gain in zip(one, gains, strict=True)) for one in seconds
+    ]
 
 
 def best_rate(

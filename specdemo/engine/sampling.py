@@ -42,19 +42,14 @@ _BLOCK = 16_384  # tokens whose numbers fit into a processor's cache together: a
 
 
 class Tickets:
-    """The tickets of one seed."""
+    """The tickets of one seed. noise: 64 bits, from which those of all positions follow"""
 
     def __init__(self, seed: int) -> None:
-        self._key = _mixed(seed)
+        self.noise = _mixed(seed)
 
     def key(self, position: int) -> int:
         """Return the 64 bits that start the sequence of a position's numbers, one for each token id."""
-        return _mixed(self._key + position * GOLDEN & _MASK)
-
-    def keys(self, position: int, count: int) -> Tensor:
-        """Return `key` of some positions, one after another, for compiled code: (count,) int64 with the same bits."""
-        found = np.array([self.key(position + number) for number in range(count)], dtype=np.uint64)
-        return torch.from_numpy(found.view(np.int64))
+        return _mixed(self.noise + position * GOLDEN & _MASK)
 
     def winner(self, probs: Tensor, position: int, word_ids: Tensor | None = None) -> int:
         """Return the column that is drawn at a position: the largest log probability + ticket.
@@ -179,15 +174,11 @@ class Shaper:
             return None
         return lambda depth, token_id: tickets.ticket(position + depth, token_id)
 
-    def plan(
-        self, most: int, rule: StopRule, uniforms: Tensor | None, committed: Sequence[int]
-    ) -> DraftPlan:
-        """Return the plan of a draft after a text, whose rows compiled code shapes as `probs` does."""
-        sampling, penalty = self.sampling, self.sampling.repetition_penalty
-        text_ids = committed if penalty != 1 else ()
-        keys = self.tickets.keys(len(committed), most) if self.tickets else None
+    def plan(self, most: int, rule: StopRule, uniforms: Tensor | None) -> DraftPlan:
+        """Return the plan of a draft whose rows compiled code shapes as `probs` does."""
+        one, noise = self.sampling, self.tickets.noise if self.tickets else None
         return DraftPlan(
-            most, rule, uniforms, sampling.temperature, sampling.top_k, sampling.top_p, penalty, text_ids, keys
+            most, rule, uniforms, one.temperature, one.top_k, one.top_p, one.repetition_penalty, noise
         )  # fmt: skip
 
     def logits(

@@ -257,6 +257,7 @@ class PrefixReader:
     def __init__(self, model: LanguageModel) -> None:
         self.model = model
         self.cached_ids: list[int] = []
+        self._known = 0  # of these, the ones that the text of the last step starts with
 
     def room(self, length: int, most: int) -> int:
         """Return how many tokens it can draft after a text of `length` tokens within its context, at most `most`."""
@@ -268,15 +269,15 @@ class PrefixReader:
         token_ids = list(token_ids)
         return self._read(token_ids, self._roll_back(token_ids, keep_last=False))
 
-    def chain_after(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
-        """A chain after a text of at least one token; None where the model does not draft on its own."""
-        token_ids = list(token_ids)
-        new_ids = self._roll_back(token_ids, keep_last=False)
+    def chain_after(self, committed: Sequence[int], plan: DraftPlan) -> Chain | None:
+        """A chain after the text of the last `follow`, at least one token; None where the model does not draft on its own."""
+        new_ids = committed[len(self.cached_ids) :]
         chain = self.model.draft(new_ids, plan)
         if chain is not None:
             words = self.model.words
-            drafted = [words.token(one) if words else one for one in chain.columns]
-            self.cached_ids = token_ids + drafted[:-1]
+            drafted = chain.columns[:-1]
+            self.cached_ids += new_ids
+            self.cached_ids += [words.tokens[one] for one in drafted] if words else drafted
         return chain
 
     def probs_after(self, token_ids: Sequence[int], width: int) -> Tensor:
@@ -287,7 +288,19 @@ class PrefixReader:
         return pad(probs[:width], (0, max(0, width - len(probs))))
 
     def follow(self, committed: Sequence[int]) -> None:
-        """Start a step on this text. Drafted tokens stay cached; `FeatureReader` reads them again."""
+        """Start a step on this text, which continues the one of the last step; `prepare` comes before any other text.
+
+        Accepted tokens that were drafted stay cached; `FeatureReader` reads them again.
+        """
+        kept = self.cached_ids
+        most = min(len(kept), len(committed) - 1)
+        place = min(self._known, most)
+        while place < most and kept[place] == committed[place]:
+            place += 1
+        del kept[place:]
+        self._known = place
+        if self.model.length != place:
+            self.model.rollback(place)
 
     def prepare(self, token_ids: Sequence[int]) -> None:
         """Read a text ahead of time, so that the first question is cheap."""
@@ -313,7 +326,7 @@ class PrefixReader:
             shared = same_prefix(self.cached_ids, wanted)
         self.model.rollback(shared)
         # The cache is a prefix of this text until it is read, also when reading breaks off.
-        self.cached_ids = token_ids[:shared]
+        self.cached_ids, self._known = token_ids[:shared], min(self._known, shared)
         return token_ids[shared:]
 
 
@@ -326,7 +339,7 @@ class FeatureReader(PrefixReader):
     def __init__(self, model: BlockModel | LanguageModel) -> None:
         # A block model only serves `block_after`.
         super().__init__(cast("LanguageModel", model))
-        self._known = 0
+        self._read_with_states = 0
 
     def block_after(self, token_ids: Sequence[int]) -> Tensor:
         """Return the block after a text, from a model that guesses blocks: (depth, W) float32 logits."""
@@ -339,5 +352,6 @@ class FeatureReader(PrefixReader):
 
     def follow(self, committed: Sequence[int]) -> None:
         """Drop the tokens that were read while drafting."""
-        self.cached_ids = self.cached_ids[: self._known]
-        self._known = len(committed)
+        del self.cached_ids[self._read_with_states :]
+        self._read_with_states = len(committed)
+        super().follow(committed)

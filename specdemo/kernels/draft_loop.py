@@ -207,8 +207,8 @@ def winner_at(probs, columns, key, word_ids):
 @compiled
 def choose(draft, probs):
     """Decide on a draft's next token. Returns its column."""
-    if draft.keys:
-        key = np.uint64(carray(simd.int64s_at(draft.keys), draft.most)[draft.taken])
+    if draft.coupled:
+        key = noise(np.uint64(draft.noise), draft.position)
         return winner(probs, key, carray(simd.int64s_at(draft.word_ids), len(probs)))
     if draft.uniforms:
         return drawn(probs, carray(simd.float64s_at(draft.uniforms), draft.most)[draft.taken])

@@ -94,7 +94,8 @@ DRAFT = np.dtype(
         ("rule", ADDRESS),  # `StopRule.numbers`
         ("survival", REAL),  # chance that all tokens so far are accepted, by the rule
         ("uniforms", ADDRESS),  # (most,) float64 for drawing tokens; 0 chooses the most likely
-        ("keys", ADDRESS),  # (most,) 64 bits for drawing tokens by shared noise; 0 for none
+        ("coupled", COUNT),  # 1 to draw tokens by shared noise
+        ("noise", NUMBER),  # the 64 bits of that, see `engine.sampling`
         ("inverse_temperature", REAL),
         ("top_k", COUNT),  # most likely tokens to draw from; 0 for all
         ("top_p", REAL),  # probability of the most likely tokens to draw from; 1 for all
@@ -179,8 +180,8 @@ def structure(record: np.dtype[Any]) -> Any:
     return np.ctypeslib.as_ctypes_type(record)
 
 
-JobStructure, LayerStructure, SequenceStructure, DraftStructure, PartStructure = map(
-    structure, (JOB, LAYER, SEQUENCE, DRAFT, PART)
+JobStructure, LayerStructure, SequenceStructure, DraftStructure, TokenStructure, PartStructure = (
+    map(structure, (JOB, LAYER, SEQUENCE, DRAFT, TOKEN, PART))
 )
 
 
@@ -224,7 +225,7 @@ class JobBuffer:
         self.job.states, self.job.asked, self.job.positions, self.job.sequences = self.parts[:4]
         self.sequences: Any = (SequenceStructure * len(form)).from_address(self.parts[3])
         self.drafts: list[Any] = [None] * len(form)
-        self.tokens: list[np.ndarray[Any, Any] | None] = [None] * len(form)
+        self.tokens: list[Any] = [None] * len(form)
         wanted: list[int] = []
         row = 0
         for number, (record, (rows, answers, most)) in enumerate(
@@ -239,9 +240,8 @@ class JobBuffer:
                 draft = self.drafts[number] = DraftStructure.from_address(record.draft)
                 draft.tokens = base + FIELD_BYTES * at_tokens
                 draft.most = most
-                size = most * TOKEN.itemsize // FIELD_BYTES
-                self.tokens[number] = self._numbers[at_tokens : at_tokens + size].view(TOKEN)
-                at_tokens += size
+                self.tokens[number] = (TokenStructure * most).from_address(draft.tokens)
+                at_tokens += most * TOKEN.itemsize // FIELD_BYTES
                 self.job.drafts += 1
         self._numbers[at_asked:at_positions] = wanted
         self.num_drafts: int = self.job.drafts

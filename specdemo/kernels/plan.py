@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor
 
 TENTHS = 10
@@ -20,25 +20,37 @@ class StopRule:
     A draft ends after a token of confidence c when c < least, or when the product of the rates of all tokens so far is not
     above the floor of its position in the draft.
 
-    numbers: (11 + most,) float64: the rate in the middle of each tenth of confidence, straight lines between; least;
+    numbers: 11 + most float64: the rate in the middle of each tenth of confidence, straight lines between; least;
         and a floor for each token
     """
 
-    numbers: np.ndarray
+    numbers: array[float]
 
     @classmethod
     def of(
         cls, floors: Sequence[float], rates: Sequence[float] = (1.0,) * TENTHS, least: float = 0.0
     ) -> StopRule:
         """The rule of these numbers."""
-        import numpy as np
-
-        return cls(np.array([*rates, least, *floors], dtype=np.float64))
+        return cls(array("d", (*rates, least, *floors)))
 
     @classmethod
     def never(cls, most: int, least: float = 0.0) -> StopRule:
         """No survival is too low."""
         return cls.of([-1.0] * most, least=least)
+
+    def floor(self, taken: int) -> float:
+        """The survival above which a draft of so many tokens goes on."""
+        return self.numbers[TENTHS + taken]
+
+    def chance(self, confidence: float) -> float:
+        """The rate of a token."""
+        place = min(max(confidence * TENTHS - 0.5, 0.0), TENTHS - 1.0)
+        low = min(int(place), TENTHS - 2)
+        return self.numbers[low] * (low + 1 - place) + self.numbers[low + 1] * (place - low)
+
+    def goes_on(self, taken: int, confidence: float, survival: float) -> bool:
+        """Whether a draft goes on after a token. taken: tokens with it; survival: product of their rates"""
+        return confidence >= self.numbers[TENTHS] and survival > self.floor(taken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +59,9 @@ class DraftPlan:
 
     most: tokens at most; rule: where it ends before that
     uniforms: (most,) float64 on the CPU, for drawing tokens, see `sampling.draw_at`; None chooses the most likely
-    keys: (most,) int64 on the CPU, to draw with the noise of `tickets.Tickets.keys` instead; None if it is not used
+    noise: 64 bits, to draw with the noise of `sampling.Tickets` instead; None if it is not used
     temperature, top_k, top_p: of the rows, when tokens are drawn; top_k 0 and top_p 1 are off
-    penalty: of tokens in the text and of drafted ones, in any case; text_ids: the text, if there is a penalty
+    penalty: of tokens in the text and of drafted ones, in any case; 1 for none
     """
 
     most: int
@@ -59,8 +71,7 @@ class DraftPlan:
     top_k: int = 0
     top_p: float = 1.0
     penalty: float = 1.0
-    text_ids: Sequence[int] = ()
-    keys: Tensor | None = None
+    noise: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +79,7 @@ class Chain:
     """A draft: N tokens as columns of a model's vocabulary.
 
     rows: N of (W,) float32, the distributions from which they were drawn or chosen
+    survival: product of the rates of the plan's rule
     step_seconds: duration of each token after the first, if known; divided by the runs that shared it
     runs: how many those were
     """
@@ -75,9 +87,6 @@ class Chain:
     columns: Sequence[int] = ()
     rows: Sequence[Tensor] = ()
     confidences: Sequence[float] = ()
+    survival: float = 1.0
     step_seconds: float | None = None
     runs: int = 1
-
-    def begin(self, tokens: int) -> Chain:
-        """Its first tokens."""
-        return Chain(self.columns[:tokens], self.rows[:tokens], self.confidences[:tokens])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 import numpy as np
 import torch
@@ -162,12 +163,38 @@ class Drafting:
     """A draft that continues after a pass.
 
     token_ids: (W,) int64, the token of each column of the logits
-    penalised: (n + plan.most,) int64, columns of the text's tokens, each once, and room for those that are drafted
+    penalised: int64, columns of the text's tokens, each once, and room for those that are drafted
+    num_penalised: number of the former
     """
 
     plan: DraftPlan
     token_ids: Tensor
-    penalised: np.ndarray[Any, Any]
+    penalised: array[int]
+    num_penalised: int
+
+
+@dataclass(frozen=True, slots=True)
+class DraftRows(Sequence[Tensor]):
+    """The rows of a draft, made when they are read: few steps of a run read any.
+
+    logits: (rows, W) float32, of a whole pass; numbers: of this draft's rows; columns: of its vocabulary
+    """
+
+    logits: Tensor
+    numbers: Sequence[int]
+    columns: int
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, place: int) -> Tensor: ...
+    @overload
+    def __getitem__(self, place: slice) -> DraftRows: ...
+    def __getitem__(self, place: int | slice) -> Tensor | DraftRows:
+        if isinstance(place, slice):
+            return DraftRows(self.logits, self.numbers[place], self.columns)
+        return self.logits[self.numbers[place], : self.columns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,10 +330,7 @@ class CompiledLayers:
             columns = self.columns + (one.extra.count if one.extra else 0)
             results.append(logits[row : row + one.answers, :columns])
             row += one.answers
-            chain = None
-            if tokens is not None:
-                chain = _chain(tokens[: draft.taken], logits[:, :columns], buffer.num_drafts)
-            chains.append(chain)
+            chains.append(draft and _chain(draft, tokens, logits, columns, buffer.num_drafts))
         return Results(results, behind, chains)
 
     def _width(self, one: SequenceRows) -> int:
@@ -366,17 +390,17 @@ class CompiledLayers:
         """Fill the fields of a draft's record that do not follow from the job's form."""
         plan, token_ids = drafting.plan, drafting.token_ids
         record.num_columns = self._width(one)
-        record.word_ids, record.rule = token_ids.data_ptr(), plan.rule.numbers.ctypes.data
+        record.word_ids, record.rule = token_ids.data_ptr(), plan.rule.numbers.buffer_info()[0]
         record.survival, record.position = 1.0, one.positions[-1] + 1
         record.inverse_temperature = record.top_p = 1.0
         record.penalty = plan.penalty
-        record.penalised = drafting.penalised.ctypes.data
-        record.num_penalised = len(drafting.penalised) - plan.most
+        record.penalised = drafting.penalised.buffer_info()[0]
+        record.num_penalised = drafting.num_penalised
         if plan.uniforms is not None:
             record.uniforms = plan.uniforms.data_ptr()
-        if plan.keys is not None:
-            record.keys = plan.keys.data_ptr()
-        if record.uniforms or record.keys:
+        if plan.noise is not None:
+            record.coupled, record.noise = 1, plan.noise
+        if record.uniforms or record.coupled:
             record.inverse_temperature, record.top_p = 1 / plan.temperature, plan.top_p
             record.top_k = plan.top_k
 
@@ -518,15 +542,20 @@ def _most(one: SequenceRows) -> int:
     return one.more + 1 if one.drafting else 0
 
 
-def _chain(taken: np.ndarray[Any, Any], logits: Tensor, runs: int) -> Chain:
+def _chain(draft: Any, tokens: Any, logits: Tensor, columns: int, runs: int) -> Chain:
     """Convert a draft from compiled code.
 
-    taken: (tokens,) TOKEN; logits: all rows that were written; runs: number of drafts in the pass
+    draft: its record, after the pass; tokens: TOKEN; logits: all rows that were written; columns: of the draft's vocabulary
+    runs: number of drafts in the pass
     """
-    seconds = (taken["seconds"] + 1e-9 * taken["nanoseconds"]).tolist()
-    step = (seconds[-1] - seconds[0]) / (len(taken) - 1) / runs if len(taken) > 1 else None
-    rows = [logits[row] for row in taken["row"].tolist()]
-    return Chain(taken["column"].tolist(), rows, taken["confidence"].tolist(), step, runs)
+    taken, step = tokens[: draft.taken], None
+    if len(taken) > 1:
+        first, last = taken[0], taken[-1]
+        passed = last.seconds - first.seconds + 1e-9 * (last.nanoseconds - first.nanoseconds)
+        step = passed / (len(taken) - 1) / runs
+    rows = DraftRows(logits, [one.row for one in taken], columns)
+    confidences = [one.confidence for one in taken]
+    return Chain([one.column for one in taken], rows, confidences, draft.survival, step, runs)
 
 
 def _tile_shapes() -> np.ndarray[Any, Any]:

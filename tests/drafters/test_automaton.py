@@ -140,13 +140,14 @@ def test_copying_goes_on_with_its_own_copy():
 
 
 def test_ngram_asks_the_policy_after_each_token_and_keeps_to_the_budget():
-    ngram = Ngram(SuffixAutomaton(), Confidence(0.55, 20))
+    ngram, careful = (Ngram(SuffixAutomaton(), Confidence(least, 20)) for least in (0.55, 0.65))
     text = [1, 2, 3, 4, 1, 2]
     ngram.start(text)
     assert len(ngram.propose(text, 3)) == 3
     assert len(ngram.propose(text, 0)) == 0
-    ngram.lookahead.threshold = 0.65  # a match of two: .6, .67, ...
-    assert ngram.propose(text, 8).token_ids == (3,)
+    careful.start(text)
+    # The confidences of a match of two are .6, .67, ...
+    assert careful.propose(text, 8).token_ids == (3,)
 
 
 def test_ngram_leaves_short_matches_alone_and_drafts_from_earlier_texts():

@@ -1,6 +1,5 @@
 """Policies, the stopping rule and fallback: their decisions, compared with the rates that they maximise."""
 
-import numpy as np
 import pytest
 from conftest import PROFILE
 from outcomes import chain, judged
@@ -206,7 +205,7 @@ def test_best_count_lets_later_rows_pay_for_an_expensive_one():
 
 
 def test_survival_floors_are_those_of_the_cheapest_group():
-    floors = survival_floors(np.array([[1.0, 1.0], [0.1, 1.0]]), chance=0.5, rate=2.0)
+    floors = survival_floors([[1.0, 1.0], [0.1, 1.0]], chance=0.5, rate=2.0)
     assert floors == pytest.approx([2 * 1.0 / 0.75, 2 * 0.1 / 0.5])
 
 

@@ -291,16 +291,21 @@ class WithForecast(Wrapper):
 
 
 def with_forecast(
-    proposal: Proposal, costs: Costs, calibration: Calibration, token_seconds: float
+    proposal: Proposal,
+    costs: Costs,
+    calibration: Calibration,
+    token_seconds: float,
+    source: str = "",
 ) -> Proposal:
     """Return the proposal with the expected tokens and seconds of its step; survivals that it contains stay.
 
-    token_seconds: duration of drafting one token in a run that is alone
+    token_seconds: duration of drafting one token in a run that is alone; source: see `Proposal`
     """
     kept = proposal.survivals or tuple(survivals(proposal, calibration))
     drafting = len(proposal) * costs.growth(costs.together) * token_seconds
     return replace(
         proposal,
+        source=source or proposal.source,
         survivals=kept,
         expected_tokens=expected_tokens(kept),
         expected_seconds=costs.verify_seconds(len(proposal)) + drafting,

@@ -22,28 +22,38 @@ REFRESH_STEPS = 4  # after which `cost` reads the costs again: they drift slowly
 
 
 class Lookahead:
-    """Decides how far ahead to draft. A subclass overrides what differs from a constant lookahead.
+    """Decides how far ahead to draft. A subclass overrides what differs from a constant lookahead."""
 
-    rule: the decisions of `go_on` in this step, as numbers, once `allowed` was called; None if it must be called
-    """
-
-    def __init__(self, lookahead: int, reason: Reason, rule: StopRule | None) -> None:
+    def __init__(self, lookahead: int, reason: Reason, rule: StopRule) -> None:
         self.lookahead = lookahead
-        self.reason = reason
+        self._reason = reason
         self._rule = rule
+        self._drafted, self._survival = 0, 1.0
 
     @property
-    def rule(self) -> StopRule | None:
-        """Decisions of this step as numbers, see the class."""
+    def rule(self) -> StopRule:
+        """The decisions of the step that has started."""
         return self._rule
+
+    @property
+    def reason(self) -> Reason:
+        """Why the step has drafted as many tokens."""
+        return self._reason
 
     def allowed(self, committed: Sequence[int]) -> int:
         """Most tokens to draft in the step that starts; called once a step, before `go_on`."""
+        self._drafted, self._survival = 0, 1.0
         return self.lookahead
 
     def go_on(self, confidence: float) -> bool:
         """Return True to draft another token after one of this probability under the drafter; called in order."""
-        return True
+        rule = self.rule
+        self.took(self._drafted + 1, self._survival * rule.chance(confidence))
+        return rule.goes_on(self._drafted, confidence, self._survival)
+
+    def took(self, drafted: int, survival: float) -> None:
+        """Set what the step has drafted. survival: product of the rates of the rule"""
+        self._drafted, self._survival = drafted, survival
 
     def observe(self, outcome: Outcome) -> None:
         """Learn from the outcome of the draft."""
@@ -72,7 +82,7 @@ class Heuristic(Lookahead):
         self.lookahead = (
             min(MAX_LOOKAHEAD, self.lookahead + 2) if whole else max(1, self.lookahead - 1)
         )
-        self.reason = Reason("heuristic_more" if whole else "heuristic_fewer")
+        self._reason = Reason("heuristic_more" if whole else "heuristic_fewer")
 
 
 class Confidence(Lookahead):
@@ -91,9 +101,6 @@ class Confidence(Lookahead):
         self.threshold = threshold
         self._seen: deque[tuple[float, bool]] = deque(maxlen=256)
 
-    def go_on(self, confidence: float) -> bool:
-        return confidence >= self.threshold
-
     def observe(self, outcome: Outcome) -> None:
         chances = outcome.verdict.accept_probs
         kept = set(outcome.verdict.path)
@@ -105,7 +112,7 @@ class Confidence(Lookahead):
         if tested and len(self._seen) >= self.MIN_SAMPLES:
             self.threshold = self._best_threshold()
             self._rule = StopRule.never(self.lookahead, self.threshold)
-        self.reason = Reason("confidence", {"threshold": self.threshold})
+        self._reason = Reason("confidence", {"threshold": self.threshold})
 
     def _best_threshold(self) -> float:
         """The candidate with the least cost: (refused at or above it) + 3 x (accepted below it)."""
@@ -144,45 +151,31 @@ class CostAware(Lookahead):
         self.token_seconds = token_seconds
         self._floors: list[float] = []
         self._known = 0  # last step for which these are valid
-        self._steps = 0
-        self._drafted = 0
-        self._survival = 1.0
+        self._steps = self._made = 0  # steps so far, and the one that the rule is of
 
     def allowed(self, committed: Sequence[int]) -> int:
-        self._drafted, self._survival = 0, 1.0
-        self.reason = Reason("cost_whole", {"most": self.lookahead})
         self._steps += 1
-        return self.lookahead
+        return super().allowed(committed)
 
     @property
-    def rule(self) -> StopRule | None:
-        self._look()
+    def rule(self) -> StopRule:
+        """Made only if tokens are drafted: copies often find nothing."""
+        if self._steps > self._known:
+            step = self.costs.draft_step if self.token_seconds is None else self.token_seconds
+            self._floors = self.stopping.chain_floors(self.lookahead, self.calibration.mean, step)
+            self._known = self._steps + REFRESH_STEPS - 1
+        if self._made != self._steps:
+            self._made = self._steps
+            self._rule = StopRule.of(self._floors, self.calibration.rates)
         return self._rule
 
-    def _look(self) -> None:
-        """Read the costs again when it is due. Only if tokens are drafted: copies often find nothing."""
-        if self._steps > self._known:
-            self._known = self._steps + REFRESH_STEPS - 1
-            chance = self.calibration.mean
-            self._floors = self.stopping.chain_floors(self.lookahead, chance, self._step)
-            self._rule = StopRule.of(self._floors, self.calibration.rates)
-
     @property
-    def _step(self) -> float:
-        return self.costs.draft_step if self.token_seconds is None else self.token_seconds
-
-    def go_on(self, confidence: float) -> bool:
-        self._look()
-        self._drafted += 1
-        self._survival *= self.calibration.chance(confidence)
-        if self._survival > self._floors[min(self._drafted, self.lookahead) - 1]:
-            return True
-        gain = self._survival * self.calibration.mean
-        cost = self.costs.rate() * (self._step + self.costs.row_seconds(self._drafted))
-        self.reason = Reason(
-            "cost_stop", {"position": self._drafted + 1, "gain": gain, "cost": cost}
-        )
-        return False
+    def reason(self) -> Reason:
+        drafted, mean = self._drafted, self.calibration.mean
+        if not drafted or self._survival > (floor := self._rule.floor(drafted)):
+            return Reason("cost_whole", {"most": self.lookahead})
+        values = {"position": drafted + 1, "gain": self._survival * mean, "cost": floor * mean}
+        return Reason("cost_stop", values)
 
 
 def make_lookahead(

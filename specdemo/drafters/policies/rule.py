@@ -50,11 +50,14 @@ class StoppingRule:
 
         chance: that one more token is accepted; token_seconds: duration of drafting it
         """
-        import numpy as np
-
-        drafting = token_seconds * np.arange(1, GROUP_TOKENS + 1)
+        drafting = [more * token_seconds for more in range(1, GROUP_TOKENS + 1)]
         return survival_floors(
-            drafting + self.costs.rows_seconds(most, GROUP_TOKENS), chance, self.costs.rate()
+            [
+                [drawn + row for drawn, row in zip(drafting, rows, strict=True)]
+                for rows in self.costs.rows_seconds(most, GROUP_TOKENS)
+            ],
+            chance,
+            self.costs.rate(),
         )
 
     def copies(self, survivals: Sequence[float], drafted: int) -> int:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 from types import SimpleNamespace
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -277,7 +276,7 @@ class CompactDecoder:
                 answers=0 if one.adjust else one.answers,
                 injected=None if joined else _packed_states(one.injected),
                 extra=one.text.extra if one.text else None,
-                drafting=_drafting(one.plan, one.text.words) if one.plan and one.text else None,
+                drafting=_drafting(one.plan, one.text) if one.plan and one.text else None,
             )
             for one in inputs
         ]  # fmt: skip
@@ -366,7 +365,10 @@ class CompactModel:
         chain = self._request(self._input(token_ids, plan=plan)).chain
         assert chain is not None
         # All drafted tokens but the last have been read.
-        self._count(len(token_ids), len(chain.columns) - 1)
+        drafted = chain.columns[:-1]
+        self._count(len(token_ids), len(drafted))
+        for position, column in enumerate(drafted, self.length - len(drafted)):
+            self._text_words.mark(column, position)
         return chain
 
     def grow(
@@ -555,12 +557,9 @@ def _split(x: Tensor, inputs: Sequence[DraftInput]) -> Sequence[Tensor]:
     return list(x.split([len(one.positions) for one in inputs]))
 
 
-def _drafting(plan: DraftPlan, words: ReducedVocabulary) -> Drafting:
+def _drafting(plan: DraftPlan, text: TextWords) -> Drafting:
     """A draft after a pass, with the columns that its penalty applies to."""
-    columns = words.columns(set(plan.text_ids))
-    penalised = np.zeros(len(columns) + plan.most, dtype=np.int64)
-    penalised[: len(columns)] = columns
-    return Drafting(plan, words.ids, penalised)
+    return Drafting(plan, text.words.ids, text.marked, text.num_marked)
 
 
 def _packed_states(injected: StateRows | None) -> Injected | None:

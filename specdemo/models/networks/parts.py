@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from specdemo.config.settings import MAX_LOOKAHEAD
 from specdemo.config.strings import JsonView
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
@@ -237,6 +239,7 @@ class TextWords:
     already in the text when the target writes them. So tokens of the text are added, with rows of the target's own head.
 
     words: the reduced vocabulary, then the added tokens
+    marked: columns of the text's tokens, `num_marked` of them, each once, and room for those of a draft
     embedding: (V, H), whose rows are the head's; rounded: to the values that the head computes with
     pack: rows for the compiled pass; None if that is not used
     most: number of added tokens; 0 for a drafter whose head is not the target's
@@ -256,10 +259,16 @@ class TextWords:
         self._met: list[int] = []  # position of each added word in the text
         self._rows = embedding.new_empty(0, embedding.shape[1])
         self._packed: Packed | None = None
+        self._places: dict[int, int] = {}  # position of each marked column in the text, ascending
+        self.marked = array("q", bytes(8 * (len(words.tokens) + most + MAX_LOOKAHEAD)))
+
+    @property
+    def num_marked(self) -> int:
+        return len(self._places)
 
     @property
     def memory_bytes(self) -> int:
-        return self._rows.nbytes
+        return self._rows.nbytes + self.marked.itemsize * len(self.marked)
 
     @property
     def extra(self) -> ExtraHead | None:
@@ -270,14 +279,27 @@ class TextWords:
         return F.linear(states, self._rows[: len(self._met)])
 
     def read(self, start: int, token_ids: Sequence[int]) -> None:
-        """Add the tokens of the text from position `start` on."""
+        """Add the tokens of the text from position `start` on, and mark their columns."""
         known = self.words.column_of
         new: dict[int, int] = {}
         for position, token in enumerate(token_ids, start):
             if token not in known and len(self._met) + len(new) < self._most:
                 new.setdefault(token, position)
-        if not new:
-            return
+        if new:
+            self._extend(new)
+        columns = self.words.column_of
+        for position, token in enumerate(token_ids, start):
+            if token in columns:
+                self.mark(columns[token], position)
+
+    def mark(self, column: int, position: int) -> None:
+        """Mark the column of a token of the text."""
+        if column not in self._places:
+            self.marked[len(self._places)] = column
+            self._places[column] = position
+
+    def _extend(self, new: dict[int, int]) -> None:
+        """Add tokens to the vocabulary. new: position of each"""
         begin = len(self._met) // BLOCK_OUTPUTS * BLOCK_OUTPUTS
         self._met += new.values()
         self.words = self.words.extended(list(new))
@@ -290,6 +312,8 @@ class TextWords:
 
     def forget(self, length: int) -> None:
         """Shorten the text to `length` tokens, and remove tokens that only occurred later."""
+        while self._places and self._places[self.marked[self.num_marked - 1]] >= length:
+            self._places.popitem()
         kept = len(self._met)
         while kept and self._met[kept - 1] >= length:
             kept -= 1

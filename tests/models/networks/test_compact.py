@@ -124,6 +124,7 @@ def same(one: TextWords, other: TextWords) -> bool:
     states = torch.randn(3, WIDTH, generator=torch.Generator().manual_seed(1)).bfloat16()
     assert one.words.column_of == other.words.column_of
     assert one.words.tokens == tuple(one.words.ids.tolist())
+    assert one.marked[: one.num_marked] == other.marked[: other.num_marked]
     return torch.equal(one.logits(states), other.logits(states))
 
 
@@ -150,6 +151,8 @@ def test_words_depend_on_the_text_and_not_on_how_it_was_read(pack):
     for place in range(50, 200):
         pieces.read(place, text[place : place + 1])
     assert same(whole, pieces)
+    columns = whole.words.columns(dict.fromkeys(text))
+    assert whole.marked[: whole.num_marked].tolist() == columns
     if pack:
         count = whole.extra.count
         assert count == pieces.extra.count == len(whole.words.tokens) - len(SAID)
