@@ -67,10 +67,10 @@ def memory_table() -> str:
         small, large = (needed(pair, Way(kind, compiled=False)) for kind in ("nf4", "bf16"))
         cells = [
             f"`{pair.name}`", draft(pair),
-            _gigabytes(small), card(small), _gigabytes(large), card(large), _gigabytes(needed(pair, Way("nf4"))),
+            _gigabytes(small), card(small), _gigabytes(large), card(large), _gigabytes(needed(pair, Way("auto"))),
         ]  # fmt: skip
         rows.append(cells)
-    columns = ["target", "draft", "NF4 on a card", "smallest card", "bf16 on a card", "smallest card", "NF4, compiled pass"]  # fmt: skip
+    columns = ["target", "draft", "NF4 on a card", "smallest card", "bf16 on a card", "smallest card", "compiled pass"]  # fmt: skip
     return table(columns, rows)
 
 

@@ -22,6 +22,7 @@ from specdemo.config.strings import Json
 from specdemo.files.catalogue import DEFAULT_TARGET, find, partner
 from specdemo.files.found import gguf_path
 from specdemo.files.sources import fetch_catalogue_gguf
+from specdemo.models.devices import FILE
 from specdemo.models.networks.folders import export, export_gguf, is_compact, read_config
 from specdemo.models.pair import model_files
 from specdemo.session.text import Message, encode_prompt, with_answer
@@ -41,6 +42,7 @@ GGUF_READERS = {
 }
 LLAMA_CONTEXT = 4096  # tokens; it reserves memory for all of them
 KILL_SECONDS = 2.0  # seconds until a process that does not end is killed
+EXPANDED = "bf16"  # precision of other programs for a file's own blocks, which they would not read: the same weights
 PROBE_TEXT = "It's 3.14 <b>€</b>,\n\n  def f(x):\treturn x  # naïve, 東京 🙂"
 
 
@@ -169,6 +171,9 @@ def open_peer(
     pair, (program, _, way) = studio.pair, name.partition(":")
     context = pair.context
     folder = draft = gguf = ""
+    precision = pair.target.info.precision
+    if precision == FILE:
+        precision = EXPANDED
     if program in GGUF_READERS:
         module, package = GGUF_READERS[program]
         if find_spec(module) is None:
@@ -176,15 +181,15 @@ def open_peer(
         gguf, context = str(gguf_file(studio.settings, work)), min(context, LLAMA_CONTEXT)
         draft = str(draft_gguf(studio, Path(gguf), work)) if way == "draft" else ""
     else:
-        folder = str(target_folder(studio))
-        draft = str(draft_folder(studio, work)) if way == "assisted" else ""
+        folder = str(target_folder(studio, precision))
+        draft = str(draft_folder(studio, precision, work)) if way == "assisted" else ""
     probe_ids = encode_prompt(pair.tokenizer, PROBE_TEXT, pair.context)
     spec = PeerSpec(
         lane=name,
         folder=folder,
         draft=draft,
         gguf=gguf,
-        precision=pair.target.info.precision,
+        precision=precision,
         device=str(pair.target.device),
         threads=torch.get_num_threads(),
         context=context,
@@ -208,16 +213,16 @@ def _start(spec: PeerSpec) -> PeerProcess:
     return PeerProcess(replace(spec, repack=False))
 
 
-def target_folder(studio: Studio) -> Path:
-    """Return the folder of the loaded target in Hugging Face layout."""
+def target_folder(studio: Studio, precision: str) -> Path:
+    """Return the folder of the loaded target in Hugging Face layout, for a precision."""
     wanted = studio.settings.target
     name = studio.pair.target.info.name if wanted == "auto" else wanted
-    return model_files(name, studio.settings).folder
+    return model_files(name, replace(studio.settings, precision=precision)).folder
 
 
-def draft_folder(studio: Studio, work: Path) -> Path:
+def draft_folder(studio: Studio, precision: str, work: Path) -> Path:
     """Return a folder with the loaded draft as an ordinary transformers model."""
-    settings, folder = _draft_files(studio)
+    settings, folder = _draft_files(studio, precision)
     if not is_compact(folder):
         return folder
     lender: str = read_config(folder)["specdemo"].get("embedding_from", DEFAULT_TARGET)
@@ -229,20 +234,21 @@ def draft_folder(studio: Studio, work: Path) -> Path:
 
 def draft_gguf(studio: Studio, target: Path, work: Path) -> Path:
     """Return the loaded draft as a GGUF file. target: the target's"""
-    settings, folder = _draft_files(studio)
+    settings, folder = _draft_files(studio, studio.settings.precision)
     if not is_compact(folder):
         return gguf_file(settings, work)
     export_gguf(folder, target, out := work / "draft.gguf")
     return out
 
 
-def _draft_files(studio: Studio) -> tuple[AppSettings, Path]:
+def _draft_files(studio: Studio, precision: str) -> tuple[AppSettings, Path]:
     """Return settings whose target is the loaded draft model, and its folder. Raises UserError if there is none."""
     if studio.pair.draft_info is None:
         raise UserError("bench.no_draft", why=studio.pair.no_draft_why)
     named = studio.settings.draft
     own = partner(studio.pair.target.known) or ""
-    settings = replace(studio.settings, target=own if named == "auto" else named)
+    target = own if named == "auto" else named
+    settings = replace(studio.settings, target=target, precision=precision)
     folder = Path(settings.target).expanduser()
     return settings, folder if is_compact(folder) else model_files(settings.target, settings).folder
 

@@ -348,7 +348,8 @@ def _open(
         import torch
 
         target = studio.pair.target
-        num_bytes = pass_bytes(target_folder(studio), target.info.name, target.info.precision)
+        precision = target.info.precision
+        num_bytes = pass_bytes(target_folder(studio, precision), target.info.name, precision)
         buffer = studio.runner.call(
             lambda: torch.ones(BUFFER_BYTES // 4, device=str(target.device))
         )

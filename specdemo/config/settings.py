@@ -284,7 +284,7 @@ class AppSettings:
     store: str = "auto"
     trained: str = "auto"
     drafter: str = "none"
-    precision: str = "nf4"
+    precision: str = "auto"
     head: str = "auto"
     device: str = "auto"
     threads: int = 0

@@ -77,6 +77,7 @@ class Entry:
     head_parameters: weights of the output head, which every pass reads unquantised; 0 if the head is borrowed
     own_head: whether embedding and head are different matrices
     sampling: recommended values if the model's own files contain none, and their `origin`; see `Recommended`
+    blocks: whether its matrices are the blocks of a GGUF file, of kinds that the compiled pass reads
     norms, tokenizer: digests of a GGUF file's header, see `files.header.Header`; "" if unknown
     """
 
@@ -95,6 +96,7 @@ class Entry:
     head_parameters: int = 0
     own_head: bool = False
     sampling: JsonView | None = None
+    blocks: bool = False
     norms: str = ""
     tokenizer: str = ""
 

@@ -44,7 +44,7 @@ class FoundModel:
         header, name = self.header, self.known.name if self.known else self.name
         return Entry(
             name, self.name, "", header.parameters, "", head_parameters=header.head_parameters,
-            own_head=header.own_head, norms=header.norms, tokenizer=header.tokenizer,
+            own_head=header.own_head, blocks=header.in_blocks, norms=header.norms, tokenizer=header.tokenizer,
         )  # fmt: skip
 
 

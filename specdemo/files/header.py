@@ -21,6 +21,7 @@ NUMBER_FORMATS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", s
 TEXT, ARRAY = 8, 9
 BFLOAT16 = 30
 VECTOR_TYPES: dict[int, type[np.generic]] = {0: np.float32, 1: np.float16, BFLOAT16: np.uint16}
+BLOCK_TYPES = {2, 3, 6, 7, 8, 12, 13, 14}  # those of `files.blocks.SIZES`
 NORMS = ("output_norm.weight", "attn_norm.weight", "ffn_norm.weight")
 PADDING = b"[PAD"  # start of the tokens that only fill the vocabulary up
 ALIGNMENT = 32  # bytes, if the file does not name another
@@ -45,6 +46,12 @@ class Header:
     norms: str
     tokenizer: str
     kinds: frozenset[int]
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether its matrices are in blocks of kinds that the compiled pass reads."""
+        kinds = self.kinds - VECTOR_TYPES.keys()
+        return bool(kinds) and kinds <= BLOCK_TYPES
 
     @property
     def generates(self) -> bool:

@@ -83,11 +83,13 @@ def resolve(
     progress: ProgressCallback = silent,
     pack_as: torch.dtype | None = None,
     forms: Sequence[str] = (PACKED_PRECISION,),
+    suits: Callable[[Path], bool] | None = None,
 ) -> ModelFiles:
     """Find a catalogue name, hub id, folder, GGUF file or model of Ollama's; fetch and convert it as needed.
 
     pack_as: to store large matrices in fewer bits, the type of the other tensors; None for unchanged weights
     forms: of large matrices, the first one that is possible: file for a GGUF file's own blocks, nf4
+    suits: whether own blocks suit the model that a folder describes; they do by default
     Raises UserError, also if the only form is file and the source has no such blocks.
     """
     text = str(name_or_path).strip()
@@ -95,7 +97,7 @@ def resolve(
         raise UserError("model.unnamed", names=_names())
     path, work = (
         Path(text).expanduser(),
-        _Conversion(cache_dir / "models", progress, pack_as, tuple(forms)),
+        _Conversion(cache_dir / "models", progress, pack_as, tuple(forms), suits),
     )
     for left in cache_dir.glob(f"*/{MAKING}*"):
         sweep(left.parent)
@@ -114,33 +116,29 @@ def resolve(
 
 @dataclass(frozen=True, slots=True)
 class _Gguf:
-    """A GGUF file that may still have to be fetched.
-
-    stem: start of the names of its conversions; opened: context with the file
-    listed: whether it is the catalogue's very file, whose drafters were trained on its answers in 4-bit
-    """
+    """A GGUF file that may still have to be fetched. stem: start of the names of its conversions; opened: context with it"""
 
     stem: str
     sha256: str
     name: str
     opened: Callable[[], AbstractContextManager[Path]]
-    listed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Conversion:
-    """Converts and packs models. models: the folder of converted models; pack_as, forms: see `resolve`"""
+    """Converts and packs models. models: the folder of converted models; pack_as, forms, suits: see `resolve`"""
 
     models: Path
     progress: ProgressCallback
     pack_as: torch.dtype | None
     forms: tuple[str, ...] = (PACKED_PRECISION,)
+    suits: Callable[[Path], bool] | None = None
 
     def from_gguf(self, file: _Gguf) -> Path:
         """Return the folder of a GGUF file; make it if necessary."""
         made_from = recipe(file.sha256)
         if self.pack_as is not None:
-            for form in self.forms[-1:] if file.listed else self.forms:
+            for form in self.forms:
                 fill = partial(self._pack_gguf, file, self.pack_as, form)
                 try:
                     return self._packed(file.stem, made_from, file.name, fill, form)
@@ -161,6 +159,8 @@ class _Conversion:
             self.progress(Progress("convert", None, file.name))
             with reporting_damage(gguf), read_once():
                 describe_gguf(gguf, content)
+                if form == BLOCKS and self.suits and not self.suits(content):
+                    raise NotReadable("a model that the compiled pass does not run")
                 planned = plan(content, dtype)
                 weights = gguf_weights(gguf, planned.shapes)
             own = FileBlocks(planned.head) if form == BLOCKS else None
@@ -211,7 +211,7 @@ def packed_folder(
 def _from_entry(entry: Entry, cache_dir: Path, work: _Conversion) -> ModelFiles:
     if entry.gguf_sha256:
         opened = partial(_opened, entry, cache_dir, work.progress)
-        file = _Gguf(_stem(entry), entry.gguf_sha256, entry.name, opened, listed=True)
+        file = _Gguf(_stem(entry), entry.gguf_sha256, entry.name, opened)
         folder = work.from_gguf(file)
         source = entry.gguf.file if entry.gguf else entry.wheel.member if entry.wheel else ""
         stored = QUANTISATION.search(source)
@@ -278,7 +278,7 @@ def _from_gguf(path: Path, work: _Conversion) -> ModelFiles:
     known, same = known_as(whole, digest)
     stem = _stem(known) if known and same else f"gguf-{digest[:16]}"
     name = known.name if known and same else title_of(path)
-    file = _Gguf(stem, digest, name, lambda: nullcontext(whole), listed=same)
+    file = _Gguf(stem, digest, name, lambda: nullcontext(whole))
     folder = work.from_gguf(file)
     check_folder(folder, name)
     files = ModelFiles(folder, name, digest[:12], stored=stored_as(whole))
@@ -319,7 +319,7 @@ def download_bytes(entry: Entry) -> int:
 
 
 def missing_bytes(entry: Entry, cache_dir: Path, precision: str) -> int:
-    """Return the bytes still to be downloaded before the model can be loaded in a precision."""
+    """Return the bytes still to be downloaded before the model can be loaded in a precision, which is not auto."""
     return 0 if _is_present(entry, cache_dir, precision) else download_bytes(entry)
 
 
@@ -335,10 +335,9 @@ def _is_present(entry: Entry, cache_dir: Path, precision: str) -> bool:
 
 
 def is_converted(entry: Entry, cache_dir: Path, precision: str, *, read: bool = False) -> bool:
-    """Check whether a conversion of a catalogue model's GGUF file is in the cache. read: see `is_complete`"""
+    """Check whether a catalogue model's GGUF file was converted for a precision. read: see `is_complete`"""
     models, stem, made_from = cache_dir / "models", _stem(entry), recipe(entry.gguf_sha256)
     copies = [(models / stem, made_from)]
-    form = {"auto": PACKED_PRECISION}.get(precision, precision)
-    if form in PACKING_RECIPES:
-        copies += [packed_folder(models, stem, made_from, kind, form) for kind in PACKED_KINDS]
+    if precision in PACKING_RECIPES:
+        copies += [packed_folder(models, stem, made_from, kind, precision) for kind in PACKED_KINDS]
     return any(is_complete(folder, whole, read=read) for folder, whole in copies)

@@ -202,10 +202,13 @@ def loaded_bytes(layers: float, head: int, plain: float, matrices: int, bits: in
 def head_bits(parameters: int, precision: str, head: str, *, compiled: bool) -> int:
     """Return the bits that the output head will probably have: `auto` nearly always chooses 8 for a large one.
 
+    A quantised file has about as many in the blocks of its head.
     head: auto or 16; compiled: whether the compiled pass runs on the device, which alone has smaller heads
     """
-    if not compiled or precision != "nf4":
+    if not compiled or precision not in (FOUR_BIT, FILE):
         return 16
+    if precision == FILE:
+        return 8
     if head != "auto":
         return int(head)
     return 8 if parameters * BYTES_PER_WEIGHT["bf16"] >= LARGE_HEAD else 16

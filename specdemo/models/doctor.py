@@ -22,6 +22,7 @@ from specdemo.files.sources import is_converted
 from specdemo.files.store import free_bytes
 from specdemo.files.wheel import LOCAL_WHEEL, installed_gguf, pip_command
 from specdemo.models.devices import free_ram, processor
+from specdemo.models.outlook import way
 
 # Texts of the report, and the names of checked packages and instructions.
 TEXTS: Json = json.loads(Path(__file__).with_name("doctor.json").read_text(encoding="utf-8"))
@@ -52,7 +53,7 @@ def facts() -> list[Fact]:
         *((_four_bit(), _cuda(), _device(settings)) if computing else ()),
         _memory(),
         *_cache(settings.cache_dir),
-        _embedded(settings.cache_dir),
+        _embedded(settings),
         _draft(),
         _pip(),
         *complaint,
@@ -171,13 +172,13 @@ def _cache(folder: Path) -> list[Fact]:
     return [Fact("Cache", f"{folder} ({megabytes(used)})"), space]
 
 
-def _embedded(cache_dir: Path) -> Fact:
+def _embedded(settings: AppSettings) -> Fact:
     entry = find(DEFAULT_TARGET)
     assert entry is not None, "the default target is in the catalogue"
     wheel = entry.wheel
     assert wheel is not None, "the default target comes in a wheel"
-    state = "whole"
-    if not is_converted(entry, cache_dir, "nf4", read=True):
+    state, precision = "whole", way(settings).precision_of(entry)
+    if not is_converted(entry, settings.cache_dir, precision, read=True):
         state = "installed" if installed_gguf(wheel) else "missing"
     value = TEXTS["embedded"][state].format(package=wheel.package, size=megabytes(wheel.size))
     return Fact("Embedded model", value)

@@ -112,8 +112,7 @@ def place_model(
     where = choose_device(device, precision)
     check_folder(files.folder, files.name)
     config = read_config(files.folder, files.name)
-    if precision == AUTO:
-        precision = FILE if quantised_by(config) == GGUF_BLOCKS else FOUR_BIT
+    precision = precision_of(files, precision)
     if precision not in (*SMALLER, FOUR_BIT):
         raise UserError("model.precision", precision=precision)
     family = find_family(model_type=config.get("model_type", ""))
@@ -131,6 +130,14 @@ def place_model(
     info = ModelInfo(files.name, files.revision, precision, "", parameters)
     rows = model.get_output_embeddings().weight.shape[0]
     return LoadedModel(model, ModuleDecoder(model), info, where, rows, files)
+
+
+def precision_of(files: ModelFiles, wanted: str) -> str:
+    """Return the precision in which files are loaded: `auto` takes the form in which `resolve` has stored them."""
+    if wanted != AUTO:
+        return wanted
+    config = read_config(files.folder, files.name)
+    return FILE if quantised_by(config) == GGUF_BLOCKS else FOUR_BIT
 
 
 def warm(

@@ -36,6 +36,7 @@ from specdemo.kernels import cpu_features
 from specdemo.models.devices import (
     AUTO,
     BYTES_PER_WEIGHT,
+    FILE,
     FOUR_BIT,
     HEAD_BYTES,
     free_ram,
@@ -69,8 +70,9 @@ class Outlook:
     download: bytes that are not on this disk
     plain, drafted: tokens a second, None if nothing was timed on this machine; drafted also if the pair has no drafter
     measured: whether passes of this target were timed here; else times of another are scaled by the bytes of a pass
-    kept: fraction of first drafted tokens that is accepted, from which the drafted speed is calculated, and whether the
-        drafter's card has it
+    kept: fraction of first drafted tokens that is accepted, from which the drafted speed is calculated
+    recorded: precision of the target with which the drafter's card recorded it; "" if it is assumed
+    precision: of the target
     """
 
     needed: int
@@ -80,7 +82,8 @@ class Outlook:
     drafted: float | None = None
     measured: bool = False
     kept: float = ACCEPTED_FRACTION
-    recorded: bool = False
+    recorded: str = ""
+    precision: str = ""
 
     @property
     def fits(self) -> bool:
@@ -96,33 +99,40 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Options with which models are loaded. head: as in settings; compiled: whether the compiled pass runs on the device"""
+    """Options with which models are loaded.
+
+    precision, head: as in settings; compiled: whether the compiled pass runs on the device
+    """
 
     precision: str
     head: str = "auto"
     compiled: bool = True
 
+    def precision_of(self, entry: Entry) -> str:
+        """Return the precision in which a model is loaded."""
+        if self.precision != AUTO:
+            return self.precision
+        return FILE if self.compiled and entry.blocks else FOUR_BIT
+
     def head_bits(self, entry: Entry) -> int:
         """Return the bits that the output head of a model will probably have."""
-        return head_bits(entry.head_parameters, self.precision, self.head, compiled=self.compiled)
+        precision, parameters = self.precision_of(entry), entry.head_parameters
+        return head_bits(parameters, precision, self.head, compiled=self.compiled)
 
 
 def way(settings: AppSettings, precision: str = "") -> Way:
     """Return the options with which the settings load models. precision: replaces theirs"""
     on_cpu = not on_gpu(settings.device) and settings.device != "mps"
     compiled = on_cpu and cpu_features.compiles()
-    wanted = precision or settings.precision
-    return Way(FOUR_BIT if wanted == AUTO else wanted, settings.head, compiled)
+    return Way(precision or settings.precision, settings.head, compiled)
 
 
 def outlook(pair: Pair, way: Way, cache_dir: Path, free: int, known: Sequence[Measured]) -> Outlook:
     """Predict a pair of the catalogue. free: bytes of memory; known: passes timed on the same device, the newest last"""
-    found = Outlook(
-        _together(pair, way),
-        free,
-        sum(missing_bytes(entry, cache_dir, way.precision) for entry in pair.models),
-    )
-    own = [one for one in known if (one.target, one.precision) == (pair.name, way.precision)]
+    precision = way.precision_of(pair.target)
+    needed, download = _together(pair, way), _to_download(pair, way, cache_dir)
+    found = Outlook(needed, free, download, precision=precision)
+    own = [one for one in known if (one.target, one.precision) == (pair.name, precision)]
     profile = own[-1].profile if own else _scaled(pair, way, known)
     if profile is None:
         return found
@@ -135,7 +145,7 @@ def outlook(pair: Pair, way: Way, cache_dir: Path, free: int, known: Sequence[Me
         drafted=drafted if pair.draft else None,
         measured=bool(own),
         kept=kept[0],
-        recorded=bool(recorded),
+        recorded=pair.draft.recorded["card"]["precision"] if pair.draft and recorded else "",
     )
 
 
@@ -185,13 +195,13 @@ def suggest(
 
 
 def to_download(
-    target: str, draft: str, precision: str, cache_dir: Path, trained: str = "auto"
+    target: str, draft: str, way: Way, cache_dir: Path, trained: str = "auto"
 ) -> int | None:
     """Return the bytes that loading these models would download; None if only the hub has the sizes. target, draft: as settings name them"""
     total = 0
     for name in (target, draft_of(target, draft, trained) or "none"):
         if entry := find(name):
-            total += missing_bytes(entry, cache_dir, precision)
+            total += missing_bytes(entry, cache_dir, way.precision_of(entry))
         elif HUB_ID.fullmatch(name) and not (Path(name).exists() or hub.cached_folder(name, None)):
             return None
     return total
@@ -227,17 +237,20 @@ def rates(
 
 
 def _scaled(pair: Pair, way: Way, known: Sequence[Measured]) -> CostProfile | None:
-    """Return the times of the target that is nearest in size, scaled by the bytes that a pass reads; the fastest of several."""
-    wanted = pass_bytes(pair.target, way)
+    """Return the times of the target that is nearest in size, scaled by the bytes that a pass reads; the fastest of several.
+
+    Those in the same precision come first: other kernels have other costs for each byte.
+    """
+    wanted, precision = pass_bytes(pair.target, way), way.precision_of(pair.target)
     bases = [
-        (abs(math.log(size / wanted)), size, one.profile)
+        (one.precision != precision, abs(math.log(size / wanted)), size, one.profile)
         for one in known
         if (entry := find(one.target))
         and (size := pass_bytes(entry, replace(way, precision=one.precision)))
     ]
     if not bases:
         return None
-    _, size, profile = min(bases, key=lambda base: (base[0], base[2].verify_seconds(1)))
+    *_, size, profile = min(bases, key=lambda base: (*base[:2], base[3].verify_seconds(1)))
     factor = wanted / size
     verify = tuple((rows, factor * seconds) for rows, seconds in profile.verify)
     step = pass_bytes(pair.draft, way) / size * profile.verify_seconds(1) if pair.draft else None
@@ -265,7 +278,7 @@ def memory_bytes(entry: Entry, way: Way) -> int:
 def _layers(entry: Entry, way: Way) -> float:
     """Return the bytes of all weights but the head and the embedding."""
     ends = entry.head_parameters * (2 if entry.own_head else 1)
-    return (entry.parameters - ends) * BYTES_PER_WEIGHT[way.precision]
+    return (entry.parameters - ends) * BYTES_PER_WEIGHT[way.precision_of(entry)]
 
 
 def _plain(way: Way) -> float:
@@ -314,6 +327,10 @@ def choose(settings: AppSettings, known: Sequence[Measured] | None = None) -> tu
         ):
             return pair, pair is not usual
     return usual, False
+
+
+def _to_download(pair: Pair, way: Way, cache_dir: Path) -> int:
+    return sum(missing_bytes(one, cache_dir, way.precision_of(one)) for one in pair.models)
 
 
 def _together(pair: Pair, way: Way) -> int:

@@ -18,6 +18,7 @@ from specdemo.files.catalogue import DEFAULT_TARGET, draft_of, recommended
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import PACKING_RECIPES, ModelFiles, resolve
 from specdemo.kernels import cpu_features
+from specdemo.models.decoders.packed import suits_blocks
 from specdemo.models.devices import AUTO, FILE, FOUR_BIT, choose_device
 from specdemo.models.loading import LoadedModel, pack_as, place_model, warm
 from specdemo.models.measurements import PairPasses, card_name
@@ -185,7 +186,8 @@ def model_files(
     if precision == AUTO:
         compiled = choose_device(device, AUTO).type == "cpu" and cpu_features.compiles()
         forms = [FILE, FOUR_BIT] if compiled else [FOUR_BIT]
-    return resolve(name, settings.cache_dir, progress, pack_as(precision, device), forms)
+    suits = suits_blocks if precision == AUTO else None
+    return resolve(name, settings.cache_dir, progress, pack_as(precision, device), forms, suits)
 
 
 def _placed(files: ModelFiles, settings: AppSettings, progress: ProgressCallback) -> LoadedModel:

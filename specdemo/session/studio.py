@@ -239,10 +239,11 @@ class Studio(Host):
         return lambda pair: outlook(pair, how, cache, free, known)
 
     def to_download(self, target: str, draft: str, precision: str) -> int | None:
-        from specdemo.models.outlook import to_download
+        from specdemo.models.outlook import to_download, way
 
         settings = self.settings
-        return to_download(target, draft, precision, settings.cache_dir, settings.trained)
+        how = way(settings, precision)
+        return to_download(target, draft, how, settings.cache_dir, settings.trained)
 
     def drafters(self, target: str) -> list[Offer]:
         from specdemo.models.outlook import offers

@@ -57,7 +57,7 @@ class TrainOptions:
     checkpoint_seconds: float = 120.0
     seed: int = 0
     device: str = "auto"
-    precision: str = "nf4"
+    precision: str = "auto"
     max_disk_gb: float = 12.0
     cache_dir: Path = AppSettings().cache_dir
 

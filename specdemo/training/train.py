@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdemo.config.errors import Phrase, UserError
+from specdemo.config.settings import AppSettings
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import ModelFiles, resolve
 from specdemo.files.store import make_folder, reporting_full_disk
 from specdemo.models.devices import choose_device, training_dtype
-from specdemo.models.loading import load_model, pack_as
+from specdemo.models.loading import load_model, precision_of
 from specdemo.models.networks.folders import HEAD, read_tensor
 from specdemo.models.networks.registry import stored_states
+from specdemo.models.pair import model_files
 from specdemo.models.tokenizers import load_tokenizer, stop_ids
 from specdemo.session.loaded import machine_name
 from specdemo.session.text import prompt_rows
@@ -54,8 +56,14 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
     from specdemo.training.trainer import Shared, Trainer, rounding
 
     device, network = choose_device(options.checked().device), options.network
-    packed = pack_as(options.precision, options.device) if network.own_layer else None
-    files = resolve(options.target, options.cache_dir, progress, packed)
+    loaded = AppSettings(
+        precision=options.precision, device=options.device, cache_dir=options.cache_dir
+    )
+    answering = model_files(options.target, loaded, progress)
+    options = replace(options, precision=precision_of(answering, options.precision))
+    files = answering
+    if not network.own_layer:  # which starts as layers of the target, unquantised
+        files = resolve(options.target, options.cache_dir, progress)
     config = read_llama_config(files.folder, own_layer=network.own_layer)
     if options.init:
         check_target(options.init, files.name, config.to_dict())
@@ -66,7 +74,7 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
     with reporting_full_disk(Phrase("disk.while_training")):
         work = options.work_dir / _digest(_data_facts(options, files))
         make_folder(work)
-        answers, rows, hidden = _gather(options, config, files, device, work, progress)
+        answers, rows, hidden = _gather(options, config, answering, device, work, progress)
         word_ids = torch.from_numpy(hidden.word_mass.argsort()[::-1][: options.words].copy())
         word_ids = word_ids.sort().values.to(device)
         kept, held = hold_out(rows, options.held_out_prompts, options.seed)

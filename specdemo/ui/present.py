@@ -134,7 +134,8 @@ def _speed(found: Outlook) -> list[Part]:
         return [("rate", words.RATE_PLAIN.format(plain=_rate(found.plain))), made_from]
     rates = words.RATE.format(plain=_rate(found.plain), drafted=_rate(found.drafted))
     kept = words.KEPT_RECORDED if found.recorded else words.KEPT_ASSUMED
-    return [("rate", rates), made_from, ("basis", kept.format(kept=round(100 * found.kept)))]
+    said = kept.format(kept=round(100 * found.kept), precision=found.recorded)
+    return [("rate", rates), made_from, ("basis", said)]
 
 
 def _rate(rate: float) -> str:

@@ -165,7 +165,7 @@ def stub_studio(**settings):
 
 
 def test_a_missing_requirement_of_a_peer_is_explained_in_a_sentence(tmp_path, folders, monkeypatch):
-    monkeypatch.setattr(peers, "target_folder", lambda _: tmp_path)
+    monkeypatch.setattr(peers, "target_folder", lambda *_: tmp_path)
     studio = stub_studio(target=folders["target"])
     with pytest.raises(UserError, match="No draft is known"):
         open_peer(studio, "transformers:assisted", RunSettings(), "", tmp_path)

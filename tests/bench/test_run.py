@@ -94,7 +94,7 @@ def result(lane, rate, ids=(1, 2)):
 def studio(monkeypatch, tmp_path):
     weights = tiny_llama(0)
     weights.save_pretrained(tmp_path / "tiny")
-    monkeypatch.setattr(run, "target_folder", lambda _: tmp_path / "tiny")
+    monkeypatch.setattr(run, "target_folder", lambda *_: tmp_path / "tiny")
     monkeypatch.setattr(run, "BUFFER_BYTES", 1 << 16)
     known = {"nothing": lambda _: Plain(), "script": lambda _: Scripted(two_zeros)}
     drafters = defaultdict(lambda: known["script"], known)

@@ -18,9 +18,7 @@ from specdemo.ui import words
 
 ROOT = Path(__file__).resolve().parents[2]
 # Prompts are for the model, which speaks English; identifiers are for the program.
-SAME = re.compile(
-    r"^/(TITLE|BATCH_EXAMPLES|EXPLAIN|PRESETS)(/|$)|/shares/|/papers/|^/run.reported"
-)
+SAME = re.compile(r"^/(TITLE|BATCH_EXAMPLES|EXPLAIN|PRESETS)(/|$)|/shares/|/papers/|^/run.reported")
 # English strings of methods, recorded runs and examples; another language may lack them.
 ENTRIES = re.compile(r"^/VIEW/(methods|card/kinds|runs)/|^/(RUNS|EXAMPLES)/")
 # Errors that only the command line can raise.

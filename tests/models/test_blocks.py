@@ -11,10 +11,8 @@ from specdemo.config.settings import AppSettings
 from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.files import sources
-from specdemo.files.catalogue import find
 from specdemo.files.sources import resolve
-from specdemo.kernels import cpu_features
+from specdemo.kernels import cpu_features, runtime
 from specdemo.models.decoders.blocks import BlockLinear
 from specdemo.models.devices import choose_device
 from specdemo.models.loading import load_model, pack_as, place_model
@@ -76,7 +74,7 @@ def test_a_row_is_the_same_alone_and_in_a_chain(loaded):
     assert torch.equal(found, torch.stack(rows))
 
 
-def test_auto_uses_the_blocks_of_a_users_own_files(tiny_folder, tmp_path, monkeypatch):
+def test_auto_uses_the_blocks_that_the_compiled_pass_reads(tiny_folder, tmp_path, monkeypatch):
     settings = AppSettings(cache_dir=tmp_path / "cache", device="cpu", precision="auto")
 
     def chosen(path) -> str:
@@ -88,8 +86,8 @@ def test_auto_uses_the_blocks_of_a_users_own_files(tiny_folder, tmp_path, monkey
     assert chosen(own) == "file"
     assert chosen(tiny_folder) == "nf4"
     assert chosen(tiny_gguf(tmp_path / "other.gguf", "qwen2", quantised=["IQ4_NL"])) == "nf4"
-    monkeypatch.setattr(sources, "known_as", lambda *_: (find("smollm2-135m-instruct"), True))
-    assert chosen(own) == "nf4"
+    monkeypatch.setattr(runtime, "fits", lambda _: False)
+    assert chosen(tiny_gguf(tmp_path / "sizes.gguf", "llama")) == "nf4"
 
 
 def test_auto_is_nf4_where_nothing_is_compiled(tmp_path, monkeypatch):

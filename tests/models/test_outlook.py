@@ -134,11 +134,11 @@ def test_a_card_says_how_much_of_a_draft_is_kept():
     results = USUAL.draft.recorded["card"]["results"]
     assert acceptance(USUAL) == (results["greedy_agreement"],)
     found = looked(known, USUAL)
-    assert (found.recorded, found.kept) == (True, results["greedy_agreement"])
+    assert (found.recorded, found.kept) == ("nf4", results["greedy_agreement"])
     assert found.drafted == rates(profile, acceptance(USUAL))[1]
     assert acceptance(PAIRS["smollm2-360m-instruct"]) == ()  # the card is of another target
     assumed = looked(known)
-    assert (assumed.recorded, assumed.kept) == (False, ACCEPTED_FRACTION)
+    assert (assumed.recorded, assumed.kept) == ("", ACCEPTED_FRACTION)
 
 
 def test_each_place_of_a_draft_has_its_own_share():
@@ -156,7 +156,7 @@ def test_a_target_without_a_draft_counts_no_partner():
     found = looked(known, pair)
     assert (found.download, found.plain, found.drafted) == (7, pytest.approx(20), None)
     assert looked([Measured(USUAL.name, "nf4", known[0].profile)], pair).drafted is None
-    assert to_download(pair.name, "auto", "nf4", AppSettings().cache_dir) == 7
+    assert to_download(pair.name, "auto", Way("nf4"), AppSettings().cache_dir) == 7
 
 
 def looked(known, pair=LARGER, free=80 * GB):
@@ -188,13 +188,13 @@ def test_the_size_of_a_download_is_known_before_it(monkeypatch, disk, tmp_path):
         outlook.hub, "cached_folder", lambda repo, _: tmp_path if repo == "a/here" else None
     )
     name = LARGER.name
-    assert to_download(name, "auto", "nf4", tmp_path) == 14
-    assert to_download(name, "none", "nf4", tmp_path) == 7
+    assert to_download(name, "auto", Way("nf4"), tmp_path) == 14
+    assert to_download(name, "none", Way("nf4"), tmp_path) == 7
     disk |= {LARGER.target.name, LARGER.draft.name}
-    assert to_download(name, "auto", "nf4", tmp_path) == 0
-    assert to_download("a/here", "auto", "nf4", tmp_path) == 0
-    assert to_download("a/model", "auto", "nf4", tmp_path) is None
-    assert to_download(str(tmp_path), "none", "nf4", tmp_path) == 0
+    assert to_download(name, "auto", Way("nf4"), tmp_path) == 0
+    assert to_download("a/here", "auto", Way("nf4"), tmp_path) == 0
+    assert to_download("a/model", "auto", Way("nf4"), tmp_path) is None
+    assert to_download(str(tmp_path), "none", Way("nf4"), tmp_path) == 0
 
 
 def found(name, parameters, tokenizer="same"):

@@ -299,11 +299,11 @@ def test_a_drafter_that_the_hub_does_not_know_is_a_sentence_and_no_question():
 
 def test_an_expected_speed_comes_with_its_basis():
     handlers = ModelHandlers(SwitchingStudio())
-    recorded = Outlook(1, 2, 0, 10.0, 24.0, measured=True, kept=0.748, recorded=True)
+    recorded = Outlook(1, 2, 0, 10.0, 24.0, measured=True, kept=0.748, recorded="nf4")
     handlers.studio.outlooks = lambda _: {"big": recorded}
     note = json.loads(handlers.look("big", "fp32", None)[2])
     said = [text for kind, text in note if kind == "basis"]
-    assert said == [words.BY_PASSES, words.KEPT_RECORDED.format(kept=75)]
+    assert said == [words.BY_PASSES, words.KEPT_RECORDED.format(kept=75, precision="nf4")]
     handlers.studio.pairs = lambda: [Pair(BIG, None)]
     handlers.studio.outlooks = lambda _: {"big": Outlook(1, 2, 0, 10.0, None, measured=True)}
     note = json.loads(handlers.look("big", "fp32", None)[2])

@@ -35,7 +35,6 @@ def run_models(_options: argparse.Namespace) -> int:
     """Print a block for each pair, with the needs of loading it on this machine."""
     from specdemo.config.settings import AppSettings
     from specdemo.files.catalogue import drafters, pairs
-    from specdemo.models.outlook import way
     from specdemo.session.studio import Studio
 
     settings = AppSettings.from_environment()
@@ -49,7 +48,7 @@ def run_models(_options: argparse.Namespace) -> int:
     )
     _print_found(settings.cache_dir, predict)
     console.note(
-        f"In {way(settings).precision}. Tokens a second are modelled, greedy, from passes that were measured on this machine; `by size` is scaled "
+        "`file`: in the file's own blocks. Tokens a second are modelled, greedy, from passes that were measured on this machine; `by size` is scaled "
         "from another target's passes. How many first drafted tokens are accepted is recorded in the drafter's card, or else assumed."
     )
     return 0
@@ -92,12 +91,12 @@ def _facts(found: Outlook) -> str:
     if found.plain:
         rate = f"{float(f'{found.plain:.2g}'):g} tokens/s plain"
         if found.drafted:
-            origin = "recorded" if found.recorded else "assumed"
+            origin = f"recorded in {found.recorded}" if found.recorded else "assumed"
             rate += (
                 f", {float(f'{found.drafted:.2g}'):g} drafted ({found.kept:.0%} accepted, {origin})"
             )
         rate += "" if found.measured else ", by size"
-    return f"needs {megabytes(found.needed)}, {room}; {download}; {rate}"
+    return f"{found.precision}: needs {megabytes(found.needed)}, {room}; {download}; {rate}"
 
 
 def run_doctor(_options: argparse.Namespace) -> int:

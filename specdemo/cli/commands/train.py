@@ -8,7 +8,6 @@ from dataclasses import fields
 from specdemo.cli import console
 from specdemo.cli.options import app_settings
 from specdemo.config.errors import UserError
-from specdemo.models.devices import AUTO
 
 MODEL_SETTINGS = ("target", "device", "precision", "cache_dir")
 
@@ -22,8 +21,6 @@ def run(options: argparse.Namespace) -> int:
     given = {part.name: getattr(options, part.name, None) for part in fields(TrainOptions)}
     given |= {"prompts": tuple(options.prompts), "answers": tuple(options.answers)}
     given |= {name: getattr(settings, name) for name in MODEL_SETTINGS}
-    if settings.precision == AUTO:
-        del given["precision"]
     given["work_dir"] = options.work or settings.cache_dir / "training"
     asked = TrainOptions(**{name: value for name, value in given.items() if value is not None})
     with console.reporting() as report:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +16,7 @@ from torch import Tensor, nn
 
 from specdemo.engine.attention import chunk_of
 from specdemo.engine.passes import ForwardInput, ForwardOutput, split_outputs
+from specdemo.files.quiet import quiet_transformers
 from specdemo.kernels import packing, runtime
 from specdemo.kernels.blocks import INPUTS
 from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
@@ -85,20 +88,38 @@ def layout_of(model: Module) -> Layout | None:
     layers = [list(_parts(form, layer)) for layer in model.model.layers]
     if not all(in_4_bits(parts) or in_blocks(parts) for stacks in layers for parts in stacks):
         return None
+    output = model.model.layers[0].self_attn.o_proj
+    coding = Coding(packing.AFFINE, INPUTS) if in_blocks([output]) else _coding(output)
+    shape = _shape_of(model, form, coding.block)
+    return Layout(form, coding, shape) if shape else None
+
+
+def suits_blocks(folder: Path) -> bool:
+    """Whether the compiled pass runs the model that a folder's config.json describes, with matrices in blocks of a file."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.from_pretrained(str(folder), local_files_only=True)
+    with quiet_transformers(), torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    form = form_of(model)
+    return form is not None and _shape_of(model, form, INPUTS) is not None
+
+
+def _shape_of(model: Module, form: ModelForm, group: int) -> runtime.Shape | None:
+    """Return the sizes of a model's layers; None if the compiled pass lacks them. group: see `Shape`"""
+    stacks = [list(_parts(form, layer))[1:] for layer in model.model.layers]
     # The compiled pass supports biases of queries, keys and values only.
-    beyond = [part for _, *stacks in layers for parts in stacks for part in parts]
-    if any(part.bias is not None for part in beyond):
+    if any(part.bias is not None for parts in stacks for part in chain(*parts)):
         return None
     config, layer = model.config.get_text_config(), model.model.layers[0]
-    output, queries = layer.self_attn.o_proj, getattr(layer.self_attn, "q_norm", None)
-    coding = Coding(packing.AFFINE, INPUTS) if in_blocks([output]) else _coding(output)
+    queries = getattr(layer.self_attn, "q_norm", None)
     shape = runtime.Shape(
         config.num_attention_heads, config.num_key_value_heads, layer.self_attn.head_dim,
-        config.hidden_size, int(layer.mlp.down_proj.in_features), coding.block,
+        config.hidden_size, int(layer.mlp.down_proj.in_features), group,
         float(config.rms_norm_eps), float(layer.self_attn.scaling), form.residual, form.activation != "silu",
         queries is not None and len(queries.weight) > layer.self_attn.head_dim,
     )  # fmt: skip
-    return Layout(form, coding, shape) if runtime.fits(shape) else None
+    return shape if runtime.fits(shape) else None
 
 
 def pack_layers(model: Module, form: ModelForm) -> list[PackedLayer]:
