@@ -90,7 +90,8 @@ def lesson_package(language: str) -> bytes:
 def parts() -> dict[str, Json]:
     """Return the content of the tabs by name, see `Tab.site`."""
     studio = Studio(AppSettings(replay=True))
-    return {tab.name: tab.site(studio) for tab in find_tabs()}
+    contents = {tab.name: tab.site(studio, RUNS) for tab in find_tabs()}
+    return {name: content for name, content in contents.items() if content}
 
 
 def offline_page(folder: Path, data: JsonView) -> str:

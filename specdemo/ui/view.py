@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 
 import gradio as gr
@@ -26,14 +27,14 @@ class Tab:
 
     order: its position among the tabs
     create: makes its components, inside the tab
-    site: returns its content on the static site: `words`, and a `value` or the `choices` of a menu
+    site: its content on the static site, from a folder of recorded runs: `words`, and a `value` or the `choices` of a menu; None if it is empty
     """
 
     order: int
     name: str
     label: str
     create: Callable[[EngineClient], object]
-    site: Callable[[EngineClient], dict[str, object]]
+    site: Callable[[EngineClient, Path], dict[str, object] | None]
 
 
 def find_tabs() -> list[Tab]:

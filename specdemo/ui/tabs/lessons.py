@@ -36,9 +36,9 @@ def lessons_words() -> dict[str, object]:
     return {**WORDS, "view": words.VIEW, "policies": words.POLICIES}
 
 
-def _site(_studio: EngineClient) -> dict[str, object]:
+def _site(_studio: EngineClient, runs: Path) -> dict[str, object]:
     own = {name: value for name, value in lessons_words().items() if name != "view"}
-    return {"value": lessons_value(RUNS, live=False), "words": own}
+    return {"value": lessons_value(runs, live=False), "words": own}
 
 
 TAB = Tab(5, "lessons", words.TAB_LESSONS, create_lessons, _site)

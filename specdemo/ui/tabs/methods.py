@@ -127,8 +127,8 @@ def last_audit(studio: EngineClient, folder: Path = MEASURED) -> str:
     return json.dumps(found)
 
 
-def _site(studio: EngineClient) -> dict[str, object]:
-    return {"value": methods_value(studio, RUNS), "words": methods_words()}
+def _site(studio: EngineClient, runs: Path) -> dict[str, object]:
+    return {"value": methods_value(studio, runs), "words": methods_words()}
 
 
 TAB = Tab(6, "methods", words.TAB_METHODS, create_methods, _site)

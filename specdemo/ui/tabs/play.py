@@ -258,10 +258,10 @@ def _opening(visitor: PlayState, waiting: str = "") -> str:
     )
 
 
-def _site(_studio: EngineClient) -> dict[str, object]:
+def _site(_studio: EngineClient, folder: Path) -> dict[str, object]:
+    runs = recorded_runs(folder)
     choices = [
-        (run.name, run.title, present.recorded_line(run.name, run.title, run.name))
-        for run in recorded_runs()
+        (run.name, run.title, present.recorded_line(run.name, run.title, run.name)) for run in runs
     ]
     return {"choices": choices, "words": {}}
 

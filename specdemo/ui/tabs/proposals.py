@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import gradio as gr
@@ -61,11 +62,11 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
     kind: ClassVar[str | None] = TIMED
     recorded: Sequence[Sequence[RecordedLane]]
 
-    def __init__(self, studio: EngineClient) -> None:
+    def __init__(self, studio: EngineClient, folder: Path = RUNS) -> None:
         super().__init__(studio)
-        together = [runs for runs in recorded_together(RUNS) if len(runs) > 1]
+        together = [runs for runs in recorded_together(folder) if len(runs) > 1]
         self.recorded = sorted(together, key=len, reverse=True)  # the most to compare first
-        self._prompts = {run.name: run.prompt for run in recorded_runs()}
+        self._prompts = {run.name: run.prompt for run in recorded_runs(folder)}
 
     def title(self, index: int) -> str:
         runs = self.recorded[index]
@@ -278,5 +279,5 @@ TAB = Tab(
     "proposals",
     page.TAB_PROPOSALS,
     create_proposals,
-    lambda studio: ProposalHandlers(studio).site(),
+    lambda *site: ProposalHandlers(*site).site(),
 )

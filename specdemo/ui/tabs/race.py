@@ -287,4 +287,4 @@ def lane_title(methods: Sequence[MethodInfo], name: str, settings: Mapping[str, 
     )
 
 
-TAB = Tab(2, "race", page.TAB_RACE, create_race, lambda studio: RaceHandlers(studio).site())
+TAB = Tab(2, "race", page.TAB_RACE, create_race, lambda *site: RaceHandlers(*site).site())

@@ -12,6 +12,7 @@ from specdemo.config.settings import RunSettings, Sampling
 from specdemo.session.work.proposals import Comparison
 from specdemo.trace.events import Status
 from specdemo.trace.metrics import output_ids
+from specdemo.trace.replay import RUNS
 from specdemo.ui.tabs.proposals import ProposalHandlers
 
 CONSTANT = RunSettings(policy="constant", lookahead=4)
@@ -111,7 +112,7 @@ def shown(values):
 
 
 def test_the_page_writes_asks_and_answers_a_chosen_place(studio):
-    page = ProposalHandlers(studio)
+    page = ProposalHandlers(studio, RUNS)
     visitor, first = page.begin(None)
     assert json.loads(first)["phase"] == "writing"
     last = shown(page.run(visitor, "abcabc", "", WRITING))[-1]
@@ -127,7 +128,7 @@ def test_the_page_writes_asks_and_answers_a_chosen_place(studio):
 
 
 def test_the_page_explains_an_impossible_request(studio):
-    page = ProposalHandlers(studio)
+    page = ProposalHandlers(studio, RUNS)
     visitor, _ = page.begin(None)
     assert "prompt is empty" in shown(page.run(visitor, " ", "", WRITING))[-1]["error"]
     _, value = page.choose(None, '{"position": 3}')
