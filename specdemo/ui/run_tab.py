@@ -321,10 +321,10 @@ class RunTab(Generic[V]):
         """Return the value of the view for a recording of the tab's menu; the script fetches its runs."""
         raise NotImplementedError
 
-    def site(self) -> Json:
+    def site(self) -> Json | None:
         """Return the tab's content on the static site: its recordings."""
         choices = [(str(index), title, self.recording(index)) for title, index in self.choices()]
-        return {"choices": choices, "words": self.words.WORDS}
+        return {"choices": choices, "words": self.words.WORDS} if choices else None
 
     def replay(self, visitor: V | None, index: int | None) -> object:
         """Show a recording instead of a run that continues or waits. returns: value of the view"""
@@ -352,5 +352,5 @@ def create_ask(
     with gr.Row(elem_classes="sd-race-presets"):
         buttons = [gr.Button(title, size="sm") for title in presets]
         named = {"elem_id": f"sd-{name}-recorded", "label": words.RECORDED_LABEL, **BARE}
-        recorded = gr.Dropdown(choices, value=0, **named)
+        recorded = gr.Dropdown(choices, value=0 if choices else None, **named)
     return box, start, stop, buttons, recorded

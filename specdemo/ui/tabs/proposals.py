@@ -255,7 +255,7 @@ def create_proposals(studio: EngineClient) -> None:
         drafting["temperature"] = writing["temperature"]
         system = gr.Textbox(label=words.SYSTEM, lines=2)
     view = mounted(
-        handlers.recording(0),
+        handlers.recording(0) if handlers.recorded else handlers.view(),
         "proposals/proposals.js",
         "mountProposals",
         "sd-proposals-view",

@@ -151,7 +151,7 @@ def create_race(studio: EngineClient) -> list[Component]:
     )
     count, fields, lanes = _create_setup(handlers)
     view = mounted(
-        handlers.recording(0),
+        handlers.recording(0) if handlers.recorded else present.open_line("live", "empty"),
         "race/race.js",
         "mountRace",
         "sd-race-view",
