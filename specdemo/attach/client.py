@@ -122,10 +122,6 @@ class Client:
             if not cancel.is_set():
                 raise
 
-    def clean(self, text: object) -> str:
-        """Return a text of the server for a message: short, on one line and without the key."""
-        return shown(self._hide(str(text)))
-
     def _parts(self, response: httpx.Response, most: int) -> Iterator[bytes]:
         """Yield the parts of a reply of limited size. Raises UserError."""
         size = 0
@@ -181,7 +177,9 @@ class Client:
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             if late.is_set():
                 raise UserError("attach.endless", url=self.url) from error
-            raise UserError("attach.broken", url=self.url, error=self.clean(error)) from error
+            raise UserError(
+                "attach.broken", url=self.url, error=shown(self._hide(str(error)))
+            ) from error
 
     def _check(self, reply: Reply) -> None:
         """Raise UserError for the reply of a server that reports an error."""
@@ -194,7 +192,8 @@ class Client:
     def _error(self, values: Json) -> str:
         """Return the message of a server's error."""
         found = values.get("error", values.get("message", ""))
-        return self.clean(found.get("message", "") if isinstance(found, dict) else found)
+        text = found.get("message", "") if isinstance(found, dict) else found
+        return shown(self._hide(str(text)))
 
     def _read_whole(self, response: httpx.Response) -> Reply:
         parts = self._parts(response, LARGEST_REPLY)

@@ -109,11 +109,6 @@ class TuningPlan:
         chosen = self.best.over_plain if self.loses else self.best.over_current
         return chosen is not None and not chosen.low <= 1 <= chosen.high
 
-    @property
-    def restarts(self) -> int:
-        """Return the restarts of the server until the recommendation is confirmed: one, and one without drafts if that was not measured."""
-        return 1 + (not self.plain)
-
     def at(self, setting: DraftSetting) -> Forecast | None:
         """Return the forecast for a setting; None if it was not tried."""
         return next((one for one in self.forecasts if one.setting == setting), None)

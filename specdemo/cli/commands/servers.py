@@ -184,9 +184,10 @@ def _print_plan(found: TuningPlan) -> None:
     console.write(f"\nRecommended: {advice}")
     if not found.clear:
         console.write("The interval contains 1: these requests do not show that a change helps.")
+    restarts = 1 if found.plain else 2  # one more without drafts, if that was not measured
     console.note(
         f"Modelled from {found.requests} requests with {found.rounds} rounds (assumption: {found.assumption}); intervals of 90 % from "
-        f"resampled requests. Restarts to confirm: {found.restarts}, then "
+        f"resampled requests. Restarts to confirm: {restarts}, then "
         "`specdemo tune ... --confirm NEWLOG`."
     )
 
