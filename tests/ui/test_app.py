@@ -21,7 +21,7 @@ def create(studio):
     return mounted("{}", "echo/echo.js", "mountEcho", "sd-echo", own_words=words.WORDS)
 
 
-TAB = Tab(99, "echo", words.TAB, create, lambda studio: {"value": "{}", "words": words.WORDS})
+TAB = Tab(99, "echo", words.TAB, create, lambda studio, runs: {"value": "{}", "words": words.WORDS})
 """
 
 
