@@ -77,7 +77,8 @@ class Entry:
     head_parameters: weights of the output head, which every pass reads unquantised; 0 if the head is borrowed
     own_head: whether embedding and head are different matrices
     sampling: recommended values if the model's own files contain none, and their `origin`; see `Recommended`
-    blocks: whether its matrices are the blocks of a GGUF file, of kinds that the compiled pass reads
+    blocks: whether `auto` runs it in the blocks of its file: only files that were found on this machine, since the
+        shipped drafters were trained on answers in NF4
     norms, tokenizer: digests of a GGUF file's header, see `files.header.Header`; "" if unknown
     """
 

@@ -116,12 +116,17 @@ def resolve(
 
 @dataclass(frozen=True, slots=True)
 class _Gguf:
-    """A GGUF file that may still have to be fetched. stem: start of the names of its conversions; opened: context with it"""
+    """A GGUF file that may still have to be fetched.
+
+    stem: start of the names of its conversions; opened: context with the file
+    listed: whether it is the catalogue's very file, whose drafters were trained on its answers in 4-bit
+    """
 
     stem: str
     sha256: str
     name: str
     opened: Callable[[], AbstractContextManager[Path]]
+    listed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +143,7 @@ class _Conversion:
         """Return the folder of a GGUF file; make it if necessary."""
         made_from = recipe(file.sha256)
         if self.pack_as is not None:
-            for form in self.forms:
+            for form in self.forms[-1:] if file.listed else self.forms:
                 fill = partial(self._pack_gguf, file, self.pack_as, form)
                 try:
                     return self._packed(file.stem, made_from, file.name, fill, form)
@@ -211,7 +216,7 @@ def packed_folder(
 def _from_entry(entry: Entry, cache_dir: Path, work: _Conversion) -> ModelFiles:
     if entry.gguf_sha256:
         opened = partial(_opened, entry, cache_dir, work.progress)
-        file = _Gguf(_stem(entry), entry.gguf_sha256, entry.name, opened)
+        file = _Gguf(_stem(entry), entry.gguf_sha256, entry.name, opened, listed=True)
         folder = work.from_gguf(file)
         source = entry.gguf.file if entry.gguf else entry.wheel.member if entry.wheel else ""
         stored = QUANTISATION.search(source)
@@ -278,7 +283,7 @@ def _from_gguf(path: Path, work: _Conversion) -> ModelFiles:
     known, same = known_as(whole, digest)
     stem = _stem(known) if known and same else f"gguf-{digest[:16]}"
     name = known.name if known and same else title_of(path)
-    file = _Gguf(stem, digest, name, lambda: nullcontext(whole))
+    file = _Gguf(stem, digest, name, lambda: nullcontext(whole), listed=same)
     folder = work.from_gguf(file)
     check_folder(folder, name)
     files = ModelFiles(folder, name, digest[:12], stored=stored_as(whole))

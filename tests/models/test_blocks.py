@@ -11,6 +11,8 @@ from specdemo.config.settings import AppSettings
 from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
+from specdemo.files import sources
+from specdemo.files.catalogue import find
 from specdemo.files.sources import resolve
 from specdemo.kernels import cpu_features, runtime
 from specdemo.models.decoders.blocks import BlockLinear
@@ -74,7 +76,9 @@ def test_a_row_is_the_same_alone_and_in_a_chain(loaded):
     assert torch.equal(found, torch.stack(rows))
 
 
-def test_auto_uses_the_blocks_that_the_compiled_pass_reads(tiny_folder, tmp_path, monkeypatch):
+def test_auto_uses_the_blocks_of_own_files_that_the_compiled_pass_reads(
+    tiny_folder, tmp_path, monkeypatch
+):
     settings = AppSettings(cache_dir=tmp_path / "cache", device="cpu", precision="auto")
 
     def chosen(path) -> str:
@@ -86,6 +90,9 @@ def test_auto_uses_the_blocks_that_the_compiled_pass_reads(tiny_folder, tmp_path
     assert chosen(own) == "file"
     assert chosen(tiny_folder) == "nf4"
     assert chosen(tiny_gguf(tmp_path / "other.gguf", "qwen2", quantised=["IQ4_NL"])) == "nf4"
+    with monkeypatch.context() as patch:
+        patch.setattr(sources, "known_as", lambda *_: (find("smollm2-135m-instruct"), True))
+        assert chosen(own) == "nf4"
     monkeypatch.setattr(runtime, "fits", lambda _: False)
     assert chosen(tiny_gguf(tmp_path / "sizes.gguf", "llama")) == "nf4"
 

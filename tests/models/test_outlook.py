@@ -1,5 +1,6 @@
 """The outlook of loading a pair here: the automatic choice never downloads, and rates name their source."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from specdemo.config.settings import AppSettings
 from specdemo.engine.cost import CostProfile
-from specdemo.files.catalogue import entries, find, pairs
+from specdemo.files.catalogue import Pair, find, pairs
 from specdemo.files.found import FoundModel
 from specdemo.files.header import Header
 from specdemo.models import outlook
@@ -116,25 +117,25 @@ def test_only_the_compiled_pass_has_smaller_heads_and_auto_only_for_large_ones()
 
 
 def test_auto_counts_the_blocks_of_a_file_where_the_pass_is_compiled():
-    coder, whole = (PAIRS[name] for name in ("qwen2.5-coder-1.5b-instruct", LARGER.name))
-    known = [Measured(coder.name, "nf4", CostProfile(((1, 0.05), (9, 0.1))))]
+    listed = PAIRS["qwen2.5-coder-1.5b-instruct"]
+    found = Pair(replace(listed.target, blocks=True), listed.draft)
+    known = [Measured(listed.name, "nf4", CostProfile(((1, 0.05), (9, 0.1))))]
 
     def seen(pair, *, compiled=True):
         way = Way("auto", compiled=compiled)
-        found = outlook.outlook(pair, way, AppSettings().cache_dir, 1 << 40, known)
-        return found.precision, found.measured
+        one = outlook.outlook(pair, way, AppSettings().cache_dir, 1 << 40, known)
+        return one.precision, one.measured
 
-    assert seen(coder) == ("file", False)  # the passes that were timed are those of NF4
-    assert seen(coder, compiled=False) == ("nf4", True)
-    assert seen(whole) == ("nf4", False)
-    assert all(entry.blocks == bool(entry.gguf_sha256) for entry in entries())
+    assert seen(found) == ("file", False)  # the passes that were timed are those of NF4
+    assert seen(found, compiled=False) == ("nf4", True)
+    assert seen(listed) == ("nf4", True)
 
 
 def test_passes_in_the_same_precision_are_scaled_first():
     coder = PAIRS["qwen2.5-coder-1.5b-instruct"]
     other = Measured(LARGER.name, "nf4", CostProfile(((1, 0.05),)))
     same = Measured(USUAL.name, "file", CostProfile(((1, 0.005),)))
-    found = outlook.outlook(coder, Way("auto"), AppSettings().cache_dir, 1 << 40, [other, same])
+    found = outlook.outlook(coder, Way("file"), AppSettings().cache_dir, 1 << 40, [other, same])
     ratio = pass_bytes(coder.target, Way("file")) / pass_bytes(USUAL.target, Way("file"))
     assert found.plain == pytest.approx(200 / ratio)
 
