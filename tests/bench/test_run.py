@@ -417,9 +417,10 @@ class Waiting:
 def test_conversations_at_once_are_compared_with_the_same_in_turn_and_with_plain_ones():
     lanes = {"nothing": RunSettings(method="nothing"), "slow": RunSettings(method="ngram")}
     plain, slow = measure_throughput(Waiting(), lanes, ["a"] * 4, BenchOptions("", repeat=2))
-    assert 1 < plain["ratio"] <= 4.2
+    assert plain["ratio"] > 1
+    # A token takes 0.05 s or longer, however busy the machine is.
     assert plain["in_turn"] < 20.1
-    assert plain["together"] > plain["in_turn"]
+    assert plain["in_turn"] < plain["together"] < 4 * 20.1
     assert plain["over_plain"] == 1
     assert slow["over_plain"] < 0.9
     with pytest.raises(RuntimeError, match="It broke"):
