@@ -42,7 +42,7 @@ GGUF_READERS = {
 }
 LLAMA_CONTEXT = 4096  # tokens; it reserves memory for all of them
 KILL_SECONDS = 2.0  # seconds until a process that does not end is killed
-EXPANDED = "bf16"  # precision of other programs for a file's own blocks, which they would not read: the same weights
+EXPANDED = "bf16"  # other programs cannot read a file's own blocks as we store them; they get the same weights in this precision
 PROBE_TEXT = "It's 3.14 <b>€</b>,\n\n  def f(x):\treturn x  # naïve, 東京 🙂"
 
 

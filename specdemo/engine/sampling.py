@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 
 import numpy as np
@@ -222,7 +222,7 @@ class Shaper:
         sampling = self.sampling
         if not sampling.greedy:
             found = runtime.shaped(
-                logits, sampling.repetition_penalty, (*committed, *path), sampling.temperature, sampling.top_k, sampling.top_p
+                logits, sampling.repetition_penalty, chain(committed, path), sampling.temperature, sampling.top_k, sampling.top_p
             )  # fmt: skip
             if found is not None:
                 return found

@@ -233,7 +233,7 @@ RECIPES: dict[str, Callable[[Start], Made]] = {
 
 
 def loss_of(recipe: str) -> str:
-    """Describe the loss of a recipe, for the card."""
+    """Return a sentence about a recipe's loss, for the card of the drafter."""
     text: str = card_words("losses")[recipe]
     return text.format(
         kl=KL, l1=L1, everywhere=EVERYWHERE, mid=MID_WEIGHT, mid_until=MID_UNTIL, unrolled=UNROLLED, fading=FADING

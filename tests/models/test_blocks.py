@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from gguf import GGMLQuantizationType
 from passes import error
 from tiny_files import make_tiny_tokenizer
 from tiny_gguf import tiny_gguf
@@ -12,7 +13,9 @@ from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.files import sources
+from specdemo.files.blocks import SIZES
 from specdemo.files.catalogue import find
+from specdemo.files.header import BLOCK_TYPES
 from specdemo.files.sources import resolve
 from specdemo.kernels import cpu_features, runtime
 from specdemo.models.decoders.blocks import BlockLinear
@@ -95,6 +98,10 @@ def test_auto_uses_the_blocks_of_own_files_that_the_compiled_pass_reads(
         assert chosen(own) == "nf4"
     monkeypatch.setattr(runtime, "fits", lambda _: False)
     assert chosen(tiny_gguf(tmp_path / "sizes.gguf", "llama")) == "nf4"
+
+
+def test_the_header_knows_the_types_of_all_blocks():
+    assert {int(GGMLQuantizationType[kind]) for kind in SIZES} == BLOCK_TYPES
 
 
 def test_auto_is_nf4_where_nothing_is_compiled(tmp_path, monkeypatch):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve the page until Ctrl+C, or until its window is closed. Raises UserError"""
+    """Serve the page until Ctrl+C is pressed or its window is closed. Raises UserError."""
     settings = _with_target(app_settings(options), options)
     _check_host(settings.host)
     _stay_silent()

@@ -336,6 +336,6 @@ def _journal_path(result: Path | None) -> Path | None:
 
 
 def _write_json(path: Path | None, result: Result) -> None:
-    """Write a result; nothing without a path."""
+    """Write a result to a file, if a path is given."""
     if path:
         write_file(path, json.dumps(result.to_dict(), indent=1, ensure_ascii=False) + "\n")

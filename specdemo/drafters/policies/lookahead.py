@@ -159,7 +159,7 @@ class CostAware(Lookahead):
 
     @property
     def rule(self) -> StopRule:
-        """Made only if tokens are drafted: copies often find nothing."""
+        """The rule is computed when it is first read, since a step without a draft does not need it."""
         if self._steps > self._known:
             step = self.costs.draft_step if self.token_seconds is None else self.token_seconds
             self._floors = self.stopping.chain_floors(self.lookahead, self.calibration.mean, step)
