@@ -11,9 +11,7 @@ from dataclasses import dataclass, field, replace
 from specdemo.drafters.base import CHAIN_OPTIONS, PLAIN, DraftingContext, Method, Plain
 from specdemo.drafters.copies import (
     NGRAM,
-    RETRIEVAL,
     Ngram,
-    Retrieval,
     confidence,
     known_texts,
     match_reason,
@@ -43,7 +41,7 @@ class Arm:
     drafter: Drafter
     calibration: Calibration = field(default_factory=Calibration)
     token_seconds: float = 0.0
-    record: StepRecord = field(default_factory=StepRecord)
+    record: StepRecord = field(default_factory=StepRecord.after)
 
     def propose(self, committed: Sequence[int], budget: int, costs: Costs) -> Proposal:
         """Return the drafter's proposal, with a forecast by this arm's own calibration."""
@@ -64,19 +62,11 @@ class Arm:
             self.token_seconds += FOLLOW * (seconds - self.token_seconds)
 
 
-def copiers(context: DraftingContext, texts: SuffixAutomaton) -> list[Arm]:
-    """Copying drafters, each with a calibration of its own, that copy on as long as it pays. texts: see `known_texts`"""
-
-    def arm(method: Method, make: Callable[[Lookahead], Drafter]) -> Arm:
-        calibration = context.calibrate(method.prior)
-        policy = CostAware(COPY_MOST, context.costs, calibration, 0.0)
-        return Arm(method.name, make(policy), calibration)
-
-    arms = [arm(NGRAM, lambda policy: Ngram(texts, policy))]
-    if context.store is not None:
-        store = context.store
-        arms.append(arm(RETRIEVAL, lambda policy: Retrieval(store, policy, shortest=4)))
-    return arms
+def copying_arm(context: DraftingContext, texts: SuffixAutomaton) -> Arm:
+    """The n-gram drafter with a calibration of its own, that copies on as long as it pays. texts: see `known_texts`"""
+    calibration = context.calibrate(NGRAM.prior)
+    drafter = Ngram(texts, CostAware(COPY_MOST, context.costs, calibration, 0.0))
+    return Arm(NGRAM.name, drafter, calibration, 0.0, context.record(NGRAM.name))
 
 
 def model_arm(context: DraftingContext, policy: Callable[[Calibration], Lookahead]) -> Arm:
@@ -85,7 +75,8 @@ def model_arm(context: DraftingContext, policy: Callable[[Calibration], Lookahea
     calibration = context.calibrate(method.prior)
     (need,) = method.needs
     drafter = DraftModel(context.distributions(need), policy(calibration))
-    return Arm(method.name, drafter, calibration, context.profile.draft_step or 0.0)
+    step = context.profile.draft_step or 0.0
+    return Arm(method.name, drafter, calibration, step, context.record(method.name))
 
 
 SHORTEST_COPY = 2  # tokens of a match: drafted ones count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from specdemo.models.devices import processor
 LARGEST, USUAL, COMPLETES = "largest", "usual", "completes"
 
 if TYPE_CHECKING:
+    from specdemo.drafters.base import Experience
     from specdemo.drafters.memory.datastore import Datastore
     from specdemo.models.outlook import Measured
     from specdemo.models.pair import LoadedPair
@@ -25,12 +26,14 @@ class Loaded:
 
     settings: those that it was loaded with; store: its datastore, if there is one
     chosen: LARGEST or USUAL if the program chose the target, else ""
+    experience: see `DraftingContext`
     """
 
     settings: AppSettings
     pair: LoadedPair
     store: Datastore | None = None
     chosen: str = ""
+    experience: Experience = field(default_factory=dict)
 
     @property
     def remark(self) -> str:

@@ -137,9 +137,9 @@ def test_fallback_rests_while_drafting_loses_probes_again_and_says_so():
     assert drafted[0] == 0
     assert len(drafted) < 12
     assert drafted[-1] > 200  # it tries again
-    rested = next(proposal for proposal in steps if not len(proposal)).reasons[0]
+    rested = [proposal for proposal in steps if not len(proposal)][-1].reasons[0]
     assert rested.code == "fallback_rest"
-    assert rested.values["drafting_seconds"] == pytest.approx(0.030)
+    assert 0.010 < rested.values["drafting_seconds"] < 0.030  # of which one step was seen
     assert rested.values["plain_seconds"] == pytest.approx(0.010)
     drafter.start([1])
     assert len(drafter.propose([1], 4)) == 1
