@@ -138,17 +138,14 @@ class DraftingContext:
             return Calibration(prior.greedy)
         return Calibration((self.shaper.tickets and prior.coupled) or prior.sampled)
 
-    def usual(self, source: str) -> StepRecord:
-        """Return what a source gained in earlier runs with these settings."""
+    def record(self, source: str) -> StepRecord:
+        """Return a source's record in this run, which begins with what it gained in earlier runs with the same settings."""
         settings = replace(self.settings, baseline=False, detail=0, max_new_tokens=1)
         key = source, replace(settings, sampling=replace(settings.sampling, seed=0))
         if key not in self.experience and len(self.experience) >= MOST_KNOWN:
             del self.experience[next(iter(self.experience))]
-        return self.experience.setdefault(key, StepRecord.unknown())
-
-    def record(self, source: str) -> StepRecord:
-        """Return a source's record in this run."""
-        return StepRecord.after(self.usual(source))
+        unknown = StepRecord.unknown(repeats=settings.sampling.repetition_penalty == 1)
+        return StepRecord.after(self.experience.setdefault(key, unknown))
 
     def distributions(self, need: str, bias: MarkovBias | None = None) -> DraftReader:
         """Return the distributions of the model that meets a method's need, shaped as the target's are.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from specdemo.drafters.policies.guard import EXPLORED, TOKENS_AHEAD, Decision, Ledger, StepRecord
+from specdemo.drafters.policies.guard import EXPLORED, Decision, Ledger, StepRecord
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Status
@@ -134,7 +134,8 @@ def test_ledger_explores_for_a_bounded_part_of_a_long_run():
 
 
 @pytest.mark.parametrize(
-    ("case", "tokens", "speedup"), [("all is accepted", TOKENS, 1.85), ("accepted late", 4 * TOKENS, 1.5)]
+    ("case", "tokens", "speedup"),
+    [("all is accepted", TOKENS, 1.85), ("accepted late", 4 * TOKENS, 1.5)],
 )
 def test_ledger_finds_what_gains(case, tokens, speedup):
     found = replay(*HARD[case], tokens=tokens)
@@ -161,22 +162,25 @@ def recorded(steps: list[list[float]]) -> Steps:
 
 @pytest.mark.parametrize("part", [0, 1], ids=["chosen on", "held out"])
 def test_ledger_loses_little_against_the_best_choice_in_hindsight(part):
-    """Replay recorded acceptances. The cost of a step is modelled from its rows and draft steps, as measured with AVX2.
+    """Replay recorded acceptances, the answers of a sampling one after the other, so that each knows those before it.
 
-    The length of trials was chosen on every second example; the other constants were on all of them.
+    The cost of a step is modelled from its rows and draft steps, as measured with AVX2. The length of trials was chosen on
+    every second example; the other constants were on all of them, and on other answers.
     """
     usual: dict[str, StepRecord] = {}
     found = []
     for one in RECORDED:
         if one["example"] % 2 == part:
-            known = usual.setdefault(one["sampling"], StepRecord.unknown())
+            unknown = StepRecord.unknown(repeats=one["sampling"] != "penalty")
+            known = usual.setdefault(one["sampling"], unknown)
             found.append(replay(recorded(one["steps"]), tokens=one["tokens"], usual=known))
     regrets = [run.rule / min(run.plain, run.drafted) - 1 for run in found]
     speedups = [run.plain / run.rule for run in found]
     best_single = max(1.0, mean(run.plain / run.drafted for run in found))
     assert mean(regrets) <= 0.0
-    assert mean(speedups) >= 1.02 * best_single
-    assert min(speedups) >= 0.97
+    assert mean(speedups) >= 1.05 * best_single
+    assert min(speedups) >= 0.94
+    assert sum(speedup < 0.97 for speedup in speedups) <= 2
 
 
 def test_what_earlier_runs_gained_is_the_first_estimate_and_may_be_lost_in_part():

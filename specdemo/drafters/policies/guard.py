@@ -11,7 +11,6 @@ is larger for a source that usually gains. Within that limit a source drafts whi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -30,13 +29,12 @@ REMEMBER = 0.94  # decay per step of a source's statistics: single steps are noi
 PLAIN_FADE = 0.99  # the same for a step of plain decoding
 PRIOR_STEPS = 6.0  # weight of earlier runs, in steps of a new one
 USUAL = 0.995  # decay per step of the statistics of all runs
-DOUBT = 100.0  # steps without gain with which these begin
+DOUBT = 100.0  # steps with which the statistics of all runs begin
+HOPE = 0.1  # plain steps that each of these gains where texts may repeat themselves
 CREDIT = 0.2  # fraction of a source's usual gain that it may lose besides
 HELD_UP = 2.0  # a step counts for at most this many times its forecast
-CLOSE_GAIN = 0.2  # plain steps: below this gain, a plain step is measured from time to time
-PLAIN_EVERY = 24  # steps after which it is
-MOVED = 0.15  # relative change of the cost model's scale after which one is measured, see `Ledger._moved`
-MOVED_EVERY = 4  # drafted steps before that
+CLOSE_GAIN = 0.2  # plain steps: where a source gains as much, a plain step is measured now and then
+PLAIN_EVERY = 24  # steps after which it is; more where the source gains more
 
 
 class Decision(StrEnum):
@@ -83,9 +81,10 @@ class StepRecord:
     remember: float = REMEMBER
 
     @classmethod
-    def unknown(cls) -> StepRecord:
-        """Return what is known of all runs before the first one: a source neither gains nor loses."""
-        return cls(DOUBT, DOUBT, DOUBT, remember=USUAL)
+    def unknown(cls, *, repeats: bool = False) -> StepRecord:
+        """Return the record of all runs before the first one. repeats: whether texts may repeat themselves"""
+        gain = HOPE if repeats else 0.0
+        return cls((1 + gain) * DOUBT, DOUBT, DOUBT, remember=USUAL)
 
     @classmethod
     def after(cls, usual: StepRecord | None = None) -> StepRecord:
@@ -148,8 +147,7 @@ class Ledger:
         self.elapsed = 0
         self._pace = 1.0  # seconds of a plain step over those in the profile
         self._measured = 0  # plain steps that followed another one
-        self._since = 0  # steps since the last such step
-        self._scale = costs.scale  # then
+        self._since = PLAIN_EVERY  # steps since the last such step
         self._last: StepRecord | None = None  # source of the last step
 
     @property
@@ -185,9 +183,9 @@ class Ledger:
             return Decision.PLAIN
         repaid = left + gain * budget / 2 >= reading  # by half of what the rest of the answer gains
         if record.seen >= PROVEN and gain >= 0 and repaid:
-            often = PLAIN_EVERY if self._measured else MOVED_EVERY
-            close = gain < CLOSE_GAIN and gain <= left and self._since >= often
-            return Decision.PROBE if close or self._moved else Decision.DRAFT
+            rare = max(1.0, gain / CLOSE_GAIN)
+            due = self.costs.together == 1 and self._since >= PLAIN_EVERY * rare
+            return Decision.PROBE if due else Decision.DRAFT
         tried = gain >= reading or left >= reading + max(0.0, -gain)
         return Decision.TRIAL if tried else Decision.PLAIN
 
@@ -203,9 +201,9 @@ class Ledger:
             self._since += 1
         elif outcome.sharing.runs == 1 and spent > 0:
             self._measured += 1
-            weight = 1.0 if self._moved else max(FOLLOW, 1 / self._measured)
+            weight = max(FOLLOW, 1 / self._measured)
             self._pace *= 1 + weight * (min(spent, HELD_UP) - 1)
-            self._since, self._scale = 0, self.costs.scale
+            self._since = 0
         self._last = None
         self.elapsed += 1
         for record in records:
@@ -216,10 +214,12 @@ class Ledger:
 
         back: the source had paused, so it read what it had missed, with cold caches: the cost says nothing about further steps
         """
-        if not self._measured and outcome.sharing.runs == 1:  # plain steps are likely to be as much dearer
-            foreseen = self.costs.profile.verify_seconds(1 + len(outcome.proposal), self.costs.cached)
-            self._pace = max(1.0, outcome.verify_seconds / foreseen)
-        spent = self._spent(outcome, held_up=not back)
+        if not self._measured and outcome.sharing.runs == 1:
+            # The machine may be slower than when the profile was measured; plain steps are then likely as much slower.
+            rows = 1 + len(outcome.proposal)
+            foreseen = self.costs.profile.verify_seconds(rows, self.costs.cached)
+            self._pace = outcome.verify_seconds / foreseen or self._pace
+        spent = self._spent(outcome)
         # The probabilities of the tested tokens sum to the mean accepted number, with less variance.
         chances = outcome.verdict.accept_probs
         tokens = 1 + sum(chance for chance in chances if chance is not None)
@@ -234,21 +234,14 @@ class Ledger:
     def _lose(self, record: StepRecord, lost: float) -> None:
         record.debt = max(0.0, record.debt + lost)
 
-    @property
-    def _moved(self) -> bool:
-        """Whether passes cost more or less than at the last plain step: all of them, or those with drafts alone?"""
-        if self._since < MOVED_EVERY or self.costs.together > 1:
-            return False
-        return abs(math.log(self.costs.scale / self._scale)) > MOVED
-
-    def _spent(self, outcome: Outcome, *, held_up: bool = True) -> float:
-        """Cost of a step; of a shared one, as if all runs did the same. held_up: whether it may be dear because it was held up"""
+    def _spent(self, outcome: Outcome) -> float:
+        """Cost of a step; of a shared one, as if all runs did the same. A step that was held up counts in part."""
         planned = outcome.proposal.expected_seconds
         seconds = outcome.draft_seconds + outcome.verify_seconds
         if outcome.sharing.runs > 1:
             verifying = self.costs.verify_seconds(len(outcome.proposal))
             seconds = planned or outcome.draft_seconds + verifying
-        elif planned and held_up:
+        elif planned:
             seconds = min(seconds, HELD_UP * planned)
         return seconds / self.plain_seconds
 
@@ -364,19 +357,11 @@ class Fallback(Wrapper):
     Steps in which the drafter proposes nothing count as plain.
     """
 
-    def __init__(self, drafter: Drafter, costs: Costs, usual: StepRecord | None = None) -> None:
+    def __init__(self, drafter: Drafter, costs: Costs, record: StepRecord | None = None) -> None:
         super().__init__(drafter)
         self.costs = costs
-        self.usual = usual
-        self._reset()
-
-    def _reset(self) -> None:
-        self.ledger, self.record = Ledger(self.costs), StepRecord.after(self.usual)
+        self.ledger, self.record = Ledger(costs), record or StepRecord.after()
         self._decision, self._back = Decision.PLAIN, True
-
-    def start(self, prompt_ids: Sequence[int]) -> None:
-        self._reset()
-        self.drafter.start(prompt_ids)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         ledger, record = self.ledger, self.record
