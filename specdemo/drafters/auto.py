@@ -131,7 +131,7 @@ class Auto(Drafter):
             outcome = self.through.drafted(outcome)
         silent = outcome.silent() if len(outcome.proposal) else outcome
         if self._chosen is None:
-            self.ledger.plain_step(outcome, *(arm.record for arm in self.arms))
+            self.ledger.plain_step(outcome)
         else:
             back = self._back and self._chosen is self.model
             self.ledger.drafted_step(outcome, self._chosen.record, back=back)

@@ -87,7 +87,7 @@ def replay(
         step = step_at(position).begin(decision.tokens(99)) if decision.drafts else None
         result = outcome(step, price_at(position))
         if step is None:
-            ledger.plain_step(result, record)
+            ledger.plain_step(result)
         else:
             back = len(decisions) > 1 and not decisions[-2].drafts
             ledger.drafted_step(result, record, back=back)
@@ -201,10 +201,10 @@ def test_only_a_plain_step_after_another_one_shows_what_plain_decoding_costs():
     ledger, record = Ledger(Costs(PROFILE)), StepRecord.after()
     ledger.plain_step(outcome(None, PLAIN))
     ledger.drafted_step(outcome(WINS, PLAIN), record)
-    ledger.plain_step(outcome(None, 1.5 * PLAIN), record)  # with cold caches
+    ledger.plain_step(outcome(None, 1.5 * PLAIN))  # with cold caches
     assert ledger.plain_seconds == PLAIN
     assert record.debt == pytest.approx(0.5)
-    ledger.plain_step(outcome(None, 1.5 * PLAIN), record)
+    ledger.plain_step(outcome(None, 1.5 * PLAIN))
     assert ledger.plain_seconds > PLAIN
 
 

@@ -26,7 +26,6 @@ PROVEN = 3  # steps before a source needs no exploration
 TRIAL_COPIES = 3  # tokens of a copy to find out whether copies gain, at most
 TRIAL_TOKENS = 2  # tokens of a model's draft to find out whether it gains, at most: a long one may lose the whole limit
 REMEMBER = 0.94  # decay per step of a source's statistics: single steps are noisy
-PLAIN_FADE = 0.99  # the same for a step of plain decoding
 PRIOR_STEPS = 6.0  # weight of earlier runs, in steps of a new one
 USUAL = 0.995  # decay per step of the statistics of all runs
 DOUBT = 100.0  # steps with which the statistics of all runs begin
@@ -118,6 +117,10 @@ class StepRecord:
         if self.usual and outcome.sharing.runs == 1:
             self.usual.add(tokens, spent, planned, outcome)
 
+    def lose(self, lost: float) -> None:
+        """Count what a step lost, below 0 if it gained."""
+        self.debt = max(0.0, self.debt + lost)
+
     def join(self, costs: Costs) -> None:
         """Convert to the runs that now share passes: then drafted rows cost more, or nothing."""
         if costs.together != self.together:
@@ -189,15 +192,15 @@ class Ledger:
         tried = gain >= reading or left >= reading + max(0.0, -gain)
         return Decision.TRIAL if tried else Decision.PLAIN
 
-    def plain_step(self, outcome: Outcome, *records: StepRecord) -> None:
-        """Count a step without a draft. records: of the sources, which it makes older
+    def plain_step(self, outcome: Outcome) -> None:
+        """Count a step without a draft.
 
         After a drafted step the caches are cold, and that source pays for it. Only a step after another plain one shows
         what plain decoding costs.
         """
         spent = self._spent(outcome)
         if self._last is not None:
-            self._lose(self._last, spent - 1)
+            self._last.lose(spent - 1)
             self._since += 1
         elif outcome.sharing.runs == 1 and spent > 0:
             self._measured += 1
@@ -206,8 +209,6 @@ class Ledger:
             self._since = 0
         self._last = None
         self.elapsed += 1
-        for record in records:
-            record.fade(PLAIN_FADE)
 
     def drafted_step(self, outcome: Outcome, record: StepRecord, *, back: bool = False) -> None:
         """Count a step that a source drafted.
@@ -226,13 +227,10 @@ class Ledger:
         seconds = outcome.proposal.expected_seconds
         planned = seconds / self.plain_seconds if seconds else spent
         record.add(tokens, None if back else spent, planned, outcome)
-        self._lose(record, spent - len(outcome.new_ids))
+        record.lose(spent - len(outcome.new_ids))
         self.elapsed += len(outcome.new_ids)
         self._last = record
         self._since += 1
-
-    def _lose(self, record: StepRecord, lost: float) -> None:
-        record.debt = max(0.0, record.debt + lost)
 
     def _spent(self, outcome: Outcome) -> float:
         """Cost of a step; of a shared one, as if all runs did the same. A step that was held up counts in part."""
@@ -387,4 +385,4 @@ class Fallback(Wrapper):
         if len(outcome.proposal):
             self.ledger.drafted_step(outcome, self.record, back=self._back)
         else:
-            self.ledger.plain_step(outcome, self.record)
+            self.ledger.plain_step(outcome)
