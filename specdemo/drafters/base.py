@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 from specdemo.config.settings import POLICIES, RunSettings
 from specdemo.config.strings import load
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from specdemo.engine.target import Features
 
 
-Experience: TypeAlias = dict[tuple[str, RunSettings], StepRecord]
 Tokens = Literal["drawn", "chosen", "copied", "mixed", "none"]
 TREE_POLICIES = ("constant", "cost")
 CHAIN_OPTIONS = (
@@ -39,7 +38,6 @@ CHAIN_OPTIONS = (
 TREE_OPTIONS = ("policy", "lookahead", "nodes", "fallback")  # options of tree methods
 # Any other need is the kind of a drafter that `python -m specdemo train KIND` makes for the target.
 NEEDS = ("draft", "copy", "store")
-MOST_KNOWN = 256  # sources and settings of which gains are known
 WORDS = load("methods")
 
 
@@ -106,7 +104,7 @@ class DraftingContext:
     models: opens the model that meets a need, for all needs that are met but a store
     features: the target's hidden states in this conversation
     store: the datastore that `retrieval` searches
-    experience: what the sources of earlier runs of this pair gained, by source and settings: numbers, no text. Runs add to it
+    known: records of earlier runs of this pair with these settings, by source: numbers, no text. The run adds to them
     together: returns how many runs, including this one, are likely to share its passes
     prior: of the run's method
     costs, calibration: of this run; they start from the profile and the prior
@@ -120,7 +118,7 @@ class DraftingContext:
     models: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
     features: Features | None = None
     store: Datastore | None = None
-    experience: Experience = field(default_factory=dict)
+    known: dict[str, StepRecord] = field(default_factory=dict)
     together: Callable[[], int] = lambda: 1
     prior: Priors = MODEL_DRAFT
     costs: Costs = field(init=False)
@@ -139,13 +137,9 @@ class DraftingContext:
         return Calibration((self.shaper.tickets and prior.coupled) or prior.sampled)
 
     def record(self, source: str) -> StepRecord:
-        """Return a source's record in this run, which begins with what it gained in earlier runs with the same settings."""
-        settings = replace(self.settings, baseline=False, detail=0, max_new_tokens=1)
-        key = source, replace(settings, sampling=replace(settings.sampling, seed=0))
-        if key not in self.experience and len(self.experience) >= MOST_KNOWN:
-            del self.experience[next(iter(self.experience))]
-        unknown = StepRecord.unknown(repeats=settings.sampling.repetition_penalty == 1)
-        return StepRecord.after(self.experience.setdefault(key, unknown))
+        """Return a source's record in this run."""
+        unknown = StepRecord.unknown(repeats=self.settings.sampling.repetition_penalty == 1)
+        return StepRecord.after(self.known.setdefault(source, unknown))
 
     def distributions(self, need: str, bias: MarkovBias | None = None) -> DraftReader:
         """Return the distributions of the model that meets a method's need, shaped as the target's are.

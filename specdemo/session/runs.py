@@ -200,7 +200,7 @@ class Caches:
             models={need: partial(self._open, need) for need in pair.drafts},
             features=self._target.features,
             store=self.loaded.store,
-            experience=self.loaded.experience,
+            known=self.loaded.known(settings),
             together=together,
         )
         return make_drafter(context, known)
