@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -205,11 +206,19 @@ def disturbed(trace: Trace, plain: Trace | None = None) -> bool:
 
 
 def _differ(one: Sequence[float], other: Sequence[float], usual: float) -> bool:
-    """Return whether the means differ by more than a factor; False for too few values."""
+    """Return whether the means differ by more than a factor and by more than chance, which is two standard errors of their
+    difference (Welch 1947): one stalled pass is no busy machine. False for too few values.
+    """
     if min(len(one), len(other)) < FEWEST_PASSES:
         return False
     low, high = sorted((sum(one) / len(one), sum(other) / len(other)))
-    return high > low * usual
+    return high > low * usual + 2 * math.sqrt(_error(one) + _error(other))
+
+
+def _error(values: Sequence[float]) -> float:
+    """Return the squared standard error of the values' mean."""
+    mean, count = sum(values) / len(values), len(values)
+    return sum((value - mean) ** 2 for value in values) / (count * (count - 1))
 
 
 def answering(trace: Trace) -> Trace:

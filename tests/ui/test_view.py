@@ -107,7 +107,19 @@ def compared(plain_ms, steps_ms, *, accepted=1, runs=None, beside=False):
             compared([10] * 8 + [13] * 8, [23] * 8, beside=True), False, id="slow together"
         ),
         pytest.param(compared([10] * 8 + [13] * 8, [12] * 8, beside=True), True, id="slower alone"),
+        pytest.param(
+            compared([10] * 15 + [50], [12] * 8, beside=True), False, id="one stall alone"
+        ),
+        pytest.param(
+            compared([10] * 8 + [10, 30] * 8, [11] * 8, beside=True), True, id="busy at times alone"
+        ),
         pytest.param(compared([10] * 16, [12] * 8 + [-12] * 4), True, id="slower passes inside"),
+        pytest.param(
+            compared([10] * 16, [12] * 8 + [-10] * 7 + [-60]), False, id="one stall inside"
+        ),
+        pytest.param(
+            compared([10] * 16, [12] * 8 + [-10, -10, -36] * 4), True, id="busy at times inside"
+        ),
         pytest.param(compared([10] * 16, [12] * 8 + [-12] * 3), False, id="too few inside"),
         pytest.param(compared([10] * 16, [12] * 8 + [-10.5] * 4), False, id="usual passes inside"),
         pytest.param(compared([10, 10, 12, 12], [12] * 2), False, id="too few passes"),

@@ -39,6 +39,8 @@ const USUAL_PASSES = 128; // in which that difference may occur: later ones read
 const FEWEST_PASSES = 4; // whose mean is judged
 
 const mean = (/** @type {number[]} */ values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+/** The squared standard error of the mean. @param {number[]} values */
+const error = (values, middle = mean(values)) => mean(values.map((value) => (value - middle) ** 2)) / (values.length - 1);
 
 /**
  * Whether other programs were busy while a run was measured, so that its speedup means nothing; see metrics.py.
@@ -60,7 +62,7 @@ export function disturbed(plain, speculative) {
   const usual = 1 + USUAL_DIFFERENCE * Math.max(1, passes.length / USUAL_PASSES);
   return [[passes.slice(0, half), passes.slice(half)], [passes, bare]].some(([one, other]) => {
     const [low, high] = [mean(one), mean(other)].sort((a, b) => a - b);
-    return Math.min(one.length, other.length) >= FEWEST_PASSES && high > low * usual;
+    return Math.min(one.length, other.length) >= FEWEST_PASSES && high > low * usual + 2 * Math.sqrt(error(one) + error(other));
   });
 }
 
