@@ -25,9 +25,17 @@
       const on = document.elementFromPoint((r.left + r.right) / 2, (r.top + r.bottom) / 2);
       return on && !e.contains(on) && !on.contains(e) && !on.closest("label")?.contains(e);
     }).map(name);
+  // A menu says nothing of its overflow: its arrow has 24 pixels.
+  const narrow = (e, style) => {
+    const drawing = document.createElement("canvas").getContext("2d");
+    drawing.font = style.font;
+    const text = drawing.measureText(e.selectedOptions[0]?.text ?? "").width;
+    return text > e.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - 24;
+  };
   if (what === "cut")
     return all.filter((e) => {
       const style = getComputedStyle(e);
+      if (e.matches("select")) return narrow(e, style);
       if (!texts(e).some((text) => text.trim())) return false;
       const wide = style.overflowX === "hidden" && e.scrollWidth > e.clientWidth + 1 && style.textOverflow !== "ellipsis";
       if (style.webkitLineClamp !== "none") return false; // it ends with an ellipsis

@@ -236,6 +236,54 @@ def test_a_live_run_is_followed_held_and_looked_back_at_while_it_goes_on(page):
     page.locator(".sd-phase", has_text="Finished").wait_for()
 
 
+BELOW = """(step) => {
+    const bottom = (e) => e.getBoundingClientRect().bottom;
+    return bottom([...document.querySelectorAll(".sd-text .sd-step")].at(step)) - bottom(document.querySelector(".sd-text"));
+}"""
+
+
+def test_the_end_stays_in_sight_unless_the_reader_has_gone_up(page):
+    page.set_viewport_size({"width": 800, "height": 700})
+    page.evaluate("""() => {
+        window.rest = items.slice(items.findIndex((item) => item.lane === "speculative"));
+        view.take([{ type: "open", source: "live", key: "k" }, ...rest.splice(0, 9)], true);
+    }""")
+    more = f"(count) => {{ view.take(rest.splice(0, count), false); return {TWO_FRAMES}; }}"
+    page.evaluate(more, 2)
+    assert page.evaluate(BELOW, -1) < -50  # a short text stands on top
+    page.evaluate(more, 150)
+    assert -60 < page.evaluate(BELOW, -1) <= 0
+    page.locator(".sd-text").hover()
+    page.mouse.wheel(0, -150)
+    page.wait_for_function(f"({BELOW})(-1) > 50")
+    place = page.evaluate(BELOW, 40)
+    page.evaluate(more, 60)
+    assert page.evaluate(BELOW, 40) == pytest.approx(place, abs=2)
+    page.mouse.wheel(0, 9999)
+    page.wait_for_function(f"({BELOW})(-1) <= 0")
+    page.evaluate(more, 20)
+    assert page.evaluate(BELOW, -1) <= 0
+
+
+def test_a_frame_of_a_live_run_lays_the_page_out_once(page):
+    page.evaluate("""() => {
+        view.take([{ type: "open", source: "live", key: "k" }, ...items.slice(0, 600)], true);
+        window.rest = items.slice(600);
+    }""")
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable")
+
+    def layouts():
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return next(metric["value"] for metric in metrics if metric["name"] == "LayoutCount")
+
+    page.wait_for_timeout(2000)  # what is drawn seldom
+    before = layouts()
+    for _ in range(8):
+        page.evaluate(f"() => {{ view.take(rest.splice(0, 4), false); return {TWO_FRAMES}; }}")
+    assert layouts() - before <= 8 + 6  # and now and then the numbers and the inspector
+
+
 def test_two_views_on_one_page_do_not_meet(page):
     page.evaluate(
         "window.other = open('two', { keys: false }); other.load(items, { autoplay: false })"

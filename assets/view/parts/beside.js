@@ -12,7 +12,6 @@ export class BesideView {
   #shown = 0; // steps that are written
   /** @type {Header | null} */
   #header = null; // of the run that they are of
-  #atEnd = true;
 
   /** words: `beside` of the view's @param {Words} words */
   constructor(words) {
@@ -20,9 +19,6 @@ export class BesideView {
     this.counts = { plain: el("span", { class: "sd-count" }), speculative: el("span", { class: "sd-count" }) };
     this.body = el("p", { class: "sd-plain-text" });
     this.root = el("div", { class: "sd-beside", role: "region", tabindex: "0", "aria-label": words.label, hidden: true }, this.body);
-    this.root.addEventListener("scroll", () => {
-      this.#atEnd = this.root.scrollHeight - this.root.scrollTop - this.root.clientHeight < 40;
-    }, { passive: true });
   }
 
   /** now: milliseconds on the run's clock @param {State} state @param {number} now */
@@ -42,6 +38,5 @@ export class BesideView {
     setText(this.counts.plain, fill(this.#words.plain, { count: shown }));
     setText(this.counts.speculative, fill(this.#words.drafted, { count: speculative.tokens }));
     this.body.classList.toggle("sd-live", shown < steps.length || !plain.end);
-    if (this.#atEnd) this.root.scrollTop = 1e9;
   }
 }

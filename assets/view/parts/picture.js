@@ -6,8 +6,9 @@ import { keyOf, pieces } from "../core/reducer.js";
 import { fill, quote } from "../core/sentence.js";
 import { isTree } from "../core/tree.js";
 import { el, setText, svg } from "./dom.js";
+import { isEnd } from "./text.js";
 
-/** @import { Piece, State, Step } from "../core/state" */
+/** @import { Lane, Piece, State, Step } from "../core/state" */
 /** @import { Words } from "./page" */
 const MOST_CARDS = 14; // of a step; the rest is one card with their number
 const PLAYED_MS = 1200; // a step's picture lasts at least so long while the run plays
@@ -17,10 +18,12 @@ export class PictureView {
   #key = "";
   #until = 0; // time at which the step that is played has been shown
   #timer = 0;
+  #again = -1; // place of the step that is shown again, while plain decoding catches up
 
-  /** words: `picture` of the view's @param {Words} words */
-  constructor(words) {
+  /** words: `picture` of the view's; recall(place): called with the step that is shown again, -1 for none any more @param {Words} words @param {(place: number) => void} recall */
+  constructor(words, recall) {
     this.#words = words;
+    this.recall = recall;
     this.said = el("p", { class: "sd-picture-said" });
     this.cards = el("div", { class: "sd-guesses" });
     this.clocks = { drafted: clock("drafted", words.drafted), plain: clock("plain", words.plain_clock) };
@@ -30,23 +33,28 @@ export class PictureView {
   }
 
   /**
-   * Show the step at the player's place; while the run moves, the newest that was checked, each for a readable time.
+   * Show the step at the player's place. While the run moves, the newest that was checked, each for a readable time; when
+   * its text is done and plain decoding still writes, all of them once more.
    * @param {State} state @param {{ moving: boolean }} how
    */
   render(state, { moving }) {
     const lane = state.lanes.speculative;
-    const steps = moving ? lane?.steps.filter((step) => !step.open && step.nodes.length) : lane?.steps;
-    const step = steps?.at(-1);
-    this.root.hidden = !lane?.drafted && !step?.nodes.length;
-    if (!lane || !step) return;
-    const key = `${keyOf(lane.header.started_at ?? "", step)} ${Boolean(state.lanes.plain)}`;
-    if (key === this.#key) return;
     clearTimeout(this.#timer);
-    const left = this.#until - performance.now();
-    if (moving && left > 0) {
-      this.#timer = setTimeout(() => this.render(state, { moving }), left);
-      return;
-    }
+    this.root.hidden = !lane?.drafted && !lane?.steps.at(-1)?.nodes.length;
+    if (!lane) return;
+    const left = moving ? this.#until - performance.now() : 0;
+    if (left <= 0) this.#show(state, lane, moving);
+    if (moving && (left > 0 || lane.end)) this.#timer = setTimeout(() => this.render(state, { moving }), left > 0 ? left : PLAYED_MS);
+  }
+
+  /** @param {State} state @param {Lane} lane @param {boolean} moving */
+  #show(state, lane, moving) {
+    const guessed = lane.steps.flatMap((step, i) => (!step.open && step.nodes.length ? [i] : []));
+    const again = moving && lane.end ? (guessed.find((i) => i > this.#again) ?? guessed[0] ?? -1) : -1;
+    const step = lane.steps[again >= 0 ? again : moving ? (guessed.at(-1) ?? -1) : lane.steps.length - 1];
+    if (again !== this.#again) this.recall((this.#again = again));
+    const key = step ? `${keyOf(lane.header.started_at ?? "", step)} ${Boolean(state.lanes.plain)}` : "";
+    if (!step || key === this.#key) return;
     this.#key = key;
     this.#until = moving ? performance.now() + PLAYED_MS : 0;
     this.#draw(state, step, moving);
@@ -54,16 +62,13 @@ export class PictureView {
 
   /** @param {State} state @param {Step} step @param {boolean} moving */
   #draw(state, step, moving) {
-    this.root.classList.remove("sd-played");
+    this.root.classList.toggle("sd-played", moving);
     const kept = step.path.length;
     const refused = step.nodes.find((node) => node.status === "rejected");
     const name = step.open ? (step.nodes.length ? "open" : "plain") : !step.nodes.length ? "plain" : !step.next ? "end" : refused ? "wrong" : "right";
-    setText(this.said, fill(this.#words[name], { count: step.nodes.length, kept, guess: quote(refused), own: quote(step.next) }));
+    setText(this.said, fill(this.#words[name], { count: step.nodes.length, kept, guess: quote(refused), own: named(step.next) }));
     this.cards.replaceChildren(...slots(step), el("i", { class: "sd-check" }));
     this.#drawClocks(state, step);
-    if (!moving) return;
-    this.root.getBoundingClientRect(); // restarts the animation
-    this.root.classList.add("sd-played");
   }
 
   /** @param {State} state @param {Step} step */
@@ -73,7 +78,8 @@ export class PictureView {
     for (const { root } of Object.values(this.clocks)) root.hidden = step.open || !longest || plain === null;
     const times = [["drafted", drafted, 1], ["plain", plain ?? 0, tokens]];
     for (const [name, seconds, passes] of /** @type {["drafted" | "plain", number, number][]} */ (times)) {
-      const { root, label } = this.clocks[name];
+      const { root, label, face } = this.clocks[name];
+      face.append(...[...face.children].slice(1)); // put in again, its animation begins again
       root.style.setProperty("--share", String(longest ? seconds / longest : 0));
       setText(label, fill(passes === 1 ? this.#words.one_pass : this.#words.passes, { passes, time: two(1000 * seconds) }));
     }
@@ -85,7 +91,7 @@ function clock(name, title) {
   const face = svg("svg", { viewBox: "-10 -10 20 20", "aria-hidden": "true" });
   face.append(svg("circle", { r: 9, class: "sd-clock-face" }), svg("circle", { r: 4.5, pathLength: 1, class: "sd-clock-time", transform: "rotate(-90)" }));
   const label = el("span", { class: "sd-clock-passes" });
-  return { label, root: el("div", { class: `sd-clock sd-clock-${name}` }, face, el("span", {}, el("b", {}, title), label)) };
+  return { label, face, root: el("div", { class: `sd-clock sd-clock-${name}` }, face, el("span", {}, el("b", {}, title), label)) };
 }
 
 /** One element for each position: its guess and, where that was wrong, the target's own word on top. @param {Step} step */
@@ -105,4 +111,7 @@ function slots(step) {
 }
 
 /** @param {Piece} part */
-const card = ({ value, status }) => el("span", { class: `sd-guess sd-guess-${status}` }, quote(value) || "·");
+const card = ({ value, status }) => el("span", { class: `sd-guess sd-guess-${status}` }, named(value) || "·");
+
+/** A token by its text, the model's own mark of the end as a sign. @param {{ text?: string } | null | undefined} token */
+const named = (token) => (isEnd(token?.text ?? "") ? "■" : quote(token));

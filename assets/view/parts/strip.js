@@ -23,10 +23,9 @@ export class StripView {
     this.#words = words.strip;
     this.choose = choose;
     this.columns = el("div", { class: "sd-columns", role: "listbox", "aria-orientation": "horizontal", tabindex: "0", "aria-label": words.strip.label, title: words.strip.time_hint });
-    this.veil = el("div", { class: "sd-veil" });
     this.root = el("div", { class: "sd-strip" }, this.columns);
     const drawn = el("div", { class: "sd-drawn", role: "presentation" });
-    this.columns.append(el("div", { class: "sd-band", role: "presentation" }, drawn, this.veil));
+    this.columns.append(drawn);
     this.#steps = new Steps(drawn, (step, i) => this.#draw(step, i));
     this.columns.addEventListener("click", (event) => this.#pick(this.find(event.target)));
     this.columns.addEventListener("keydown", (event) => this.#walk(event));
@@ -55,12 +54,11 @@ export class StripView {
     return Number(closest(element, ".sd-column")?.dataset.step ?? -1);
   }
 
-  /** Keep the place in sight, and three columns around it; what comes after it is pale. Apart from `render`, as in the text. */
+  /** Keep the place in sight, and three columns around it. After all that is written, for it makes the browser lay out the page. */
   follow() {
     if (this.#followed === this.#place) return;
     this.#followed = this.#place;
     const column = this.#steps.at(this.#place);
-    this.veil.style.left = column ? `${column.offsetLeft + column.offsetWidth}px` : "0";
     if (!column) return;
     const { columns } = this;
     const room = 3 * column.offsetWidth;

@@ -14,7 +14,6 @@ const MARKED = new Set(["correction", "bonus"]); // a blank or a line end of the
 export class TextView {
   #words;
   #steps;
-  #atEnd = true;
   #earlier = 0;
   /** @type {WeakMap<Element, { step: Step, piece: Piece }>} */
   #tokens = new WeakMap(); // by element
@@ -25,14 +24,11 @@ export class TextView {
     this.prompt = el("p", { class: "sd-asked" });
     this.body = el("div", { class: "sd-answer" });
     this.empty = el("p", { class: "sd-empty sd-waits" });
-    this.root = el("div", { class: "sd-text", role: "region", tabindex: "0", "aria-label": words.text_label });
-    this.root.append(this.before, this.prompt, this.body, this.empty);
+    this.flow = el("div", {}, this.before, this.prompt, this.body, this.empty);
+    this.root = el("div", { class: "sd-text", role: "region", tabindex: "0", "aria-label": words.text_label }, this.flow);
     this.root.addEventListener("keydown", (event) => this.#walk(event));
     // Shift and a click choose a second token; the browser would select the text between.
     this.root.addEventListener("mousedown", (event) => event.shiftKey && event.preventDefault());
-    this.root.addEventListener("scroll", () => {
-      this.#atEnd = this.root.scrollHeight - this.root.scrollTop - this.root.clientHeight < 40;
-    }, { passive: true });
     this.#steps = new Steps(this.body, (step, i) => this.#draw(step, i));
   }
 
@@ -51,11 +47,6 @@ export class TextView {
     if (this.empty.textContent !== waiting) this.empty.textContent = waiting;
     this.#steps.render(state);
     this.body.classList.toggle("sd-live", Boolean(lane && !lane.end));
-  }
-
-  /** Keep the end in sight, unless the reader has gone up. Apart from `render`, for it makes the browser lay out the page. */
-  follow() {
-    if (this.#atEnd) this.root.scrollTop = 1e9;
   }
 
   /**

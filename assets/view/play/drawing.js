@@ -69,7 +69,6 @@ export class Drawing {
     this.#announce(phase);
     if (phase === "waiting") this.announceWaiting();
     this.inspect();
-    text.follow();
     strip.follow();
     this.drawTree();
     this.drawNumbers();

@@ -207,7 +207,7 @@ export function phaseOf(state, { playing, atEnd, running, held }) {
     return lane.steps.length === 0 ? "reading" : (state.lane ?? "");
   }
   if (lane.end === "failed" || lane.end === "cancelled") return lane.end;
-  if (running && state.lane === "speculative") return "plain_rest";
+  if ((running || playing) && state.lane === "speculative") return "plain_rest";
   if (state.lane === "plain") return state.source.kind === "live" ? "plain_done" : "done_alone";
   if (disturbed(state.lanes.plain, lane)) return "done_disturbed";
   if (!state.lanes.plain && standIn(lane)) return "done_stand_in";

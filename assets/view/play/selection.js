@@ -10,6 +10,7 @@ export class Selection {
   pins = []; // subjects that stay: one, or two that are compared
   armed = false; // whether the next one that is chosen is compared with the first
   hovered = -1; // the step under the pointer in the strip
+  recalled = -1; // the step that the picture shows again
   /** @type {Subject | null} */
   pointed = null; // the subject under the pointer or the focus, or the last one
   /** @type {Subject | null} */
@@ -101,7 +102,7 @@ export class Selection {
     if (this.hovered >= 0) return this.hovered;
     const { why, subjects } = this.shown();
     const [subject] = why === "latest" ? [] : [this.pointed ?? subjects[0]];
-    return subject && subject.lane === this.#run.state.lane ? subject.at : -1;
+    return subject && subject.lane === this.#run.state.lane ? subject.at : this.recalled;
   }
 
   get #lane() {

@@ -72,15 +72,17 @@ export class View {
     this.player.ticked = () => this.beside.render(this.state, this.player.now);
     this.text = new TextView(words);
     this.beside = new BesideView(words.beside);
-    this.picture = new PictureView(words.picture);
-    new ResizeObserver(() => this.text.follow()).observe(this.text.root); // larger letters: its end stays in sight
+    this.picture = new PictureView(words.picture, (place) => {
+      this.selection.recalled = place;
+      this.drawing.light();
+    });
     this.strip = new StripView(words, (at) => this.gestures.choose(at));
     this.tree = new TreeView(words);
     this.inspector = new InspectorView(words, { unpin: () => this.gestures.unpin(), compare: () => this.gestures.arm() });
     this.numbers = new NumbersView(words);
     this.charts = new ChartsView(words);
     this.next = new Next(this, words.next);
-    this.text.root.append(this.next.root);
+    this.text.flow.append(this.next.root);
     if (keys) this.text.root.id = "sd-text";
     const save = exportMenu(this, words.export, (message) => this.take([{ type: "notice", message, aside: true }], false));
     this.layout = new Layout(words, this, { save, open: (file) => this.#open(file) });
