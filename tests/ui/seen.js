@@ -25,12 +25,12 @@
       const on = document.elementFromPoint((r.left + r.right) / 2, (r.top + r.bottom) / 2);
       return on && !e.contains(on) && !on.contains(e) && !on.closest("label")?.contains(e);
     }).map(name);
-  // A menu says nothing of its overflow: its arrow has 24 pixels.
+  // A menu says nothing of its overflow: its arrow has 16 pixels.
   const narrow = (e, style) => {
     const drawing = document.createElement("canvas").getContext("2d");
     drawing.font = style.font;
     const text = drawing.measureText(e.selectedOptions[0]?.text ?? "").width;
-    return text > e.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - 24;
+    return text > e.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - 16;
   };
   if (what === "cut")
     return all.filter((e) => {

@@ -98,7 +98,7 @@ const greedy = step(
 );
 const plainly = (which, head = header(0)) => told(which, greedy, head);
 assert.match(plainly(0).why, /most likely one here, with 0\.78: kept/);
-assert.match(plainly(1).why, /“world” with 0\.43; “past”, to which it gives 0\.00030, was rejected/);
+assert.match(plainly(1).why, /“world” the highest probability, 0\.43\. “past” has 0\.00030 and was rejected/);
 assert.equal(plainly(1).formula, "target's most likely = “world” (0.43) ≠ “past”: rejected");
 assert.match(plainly(-1).why, /with 0\.43, in place of the rejected “past”/);
 assert.deepEqual(plainly(1).notes, [words.notes.no_detail]);
