@@ -65,6 +65,7 @@ def events_of(
                 elapsed,
                 None if exact else part.drafted,
                 None if exact else part.accepted,
+                () if exact else part.positions,
             )
 
 

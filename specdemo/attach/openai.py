@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
@@ -15,7 +16,8 @@ from itertools import accumulate
 from pydantic import AliasChoices, AliasPath, Field, ValidationError
 
 from specdemo.attach.client import Client, Foreign, KnownCount, shown
-from specdemo.attach.pasted import reports
+from specdemo.attach.pasted import counters, reports
+from specdemo.attach.records import Record
 from specdemo.attach.servers import Generation, Pages, Part, Piece, Request, Round
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
@@ -75,20 +77,21 @@ def body_of(request: Request, model: str) -> Json:
     }
 
 
-def with_report(found: Generation, extra: Json) -> Generation:
-    """Return an answer with the server's own counts of its drafts, if it reports any.
+def with_report(found: Generation, extra: Json, counted: Record | None = None) -> Generation:
+    """Return an answer with the server's own counts of its drafts, if it reports any; else with what was counted meanwhile.
 
     Steps that the server lists win over the groups in which tokens arrived, since two may arrive as one; a step whose group
     differs has no time. It omits steps without a draft: if the listed ones do not make up the answer, the groups stay.
     """
-    record = next(reports(extra), None)
+    record = next(reports(extra), counted)
     if record is None:
         return replace(found, drafted=0, accepted=0) if extra.get("stats") == {} else found
-    counted = replace(found, drafted=record.drafted, accepted=record.accepted)
+    places = record.by_position if len(record.steps) <= found.tokens else ()
+    whole = replace(found, drafted=record.drafted, accepted=record.accepted, positions=places)
     pieces = [piece for one in found.rounds for piece in one.committed]
     spare = sum(accepted + 1 for accepted, _ in record.steps) - len(pieces)
     if not record.steps or not 0 <= spare <= record.steps[-1][0]:
-        return counted
+        return whole
     starts = accumulate((len(one.committed) for one in found.rounds), initial=0)
     arrived = dict(zip(starts, found.rounds, strict=False))
     rounds, at = list[Round](), 0
@@ -100,7 +103,7 @@ def with_report(found: Generation, extra: Json) -> Generation:
             Round(committed, drafted, accepted, group.seconds if group and same else None)
         )
         at += accepted + 1
-    return replace(counted, rounds=tuple(rounds))
+    return replace(whole, rounds=tuple(rounds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,7 @@ class OpenAIServer:
         """Yield the parts of an answer: the first chunk came from the prompt, each other one is a round by arrival."""
         found, rounds, count, finish = self.about, list[Round](), 0, ""
         counts, extra = Chunk.model_validate({}), Json()
+        sums = self._metrics()
         before = time.perf_counter()
         body = body_of(request, self.about.model) | self.more
         for values in self.client.stream("/v1/chat/completions", body, cancel):
@@ -152,7 +156,20 @@ class OpenAIServer:
             finish=finish or "cancelled",
             reported_tokens=counts.completion_tokens,
         )
-        yield with_report(whole_answer, extra)
+        counted = self._counted(sums, counts.completion_tokens or 0) if sums else None
+        yield with_report(whole_answer, extra, counted)
+
+    def _metrics(self) -> Record | None:
+        """Return the counters of all requests since the start of a server that drafts, if it publishes them."""
+        with suppress(UserError):
+            return counters(self.client.get("/metrics").text) if self.drafting else None
+        return None
+
+    def _counted(self, before: Record, tokens: int) -> Record | None:
+        """Return what was counted since then; None if that is more than an answer of so many tokens, so other requests."""
+        now = self._metrics()
+        found = now.since(before) if now else None
+        return found if found and found.tokens == tokens else None
 
 
 def lm_studio(client: Client, pages: Pages) -> OpenAIServer | None:

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
@@ -120,8 +121,8 @@ def _row(kind: str, named: dict[str, str | None]) -> Record | None:
 
 # Counters of a server's Prometheus page: server, name, labels and value.
 COUNTER = re.compile(
-    r"^(llamacpp|vllm):spec_decode_num_(drafts|draft_tokens|accepted_tokens|accepted_tokens_per_pos)_total"
-    r"(\{[^}\n]{0,400}\})? (\d[0-9.e+]{0,20})\s*$",
+    r"^(llamacpp|vllm):(?:spec_decode_num_)?(drafts|draft_tokens|accepted_tokens(?:_per_pos)?|generation_tokens|tokens_predicted)_total"
+    rf"(\{{[^}}\n]{{0,400}}\}})? ({X}(?:e\+\d\d)?)\s*$",
     re.MULTILINE,
 )
 
@@ -139,9 +140,12 @@ def counters(text: str) -> Record | None:
     if not sums.keys() >= {"drafts", "draft_tokens", "accepted_tokens"}:
         return None
     counts = sums["draft_tokens"], sums["accepted_tokens"], sums["drafts"]
-    positions = tuple(places[n] / counts[2] for n in sorted(places)) if counts[2] else ()
+    accepted = [places[n] for n in sorted(places)][:MOST_DRAFTED]
+    positions = tuple(each / counts[2] for each in accepted) if counts[2] else ()
+    histogram = tuple(a - b for a, b in pairwise([counts[2], *accepted, 0]))
     name = "llama-server" if found[0][0] == "llamacpp" else found[0][0]
-    return Record("since its start", name, None, *counts, positions=positions[:MOST_DRAFTED])
+    tokens = sums["generation_tokens"] or sums["tokens_predicted"]
+    return Record("since its start", name, tokens, *counts, positions=positions, histogram=histogram)  # fmt: skip
 
 
 def _dense(value: object) -> object:

@@ -5,9 +5,11 @@ A value that the source does not name is None, never a guess; `approximate` mark
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, starmap, zip_longest
+from operator import sub
 from typing import TypeVar
 
 from specdemo.attach.servers import Generation
@@ -27,7 +29,7 @@ Number = TypeVar("Number", int, float)
 class Record:
     """Statistics of one request, or of one interval of a server's log.
 
-    tokens: of the answer, with the first one; rounds: verifications of a draft, steps without one left out
+    tokens: of the answers, with the first one; rounds: verifications of a draft, steps without one left out
     positions: fraction of all rounds in which the draft token at each position was accepted, the first position first
     steps: (accepted, drafted) of each round with a draft, in order; histogram: rounds by number of accepted tokens
     mean: tokens a round as the source gives it, the target's own included
@@ -72,6 +74,39 @@ class Record:
     def reached(self) -> tuple[int, ...]:
         """Rounds that accepted the draft token at each position."""
         return tuple(accumulate(reversed(self.histogram)))[::-1][1:]
+
+    @property
+    def by_position(self) -> tuple[tuple[int, int, int], ...]:
+        """Drafts with a token at each position, those in which it was tested, and accepted; empty if draft lengths are unknown.
+
+        A histogram has an entry for each possible length, so it tells the lengths if all drafts have the largest one.
+        """
+        longest = max((drafted for _, drafted in self.steps), default=len(self.histogram) - 1)
+        counts = Counter(self.steps)
+        if not counts and self.rounds and self.drafted == self.rounds * longest:
+            counts = Counter({(kept, longest): count for kept, count in enumerate(self.histogram)})
+        return tuple(
+            (
+                sum(count for (_, drafted), count in counts.items() if drafted > n),
+                sum(count for (kept, drafted), count in counts.items() if drafted > n <= kept),
+                sum(count for (kept, _), count in counts.items() if kept > n),
+            )
+            for n in range(longest if counts else 0)
+        )
+
+    def since(self, before: Record) -> Record | None:
+        """Return what was counted after another reading of the same counters; None if that is impossible."""
+        names = ("tokens", "drafted", "accepted", "rounds")
+        now, then = ([getattr(one, name) or 0 for name in names] for one in (self, before))
+        tokens, drafted, accepted, rounds = map(sub, now, then)
+        pairs = zip_longest(self.histogram, before.histogram, fillvalue=0)
+        histogram = tuple(starmap(sub, pairs))
+        possible = 0 <= accepted <= drafted <= MOST_DRAFTED * rounds <= MOST_DRAFTED * tokens
+        if not possible or min(histogram) < 0:
+            return None
+        return Record(
+            self.name, self.engine, tokens, drafted, accepted, rounds, histogram=histogram
+        )
 
     def counted(self) -> Record:
         """Return the record with all numbers that follow exactly from those that it has."""

@@ -53,6 +53,7 @@ class Generation:
     prefill_seconds, decode_seconds: by the server's clock
     finish: stop, length, cancelled or "" if unknown
     drafted, accepted: the server's own sums
+    positions: see `Record.by_position`
     reported_tokens: the server's own count of the answer's tokens, of which a piece may contain several
     """
 
@@ -68,6 +69,7 @@ class Generation:
     finish: str = ""
     drafted: int | None = None
     accepted: int | None = None
+    positions: tuple[tuple[int, int, int], ...] = ()
     reported_tokens: int | None = None
     model: str = ""
     method: str = ""

@@ -331,6 +331,7 @@ class RunFinished:
     """Last event of a run that ended normally or was cancelled.
 
     drafted, accepted: sums that another program's server reports, if its rounds are not known exactly
+    positions: by position in the draft, (drafts with a token there, tested ones, accepted ones), from the same report
     """
 
     lane: Lane
@@ -339,6 +340,7 @@ class RunFinished:
     elapsed_seconds: Seconds
     drafted: Count | None = None
     accepted: Count | None = None
+    positions: Many[tuple[Count, Count, Count]] = ()
 
 
 @part

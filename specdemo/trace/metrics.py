@@ -123,7 +123,8 @@ def measure(events: Iterable[Event]) -> Metrics:
     exact = known in (None, Knowledge.EXACT)
     drafting = [step for step in steps if step.nodes] if exact else []
     ended = next((event for event in items if isinstance(event, RunFinished)), None)
-    sums = (ended.drafted or 0, ended.accepted or 0) if ended and not exact else (0, 0)
+    told = None if exact else ended  # what another program's server reports about its rounds
+    sums = (told.drafted or 0, told.accepted or 0) if told else (0, 0)
     new_tokens = sum(len(step.committed) for step in steps)
     grouped = exact or known is Knowledge.ARRIVAL
     prepared = [event for event in items if isinstance(event, Drafted) and event.hit is not None]
@@ -148,7 +149,7 @@ def measure(events: Iterable[Event]) -> Metrics:
         hits=sum(bool(event.hit) for event in prepared),
         chances=len(prepared),
         saved_seconds=sum(event.saved_seconds or 0.0 for event in prepared),
-        positions=_positions(drafting),
+        positions=tuple(each[1:] for each in told.positions) if told else _positions(drafting),
         survivals=_survivals(drafting),
         draws=len(draws),
         draws_kept=sum(node.status is Status.ACCEPTED for node in draws),

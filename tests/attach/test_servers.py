@@ -346,6 +346,49 @@ def test_each_server_shows_what_it_reports_and_no_more(
     assert output_text(events) == found.text
     figures = measure(events)
     assert (figures.new_tokens, figures.drafted) == (7, sums[0] or 0)
+    counted = [accepted for _, accepted in figures.positions]
+    assert sum(counted) == (sums[1] if "per_step_drafted" in str(report) else 0)
+
+
+def metrics_page(tokens: int, drafts: int, drafted: int, *accepted: int) -> bytes:
+    """A page of vLLM's counters."""
+    sums = {"num_drafts": drafts, "num_draft_tokens": drafted, "num_accepted_tokens": sum(accepted)}
+    lines = [f"vllm:generation_tokens_total {tokens}.0", *(f"vllm:spec_decode_{name}_total {count}.0" for name, count in sums.items())]  # fmt: skip
+    lines += [f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{n}"}} {count}.0' for n, count in enumerate(accepted)]  # fmt: skip
+    return "\n".join(lines).encode()
+
+
+@pytest.mark.parametrize(
+    ("after", "sums", "positions"),
+    [
+        (metrics_page(107, 23, 69, 12, 6, 0), (9, 3), ((3, 3, 2), (3, 2, 1), (3, 1, 0))),
+        (metrics_page(107, 23, 67, 12, 6, 0), (7, 3), ()),  # drafts of different lengths
+        (metrics_page(140, 23, 69, 12, 6, 0), (None, None), ()),  # with another request
+        (metrics_page(107, 23, 60, 12, 6, 0), (None, None), ()),  # contradicts itself
+        (b"", (None, None), ()),
+    ],
+)
+def test_counters_of_a_server_are_an_answers_if_no_other_request_came(
+    after, sums, positions
+) -> None:
+    """A vLLM without a report of a request: its counters before and after, of the whole server."""
+    pages = itertools.chain([metrics_page(100, 20, 60, 10, 5, 0)] * 2, itertools.repeat(after))
+    usage = {"choices": [], "usage": {"completion_tokens": 7}}
+    stream = [group(1), group(2, 3, 4), group(5, 6), group(7), chunk(delta={}, finish_reason="stop"), f"data: {json.dumps(usage)}\n\n".encode()]  # fmt: skip
+
+    def reply(path: str, _headers: dict[str, str], _body: bytes) -> Reply:
+        if path == "/v1/chat/completions":
+            return 200, STREAM, stream
+        known = {"/v1/models": b'{"data":[{"id":"m"}]}', "/version": VLLM["/version"]}
+        page = next(pages) if path == "/metrics" else known.get(path)
+        return (404, {}, [b"no"]) if page is None else (200, {}, [page])
+
+    with serving(reply) as url:
+        parts = list(attach(url).stream(Request([], 8), threading.Event()))
+    figures = measure(events_of(parts, "hi", {}))
+    assert (parts[-1].drafted, parts[-1].accepted) == sums
+    assert parts[-1].positions == positions
+    assert figures.positions == tuple(each[1:] for each in positions)
 
 
 ENDLESS = (b"x" * 65536 for _ in itertools.count())

@@ -55,6 +55,12 @@ assert.deepEqual(crowd.map((_, i) => fold(crowd.slice(0, i + 1)).lanes.plain.run
 const refused = (node) => fold([{ type: "verified", lane: "speculative", step: 0, nodes: [{ status: "rejected", parent: -1, ...node }], path: [], next: null }]);
 assert.deepEqual([{ text: "" }, { text: "", token_id: 5 }, { text: "a" }].map((node) => refused(node).lanes.speculative.unnamed), [true, false, false]);
 
+// Another program's server may report the positions of drafts whose rounds are not known.
+const totals = { type: "finished", lane: "speculative", reason: "stop", new_tokens: 7, drafted: 6, accepted: 3, positions: [[3, 3, 2], [3, 2, 1]] };
+const served = fold([{ type: "started", lane: "speculative", knowledge: "totals" }, totals]).lanes.speculative;
+assert.deepEqual(positions(served), [{ drafted: 3, tested: 3, kept: 2 }, { drafted: 3, tested: 2, kept: 1 }]);
+assert.deepEqual([acceptRate(served), tokensPerStep(served)], [0.5, null]);
+
 // Outside the compiled pass a drafted greedy text may leave plain decoding's at a near tie.
 const splits = (kernel, precision, more = {}) => maySplit({ header: { method: "ngram", target: { kernel, precision }, ...more } });
 assert.deepEqual([splits("lean pass", "nf4"), splits("compiled pass on matrix tiles", "nf4"), splits("lean pass", "fp32"), splits("", "nf4")], [true, false, false, false]);

@@ -1,7 +1,8 @@
 // The charts of a run by name: each takes a run as the charts read it and returns what Plotly draws. A new one goes into the table at the end.
 
 import { reasonText } from "../core/decision.js";
-import { TIMES, acceptanceHistory, disturbed, forecastSteps, judgedSteps, oracle, overlapBound, plainRates, positions, predictedCurve, rateCurve, speedup as speedupOf, speedupCurve, tokensPerSecond, two } from "../core/metrics.js";
+import { TIMES, acceptanceHistory, disturbed, forecastSteps, judgedSteps, oracle, overlapBound, plainRates, positions, predictedCurve, rateCurve, speedup as speedupOf, speedupCurve, stepsKnown, tokensPerSecond, two } from "../core/metrics.js";
+import { roundsKnown } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { depthOf, isTree } from "../core/tree.js";
 import { Pen, escapeMarkup } from "./pen.js";
@@ -39,13 +40,13 @@ export const RECENT = 8; // steps that a rate of late is measured over
 export const overSteps = (run, words, more = {}) => ({
   x: { title: words.across[run.axis], range: run.range },
   shared: true,
-  empty: run.steps.length ? "" : nothing(run, words),
+  empty: run.steps.length && run.lane && stepsKnown(run.lane) ? "" : nothing(run, words),
   place: (i) => (i in run.starts ? [run.starts[i], run.ends[i]] : null),
   ...more,
 });
 
-/** Why there are no drafts to show: none so far, or none at all. @param {Run} run @param {Words} words @returns {string} */
-export const nothing = ({ lane, plain, state }, words) => ((lane ?? plain)?.end ? words.none_drafted : state.source.kind === "live" ? words.at_end : words.no_steps);
+/** Why there are no drafts to show: none so far, none at all, or not known. @param {Run} run @param {Words} words @returns {string} */
+export const nothing = ({ lane, plain, state }, words) => ((lane ?? plain)?.end ? (lane && !roundsKnown(lane) ? words.not_reported : words.none_drafted) : state.source.kind === "live" ? words.at_end : words.no_steps);
 
 /** @param {Words} words @param {...string} names */
 export const pick = (words, ...names) => Object.fromEntries(names.map((name) => [name, words[name]]));
@@ -160,7 +161,7 @@ export function rate(run, words, colours) {
     step: point.step + 1, fast: two(point.soFar), recent: two(point.recent), plain: two(beside[i]), count: RECENT,
   }));
   return {
-    ...overSteps(run, words, { empty: run.plain ? "" : nothing(run, words) }),
+    ...overSteps(run, words, { empty: run.lane || run.plain ? "" : nothing(run, words) }),
     looks: RATE_LOOKS,
     names,
     traces: [

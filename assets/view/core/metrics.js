@@ -13,7 +13,8 @@ export const TIMES = /** @type {const} */ ({ draft: "draftSeconds", verify: "ver
 export const tokensPerSecond = (/** @type {Lane | null | undefined} */ lane) => (lane ? ratio(lane.tokens, lane.elapsed) : null);
 export const acceptRate = (/** @type {Lane} */ lane) => ratio(lane.accepted, lane.drafted);
 export const judged = (/** @type {Lane} */ lane) => lane.steps.length - (lane.steps.at(-1)?.open ? 1 : 0);
-export const tokensPerStep = (/** @type {Lane} */ lane) => (roundsKnown(lane) || lane.header.knowledge === "arrival" ? ratio(lane.tokens, judged(lane)) : null);
+export const stepsKnown = (/** @type {Lane} */ lane) => roundsKnown(lane) || lane.header.knowledge === "arrival"; // each is a pass of the target
+export const tokensPerStep = (/** @type {Lane} */ lane) => (stepsKnown(lane) ? ratio(lane.tokens, judged(lane)) : null);
 export const draftPerStep = (/** @type {Lane} */ lane) => (lane.header.knowledge && !lane.draftSeconds ? null : ratio(lane.draftSeconds, judged(lane)));
 export const verifyPerStep = (/** @type {Lane} */ lane) => ratio(lane.verifySeconds, judged(lane));
 /** Share of drafts that had been prepared while the target was busy; null for a run that prepares none. @param {Lane} lane */
@@ -146,8 +147,7 @@ export function speedupCurve(plain, speculative) {
  * @param {Lane | null | undefined} lane
  */
 export function positions(lane) {
-  /** @type {{ drafted: number, tested: number, kept: number }[]} */
-  const out = [];
+  const out = (lane?.positions ?? []).map(([drafted, tested, kept]) => ({ drafted, tested, kept }));
   for (const { open, nodes } of lane && roundsKnown(lane) ? lane.steps : []) {
     if (open || !nodes.length) continue;
     /** @type {Set<string | undefined>[]} */

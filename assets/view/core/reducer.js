@@ -32,6 +32,7 @@ const emptyLane = (header) => ({
   tokens: 0,
   drafted: 0,
   accepted: 0,
+  positions: [], // drafted, tested and accepted at each, as another program's server reports if its rounds are not known
   draftSeconds: 0,
   verifySeconds: 0,
   overheadSeconds: 0,
@@ -129,9 +130,7 @@ const CHANGES = {
     const lane = laneOf(state, item);
     lane.end = item.reason;
     if (roundsKnown(lane)) return;
-    lane.tokens = item.new_tokens;
-    lane.drafted = item.drafted ?? 0;
-    lane.accepted = item.accepted ?? 0;
+    Object.assign(lane, { tokens: item.new_tokens, drafted: item.drafted ?? 0, accepted: item.accepted ?? 0, positions: item.positions ?? [] });
   },
   failed(state, item) {
     const lane = state.lanes[item.lane];

@@ -115,6 +115,7 @@ export interface Lane {
   tokens: number;
   drafted: number;
   accepted: number;
+  positions: [number, number, number][];
   draftSeconds: number;
   verifySeconds: number;
   overheadSeconds: number;
