@@ -47,6 +47,7 @@ from specdemo.engine.cost import CostProfile
 from specdemo.files.catalogue import DEFAULT_TARGET, partner
 from specdemo.files.sources import resolve
 from specdemo.models.networks.folders import export_gguf
+from tools.probe import served
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from attach.stand_in import Reply, serving
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
 TOKENS = 24
 PROMPTS = [*itertools.chain.from_iterable(PROBES.values()), "List ten emoji with their names."]
 KIND = "xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_"
-PORT = 8031  # of the page
 # Stores when the first token of a live run is drawn; the page may still play a recorded one.
 FIRST_TOKEN = """() => {
   window.first = null;
@@ -354,21 +354,13 @@ def open_page(url: str) -> Iterator[Page]:
     """Open the page of `app --attach` in a browser. yields: it, once its recorded run plays"""
     from playwright.sync_api import sync_playwright
 
-    command = [sys.executable, "-m", "specdemo", "app", "--attach", url, "--port", str(PORT), "--no-browser"]  # fmt: skip
-    app = subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8")
-    try:
-        assert app.stdout
-        next(line for line in app.stdout if "Ctrl+C" in line)
-        with sync_playwright() as play:
-            browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM)
-            page = browser.new_page(viewport={"width": 1280, "height": 800})
-            page.goto(f"http://127.0.0.1:{PORT}")
-            page.locator(".sd-badge:not(#sd-first *)", has_text="recorded").wait_for()
-            yield page
-            browser.close()
-    finally:
-        app.terminate()
-        app.wait()
+    with served("--attach", url) as address, sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM)
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.goto(address)
+        page.locator(".sd-badge:not(#sd-first *)", has_text="recorded").wait_for()
+        yield page
+        browser.close()
 
 
 def answer_on(page: Page, prompt: str) -> float:
