@@ -75,10 +75,10 @@ def _with_target(settings: AppSettings, options: argparse.Namespace) -> AppSetti
 
 def _attached(settings: AppSettings, options: argparse.Namespace) -> RemoteStudio:
     """Return a client of another program's server. Only the command line names its address."""
-    from specdemo.attach.client import KEY_VARIABLE
+    from specdemo.cli.commands.servers import reached
     from specdemo.session.remote.attached import attached_client
 
-    key = os.environ.get(KEY_VARIABLE, "")
+    _, key = reached(options.attach)
     return attached_client(settings, options.attach, options.plain or "", key, log=options.log)
 
 

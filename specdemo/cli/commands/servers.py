@@ -138,7 +138,6 @@ def run_tune(options: argparse.Namespace) -> int:
 
 def _recorded(sources: Iterable[str], key: str, log: Path | None = None) -> list[Findings]:
     """Read files, and ask the servers whose addresses are among them the prompts of the doctor. log: of these servers"""
-    from specdemo.attach.detection import attach
     from specdemo.attach.doctor import TOKENS, prompts
     from specdemo.attach.pasted import Findings
     from specdemo.attach.records import Problems, from_rounds
@@ -149,7 +148,7 @@ def _recorded(sources: Iterable[str], key: str, log: Path | None = None) -> list
         if "://" not in source:
             found += _read([Path(source)])
             continue
-        server = attach(source, key or os.environ.get(KEY_VARIABLE, ""))
+        server, _ = reached(source, key)
         asked = prompts()
         with console.reporting() as report:
             answers = []
@@ -260,15 +259,22 @@ def _attach(options: argparse.Namespace) -> tuple[Server, Server | None]:
     """Return the server of the command line and the one without drafts, if it is named. Raises UserError."""
     from specdemo.attach.detection import attach
 
-    key = options.key or os.environ.get(KEY_VARIABLE, "")
+    server, key = reached(options.url, options.key)
+    return server, attach(options.plain, key) if options.plain else None
+
+
+def reached(url: str, given: str = "") -> tuple[Server, str]:
+    """Return a server and its key: the given one, that of the environment, or else what the user types. Raises UserError."""
+    from specdemo.attach.detection import attach
+
+    key = given or os.environ.get(KEY_VARIABLE, "")
     try:
-        server = attach(options.url, key)
+        return attach(url, key), key
     except UserError as error:
         if error.code != "attach.key" or not sys.stdin.isatty():
             raise
         key = getpass(f"{error.message} ")
-        server = attach(options.url, key)
-    return server, attach(options.plain, key) if options.plain else None
+        return attach(url, key), key
 
 
 def _rounded(values: JsonView) -> dict[str, str]:
