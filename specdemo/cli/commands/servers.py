@@ -26,6 +26,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.strings import JsonView, load
 from specdemo.files.progress import Progress
 from specdemo.trace.codec import dumps
+from specdemo.trace.events import Knowledge
 
 PROBLEM, NO_VERDICT = 3, 4  # exit codes of a server's examination
 LEVELS = {"problem": ("!", "red"), "unknown": ("?", "yellow"), "note": ("", "")}
@@ -47,7 +48,8 @@ def run_attach(options: argparse.Namespace) -> int:
     settings = run_settings(options).to_dict()
     request = {"messages": [], "prompt": options.prompt, "system": options.system, "settings": settings}  # fmt: skip
     with closing(answer(server, plain, request, threading.Event(), options.log)) as running:
-        status = show_run(running, options, "measured by the server")
+        exact = server.about.knowledge is Knowledge.EXACT
+        status = show_run(running, options, f"measured {'by the server' if exact else 'here'}")
     with suppress(UserError):  # the answer is complete without its metrics
         if not options.json and (totals := counters(server.client.get("/metrics").text)):
             console.write(markdown([totals]))
