@@ -95,6 +95,7 @@ export interface RunFinished {
   elapsed_seconds: number;
   drafted?: number;
   accepted?: number;
+  positions?: [number, number, number][];
 }
 
 /** First event of a run. */
