@@ -144,7 +144,7 @@ def counters(text: str) -> Record | None:
     positions = tuple(each / counts[2] for each in accepted) if counts[2] else ()
     histogram = tuple(a - b for a, b in pairwise([counts[2], *accepted, 0]))
     name = "llama-server" if found[0][0] == "llamacpp" else found[0][0]
-    tokens = sums["generation_tokens"] or sums["tokens_predicted"]
+    tokens = sums["generation_tokens"] or sums["tokens_predicted"] or None
     return Record("since its start", name, tokens, *counts, positions=positions, histogram=histogram)  # fmt: skip
 
 
