@@ -6,7 +6,7 @@ import ctypes
 import sys
 import threading
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -36,9 +36,6 @@ HEAD_DIMS = range(64, 257, 32)  # supported sizes of a head
 LINE = 64  # bytes of a cache line
 WIDTH = 16  # float32 that compiled code computes at a time
 MOST_BUFFERS = 64  # for jobs of different forms, of each thread
-
-
-Memory = tuple[int, int]  # first byte, number of bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +70,7 @@ class LayerWeights(Generic[Product]):
 
 def write_layer(layer: LayerWeights[Matrix], record: Any) -> None:
     """Fill the record of a layer, see `job.LAYER`."""
-    for name in (
-        "input_norm",
-        "post_norm",
-        "attended_norm",
-        "gated_norm",
-        "query_norm",
-        "key_norm",
-    ):
+    for name in NORMS:
         setattr(record, name, address(getattr(layer, name)))
     for name in ("qkv", "output", "gate_up", "down"):
         getattr(layer, name).write(getattr(record, name))
@@ -264,10 +254,7 @@ class CompiledLayers:
     table: from `meanings`; norm: (hidden,) float32, before the head
     head: (V, hidden) bfloat16, converted here, or a matrix of 4 or 8 bits, or in blocks
     feedback: (hidden,) float32, gain per channel on the normed state from which a token was drafted; None for no feedback
-    inspect: called with each job before it runs; the tests check its addresses
     """
-
-    inspect: Callable[..., None] | None = None
 
     def __init__(
         self,
@@ -318,10 +305,8 @@ class CompiledLayers:
         logits = torch.empty(num_logits, max(map(self._width, sequences)))
         behind = torch.empty_like(rows.x) if final else None
         masks = [_mask(one) for one in sequences]
-        scratch = self._write(buffer, rows, masks, logits, states or {}, behind)
+        self._write(buffer, rows, masks, logits, states or {}, behind)
         job.first_layer, job.last_layer = first, len(self.layers) if last is None else last
-        if self.inspect:
-            self.inspect(rows, masks, logits, states or {}, behind, buffer.parts, scratch, job)
         team.run(self._run_in_team, ctypes.addressof(job), torch.get_num_threads())
         results: list[Tensor] = []
         chains: list[Chain | None] = []
@@ -347,8 +332,8 @@ class CompiledLayers:
         logits: Tensor,
         states: Mapping[int, Tensor],
         behind: Tensor | None,
-    ) -> tuple[Memory, Memory]:
-        """Write the fields that differ between passes. returns: scratch memory, see `_write_scratch`"""
+    ) -> None:
+        """Write the fields that differ between passes."""
         job, longest = buffer.job, 0
         positions: list[int] = []
         for record, draft, one, mask in zip(
@@ -367,7 +352,7 @@ class CompiledLayers:
         job.inject_layer = rows.inject_layer
         job.logits, job.num_columns = logits.data_ptr(), logits.shape[1]
         job.embedding, job.final = address(rows.embedding), address(behind)
-        return self._write_scratch(job, longest)
+        self._write_scratch(job, longest)
 
     def _write_sequence(self, record: Any, one: SequenceRows, mask: Tensor | None) -> None:
         """Fill the fields of a conversation's record that do not follow from the job's form."""
@@ -404,11 +389,8 @@ class CompiledLayers:
             record.inverse_temperature, record.top_p = 1 / plan.temperature, plan.top_p
             record.top_k = plan.top_k
 
-    def _write_scratch(self, job: Any, longest: int) -> tuple[Memory, Memory]:
-        """Set the addresses of scratch memory. returns: the part that threads share, and the parts of each
-
-        longest: keys of a conversation at most, those that are drafted included
-        """
+    def _write_scratch(self, job: Any, longest: int) -> None:
+        """Set the addresses of scratch memory. longest: keys of a conversation at most, those that are drafted included"""
         shared, own = self._room(job.num_rows, job.num_asked, longest)
         size = shared + own * torch.get_num_threads() + LINE
         kept = getattr(self._own, "scratch", None)
@@ -416,7 +398,6 @@ class CompiledLayers:
             kept = self._own.scratch = torch.zeros(2 * size, dtype=torch.uint8)
         job.shared = -(-kept.data_ptr() // LINE) * LINE
         job.scratch, job.scratch_bytes = job.shared + shared, own
-        return (job.shared, shared), (job.scratch, own * torch.get_num_threads())
 
     def _room(self, rows: int, asked: int, longest: int) -> tuple[int, int]:
         """Bytes of the buffers that all threads share, and of those that each has, in whole lines; see `llama.run_pass`."""

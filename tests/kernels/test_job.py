@@ -1,22 +1,27 @@
-"""A job is one record, the same for NumPy, C and compiled code, and the check finds each field that leaves its memory."""
+"""A job is one record, the same for NumPy, C and compiled code, and a pass uses no memory but that of its job."""
 
+import copy
 import ctypes
+import signal
+import sys
 from dataclasses import replace
-from functools import partial
 
-import job_check
 import numpy as np
 import pytest
 import torch
-from passes import Paused
-from tiny_compact import compact, features_of, feeding, injecting
+from guarded import guard, in_child
+from passes import passes_of, tiny_nf4
+from tiny_compact import compact, features_of, injecting
 
 from specdemo.kernels import job as jobs
-from specdemo.kernels import runtime
 from specdemo.kernels.plan import DraftPlan, StopRule
+from specdemo.models.decoders.choose import open_decoder
 from specdemo.models.networks.chain import CompactDecoder, CompactModel
 
 pytestmark = pytest.mark.usefixtures("compiled_pass")
+needs_fork = pytest.mark.skipif(
+    sys.platform != "linux", reason="pages are protected on Linux alone"
+)
 
 
 @pytest.mark.parametrize("record", jobs.RECORDS)
@@ -50,136 +55,70 @@ def test_what_python_writes_by_name_is_there_by_name(record):
             assert array[name]["zeros"][0] == number + 1
 
 
-class Stopped(Exception):
-    """The job was caught before it ran."""
+@pytest.fixture
+def one_thread():
+    """A child has no threads of its own."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
-def test_a_good_job_passes_and_what_it_gives_is_unchanged(monkeypatch):
-    found = []
-    for inspect in (None, job_check.inspect):
-        monkeypatch.setattr(runtime.CompiledLayers, "inspect", inspect)
-        model = CompactModel(CompactDecoder(injecting(compact())), features_of(0))
-        rows = [
-            model.read([3, 14, 15, 9, 26])[None],
-            model.guess([5, 35]),
-            model.grow([3, 4, 5], [-1, 0, 0]),
-        ]
-        model.rollback(3)
-        plain = replace(model.weights, depth=1)
-        drafter = CompactModel(CompactDecoder(plain), features_of(0))
-        uniforms = torch.rand(4, generator=torch.Generator().manual_seed(1)).double()
-        chain = drafter.draft([100, 3], DraftPlan(4, StopRule.never(4), uniforms))
-        found.append(torch.cat([row.flatten() for row in [*rows, *chain.rows]]))
-    assert torch.equal(*found)
+def drafts() -> list[torch.Tensor]:
+    """Logits of a draft up to the last slot of its cache: a text, guessed positions, a tree, and a chain."""
+    model = CompactModel(CompactDecoder(injecting(compact())), features_of(0))
+    rows = [
+        model.read(TEXT[:250])[None],
+        model.guess(TEXT[250:252]),
+        model.grow([3, 4, 5, 6], [-1, 0, 0, 1]),
+    ]
+    plain = replace(model.weights, depth=1)
+    drafter = CompactModel(CompactDecoder(plain), features_of(0))
+    drafter.read(TEXT[:250])
+    uniforms = torch.rand(5, generator=torch.Generator().manual_seed(1)).double()
+    chain = drafter.draft([100, 3], DraftPlan(5, StopRule.never(5), uniforms))
+    return [*rows, *chain.rows]
 
 
-@pytest.fixture(scope="module")
-def caught():
-    """A job of two conversations that draft, as it lies in its buffer, and the memory that it owns."""
-    patch = pytest.MonkeyPatch()
-    seen, real = [], job_check.check_job
-
-    def catch(job, owned, threads):
-        real(job, owned, threads)
-        seen.append((job, owned, threads))
-        raise Stopped
-
-    decoder = CompactDecoder(feeding(compact()))
-    patch.setattr(runtime.CompiledLayers, "inspect", job_check.inspect)
-    models = [CompactModel(decoder, features_of(number)) for number in (0, 2)]
-    for model in models:
-        model.read([5, 100, 101])
-    plan = DraftPlan(5, StopRule.never(5), torch.rand(5, dtype=torch.float64))
-    requests = [Paused(partial(model.draft, [7, 102, 3], plan)).request for model in models]
-    patch.setattr(job_check, "check_job", catch)
-    with pytest.raises(Stopped):
-        decoder.run([request.input for request in requests])
-    patch.undo()
-    return *seen[0], decoder, requests
+TEXT = [(7 * number) % 128 for number in range(256)]
 
 
-PAST = 1 << 20  # past the end of everything
+@needs_fork
+@pytest.mark.usefixtures("one_thread")
+def test_a_draft_uses_its_own_memory_alone():
+    wanted = drafts()
 
-JOB_ADDRESSES = [
-    "table", "layers", "norm", "embedding", "cos", "sin", "input", "positions", "sequences", "asked", "logits",
-    "states", "tiles", "shared", "scratch", "final", "feedback",
-]  # fmt: skip
-JOB_SIZES = [
-    "num_rows", "last_layer", "heads", "kv_heads", "head_dim", "hidden", "inner", "head_columns",
-    "num_sequences", "num_asked", "num_columns", "scratch_bytes", "rotated",
-]  # fmt: skip
-SEQUENCE_FIELDS = [
-    "first_row", "num_rows", "start", "num_keys", "prefix", "capacity", "seen", "caches", "first_asked",
-    "num_asked", "injected", "first_injected", "num_injected", "num_extra", "draft",
-]  # fmt: skip
-DRAFT_FIELDS = [
-    "most", "word_ids", "rule", "uniforms", "tokens", "num_columns", "position", "penalised", "num_penalised",
-]  # fmt: skip
+    def work():
+        guard()
+        for found, same in zip(drafts(), wanted, strict=True):
+            assert torch.equal(found, same)
+
+    assert in_child(work) == 0
 
 
-def sequence_of(job, number=0):
-    return (jobs.SequenceStructure * job.num_sequences).from_address(job.sequences)[number]
+@needs_fork
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", ["qwen2", "smollm3", "gemma3_text"])
+def test_a_targets_pass_uses_its_own_memory_alone(name):
+    model = tiny_nf4(name)
+    wanted = passes_of(open_decoder(copy.deepcopy(model))[0])
+
+    def work():
+        guard()
+        decoder, way = open_decoder(model)
+        assert way.startswith("compiled pass")
+        for found, same in zip(passes_of(decoder), wanted, strict=True):
+            assert torch.equal(found, same)
+
+    assert in_child(work) == 0
 
 
-def layer_of(job):
-    return jobs.LayerStructure.from_address(job.layers + jobs.LAYER.itemsize)
+@needs_fork
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("short", ["inputs", "results", "cache", "scratch"])
+def test_memory_that_is_too_small_ends_the_process(short):
+    def work():
+        guard(short)
+        drafts()
 
-
-def draft_of(job):
-    return jobs.DraftStructure.from_address(sequence_of(job).draft)
-
-
-MORE = {"head_dim": 64, "hidden": 64, "inner": 64, "scratch_bytes": PAST, "rotated": PAST}
-NAMES = {
-    "most": "most|drafted",
-    "position": "cos",
-    "num_penalised": "draft.penalised.*num_penalised",
-}
-# Where the record is, the field, what is added to its value, and the name that the error must contain.
-OFF = [
-    *((lambda job: job, one, off, f"{one} of the job|{one} ") for one in JOB_ADDRESSES for off in (-8, PAST)),
-    *((lambda job: job, one, MORE.get(one, 1), one) for one in JOB_SIZES),
-    *(
-        (lambda job, number=number: sequence_of(job, number), one, PAST, rf"sequences\[{number}\].*{one}")
-        for one in SEQUENCE_FIELDS for number in (0, 1)
-    ),
-    *((draft_of, one, PAST, NAMES.get(one, f"draft.{one}")) for one in DRAFT_FIELDS),
-    (layer_of, "rotary", 1, "cos"),
-]  # fmt: skip
-for PART in ("codes", "scales", "zeros"):
-    OFF += [(lambda job: job.head, PART, 64, rf"head\.{PART}")]
-    OFF += [
-        (lambda job: sequence_of(job).extra, PART, PAST, rf"extra\.{PART}")
-    ]  # it has spare rows
-    for OWNER in ("qkv", "output", "gate_up", "down"):
-        record = lambda job, owner=OWNER: getattr(layer_of(job), owner)  # noqa: E731
-        OFF += [(record, PART, 64, rf"{OWNER}\.{PART}")]
-
-
-@pytest.mark.parametrize(("find", "field", "more", "name"), OFF)
-def test_a_field_that_is_off_is_named(caught, find, field, more, name):
-    """With another value in a field the check raises, and names it."""
-    job, owned, threads, *_ = caught
-    record = find(job)
-    before = getattr(record, field)
-    setattr(record, field, before + more)
-    try:
-        with pytest.raises(job_check.JobError, match=name):
-            job_check.check_job(job, owned, threads)
-    finally:
-        setattr(record, field, before)
-    job_check.check_job(job, owned, threads)
-
-
-@pytest.mark.parametrize("layer", [0, 1])
-@pytest.mark.parametrize("part", ["keys", "values"])
-def test_a_cache_that_is_off_is_named(caught, layer, part):
-    places = (ctypes.c_int64 * 4).from_address(sequence_of(caught[0]).caches)
-    at = 2 * layer + (part == "values")
-    before = places[at]
-    places[at] = before + 2
-    try:
-        with pytest.raises(job_check.JobError, match=rf"caches\[{layer}\].{part}"):
-            job_check.check_job(*caught[:3])
-    finally:
-        places[at] = before
+    assert in_child(work) == -signal.SIGSEGV

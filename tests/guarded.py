@@ -1,0 +1,95 @@
+"""Memory at the edges of protected pages: compiled code that reads or writes beyond it ends the process.
+
+`guard` moves all memory of compiled passes there, so call it in the child that `in_child` runs its work in.
+"""
+
+import ctypes
+import faulthandler
+import mmap
+import os
+import traceback
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specdemo.engine.cache import RollbackLayer
+from specdemo.kernels import job, runtime
+
+PAGE = mmap.PAGESIZE
+
+
+def at_edge(tensor: Tensor, missing: int = 0) -> Tensor:
+    """Copy a tensor to memory between protected pages, where it ends at the second. missing: last bytes that are protected, too"""
+    room = -(-tensor.nbytes // PAGE) * PAGE
+    behind = (missing // PAGE + 1) * PAGE
+    region = mmap.mmap(-1, PAGE + room + behind)
+    begin = ctypes.addressof(ctypes.c_char.from_buffer(region))
+    offset = PAGE + room - tensor.nbytes + missing
+    copy = torch.frombuffer(region, dtype=tensor.dtype, count=tensor.numel(), offset=offset)
+    copy = copy.view(tensor.shape).copy_(tensor)
+    for address, size in ((begin, PAGE), (begin + PAGE + room, behind)):
+        refused = ctypes.CDLL(None).mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), 0)
+        assert not refused
+    return copy
+
+
+def guard(short: str = "") -> None:
+    """Guard the memory of every compiled pass of this process from now on.
+
+    short: memory whose end is protected, too, as if it were too small: "inputs", "results", "cache" or "scratch"
+    """
+    kept: dict[int, Tensor] = {}  # by address
+    address, grown = Tensor.data_ptr, RollbackLayer._grown
+
+    def keep(tensor: Tensor, kind: str, missing: int = runtime.LINE) -> Tensor:
+        copy = at_edge(tensor, missing if kind == short else 0)
+        kept[address(copy)] = copy
+        return copy
+
+    def data_ptr(tensor: Tensor) -> int:
+        if address(tensor) in kept or not tensor.numel():
+            return address(tensor)
+        assert tensor.is_contiguous()
+        return address(keep(tensor, "inputs"))
+
+    def zeros(*shape: int, dtype: torch.dtype) -> Tensor:
+        if dtype != torch.uint8:
+            return torch.zeros(*shape, dtype=dtype)
+        # A pass gets twice the scratch memory that it needs, and a line to align it.
+        needed = shape[0] // 2 - runtime.LINE
+        return keep(torch.zeros(needed, dtype=dtype), "scratch", needed // 2 // PAGE * PAGE)
+
+    Tensor.data_ptr = data_ptr
+    RollbackLayer._grown = lambda *given: keep(grown(*given), "cache")
+    runtime.torch = SimpleNamespace(
+        **vars(torch)
+        | {
+            "zeros": zeros,
+            "empty": lambda *shape: keep(torch.empty(*shape), "results"),
+            "empty_like": lambda like: keep(torch.empty_like(like), "results"),
+        }
+    )
+
+    def numbers(count: int, dtype: type) -> np.ndarray:
+        return keep(torch.from_numpy(np.zeros(count, dtype)), "job").numpy()
+
+    job.np = SimpleNamespace(**vars(np) | {"zeros": numbers})
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """Run a function in a copy of this process. returns: 0, 1 after an error, or the signal that ended it, negative"""
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            faulthandler.disable()
+            work()
+            code = 0
+        except Exception:  # noqa: BLE001 - the child has no other way to report it
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
