@@ -15,16 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from specdemo.engine.cache import RollbackCache
 from specdemo.engine.passes import ForwardInput, ForwardOutput, chunk_rows, chunks, request_pass
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.engine.target import (
-    CachedModel,
-    FeatureReader,
-    Features,
-    PrefixReader,
-    ancestor_mask,
-)
+from specdemo.engine.target import CachedModel, FeatureReader, Features, PrefixReader
 from specdemo.engine.types import depths
 from specdemo.kernels import packing, runtime
 from specdemo.kernels.plan import Chain, DraftPlan
@@ -301,40 +294,36 @@ class CompactDecoder:
         return self.weights.mixed.table
 
 
-class CompactModel:
-    """One conversation of a drafter; implements `LanguageModel`.
+class CompactModel(CachedModel):
+    """One conversation of a drafter, which has more inputs than tokens: the target's states, its own, and the text's words.
 
     decoder: shared by all conversations whose passes may be joined; for weights, one is made for this conversation
-    features: the target's states in this conversation, for weights that read them
+    target_states: those of this conversation, for weights that read them
     """
 
-    context: int | None = None  # its positions are rotary
+    decoder: CompactDecoder
 
     def __init__(
-        self, decoder: CompactDecoder | CompactWeights, features: Features | None = None
+        self, decoder: CompactDecoder | CompactWeights, target_states: Features | None = None
     ) -> None:
-        self.decoder = decoder if isinstance(decoder, CompactDecoder) else CompactDecoder(decoder)
-        self.weights = self.decoder.weights
-        self.features = features
+        super().__init__(
+            decoder if isinstance(decoder, CompactDecoder) else CompactDecoder(decoder)
+        )
+        self.weights, self.target_states = self.decoder.weights, target_states
         self.adjust: Adjust | None = None
         self._text_words = self.weights.text_words(packed=self.decoder.compiled is not None)
-        self._cache = RollbackCache(self.decoder.config.num_hidden_layers)
         self._final = torch.empty(0)  # (answers, H): output of the last pass, before the norm
         self._last: tuple[int, Tensor] | None = None  # a position and its output, (1, H)
-        # Parents of the nodes that `grow` has read, and their outputs, (1, H) each.
-        self._grown: list[int] = []
-        self._grown_final: list[Tensor] = []
-
-    @property
-    def length(self) -> int:
-        return self._cache.length
+        self._grown_final: list[
+            Tensor
+        ] = []  # outputs of the nodes that `grow` has read, (1, H) each
 
     @property
     def memory_bytes(self) -> int:
-        return self._cache.memory_bytes + self._text_words.memory_bytes
+        return super().memory_bytes + self._text_words.memory_bytes
 
     @property
-    def words(self) -> ReducedVocabulary:
+    def words(self) -> ReducedVocabulary:  # type: ignore[override]  # it changes with the text
         return self._text_words.words
 
     @property
@@ -343,140 +332,114 @@ class CompactModel:
         return self.decoder.normed(self._final)
 
     def rollback(self, length: int) -> None:
-        self._cache.rollback(length)
-        self._forget_grown()
+        super().rollback(length)
+        self._grown_final.clear()
         self._text_words.forget(length)
 
-    def expect(self, token_ids: Sequence[int]) -> None:
-        """Add the tokens that are read next to the vocabulary."""
-        self._text_words.read(self.length, token_ids)
-
-    def read(self, token_ids: Sequence[int]) -> Tensor:
-        return self._append(token_ids)[0]
-
     def guess(self, token_ids: Sequence[int]) -> Tensor:
-        return self._append(token_ids, guesses=self.weights.depth - 1)
+        """Append tokens. returns: (depth, W) logits of the positions that follow"""
+        last, guesses = self._read_ahead(token_ids), self.weights.depth - 1
+        output = self._append(last, guesses=guesses)
+        self._count(range(len(last)))
+        return output.logits
 
     def draft(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
         """Append tokens and draft a chain in the compiled pass; None, with nothing read, if that is not supported."""
         if self.decoder.compiled is None or self.adjust or self.weights.depth > 1 or plan.most < 1:
             return None
-        token_ids = token_ids[self._read_ahead(token_ids) :]
-        chain = self._request(self._input(token_ids, plan=plan)).chain
+        last = self._read_ahead(token_ids)
+        chain = self._append(last, plan=plan).chain
         assert chain is not None
         # All drafted tokens but the last have been read.
         drafted = chain.columns[:-1]
-        self._count(len(token_ids), len(drafted))
+        self._count(range(len(last) + len(drafted)))
         for position, column in enumerate(drafted, self.length - len(drafted)):
             self._text_words.mark(column, position)
         return chain
 
-    def grow(
-        self, token_ids: Sequence[int], parents: Sequence[int], states: Tensor | None = None
-    ) -> Tensor:
-        """Read nodes of a tree after the cached text, without counting them.
-
-        parents: index among all nodes grown so far, -1 = follows the text
-        states: (N, H), inputs of the first layer that replace the tokens' embeddings
-        returns: (N, W) float32 logits, row i follows node i
-        """
+    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
+        """Read nodes of a tree; parents before their children, if those read the output of their parent."""
+        if self.weights.feedback is None:
+            return super().grow(token_ids, parents)
         logits: list[Tensor] = []
         begin = 0
         while begin < len(token_ids):
-            end, first = len(token_ids), len(self._grown)
-            if self.weights.feedback is not None:  # parents are read before their children
-                below = (node for node in range(begin, end) if parents[node] >= first)
-                end = next(below, end)
-            part = slice(begin, end)
-            here = None if states is None else states[part]
-            logits.append(self._grow_level(token_ids[part], parents[part], here))
-            begin = end
+            first = len(self._grown)
+            below = (node for node in range(begin, len(token_ids)) if parents[node] >= first)
+            level = slice(begin, next(below, len(token_ids)))
+            logits.append(super().grow(token_ids[level], parents[level]))
+            begin = level.stop
         return logits[0] if len(logits) == 1 else torch.cat(logits)
 
-    def _grow_level(
-        self, token_ids: Sequence[int], parents: Sequence[int], states: Tensor | None
-    ) -> Tensor:
-        first, length = len(self._grown), self.length
-        injected = self._own_states(parents)
-        self._cache.skip(first)
-        self._grown += parents
-        positions = [length + depth - 1 for depth in depths(self._grown)[first:]]
-        seen = torch.ones(len(token_ids), length + len(self._grown), dtype=torch.bool)
-        seen[:, length:] = ancestor_mask(self._grown)[first:]
-        self._hide_first(seen, length)
-        one = DraftInput(
-            token_ids, positions, seen, self._cache, len(token_ids), text=self._text_words,
-            states=states, injected=injected, adjust=self.adjust,
-        )  # fmt: skip
-        logits = self._request(one).logits
-        self._grown_final += self._final.split(1)
-        return logits
+    def _read_ahead(self, token_ids: Sequence[int]) -> Sequence[int]:
+        """Append all chunks of some tokens but the last. returns: the last"""
+        last = chunks(self.length, len(token_ids), self.decoder.chunk)[-1]
+        if last.start:
+            self.read(token_ids[: last.start])
+        return token_ids[last]
 
     def _append(
-        self, token_ids: Sequence[int], states: Tensor | None = None, guesses: int = 0
-    ) -> Tensor:
-        """Append tokens. returns: (1 + guesses, W) logits that follow the last of them
+        self, token_ids: Sequence[int], guesses: int = 0, plan: DraftPlan | None = None
+    ) -> ForwardOutput:
+        """Run a pass over tokens that follow the text, and positions that are guessed after them."""
+        self._forget_grown()
+        tree = range(-1, len(token_ids) + guesses - 1)
+        return self._request(token_ids, tree, 0, 1 + guesses, guesses=guesses, plan=plan)
 
-        states: (rows, H), inputs of the first layer that replace the tokens' embeddings
-        """
-        ahead = self._read_ahead(token_ids, states)
-        rest = None if states is None else states[ahead:]
-        output = self._request(self._input(token_ids[ahead:], rest, guesses))
-        self._count(len(token_ids) - ahead)
-        return output.logits
-
-    def _read_ahead(self, token_ids: Sequence[int], states: Tensor | None = None) -> int:
-        """Append all chunks of some tokens but the last. returns: number of tokens that were appended"""
-        *ahead, last = chunks(self.length, len(token_ids), self.decoder.chunk)
-        for part in ahead:
-            here = None if states is None else states[part]
-            self._request(self._input(token_ids[part], here))
-            self._count(part.stop - part.start)
-        return int(last.start)
-
-    def _count(self, rows: int, drafted: int = 0) -> None:
-        """Count the rows of the last pass, and tokens that were drafted and read after them, as part of the text."""
-        self._cache.gather(range(rows + drafted))
-        self._last = self.length - 1 - drafted, self._final[-1:]
-
-    def _forget_grown(self) -> None:
-        self._grown.clear()
-        self._grown_final.clear()
-
-    def _input(
+    def _request(
         self,
         token_ids: Sequence[int],
-        states: Tensor | None = None,
+        tree: Sequence[int],
+        first: int,
+        answers: int,
+        depth: int | None = None,
         guesses: int = 0,
         plan: DraftPlan | None = None,
-    ) -> DraftInput:
-        """Return a pass that appends tokens and guesses positions after them."""
-        self._forget_grown()
-        self._cache.skip(0)
-        self.expect(token_ids)
-        start, rows = self.length, len(token_ids)
-        end = start + rows
-        seen = None
-        if rows + guesses > 1 or self.weights.skips_first:
-            seen = torch.ones(rows + guesses, end + guesses, dtype=torch.bool).tril_(start)
-            self._hide_first(seen, start)
-            if guesses and not self.weights.causal:
-                seen[rows:, end:] = True
-        injected = self._target_states(start, end) if self.weights.inject else None
-        return DraftInput(
-            token_ids, range(start, end + guesses), seen, self._cache, 1 + guesses, text=self._text_words,
-            states=states, injected=injected, guesses=guesses, adjust=self.adjust, plan=plan,
+    ) -> ForwardOutput:
+        assert depth is None, "a drafter runs as a whole"
+        start, rows, nodes = self.length, len(token_ids), bool(self._grown)
+        self._cache.skip(first)
+        if not nodes:
+            self._text_words.read(start, token_ids)
+        one = DraftInput(
+            token_ids, [start + below - 1 for below in depths(tree)[first:]], self._seen(tree, first, guesses),
+            self._cache, answers, text=self._text_words, states=self._inputs(token_ids, tree, first),
+            injected=self._own_states(tree[first:]) if nodes else self._target_states(start, start + rows),
+            guesses=guesses, adjust=self.adjust, plan=plan,
         )  # fmt: skip
-
-    def _hide_first(self, seen: Tensor, start: int) -> None:
-        """Hide the text's first token from rows that start at a position, for weights whose text starts with the second."""
-        if self.weights.skips_first:
-            seen[0 if start else 1 :, 0] = False
-
-    def _request(self, one: DraftInput) -> ForwardOutput:
         output = request_pass(self.decoder, one)
         (self._final,) = output.states
+        if nodes:
+            self._grown_final += self._final.split(1)
+        else:
+            self._last = start + rows - 1, self._final[-1:]
         return output
+
+    def _inputs(self, token_ids: Sequence[int], tree: Sequence[int], first: int) -> Tensor | None:
+        """Return the first layer's inputs, (rows, H), see `_request`; None for the tokens' embeddings."""
+        return None
+
+    def _seen(self, tree: Sequence[int], first: int, guesses: int = 0) -> Tensor | None:
+        """Return the keys that rows attend to, see `CachedModel`: without the text's first token if the text starts with the second.
+
+        guesses: number of last rows, which see each other if the weights are not causal
+        """
+        seen, start, weights = super()._seen(tree, first), self.length, self.weights
+        mutual = guesses if not weights.causal else 0
+        if not (weights.skips_first or mutual):
+            return seen
+        if seen is None:
+            seen = torch.ones(len(tree) - first, start + len(tree), dtype=torch.bool)
+            seen = seen.tril_(start + first)
+        if weights.skips_first:
+            seen[0 if start else 1 :, 0] = False
+        if mutual:
+            seen[-mutual:, -mutual:] = True
+        return seen
+
+    def _forget_grown(self) -> None:
+        super()._forget_grown()
+        self._grown_final.clear()
 
     @torch.inference_mode()
     def _target_states(self, start: int, end: int) -> StateRows | None:
@@ -490,8 +453,8 @@ class CompactModel:
             return None
         before = max(start, 1)  # no state precedes the first token
         states = torch.empty(0)
-        if self.features is not None:
-            states = self.features.read(before - 1, end - 1, self.weights.reads)
+        if self.target_states is not None:
+            states = self.target_states.read(before - 1, end - 1, self.weights.reads)
         if not len(states):
             return self._own_states([-1])
         reads = self.weights.reads

@@ -35,43 +35,31 @@ class ExitModel(CompactModel):
 
     def __init__(self, target: CachedModel, weights: CompactDecoder | CompactWeights) -> None:
         super().__init__(weights)
-        self.target, self.context = target, target.context
+        self.target = target
         (self._layers,) = self.weights.reads
 
-    def read(self, token_ids: Sequence[int]) -> Tensor:
-        states, features = [], self.target.features
-        known = max(0, min(features.length - self.length, len(token_ids)))
-        if known:
-            begin, reads = self.length, self.weights.reads
-            states.append(features.read(begin, begin + known, reads))
-        fresh = token_ids[known:]
-        if fresh:
-            ahead = self._ahead(self.length + known)
-            tree = range(-1, ahead + len(fresh) - 1)
-            lower = self.target.lower(self._layers, fresh, tree[ahead:], tree[:ahead])
-            states.append(lower)
-        return self._append(token_ids, self._fit(torch.cat(states)))[0]
-
-    def grow(
-        self, token_ids: Sequence[int], parents: Sequence[int], states: Tensor | None = None
-    ) -> Tensor:
-        """Read nodes of a tree, see `CompactModel.grow`. states: None, because they are the target's"""
-        ahead = self._ahead(self.length)
-        earlier = [*range(-1, ahead - 1), *(ahead + parent for parent in self._grown)]
-        below = [ahead + parent for parent in parents]
-        states = self.target.lower(self._layers, token_ids, below, earlier)
-        return super().grow(token_ids, parents, self._fit(states))
+    @property
+    def context(self) -> int | None:
+        return self.target.context
 
     def draft(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
         return None
 
-    def _ahead(self, position: int) -> int:
-        """Return the number of tokens before a position that the target has not read; they use its first layers' spare rows."""
-        ahead = position - self.target.length
-        if ahead < 0:
-            raise ValueError("the target has read on without keeping its states: see `record`")
-        return ahead
+    def _inputs(self, token_ids: Sequence[int], tree: Sequence[int], first: int) -> Tensor:
+        """Return the states of the target: those that it has stored, and those of its first layers on the other tokens.
 
-    def _fit(self, states: Tensor) -> Tensor:
+        Tokens of the text that the target has not read, and drafted ones, use spare rows of its cache.
+        """
+        begin, features, parts = self.length, self.target.features, []
+        known = max(0, min(features.length - begin, len(token_ids)))
+        if known:
+            parts.append(features.read(begin, begin + known, self.weights.reads))
+        if known < len(token_ids):
+            ahead = begin + known - self.target.length
+            if ahead < 0:
+                raise ValueError("the target has read on without keeping its states: see `record`")
+            below = [*range(-1, ahead - 1), *(ahead + parent - known for parent in tree[known:])]
+            at = ahead + first
+            parts.append(self.target.lower(self._layers, token_ids[known:], below[at:], below[:at]))
         embedding = self.weights.embedding
-        return states.to(device=embedding.device, dtype=embedding.dtype)
+        return torch.cat(parts).to(device=embedding.device, dtype=embedding.dtype)
