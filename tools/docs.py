@@ -22,7 +22,8 @@ from specdemo.config.settings import AppSettings, RunSettings, Setting, fields
 from specdemo.config.strings import Json, JsonView
 from specdemo.drafters.methods import METHODS, NEEDED
 from specdemo.files.catalogue import Pair, pairs
-from specdemo.models.outlook import SPARE_BYTES, Way, memory_bytes
+from specdemo.models.memory import Way, memory_bytes
+from specdemo.models.outlook import SPARE_BYTES
 from specdemo.trace import codec, events
 
 ROOT = Path(__file__).resolve().parents[1]

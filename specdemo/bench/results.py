@@ -26,8 +26,6 @@ from pydantic import TypeAdapter
 from specdemo.bench.lanes import FLOOR, Answer, LaneResult, Paired
 from specdemo.config.strings import ASSETS, Json, JsonView
 from specdemo.engine.cost import CostProfile
-from specdemo.files.folder import read_config, tensors
-from specdemo.models.devices import BYTES_PER_WEIGHT, FILE, HEAD_BYTES
 from specdemo.session.loaded import machine_name
 from specdemo.trace.metrics import Metrics, calibration_error, same_prefix, together
 
@@ -430,24 +428,6 @@ def policies_table(rows: Sequence[Row], oracle: float | None) -> Table:
         for lane, rate in shown.items()
     ]
     return Table(columns, body)
-
-
-def pass_bytes(folder: Path, name: str, precision: str) -> int:
-    """Return the bytes of weights that a pass over one row reads; the cache of a short text is small in comparison.
-
-    An embedding is read as a whole only if it is the output head too; otherwise a pass reads one row of it.
-    """
-    tied = bool(read_config(folder, name).get("tie_word_embeddings"))
-    # The head of a file's own blocks is in blocks too.
-    plain = {"fp32": 4.0, FILE: HEAD_BYTES[8]}.get(precision, 2.0)
-    rate = BYTES_PER_WEIGHT[precision]
-    return int(
-        sum(
-            count * (rate if quantised else plain)
-            for key, count, quantised in tensors(folder, name)
-            if tied or "embed" not in key
-        )
-    )
 
 
 @dataclass(frozen=True, slots=True)

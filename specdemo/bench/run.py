@@ -41,7 +41,6 @@ from specdemo.bench.results import (
     as_factor,
     lanes_table,
     oracle_speedup,
-    pass_bytes,
     policies_table,
     positions_table,
     tasks_table,
@@ -52,6 +51,7 @@ from specdemo.config.settings import RunSettings
 from specdemo.config.strings import Json
 from specdemo.drafters.methods import METHODS
 from specdemo.files.progress import Progress, ProgressCallback, silent
+from specdemo.models.memory import Weights, way
 from specdemo.session.studio import Studio
 from specdemo.session.text import EXAMPLES, Item
 from specdemo.session.work.batch import BatchAnswer, answer_all
@@ -349,7 +349,8 @@ def _open(
 
         target = studio.pair.target
         precision = target.info.precision
-        num_bytes = pass_bytes(target_folder(studio, precision), target.info.name, precision)
+        weights = Weights.of_folder(target_folder(studio, precision), target.info.name)
+        num_bytes = int(weights.pass_bytes(way(studio.settings, precision)))
         buffer = studio.runner.call(
             lambda: torch.ones(BUFFER_BYTES // 4, device=str(target.device))
         )

@@ -21,8 +21,8 @@ from specdemo.files.quiet import import_bitsandbytes
 from specdemo.files.sources import is_converted
 from specdemo.files.store import free_bytes
 from specdemo.files.wheel import LOCAL_WHEEL, installed_gguf, pip_command
-from specdemo.models.devices import free_ram, processor
-from specdemo.models.outlook import way
+from specdemo.models.devices import processor
+from specdemo.models.memory import free_ram, way
 
 # Texts of the report, and the names of checked packages and instructions.
 TEXTS: Json = json.loads(Path(__file__).with_name("doctor.json").read_text(encoding="utf-8"))

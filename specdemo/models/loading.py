@@ -37,12 +37,10 @@ from specdemo.models.devices import (
     FILE,
     FOUR_BIT,
     choose_device,
-    free_on,
-    free_ram,
     gpu_dtype,
-    needed_bytes,
 )
 from specdemo.models.measurements import Measurement, PassCheck, pass_check
+from specdemo.models.memory import Way, Weights, free_on
 from specdemo.models.tokenizers import load_tokenizer
 from specdemo.trace.events import COMPILED, ModelInfo
 
@@ -117,7 +115,8 @@ def place_model(
         raise UserError("model.precision", precision=precision)
     family = find_family(model_type=config.get("model_type", ""))
     compiled = where.type == "cpu" and cpu_features.compiles() and family.layer is not None
-    needed = needed_bytes(files.folder, files.name, precision, head, compiled=compiled)
+    weights = Weights.of_folder(files.folder, files.name)
+    needed = weights.loaded_bytes(Way(precision, head, compiled))
     check_room(files.name, precision, needed, where)
     with one_at_a_time, reporting_out_of_memory(files.name, precision):
         quantises = precision in QUANTISED and not is_packed(files.folder)
@@ -319,7 +318,7 @@ def warm_up(model: PreTrainedModel) -> None:
 
 def check_room(name: str, precision: str, needed: int, device: torch.device) -> None:
     """Raise UserError when a device has fewer bytes free than are needed."""
-    free = free_ram() if device.type == "cpu" else free_on(device)
+    free = free_on(str(device))
     if needed > free:
         raise _too_large(
             name, precision, Phrase("model.needs", needed=megabytes(needed), free=megabytes(free))

@@ -32,7 +32,8 @@ from specdemo.engine.cost import (
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import LanguageModel
 from specdemo.kernels import runtime
-from specdemo.models.outlook import Measured, on_gpu
+from specdemo.models.devices import on_gpu
+from specdemo.models.outlook import Measured
 from specdemo.trace.events import COMPILED, ModelInfo
 
 DAYS = 7  # after which passes are measured again

@@ -19,7 +19,6 @@ from specdemo.files import hub
 from specdemo.files.catalogue import (
     DEFAULT_TARGET,
     CatalogueDrafter,
-    Entry,
     Pair,
     draft_of,
     drafters,
@@ -32,17 +31,8 @@ from specdemo.files.found import FoundModel
 from specdemo.files.hub import CARD, PICKLES
 from specdemo.files.progress import megabytes
 from specdemo.files.sources import HUB_ID, missing_bytes
-from specdemo.kernels import cpu_features
-from specdemo.models.devices import (
-    AUTO,
-    BYTES_PER_WEIGHT,
-    FILE,
-    FOUR_BIT,
-    HEAD_BYTES,
-    free_ram,
-    head_bits,
-    loaded_bytes,
-)
+from specdemo.models.devices import on_gpu
+from specdemo.models.memory import Way, free_on, memory_bytes, pass_bytes, way
 
 SPARE_BYTES = 2_000_000_000  # reserved for the KV caches, activations and other programs
 ACCEPTED_FRACTION = 0.65  # fraction of drafted tokens that is accepted, assumed for a draft of the target's own family
@@ -97,39 +87,9 @@ class Outlook:
         return max(self.plain, self.drafted or 0.0) >= FAST_ENOUGH
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
-    """Options with which models are loaded.
-
-    precision, head: as in settings; compiled: whether the compiled pass runs on the device
-    """
-
-    precision: str
-    head: str = "auto"
-    compiled: bool = True
-
-    def precision_of(self, entry: Entry) -> str:
-        """Return the precision in which a model is loaded."""
-        if self.precision != AUTO:
-            return self.precision
-        return FILE if self.compiled and entry.blocks else FOUR_BIT
-
-    def head_bits(self, entry: Entry) -> int:
-        """Return the bits that the output head of a model will probably have."""
-        precision, parameters = self.precision_of(entry), entry.head_parameters
-        return head_bits(parameters, precision, self.head, compiled=self.compiled)
-
-
-def way(settings: AppSettings, precision: str = "") -> Way:
-    """Return the options with which the settings load models. precision: replaces theirs"""
-    on_cpu = not on_gpu(settings.device) and settings.device != "mps"
-    compiled = on_cpu and cpu_features.compiles()
-    return Way(precision or settings.precision, settings.head, compiled)
-
-
 def outlook(pair: Pair, way: Way, cache_dir: Path, free: int, known: Sequence[Measured]) -> Outlook:
     """Predict a pair of the catalogue. free: bytes of memory; known: passes timed on the same device, the newest last"""
-    precision = way.precision_of(pair.target)
+    precision = way.of(pair.target).precision
     needed, download = _together(pair, way), _to_download(pair, way, cache_dir)
     found = Outlook(needed, free, download, precision=precision)
     own = [one for one in known if (one.target, one.precision) == (pair.name, precision)]
@@ -201,7 +161,7 @@ def to_download(
     total = 0
     for name in (target, draft_of(target, draft, trained) or "none"):
         if entry := find(name):
-            total += missing_bytes(entry, cache_dir, way.precision_of(entry))
+            total += missing_bytes(entry, cache_dir, way.of(entry).precision)
         elif HUB_ID.fullmatch(name) and not (Path(name).exists() or hub.cached_folder(name, None)):
             return None
     return total
@@ -241,7 +201,7 @@ def _scaled(pair: Pair, way: Way, known: Sequence[Measured]) -> CostProfile | No
 
     Those in the same precision come first: other kernels have other costs for each byte.
     """
-    wanted, precision = pass_bytes(pair.target, way), way.precision_of(pair.target)
+    wanted, precision = pass_bytes(pair.target, way), way.of(pair.target).precision
     bases = [
         (one.precision != precision, abs(math.log(size / wanted)), size, one.profile)
         for one in known
@@ -257,57 +217,6 @@ def _scaled(pair: Pair, way: Way, known: Sequence[Measured]) -> CostProfile | No
     return CostProfile(verify, step)
 
 
-def pass_bytes(entry: Entry, way: Way) -> float:
-    """Return the bytes of weights that a pass of one token reads; those of a drafter that ships with specdemo are 8-bit."""
-    if entry.folder:
-        return float(sum(file.stat().st_size for file in entry.folder.glob("*.safetensors")))
-    bits = way.head_bits(entry)
-    rate = _plain(way) if bits == 16 else HEAD_BYTES[bits]
-    return _layers(entry, way) + entry.head_parameters * rate
-
-
-def memory_bytes(entry: Entry, way: Way) -> int:
-    """Return the bytes of a model after it is loaded."""
-    if entry.folder:
-        return int(pass_bytes(entry, way))
-    matrices = 2 if entry.own_head else 1
-    layers, bits = _layers(entry, way), way.head_bits(entry)
-    return loaded_bytes(layers, entry.head_parameters, _plain(way), matrices, bits)
-
-
-def _layers(entry: Entry, way: Way) -> float:
-    """Return the bytes of all weights but the head and the embedding."""
-    ends = entry.head_parameters * (2 if entry.own_head else 1)
-    return (entry.parameters - ends) * BYTES_PER_WEIGHT[way.precision_of(entry)]
-
-
-def _plain(way: Way) -> float:
-    """Return the bytes of a weight that is not quantised."""
-    return BYTES_PER_WEIGHT["fp32" if way.precision == "fp32" else "bf16"]
-
-
-def free_memory(device: str) -> int:
-    """Return the bytes of memory that are free on a device, as settings name it."""
-    if on_gpu(device):
-        import torch
-
-        return int(torch.cuda.mem_get_info()[0])
-    return free_ram()
-
-
-def on_gpu(device: str) -> bool:
-    """Whether models are computed on a CUDA device, as settings name the device."""
-    if device.startswith("cuda"):
-        return True
-    if device != "auto":
-        return False
-    try:
-        import torch
-    except ImportError:
-        return False
-    return torch.cuda.is_available()
-
-
 def choose(settings: AppSettings, known: Sequence[Measured] | None = None) -> tuple[Pair, bool]:
     """Return the largest pair that is on this disk, fits and, for the target "auto", is FAST_ENOUGH.
 
@@ -316,7 +225,7 @@ def choose(settings: AppSettings, known: Sequence[Measured] | None = None) -> tu
     known: passes timed on the device; None if the speed does not matter
     returns: the pair, and whether it differs from the default pair
     """
-    free, loaded = free_memory(settings.device), way(settings)
+    free, loaded = free_on(settings.device), way(settings)
     usual = next(pair for pair in pairs() if pair.name == DEFAULT_TARGET)
     for pair in sorted(pairs(), key=lambda pair: _together(pair, loaded), reverse=True):
         found = outlook(pair, loaded, settings.cache_dir, free - SPARE_BYTES, known or ())
@@ -330,7 +239,7 @@ def choose(settings: AppSettings, known: Sequence[Measured] | None = None) -> tu
 
 
 def _to_download(pair: Pair, way: Way, cache_dir: Path) -> int:
-    return sum(missing_bytes(one, cache_dir, way.precision_of(one)) for one in pair.models)
+    return sum(missing_bytes(one, cache_dir, way.of(one).precision) for one in pair.models)
 
 
 def _together(pair: Pair, way: Way) -> int:

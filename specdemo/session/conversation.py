@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from specdemo.config.settings import RunSettings
 from specdemo.config.strings import Json
-from specdemo.models.devices import return_freed
+from specdemo.models.memory import return_freed
 from specdemo.session.door import ConversationClient, EngineClient
 from specdemo.session.loaded import machine_name
 from specdemo.session.runs import Caches, beside

@@ -107,8 +107,8 @@ def named(settings: AppSettings) -> tuple[AppSettings, str]:
 
 def timed_passes(settings: AppSettings) -> list[Measured]:
     """Return the costs that were measured on the device of the settings, the newest last."""
+    from specdemo.models.devices import on_gpu
     from specdemo.models.measurements import card_name, known_costs
-    from specdemo.models.outlook import on_gpu
 
     device = settings.device
     return known_costs(settings.cache_dir, gpu=on_gpu(device), card=card_name(device))

@@ -16,8 +16,8 @@ from specdemo.drafters.methods import NEEDED, no_exact
 from specdemo.engine.runner import Runner
 from specdemo.files.catalogue import pairs
 from specdemo.files.progress import Progress, ProgressCallback
-from specdemo.models.devices import return_freed
 from specdemo.models.doctor import installed
+from specdemo.models.memory import return_freed
 from specdemo.session.conversation import Conversation, Host
 from specdemo.session.door import About, MethodInfo
 from specdemo.session.keeper import Keeper
@@ -231,15 +231,17 @@ class Studio(Host):
 
     def predictor(self, precision: str) -> Callable[[Pair], Outlook]:
         """Return a function that predicts any pair in a precision on this machine."""
-        from specdemo.models.outlook import free_memory, outlook, way
+        from specdemo.models.memory import free_on, way
+        from specdemo.models.outlook import outlook
 
         known = timed_passes(self.settings) if installed("torch") else []
-        free, cache = free_memory(self.settings.device), self.settings.cache_dir
+        free, cache = free_on(self.settings.device), self.settings.cache_dir
         how = way(self.settings, precision)
         return lambda pair: outlook(pair, how, cache, free, known)
 
     def to_download(self, target: str, draft: str, precision: str) -> int | None:
-        from specdemo.models.outlook import to_download, way
+        from specdemo.models.memory import way
+        from specdemo.models.outlook import to_download
 
         settings = self.settings
         how = way(settings, precision)

@@ -38,7 +38,6 @@ from specdemo.bench.results import (
     against_table,
     bandwidth,
     lanes_table,
-    pass_bytes,
 )
 from specdemo.bench.run import BenchOptions, measure_throughput, run_bench
 from specdemo.bench.seeds import SeedComparison
@@ -51,6 +50,7 @@ from specdemo.drafters.base import Plain
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Proposal
+from specdemo.models.memory import Way, Weights
 from specdemo.session.door import MethodInfo
 from specdemo.session.text import Item
 from specdemo.trace.events import Node, RunFailed, Verified
@@ -377,11 +377,12 @@ def test_the_floor_reads_every_weight_once(tmp_path):
     weights = tiny_llama(0)
     weights.save_pretrained(tmp_path)
     read = sum(p.numel() for p in weights.parameters()) - weights.model.embed_tokens.weight.numel()
-    assert pass_bytes(tmp_path, "tiny", "fp32") == 4 * read
+    counted = Weights.of_folder(tmp_path, "tiny")
+    assert counted.pass_bytes(Way("fp32")) == 4 * read
     matrices = sum(
         p.numel() for name, p in weights.named_parameters() if p.ndim == 2 and "layers" in name
     )
-    assert pass_bytes(tmp_path, "tiny", "nf4") == int(2 * (read - matrices) + 0.5625 * matrices)
+    assert counted.pass_bytes(Way("nf4")) == 2 * (read - matrices) + 0.5625 * matrices
 
 
 def test_the_floor_takes_as_long_as_its_bytes(monkeypatch):

@@ -16,8 +16,8 @@ from specdemo.files.catalogue import Entry, HubGguf
 from specdemo.files.folder import Family, count_parameters
 from specdemo.files.sources import ModelFiles, resolve
 from specdemo.files.store import file_sha256, is_complete
-from specdemo.models.devices import needed_bytes
 from specdemo.models.loading import load_model
+from specdemo.models.memory import Weights
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("gguf")
@@ -85,7 +85,7 @@ def test_safetensors_give_the_same_numbers_and_the_same_answers(tiny_folder, tmp
         )
     assert torch.equal(given, wanted)
     assert count_parameters(made.folder, "") == count_parameters(plain.folder, "")
-    assert needed_bytes(made.folder, "", "nf4") == needed_bytes(plain.folder, "", "nf4")
+    assert Weights.of_folder(made.folder, "") == Weights.of_folder(plain.folder, "")
 
 
 def test_matrices_of_odd_sizes_are_packed_too(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ from specdemo.kernels import cpu_features
 from specdemo.models import devices, doctor, loading
 from specdemo.models.decoders import choose
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.models.devices import leave_to_file
+from specdemo.models.memory import leave_to_file
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_of_two_passes_the_faster_is_taken_if_it_agrees(monkeypatch):
 
 
 CODE = """
-from specdemo.models.devices import return_freed
+from specdemo.models.memory import return_freed
 
 def resident():
     with open("/proc/self/statm") as file:

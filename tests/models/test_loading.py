@@ -11,8 +11,9 @@ from tiny_files import make_tiny_model
 from specdemo.config.errors import UserError
 from specdemo.files.folder import count_parameters
 from specdemo.files.sources import ModelFiles, resolve
-from specdemo.models import devices, loading
+from specdemo.models import loading, memory
 from specdemo.models.loading import load_model
+from specdemo.models.memory import Way, Weights
 from specdemo.models.networks.folders import read_tensor
 
 torch = pytest.importorskip("torch")
@@ -123,7 +124,8 @@ def test_experts_are_counted_and_described_in_16_bits(tmp_path, family, precisio
     files = ModelFiles(tmp_path, "experts", "")
     loaded = load_model(files, precision, "cpu")
     held = loaded.model.get_memory_footprint()
-    needed = devices.needed_bytes(tmp_path, "experts", precision) / devices.LOADING_FACTOR
+    counted = Weights.of_folder(tmp_path, "experts")
+    needed = counted.loaded_bytes(Way(precision, compiled=False)) / memory.LOADING_FACTOR
     assert needed == pytest.approx(held, rel=0.1)
     assert "(experts in 16 bits)" in loaded.info.kernel
 
@@ -162,7 +164,7 @@ def test_the_4bit_path_is_named(files, monkeypatch, fused):
 
 
 def test_too_little_memory_is_noticed_before_loading(files, monkeypatch):
-    monkeypatch.setattr(loading, "free_ram", lambda: 1000)
+    monkeypatch.setattr(loading, "free_on", lambda _: 1000)
     with pytest.raises(UserError, match="a smaller model") as caught:
         load_model(files, "fp32", "cpu")
     assert "the precision bf16 or nf4" in caught.value.advice
@@ -202,7 +204,8 @@ def test_an_unknown_precision_is_refused(files):
 
 def test_less_precision_needs_less_memory(files):
     names = ("nf4", "int8", "bf16", "fp32")
-    sizes = [devices.needed_bytes(files.folder, "tiny", name) for name in names]
+    weights = Weights.of_folder(files.folder, "tiny")
+    sizes = [weights.loaded_bytes(Way(name, compiled=False)) for name in names]
     assert sizes == sorted(sizes)
     assert len(set(sizes)) == 4
 
@@ -210,7 +213,7 @@ def test_less_precision_needs_less_memory(files):
 def test_a_container_limit_counts(monkeypatch, tmp_path):
     (tmp_path / "max").write_text("1000")
     (tmp_path / "used").write_text("400")
-    monkeypatch.setattr(devices, "LIMITS", ((str(tmp_path / "max"), str(tmp_path / "used")),))
-    assert devices.free_ram() == 600
+    monkeypatch.setattr(memory, "LIMITS", ((str(tmp_path / "max"), str(tmp_path / "used")),))
+    assert memory.free_ram() == 600
     (tmp_path / "max").write_text("max")
-    assert devices.free_ram() != 600
+    assert memory.free_ram() != 600

@@ -12,15 +12,13 @@ from specdemo.files.catalogue import Pair, find, pairs
 from specdemo.files.found import FoundModel
 from specdemo.files.header import Header
 from specdemo.models import outlook
+from specdemo.models.memory import Way, memory_bytes, pass_bytes
 from specdemo.models.outlook import (
     ACCEPTED_FRACTION,
     SPARE_BYTES,
     Measured,
-    Way,
     acceptance,
     choose,
-    memory_bytes,
-    pass_bytes,
     rates,
     to_download,
 )
@@ -60,13 +58,13 @@ def test_the_largest_that_is_here_and_fits(monkeypatch, disk, device, free, whol
     if whole:
         disk |= {entry.name for pair in pairs() for entry in pair.models}
         disk -= {name for name in disk if "coder" in name}
-    monkeypatch.setattr(outlook, "free_memory", lambda asked: free * GB if asked == device else 0)
+    monkeypatch.setattr(outlook, "free_on", lambda asked: free * GB if asked == device else 0)
     pair, larger = choose(AppSettings(target="auto", device=device))
     assert (pair.name, larger) == (choice, choice != USUAL.name)
 
 
 def test_a_model_without_its_draft_is_not_chosen(monkeypatch, disk):
-    monkeypatch.setattr(outlook, "free_memory", lambda _device: 80 * GB)
+    monkeypatch.setattr(outlook, "free_on", lambda _device: 80 * GB)
     disk.add(LARGER.target.name)
     assert choose(AppSettings(target="auto"), timed(50.0))[0] == USUAL
     disk.add(LARGER.draft.name)
@@ -78,7 +76,7 @@ def test_a_model_without_its_draft_is_not_chosen(monkeypatch, disk):
 )
 def test_the_choice_answers_at_fifteen_tokens_a_second(monkeypatch, disk, known, choice):
     """Drafts count: 11 tokens a second without them are enough, 5 are not, and no measurement is none."""
-    monkeypatch.setattr(outlook, "free_memory", lambda _device: 80 * GB)
+    monkeypatch.setattr(outlook, "free_on", lambda _device: 80 * GB)
     disk |= {LARGER.target.name, LARGER.draft.name}
     passes = timed(known) if known else []
     assert choose(AppSettings(target="auto"), passes)[0] == choice
@@ -86,7 +84,7 @@ def test_the_choice_answers_at_fifteen_tokens_a_second(monkeypatch, disk, known,
 
 def test_more_precise_weights_take_more_room(monkeypatch, disk):
     disk |= {LARGER.target.name, LARGER.draft.name}
-    monkeypatch.setattr(outlook, "free_memory", lambda _device: SPARE_BYTES + 2 * GB)
+    monkeypatch.setattr(outlook, "free_on", lambda _device: SPARE_BYTES + 2 * GB)
     chosen = [
         choose(AppSettings(target="auto", precision=one), timed(50.0))[0] for one in ("nf4", "bf16")
     ]

@@ -21,8 +21,9 @@ from specdemo.models.decoders import graphs, heads, packed
 from specdemo.models.decoders.form import Module, form_of
 from specdemo.models.decoders.heads import AUTO_HEAD
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.models.devices import DEVICES, LARGE_HEAD, leave_to_file
+from specdemo.models.devices import DEVICES
 from specdemo.models.measurements import Measurement, PassCheck
+from specdemo.models.memory import LARGE_HEAD, leave_to_file
 from specdemo.trace.events import COMPILED
 
 PROBED = 24  # tokens on which both passes are compared

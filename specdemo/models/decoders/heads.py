@@ -14,7 +14,7 @@ from specdemo.kernels import packing
 from specdemo.kernels.blocks import BlockMatrix
 from specdemo.kernels.packing import BLOCK_OUTPUTS
 from specdemo.kernels.runtime import Matrix
-from specdemo.models.devices import leave_to_file
+from specdemo.models.memory import leave_to_file
 
 AUTO_HEAD = "auto"
 MAX_VARIATION = 0.01  # mean total variation up to which `auto` uses an 8-bit head

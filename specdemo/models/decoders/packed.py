@@ -24,7 +24,7 @@ from specdemo.models.decoders.blocks import in_blocks, joined
 from specdemo.models.decoders.form import ModelForm, Module, form_of
 from specdemo.models.decoders.operators import biases, in_4_bits, rms_norm, scales_of
 from specdemo.models.decoders.rotary import RotaryTables, module_tables
-from specdemo.models.devices import leave_to_file, return_freed
+from specdemo.models.memory import leave_to_file, return_freed
 
 PackedLayer = runtime.LayerWeights[runtime.Matrix]
 LAYOUT_ROWS = (

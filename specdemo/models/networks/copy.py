@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from specdemo.files.quiet import import_bitsandbytes
 from specdemo.models import loading
-from specdemo.models.devices import BYTES_PER_WEIGHT, LOADING_FACTOR
 from specdemo.models.loading import LoadedModel
+from specdemo.models.memory import BYTES_PER_WEIGHT, LOADING_FACTOR
 from specdemo.models.networks.registry import Draft
 from specdemo.trace.events import ModelInfo
 

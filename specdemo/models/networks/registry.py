@@ -16,8 +16,8 @@ from specdemo.config.errors import UserError
 from specdemo.config.strings import JsonView
 from specdemo.engine.target import CachedModel, PrefixReader
 from specdemo.files.catalogue import OWN_KIND, trained_folder
-from specdemo.models.devices import BYTES_PER_WEIGHT
 from specdemo.models.loading import LoadedModel
+from specdemo.models.memory import BYTES_PER_WEIGHT
 from specdemo.models.networks.chain import CompactDecoder, CompactWeights
 from specdemo.models.networks.dflash import DFlashDecoder
 from specdemo.models.networks.exit import ExitDecoder

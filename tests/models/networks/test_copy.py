@@ -93,7 +93,7 @@ def test_two_visitors_at_once_share_one_copy(files, monkeypatch):
 def test_a_copy_that_is_too_big_is_refused_before_memory_is_taken(files, monkeypatch):
     shared = quantised_copy(load_model(files, "bf16", "cpu"))
     with monkeypatch.context() as patch:
-        patch.setattr(loading, "free_ram", lambda: 1000)
+        patch.setattr(loading, "free_on", lambda _: 1000)
         patch.setattr(copying, "share", lambda _: pytest.fail("memory was taken"))
         with pytest.raises(UserError, match=r"quantised copy of tiny in nf4 needs .* are free"):
             shared.network()

@@ -22,8 +22,8 @@ from specdemo.files.hub import PICKLES, fetch
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import file_sha256, made_once
 from specdemo.models.decoders.layer import HeadSizes
-from specdemo.models.devices import BYTES_PER_WEIGHT
 from specdemo.models.loading import check_room
+from specdemo.models.memory import BYTES_PER_WEIGHT
 from specdemo.models.networks.folders import TargetTensors, TensorLoader, read_tensors
 from specdemo.models.networks.parts import CompactConfig, Rope
 from specdemo.models.networks.registry import Draft, DraftNetwork
