@@ -65,12 +65,12 @@ class Reply:
 
     @property
     def value(self) -> object:
-        """The JSON value of the reply; None if it is none."""
+        """The reply as a JSON value; None if it is not JSON."""
         return parsed(self.text)
 
     @property
     def values(self) -> Json:
-        """The JSON object of the reply; empty if it is none."""
+        """The reply as a JSON object; empty if it is not one."""
         found = self.value
         return found if isinstance(found, dict) else {}
 

@@ -50,7 +50,7 @@ class MethodAudit:
 
     @property
     def verdict(self) -> str:
-        """The verdict: held, did not hold, lossy by design, not available, broke."""
+        """One of: held, did not hold, lossy by design, not available, broke."""
         if not self.available:
             return "not available"
         if self.problem or self.greedy is None:

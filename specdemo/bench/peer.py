@@ -146,7 +146,7 @@ class TransformersSpeaker:
 
 
 def load_plain(folder: str, spec: PeerSpec) -> PreTrainedModel:
-    """Load a model as transformers runs it, in the precision of our own."""
+    """Load a model for transformers' own generation, in the precision of specdemo's runs."""
     from transformers import AutoModelForCausalLM, GenerationConfig
 
     from specdemo.files.quiet import quiet_transformers

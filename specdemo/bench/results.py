@@ -86,7 +86,7 @@ class Result:
 
 
 def write_file(path: Path, content: str) -> None:
-    """Replace a file as a whole, so that an interruption never leaves half of it; a device is written to."""
+    """Replace a file as a whole, so that an interruption never leaves half of it. Write to a device, such as /dev/stdout, directly."""
     if path.exists() and not path.is_file():
         path.write_text(content, encoding="utf-8")
         return
@@ -178,7 +178,7 @@ class BenchAnswers:
     busy: bool = False
 
     def add(self, task: str, prompt: str, pairs: Iterable[Paired]) -> None:
-        """Add the answers to one turn; `prompt` is the same for each repetition of it."""
+        """Add the answers to one turn; its repetitions have the same `prompt`."""
         self.answers += [replace(pair, task=task, prompt=prompt) for pair in pairs]
 
     def drop(self, lane: str) -> None:

@@ -221,7 +221,7 @@ def few(names: Sequence[str]) -> str:
 
 
 def check_read(folder: Path, name: str, report: Mapping[str, Collection[object]]) -> None:
-    """Raise UserError if transformers' `output_loading_info` says that weights were made up or left out.
+    """Raise UserError if transformers' `output_loading_info` reports tensors that the files lack, or that the model does not read.
 
     Layers for multi-token prediction may be left out: they draft, and are not part of the target.
     """

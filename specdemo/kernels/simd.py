@@ -180,7 +180,7 @@ def exponentials(builder, values, lines, scale):
 
 @llvm.emits(least=types.float32, result=types.float32)
 def sum_from(builder, values, lines, least):
-    """Sum of those of `lines` times 16 float32 that are not below `least`: of each lane in order, then of the lanes."""
+    """Sum the numbers that are at least `least`, of `lines` lines of 16 float32: first each lane in order, then the lanes."""
     none, least = llvm.constant(0.0), llvm.splat(builder, least, llvm.FLOATS)
     (total,) = llvm.variables(builder, 1, none)
     with llvm.each_line(builder, lines, values) as (line,):

@@ -88,7 +88,7 @@ def place(settings: AppSettings, report: ProgressCallback) -> Loaded:
 
 
 def warm(placed: Loaded, report: ProgressCallback) -> Loaded:
-    """Run the first passes on the result of `place`; called in the compute thread. Raises UserError."""
+    """Run the first passes of a pair that `place` has loaded, in the thread that computes. Raises UserError."""
     from specdemo.models.pair import warm_pair
 
     pair = warm_pair(placed.pair, placed.settings, report)

@@ -35,7 +35,7 @@ NONE = "none"  # for no published drafter
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A visitor's choice in the menu. drafter: a published one; "none" for none"""
+    """A visitor's choice in the menu. drafter: name of a published drafter, "none" for none"""
 
     target: str
     precision: str

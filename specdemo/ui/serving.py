@@ -85,7 +85,7 @@ def launch_options(studio: EngineClient) -> dict[str, object]:
 
 
 def create_theme() -> gr.themes.Base:
-    """Return Gradio's default in calm greys with a colour-blind safe blue; the fonts lie in the package."""
+    """Return Gradio's default theme in greys, with a blue for colour-blind readers and the fonts of this package."""
     values = json.loads(Path(__file__).with_name("theme.json").read_text(encoding="utf-8"))
     return gr.themes.Default(
         spacing_size="sm",

@@ -146,7 +146,7 @@ class MarkovHead:
 class Selector:
     """DFlash 2's choice among the most likely tokens of a position by the token before it; a `Corrector`.
 
-    before, after: (V, R) each, a token as the previous one and as a candidate; project: H to R
+    before, after: (V, R) each, the vectors of a token as the previous one, and as a candidate; project: H to R
     most: number of candidates
     """
 

@@ -125,7 +125,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
         return visitor, shown.value()
 
     def ask(self, visitor: ProposalVisitor, values: Mapping[str, object]) -> Iterator[object]:
-        """Run every drafter at the chosen position. values: settings by name. yields: value of the view, a row longer each time"""
+        """Run every drafter at the chosen position, and yield the view's value after each. values: settings by name"""
         if not visitor.text or visitor.task.cancel.is_set():
             yield gr.skip()
             return
