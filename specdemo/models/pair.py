@@ -12,7 +12,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended
 from specdemo.config.strings import Json
 from specdemo.engine.cost import CostProfile
-from specdemo.engine.target import CachedModel
+from specdemo.engine.target import CachedModel, PrefixReader
 from specdemo.engine.types import LanguageModel
 from specdemo.files.catalogue import DEFAULT_TARGET, draft_of, recommended
 from specdemo.files.progress import Progress, ProgressCallback, silent
@@ -22,7 +22,7 @@ from specdemo.models.decoders.packed import suits_blocks
 from specdemo.models.devices import AUTO, FILE, FOUR_BIT, choose_device
 from specdemo.models.loading import LoadedModel, pack_as, place_model, warm
 from specdemo.models.measurements import PairPasses, card_name
-from specdemo.models.networks.chain import CompactDecoder, CompactModel
+from specdemo.models.networks.chain import CompactDecoder
 from specdemo.models.networks.copy import no_copy_why, quantised_copy
 from specdemo.models.networks.folders import (
     TargetTensors,
@@ -201,11 +201,9 @@ def _timed_draft(pair: LoadedPair) -> tuple[LanguageModel | None, ModelInfo | No
     """
     draft = pair.drafts.get(DRAFT) or stands_alone(pair.drafts)
     with suppress(UserError):
-        network = draft.network() if draft else None
-        if draft and isinstance(network, LoadedModel):
-            return CachedModel(network.decoder), draft.info
-        if draft and isinstance(network, CompactDecoder):
-            return CompactModel(network), draft.info
+        reader = draft.network().open(pair.open_target()) if draft else None
+        if draft and isinstance(reader, PrefixReader):
+            return reader.model, draft.info
     return None, None
 
 

@@ -7,7 +7,7 @@ a target step, and a head over the whole vocabulary would dominate it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from types import SimpleNamespace
 
@@ -114,7 +114,7 @@ class DraftInput(ForwardInput):
     guesses: number of guessed positions
     """
 
-    text: TextWords | None = None
+    text: TextWords = field(kw_only=True)
     states: Tensor | None = None
     injected: StateRows | None = None
     guesses: int = 0
@@ -156,7 +156,8 @@ class CompactDecoder:
 
     @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
-        inputs = [_draft_input(one) for one in passes]
+        inputs = [one for one in passes if isinstance(one, DraftInput)]
+        assert len(inputs) == len(passes), "a draft's pass reads more than tokens"
         parts = [self._embedded(one) for one in inputs]
         x = parts[0] if len(parts) == 1 else torch.cat(parts)
         if self.compiled is not None:
@@ -181,10 +182,7 @@ class CompactDecoder:
         """(answers, W) float32 logits in torch. final: (answers, H)"""
         states = self.normed(final)
         states = one.adjust(states) if one.adjust else states
-        logits = self.weights.head(states)
-        if one.text is not None:
-            logits = torch.cat([logits, one.text.logits(states)], dim=-1)
-        return logits.float()
+        return torch.cat([self.weights.head(states), one.text.logits(states)], dim=-1).float()
 
     def _run_torch(self, inputs: Sequence[DraftInput], x: Tensor) -> list[ForwardOutput]:
         weights, sizes = self.weights, self.weights.config.sizes
@@ -268,8 +266,8 @@ class CompactDecoder:
                 one.positions, one.cache, one.seen,
                 answers=0 if one.adjust else one.answers,
                 injected=None if joined else _packed_states(one.injected),
-                extra=one.text.extra if one.text else None,
-                drafting=_drafting(one.plan, one.text) if one.plan and one.text else None,
+                extra=one.text.extra,
+                drafting=_drafting(one.plan, one.text) if one.plan else None,
             )
             for one in inputs
         ]  # fmt: skip
@@ -289,7 +287,7 @@ class CompactDecoder:
         if not self.weights.mixed:
             return self.weights.embedding
         for one in inputs:
-            if one.plan and one.text:
+            if one.plan:
                 self.weights.mixed.read(one.text.words.ids)
         return self.weights.mixed.table
 
@@ -505,13 +503,6 @@ def compiled_layers(weights: CompactWeights) -> CompiledLayers | None:
     table, _ = runtime.meanings(packing.AFFINE)
     feedback = None if weights.feedback is None else weights.feedback.float()
     return CompiledLayers(layers, shape, table, packed[-1], weights.norm.float(), feedback)
-
-
-def _draft_input(one: ForwardInput) -> DraftInput:
-    """A plain pass as a draft's: measurements request those."""
-    if isinstance(one, DraftInput):
-        return one
-    return DraftInput(one.token_ids, one.positions, one.seen, one.cache, one.answers)
 
 
 def _split(x: Tensor, inputs: Sequence[DraftInput]) -> Sequence[Tensor]:
