@@ -17,6 +17,7 @@ from torch import Tensor
 
 from specdemo.engine.cache import RollbackLayer
 from specdemo.kernels import job, runtime
+from specdemo.models.decoders import packed
 
 PAGE = mmap.PAGESIZE
 
@@ -62,16 +63,13 @@ def guard(short: str = "") -> None:
         needed = shape[0] // 2 - runtime.LINE
         return keep(torch.zeros(needed, dtype=dtype), "scratch", needed // 2 // PAGE * PAGE)
 
+    def made(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        return lambda *shape, **options: keep(make(*shape, **options), "results")
+
     Tensor.data_ptr = data_ptr
     RollbackLayer._grown = lambda *given: keep(grown(*given), "cache")
-    runtime.torch = SimpleNamespace(
-        **vars(torch)
-        | {
-            "zeros": zeros,
-            "empty": lambda *shape: keep(torch.empty(*shape), "results"),
-            "empty_like": lambda like: keep(torch.empty_like(like), "results"),
-        }
-    )
+    own = {"zeros": zeros, "empty": made(torch.empty), "empty_like": made(torch.empty_like)}
+    runtime.torch = packed.torch = SimpleNamespace(**vars(torch) | own)
 
     def numbers(count: int, dtype: type) -> np.ndarray:
         return keep(torch.from_numpy(np.zeros(count, dtype)), "job").numpy()
