@@ -1,9 +1,4 @@
-"""A peer in its own process: transformers, llama.cpp or OpenVINO answers token ids. Requests and answers are JSON lines:
-
-    in   {"variant": "transformers", "folder": "...", "precision": "nf4", ...}      once: a `PeerSpec`
-    out  {"ready": {"transformers": "5.23.0", ...}}  or  {"error": "a sentence"}
-    in   {"prompt_ids": [1, 2], "max_new_tokens": 16, "sampling": {...}}         any number of times
-    out  {"ids": [3, 4], "tokens": 1, "seconds": 0.01, ...}                      a `Spoken`
+"""A peer in its own process: transformers, llama.cpp or OpenVINO answers token ids.
 
 No clock includes reading the prompt. The pass that reads it also gives the first tokens, so the clock starts
 after that pass, and only later tokens are counted: the rate is the same.
@@ -11,22 +6,22 @@ after that pass, and only later tokens are counted: the rate is the same.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from specdemo.config.settings import Sampling
 from specdemo.config.strings import Json
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     import torch
     from transformers import PreTrainedModel
 
@@ -356,47 +351,32 @@ def versions(*packages: str) -> dict[str, str]:
     return found
 
 
-def serve(requests: IO[str], answers: IO[str]) -> None:
-    """Load the peer that the first line describes, then answer each further line."""
+def serve(spec: PeerSpec, parent: Connection, errors: Path) -> None:
+    """Run a peer as a process of its own. errors: file for all that libraries print"""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted parent ends this process itself
+    with errors.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    answer(spec, parent)
 
-    def answer(values: Json) -> None:
-        answers.write(json.dumps(values) + "\n")
-        answers.flush()
 
-    first = json.loads(requests.readline())
+def answer(spec: PeerSpec, parent: Connection) -> None:
+    """Load a peer and send its facts; then answer each request, the arguments of `Speaker.speak`. A failure is sent as a sentence."""
     try:
-        spec = PeerSpec(**{**first, "probe_ids": tuple(first["probe_ids"])})
         speaker = SPEAKERS[spec.lane.partition(":")[0]](spec)
     except Exception as error:  # noqa: BLE001 - the parent gets the reason of any failure
-        answer({"error": _sentence(error)})
+        parent.send(_sentence(error))
         return
-    answer({"ready": speaker.facts()})
-    for line in requests:
-        request = json.loads(line)
-        sampling = Sampling(**request["sampling"])
-        try:
-            spoken = speaker.speak(request["prompt_ids"], request["max_new_tokens"], sampling)
-        except Exception as error:  # noqa: BLE001 - as above
-            answer({"error": _sentence(error)})
-        else:
-            answer(asdict(spoken))
+    parent.send(speaker.facts())
+    with suppress(EOFError):  # the parent has closed the connection
+        while True:
+            request = parent.recv()
+            try:
+                parent.send(speaker.speak(*request))
+            except Exception as error:  # noqa: BLE001 - as above
+                parent.send(_sentence(error))
 
 
 def _sentence(error: Exception) -> str:
     words = (str(error).strip().splitlines() or [""])[0]
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
-
-
-@contextmanager
-def own_output() -> Iterator[IO[str]]:
-    """Reserve standard output for answers: text that libraries print goes to standard error."""
-    sys.stdout.flush()
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
-        os.dup2(2, 1)
-        yield answers
-
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted parent ends this process itself
-    with own_output() as stream:
-        serve(sys.stdin, stream)

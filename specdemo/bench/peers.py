@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specdemo.bench.lanes import Answer, LaneLost, LaneResult
-from specdemo.bench.peer import PeerSpec
+from specdemo.bench.peer import PeerSpec, Spoken, serve
 from specdemo.config.errors import UserError
-from specdemo.config.settings import AppSettings, RunSettings
-from specdemo.config.strings import Json
+from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.files.catalogue import DEFAULT_TARGET, find, partner
 from specdemo.files.found import gguf_path
 from specdemo.files.sources import fetch_catalogue_gguf
@@ -33,8 +30,6 @@ if TYPE_CHECKING:
 
     from specdemo.session.studio import Studio
 
-ROOT = Path(__file__).resolve().parents[2]
-COMMAND = (sys.executable, "-m", "specdemo.bench.peer")
 # Programs that read GGUF files: a module and the package that has it
 GGUF_READERS = {
     "llama-server": ("xllamacpp", "xllamacpp"),
@@ -47,65 +42,61 @@ PROBE_TEXT = "It's 3.14 <b>€</b>,\n\n  def f(x):\treturn x  # naïve, 東京 �
 
 
 class PeerProcess:
-    """A child process with the protocol of `specdemo.bench.peer`. Raises LaneLost when it has failed."""
+    """A peer in a child process. Raises LaneLost when it has failed."""
 
-    def __init__(self, spec: PeerSpec, command: Sequence[str] = COMMAND) -> None:
-        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        self._child = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            encoding="utf-8",
-            env={**os.environ, "PYTHONPATH": path},
-        )
-        assert self._child.stdin
-        assert self._child.stdout
-        self._requests, self._answers = self._child.stdin, self._child.stdout
+    def __init__(self, spec: PeerSpec, work: Callable[..., None] = serve) -> None:
+        """Start it. work: the function of the process"""
+        handle, name = tempfile.mkstemp()
+        os.close(handle)
+        self._errors = Path(name)
+        spawn = multiprocessing.get_context("spawn")
+        self._connection, theirs = spawn.Pipe()
+        self._child = spawn.Process(target=work, args=(spec, theirs, self._errors), daemon=True)
+        self._child.start()
+        theirs.close()
         try:
-            self.facts: dict[str, str] = self.ask(asdict(spec))["ready"]
+            self.facts: dict[str, str] = self._answer()
         except BaseException:
             self.close()
             raise
 
-    def ask(self, request: Json) -> Json:
+    def ask(self, prompt_ids: Sequence[int], max_new_tokens: int, sampling: Sampling) -> Spoken:
+        with suppress(OSError):  # of a process that has ended no answer comes either
+            self._connection.send((prompt_ids, max_new_tokens, sampling))
+        spoken: Spoken = self._answer()
+        return spoken
+
+    def _answer(self) -> Any:
         try:
-            self._requests.write(json.dumps(request) + "\n")
-            self._requests.flush()
-            line = self._answers.readline()
-        except OSError:  # the process and its pipe are closed
-            line = ""
+            found = self._connection.recv()
+        except (EOFError, OSError):
+            raise LaneLost(self._last_words()) from None
         except KeyboardInterrupt:  # it would finish its answer first
             self._child.kill()
             raise
-        if not line:
-            raise LaneLost(self._last_words())
-        answer: Json = json.loads(line)
-        if "error" in answer:
-            raise LaneLost(answer["error"])
-        return answer
+        if isinstance(found, str):
+            raise LaneLost(found)
+        return found
 
     def _last_words(self) -> str:
         """Return its exit status and the last line that it wrote to standard error."""
-        if self._child.poll() is None:
+        self._end()
+        lines = self._errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        words = f": {lines[-1]}" if lines else ""
+        return f"its process ended with status {self._child.exitcode}{words}"
+
+    def _end(self) -> None:
+        """Wait for the end of the process; after KILL_SECONDS seconds end it by force."""
+        self._child.join(KILL_SECONDS)
+        if self._child.exitcode is None:
             self._child.kill()
-        code = self._child.wait()
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return f"its process ended with status {code}" + (f": {lines[-1]}" if lines else "")
+            self._child.join()
 
     def close(self) -> None:
-        """End the process, by force after KILL_SECONDS seconds."""
-        with suppress(OSError):
-            self._requests.close()
-        try:
-            self._child.wait(KILL_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait()
-        self._answers.close()
-        self._errors.close()
+        """End the process."""
+        self._connection.close()
+        self._end()
+        self._errors.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,32 +120,28 @@ class PeerLane:
                 self.tokenizer, prompt, self.context, system=self.system, earlier=messages
             )
             most = min(self.settings.max_new_tokens, self.context - len(prompt_ids))
-            sampling = asdict(self.settings.sampling)
-            said = self.process.ask(
-                {"prompt_ids": prompt_ids, "max_new_tokens": most, "sampling": sampling}
-            )
-            text = str(self.tokenizer.decode(said["ids"], skip_special_tokens=True))
+            said = self.process.ask(prompt_ids, most, self.settings.sampling)
+            text = str(self.tokenizer.decode(said.ids, skip_special_tokens=True))
             messages[:] = with_answer(messages, prompt, text)
-            return LaneResult(self.name, _metrics(said), tuple(said["ids"]))
+            return LaneResult(self.name, _metrics(said), said.ids)
 
         yield answer
 
 
-def _metrics(spoken: Json) -> Metrics:
+def _metrics(spoken: Spoken) -> Metrics:
     """Return a peer's metrics: a pass reads the pending token and the draft, and adds one token of its own."""
-    tokens, passes = spoken["tokens"], spoken["passes"]
-    verify, draft = spoken["verify_seconds"], spoken["draft_seconds"]
+    verify, draft = spoken.verify_seconds, spoken.draft_seconds
     return Metrics(
-        steps=passes,
-        new_tokens=tokens,
-        drafted=spoken["rows"] - passes,
-        accepted=max(0, tokens - passes),
+        steps=spoken.passes,
+        new_tokens=spoken.tokens,
+        drafted=spoken.rows - spoken.passes,
+        accepted=max(0, spoken.tokens - spoken.passes),
         drafting_steps=0,  # peers do not report which steps drafted
         first_accepted=0,
         draft_seconds=draft,
         verify_seconds=verify,
-        overhead_seconds=spoken["seconds"] - verify - draft if verify else 0.0,
-        elapsed_seconds=spoken["seconds"],
+        overhead_seconds=spoken.seconds - verify - draft if verify else 0.0,
+        elapsed_seconds=spoken.seconds,
         prefill_seconds=0.0,
     )
 

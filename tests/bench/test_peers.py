@@ -1,10 +1,8 @@
 """Peers: the protocol, its failures, counting, and conversations that continue a peer's own answers."""
 
-import io
-import json
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 import torch
 from conftest import PROMPT, reference_greedy
 from letters import Letters
+from stand_in_peers import dies, echo, sulks
 
 from specdemo.bench import peers
 from specdemo.bench.lanes import LaneLost
@@ -20,32 +19,21 @@ from specdemo.bench.peer import (
     OpenVinoSpeaker,
     PeerSpec,
     TransformersSpeaker,
-    serve,
+    answer,
 )
 from specdemo.bench.peers import PeerLane, PeerProcess, gguf_file, open_peer
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.trace.events import ModelInfo
 
-ECHO = """
-import json, sys
-print(json.dumps({"ready": {"spec": json.loads(input())["lane"]}}), flush=True)
-for line in sys.stdin:
-    asked = json.loads(line)["prompt_ids"]
-    print(json.dumps({"ids": [len(asked) % 26, 1], "tokens": 2, "seconds": 0.5, "passes": 1, "rows": 3,
-                      "verify_seconds": 0.25, "draft_seconds": 0.125, "asked": asked}), flush=True)
-"""
-DIES = 'import sys; input(); print("first", file=sys.stderr); sys.exit("no such instruction")'
-SULKS = "print('{\"ready\": {}}', flush=True); import time; time.sleep(60)"
-
 
 @pytest.fixture
 def start():
-    """Start child processes from a line of Python, and end them."""
+    """Start child processes from a function, and end them."""
     started = []
 
-    def start(code: str) -> PeerProcess:
-        started.append(PeerProcess(PeerSpec("fake"), (sys.executable, "-c", code)))
+    def start(work) -> PeerProcess:
+        started.append(PeerProcess(PeerSpec("fake"), work))
         return started[-1]
 
     yield start
@@ -54,11 +42,11 @@ def start():
 
 
 def test_a_peer_continues_its_own_answers_and_is_timed_by_itself(start):
-    process = start(ECHO)
+    process = start(echo)
     assert process.facts == {"spec": "fake"}
     lane = PeerLane("fake", process, Letters(), 512, RunSettings(), system="sys")
-    with lane.talk() as answer:
-        first, second = answer("abc"), answer("de")
+    with lane.talk() as say:
+        first, second = say("abc"), say("de")
     own = Letters().decode(first.ids)
     text = "\n\n".join(("sys", "abc", own, "de"))
     assert second.ids[0] == len(Letters()(text)["input_ids"]) % 26
@@ -66,21 +54,21 @@ def test_a_peer_continues_its_own_answers_and_is_timed_by_itself(start):
     assert first.metrics.accepted == 1
     assert first.metrics.overhead_seconds == 0.5 - 0.25 - 0.125
     assert first.metrics.tokens_per_second == 4
-    with lane.talk() as answer:
-        assert answer("abc").ids == first.ids  # a fresh conversation
+    with lane.talk() as say:
+        assert say("abc").ids == first.ids  # a fresh conversation
 
 
 def test_a_peer_that_dies_is_reported_with_its_last_lines():
     with pytest.raises(LaneLost, match="ended with status 1: no such instruction"):
-        PeerProcess(PeerSpec("fake"), (sys.executable, "-c", DIES))
+        PeerProcess(PeerSpec("fake"), dies)
 
 
 def test_a_busy_peer_is_ended_by_force(start, monkeypatch):
     monkeypatch.setattr(peers, "KILL_SECONDS", 0.05)
-    process, begun = start(SULKS), time.perf_counter()
+    process, begun = start(sulks), time.perf_counter()
     process.close()
     assert time.perf_counter() - begun < 5
-    assert process._child.poll() is not None
+    assert process._child.exitcode is not None
 
 
 def test_the_real_child_says_why_it_cannot_start():
@@ -232,15 +220,19 @@ def test_llama_server_peer_counts_drafts(llama_server, way, kinds, passes, rows)
 
 @pytest.mark.usefixtures("llama_server")
 def test_a_broken_request_is_answered_with_a_sentence():
-    spec = asdict(PeerSpec("llama-server", gguf="a.gguf"))
-    good = {"prompt_ids": [1, 2], "max_new_tokens": 2, "sampling": asdict(Sampling())}
-    lines = [spec, {**good, "max_new_tokens": 0}, good]
-    answers = io.StringIO()
-    serve(io.StringIO("".join(json.dumps(line) + "\n" for line in lines)), answers)
-    ready, broken, spoken = map(json.loads, answers.getvalue().splitlines())
-    assert ready["ready"]["weights"] == "laid out for the processor"
-    assert "nothing to do" in broken["error"]
-    assert spoken["ids"] == [3, 4]
+    requests, answers = iter([([1, 2], 0, Sampling()), ([1, 2], 2, Sampling())]), []
+
+    def receive():
+        if request := next(requests, None):
+            return request
+        raise EOFError
+
+    spec = PeerSpec("llama-server", gguf="a.gguf")
+    answer(spec, SimpleNamespace(recv=receive, send=answers.append))
+    facts, broken, spoken = answers
+    assert facts["weights"] == "laid out for the processor"
+    assert "nothing to do" in broken
+    assert spoken.ids == (3, 4)
 
 
 class FakePipeline:
