@@ -208,12 +208,3 @@ def test_less_precision_needs_less_memory(files):
     sizes = [weights.loaded_bytes(Way(name, compiled=False)) for name in names]
     assert sizes == sorted(sizes)
     assert len(set(sizes)) == 4
-
-
-def test_a_container_limit_counts(monkeypatch, tmp_path):
-    (tmp_path / "max").write_text("1000")
-    (tmp_path / "used").write_text("400")
-    monkeypatch.setattr(memory, "LIMITS", ((str(tmp_path / "max"), str(tmp_path / "used")),))
-    assert memory.free_ram() == 600
-    (tmp_path / "max").write_text("max")
-    assert memory.free_ram() != 600

@@ -12,7 +12,7 @@ from specdemo.files.catalogue import Pair, find, pairs
 from specdemo.files.found import FoundModel
 from specdemo.files.header import Header
 from specdemo.models import outlook
-from specdemo.models.memory import Way, memory_bytes, pass_bytes
+from specdemo.models.memory import Way, pass_bytes
 from specdemo.models.outlook import (
     ACCEPTED_FRACTION,
     SPARE_BYTES,
@@ -89,29 +89,6 @@ def test_more_precise_weights_take_more_room(monkeypatch, disk):
         choose(AppSettings(target="auto", precision=one), timed(50.0))[0] for one in ("nf4", "bf16")
     ]
     assert chosen == [LARGER, USUAL]
-
-
-@pytest.mark.parametrize(("bits", "weight"), [("16", 2.0), ("auto", 1.0625)])
-def test_the_bytes_that_a_pass_reads_and_a_model_takes(bits, weight):
-    entry, coder = find("qwen2.5-1.5b-instruct"), find("qwen2.5-coder-1.5b-instruct")
-    head = 151_936 * 1536
-    layers = 0.5625 * (entry.parameters - head)
-    way = Way("nf4", bits)
-    assert pass_bytes(entry, way) == pass_bytes(coder, way) == layers + weight * head
-    embedding = 2 * head if bits == "16" else 0  # else its rows stay in their file
-    assert memory_bytes(entry, way) == int(1.15 * (layers + weight * head))
-    assert memory_bytes(coder, way) == int(1.15 * (layers + weight * head + embedding))
-
-
-def test_only_the_compiled_pass_has_smaller_heads_and_auto_only_for_large_ones():
-    entry = find("qwen2.5-1.5b-instruct")
-    assert pass_bytes(entry, Way("bf16")) == 2 * entry.parameters
-    whole = Way("nf4", "16")
-    assert pass_bytes(entry, Way("nf4", compiled=False)) == pass_bytes(entry, whole)
-    assert 2.4 < memory_bytes(entry, Way("bf16")) / memory_bytes(entry, whole) < 2.7
-    assert memory_bytes(USUAL.target, Way("nf4")) == memory_bytes(USUAL.target, whole)
-    own = find("qwen3-8b")  # its embedding is not read by a pass
-    assert pass_bytes(own, Way("bf16")) == 2 * (own.parameters - own.head_parameters)
 
 
 def test_auto_counts_the_blocks_of_a_file_where_the_pass_is_compiled():
