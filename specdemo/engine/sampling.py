@@ -184,7 +184,7 @@ class Shaper:
     def logits(
         self,
         logits: Tensor,
-        committed: Sequence[int],
+        committed: Iterable[int],
         paths: Sequence[Sequence[int]],
         words: ReducedVocabulary | None = None,
     ) -> Tensor:
@@ -210,28 +210,24 @@ class Shaper:
     def probs(
         self,
         logits: Tensor,
-        committed: Sequence[int],
+        committed: Iterable[int],
         paths: Sequence[Sequence[int]],
         words: ReducedVocabulary | None = None,
     ) -> Tensor:
         """Shaped probabilities, (R, V) float32. When greedy: of temperature 1, for pictures and policies."""
         return torch.softmax(self.logits(logits, committed, paths, words), dim=-1)
 
-    def row(self, logits: Tensor, committed: Sequence[int], path: Sequence[int]) -> Tensor:
-        """Shaped probabilities of one row on the CPU, (V,) float32: by compiled code in a fraction of the time, if it is loaded."""
-        sampling = self.sampling
-        if not sampling.greedy:
-            found = runtime.shaped(
-                logits, sampling.repetition_penalty, chain(committed, path), sampling.temperature, sampling.top_k, sampling.top_p
-            )  # fmt: skip
-            if found is not None:
-                return found
-        return self.probs(logits[None], committed, [path])[0]
+    def compiled(self, logits: Tensor, text_ids: Iterable[int]) -> Tensor | None:
+        """Shaped probabilities of one row on the CPU, (V,) float32, in a fraction of the time; None if no compiled code is loaded."""
+        one = self.sampling
+        return runtime.shaped(
+            logits, one.repetition_penalty, text_ids, one.temperature, one.top_k, one.top_p
+        )
 
     def _penalised(
         self,
         logits: Tensor,
-        committed: Sequence[int],
+        committed: Iterable[int],
         paths: Sequence[Sequence[int]],
         words: ReducedVocabulary | None,
     ) -> Tensor:
@@ -264,17 +260,20 @@ class TargetRows:
         paths: Sequence[Sequence[int]],
     ) -> None:
         """logits, committed, paths: as for `Shaper.logits`"""
-        self._shaper, self._logits = shaper, logits
-        self._committed, self._paths = list(committed), paths
+        self._shaper, self._logits, self._paths = shaper, logits, paths
+        # Only a penalty depends on the text, and not on how often a token occurs.
+        penalised = shaper.sampling.repetition_penalty != 1
+        self._committed = frozenset(committed if penalised else ())
+        self._is_on_cpu = logits.device.type == "cpu"
         self._shaped: dict[int, Tensor] = {}
         self._probs: dict[int, Tensor] = {}
-        self._on_cpu: dict[int, Tensor] = {}
+        self._copied: dict[int, Tensor] = {}  # of a GPU
 
     def shaped(self, row: int) -> Tensor:
         """Shaped logits, (V,) float32 on the model's device."""
         if row not in self._shaped:
             # A GPU shapes all rows in the time of one.
-            first, end = (row, row + 1) if self._logits.device.type == "cpu" else (0, None)
+            first, end = (row, row + 1) if self._is_on_cpu else (0, None)
             paths = self._paths[first:end]
             found = self._shaper.logits(self._logits[first:end], self._committed, paths)
             self._shaped.update(enumerate(found, first))
@@ -283,17 +282,19 @@ class TargetRows:
     def probs(self, row: int) -> Tensor:
         """Probabilities, (V,) float32 on the model's device."""
         if row not in self._probs:
-            if self._logits.device.type == "cpu":
-                path = self._paths[row]
-                self._probs[row] = self._shaper.row(self._logits[row], self._committed, path)
-            else:
-                self._probs[row] = self.shaped(row).softmax(dim=-1)
+            found = None
+            if self._is_on_cpu and not self._shaper.sampling.greedy:
+                text_ids = chain(self._committed, self._paths[row])
+                found = self._shaper.compiled(self._logits[row], text_ids)
+            self._probs[row] = self.shaped(row).softmax(dim=-1) if found is None else found
         return self._probs[row]
 
     def __getitem__(self, row: int) -> Tensor:
-        if row not in self._on_cpu:
-            self._on_cpu[row] = self.probs(row).cpu()  # sync: one per accepted token and one more
-        return self._on_cpu[row]
+        if self._is_on_cpu:
+            return self.probs(row)
+        if row not in self._copied:
+            self._copied[row] = self.probs(row).cpu()  # sync: one per accepted token and one more
+        return self._copied[row]
 
 
 def _columns(tokens: Iterable[int], logits: Tensor, words: ReducedVocabulary | None) -> Tensor:
