@@ -312,9 +312,8 @@ class CompactModel(CachedModel):
         self._text_words = self.weights.text_words(packed=self.decoder.compiled is not None)
         self._final = torch.empty(0)  # (answers, H): output of the last pass, before the norm
         self._last: tuple[int, Tensor] | None = None  # a position and its output, (1, H)
-        self._grown_final: list[
-            Tensor
-        ] = []  # outputs of the nodes that `grow` has read, (1, H) each
+        # Outputs of the nodes that `grow` has read, (1, H) each.
+        self._grown_final: list[Tensor] = []
 
     @property
     def memory_bytes(self) -> int:
