@@ -17,16 +17,18 @@ from torch import Tensor
 
 from specdemo.engine.cache import RollbackLayer
 from specdemo.kernels import job, runtime
+from specdemo.kernels.runtime import CompiledLayers
 from specdemo.models.decoders import packed
 
 PAGE = mmap.PAGESIZE
+ADDRESS = Tensor.data_ptr
 
 
 def at_edge(tensor: Tensor, missing: int = 0) -> Tensor:
     """Copy a tensor to memory between protected pages, where it ends at the second. missing: last bytes that are protected, too"""
     room = -(-tensor.nbytes // PAGE) * PAGE
     behind = (missing // PAGE + 1) * PAGE
-    region = mmap.mmap(-1, PAGE + room + behind)
+    region = mmap.mmap(-1, PAGE + room + behind, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     begin = ctypes.addressof(ctypes.c_char.from_buffer(region))
     offset = PAGE + room - tensor.nbytes + missing
     copy = torch.frombuffer(region, dtype=tensor.dtype, count=tensor.numel(), offset=offset)
@@ -37,44 +39,65 @@ def at_edge(tensor: Tensor, missing: int = 0) -> Tensor:
     return copy
 
 
+class Guard:
+    """The guarded memory of a process. short: memory whose end is protected, too, see `guard`"""
+
+    def __init__(self, short: str) -> None:
+        self.short = short
+        self.kept: dict[int, Tensor] = {}  # by address
+
+    def keep(self, tensor: Tensor, kind: str, missing: int = runtime.LINE) -> Tensor:
+        if not tensor.numel():
+            return tensor
+        copy = at_edge(tensor, missing if kind == self.short else 0)
+        self.kept[ADDRESS(copy)] = copy
+        return copy
+
+    def data_ptr(self, tensor: Tensor) -> int:
+        if ADDRESS(tensor) in self.kept or not tensor.numel():
+            return ADDRESS(tensor)
+        assert tensor.is_contiguous()
+        return ADDRESS(self.keep(tensor, "inputs"))
+
+    def zeros(self, *shape: int, dtype: torch.dtype) -> Tensor:
+        if dtype != torch.uint8:
+            return torch.zeros(*shape, dtype=dtype)
+        # A pass gets twice the scratch memory that it needs, and a line to align it.
+        needed = shape[0] // 2 - runtime.LINE
+        return self.keep(torch.zeros(needed, dtype=dtype), "scratch", needed // 2 // PAGE * PAGE)
+
+    def numbers(self, count: int, dtype: type) -> np.ndarray:
+        return self.keep(torch.from_numpy(np.zeros(count, dtype)), "job").numpy()
+
+    def made(self, make: Callable[..., Tensor], kind: str = "results") -> Callable[..., Tensor]:
+        return lambda *given, **options: self.keep(make(*given, **options), kind)
+
+    def guarded(self, write: Callable[..., object]) -> Callable[..., object]:
+        """Return a function that writes addresses of guarded memory."""
+
+        def call(*given: object) -> object:
+            Tensor.data_ptr = lambda tensor: self.data_ptr(tensor)
+            try:
+                return write(*given)
+            finally:
+                Tensor.data_ptr = ADDRESS
+
+        return call
+
+
 def guard(short: str = "") -> None:
     """Guard the memory of every compiled pass of this process from now on.
 
     short: memory whose end is protected, too, as if it were too small: "inputs", "results", "cache" or "scratch"
     """
-    kept: dict[int, Tensor] = {}  # by address
-    address, grown = Tensor.data_ptr, RollbackLayer._grown
-
-    def keep(tensor: Tensor, kind: str, missing: int = runtime.LINE) -> Tensor:
-        copy = at_edge(tensor, missing if kind == short else 0)
-        kept[address(copy)] = copy
-        return copy
-
-    def data_ptr(tensor: Tensor) -> int:
-        if address(tensor) in kept or not tensor.numel():
-            return address(tensor)
-        assert tensor.is_contiguous()
-        return address(keep(tensor, "inputs"))
-
-    def zeros(*shape: int, dtype: torch.dtype) -> Tensor:
-        if dtype != torch.uint8:
-            return torch.zeros(*shape, dtype=dtype)
-        # A pass gets twice the scratch memory that it needs, and a line to align it.
-        needed = shape[0] // 2 - runtime.LINE
-        return keep(torch.zeros(needed, dtype=dtype), "scratch", needed // 2 // PAGE * PAGE)
-
-    def made(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        return lambda *shape, **options: keep(make(*shape, **options), "results")
-
-    Tensor.data_ptr = data_ptr
-    RollbackLayer._grown = lambda *given: keep(grown(*given), "cache")
-    own = {"zeros": zeros, "empty": made(torch.empty), "empty_like": made(torch.empty_like)}
-    runtime.torch = packed.torch = SimpleNamespace(**vars(torch) | own)
-
-    def numbers(count: int, dtype: type) -> np.ndarray:
-        return keep(torch.from_numpy(np.zeros(count, dtype)), "job").numpy()
-
-    job.np = SimpleNamespace(**vars(np) | {"zeros": numbers})
+    own = Guard(short)
+    runtime.write_layer = own.guarded(runtime.write_layer)
+    for name in ("_fixed", "_write"):
+        setattr(CompiledLayers, name, own.guarded(getattr(CompiledLayers, name)))
+    RollbackLayer._grown = own.made(RollbackLayer._grown, "cache")
+    made = {"empty": own.made(torch.empty), "empty_like": own.made(torch.empty_like)}
+    runtime.torch = packed.torch = SimpleNamespace(**vars(torch) | made | {"zeros": own.zeros})
+    job.np = SimpleNamespace(**vars(np) | {"zeros": own.numbers})
 
 
 def in_child(work: Callable[[], None]) -> int:

@@ -121,7 +121,7 @@ class PeerLane:
             )
             most = min(self.settings.max_new_tokens, self.context - len(prompt_ids))
             said = self.process.ask(prompt_ids, most, self.settings.sampling)
-            text = str(self.tokenizer.decode(said.ids, skip_special_tokens=True))
+            text = str(self.tokenizer.decode(list(said.ids), skip_special_tokens=True))
             messages[:] = with_answer(messages, prompt, text)
             return LaneResult(self.name, _metrics(said), said.ids)
 

@@ -188,7 +188,8 @@ def test_a_draft_that_reads_in_pieces_says_what_it_says_after_one_pass(depth, re
             rows += [torch.tensor(chain.columns), *chain.rows]
         model.rollback(3)
         states = torch.randn(47, 128, generator=torch.Generator().manual_seed(1)).bfloat16()
-        rows.append(model._append(text[3:], states)[0])
+        model._inputs = lambda ids, *_, own=model: states[own.length - 3 :][: len(ids)]  # noqa: B023
+        rows.append(model.read(text[3:]))
         assert model.length == 50
         found.append(rows)
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))

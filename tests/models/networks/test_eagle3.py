@@ -91,7 +91,7 @@ def test_words_are_stored_as_offsets_and_the_head_is_the_drafters_own(tmp_path):
     drafter = opened(write_flat(tmp_path / "drafter", model))
     absolute = Reference(model, EMBEDDING, states_of(model, 1), offsets=False).tokens()
     assert list(drafter.words.tokens) != absolute
-    drafter.expect([0, 1, 2, 3])
+    drafter.read([0, 1, 2, 3])
     assert len(drafter.words.tokens) == model.words
 
 
