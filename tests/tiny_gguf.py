@@ -16,8 +16,9 @@ HEAD, WINDOW = HIDDEN // HEADS, 16
 
 
 def tiny_gguf(
-    path: Path, kind: str, tokenizer: Any = None, pre: str = "gpt-2", quantised: Any = QUANTISED
-) -> Path:
+    path: Path, kind: str, tokenizer: Any = None, pre: str = "gpt-2", quantised: Any = QUANTISED,
+    layers: int = LAYERS,
+) -> Path:  # fmt: skip
     """Write a random model, see `tensors`.
 
     pre: how llama.cpp splits text for the tokenizer; quantised: kinds of the matrices, in turn; they leave vectors unchanged
@@ -29,7 +30,7 @@ def tiny_gguf(
     writer = GGUFWriter(path, kind)
     writer.add_context_length(128)
     writer.add_embedding_length(HIDDEN)
-    writer.add_block_count(LAYERS)
+    writer.add_block_count(layers)
     writer.add_feed_forward_length(INNER)
     writer.add_head_count(HEADS)
     writer.add_head_count_kv(KV_HEADS)
@@ -41,7 +42,7 @@ def tiny_gguf(
         writer.add_key_length(HEAD)
     add_tokenizer(writer, tokenizer, pre)
     kinds = cycle(quantised)
-    for name, shape in tensors(kind, len(tokenizer)):
+    for name, shape in tensors(kind, len(tokenizer), layers):
         if len(shape) == 1:
             writer.add_tensor(name, vectors.normal(0, 0.1, shape).astype(np.float32) + 1)
             continue
@@ -58,7 +59,7 @@ def finish(writer: Any) -> None:
     writer.close()
 
 
-def tensors(kind: str, words: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+def tensors(kind: str, words: int, layers: int) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield names and shapes.
 
     llama: a head of its own; qwen2: biases, and the embedding is the head; phi3: fused matrices and a head of its own;
@@ -77,7 +78,7 @@ def tensors(kind: str, words: int) -> Iterator[tuple[str, tuple[int, ...]]]:
     if kind == "gemma3":
         norms |= {"post_attention_norm": HIDDEN, "post_ffw_norm": HIDDEN}
         norms |= {"attn_q_norm": HEAD, "attn_k_norm": HEAD}
-    for layer in range(LAYERS):
+    for layer in range(layers):
         at = f"blk.{layer}."
         for part, count in rows.items():
             yield f"{at}{part}.weight", (count, HIDDEN)

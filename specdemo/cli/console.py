@@ -78,7 +78,8 @@ def load_studio(settings: AppSettings) -> Studio:
 
 
 def _about_target(studio: Studio) -> str:
-    """Return a remark, and the catalogue model that a GGUF file was recognised as, or a draft model that suits it."""
+    """Return a remark, and the catalogue model that a GGUF file was recognised as, or a draft model that suits the target."""
+    from specdemo.files.catalogue import find
     from specdemo.files.found import FoundModel, found_models, gguf_path
     from specdemo.files.header import read_header
     from specdemo.models.outlook import suggest
@@ -88,11 +89,14 @@ def _about_target(studio: Studio) -> str:
     said = []
     if studio.remark == COMPLETES:
         said.append(f"{name} is {load('page')['REMARKS'][COMPLETES]}.")
-    gguf = gguf_path(settings.target)
+    gguf, files = gguf_path(settings.target), pair.target.files
+    drafts = pair.drafts.keys() - {"copy"}
     if gguf and pair.target.known != name:
-        said.append(f"{name} has the norms of {pair.target.known}: its drafter is used.")
-    elif gguf and not pair.drafts.keys() - {"copy"}:
-        target = FoundModel(settings.target, "", gguf, read_header(gguf))
+        used = ": its drafter is used" if drafts else ""
+        said.append(f"{name} has the norms of {pair.target.known}{used}.")
+    elif files and settings.draft == "auto" and not drafts and not find(pair.target.known):
+        header = read_header(gguf) if gguf else None
+        target = FoundModel(settings.target, "", gguf or files.folder, header)
         predict = studio.predictor(settings.precision)
         if suggestion := suggest(target, found_models(settings.cache_dir), predict):
             said.append(str(suggestion))

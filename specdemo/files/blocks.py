@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from specdemo.config.strings import Json
-from specdemo.files.folder import GGUF_BLOCKS
+from specdemo.files.folder import GGUF_BLOCKS, read_header, weight_files
 from specdemo.files.packing import GgufWeight, NotReadable, Numbers, Weight, parts_of
 
 if TYPE_CHECKING:
@@ -166,3 +167,15 @@ class FileBlocks:
             parts = [self.part(weight, part) for part in parts_of(weight.shape)]
             return self.named(f"{name}.{HEAD_BLOCKS}", weight, parts)
         return {}
+
+
+def read_bytes(folder: Path, name: str) -> int:
+    """Return the bytes that a pass over one row reads of a folder in blocks: not those of 16-bit copies for others. Raises UserError."""
+    stored: Json = {}
+    for path in weight_files(folder, name):
+        stored |= read_header(path)
+    embedding, head = "model.embed_tokens.weight", "lm_head.weight"
+    used = head if head in stored else embedding
+    unread = {embedding, head} - (set() if f"{used}.{HEAD_BLOCKS}" in stored else {used})
+    places = (row["data_offsets"] for key, row in stored.items() if key not in unread)
+    return sum(last - first for first, last in places)

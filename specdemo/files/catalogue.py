@@ -77,8 +77,8 @@ class Entry:
     head_parameters: weights of the output head, which every pass reads unquantised; 0 if the head is borrowed
     own_head: whether embedding and head are different matrices
     sampling: recommended values if the model's own files contain none, and their `origin`; see `Recommended`
-    blocks: whether `auto` runs it in the blocks of its file: only files that were found on this machine, since the
-        shipped drafters were trained on answers in NF4
+    blocks: bytes of memory for a weight if `auto` runs it in the blocks of its file; 0 for the catalogue's own files,
+        whose drafters were trained on answers in NF4
     norms, tokenizer: digests of a GGUF file's header, see `files.header.Header`; "" if unknown
     """
 
@@ -97,7 +97,7 @@ class Entry:
     head_parameters: int = 0
     own_head: bool = False
     sampling: JsonView | None = None
-    blocks: bool = False
+    blocks: float = 0.0
     norms: str = ""
     tokenizer: str = ""
 
@@ -107,6 +107,13 @@ class Entry:
         if self.wheel:
             return self.wheel.member_sha256
         return self.gguf.sha256 if self.gguf else ""
+
+    @property
+    def gguf_bytes(self) -> int:
+        """The size of the GGUF file that is read; 0 for other weights."""
+        if self.wheel:
+            return self.wheel.member_size
+        return self.gguf.size if self.gguf else 0
 
     @property
     def folder(self) -> Path | None:

@@ -136,10 +136,11 @@ def _other_folder(folder: Path, name: str) -> UserError:
     """Return the error for a folder without config.json. It names an adapter or GGUF files that are there."""
     if (folder / ADAPTER).is_file():
         return UserError("model.adapter", name=name, base=_base_of_adapter(folder))
-    if ggufs := sorted(path.name for path in folder.glob("*.gguf")):
-        if GGUF_PART.search(ggufs[0]):
-            return UserError("model.gguf_parts", name=name, first=ggufs[0])
-        return UserError("model.gguf_folder", name=name, path=folder / ggufs[0])
+    if ggufs := sorted(path for path in folder.glob("*.gguf") if path.is_file()):
+        largest = max(ggufs, key=lambda path: path.stat().st_size)  # others may encode images
+        if GGUF_PART.search(largest.name):
+            return UserError("model.gguf_parts", name=name, first=ggufs[0].name)
+        return UserError("model.gguf_folder", name=name, path=largest)
     return UserError("model.no_config", name=name)
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from specdemo.config.errors import UserError
 from specdemo.files import hub
 from specdemo.files.catalogue import Entry, entries, find
 from specdemo.files.folder import GGUF_PART, count_parameters
-from specdemo.files.header import Header, is_gguf, read_header, recognise
+from specdemo.files.gguf import reads
+from specdemo.files.header import Header, is_gguf, read_header, recognise, tokens_digest
 
 OLLAMA_PREFIX = "ollama:"  # start of a target's name
 OLLAMA_FOLDERS = ("~/.ollama/models", "/usr/share/ollama/.ollama/models")
@@ -37,15 +40,38 @@ class FoundModel:
     known: Entry | None = None
 
     @property
+    def is_read(self) -> bool:
+        """Whether models of its family can be loaded."""
+        return self.header is None or reads(self.header.family)
+
+    @property
     def entry(self) -> Entry:
         """Return the model as an entry like those of the catalogue, whose numbers predict its speed."""
         if self.header is None:
-            return Entry(self.name, self.name, "", count_parameters(self.path, self.name), "")
-        header, name = self.header, self.known.name if self.known else self.name
+            parameters, tokenizer = count_parameters(self.path, self.name), tokenizer_of(self.path)
+            return Entry(self.name, self.name, "", parameters, "", tokenizer=tokenizer)
+        header, known = self.header, self.known
+        name = known.name if known else self.name
+        listed = known and known.gguf_bytes == self.path.stat().st_size  # its digest takes seconds
         return Entry(
             name, self.name, "", header.parameters, "", head_parameters=header.head_parameters,
-            own_head=header.own_head, blocks=header.in_blocks, norms=header.norms, tokenizer=header.tokenizer,
+            own_head=header.own_head, blocks=0.0 if listed else header.block_bytes, norms=header.norms,
+            tokenizer=header.tokenizer,
         )  # fmt: skip
+
+
+@cache
+def tokenizer_of(folder: Path) -> str:
+    """Return the digest of a folder's vocabulary, the same as in the `Header` of a file with it; "" if it cannot be read."""
+    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+        said = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+        words = said["model"]["vocab"]
+        listed = isinstance(words, list)  # with the scores of sentencepiece
+        ids = {word: at for at, (word, _) in enumerate(words)} if listed else dict(words)
+        ids |= {one["content"]: one["id"] for one in said["added_tokens"]}
+        tokens = [word.encode() for word in sorted(ids, key=ids.__getitem__)]
+        return tokens_digest(b"".join(struct.pack("<Q", len(one)) + one for one in tokens))
+    return ""
 
 
 def ollama_models() -> dict[str, Path]:

@@ -26,7 +26,7 @@ from specdemo.files.folder import (
     few,
     find_family,
 )
-from specdemo.files.header import VECTOR_TYPES, read_header
+from specdemo.files.header import read_header
 from specdemo.files.packing import NotReadable, Numbers
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.quiet import quiet_gguf, quiet_transformers
@@ -68,17 +68,32 @@ def check_gguf(path: Path) -> None:
         raise UserError("model.gguf_parts", name=path.name, first=path.name)
 
 
+def reads(kind: str) -> bool:
+    """Return whether files of an architecture are read; only a file itself shows whether all of it is. kind: llama.cpp's name"""
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+    from transformers import modeling_gguf_pytorch_utils as reading
+
+    _tell_transformers()
+    name = find_family(gguf=kind).name or kind
+    if name not in CONFIG_MAPPING or not {kind, name} & {*reading.GGUF_SUPPORTED_ARCHITECTURES}:
+        return False
+    config = CONFIG_MAPPING[name]()
+    with suppress(UserError):
+        check_rollback(config)
+        return type(config) in AutoModelForCausalLM._model_mapping
+    return False
+
+
 def stored_as(gguf: Path) -> str:
     """Return llama.cpp's name of a file's quantisation, like Q4_K_M; "" for weights of 16 or 32 bits."""
     from gguf import GGMLQuantizationType, LlamaFileType
 
     with suppress(ValueError):
         header = read_header(gguf)
-        kinds = header.kinds - VECTOR_TYPES.keys()
         with suppress(ValueError, KeyError):
             name = LlamaFileType(header.values["general.file_type"]).name
-            return name.removeprefix("MOSTLY_") if kinds else ""
-        return " and ".join(GGMLQuantizationType(kind).name for kind in sorted(kinds))
+            return name.removeprefix("MOSTLY_") if header.kinds else ""
+        return " and ".join(GGMLQuantizationType(kind).name for kind in sorted(header.kinds))
     return ""
 
 

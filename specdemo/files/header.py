@@ -6,6 +6,8 @@ import hashlib
 import math
 import mmap
 import struct
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,10 @@ NUMBER_FORMATS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", s
 TEXT, ARRAY = 8, 9
 BFLOAT16 = 30
 VECTOR_TYPES: dict[int, type[np.generic]] = {0: np.float32, 1: np.float16, BFLOAT16: np.uint16}
-BLOCK_TYPES = {2, 3, 6, 7, 8, 12, 13, 14}  # those of `files.blocks.SIZES`
+# Bytes of memory for a weight in blocks, scales included, by GGUF's number of the kind: those of `files.blocks.SIZES`
+BLOCK_BYTES = {
+    2: 0.5625, 3: 0.625, 6: 1.0625, 7: 1.125, 8: 1.0625, 12: 0.578125, 13: 1.078125, 14: 1.0703125
+}  # fmt: skip
 NORMS = ("output_norm.weight", "attn_norm.weight", "ffn_norm.weight")
 PADDING = b"[PAD"  # start of the tokens that only fill the vocabulary up
 ALIGNMENT = 32  # bytes, if the file does not name another
@@ -36,7 +41,7 @@ class Header:
     norms: digest of the weights of all norms. Files in every quantisation store them exactly, so two files with the same
         digest have the same weights, or one is a small change of the other that left the norms alone
     tokenizer: digest of the vocabulary without padding; "" without a vocabulary
-    kinds: GGUF's numbers of the types of its tensors
+    sizes: number of weights in tensors of each type, by GGUF's numbers
     """
 
     values: JsonView
@@ -45,19 +50,33 @@ class Header:
     own_head: bool
     norms: str
     tokenizer: str
-    kinds: frozenset[int]
+    sizes: Mapping[int, int]
 
     @property
-    def in_blocks(self) -> bool:
-        """Whether its matrices are in blocks of kinds that the compiled pass reads."""
-        kinds = self.kinds - VECTOR_TYPES.keys()
-        return bool(kinds) and kinds <= BLOCK_TYPES
+    def family(self) -> str:
+        """The model's architecture by llama.cpp's name."""
+        return str(self.values.get("general.architecture", ""))
+
+    @property
+    def kinds(self) -> set[int]:
+        """GGUF's numbers of the types of its blocks."""
+        return self.sizes.keys() - VECTOR_TYPES.keys()
+
+    @property
+    def block_bytes(self) -> float:
+        """Bytes of memory for a weight in the file's own blocks; 0 if the compiled pass does not read all of them."""
+        if not self.kinds or self.kinds - BLOCK_BYTES.keys():
+            return 0.0
+        count = sum(self.sizes[kind] for kind in self.kinds)
+        return sum(self.sizes[kind] * BLOCK_BYTES[kind] for kind in self.kinds) / count
 
     @property
     def generates(self) -> bool:
-        """Whether the file is a whole language model: not a part, an adapter, or an encoder of images."""
+        """Whether the file is a whole language model: not a part, an adapter, or an encoder of images or texts."""
         model = self.values.get("general.type", "model") == "model"
-        return model and bool(self.tokenizer) and self.values.get("split.count", 1) <= 1
+        pools = self.values.get(f"{self.family}.pooling_type", 0)
+        whole = self.values.get("split.count", 1) <= 1
+        return model and whole and bool(self.tokenizer) and not pools
 
 
 def is_gguf(path: Path) -> bool:
@@ -83,6 +102,13 @@ def recognise(header: Header) -> Entry | None:
     return next((entry for entry in entries() if entry.norms == header.norms), None)
 
 
+def tokens_digest(stored: bytes) -> str:
+    """Return the digest of a vocabulary without padding; "" for none. stored: its tokens by id, each behind its length in 8 bytes"""
+    tokens, padded, _ = stored.partition(PADDING)
+    # the length of the first padding token is in the 8 bytes before it
+    return hashlib.sha256(tokens[:-8] if padded else tokens).hexdigest()[:16] if stored else ""
+
+
 class _Reader:
     """Reads one file from the start. at: offset of the next value"""
 
@@ -105,9 +131,12 @@ class _Reader:
         alignment = int(values.get("general.alignment", ALIGNMENT))
         first = math.ceil(self.at / alignment) * alignment
         sizes = {name: math.prod(shape) for name, shape, _, _ in table}
+        of_kinds: Counter[int] = Counter()
+        for name, _, kind, _ in table:
+            of_kinds[kind] += sizes[name]
         return Header(
             values, sum(sizes.values()), sizes.get("token_embd.weight", 0), "output.weight" in sizes,
-            self._norms(table, first), self._tokenizer(), frozenset(kind for _, _, kind, _ in table),
+            self._norms(table, first), self._tokenizer(), of_kinds,
         )  # fmt: skip
 
     def _numbers(self, form: str) -> tuple[Any, ...]:
@@ -162,8 +191,4 @@ class _Reader:
 
     def _tokenizer(self) -> str:
         begin, end = self.arrays.get("tokenizer.ggml.tokens", (0, 0))
-        if begin == end:
-            return ""
-        tokens, padded, _ = self.data[begin:end].partition(PADDING)
-        # the length of the first padding token is in the 8 bytes before it
-        return hashlib.sha256(tokens[:-8] if padded else tokens).hexdigest()[:16]
+        return tokens_digest(self.data[begin:end])

@@ -71,6 +71,11 @@ class Part:
     steps: Tensor | None = None
     factor: float = 1.0
 
+    @property
+    def outputs(self) -> int:
+        """Number of outputs."""
+        return BLOCK_OUTPUTS * len(self.codes)
+
     def write(self, record: Any) -> None:
         """Fill its record, see `job.PART`."""
         record.kind, record.blocks = NAMES[self.kind.name], len(self.codes)
@@ -137,7 +142,7 @@ class BlockMatrix:
     @property
     def outputs(self) -> int:
         """Number of outputs."""
-        return BLOCK_OUTPUTS * sum(len(part.codes) for part in self.parts)
+        return sum(part.outputs for part in self.parts)
 
     def values(self, first: int, last: int) -> Tensor:
         """Rows of a matrix of one part, see `Part.values`."""

@@ -16,7 +16,8 @@ import psutil
 
 from specdemo.config.settings import AppSettings
 from specdemo.files.catalogue import Entry
-from specdemo.files.folder import tensors
+from specdemo.files.blocks import read_bytes
+from specdemo.files.folder import GGUF_BLOCKS, quantised_by, read_config, tensors
 from specdemo.kernels import cpu_features
 from specdemo.models.devices import AUTO, FILE, FOUR_BIT, on_gpu
 
@@ -90,12 +91,14 @@ class Weights:
 
     quantised: in matrices that 4 and 8 bits quantise; whole: in all others but embedding and head
     head: of the output head; ends: 2 where the embedding is another matrix than the head
+    blocks: bytes of a weight of layers and head in the blocks of a file; 0 if there is no file
     """
 
     quantised: int
     whole: int
     head: int
     ends: int
+    blocks: float = 0.0
 
     @classmethod
     def of_folder(cls, folder: Path, name: str) -> Weights:
@@ -104,29 +107,38 @@ class Weights:
         whole = [count for _, count, quantised in stored if not quantised]
         head = max(whole, default=0)  # an embedding of the same size may exist too
         quantised = sum(count for _, count, quantised in stored if quantised)
-        return cls(
-            quantised, sum(count for count in whole if count < head), head, whole.count(head)
-        )
+        other, blocks = sum(count for count in whole if count < head), 0.0
+        if quantised_by(read_config(folder, name)) == GGUF_BLOCKS:
+            in_blocks = read_bytes(folder, name) - BYTES_PER_WEIGHT["bf16"] * other
+            blocks = in_blocks / (quantised + head)
+        return cls(quantised, other, head, whole.count(head), blocks)
 
     @classmethod
     def of_entry(cls, entry: Entry) -> Weights:
         """Return the numbers of a model of the catalogue; its norms count as quantised."""
         ends = 2 if entry.own_head else 1
-        return cls(entry.parameters - ends * entry.head_parameters, 0, entry.head_parameters, ends)
+        head = entry.head_parameters
+        return cls(entry.parameters - ends * head, 0, head, ends, entry.blocks)
 
     def _layers(self, way: Way) -> float:
-        return BYTES_PER_WEIGHT[way.precision] * self.quantised + way.plain * self.whole
+        own = self.blocks if way.precision == FILE else 0.0
+        return (own or BYTES_PER_WEIGHT[way.precision]) * self.quantised + way.plain * self.whole
+
+    def _head(self, way: Way) -> float:
+        """Return the bytes of the output head."""
+        if way.precision == FILE and self.blocks:
+            return self.blocks * self.head
+        bits = way.head_bits(self.head)
+        return (way.plain if bits == 16 else HEAD_BYTES[bits]) * self.head
 
     def pass_bytes(self, way: Way) -> float:
         """Return the bytes of weights that a pass of one token reads: one row of an embedding that is not the head."""
-        bits = way.head_bits(self.head)
-        return self._layers(way) + self.head * (way.plain if bits == 16 else HEAD_BYTES[bits])
+        return self._layers(way) + self._head(way)
 
     def loaded_bytes(self, way: Way) -> int:
         """Return the bytes of the loaded model. With a smaller head, the embedding's rows stay in their file until they are read."""
-        bits = way.head_bits(self.head)
-        ends = way.plain * self.head * self.ends if bits == 16 else HEAD_BYTES[bits] * self.head
-        return int(LOADING_FACTOR * (self._layers(way) + ends))
+        ends = self.ends if way.head_bits(self.head) == 16 else 1
+        return int(LOADING_FACTOR * (self._layers(way) + self._head(way) * ends))
 
 
 def pass_bytes(entry: Entry, way: Way) -> float:

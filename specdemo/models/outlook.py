@@ -138,13 +138,16 @@ def suggest(
     model = target.entry
     if not model.tokenizer:
         return None
-    here = {one.name: one.entry for one in found}
-    drafts = here | {one.name: one for one in entries() if one.name not in here}
+    here = {one.name: one for one in found}
+    drafts = {name: one.entry for name, one in here.items()}
+    drafts |= {one.name: one for one in entries() if one.name not in here}
     suggestions = []
     for name, draft in drafts.items():
         if draft.tokenizer != model.tokenizer:
             continue
         if draft.parameters > SMALL_ENOUGH * model.parameters:
+            continue
+        if name in here and not here[name].is_read:
             continue
         pair = Pair(model, draft)
         seen = predict(pair)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,9 @@ from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+Finder = Callable[[str], ModelFiles]
+"""Returns a model's files by its name, see `model_files`. Raises UserError."""
 
 DRAFT, COPY = "draft", "copy"  # needs of methods besides the kinds of trained drafters
 
@@ -117,12 +121,17 @@ class LoadedPair:
         return stop_ids(self.target.model, self.tokenizer)
 
 
-def place_pair(settings: AppSettings, progress: ProgressCallback = silent) -> LoadedPair:
+def place_pair(
+    settings: AppSettings, progress: ProgressCallback = silent, found: Finder | None = None
+) -> LoadedPair:
     """Fetch, convert and quantise, without a pass: `warm_pair` makes it ready, in the process that runs it. Raises UserError.
 
     A draft "auto" that is missing leaves the target usable without it; a draft that was named must be there.
+
+    found: from `fetch_pair`, whose checks are not repeated
     """
-    files = model_files(settings.target, settings, progress)
+    found = found or finder(settings, progress)
+    files = found(settings.target)
     tokenizer = load_tokenizer(files)
     published = find_published(settings.drafter, files, tokenizer, settings.cache_dir, progress)
     target = _placed(files, settings, progress)
@@ -131,7 +140,7 @@ def place_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Lo
     alone = stands_alone({**find_trained(target, None, settings.trained), **others})
     draft, why = None, "Its feature drafter works without a draft model."
     if not alone or settings.draft != "auto":
-        draft, why = _DraftLoader(settings, progress, files, target, tokenizer).find()
+        draft, why = _DraftLoader(settings, progress, found, files, target, tokenizer).find()
     network = draft.network() if draft else None
     below = network.weights if isinstance(network, CompactDecoder) else None
     drafts = {**find_trained(target, below, settings.trained), **others}
@@ -190,6 +199,11 @@ def model_files(
     return resolve(name, settings.cache_dir, progress, pack_as(precision, device), forms, suits)
 
 
+def finder(settings: AppSettings, progress: ProgressCallback = silent) -> Finder:
+    """Return a function that finds each model once: to check a large file and its copy takes seconds."""
+    return cache(lambda name: model_files(name, settings, progress))
+
+
 def _placed(files: ModelFiles, settings: AppSettings, progress: ProgressCallback) -> LoadedModel:
     return place_model(files, settings.precision, settings.device, progress, head=settings.head)
 
@@ -212,22 +226,24 @@ def _module_draft(model: LoadedModel) -> Draft:
     return Draft(model.info, lambda: model)
 
 
-def fetch_pair(settings: AppSettings, progress: ProgressCallback = silent) -> None:
-    """Download the files of a pair to this machine, so that loading it needs no network. Raises UserError.
+def fetch_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Finder:
+    """Download and convert the files of a pair, so that loading it needs no network; return them. Raises UserError.
 
     If a draft "auto" cannot be downloaded, `place_pair` continues without it.
     """
-    files = model_files(settings.target, settings, progress)
+    found = finder(settings, progress)
+    files = found(settings.target)
     if settings.drafter not in ("", "none"):
         drafter_files(settings.drafter, settings.cache_dir, progress)
     wanted = draft_of(files.known or settings.target, settings.draft, settings.trained)
     if wanted is None or is_compact(Path(wanted).expanduser()):
-        return
+        return found
     try:
-        model_files(wanted, settings, progress)
+        found(wanted)
     except UserError:
         if settings.draft != "auto":
             raise
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +252,7 @@ class _DraftLoader:
 
     settings: AppSettings
     progress: ProgressCallback
+    found: Finder
     files: ModelFiles
     target: LoadedModel
     tokenizer: PreTrainedTokenizerBase
@@ -257,7 +274,7 @@ class _DraftLoader:
         path = Path(wanted).expanduser()
         if is_compact(path):
             return self._compact(ModelFiles(path, path.name, ""))
-        files = model_files(wanted, self.settings, self.progress)
+        files = self.found(wanted)
         if is_compact(files.folder):
             return self._compact(files)
         draft = _placed(files, self.settings, self.progress)
@@ -273,7 +290,7 @@ class _DraftLoader:
         lender = config["specdemo"].get("embedding_from", DEFAULT_TARGET)
         embedding = TargetTensors.of(self.target).embedding
         if self.target.known != lender:
-            lent = model_files(lender, self.settings, self.progress)
+            lent = self.found(lender)
             if not same_tokenizer(self.tokenizer, load_tokenizer(lent)):
                 raise UserError(
                     "draft.other_words", draft=files.name, lender=lender, target=self.files.name

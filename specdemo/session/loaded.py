@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from specdemo.drafters.memory.datastore import Datastore
     from specdemo.drafters.policies.guard import StepRecord
     from specdemo.models.outlook import Measured
-    from specdemo.models.pair import LoadedPair
+    from specdemo.models.pair import Finder, LoadedPair
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -50,11 +50,11 @@ class Loaded:
         return self.experience.setdefault(key, {})
 
 
-def fetch(settings: AppSettings, report: ProgressCallback) -> None:
-    """Download the files of a pair without loading them. Raises UserError."""
+def fetch(settings: AppSettings, report: ProgressCallback) -> Finder:
+    """Download and convert the files of a pair without loading them; return them for `load`. Raises UserError."""
     from specdemo.models.pair import fetch_pair
 
-    fetch_pair(settings, report)
+    return fetch_pair(settings, report)
 
 
 def compiling(settings: AppSettings) -> AbstractContextManager[None]:
@@ -68,13 +68,13 @@ def compiling(settings: AppSettings) -> AbstractContextManager[None]:
     return runtime.compiling() if on_cpu and packed else nullcontext()
 
 
-def load(settings: AppSettings, report: ProgressCallback) -> Loaded:
-    """Load, quantise, warm up and measure; to be called in the compute thread. Raises UserError."""
-    return warm(place(settings, report), report)
+def load(settings: AppSettings, report: ProgressCallback, found: Finder | None = None) -> Loaded:
+    """Load, quantise, warm up and measure; to be called in the compute thread. found: from `fetch`. Raises UserError."""
+    return warm(place(settings, report, found), report)
 
 
-def place(settings: AppSettings, report: ProgressCallback) -> Loaded:
-    """Load and quantise without a pass: `warm` makes it ready, in the process that runs it. Raises UserError."""
+def place(settings: AppSettings, report: ProgressCallback, found: Finder | None = None) -> Loaded:
+    """Load and quantise without a pass: `warm` makes it ready, in the process that runs it. found: from `fetch`. Raises UserError."""
     import torch
 
     from specdemo.drafters.memory.datastore import fingerprint, open_store
@@ -82,7 +82,7 @@ def place(settings: AppSettings, report: ProgressCallback) -> Loaded:
 
     if settings.threads:  # torch itself chooses one thread a core
         torch.set_num_threads(settings.threads)
-    pair = place_pair(settings, report)
+    pair = place_pair(settings, report, found)
     tokenizer = fingerprint(pair.tokenizer.get_vocab())
     return Loaded(settings, pair, open_store(pair.target.known, tokenizer, settings.store))
 

@@ -184,12 +184,12 @@ class Studio(Host):
         settings, chosen = named(settings)
 
         def work() -> None:
-            loaded = replace(load(settings, report), chosen=chosen)
+            loaded = replace(load(settings, report, found), chosen=chosen)
             if not given_up():
                 self.use(loaded)
 
         with compiling(settings):
-            fetch(settings, report)
+            found = fetch(settings, report)
             self.runner.call(work)
 
     def use(self, loaded: Loaded) -> None:

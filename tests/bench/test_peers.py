@@ -9,21 +9,30 @@ import numpy as np
 import pytest
 import torch
 from conftest import PROMPT, reference_greedy
+from gguf import GGUFReader
 from letters import Letters
 from stand_in_peers import dies, echo, sulks
+from tiny_files import make_tiny_tokenizer
+from tiny_gguf import tiny_gguf
 
-from specdemo.bench import peers
-from specdemo.bench.lanes import LaneLost
+from specdemo.bench import peers, run
+from specdemo.bench.lanes import FLOOR, LaneLost
 from specdemo.bench.peer import (
     LlamaServerSpeaker,
     OpenVinoSpeaker,
     PeerSpec,
     TransformersSpeaker,
     answer,
+    load_plain,
 )
 from specdemo.bench.peers import PeerLane, PeerProcess, gguf_file, open_peer
+from specdemo.bench.run import BenchOptions
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings, Sampling
+from specdemo.files.sources import resolve
+from specdemo.models.decoders.blocks import BlockLinear, load_blocks
+from specdemo.models.memory import LOADING_FACTOR, Weights, way
+from specdemo.models.pair import model_files
 from specdemo.trace.events import ModelInfo
 
 
@@ -142,14 +151,16 @@ def test_transformers_stops_where_our_engine_stops(folders, target_weights):
     assert drawn[0] == drawn[1] != drawn[2]
 
 
-def stub_studio(**settings):
-    info = ModelInfo("tiny", precision="fp32")
-    target = SimpleNamespace(info=info, device=torch.device("cpu"))
+def stub_studio(precision="fp32", draft_info=None, **settings):
+    info = ModelInfo("tiny", precision=precision)
+    target = SimpleNamespace(info=info, known="tiny", device=torch.device("cpu"))
     why = "No draft is known for this target."
     pair = SimpleNamespace(
-        context=512, draft_info=None, no_draft_why=why, target=target, tokenizer=Letters()
-    )
-    return SimpleNamespace(pair=pair, settings=AppSettings(**settings))
+        context=512, draft_info=draft_info, no_draft_why=why, target=target, tokenizer=Letters(),
+        stop_ids=frozenset,
+    )  # fmt: skip
+    runner = SimpleNamespace(call=lambda work: work())
+    return SimpleNamespace(pair=pair, settings=AppSettings(**settings), runner=runner)
 
 
 def test_a_missing_requirement_of_a_peer_is_explained_in_a_sentence(tmp_path, folders, monkeypatch):
@@ -164,6 +175,49 @@ def test_a_missing_requirement_of_a_peer_is_explained_in_a_sentence(tmp_path, fo
     with pytest.raises(UserError, match="was not made from one"):
         gguf_file(studio.settings, tmp_path)
     assert gguf_file(AppSettings(target="a/b.GGUF"), tmp_path).name == "b.GGUF"
+
+
+@pytest.fixture
+def of_file(tmp_path):
+    """A studio whose target and draft run in the blocks of their files, and those files."""
+    words = make_tiny_tokenizer(size=288)
+    files = [
+        tiny_gguf(tmp_path / f"{kind}.gguf", kind, words, quantised=["Q8_0", "Q4_K"])
+        for kind in ("llama", "qwen2")
+    ]
+    target, draft = map(str, files)
+    settings = {"target": target, "draft": draft, "cache_dir": tmp_path / "cache", "device": "cpu"}
+    return stub_studio("file", ModelInfo("draft", precision="file"), **settings), files
+
+
+def test_transformers_peers_multiply_the_weights_of_a_file_in_bf16(of_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(peers, "_start", lambda spec: spec)
+    studio, files = of_file
+    spec = open_peer(studio, "transformers:assisted", RunSettings(), "", tmp_path).process
+    assert spec.precision == "bf16"
+    for folder, file in zip((spec.folder, spec.draft), files, strict=True):
+        model = load_plain(folder, spec)
+        own = resolve(file, tmp_path / "cache", pack_as=torch.bfloat16, forms=["file"])
+        parts = dict(load_blocks(own).named_modules())
+        layers = {name: one.part for name, one in parts.items() if isinstance(one, BlockLinear)}
+        assert len(layers) == 7
+        for name, part in layers.items():
+            wanted = part.values(0, part.outputs).bfloat16()
+            assert torch.equal(model.get_submodule(name).weight, wanted)
+
+
+def test_the_floor_counts_the_bytes_of_a_files_own_blocks(of_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "BUFFER_BYTES", 1 << 12)
+    studio, (path, _) = of_file
+    stored = [one for one in GGUFReader(path).tensors if one.name != "token_embd.weight"]
+    rates = {"F32": 2.0, "Q8_0": 1 + 2 / 32, "Q4_K": 0.5 + 2 / 32 + 2 * 2 / 256}  # bytes a weight
+    wanted = sum(int(one.n_elements) * rates[one.tensor_type.name] for one in stored)
+    lane = run._open(studio, FLOOR, RunSettings(), BenchOptions(FLOOR), tmp_path)
+    names = 4 * len(stored)  # of kinds, a few bytes for a matrix
+    assert -1 <= lane.num_bytes - wanted <= names
+    files = model_files(str(path), replace(studio.settings, precision="file"))
+    needed = Weights.of_folder(files.folder, "").loaded_bytes(way(studio.settings, "file"))
+    assert needed == pytest.approx(LOADING_FACTOR * wanted, rel=0.001)
 
 
 class FakeServer:

@@ -178,14 +178,14 @@ def test_help_of_a_method_shows_the_settings_and_policies_that_it_honours(name, 
 
 
 def test_models_lists_what_other_programs_have_stored(tmp_path, monkeypatch, capsys):
-    header = Header(
-        {}, 2 * 10**9, 10**8, own_head=False, norms="", tokenizer="other", kinds=frozenset()
-    )
+    family = {"general.architecture": "qwen2"}
+    header = Header(family, 2 * 10**9, 10**8, own_head=False, norms="", tokenizer="other", sizes={})
     models = [
         FoundModel(
             "ollama:coder:1.5b", "Ollama", tmp_path, header, find("qwen2.5-coder-1.5b-instruct")
         ),
         FoundModel("/models/new.gguf", "LM Studio", tmp_path, header),
+        FoundModel("/models/odd.gguf", "LM Studio", tmp_path, replace(header, values={})),
     ]
     monkeypatch.setattr("specdemo.files.found.found_models", lambda _: models)
     assert main(["models"]) == 0
@@ -193,4 +193,6 @@ def test_models_lists_what_other_programs_have_stored(tmp_path, monkeypatch, cap
     ours, other = said[said.index("ollama:coder") :].split("/models/new.gguf")
     assert "Ollama; recognised as Qwen2.5-Coder 1.5B" in ours
     assert "runs with: a drafter of its own" in ours
+    other, odd = other.split("/models/odd.gguf")
     assert "runs with: drafts copied from the text" in other
+    assert "does not run" in odd

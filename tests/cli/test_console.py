@@ -3,12 +3,21 @@
 import io
 import re
 import time
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from tiny_files import make_tiny_model
+from tiny_gguf import tiny_gguf
 
 from specdemo.cli import console
+from specdemo.config.settings import AppSettings
+from specdemo.files.found import FoundModel
 from specdemo.files.progress import Progress
+from specdemo.files.sources import ModelFiles
+from specdemo.models.outlook import Outlook
+from specdemo.trace.events import ModelInfo
 
 
 @pytest.fixture
@@ -70,3 +79,40 @@ def test_write_puts_a_result_above_the_bars_of_its_terminal(terminal, monkeypatc
     )
     assert bool(above) is terminal
     assert ("an answer\n" in capsys.readouterr().out) is not terminal
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_a_draft_model_on_this_machine_is_proposed_for_a_target_without_a_drafter(
+    is_folder, tmp_path, monkeypatch
+):
+    folder = make_tiny_model(tmp_path / "large", 256, 512)
+    name = str(folder if is_folder else tiny_gguf(tmp_path / "large.gguf", "llama"))
+    small = FoundModel("owner/small", "hub cache", make_tiny_model(tmp_path / "small"))
+    monkeypatch.setattr("specdemo.files.found.found_models", lambda _: [small])
+    target = SimpleNamespace(files=ModelFiles(folder, "large", ""), known="large")
+    studio = SimpleNamespace(
+        pair=SimpleNamespace(target=target, drafts={"copy": None}),
+        settings=AppSettings(target=name), target=ModelInfo("large"), remark="completes",
+        predictor=lambda _: lambda _: Outlook(0, 0, 0, 10.0, 15.0),
+    )  # fmt: skip
+    said = console._about_target(studio)
+    assert said.startswith("large is a model without a chat template")
+    assert "about 1.5 times as fast as plain decoding, modelled" in said
+    assert said.endswith(f"run --target {name} --draft owner/small PROMPT")
+    studio.settings = replace(studio.settings, draft="none")
+    assert "owner/small" not in console._about_target(studio)
+
+
+@pytest.mark.parametrize("drafts", [{}, {"feature": None}])
+def test_a_recognised_file_has_a_drafter_only_if_one_ships(drafts, tmp_path):
+    path = tiny_gguf(tmp_path / "mine.gguf", "qwen2")
+    target = SimpleNamespace(
+        files=ModelFiles(tmp_path, "mine", ""), known="qwen2.5-coder-0.5b-instruct"
+    )
+    studio = SimpleNamespace(
+        pair=SimpleNamespace(target=target, drafts=drafts),
+        settings=AppSettings(target=str(path)), target=ModelInfo("mine"), remark="",
+    )  # fmt: skip
+    used = ": its drafter is used" if drafts else ""
+    said = f"mine has the norms of qwen2.5-coder-0.5b-instruct{used}."
+    assert console._about_target(studio) == said

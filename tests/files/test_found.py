@@ -6,16 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tiny_files import make_tiny_tokenizer
 from tiny_gguf import HIDDEN, tiny_gguf
 
 from specdemo.config.errors import UserError
 from specdemo.files import found, header, sources
 from specdemo.files.catalogue import HubGguf, find
-from specdemo.files.found import found_models, ollama_models
+from specdemo.files.found import FoundModel, found_models, ollama_models, tokenizer_of
 from specdemo.files.gguf import stored_as
 from specdemo.files.header import read_header, recognise
 from specdemo.files.sources import resolve
 from specdemo.files.store import file_sha256
+
+LM_STUDIO_FILE = ".lmstudio/models/owner/own-GGUF/own-q8_0.gguf"
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +100,7 @@ def test_catalogue_models_with_drafters_of_their_own_are_recognised_by_different
 
 def test_found_models_come_from_lm_studio_and_ollama(machine, tmp_path):
     models = {one.name: one for one in found_models(tmp_path / "cache")}
-    in_lm_studio = str(machine / ".lmstudio/models/owner/own-GGUF/own-q8_0.gguf")
+    in_lm_studio = str(machine / LM_STUDIO_FILE)
     assert {name: one.source for name, one in models.items()} == {
         in_lm_studio: "LM Studio",
         "ollama:own:1.5b": "Ollama",
@@ -135,6 +138,42 @@ def test_ollama_models_may_be_in_another_folder(machine, monkeypatch):
     monkeypatch.setenv("OLLAMA_MODELS", str(moved))
     assert {"own:1.5b"} < ollama_models().keys()
     assert Path(ollama_models()["own:1.5b"]).parent == moved / "blobs"
+
+
+def test_a_folder_has_the_tokenizer_digest_of_its_file(ggufs, tmp_path):
+    words = tmp_path / "words"
+    make_tiny_tokenizer().save_pretrained(words)
+    header = read_header(ggufs["own"])
+    assert tokenizer_of(words) == header.tokenizer
+    said = json.loads((words / "tokenizer.json").read_text(encoding="utf-8"))
+    said["model"]["vocab"] = [
+        [word, 0.0] for word in said["model"]["vocab"]
+    ]  # as sentencepiece has it
+    (tmp_path / "tokenizer.json").write_text(json.dumps(said), encoding="utf-8")
+    assert tokenizer_of(tmp_path) == header.tokenizer
+    assert tokenizer_of(tmp_path / "none") == ""
+
+
+def test_models_that_embed_text_are_not_listed_and_others_may_not_run(ggufs):
+    header = read_header(ggufs["own"])
+    embeds = header.values | {"qwen2.pooling_type": 3}
+    assert header.generates
+    assert not replace(header, values=embeds).generates
+    for family, known in {
+        "qwen2": True, "smollm3": True, "qwen3moe": True, "gemma3": True, "gpt-oss": True,
+        "mamba": False, "lfm2": False, "t5": False, "olmo2": False, "": False,
+    }.items():  # fmt: skip
+        said = replace(header, values={"general.architecture": family})
+        assert FoundModel(family, "", Path(), said).is_read == known, family
+
+
+def test_a_catalogue_file_is_listed_in_the_precision_of_its_drafter(machine, tmp_path):
+    models = {one.name: one for one in found_models(tmp_path / "cache")}
+    own, other = models["ollama:own:1.5b"], models[str(machine / LM_STUDIO_FILE)]
+    assert other.entry.blocks == 1.0625  # Q8_0
+    assert own.entry.blocks > 0
+    listed = replace(own.known, gguf=replace(own.known.gguf, size=own.path.stat().st_size))
+    assert replace(own, known=listed).entry.blocks == 0
 
 
 @pytest.mark.usefixtures("machine")

@@ -145,7 +145,7 @@ MERGE = r"llama-gguf-split --merge x-0000\d-of-00002.gguf"
         ({"x.bin": b"hello"}, "x.bin", "safetensors and GGUF only"),
         ({f"x-0000{part}-of-00002.gguf": b"GGUF" for part in (1, 2)}, ".", MERGE),
         ({"x-00002-of-00002.gguf": b"GGUF"}, "x-00002-of-00002.gguf", MERGE),
-        ({"x.gguf": b"GGUF"}, ".", r"Choose that file: .*x\.gguf"),
+        ({"mmproj.gguf": b"GGUF", "x.gguf": b"GGUF of text"}, ".", r"Choose that file: .*x\.gguf"),
     ],
 )
 def test_files_that_are_no_model(tmp_path, files, asked, sentence):

@@ -1,11 +1,12 @@
 """A GGUF file in the precision `file`: its own weights, in every pass, and rows that do not depend on their company."""
 
+import numpy as np
 import pytest
 import torch
 from gguf import GGMLQuantizationType
 from passes import error
 from tiny_files import make_tiny_tokenizer
-from tiny_gguf import tiny_gguf
+from tiny_gguf import random_blocks, tiny_gguf
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
@@ -13,14 +14,15 @@ from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.files import sources
-from specdemo.files.blocks import SIZES
+from specdemo.files.blocks import SIZES, lay, read_blocks
 from specdemo.files.catalogue import find
-from specdemo.files.header import BLOCK_TYPES
+from specdemo.files.header import BLOCK_BYTES
 from specdemo.files.sources import resolve
 from specdemo.kernels import cpu_features, runtime
 from specdemo.models.decoders.blocks import BlockLinear
 from specdemo.models.devices import choose_device
 from specdemo.models.loading import load_model, pack_as, place_model
+from specdemo.models.networks.folders import read_layer
 from specdemo.models.pair import model_files
 
 pytestmark = pytest.mark.usefixtures("compiled_pass")
@@ -46,6 +48,16 @@ def test_the_weights_are_those_of_the_file_bit_by_bit(loaded):
     head = model.lm_head.blocks.parts[0]
     wanted = plain.get_output_embeddings().weight
     assert torch.equal(head.values(0, len(wanted)), wanted)
+
+
+def test_a_layer_is_read_from_its_folder(loaded):
+    model, plain = loaded
+    layer = read_layer(model.files.folder, 0)
+    wanted = plain.model.model.layers[0].state_dict()
+    assert layer.keys() == wanted.keys()
+    for name, one in layer.items():
+        rounded = one.ndim == 1  # vectors are stored in bfloat16
+        assert torch.equal(one, wanted[name].bfloat16().float() if rounded else wanted[name])
 
 
 def test_the_compiled_pass_computes_with_them_and_the_run_says_so(loaded):
@@ -100,8 +112,14 @@ def test_auto_uses_the_blocks_of_own_files_that_the_compiled_pass_reads(
     assert chosen(tiny_gguf(tmp_path / "sizes.gguf", "llama")) == "nf4"
 
 
-def test_the_header_knows_the_types_of_all_blocks():
-    assert {int(GGMLQuantizationType[kind]) for kind in SIZES} == BLOCK_TYPES
+def test_the_header_knows_the_memory_of_all_blocks():
+    found = {}
+    for kind in SIZES:
+        stored = GGMLQuantizationType[kind]
+        raw = random_blocks(np.random.default_rng(0), 32, 512, stored)
+        laid = lay(read_blocks(raw, kind)).values()
+        found[int(stored)] = sum(one.nbytes for one in laid) / (32 * 512)
+    assert found == BLOCK_BYTES
 
 
 def test_auto_is_nf4_where_nothing_is_compiled(tmp_path, monkeypatch):

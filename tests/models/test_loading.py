@@ -9,9 +9,10 @@ from safetensors.torch import load_file, save_file
 from tiny_files import make_tiny_model
 
 from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings
 from specdemo.files.folder import count_parameters
 from specdemo.files.sources import ModelFiles, resolve
-from specdemo.models import loading, memory
+from specdemo.models import loading, memory, pair
 from specdemo.models.loading import load_model
 from specdemo.models.memory import Way, Weights
 from specdemo.models.networks.folders import read_tensor
@@ -195,6 +196,18 @@ def test_two_threads_may_load_at_once(files):
     ids = torch.arange(3, 30)[None]
     with torch.no_grad():
         assert torch.equal(loaded[0].model(ids).logits, loaded[1].model(ids).logits)
+
+
+def test_a_start_checks_each_file_once(tiny_folder, tmp_path, monkeypatch):
+    asked, find = [], pair.model_files
+    monkeypatch.setattr(
+        pair, "model_files", lambda name, *more: asked.append(name) or find(name, *more)
+    )
+    name = str(tiny_folder)
+    settings = AppSettings(target=name, draft=name, device="cpu", cache_dir=tmp_path)
+    placed = pair.place_pair(settings, found=pair.fetch_pair(settings))
+    assert placed.draft_info.name == placed.target.info.name
+    assert asked == [name]
 
 
 def test_an_unknown_precision_is_refused(files):

@@ -93,7 +93,7 @@ def test_more_precise_weights_take_more_room(monkeypatch, disk):
 
 def test_auto_counts_the_blocks_of_a_file_where_the_pass_is_compiled():
     listed = PAIRS["qwen2.5-coder-1.5b-instruct"]
-    found = Pair(replace(listed.target, blocks=True), listed.draft)
+    found = Pair(replace(listed.target, blocks=0.6), listed.draft)
     known = [Measured(listed.name, "nf4", CostProfile(((1, 0.05), (9, 0.1))))]
 
     def seen(pair, *, compiled=True):
@@ -199,13 +199,13 @@ def test_the_size_of_a_download_is_known_before_it(monkeypatch, disk, tmp_path):
 
 def found(name, parameters, tokenizer="same"):
     header = Header(
-        {},
+        {"general.architecture": "llama"},
         parameters,
         parameters // 10,
         own_head=False,
         norms=name,
         tokenizer=tokenizer,
-        kinds=frozenset(),
+        sizes={},
     )
     return FoundModel(f"/models/{name}.gguf", "LM Studio", Path(name), header)
 

@@ -43,8 +43,10 @@ class Loader:
     def fetch(self, settings, report):
         self.threads.append(("fetch", threading.current_thread().name))
         report(Progress("download", 0.5, settings.target))
+        return settings.target
 
-    def load(self, settings, report):
+    def load(self, settings, report, found):
+        assert found == settings.target
         self.threads.append(("load", threading.current_thread().name))
         report(Progress("load", None, settings.target))
         self.going_on = self.runner and self.runner.going_on

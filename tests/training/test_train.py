@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from tiny_files import WORDS, make_tiny_model
+from tiny_files import WORDS, make_tiny_model, make_tiny_tokenizer
+from tiny_gguf import tiny_gguf
 from torch.nn import functional as F
 from transformers import AutoTokenizer, LlamaForCausalLM
 
@@ -201,6 +202,30 @@ def test_a_feature_drafter_needs_no_draft_model(
     again = train(more, lambda progress: stages.append(progress.stage))
     assert set(stages) == {"train", "evaluate"}
     assert again.card.checks[0][1] < report.card.checks[0][1]
+
+
+@pytest.mark.usefixtures("compiled_pass")
+@pytest.mark.parametrize(("source", "precision"), [("file", "file"), ("folder", "nf4")])
+def test_answers_are_written_in_the_precision_of_the_run(
+    options: TrainOptions, target: Path, tmp_path: Path, source: str, precision: str
+):
+    path = target
+    if source == "file":
+        words = make_tiny_tokenizer(size=288)
+        path = tiny_gguf(tmp_path / "own.gguf", "llama", words, layers=4)
+    asked = replace(
+        options, target=str(path), kind="feature", out=tmp_path / "trained" / "feature", steps=2,
+        inner=96, words=100, work_dir=tmp_path / "work", cache_dir=tmp_path / "cache",
+    )  # fmt: skip
+    report = train(asked)
+    settings = AppSettings(
+        target=str(path), trained=str(tmp_path / "trained"), device="cpu",
+        cache_dir=tmp_path / "cache",
+    )  # fmt: skip
+    pair = load(settings, silent).pair
+    assert report.card.precision == pair.target.info.precision == precision
+    assert "quantization_config" not in read_config(asked.out)
+    assert answer_of(Caches(Loaded(settings, pair)), "feature")[1] == {"feature"}
 
 
 @pytest.mark.parametrize(

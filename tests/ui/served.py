@@ -20,7 +20,7 @@ from specdemo.ui.app import create_app, launch_options
 API = "/gradio_api"
 
 
-def load_tiny(settings, _report):
+def load_tiny(settings, *_):
     """Any target is a tiny one under that name."""
     pair = tiny_pair(seed=len(settings.target))
     info = replace(pair.target.info, name=settings.target, precision=settings.precision)

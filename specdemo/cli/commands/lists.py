@@ -63,6 +63,9 @@ def _print_found(cache_dir: Path, predict: Callable[[Pair], Outlook]) -> None:
     models = found_models(cache_dir)
     console.out.print(Text(f"Found on this machine, for --target: {len(models)}", style="bold"))
     for model in models:
+        if not model.is_read:
+            _block(model.name, model.source, "does not run: no reader for files of its family")
+            continue
         known, draft, runs_with = model.known, None, "drafts copied from the text"
         if known and (draft := own_drafter(known.name)):
             runs_with = draft.title

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from specdemo.files.sources import ModelFiles
 
+ENDS = ("kind", "units", "zeros", "steps")  # of the names of a matrix's tensors beside its codes
+
 
 class BlockLinear(nn.Module):
     """A linear layer whose weights are expanded in every call."""
@@ -28,7 +30,7 @@ class BlockLinear(nn.Module):
     def __init__(self, part: Part, bias: Tensor | None) -> None:
         super().__init__()
         self.part, self.bias = part, bias
-        self.out_features, self.in_features = 32 * len(part.codes), 4 * part.codes.shape[1]
+        self.out_features, self.in_features = part.outputs, 4 * part.codes.shape[1]
 
     def forward(self, x: Tensor) -> Tensor:
         """Multiply rows by the expanded matrix. x: (..., in); returns (..., out)"""
@@ -55,7 +57,8 @@ def load_blocks(files: ModelFiles) -> PreTrainedModel:
         model.generation_config = GenerationConfig.from_pretrained(str(folder))
     heads = []
     for name in [key.removesuffix(".kind") for key in stored if key.endswith(".kind")]:
-        part = _part(stored, name)
+        facts = {end: stored.pop(f"{name}.{end}") for end in ENDS if f"{name}.{end}" in stored}
+        part = part_of(stored.pop(name), facts)
         if name.endswith(HEAD_BLOCKS):
             heads.append(part)
             continue
@@ -81,12 +84,11 @@ def load_blocks(files: ModelFiles) -> PreTrainedModel:
     return loaded
 
 
-def _part(stored: dict[str, Tensor], name: str) -> Part:
-    """Take a matrix out of the tensors of a folder."""
-    kind = bytes(stored.pop(f"{name}.kind").tolist()).decode()
-    zeros, steps = (stored.pop(f"{name}.{end}", None) for end in ("zeros", "steps"))
-    codes, units = stored.pop(name), stored.pop(f"{name}.units")
-    return Part(KINDS[NAMES[kind]], codes, units, zeros, steps)
+def part_of(codes: Tensor, facts: Mapping[str, Tensor]) -> Part:
+    """Return a matrix of a folder. codes: the tensor with its name; facts: the others, by the ends of their names"""
+    kind = bytes(facts["kind"].tolist()).decode()
+    others = (facts.get(end) for end in ("zeros", "steps"))
+    return Part(KINDS[NAMES[kind]], codes, facts["units"], *others)
 
 
 def in_blocks(parts: Sequence[Module]) -> bool:

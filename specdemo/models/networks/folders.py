@@ -25,6 +25,7 @@ from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.files.folder import trained_facts, weight_files
 from specdemo.files.packing import group_by_size
 from specdemo.files.quiet import import_bitsandbytes
+from specdemo.models.decoders.blocks import part_of
 from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.chain import CompactWeights
 from specdemo.models.networks.dflash import BlockForm, DFlashWeights
@@ -264,7 +265,7 @@ def read_tensor(model_folder: Path, name: str = EMBEDDING) -> Tensor:
 def read_layer(model_folder: Path, index: int) -> dict[str, Tensor]:
     """Return the tensors of a layer of a model folder, in float32, by their names within the layer.
 
-    Matrices that bitsandbytes has packed are unpacked.
+    Packed matrices, also blocks of a GGUF file, are unpacked.
     """
     begin = f"model.layers.{index}."
     paths = weight_files(model_folder, model_folder.name)
@@ -280,7 +281,10 @@ def read_layer(model_folder: Path, index: int) -> dict[str, Tensor]:
 
 
 def _unpacked(codes: Tensor, facts: dict[str, Tensor]) -> Tensor:
-    """Unpack a matrix of bitsandbytes. facts: tensors that describe the codes"""
+    """Unpack a matrix of bitsandbytes, or of a GGUF file's blocks. facts: tensors that describe the codes"""
+    if "kind" in facts:
+        part = part_of(codes, facts)
+        return part.values(0, part.outputs)
     import_bitsandbytes()
     from bitsandbytes import functional as bnb
 

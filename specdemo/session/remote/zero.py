@@ -87,8 +87,8 @@ class ZeroLink:
     def place(self, report: Callable[[Progress], None]) -> ZeroLink:
         """Load the weights, which `launch` stores in a file for the forks; returns itself. Raises UserError."""
         settings, chosen = named(self._settings)
-        fetch(settings, report)
-        self._placed = replace(place(settings, report), chosen=chosen)
+        found = fetch(settings, report)
+        self._placed = replace(place(settings, report, found), chosen=chosen)
         studio = Studio(settings)
         studio.use(self._placed)
         self._about = Engine(studio).about()
