@@ -1,7 +1,7 @@
 """Measure a served page as its visitors see it: waiting, first token, cancelling, and starting.
 
     python tools/probe.py http://127.0.0.1:7860 --visitors 30
-    python tools/probe.py --visitors 1 --target FILE.gguf
+    python tools/probe.py --visitors 1 --target=FILE.gguf
 
 Without an address it starts the page first, and measures the seconds until it is served and until its model is
 ready; other options are those of `app`. With empty folders as SPECDEMO_CACHE and NUMBA_CACHE_DIR it is a first start, with

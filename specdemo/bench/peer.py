@@ -252,7 +252,8 @@ class LlamaServerSpeaker:
             {
                 "prompt": list(prompt_ids),
                 "n_predict": max_new_tokens,
-                "verbose": True,  # with the ids of tokens
+                "verbose": True,
+                "return_tokens": True,
                 "cache_prompt": False,
                 "temperature": sampling.temperature,
                 "top_k": sampling.top_k,

@@ -233,7 +233,8 @@ class FakeServer:
         ids = list(range(first, first + request["n_predict"]))
         drafts = {"draft_n": 4, "draft_n_accepted": 2} if self.options.speculative.types else {}
         timings = {"predicted_n": len(ids), "predicted_ms": 500.0, **drafts}
-        return {"__verbose": {"tokens": ids}, "timings": timings}
+        sent = ids if request.get("return_tokens") else []
+        return {"__verbose": {"tokens": sent}, "timings": timings}
 
 
 def some(**values):
