@@ -87,8 +87,8 @@ def load_blocks(files: ModelFiles) -> PreTrainedModel:
 def part_of(codes: Tensor, facts: Mapping[str, Tensor]) -> Part:
     """Return a matrix of a folder. codes: the tensor with its name; facts: the others, by the ends of their names"""
     kind = bytes(facts["kind"].tolist()).decode()
-    others = (facts.get(end) for end in ("zeros", "steps"))
-    return Part(KINDS[NAMES[kind]], codes, facts["units"], *others)
+    units, zeros, steps = facts["units"], facts.get("zeros"), facts.get("steps")
+    return Part(KINDS[NAMES[kind]], codes, units, zeros, steps)
 
 
 def in_blocks(parts: Sequence[Module]) -> bool:
