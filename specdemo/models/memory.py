@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import psutil
 
 from specdemo.config.settings import AppSettings
-from specdemo.files.catalogue import Entry
 from specdemo.files.blocks import read_bytes
+from specdemo.files.catalogue import Entry
 from specdemo.files.folder import GGUF_BLOCKS, quantised_by, read_config, tensors
 from specdemo.kernels import cpu_features
 from specdemo.models.devices import AUTO, FILE, FOUR_BIT, on_gpu
