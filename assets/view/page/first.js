@@ -5,6 +5,7 @@
   const UNTRANSLATED_MS = 8000; // the page waits for its words no longer
   const WORDLESS_MS = 5000; // Plotly waits for the first token of a run no longer: there may be none
   const LOOK_MS = 50;
+  const FRAME_MS = 90;
   const TOKEN = "#sd-view .sd-answer .sd-token";
   const ANSWERS = "#sd-view :is([data-phase=waiting], [data-phase=reading], .sd-running)";
   const PRESSED_MS = 1000; // until a run stands there whose button was pressed
@@ -52,6 +53,11 @@
       first.dataset.pace = String(given.until / WATCHED_MS);
     }
   }
+
+  // Gradio's clocks ask for sixty frames a second while a run answers, and what computes may be on this machine: they get ten.
+  const [frame, cancel] = [requestAnimationFrame.bind(window), cancelAnimationFrame.bind(window)];
+  window.requestAnimationFrame = (call) => (document.querySelector(ANSWERS) ? -setTimeout(frame, FRAME_MS, call) : frame(call));
+  window.cancelAnimationFrame = (id) => (id < 0 ? clearTimeout(-id) : cancel(id));
 
   let touched = Infinity; // when somebody used the page, who may want the charts
   const use = () => {
