@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from specdemo.drafters.base import DraftingContext, Method
 from specdemo.drafters.copies import NGRAM, known_texts
-from specdemo.drafters.copy_through import COPY_THROUGH, Arm, Through, copying_arm, model_arm
+from specdemo.drafters.copy_through import COPY_THROUGH, Arm, Through, copiers, model_arm
 from specdemo.drafters.policies.guard import PROVEN, TRIAL_COPIES, Decision, Ledger
 from specdemo.drafters.policies.lookahead import CostAware
 from specdemo.drafters.policies.rule import StoppingRule
@@ -35,12 +35,12 @@ class Auto(Drafter):
 
     def __init__(
         self,
-        copier: Arm | None,
+        copiers: Sequence[Arm],
         model: Arm | None,
         costs: Costs,
         through: Through | None = None,
     ) -> None:
-        self.copier = copier
+        self.copiers = copiers
         self.model = model
         self.costs = costs
         self.stopping = StoppingRule(costs)
@@ -48,7 +48,7 @@ class Auto(Drafter):
         self._chosen: Arm | None = None
         self._reads = False  # whether the model reads the text
         self._read = 0  # tokens of it that it has read
-        self._back = False  # whether it paused in the last step
+        self._reading = 0.0  # passes in which it reads the others
         self._steps = 0
         self.ledger = Ledger(costs)
         # Whether copies are searched for, and after drafts too, and whether the model would pay; None if not calculated.
@@ -58,12 +58,12 @@ class Auto(Drafter):
 
     @property
     def arms(self) -> list[Arm]:
-        return [arm for arm in (self.copier, self.model) if arm]
+        return [*self.copiers, *([self.model] if self.model else [])]
 
     def start(self, prompt_ids: Sequence[int]) -> None:
         self._join()
-        if self.copier:
-            self.copier.drafter.start(prompt_ids)
+        for arm in self.copiers:
+            arm.drafter.start(prompt_ids)
         self._reads, self._read = False, 0
         if self.model and self._usually_pays(self.model):
             self._begin(self.model, prompt_ids)
@@ -80,9 +80,9 @@ class Auto(Drafter):
         if self.model:
             rates[self.model.name] = self.ledger.rate(self.model.record)
             to_beat = max(plain, rates[self.model.name]) if decision.drafts else plain
-        best, draft = None, self._copied(committed, budget, rates, to_beat)
-        if len(draft):
-            best, decision = self.copier, Decision.DRAFT
+        best, draft = self._copied(committed, budget, rates, to_beat)
+        if best is not None:
+            decision = Decision.DRAFT
         elif self.model and decision.drafts:
             best = self.model
             draft = self._drafted(self.model, committed, budget, decision)
@@ -97,21 +97,20 @@ class Auto(Drafter):
 
     def _copied(
         self, committed: Sequence[int], budget: int, rates: dict[str, float], to_beat: float
-    ) -> Proposal:
-        """Return a copy if its rate exceeds `to_beat`; else no draft. rates: the copy's is added"""
-        arm = self.copier
-        if arm is None or not self._looks:
-            return Proposal()
-        most = budget if arm.record.seen >= PROVEN else min(budget, TRIAL_COPIES)
-        proposal = arm.propose(committed, most, self.costs)
-        if not len(proposal):
-            return proposal
-        tokens = proposal.expected_tokens or 1.0
-        seconds = arm.record.corrected(proposal.expected_seconds or 0.0)
-        rates[arm.name] = rate = tokens / seconds
-        gain = tokens - seconds / self.ledger.plain_seconds
-        pays = rate > to_beat and self.ledger.decide(arm.record, gain, budget).drafts
-        return proposal if pays else Proposal()
+    ) -> tuple[Arm | None, Proposal]:
+        """Return the best copy, if its rate exceeds `to_beat`, with its arm. rates: those of copies are added"""
+        best, draft = None, Proposal()
+        for arm in self.copiers if self._looks else ():
+            most = budget if arm.record.seen >= PROVEN else min(budget, TRIAL_COPIES)
+            proposal = arm.propose(committed, most, self.costs)
+            if len(proposal):
+                tokens = proposal.expected_tokens or 1.0
+                seconds = arm.record.corrected(proposal.expected_seconds or 0.0)
+                rates[arm.name] = rate = tokens / seconds
+                gain = tokens * self.ledger.plain - seconds / self.costs.verify_seconds(0)
+                if rate > to_beat and self.ledger.decide(arm.record, gain, budget).drafts:
+                    best, draft, to_beat = arm, proposal, rate
+        return best, draft
 
     def _drafted(
         self, model: Arm, committed: Sequence[int], budget: int, decision: Decision
@@ -131,10 +130,10 @@ class Auto(Drafter):
             outcome = self.through.drafted(outcome)
         silent = outcome.silent() if len(outcome.proposal) else outcome
         if self._chosen is None:
-            self.ledger.plain_step(outcome)
+            self.ledger.plain_step(outcome, *(arm.record for arm in self.arms))
         else:
-            back = self._back and self._chosen is self.model
-            self.ledger.drafted_step(outcome, self._chosen.record, back=back)
+            reading = self._reading if self._chosen is self.model else 0.0
+            self.ledger.drafted_step(outcome, self._chosen.record, reading)
         for arm in self.arms:
             if arm is self._chosen:
                 arm.observe(outcome, self.costs)
@@ -153,10 +152,10 @@ class Auto(Drafter):
         model = self.model
         if model is None:
             return Decision.PLAIN
-        self._back = self._chosen is not model
-        reading = self.ledger.reading(len(committed) - self._read) if self._back else 0.0
-        decision = self.ledger.decide(model.record, model.record.gain, budget, reading)
-        new = not model.record.seen or (self._together > 1 and decision is Decision.TRIAL)
+        self._reading = self.ledger.reading(len(committed) - self._read)
+        gain = self.ledger.gain(model.record)
+        decision = self.ledger.decide(model.record, gain, budget, self._reading)
+        new = not model.record.steps or (self._together > 1 and decision is Decision.TRIAL)
         if new and not self._usually_pays(model):
             return Decision.PLAIN
         if decision.drafts and not (self._reads or self._repays(model, committed, budget)):
@@ -201,13 +200,13 @@ def _auto(context: DraftingContext) -> Auto:
     if context.has("draft") or context.has("feature"):
         model = model_arm(context, lambda calibration: CostAware(most, costs, calibration))
         through = Through(texts, context.calibrate(NGRAM.prior), costs, shortest=BEHIND)
-    return Auto(copying_arm(context, texts), model, costs, through)
+    return Auto(copiers(context, texts), model, costs, through)
 
 
 AUTO = Method(
     name="auto",
     make=_auto,
-    takes=("draft",),
+    takes=("draft", "store"),
     options=("lookahead", "memory"),
     tokens="mixed",
 )

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from specdemo.config.settings import POLICIES, RunSettings
 from specdemo.config.strings import load
 from specdemo.drafters.policies.calibration import MODEL_DRAFT, Calibration, Priors
-from specdemo.drafters.policies.guard import StepRecord
 from specdemo.drafters.policies.lookahead import Lookahead, make_lookahead
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.types import Drafter, Proposal
@@ -104,7 +103,6 @@ class DraftingContext:
     models: opens the model that meets a need, for all needs that are met but a store
     features: the target's hidden states in this conversation
     store: the datastore that `retrieval` searches
-    known: records of earlier runs of this pair with these settings, by source: numbers, no text. The run adds to them
     together: returns how many runs, including this one, are likely to share its passes
     prior: of the run's method
     costs, calibration: of this run; they start from the profile and the prior
@@ -118,7 +116,6 @@ class DraftingContext:
     models: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
     features: Features | None = None
     store: Datastore | None = None
-    known: dict[str, StepRecord] = field(default_factory=dict)
     together: Callable[[], int] = lambda: 1
     prior: Priors = MODEL_DRAFT
     costs: Costs = field(init=False)
@@ -135,11 +132,6 @@ class DraftingContext:
         if self.settings.sampling.greedy:
             return Calibration(prior.greedy)
         return Calibration((self.shaper.tickets and prior.coupled) or prior.sampled)
-
-    def record(self, source: str) -> StepRecord:
-        """Return a source's record in this run."""
-        unknown = StepRecord.unknown(repeats=self.settings.sampling.repetition_penalty == 1)
-        return StepRecord.after(self.known.setdefault(source, unknown))
 
     def distributions(self, need: str, bias: MarkovBias | None = None) -> DraftReader:
         """Return the distributions of the model that meets a method's need, shaped as the target's are.

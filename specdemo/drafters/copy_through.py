@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 from specdemo.drafters.base import CHAIN_OPTIONS, PLAIN, DraftingContext, Method, Plain
 from specdemo.drafters.copies import (
     NGRAM,
+    RETRIEVAL,
     Ngram,
+    Retrieval,
     confidence,
     known_texts,
     match_reason,
@@ -41,7 +43,7 @@ class Arm:
     drafter: Drafter
     calibration: Calibration = field(default_factory=Calibration)
     token_seconds: float = 0.0
-    record: StepRecord = field(default_factory=StepRecord.after)
+    record: StepRecord = field(default_factory=StepRecord)
 
     def propose(self, committed: Sequence[int], budget: int, costs: Costs) -> Proposal:
         """Return the drafter's proposal, with a forecast by this arm's own calibration."""
@@ -62,11 +64,19 @@ class Arm:
             self.token_seconds += FOLLOW * (seconds - self.token_seconds)
 
 
-def copying_arm(context: DraftingContext, texts: SuffixAutomaton) -> Arm:
-    """The n-gram drafter with a calibration of its own, that copies on as long as it pays. texts: see `known_texts`"""
-    calibration = context.calibrate(NGRAM.prior)
-    drafter = Ngram(texts, CostAware(COPY_MOST, context.costs, calibration, 0.0))
-    return Arm(NGRAM.name, drafter, calibration, 0.0, context.record(NGRAM.name))
+def copiers(context: DraftingContext, texts: SuffixAutomaton) -> list[Arm]:
+    """Copying drafters, each with a calibration of its own, that copy on as long as it pays. texts: see `known_texts`"""
+
+    def arm(method: Method, make: Callable[[Lookahead], Drafter]) -> Arm:
+        calibration = context.calibrate(method.prior)
+        policy = CostAware(COPY_MOST, context.costs, calibration, 0.0)
+        return Arm(method.name, make(policy), calibration)
+
+    arms = [arm(NGRAM, lambda policy: Ngram(texts, policy))]
+    if context.store is not None:
+        store = context.store
+        arms.append(arm(RETRIEVAL, lambda policy: Retrieval(store, policy, shortest=4)))
+    return arms
 
 
 def model_arm(context: DraftingContext, policy: Callable[[Calibration], Lookahead]) -> Arm:
@@ -75,8 +85,7 @@ def model_arm(context: DraftingContext, policy: Callable[[Calibration], Lookahea
     calibration = context.calibrate(method.prior)
     (need,) = method.needs
     drafter = DraftModel(context.distributions(need), policy(calibration))
-    step = context.profile.draft_step or 0.0
-    return Arm(method.name, drafter, calibration, step, context.record(method.name))
+    return Arm(method.name, drafter, calibration, context.profile.draft_step or 0.0)
 
 
 SHORTEST_COPY = 2  # tokens of a match: drafted ones count

@@ -49,7 +49,7 @@ def make_drafter(context: DraftingContext, known: Mapping[str, Method] = METHODS
     context = replace(context, settings=settings, prior=method.prior)
     drafter = method.make(context)
     if settings.fallback and "fallback" in method.options:
-        drafter = Fallback(drafter, context.costs, context.record(settings.method))
+        drafter = Fallback(drafter, context.costs)
     models = "draft" in method.needs or method.states
     step = (models and context.profile.draft_step) or 0.0
     most = _exact_tokens(method, context.profile.exact_rows) if settings.exact else None

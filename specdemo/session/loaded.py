@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.config.settings import AppSettings
 from specdemo.files.progress import ProgressCallback
 from specdemo.models.devices import processor
 
 LARGEST, USUAL, COMPLETES = "largest", "usual", "completes"
-MOST_KNOWN = 256  # settings of which the gains of earlier runs are known
 
 if TYPE_CHECKING:
     from specdemo.drafters.memory.datastore import Datastore
-    from specdemo.drafters.policies.guard import StepRecord
     from specdemo.models.outlook import Measured
     from specdemo.models.pair import Finder, LoadedPair
 
@@ -27,27 +25,17 @@ class Loaded:
 
     settings: those that it was loaded with; store: its datastore, if there is one
     chosen: LARGEST or USUAL if the program chose the target, else ""
-    experience: `DraftingContext.known` by settings
     """
 
     settings: AppSettings
     pair: LoadedPair
     store: Datastore | None = None
     chosen: str = ""
-    experience: dict[RunSettings, dict[str, StepRecord]] = field(default_factory=dict)
 
     @property
     def remark(self) -> str:
         """`chosen`, or COMPLETES for a target without a chat template, which continues the prompt; "" for nothing."""
         return self.chosen or ("" if self.pair.tokenizer.chat_template else COMPLETES)
-
-    def known(self, settings: RunSettings) -> dict[str, StepRecord]:
-        """Return the records of earlier runs with the same settings, whatever their seed and length, by source."""
-        sampling = replace(settings.sampling, seed=0)
-        key = replace(settings, baseline=False, detail=0, max_new_tokens=1, sampling=sampling)
-        if key not in self.experience and len(self.experience) >= MOST_KNOWN:
-            del self.experience[next(iter(self.experience))]
-        return self.experience.setdefault(key, {})
 
 
 def fetch(settings: AppSettings, report: ProgressCallback) -> Finder:

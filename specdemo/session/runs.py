@@ -200,7 +200,6 @@ class Caches:
             models={need: partial(self._open, need) for need in pair.drafts},
             features=self._target.features,
             store=self.loaded.store,
-            known=self.loaded.known(settings),
             together=together,
         )
         return make_drafter(context, known)

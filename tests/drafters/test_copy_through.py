@@ -134,7 +134,7 @@ def auto_behind(model, profile):
     costs = Costs(profile)
     through = Through(SuffixAutomaton(), Calibration(NGRAM.prior.greedy), costs)
     through.automaton.begin(TEXT)
-    chooser = Auto(None, Arm("draft_model", model), costs, through)
+    chooser = Auto([], Arm("draft_model", model), costs, through)
     chooser.start(TEXT)
     return chooser
 
@@ -157,7 +157,7 @@ def test_auto_s_model_learns_from_its_own_share_of_a_step(kept):
     chooser = auto_behind(model, FREE)
     proposal = chooser.propose(TEXT, 30)
     record = chooser.model.record
-    record.tokens = 0.0
+    record.seen = 1
     chooser.observe(judged(proposal, kept, 0.002))
     assert model.heard[0].proposal.token_ids == (2, 3)
     assert model.heard[0].verify_seconds < 0.01  # cost of a pass without the copies

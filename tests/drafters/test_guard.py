@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from specdemo.drafters.policies.guard import EXPLORED, Decision, Ledger, StepRecord
+from specdemo.drafters.policies.guard import EXPLORED, TOKENS_AHEAD, Decision, Ledger, StepRecord
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.types import Outcome, Proposal, Verdict
 from specdemo.trace.events import Status
@@ -63,36 +63,25 @@ def outcome(step: Drafting | None, price: float) -> Outcome:
     )
     chances = (step.chances, *[None] * (step.drafted - 1))
     verdict = Verdict(tuple(range(step.accepted)), 0, Status.BONUS, chances)
-    verifying = min(step.cost, PROFILE.verify_seconds(1 + step.drafted))
-    drafting = (step.cost - verifying) * price
-    return Outcome((0,) * (step.accepted + 1), proposal, verdict, drafting, verifying * price)
+    return Outcome((0,) * (step.accepted + 1), proposal, verdict, 0.0, step.cost * price)
 
 
-def replay(
-    step_at: Steps,
-    price_at: Prices = lambda _: PLAIN,
-    tokens: int = TOKENS,
-    usual: StepRecord | None = None,
-) -> Replay:
-    """Let the rule decide over an answer.
-
-    step_at: the drafted step at a position; price_at: seconds of a plain pass there; usual: the record of earlier answers
-    """
+def replay(step_at: Steps, price_at: Prices = lambda _: PLAIN, tokens: int = TOKENS) -> Replay:
+    """Let the rule decide over an answer. step_at: the drafted step at a position; price_at: seconds of a plain pass there"""
     costs = Costs(PROFILE)
-    ledger, record, decisions = Ledger(costs), StepRecord.after(usual), []
+    ledger, record, decisions = Ledger(costs), StepRecord(), []
     position, spent, plain, drafted = 0, 0.0, sum(map(price_at, range(tokens))), 0.0
     while position < tokens:
-        decision = ledger.decide(record, record.gain, tokens - position)
+        decision = ledger.decide(record, ledger.gain(record), tokens - position)
         decisions.append(decision)
         step = step_at(position).begin(decision.tokens(99)) if decision.drafts else None
         result = outcome(step, price_at(position))
         if step is None:
-            ledger.plain_step(result)
+            ledger.plain_step(result, record)
         else:
-            back = len(decisions) > 1 and not decisions[-2].drafts
-            ledger.drafted_step(result, record, back=back)
+            ledger.drafted_step(result, record)
         costs.observe(result)
-        spent += result.draft_seconds + result.verify_seconds
+        spent += result.verify_seconds
         position += len(result.new_ids)
     where = 0
     while where < tokens:
@@ -133,12 +122,9 @@ def test_ledger_explores_for_a_bounded_part_of_a_long_run():
     assert found.rule - found.plain <= EXPLORED * found.plain + 2 * (LOSES.cost - 1)
 
 
-@pytest.mark.parametrize(
-    ("case", "tokens", "speedup"),
-    [("all is accepted", TOKENS, 1.85), ("accepted late", 4 * TOKENS, 1.5)],
-)
-def test_ledger_finds_what_gains(case, tokens, speedup):
-    found = replay(*HARD[case], tokens=tokens)
+@pytest.mark.parametrize(("case", "speedup"), [("all is accepted", 1.85), ("accepted late", 1.2)])
+def test_ledger_finds_what_gains(case, speedup):
+    found = replay(*HARD[case])
     assert found.plain / found.rule >= speedup
 
 
@@ -162,73 +148,35 @@ def recorded(steps: list[list[float]]) -> Steps:
 
 @pytest.mark.parametrize("part", [0, 1], ids=["chosen on", "held out"])
 def test_ledger_loses_little_against_the_best_choice_in_hindsight(part):
-    """Replay recorded acceptances, the answers of a sampling one after the other, so that each knows those before it.
+    """Replay recorded acceptances. The cost of a step is modelled from its rows and draft steps, as measured with AVX2.
 
-    The cost of a step is modelled from its rows and draft steps, as measured with AVX2. The length of trials was chosen on
-    every second example; the other constants were on all of them, and on other answers.
+    The length of trials was chosen on every second example; the other constants were on all of them.
     """
-    usual: dict[str, StepRecord] = {}
-    found = []
-    for one in RECORDED:
-        if one["example"] % 2 == part:
-            unknown = StepRecord.unknown(repeats=one["sampling"] != "penalty")
-            known = usual.setdefault(one["sampling"], unknown)
-            found.append(replay(recorded(one["steps"]), tokens=one["tokens"], usual=known))
+    answers = [one for one in RECORDED if one["example"] % 2 == part]
+    found = [replay(recorded(one["steps"]), tokens=one["tokens"]) for one in answers]
     regrets = [run.rule / min(run.plain, run.drafted) - 1 for run in found]
     speedups = [run.plain / run.rule for run in found]
     best_single = max(1.0, mean(run.plain / run.drafted for run in found))
-    assert mean(regrets) <= 0.0
-    assert mean(speedups) >= 1.05 * best_single
-    assert min(speedups) >= 0.94
-    assert sum(speedup < 0.97 for speedup in speedups) <= 2
-
-
-def test_what_earlier_runs_gained_is_the_first_estimate_and_may_be_lost_in_part():
-    ledger, usual = Ledger(Costs(PROFILE)), StepRecord.unknown()
-    assert StepRecord.after(usual).gain == StepRecord.after(usual).credit == 0
-    for _ in range(200):
-        ledger.drafted_step(outcome(WINS, PLAIN), StepRecord.after(usual))
-    assert StepRecord.after(usual).gain == pytest.approx(usual.gain)
-    assert 0.5 < usual.gain < 3 - WINS.cost
-    ledger, known, unknown = Ledger(Costs(PROFILE)), StepRecord.after(usual), StepRecord.after()
-    for record in (known, unknown):
-        ledger.drafted_step(outcome(LOSES, PLAIN), record)
-    assert ledger.decide(known, 0.0, TOKENS).drafts
-    assert not ledger.decide(unknown, 0.0, TOKENS).drafts
-
-
-def test_only_a_plain_step_after_another_one_shows_what_plain_decoding_costs():
-    ledger, record = Ledger(Costs(PROFILE)), StepRecord.after()
-    ledger.plain_step(outcome(None, PLAIN))
-    ledger.drafted_step(outcome(WINS, PLAIN), record)
-    ledger.plain_step(outcome(None, 1.5 * PLAIN))  # with cold caches
-    assert ledger.plain_seconds == PLAIN
-    assert record.debt == pytest.approx(0.5)
-    ledger.plain_step(outcome(None, 1.5 * PLAIN))
-    assert ledger.plain_seconds > PLAIN
-
-
-def test_a_step_after_a_pause_costs_what_it_costs_and_shows_no_cost_of_further_ones():
-    ledger, record = Ledger(Costs(PROFILE)), StepRecord.after()
-    ledger.plain_step(outcome(None, PLAIN))
-    gain = record.corrected(1.0)
-    ledger.drafted_step(outcome(LOSES, 2 * PLAIN), record, back=True)
-    assert record.corrected(1.0) == gain
-    assert record.debt == pytest.approx(2 * LOSES.cost - 1)
+    assert mean(regrets) <= 0.01
+    assert mean(speedups) >= 1.02 * best_single
+    assert min(speedups) >= 0.96
+    assert sum(speedup < 0.97 for speedup in speedups) <= 1
 
 
 def test_a_source_that_should_gain_does_not_pay_for_another_ones_losses():
-    ledger, model, copies = Ledger(Costs(PROFILE)), StepRecord.after(), StepRecord.after()
+    costs = Costs(PROFILE)
+    ledger, model, copies = Ledger(costs), StepRecord(), StepRecord()
     for _ in range(2):
         ledger.drafted_step(outcome(LOSES, PLAIN), model)
-    assert not ledger.decide(model, 0.5, TOKENS).drafts
+    assert ledger.debt > EXPLORED * (ledger.elapsed + TOKENS_AHEAD)
+    assert not ledger.decide(model, ledger.gain(model), TOKENS).drafts
     assert ledger.decide(copies, 0.5, TOKENS).drafts
-    assert not ledger.decide(copies, -0.5, TOKENS).drafts
+    assert not ledger.decide(copies, -0.1, TOKENS).drafts
 
 
 def test_a_trial_counts_what_the_draft_model_must_read_before():
-    ledger, record = Ledger(Costs(PROFILE)), StepRecord.after()
+    ledger, record = Ledger(Costs(PROFILE)), StepRecord()
     ledger.drafted_step(outcome(WINS, PLAIN), record)
-    gain = record.gain
+    gain = ledger.gain(record)
     assert ledger.decide(record, gain, TOKENS, reading=gain).drafts
     assert not ledger.decide(record, gain, TOKENS, reading=gain + 1).drafts

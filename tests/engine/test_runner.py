@@ -367,7 +367,7 @@ def test_each_wrapper_closes_its_drafter(method):
         "Forecast": lambda: WithForecast(drafter, costs, Calibration(), 0.0),
         "Fallback": lambda: Fallback(drafter, costs),
         "LookBack": lambda: LookBack(drafter, 0.5),
-        "Auto": lambda: Auto(None, arm, costs),
+        "Auto": lambda: Auto([], arm, costs),
     }[method]()
     wrapped.close()
     assert drafter.closed == 1

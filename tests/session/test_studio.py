@@ -20,7 +20,7 @@ from specdemo.engine.passes import ForwardRequest
 from specdemo.engine.verify import VERIFIERS, verify_sampling
 from specdemo.files.progress import Progress
 from specdemo.session import studio as studio_module
-from specdemo.session.loaded import COMPLETES, LARGEST, MOST_KNOWN, Loaded
+from specdemo.session.loaded import COMPLETES, LARGEST, Loaded
 from specdemo.session.runs import Caches
 from specdemo.session.studio import Studio
 from specdemo.trace.events import RunFailed, RunFinished, RunStarted, Verified
@@ -250,20 +250,6 @@ def test_a_target_without_a_chat_template_is_introduced_as_completing_text(templ
     pair = SimpleNamespace(tokenizer=SimpleNamespace(chat_template=template))
     assert Loaded(AppSettings(), pair).remark == remark
     assert Loaded(AppSettings(), pair, chosen=LARGEST).remark == LARGEST
-
-
-def test_what_a_run_gained_is_known_to_runs_with_its_settings_whatever_their_seed():
-    loaded = Loaded(AppSettings(), SimpleNamespace())
-
-    def known(seed, temperature=0.7):
-        settings = RunSettings(max_new_tokens=8 + seed, sampling=Sampling(temperature, seed=seed))
-        return loaded.known(settings)
-
-    assert known(1) is known(2)
-    assert known(1) is not known(1, temperature=1.0)
-    for number in range(2 * MOST_KNOWN):
-        known(1, temperature=1 + number / MOST_KNOWN)
-    assert len(loaded.experience) == MOST_KNOWN
 
 
 def test_retrieval_is_offered_where_a_datastore_ships(studio):

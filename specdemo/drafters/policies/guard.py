@@ -1,16 +1,19 @@
 """The one rule that decides whether a step drafts, and wrappers of every drafter that apply it and add forecasts.
 
-All costs are in plain steps: steps of plain decoding that follow another one, as this run measures them. A step that gives
-`tokens` and costs `spent` gains tokens - spent. A source's gain is the mean of its recent steps in this run, and at first of
-earlier runs with the same models and settings. Steps right after a change between drafting and plain decoding are dearer,
-because the caches of the processor are cold, so they show no cost of further steps.
+The rule uses the acceptances of this run and the measured costs of its steps. All costs are in passes of plain decoding,
+as the cost model of the run has them now, so that a busy machine and a longer text change all of them alike. A step that
+gives `tokens` and costs `passes` gains
 
-All that a source has lost, such changes included, and not regained is its debt. It is kept below a fraction of the run, which
-is larger for a source that usually gains. Within that limit a source drafts while it gains, and to find out whether it gains.
+    tokens * plain - passes        plain: a measured plain step
+
+against plain decoding. What the steps of a run have lost and later ones have not regained is its debt, which is kept
+below a fraction of the run. Within that limit a source drafts while its recent steps gained, and also to find out
+whether it gains.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -20,20 +23,19 @@ from specdemo.engine.cost import FOLLOW, Costs, expected_tokens
 from specdemo.engine.types import Drafter, Outcome, Proposal
 from specdemo.trace.events import Reason
 
-EXPLORED = 0.01  # fraction of a run that exploration of a source may cost
+EXPLORED = 0.02  # fraction of a run that exploration may cost
 TOKENS_AHEAD = 32  # tokens that are still to come and count as a part of the run
 PROVEN = 3  # steps before a source needs no exploration
 TRIAL_COPIES = 3  # tokens of a copy to find out whether copies gain, at most
 TRIAL_TOKENS = 2  # tokens of a model's draft to find out whether it gains, at most: a long one may lose the whole limit
 REMEMBER = 0.94  # decay per step of a source's statistics: single steps are noisy
-PRIOR_STEPS = 6.0  # weight of earlier runs, in steps of a new one
-USUAL = 0.995  # decay per step of the statistics of all runs
-DOUBT = 100.0  # steps with which the statistics of all runs begin
-HOPE = 0.1  # plain steps that each of these gains where texts may repeat themselves
-CREDIT = 0.2  # fraction of a source's usual gain that it may lose besides
+PLAIN_FADE = 0.99  # the same for a step of plain decoding
+PRIOR_STEPS = 6.0  # weight of the first forecast of tokens: costs vary less and need no forecast
 HELD_UP = 2.0  # a step counts for at most this many times its forecast
-CLOSE_GAIN = 0.2  # plain steps: where a source gains as much, a plain step is measured now and then
-PLAIN_EVERY = 24  # steps after which it is; more where the source gains more
+CLOSE_GAIN = 0.2  # passes: below this gain, a plain step is measured from time to time
+PLAIN_EVERY = 24  # steps after which it is
+MOVED = 0.15  # relative change of the cost model's scale after which one is measured, see `Ledger._moved`
+MOVED_EVERY = 4  # drafted steps before that
 
 
 class Decision(StrEnum):
@@ -55,117 +57,93 @@ class Decision(StrEnum):
 
 @dataclass(slots=True)
 class StepRecord:
-    """Results of the steps that one source drafted, fading.
+    """Results of the steps that one source drafted in this run, fading.
 
-    tokens, cost, steps, drafted: sums over these steps: tokens that they gave, plain steps that they cost, or would have cost
-        without a pause before, their number, drafted tokens. The mean of earlier runs counts for PRIOR_STEPS
-    spent, foreseen: cost of the steps without a pause before, and by their forecasts
-    seen: number of steps; together: runs that share passes, for which the costs are valid
-    debt: plain steps that this source has lost in this run and not regained; credit: fraction of the run that it may lose because
-        it usually gains
-    usual: of all runs, if this is the record of one; remember: what a step leaves of the older ones
+    tokens, passes, steps, drafted: sums over these steps; planned: passes by the forecasts. The first step counts PRIOR_STEPS
+        times more, with the tokens of its forecast and the passes that it took
+    seen: number of steps; together: runs that share passes, for which the passes are valid
+    debt: passes that this source has lost and not regained
     """
 
     tokens: float = 0.0
-    cost: float = 0.0
+    passes: float = 0.0
+    planned: float = 0.0
     steps: float = 0.0
     drafted: float = 0.0
-    spent: float = 0.0
-    foreseen: float = 0.0
     seen: int = 0
     together: int = 1
     debt: float = 0.0
-    credit: float = 0.0
-    usual: StepRecord | None = None
-    remember: float = REMEMBER
-
-    @classmethod
-    def unknown(cls, *, repeats: bool = False) -> StepRecord:
-        """Return the record of all runs before the first one. repeats: whether texts may repeat themselves"""
-        gain = HOPE if repeats else 0.0
-        return cls((1 + gain) * DOUBT, DOUBT, DOUBT, remember=USUAL)
-
-    @classmethod
-    def after(cls, usual: StepRecord | None = None) -> StepRecord:
-        """Return the record of a new run. usual: of all runs, to which it adds its steps"""
-        usual = usual or cls.unknown()
-        credit = CREDIT * max(0.0, usual.gain)
-        record = replace(usual, seen=0, credit=credit, usual=usual, remember=REMEMBER)
-        record.fade(PRIOR_STEPS / usual.steps)
-        return record
 
     def fade(self, factor: float) -> None:
         """Forget a part of the older steps."""
         self.tokens *= factor
-        self.cost *= factor
+        self.passes *= factor
+        self.planned *= factor
         self.steps *= factor
         self.drafted *= factor
-        self.spent *= factor
-        self.foreseen *= factor
 
-    def add(self, tokens: float, spent: float | None, planned: float, outcome: Outcome) -> None:
-        """Count a step. spent, planned: plain steps that it cost, None if further ones will not cost that; and by its forecast"""
-        self.fade(self.remember)
+    def add(self, tokens: float, passes: float, planned: float, outcome: Outcome) -> None:
+        """Count a step. planned: passes by its forecast"""
+        expected, drafted = outcome.proposal.expected_tokens or tokens, len(outcome.proposal)
+        if not self.seen:
+            self.tokens, self.passes = PRIOR_STEPS * expected, PRIOR_STEPS * passes
+            self.planned, self.steps = PRIOR_STEPS * planned, PRIOR_STEPS
+            self.drafted = PRIOR_STEPS * drafted
+        self.fade(REMEMBER)
         self.tokens += tokens
-        self.cost += self.corrected(planned) if spent is None else spent
+        self.passes += passes
+        self.planned += planned
         self.steps += 1
-        self.drafted += len(outcome.proposal)
+        self.drafted += drafted
         self.seen += 1
-        if spent is not None:
-            self.spent += spent
-            self.foreseen += planned
-        if self.usual and outcome.sharing.runs == 1:
-            self.usual.add(tokens, spent, planned, outcome)
-
-    def lose(self, lost: float) -> None:
-        """Count what a step lost, below 0 if it gained."""
-        self.debt = max(0.0, self.debt + lost)
 
     def join(self, costs: Costs) -> None:
         """Convert to the runs that now share passes: then drafted rows cost more, or nothing."""
-        if costs.together != self.together:
+        if self.steps and costs.together != self.together:
             before, after = self.together, costs.together
             change = costs.change(self.drafted / self.steps, before, after)
-            self.cost *= change / costs.change(0, before, after)
+            self.passes *= change / costs.change(0, before, after)
         self.together = costs.together
 
-    def corrected(self, cost: float) -> float:
-        """Correct the forecast of a step's cost by the errors of earlier forecasts."""
-        return cost * self.spent / self.foreseen if self.foreseen else cost
-
-    @property
-    def gain(self) -> float:
-        """Mean plain steps that recent steps gained."""
-        return (self.tokens - self.cost) / self.steps
+    def corrected(self, seconds: float) -> float:
+        """Correct the forecast of a step's duration by the errors of earlier forecasts."""
+        return seconds * self.passes / self.planned if self.planned else seconds
 
 
 class Ledger:
     """Decides for the sources of one run; see the module.
 
-    elapsed: plain steps that the run so far would have needed
+    elapsed: passes of the run so far; debt: passes that drafting has lost and not regained
     """
 
     def __init__(self, costs: Costs) -> None:
         self.costs = costs
-        self.elapsed = 0
-        self._pace = 1.0  # seconds of a plain step over those in the profile
-        self._measured = 0  # plain steps that followed another one
-        self._since = PLAIN_EVERY  # steps since the last such step
-        self._last: StepRecord | None = None  # source of the last step
+        self._plain_alone = 1.0
+        self.elapsed = self.debt = 0.0
+        self._plain_steps = 1
+        self._since_plain = 0
+        self._scale = costs.scale  # when a plain step was measured last
+
+    @property
+    def plain(self) -> float:
+        """Passes of a plain step, as measured in this run while it was alone."""
+        return self._plain_alone if self.costs.together == 1 else 1.0
 
     @property
     def plain_seconds(self) -> float:
-        """A plain step after another one."""
-        if self.costs.together > 1:
-            return self.costs.verify_seconds(0)
-        return self._pace * self.costs.profile.verify_seconds(1, self.costs.cached)
+        """A plain step now."""
+        return self.plain * self.costs.verify_seconds(0)
+
+    def gain(self, record: StepRecord) -> float:
+        """Mean passes that a source's recent steps gained; 0 while nothing is known."""
+        return (record.tokens * self.plain - record.passes) / record.steps if record.steps else 0.0
 
     def rate(self, record: StepRecord) -> float:
-        """Tokens a second of a source."""
-        return record.tokens / (record.cost * self.plain_seconds)
+        """Tokens a second of a source; 0 while nothing is known."""
+        return record.tokens / record.passes / self.costs.verify_seconds(0) if record.steps else 0.0
 
     def reading(self, missed: int) -> float:
-        """Plain steps in whose time the draft model reads tokens that were decoded without it, in a run that is alone."""
+        """Passes in which the draft model reads tokens that were decoded without it, in a run that is alone."""
         if self.costs.together > 1:
             return 0.0
         profile = self.costs.profile
@@ -177,62 +155,60 @@ class Ledger:
     ) -> Decision:
         """Decide on a step of a source.
 
-        gain: plain steps that it is expected to gain; budget: tokens that are still to come
-        reading: plain steps that it needs before, once
+        gain: passes that it is expected to gain; budget: tokens that are still to come
+        reading: passes that it needs before, once
         """
-        limit = (EXPLORED + record.credit) * (self.elapsed + min(budget, TOKENS_AHEAD))
-        left = limit - record.debt
-        if left < 0:
-            return Decision.PLAIN
-        repaid = left + gain * budget / 2 >= reading  # by half of what the rest of the answer gains
-        if record.seen >= PROVEN and gain >= 0 and repaid:
-            rare = max(1.0, gain / CLOSE_GAIN)
-            due = self.costs.together == 1 and self._since >= PLAIN_EVERY * rare
-            return Decision.PROBE if due else Decision.DRAFT
-        tried = gain >= reading or left >= reading + max(0.0, -gain)
+        limit = EXPLORED * (self.elapsed + min(budget, TOKENS_AHEAD))
+        left, own = limit - self.debt, limit - record.debt
+        repaid = own + gain * budget / 2 >= reading  # by half of what the rest of the answer gains
+        if record.seen >= PROVEN and own >= 0 and gain >= 0 and repaid:
+            close = gain < CLOSE_GAIN and gain <= own and self._since_plain >= PLAIN_EVERY
+            return Decision.PROBE if close or self._moved else Decision.DRAFT
+        # A source that should gain does not pay for another one's debt.
+        tried = left >= reading + max(0.0, -gain) or (gain >= reading and own >= 0)
         return Decision.TRIAL if tried else Decision.PLAIN
 
-    def plain_step(self, outcome: Outcome) -> None:
-        """Count a step without a draft.
+    def plain_step(self, outcome: Outcome, *records: StepRecord) -> None:
+        """Measure a step without a draft, before the costs learn of it. records: of the sources, which it makes older"""
+        passes = self._passes(outcome)
+        self.elapsed += passes
+        if outcome.sharing.runs == 1 and passes > 0:
+            self._plain_steps += 1
+            weight = 1.0 if self._moved else max(FOLLOW, 1 / self._plain_steps)
+            known = self._plain_alone
+            self._plain_alone += weight * (min(passes, HELD_UP * known) - known)
+        self._since_plain, self._scale = 0, self.costs.scale
+        for record in records:
+            record.fade(PLAIN_FADE)
 
-        After a drafted step the caches are cold, and that source pays for it. Only a step after another plain one shows
-        what plain decoding costs.
-        """
-        spent = self._spent(outcome)
-        if self._last is not None:
-            self._last.lose(spent - 1)
-            self._since += 1
-        elif outcome.sharing.runs == 1 and spent > 0:
-            self._measured += 1
-            weight = max(FOLLOW, 1 / self._measured)
-            self._pace *= 1 + weight * (min(spent, HELD_UP) - 1)
-            self._since = 0
-        self._last = None
-        self.elapsed += 1
-
-    def drafted_step(self, outcome: Outcome, record: StepRecord, *, back: bool = False) -> None:
-        """Count a step that a source drafted.
-
-        back: the source had paused, so it read what it had missed, with cold caches: the cost says nothing about further steps
-        """
-        if not self._measured and outcome.sharing.runs == 1:
-            # The machine may be slower than when the profile was measured; plain steps are then likely as much slower.
-            rows = 1 + len(outcome.proposal)
-            foreseen = self.costs.profile.verify_seconds(rows, self.costs.cached)
-            self._pace = outcome.verify_seconds / foreseen or self._pace
-        spent = self._spent(outcome)
+    def drafted_step(self, outcome: Outcome, record: StepRecord, reading: float = 0.0) -> None:
+        """Measure a step that a source drafted, before the costs learn of it. reading: passes before it, see `decide`"""
+        passes = self._passes(outcome, reading)
         # The probabilities of the tested tokens sum to the mean accepted number, with less variance.
         chances = outcome.verdict.accept_probs
         tokens = 1 + sum(chance for chance in chances if chance is not None)
-        seconds = outcome.proposal.expected_seconds
-        planned = seconds / self.plain_seconds if seconds else spent
-        record.add(tokens, None if back else spent, planned, outcome)
-        record.lose(spent - len(outcome.new_ids))
-        self.elapsed += len(outcome.new_ids)
-        self._last = record
-        self._since += 1
+        self.elapsed += passes
+        self._since_plain += 1
+        planned = outcome.proposal.expected_seconds
+        step = max(1.0, passes - reading)
+        record.add(tokens, step, planned / self._unit if planned else step, outcome)
+        lost = passes - len(outcome.new_ids) * self.plain
+        self.debt = max(0.0, self.debt + lost)
+        record.debt = max(0.0, record.debt + lost)
 
-    def _spent(self, outcome: Outcome) -> float:
+    @property
+    def _moved(self) -> bool:
+        """Whether passes cost more or less than at the last plain step: all of them, or those with drafts alone?"""
+        if self._since_plain < MOVED_EVERY or self.costs.together > 1:
+            return False
+        return abs(math.log(self.costs.scale / self._scale)) > MOVED
+
+    @property
+    def _unit(self) -> float:
+        """Seconds of a plain pass by the cost model, which follows this run."""
+        return max(1e-9, self.costs.verify_seconds(0))
+
+    def _passes(self, outcome: Outcome, reading: float = 0.0) -> float:
         """Cost of a step; of a shared one, as if all runs did the same. A step that was held up counts in part."""
         planned = outcome.proposal.expected_seconds
         seconds = outcome.draft_seconds + outcome.verify_seconds
@@ -240,8 +216,8 @@ class Ledger:
             verifying = self.costs.verify_seconds(len(outcome.proposal))
             seconds = planned or outcome.draft_seconds + verifying
         elif planned:
-            seconds = min(seconds, HELD_UP * planned)
-        return seconds / self.plain_seconds
+            seconds = min(seconds, HELD_UP * planned + reading * self._unit)
+        return seconds / self._unit
 
 
 class Wrapper(Drafter):
@@ -355,17 +331,23 @@ class Fallback(Wrapper):
     Steps in which the drafter proposes nothing count as plain.
     """
 
-    def __init__(self, drafter: Drafter, costs: Costs, record: StepRecord | None = None) -> None:
+    def __init__(self, drafter: Drafter, costs: Costs) -> None:
         super().__init__(drafter)
         self.costs = costs
-        self.ledger, self.record = Ledger(costs), record or StepRecord.after()
-        self._decision, self._back = Decision.PLAIN, True
+        self._reset()
+
+    def _reset(self) -> None:
+        self.ledger, self.record = Ledger(self.costs), StepRecord()
+        self._decision = Decision.TRIAL
+
+    def start(self, prompt_ids: Sequence[int]) -> None:
+        self._reset()
+        self.drafter.start(prompt_ids)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         ledger, record = self.ledger, self.record
         record.join(self.costs)
-        self._back = not self._decision.drafts
-        self._decision = ledger.decide(record, record.gain, budget)
+        self._decision = ledger.decide(record, ledger.gain(record), budget)
         if self._decision.drafts:
             return self.drafter.propose(committed, self._decision.tokens(budget))
         if self._decision is Decision.PROBE:
@@ -383,6 +365,6 @@ class Fallback(Wrapper):
     def observe(self, outcome: Outcome) -> None:
         self.drafter.observe(outcome)
         if len(outcome.proposal):
-            self.ledger.drafted_step(outcome, self.record, back=self._back)
+            self.ledger.drafted_step(outcome, self.record)
         else:
-            self.ledger.plain_step(outcome)
+            self.ledger.plain_step(outcome, self.record)
