@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from getpass import getpass
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -14,11 +16,13 @@ from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
 from specdemo.cli.options import app_settings
+from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import load
 from specdemo.files.progress import Progress, ProgressCallback, ProgressLines
 
 if TYPE_CHECKING:
+    from specdemo.attach.servers import Server
     from specdemo.session.studio import Studio
 
 FILE_COLUMNS = 1000  # width of text that no terminal shows: its lines are not broken
@@ -101,6 +105,21 @@ def _about_target(studio: Studio) -> str:
         if suggestion := suggest(target, found_models(settings.cache_dir), predict):
             said.append(str(suggestion))
     return " ".join(said)
+
+
+def reached(url: str, given: str = "") -> tuple[Server, str]:
+    """Return a server and its key: the given one, that of the environment, or else what the user types. Raises UserError."""
+    from specdemo.attach.client import KEY_VARIABLE
+    from specdemo.attach.detection import attach
+
+    key = given or os.environ.get(KEY_VARIABLE, "")
+    try:
+        return attach(url, key), key
+    except UserError as error:
+        if error.code != "attach.key" or not sys.stdin.isatty():
+            raise
+        key = getpass(f"{error.message} ")
+        return attach(url, key), key
 
 
 def write(text: str) -> None:

@@ -69,9 +69,15 @@ def check_gguf(path: Path) -> None:
 
 
 def reads(kind: str) -> bool:
-    """Return whether files of an architecture are read; only a file itself shows whether all of it is. kind: llama.cpp's name"""
-    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
-    from transformers import modeling_gguf_pytorch_utils as reading
+    """Return whether files of an architecture are read; only a file itself shows whether all of it is.
+
+    kind: llama.cpp's name. Without transformers, which knows it, the answer is yes: no model is loaded then.
+    """
+    try:
+        from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+        from transformers import modeling_gguf_pytorch_utils as reading
+    except ImportError:
+        return True
 
     _tell_transformers()
     name = find_family(gguf=kind).name or kind

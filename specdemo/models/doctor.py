@@ -177,7 +177,7 @@ def _embedded(settings: AppSettings) -> Fact:
     assert entry is not None, "the default target is in the catalogue"
     wheel = entry.wheel
     assert wheel is not None, "the default target comes in a wheel"
-    state, precision = "whole", way(settings).precision_of(entry)
+    state, precision = "whole", way(settings).of(entry).precision
     if not is_converted(entry, settings.cache_dir, precision, read=True):
         state = "installed" if installed_gguf(wheel) else "missing"
     value = TEXTS["embedded"][state].format(package=wheel.package, size=megabytes(wheel.size))

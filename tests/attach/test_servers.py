@@ -28,7 +28,8 @@ from specdemo.attach.llama_server import LlamaServer, RoundReader
 from specdemo.attach.logs import LOG_SECONDS, GrowingLog
 from specdemo.attach.openai import OpenAIServer
 from specdemo.attach.servers import Generation, Piece, Request, Round
-from specdemo.cli.commands import app, servers
+from specdemo.cli import console
+from specdemo.cli.commands import app
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings, Sampling
@@ -258,12 +259,12 @@ def shown_types(studio: EngineClient) -> list[str]:
 
 def test_a_key_is_asked_for_if_the_given_one_is_refused(monkeypatch) -> None:
     """Only a person at a terminal can be asked."""
-    monkeypatch.setattr(servers, "getpass", lambda _: KEY)
+    monkeypatch.setattr(console, "getpass", lambda _: KEY)
     with serving(llama([])) as url:
         with pytest.raises(UserError) as refused:
-            servers.reached(url, "wrong")
+            console.reached(url, "wrong")
         monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-        server, key = servers.reached(url, "wrong")
+        server, key = console.reached(url, "wrong")
     assert refused.value.code == "attach.key"
     assert server.client.key == key == KEY
 

@@ -14,7 +14,7 @@ from socket import AF_INET, AF_INET6, create_server
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
-from specdemo.cli.console import reporting
+from specdemo.cli.console import reached, reporting
 from specdemo.cli.options import app_settings
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, field
@@ -75,7 +75,6 @@ def _with_target(settings: AppSettings, options: argparse.Namespace) -> AppSetti
 
 def _attached(settings: AppSettings, options: argparse.Namespace) -> RemoteStudio:
     """Return a client of another program's server. Only the command line names its address."""
-    from specdemo.cli.commands.servers import reached
     from specdemo.session.remote.attached import attached_client
 
     _, key = reached(options.attach)

@@ -5,20 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import sys
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
-from getpass import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
-from specdemo.attach.client import KEY_VARIABLE
 from specdemo.cli import console
 from specdemo.cli.options import run_settings
 from specdemo.cli.show import show_run
@@ -150,7 +146,7 @@ def _recorded(sources: Iterable[str], key: str, log: Path | None = None) -> list
         if "://" not in source:
             found += _read([Path(source)])
             continue
-        server, _ = reached(source, key)
+        server, _ = console.reached(source, key)
         asked = prompts()
         with console.reporting() as report:
             answers = []
@@ -261,22 +257,8 @@ def _attach(options: argparse.Namespace) -> tuple[Server, Server | None]:
     """Return the server of the command line and the one without drafts, if it is named. Raises UserError."""
     from specdemo.attach.detection import attach
 
-    server, key = reached(options.url, options.key)
+    server, key = console.reached(options.url, options.key)
     return server, attach(options.plain, key) if options.plain else None
-
-
-def reached(url: str, given: str = "") -> tuple[Server, str]:
-    """Return a server and its key: the given one, that of the environment, or else what the user types. Raises UserError."""
-    from specdemo.attach.detection import attach
-
-    key = given or os.environ.get(KEY_VARIABLE, "")
-    try:
-        return attach(url, key), key
-    except UserError as error:
-        if error.code != "attach.key" or not sys.stdin.isatty():
-            raise
-        key = getpass(f"{error.message} ")
-        return attach(url, key), key
 
 
 def _rounded(values: JsonView) -> dict[str, str]:
