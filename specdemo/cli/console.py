@@ -82,7 +82,7 @@ def load_studio(settings: AppSettings) -> Studio:
 
 
 def _about_target(studio: Studio) -> str:
-    """Return a remark, and the catalogue model that a GGUF file was recognised as, or a draft model that suits the target."""
+    """Describe the target: its remark, and the catalogue model that its file was recognised as, or a draft model that suits it."""
     from specdemo.files.catalogue import find
     from specdemo.files.found import FoundModel, found_models, gguf_path
     from specdemo.files.header import read_header

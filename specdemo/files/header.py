@@ -59,7 +59,7 @@ class Header:
 
     @property
     def kinds(self) -> set[int]:
-        """GGUF's numbers of the types of its blocks."""
+        """Types of its blocks, by their numbers in GGUF."""
         return self.sizes.keys() - VECTOR_TYPES.keys()
 
     @property

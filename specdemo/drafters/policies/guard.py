@@ -57,7 +57,7 @@ class Decision(StrEnum):
 
 @dataclass(slots=True)
 class StepRecord:
-    """Results of the steps that one source drafted in this run, fading.
+    """Sums over the steps that one source drafted in this run; older steps fade.
 
     tokens, passes, steps, drafted: sums over these steps; planned: passes by the forecasts. The first step counts PRIOR_STEPS
         times more, with the tokens of its forecast and the passes that it took
@@ -169,7 +169,7 @@ class Ledger:
         return Decision.TRIAL if tried else Decision.PLAIN
 
     def plain_step(self, outcome: Outcome, *records: StepRecord) -> None:
-        """Measure a step without a draft, before the costs learn of it. records: of the sources, which it makes older"""
+        """Measure a step without a draft; call it before the costs learn from the step. records: of all sources, which fade a little"""
         passes = self._passes(outcome)
         self.elapsed += passes
         if outcome.sharing.runs == 1 and passes > 0:
@@ -182,7 +182,7 @@ class Ledger:
             record.fade(PLAIN_FADE)
 
     def drafted_step(self, outcome: Outcome, record: StepRecord, reading: float = 0.0) -> None:
-        """Measure a step that a source drafted, before the costs learn of it. reading: passes before it, see `decide`"""
+        """Measure a step that a source drafted; call it before the costs learn from the step. reading: see `decide`"""
         passes = self._passes(outcome, reading)
         # The probabilities of the tested tokens sum to the mean accepted number, with less variance.
         chances = outcome.verdict.accept_probs
