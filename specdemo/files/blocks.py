@@ -15,7 +15,7 @@ import numpy as np
 
 from specdemo.config.strings import Json
 from specdemo.files.folder import GGUF_BLOCKS, read_header, weight_files
-from specdemo.files.packing import GgufWeight, NotReadable, Numbers, Weight, parts_of
+from specdemo.files.packing import GgufWeight, NotReadable, Numbers, Quantiser, Weight, parts_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -129,14 +129,13 @@ def lay(blocks: Blocks) -> dict[str, Numbers]:
     return {end: np.ascontiguousarray(one) for end, one in found.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class FileBlocks:
+@dataclass(frozen=True)
+class FileBlocks(Quantiser):
     """Stores matrices as the blocks of their GGUF file, see `packing.pack`. head: name of the matrix of the output head"""
 
     head: str
 
     def config(self) -> Json:
-        """Return the entry of config.json."""
         return {"quant_method": GGUF_BLOCKS}
 
     def part(self, weight: Weight, part: slice) -> dict[str, Tensor]:

@@ -222,16 +222,16 @@ class Quantiser(Protocol):
 
     def beside(self, name: str, weight: Weight) -> dict[str, Tensor]:
         """Return the tensors that are stored beside an unquantised one."""
+        return {}
 
 
-@dataclass(frozen=True, slots=True)
-class Nf4:
+@dataclass(frozen=True)
+class Nf4(Quantiser):
     """bitsandbytes' own 4-bit form. dtype: of matrices before"""
 
     dtype: torch.dtype
 
     def config(self) -> Json:
-        """Return the entry of config.json."""
         found: Json = quantisation("nf4", self.dtype).to_dict()
         return found
 
@@ -249,10 +249,6 @@ class Nf4:
         state = nf4_state(torch.cat(scales), weight.shape, self.dtype)
         stored = {f"{name}.{key}": value for key, value in state.as_dict(packed=True).items()}
         return {name: torch.cat(codes)} | stored
-
-    def beside(self, name: str, weight: Weight) -> dict[str, Tensor]:
-        """Return no tensors."""
-        return {}
 
 
 def nf4_state(scales: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> QuantState:

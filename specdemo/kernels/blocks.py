@@ -1,4 +1,4 @@
-"""Weights in blocks of 32 inputs as `matmul_blocks` reads them: the blocks of GGUF files bit by bit, and NF4.
+"""Weights in blocks of 32 inputs as `matmul_blocks` reads them: the blocks of GGUF files bit by bit.
 
 A weight is unit * step * (code - offset) + zero * zero's step, with those factors that its kind has. The units are those of
 the file, so the weights are the file's own.
@@ -14,13 +14,9 @@ import torch
 from torch import Tensor
 
 from specdemo.kernels import job as jobs
-from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed, pairs_of
+from specdemo.kernels.packing import BLOCK_OUTPUTS
 
 INPUTS = 32  # that share the step of activations
-# NF4's levels as whole numbers of 8 bits, above 128, and the value of one: with it they are nearest, 0.17 % of the largest
-# level off in the mean.
-LEVELS = (16, 50, 69, 84, 96, 107, 118, 128, 137, 146, 156, 166, 177, 191, 209, 240)
-NF4_UNIT = 1 / 112
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +24,7 @@ class Kind:
     """A kind of blocks.
 
     bits: of a stored code; span: inputs that share a unit; step: inputs that share a step; offset: of codes
-    zeros: whether there is a minimum; steps: whether units have factors of 8 bits; pairs: NF4, laid out by `packing.lay_pairs`
+    zeros: whether there is a minimum; steps: whether units have factors of 8 bits
     """
 
     name: str
@@ -38,11 +34,9 @@ class Kind:
     zeros: bool = False
     steps: bool = False
     step: int = INPUTS
-    pairs: bool = False
 
 
 KINDS = (
-    Kind("NF4", 4, 64, 128, pairs=True),
     Kind("Q4_0", 4, 32, 8),
     Kind("Q4_1", 4, 32, 0, zeros=True),
     Kind("Q4_K", 4, 256, 0, zeros=True, steps=True),
@@ -59,9 +53,8 @@ class Part:
     """Some outputs of a matrix.
 
     codes: (out // 32, in // 4, 64 or 128) uint8, four inputs of an output side by side; 4-bit ones of two outputs in a byte
-    units, zeros: (out // 32, in // span, 32) float16, NF4's units float32
+    units, zeros: (out // 32, in // span, 32) float16
     steps: (out // 32, in // 32, 64) uint8: of units and of zeros; or of the halves of a block, with signs
-    factor: of all weights
     """
 
     kind: Kind
@@ -69,7 +62,6 @@ class Part:
     units: Tensor
     zeros: Tensor | None = None
     steps: Tensor | None = None
-    factor: float = 1.0
 
     @property
     def outputs(self) -> int:
@@ -81,7 +73,6 @@ class Part:
         record.kind, record.blocks = NAMES[self.kind.name], len(self.codes)
         for name in ("codes", "units", "zeros", "steps"):
             setattr(record, name, jobs.address(getattr(self, name)))
-        record.factor = self.factor
 
     def values(self, first: int, last: int) -> Tensor:
         """Rows of the matrix, both in whole blocks: exact, with the roundings of float32. returns: (rows, in) float32"""
@@ -114,15 +105,9 @@ class Part:
 
     def _numbers(self, stored: Tensor) -> Tensor:
         """Codes without their offset, (rows, in) float32. stored: blocks of `codes`"""
-        kind = self.kind
-        if kind.pairs:
-            levels = torch.tensor(LEVELS).float() - kind.offset
-            pairs = pairs_of(stored.view(len(stored), -1, BLOCK_OUTPUTS))
-            codes = torch.stack([pairs >> 4, pairs & 15], dim=-1).flatten(1)
-            return levels[codes.long()] * self.factor
-        halves = [stored & 15, stored >> 4] if kind.bits == 4 else stored.chunk(2, dim=-1)
+        halves = [stored & 15, stored >> 4] if self.kind.bits == 4 else stored.chunk(2, dim=-1)
         both = torch.stack([one.unflatten(-1, (16, 4)) for one in halves], dim=1)
-        return both.permute(0, 1, 3, 2, 4).flatten(3).flatten(0, 2).float() - kind.offset
+        return both.permute(0, 1, 3, 2, 4).flatten(3).flatten(0, 2).float() - self.kind.offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +137,3 @@ class BlockMatrix:
     def write(self, record: Any) -> None:
         """Fill its record, see `job.MATRIX`."""
         record.codes, record.parts, record.bits = ctypes.addressof(self.records), len(self.parts), 8
-
-
-def nf4_in_blocks(matrix: Packed, unit: float) -> BlockMatrix:
-    """The same memory for products with 8-bit activations. unit: see `models.decoders.packed.Coding`"""
-    assert matrix.scales is not None
-    part = Part(KINDS[0], matrix.codes, matrix.scales, factor=NF4_UNIT / unit)
-    return BlockMatrix((part,), matrix.bias)

@@ -39,7 +39,6 @@ PART = np.dtype(
         ("units", ADDRESS),
         ("zeros", ADDRESS),
         ("steps", ADDRESS),
-        ("factor", REAL),
     ]
 )
 

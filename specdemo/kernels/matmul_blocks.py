@@ -1,4 +1,4 @@
-"""Products with 8-bit activations over weights in blocks of 32 inputs: those of GGUF files as they are, and NF4.
+"""Products with 8-bit activations over weights in blocks of 32 inputs: those of GGUF files as they are.
 
 Activations become whole numbers of 8 bits with a step for each row and 32 inputs, as in llama.cpp. Their products with the
 codes add up to the same 32-bit integer in any order; the sums over the blocks are float32, in the order of the blocks.
@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from llvmlite import ir
-from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from specdemo.kernels import cpu_features, llvm, simd
-from specdemo.kernels.blocks import INPUTS, KINDS, LEVELS, Kind
+from specdemo.kernels import cpu_features, llvm
+from specdemo.kernels.blocks import INPUTS, KINDS, Kind
 from specdemo.kernels.cache import compiled
 from specdemo.kernels.matmul_vectors import SMALLEST, paired
 
@@ -30,33 +27,27 @@ BYTE_LANES = ir.VectorType(llvm.I8, 4 * llvm.WIDTH)  # four inputs of 16 outputs
 QUADS = INPUTS // 4
 
 
-@intrinsic
-def round_to_int8(_context, source, into, about):
+@llvm.emits()
+def round_to_int8(builder, source, into, about):
     """Convert INPUTS float32 to as many whole numbers of 8 bits. about: address of four numbers of 32 bits, see ABOUT"""
-
-    def generate(context, builder, _signature, arguments):
-        source, into, about = arguments
-        one = ir.FloatType()
-        rows = [llvm.load(builder, llvm.at(builder, source, at), llvm.FLOATS) for at in (0, 64)]
-        greatest = llvm.greatest_size(builder, rows, SMALLEST)
-        times = builder.fdiv(ir.Constant(one, float(MOST)), greatest)
-        sums = []
-        for row, at in zip(rows, (0, 16), strict=True):
-            near = (builder.fmul(row, llvm.splat(builder, times, llvm.FLOATS)),)
-            near = llvm.call(builder, "llvm.nearbyint.v16f32", llvm.FLOATS, near)
-            whole = builder.fptosi(near, llvm.INTS)
-            bytes_ = builder.trunc(whole, ir.VectorType(llvm.I8, llvm.WIDTH))
-            llvm.store(builder, bytes_, llvm.at(builder, into, at))
-            name = "llvm.vector.reduce.add.v16i32"
-            sums.append(builder.neg(llvm.call(builder, name, llvm.I32, (whole,))))
-        step = builder.fmul(greatest, ir.Constant(one, 1 / MOST))
-        both = builder.add(*sums)
-        value = builder.fneg(builder.fmul(builder.sitofp(both, one), step))
-        for number, found in enumerate((step, value, both, sums[0])):
-            llvm.store(builder, found, llvm.at(builder, about, 4 * number))
-        return context.get_dummy_value()
-
-    return types.void(*[llvm.POINTER] * 3), generate
+    one = ir.FloatType()
+    rows = [llvm.load(builder, llvm.at(builder, source, at), llvm.FLOATS) for at in (0, 64)]
+    greatest = llvm.greatest_size(builder, rows, SMALLEST)
+    times = builder.fdiv(ir.Constant(one, float(MOST)), greatest)
+    sums = []
+    for row, at in zip(rows, (0, 16), strict=True):
+        near = (builder.fmul(row, llvm.splat(builder, times, llvm.FLOATS)),)
+        near = llvm.call(builder, "llvm.nearbyint.v16f32", llvm.FLOATS, near)
+        whole = builder.fptosi(near, llvm.INTS)
+        bytes_ = builder.trunc(whole, ir.VectorType(llvm.I8, llvm.WIDTH))
+        llvm.store(builder, bytes_, llvm.at(builder, into, at))
+        name = "llvm.vector.reduce.add.v16i32"
+        sums.append(builder.neg(llvm.call(builder, name, llvm.I32, (whole,))))
+    step = builder.fmul(greatest, ir.Constant(one, 1 / MOST))
+    both = builder.add(*sums)
+    value = builder.fneg(builder.fmul(builder.sitofp(both, one), step))
+    for number, found in enumerate((step, value, both, sums[0])):
+        llvm.store(builder, found, llvm.at(builder, about, 4 * number))
 
 
 @compiled
@@ -104,37 +95,15 @@ def _codes(builder: ir.IRBuilder, kind: Kind, address: ir.Value) -> list[ir.Valu
     if kind.bits == 8:
         return [llvm.load(builder, llvm.at(builder, address, at), BYTE_LANES) for at in (0, 64)]
     both = llvm.load(builder, address, BYTE_LANES)
-    if kind.pairs:  # the second pair of inputs of all outputs is behind the first
-        both = builder.bitcast(both, llvm.WIDE_SHORTS)
-        mixed = ir.Constant(ir.VectorType(llvm.I32, 32), [i // 2 + i % 2 * 16 for i in range(32)])
-        both = builder.bitcast(builder.shuffle_vector(both, both, mixed), BYTE_LANES)
     low = ir.Constant(BYTE_LANES, [15] * BYTE_LANES.count)
     # Shifts of bytes are shifts of 16 bits without what crosses.
     wide = builder.bitcast(both, llvm.WIDE_SHORTS)
     shifted = builder.lshr(wide, ir.Constant(llvm.WIDE_SHORTS, [4] * llvm.WIDE_SHORTS.count))
-    found = [builder.and_(one, low) for one in (both, builder.bitcast(shifted, BYTE_LANES))]
-    return [_levels(builder, one) for one in found] if kind.pairs else found
+    return [builder.and_(one, low) for one in (both, builder.bitcast(shifted, BYTE_LANES))]
 
 
-def _levels(builder: ir.IRBuilder, codes: ir.Value) -> ir.Value:
-    """Return the levels of NF4 codes. codes: BYTE_LANES"""
-    if cpu_features.has_wide_vectors():
-        table = ir.Constant(BYTE_LANES, list(LEVELS) * 4)
-        return llvm.call(builder, "llvm.x86.avx512.pshuf.b.512", BYTE_LANES, (table, codes))
-    table = ir.Constant(ir.VectorType(llvm.I8, 32), list(LEVELS) * 2)
-    halves = []
-    for first in (0, 32):
-        picked = ir.Constant(ir.VectorType(llvm.I32, 32), list(range(first, first + 32)))
-        halves.append(simd.permuted(builder, table, builder.shuffle_vector(codes, codes, picked)))
-    return builder.shuffle_vector(
-        *halves, ir.Constant(ir.VectorType(llvm.I32, 64), list(range(64)))
-    )
-
-
-def _floats(builder: ir.IRBuilder, address: ir.Value, half: int, *, wide: bool) -> ir.Value:
-    """Load half of 32 stored numbers as float32. wide: whether they are float32 or float16"""
-    if wide:
-        return llvm.load(builder, llvm.at(builder, address, 64 * half), llvm.FLOATS)
+def _floats(builder: ir.IRBuilder, address: ir.Value, half: int) -> ir.Value:
+    """Load half of 32 float16 as float32."""
     stored = llvm.load(builder, llvm.at(builder, address, 32 * half), llvm.SHORTS)
     return llvm.half_to_floats(builder, stored)
 
@@ -186,7 +155,7 @@ def _sums(builder: ir.IRBuilder, kind: Kind, at: _Group, part: int) -> list[list
 
 def _add_group(builder: ir.IRBuilder, kind: Kind, at: _Group, totals: Sequence[ir.Value]) -> None:
     """Add the products of one group of inputs to the totals: two halves of the outputs for each row."""
-    units = [_floats(builder, at.units, half, wide=kind.pairs) for half in range(2)]
+    units = [_floats(builder, at.units, half) for half in range(2)]
     halved = kind.step < INPUTS
     for part in range(INPUTS // kind.step):
         sums, scales = _sums(builder, kind, at, part), units
@@ -202,7 +171,7 @@ def _add_group(builder: ir.IRBuilder, kind: Kind, at: _Group, totals: Sequence[i
     if not kind.zeros:
         return
     for half in range(2):
-        zero = _floats(builder, at.zeros, half, wide=False)
+        zero = _floats(builder, at.zeros, half)
         if kind.steps:
             place = llvm.at(builder, at.steps, OUTPUTS)
             zero = builder.fmul(zero, _small(builder, place, half, signed=False))
@@ -217,7 +186,7 @@ def _add(builder: ir.IRBuilder, total: ir.Value, one: ir.Value, other: ir.Value)
 
 def _block(builder: ir.IRBuilder, kind: Kind, rows: int, given: Sequence[ir.Value]) -> None:
     """Multiply some rows by one block of 32 outputs. given: the arguments of `multiply_block` from `x` on"""
-    x, about, groups, block, codes, units, zeros, steps, into, stride, ahead, factor = given
+    x, about, groups, block, codes, units, zeros, steps, into, stride, ahead = given
 
     def times(value: ir.Value, number: int) -> ir.Value:
         return builder.mul(value, ir.Constant(llvm.I64, number))
@@ -240,54 +209,34 @@ def _block(builder: ir.IRBuilder, kind: Kind, rows: int, given: Sequence[ir.Valu
             [llvm.offset(builder, one, group, 5) for one in x_rows],
             [llvm.offset(builder, one, group, 4) for one in about_rows],
             here,
-            llvm.offset(builder, units, unit, 7 if kind.pairs else 6),
+            llvm.offset(builder, units, unit, 6),
             llvm.offset(builder, zeros, unit, 6),
             llvm.offset(builder, steps, group, 6),
         )
         _add_group(builder, kind, at, totals)
-    whole = llvm.splat(builder, factor, llvm.FLOATS)
     for row in range(rows):
         line = builder.add(into, builder.mul(stride, ir.Constant(llvm.I64, 4 * row)))
         for half in range(2):
-            found = builder.fmul(builder.load(totals[2 * row + half]), whole)
+            found = builder.load(totals[2 * row + half])
             llvm.store(builder, found, llvm.at(builder, line, 64 * half))
 
 
-@intrinsic
+@llvm.emits()
 def multiply_block(
-    _context,
-    kind,
-    rows,
-    x,
-    about,
-    groups,
-    block,
-    codes,
-    units,
-    zeros,
-    steps,
-    into,
-    stride,
-    ahead,
-    factor,
+    builder, kind, rows, x, about, groups, block, codes, units, zeros, steps, into, stride, ahead
 ):
     """Multiply 1 to CALL_ROWS rows by 32 outputs of a matrix.
 
     kind: number of KINDS; x, about: of the first row; groups: of 32 inputs; block: number of the outputs' block
-    codes, units, zeros, steps: as in `blocks.Part`; into: (rows, stride) float32; ahead: bytes to prefetch ahead; factor: of all weights
+    codes, units, zeros, steps: as in `blocks.Part`; into: (rows, stride) float32; ahead: bytes to prefetch ahead
     """
-
-    def generate(context, builder, _signature, arguments):
-        kind, rows, *given = arguments
-        done = builder.append_basic_block()
-        for number in llvm.ways(builder, kind, range(len(KINDS))):
-            for count in llvm.ways(builder, rows, range(1, CALL_ROWS + 1)):
-                _block(builder, KINDS[number], count, given)
-                builder.branch(done)
-        builder.position_at_end(done)
-        return context.get_dummy_value()
-
-    return types.void(*[llvm.POINTER] * 13, types.float32), generate
+    given = (x, about, groups, block, codes, units, zeros, steps, into, stride, ahead)
+    done = builder.append_basic_block()
+    for number in llvm.ways(builder, kind, range(len(KINDS))):
+        for count in llvm.ways(builder, rows, range(1, CALL_ROWS + 1)):
+            _block(builder, KINDS[number], count, given)
+            builder.branch(done)
+    builder.position_at_end(done)
 
 
 @compiled
@@ -310,5 +259,4 @@ def product(x, about, rows, width, part, into, stride, first, end):
                 into + (row * stride + block * OUTPUTS) * 4,
                 stride,
                 0 if row else llvm.AHEAD,
-                np.float32(part.factor),
             )

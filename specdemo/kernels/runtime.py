@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -161,30 +161,6 @@ class Drafting:
     token_ids: Tensor
     penalised: array[int]
     num_penalised: int
-
-
-@dataclass(frozen=True, slots=True)
-class DraftRows(Sequence[Tensor]):
-    """The rows of a draft, made when they are read: few steps of a run read any.
-
-    logits: (rows, W) float32, of a whole pass; numbers: of this draft's rows; columns: of its vocabulary
-    """
-
-    logits: Tensor
-    numbers: Sequence[int]
-    columns: int
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    @overload
-    def __getitem__(self, place: int) -> Tensor: ...
-    @overload
-    def __getitem__(self, place: slice) -> DraftRows: ...
-    def __getitem__(self, place: int | slice) -> Tensor | DraftRows:
-        if isinstance(place, slice):
-            return DraftRows(self.logits, self.numbers[place], self.columns)
-        return self.logits[self.numbers[place], : self.columns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -534,7 +510,7 @@ def _chain(draft: Any, tokens: Any, logits: Tensor, columns: int, runs: int) -> 
         first, last = taken[0], taken[-1]
         passed = last.seconds - first.seconds + 1e-9 * (last.nanoseconds - first.nanoseconds)
         step = passed / (len(taken) - 1) / runs
-    rows = DraftRows(logits, [one.row for one in taken], columns)
+    rows = [logits[one.row, :columns] for one in taken]
     confidences = [one.confidence for one in taken]
     return Chain([one.column for one in taken], rows, confidences, draft.survival, step, runs)
 

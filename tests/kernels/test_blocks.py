@@ -15,8 +15,7 @@ from gguf.quants import dequantize
 from tiny_gguf import random_blocks
 
 from specdemo.files.blocks import SIZES, lay, read_blocks
-from specdemo.kernels import blocks, cpu_features, matmul_blocks, packing
-from specdemo.kernels import job as jobs
+from specdemo.kernels import blocks, cpu_features, matmul_blocks
 
 pytestmark = pytest.mark.usefixtures("compiled_pass")
 OUTPUTS, WIDTH = 96, 512
@@ -43,16 +42,6 @@ def of_file(kind: str) -> tuple[blocks.Part, torch.Tensor]:
     return part, torch.from_numpy(dequantize(raw, stored))
 
 
-def of_nf4() -> tuple[blocks.Part, torch.Tensor]:
-    """A random matrix in NF4, with its levels as whole numbers."""
-    torch.manual_seed(0)
-    levels, scales = torch.randint(0, 16, (OUTPUTS, WIDTH)), torch.rand(OUTPUTS, WIDTH // 64)
-    matrix = packing.Packed(packing.lay_codes(levels), packing.in_blocks(scales.t()))
-    part = blocks.nf4_in_blocks(matrix, 1.0).parts[0]
-    values = (torch.tensor(blocks.LEVELS)[levels] - 128) * blocks.NF4_UNIT
-    return part, values * scales.repeat_interleave(64, dim=1)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_expanded_weights_are_those_of_the_file_bit_by_bit(kind):
     part, wanted = of_file(kind)
@@ -60,9 +49,9 @@ def test_expanded_weights_are_those_of_the_file_bit_by_bit(kind):
     assert torch.equal(part.values(32, 64), wanted[32:64])
 
 
-@pytest.mark.parametrize("kind", ["NF4", *KINDS])
+@pytest.mark.parametrize("kind", KINDS)
 def test_products_are_exact_and_rows_do_not_depend_on_their_company(kind):
-    part, weight = of_nf4() if kind == "NF4" else of_file(kind)
+    part, weight = of_file(kind)
     torch.manual_seed(1)
     x = torch.randn(21, WIDTH) * torch.logspace(-2, 2, WIDTH)
     x[3, 64:128] = 0
@@ -83,7 +72,7 @@ def test_products_of_every_form_have_the_same_bits(form, monkeypatch):
         pytest.skip("this processor has no such instructions")
     torch.manual_seed(2)
     x = torch.randn(2, WIDTH) * torch.logspace(-2, 2, WIDTH)
-    parts = [of_nf4()[0], *(of_file(kind)[0] for kind in KINDS)]
+    parts = [of_file(kind)[0] for kind in KINDS]
     wanted = [product(x, part) for part in parts]
     monkeypatch.setattr(cpu_features, "features", lambda: frozenset(FORMS[form]))
     monkeypatch.setattr(matmul_blocks, "CALL_ROWS", 1)  # less to compile
@@ -92,14 +81,6 @@ def test_products_of_every_form_have_the_same_bits(form, monkeypatch):
     )
     for part, one in zip(parts, wanted, strict=True):
         assert torch.equal(product(x, part), one), part.kind.name
-
-
-def test_levels_of_nf4_are_near():
-    from bitsandbytes.functional import get_4bit_type
-
-    code = get_4bit_type("nf4", "cpu")
-    levels = (torch.tensor(blocks.LEVELS) - 128) * blocks.NF4_UNIT
-    assert float((levels - code).abs().max()) < 0.004
 
 
 def product(x, part: blocks.Part) -> torch.Tensor:
@@ -134,7 +115,3 @@ def compiled_product():
         multiply(y, about, rows, width, part, into, blocks_ * 32, 1, blocks_)
 
     return run
-
-
-def test_records_have_the_size_that_compiled_code_reads():
-    assert jobs.PART.itemsize == ctypes.sizeof(jobs.PartStructure)

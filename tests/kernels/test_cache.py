@@ -33,16 +33,6 @@ def sources(tmp_path: Path) -> list[Path]:
     return files
 
 
-def test_a_changed_source_has_another_folder(tmp_path, sources):
-    before = cache.folder([tmp_path / "kept"], sources)
-    assert before == cache.folder([tmp_path / "kept"], sources)
-    sources[1].write_text("x = 2\n")
-    after = cache.folder([tmp_path / "kept"], sources)
-    assert before.is_dir()
-    assert after.is_dir()
-    assert after != before
-
-
 def test_the_folders_used_last_stay(tmp_path, sources):
     kept = tmp_path / "kept"
     for number in range(9):

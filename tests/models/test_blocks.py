@@ -1,4 +1,4 @@
-"""A GGUF file in the precision `file`: its own weights, in every pass, and rows that do not depend on their company."""
+"""A GGUF file in the precision `file`: its own weights, in every pass."""
 
 import numpy as np
 import pytest
@@ -76,19 +76,6 @@ def logits_of(decoder) -> torch.Tensor:
     conversation = CachedModel(decoder)
     last = conversation.read([3 + n % 30 for n in range(24)])
     return torch.cat([last[None], conversation.forward(7, Proposal.chain([8, 9, 10])).logits])
-
-
-def test_a_row_is_the_same_alone_and_in_a_chain(loaded):
-    text = [3 + n % 30 for n in range(40)]
-    alone, together = (CachedModel(loaded[0].decoder) for _ in range(2))
-    for one in (alone, together):
-        one.read(text[:20])
-    rows = []
-    for token in text[20:]:
-        rows.append(alone.forward(token, Proposal.chain([])).logits[0])
-        alone.keep([])
-    found = together.forward(text[20], Proposal.chain(text[21:])).logits
-    assert torch.equal(found, torch.stack(rows))
 
 
 def test_auto_uses_the_blocks_of_own_files_that_the_compiled_pass_reads(

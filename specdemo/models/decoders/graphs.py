@@ -38,20 +38,25 @@ class StaticCache:
     """Keys and values of all layers at addresses that stay; (1, kv_heads, slots, head_dim) each.
 
     The last slot is no text's: rows that only fill a recording up are written there.
+
+    owner: the conversation whose keys and values it has, as long as that lives and stays
     """
 
     def __init__(self, layers: int, like: Tensor, slots: int) -> None:
         """Allocate zeros. like: (1, kv_heads, 1, head_dim), of the dtype and device"""
         _, heads, _, head_dim = like.shape
         self.slots = slots
+        self.owner: Callable[[], RollbackCache | None] = lambda: None
         self.parts = [
             (like.new_zeros(1, heads, slots, head_dim), like.new_zeros(1, heads, slots, head_dim))
             for _ in range(layers)
         ]
 
-    def holds(self, cache: RollbackCache) -> bool:
-        """Whether a conversation's keys and values are in this cache; a cache that grew or was batched has moved."""
-        return cache.layers[0].keys is self.parts[0][0]
+    @property
+    def is_empty(self) -> bool:
+        """Whether no conversation's keys and values are in this cache; one that grew or was batched has moved."""
+        owner = self.owner()
+        return owner is None or owner.layers[0].keys is not self.parts[0][0]
 
     def adopt(self, cache: RollbackCache) -> None:
         """Move a conversation's keys and values here; its later rows are written here too."""
@@ -61,6 +66,7 @@ class StaticCache:
                     part[:, :, : cache.start] = old[:, :, : cache.start]
             layer.keys, layer.values = parts
             layer.is_initialized = True
+        self.owner = weakref.ref(cache)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +160,7 @@ class GraphDecoder:
         self.records = True
         self.lean, self._record = lean, record
         self._lock = threading.Lock()
-        self._static: weakref.WeakKeyDictionary[
-            RollbackCache, tuple[StaticCache, weakref.finalize[[StaticCache], RollbackCache]]
-        ] = weakref.WeakKeyDictionary()
-        self._empty: list[StaticCache] = []
+        self._static: list[StaticCache] = []
         self._recordings: OrderedDict[RecordingKey, PassGraph] = OrderedDict()
         self._table: Tensor | None = None  # rotary table whose address the recordings contain
 
@@ -201,38 +204,35 @@ class GraphDecoder:
     def _static_cache(self, one: ForwardInput) -> StaticCache:
         """Return the static cache of a conversation, with room for its next rows."""
         cache, end = one.cache, one.cache.start + len(one.token_ids)
-        static, release = self._static.get(cache, (None, None))
-        if static is not None and static.holds(cache) and end < static.slots:
-            return static
-        new = self._vacant(end)
-        new.adopt(cache)
-        if release is not None:
-            release()
-        self._static[cache] = new, weakref.finalize(cache, self._empty.append, new)
-        return new
+        own = (static for static in self._static if static.owner() is cache and not static.is_empty)
+        static = next(own, None)
+        if static is None or end >= static.slots:
+            static = self._vacant(end)
+            static.adopt(cache)
+        return static
 
     def _vacant(self, end: int) -> StaticCache:
-        fitting = [static for static in self._empty if end < static.slots]
+        fitting = [static for static in self._static if static.is_empty and end < static.slots]
         if fitting:
-            static = min(fitting, key=lambda one: one.slots)
-            self._empty.remove(static)
-            return static
+            return min(fitting, key=lambda one: one.slots)
         slots = SLOTS
         while slots <= end:
             slots *= 2
         lean = self.lean
         like = lean.embedding.new_zeros(1, lean.sizes.kv_heads, 1, lean.sizes.head_dim)
         try:
-            return StaticCache(len(lean.layers), like, slots)
+            new = StaticCache(len(lean.layers), like, slots)
         except torch.OutOfMemoryError:
             self._free()
-        return StaticCache(len(lean.layers), like, slots)
+            new = StaticCache(len(lean.layers), like, slots)
+        self._static.append(new)
+        return new
 
     def _free(self) -> None:
         """Free the static caches that no conversation uses, with the recordings that contain their addresses."""
-        for key in [key for key in self._recordings if key[0] in self._empty]:
+        for key in [key for key in self._recordings if key[0].is_empty]:
             del self._recordings[key]
-        self._empty.clear()
+        self._static = [static for static in self._static if not static.is_empty]
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 

@@ -77,18 +77,6 @@ def _chain(folder: Path, target: TargetTensors, base: CompactWeights | None) -> 
     return CompactDecoder(load_compact(folder, target, base))
 
 
-def _exit(folder: Path, target: TargetTensors, base: CompactWeights | None) -> ExitDecoder:
-    return ExitDecoder(load_compact(folder, target, base))
-
-
-def _dflash(folder: Path, target: TargetTensors, _: CompactWeights | None) -> DFlashDecoder:
-    return DFlashDecoder(load_dflash(folder, target))
-
-
-def _medusa(folder: Path, target: TargetTensors, _: CompactWeights | None) -> MedusaWeights:
-    return load_medusa(folder, target)
-
-
 ALL, LOWEST, FINAL, INNER = slice(None), slice(1), slice(-1, None), slice(-1)
 BLOCK_FACTS = ("reads", "depth", "causal", "extends")
 DFLASH_FACTS = ("reads", "form", "depth", "causal", "mask")
@@ -101,13 +89,13 @@ NETWORKS: tuple[NetworkKind, ...] = (
         "feature", _chain, "feature", ("reads", "feedback", "form"), INNER,
         form="eagle3", own_layer=True, layout="speculators",
     ),
-    NetworkKind("exit", _exit, "exit", ("reads",), LOWEST),
-    NetworkKind("medusa", _medusa, "medusa", ("reads", "depth"), FINAL, layers=0),
+    NetworkKind("exit", lambda *facts: ExitDecoder(load_compact(*facts)), "exit", ("reads",), LOWEST),
+    NetworkKind("medusa", lambda *facts: load_medusa(*facts[:2]), "medusa", ("reads", "depth"), FINAL, layers=0),
     NetworkKind("block", _chain, "block", BLOCK_FACTS, ALL, layers=2, extends=True),
     NetworkKind("jet", _chain, "jet", BLOCK_FACTS, ALL, layers=2, extends=True),
     *(
         NetworkKind(
-            kind, _dflash, "dflash", DFLASH_FACTS, INNER,
+            kind, lambda *facts: DFlashDecoder(load_dflash(*facts[:2])), "dflash", DFLASH_FACTS, INNER,
             layers=2, form="dflash", own_layer=True, layout="dflash",
         )
         for kind in ("block", "jet")

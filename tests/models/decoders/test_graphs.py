@@ -182,7 +182,7 @@ def test_recordings_and_homes_are_bounded(monkeypatch):
         del target
         gc.collect()
     assert len(graphed._recordings) == 3
-    assert len(graphed._empty) == 1
+    assert [static.is_empty for static in graphed._static] == [True]
 
 
 def test_empty_homes_are_given_back_when_memory_runs_out(monkeypatch):
@@ -191,10 +191,10 @@ def test_empty_homes_are_given_back_when_memory_runs_out(monkeypatch):
     gone = [CachedModel(graphed) for _ in range(2)]
     for one in gone:
         one.read(TEXT)
-    homes = [weakref.ref(graphed._static[one._cache][0]) for one in gone]
+    homes = [weakref.ref(static) for static in graphed._static]
     del gone, one
     gc.collect()
-    assert len(graphed._empty) == 2
+    assert [static.is_empty for static in graphed._static] == [True, True]
     real, refused = graphs.StaticCache, []
 
     def made(layers, like, slots):

@@ -6,14 +6,13 @@ import pytest
 import torch
 from conftest import VOCABULARY, tiny_llama
 from tiny_compact import compact_config
-from torch.nn import functional as F
 
 from specdemo.config.errors import UserError
 from specdemo.engine.attention import first_layers
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.models.decoders.layer import LlamaLayer
+from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.networks.chain import CompactWeights
 from specdemo.models.networks.exit import ExitModel
 
@@ -28,28 +27,10 @@ def weights():
 
 
 def adapter_of(model):
-    layer, config = model.model.layers[LAYER], model.config
-
-    def linear(*parts):
-        matrix = torch.cat([part.weight for part in parts])
-        return lambda x: F.linear(x, matrix)
-
-    attention, mlp = layer.self_attn, layer.mlp
-    own = LlamaLayer(
-        layer.input_layernorm.weight,
-        linear(attention.q_proj, attention.k_proj, attention.v_proj),
-        linear(attention.o_proj),
-        layer.post_attention_layernorm.weight,
-        linear(mlp.gate_proj, mlp.up_proj),
-        linear(mlp.down_proj),
-    )
-    shape = compact_config(32, 8, config.rms_norm_eps)
-    embedding = model.model.embed_tokens.weight
+    lean, config = LeanDecoder(model), compact_config(32, 8, model.config.rms_norm_eps)
     words = ReducedVocabulary(torch.arange(VOCABULARY), VOCABULARY)
-    head = linear(model.lm_head)
-    return CompactWeights(
-        shape, (own,), model.model.norm.weight, embedding, head, words, reads=(LAYER,)
-    )
+    own = (lean.layers[LAYER],)
+    return CompactWeights(config, own, lean.norm, lean.embedding, lean.head, words, reads=(LAYER,))
 
 
 def opened(model, weights, token_ids=()):
