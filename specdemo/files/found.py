@@ -78,7 +78,8 @@ def ollama_models() -> dict[str, Path]:
     """Return the weights of Ollama's models by name and tag."""
     own = os.environ.get("OLLAMA_MODELS")
     found: dict[str, Path] = {}
-    for folder in map(_expanded, (own,) if own else OLLAMA_FOLDERS):
+    for name in (own,) if own else OLLAMA_FOLDERS:
+        folder = Path(name).expanduser()
         for manifest in _files(folder / "manifests"):
             with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
                 layers = json.loads(manifest.read_text(encoding="utf-8"))["layers"]
@@ -149,8 +150,9 @@ def _candidates(cache_dir: Path) -> Iterator[tuple[str, str, Path]]:
     from huggingface_hub import constants
 
     cached, own = Path(constants.HF_HUB_CACHE), cache_dir / "gguf"
-    for folder in map(_expanded, LM_STUDIO_FOLDERS):
-        yield from ((str(path), "LM Studio", path) for path in _files(folder, ".gguf"))
+    for folder in LM_STUDIO_FOLDERS:
+        stored = _files(Path(folder).expanduser(), ".gguf")
+        yield from ((str(path), "LM Studio", path) for path in stored)
     for name, path in ollama_models().items():
         yield f"{OLLAMA_PREFIX}{name}", "Ollama", path
     yield from ((str(path), "hub cache", path) for path in _files(cached, ".gguf"))
@@ -165,7 +167,3 @@ def _files(folder: Path, suffix: str = "") -> Iterator[Path]:
     """Yield the files below a folder, of which some parts may be closed to this user."""
     for parent, _, names in os.walk(folder):
         yield from (Path(parent, name) for name in sorted(names) if name.lower().endswith(suffix))
-
-
-def _expanded(folder: str) -> Path:
-    return Path(folder).expanduser()

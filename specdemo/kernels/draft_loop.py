@@ -313,10 +313,11 @@ def next_pass(job, written):
     return rows
 
 
-@compiled
-def run_job(address, thread, threads):
-    """Run one thread's part of a job: a pass, and the drafts after it."""
-    job = job_at(address)
+@kept(cfunc, types.void(types.intp), nopython=True)
+def run_in_team(address):
+    """Run one thread's part of a job: a pass, and the drafts after it. address: the argument of `part_of`"""
+    place, thread, threads = part_of(address)
+    job = job_at(place)
     run_pass(job, thread, threads)
     written = 0
     while job.drafts:
@@ -328,10 +329,3 @@ def run_job(address, thread, threads):
         wait_for_threads(job, threads)
         if job.drafts:
             run_pass(job, thread, threads)
-
-
-@kept(cfunc, types.void(types.intp), nopython=True)
-def run_in_team(address):
-    """Run a thread's part of a job. address: the argument of `part_of`"""
-    job, thread, threads = part_of(address)
-    run_job(job, thread, threads)

@@ -481,9 +481,7 @@ def shaped(
     return row
 
 
-@lru_cache(maxsize=4)
-def _all_ids(width: int) -> Tensor:
-    return torch.arange(width)
+_all_ids = lru_cache(maxsize=4)(torch.arange)
 
 
 def _mask(one: SequenceRows) -> Tensor | None:

@@ -93,6 +93,4 @@ class OwnTeam:
                 one.result()
 
 
-@cache
-def own_team(threads: int) -> OwnTeam:
-    return OwnTeam(threads)
+own_team = cache(OwnTeam)

@@ -1,11 +1,22 @@
 """Fixtures of tiny models, GGUF files and wheels."""
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 from model_fixtures import content, only_wheelhouse, tiny_folder, wheelhouse  # noqa: F401
 
-from specdemo.files import sources
+from specdemo.files import sources, store
+
+
+@pytest.fixture
+def disk_with(monkeypatch):
+    """A function that leaves so many bytes free on every disk."""
+
+    def leave(free: int) -> None:
+        monkeypatch.setattr(store.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+
+    return leave
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import shutil
-from collections import namedtuple
 from http.server import ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
@@ -13,7 +12,7 @@ from loopback import Handler, serving
 from tiny_gguf import tiny_gguf
 
 from specdemo.config.errors import UserError
-from specdemo.files import hub, sources, store
+from specdemo.files import hub, sources
 from specdemo.files.catalogue import CatalogueDrafter, Entry, HubGguf
 from specdemo.files.sources import resolve
 from specdemo.models import outlook
@@ -22,7 +21,6 @@ from specdemo.models.outlook import Offer
 
 COMMIT, CARD = "a" * 40, b"---\nlicense: mit\n---\n# A card"
 BF16 = torch.bfloat16
-Usage = namedtuple("Usage", "total used free")
 
 
 class Hub(Handler):
@@ -158,8 +156,8 @@ def test_a_model_is_refused_before_its_weights_are_fetched(server, tmp_path, rep
     assert not any("GET" in one and "safetensors" in one for one in server.requests)
 
 
-def test_too_little_disk_space_is_noticed_before_the_download(server, monkeypatch, tmp_path):
-    monkeypatch.setattr(store.shutil, "disk_usage", lambda _: Usage(1, 1, 10))
+def test_too_little_disk_space_is_noticed_before_the_download(server, disk_with, tmp_path):
+    disk_with(10)
     with pytest.raises(UserError, match="disk space"):
         resolve("owner/whole", tmp_path)
     assert not any("GET" in one and "safetensors" in one for one in server.requests)

@@ -5,15 +5,12 @@ import json
 import os
 import subprocess
 import sys
-from collections import namedtuple
 from pathlib import Path
 
 import pytest
 
 from specdemo.config.errors import UserError
 from specdemo.files import store
-
-Usage = namedtuple("Usage", "total used free")
 
 
 @pytest.fixture
@@ -98,8 +95,8 @@ def test_remaking_replaces_a_damaged_folder(made):
     assert store.is_complete(made, "recipe")
 
 
-def test_too_little_space_is_noticed_before_writing(monkeypatch, tmp_path):
-    monkeypatch.setattr(store.shutil, "disk_usage", lambda _: Usage(10, 9, 1_000_000))
+def test_too_little_space_is_noticed_before_writing(disk_with, tmp_path):
+    disk_with(1_000_000)
     with pytest.raises(UserError, match=r"needs 2\.0 GB of disk space; 1 MB are free"):
         store.check_space(tmp_path / "not" / "yet", 2_000_000_000, "Converting")
 

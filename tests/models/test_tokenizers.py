@@ -23,11 +23,6 @@ OTHER = "she sells sea shells by the sea shore and the shells she sells are sure
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 
 
-@pytest.fixture
-def files(tiny_folder):
-    return ModelFiles(tiny_folder, "tiny", "")
-
-
 def check(files, target, target_size, draft, draft_size):
     return check_pair(files, target, target_size, files, draft, draft_size)
 

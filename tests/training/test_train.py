@@ -109,9 +109,7 @@ def test_loss_falls_resume_continues_and_the_draft_loads(
     assert "Apache-2.0" in readme
     assert str(options.work_dir.parent) not in readme + json.dumps(config)
 
-    models = {"target": str(target), "draft": str(options.out), "precision": "bf16"}
-    settings = AppSettings(**models, device="cpu", cache_dir=tmp_path / "cache")
-    pair = load(settings, silent).pair
+    pair = loaded(target, tmp_path, draft=str(options.out), precision="bf16").pair
     assert pair.draft_info.parameters == report.parameters
     draft = pair.open_draft("draft", pair.open_target()).model
     assert (len(draft.words.ids), draft.words.size) == (150, pair.vocabulary_size)
@@ -181,15 +179,12 @@ def test_a_feature_drafter_needs_no_draft_model(
     assert (config["intermediate_size"], config["specdemo"]["reads"]) == (96, [1, 3, 4])
     assert sum(path.stat().st_size for path in alone.out.glob("*.safetensors")) < report.parameters
 
-    settings = AppSettings(
-        target=str(folder), draft="none", trained=str(tmp_path / "trained"), precision="fp32",
-        device="cpu", cache_dir=tmp_path / "cache",
-    )  # fmt: skip
-    pair = load(settings, silent).pair
-    assert pair.costs.draft_step > 0
-    assert pair.draft_info is None
+    trained = str(tmp_path / "trained")
+    found = loaded(folder, tmp_path, draft="none", trained=trained, precision="fp32")
+    assert found.pair.costs.draft_step > 0
+    assert found.pair.draft_info is None
     cheap = CostProfile(((1, 1.0), (8, 1.1)), draft_step=0.01)
-    caches = Caches(Loaded(settings, replace(pair, costs=cheap)))
+    caches = Caches(Loaded(found.settings, replace(found.pair, costs=cheap)))
     plain, _ = answer_of(caches, "nothing")
     for method in ("feature", "auto"):
         text, sources = answer_of(caches, method)
@@ -221,14 +216,10 @@ def test_answers_are_written_in_the_precision_of_the_run(
         inner=96, words=100, work_dir=tmp_path / "work", cache_dir=tmp_path / "cache",
     )  # fmt: skip
     report = train(asked)
-    settings = AppSettings(
-        target=str(path), trained=str(tmp_path / "trained"), device="cpu",
-        cache_dir=tmp_path / "cache",
-    )  # fmt: skip
-    pair = load(settings, silent).pair
-    assert report.card.precision == pair.target.info.precision == precision
+    found = loaded(path, tmp_path, trained=str(tmp_path / "trained"))
+    assert report.card.precision == found.pair.target.info.precision == precision
     assert "quantization_config" not in read_config(asked.out)
-    assert answer_of(Caches(Loaded(settings, pair)), "feature")[1] == {"feature"}
+    assert answer_of(Caches(found), "feature")[1] == {"feature"}
 
 
 @pytest.mark.parametrize(
@@ -249,17 +240,17 @@ def test_a_drafter_of_a_published_form_runs_where_it_is_exported_and_read_back(
     assert {"greedy_agreement_1", "overlap_2"} <= set(report.card.results)
     assert read_config(out)["specdemo"]["reads"] == [1, 2]
     write_published(out, resolve(str(target), tmp_path), tmp_path / "published", layout)
-    for settings in (
-        AppSettings(trained=str(out.parent)),
-        AppSettings(trained="none", drafter=str(tmp_path / "published")),
-    ):
-        chosen = replace(
-            settings, target=str(target), draft="none", precision="fp32", device="cpu",
-            cache_dir=tmp_path / "cache",
-        )  # fmt: skip
-        caches = Caches(load(chosen, silent))
+    published = {"trained": "none", "drafter": str(tmp_path / "published")}
+    for chosen in ({"trained": str(out.parent)}, published):
+        caches = Caches(loaded(target, tmp_path, draft="none", precision="fp32", **chosen))
         text, sources = answer_of(caches, kind)
         assert (text, sources) == (answer_of(caches, "nothing")[0], {kind})
+
+
+def loaded(target: Path, tmp_path: Path, **settings: str) -> Loaded:
+    """Load a target as the program does. settings: in addition"""
+    cache = tmp_path / "cache"
+    return load(AppSettings(target=str(target), device="cpu", cache_dir=cache, **settings), silent)
 
 
 def answer_of(caches: Caches, method: str) -> tuple[list[int], set[str]]:

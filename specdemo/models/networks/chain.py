@@ -59,8 +59,8 @@ class CompactWeights:
     feedback: (H,) gain per channel on the drafter's own previous state, which replaces the target's states if the
         target has not read that far; None for no replacement
     feeds_normed: that state has passed the last norm
-    concat: how states join the first layer; None if they are added to embeddings
-    skips_first: the text starts with its second token, the first one with a state before it
+    concat: how states join the first layer; None if they are added to embeddings. With it the text starts with its second
+        token, the first one with a state before it
     own_head: the head is not a part of the target's, so tokens of a text cannot be added to it
     depth: positions that are guessed in one pass
     mask: (depth - 1, H), added to the last known state for each guessed position but the first
@@ -80,7 +80,6 @@ class CompactWeights:
     feedback: Tensor | None = None
     feeds_normed: bool = True
     concat: ConcatInput | None = None
-    skips_first: bool = False
     own_head: bool = False
     output: Tensor | None = None
     mask: Tensor | None = None
@@ -423,12 +422,12 @@ class CompactModel(CachedModel):
         """
         seen, start, weights = super()._seen(tree, first), self.length, self.weights
         mutual = guesses if not weights.causal else 0
-        if not (weights.skips_first or mutual):
+        if not (weights.concat or mutual):
             return seen
         if seen is None:
             seen = torch.ones(len(tree) - first, start + len(tree), dtype=torch.bool)
             seen = seen.tril_(start + first)
-        if weights.skips_first:
+        if weights.concat:
             seen[0 if start else 1 :, 0] = False
         if mutual:
             seen[-mutual:, -mutual:] = True

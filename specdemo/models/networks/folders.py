@@ -348,7 +348,6 @@ def load_compact(
         mixed=mixed,
         feedback=feedback,
         concat=concat,
-        skips_first=concat is not None,
         output=None if target.output is None else target.shared_head(),
         mask=loader.vector("mask") if loader.has("mask") else None,
         depth=int(facts.get("depth", 1)),

@@ -34,20 +34,16 @@ StateRows = tuple[int, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Rope:
-    """A rotary embedding. frequencies: (head_dim / 2,) of each pair; scale: factor of cosines and sines"""
-
-    frequencies: tuple[float, ...]
-    scale: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
 class CompactConfig:
-    """Sizes of a draft network's layers, and their rotary embedding."""
+    """Sizes of a draft network's layers, and their rotary embedding.
+
+    frequencies: (head_dim / 2,) of each pair of channels; scale: factor of cosines and sines
+    """
 
     hidden_size: int
     sizes: HeadSizes
-    rope: Rope
+    frequencies: Tensor
+    scale: float = 1.0
 
     @classmethod
     def of(cls, config: JsonView) -> CompactConfig:
@@ -55,13 +51,11 @@ class CompactConfig:
         heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
         width, theta = config["head_dim"], config["rope_parameters"]["rope_theta"]
         sizes = HeadSizes(heads, kv_heads, width, width**-0.5, config["rms_norm_eps"])
-        rope = Rope(tuple(rotary_frequencies(width, theta).tolist()))
-        return cls(config["hidden_size"], sizes, rope)
+        return cls(config["hidden_size"], sizes, rotary_frequencies(width, theta))
 
     def rotary_tables(self, like: Tensor) -> RotaryTables:
         """Return the tables of its rotary embedding. like: a tensor of the dtype and device"""
-        frequencies = torch.tensor(self.rope.frequencies)
-        return RotaryTables(frequency_tables(frequencies, like, self.rope.scale))
+        return RotaryTables(frequency_tables(self.frequencies, like, self.scale))
 
 
 @dataclass(frozen=True, slots=True)

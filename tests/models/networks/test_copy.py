@@ -10,7 +10,6 @@ import pytest
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.files.progress import silent
-from specdemo.files.sources import ModelFiles
 from specdemo.models import loading, pair
 from specdemo.models.loading import load_model
 from specdemo.models.networks import copy as copying
@@ -20,11 +19,6 @@ from specdemo.session.loaded import load
 torch = pytest.importorskip("torch")
 
 IDS = torch.arange(3, 40)[None]
-
-
-@pytest.fixture
-def files(tiny_folder):
-    return ModelFiles(tiny_folder, "tiny", "r1")
 
 
 def logits(model):

@@ -155,7 +155,6 @@ def load(
         ),
         feeds_normed=config.normed_feedback,
         concat=ConcatInput(loader.vector(f"{first}hidden_norm.weight"), config.normed_residual),
-        skips_first=True,
         own_head=True,
     )
 

@@ -25,7 +25,7 @@ from specdemo.models.decoders.layer import HeadSizes
 from specdemo.models.loading import check_room
 from specdemo.models.memory import BYTES_PER_WEIGHT
 from specdemo.models.networks.folders import TargetTensors, TensorLoader, read_tensors
-from specdemo.models.networks.parts import CompactConfig, Rope
+from specdemo.models.networks.parts import CompactConfig
 from specdemo.models.networks.registry import Draft, DraftNetwork
 from specdemo.models.outlook import licence_of
 from specdemo.trace.events import ModelInfo
@@ -239,10 +239,10 @@ class DrafterFiles:
             raise self.wrong("its layers forget what is far back, which is not computed here")
         epsilon = self.real(config, "rms_norm_eps", 1e-6, most=1.0)
         sizes = HeadSizes(heads, keys, size, size**-0.5, epsilon)
-        return CompactConfig(hidden, sizes, self._rope(config, size))
+        return CompactConfig(hidden, sizes, *self._rope(config, size))
 
-    def _rope(self, config: JsonView, head_dim: int) -> Rope:
-        """Return the rotary embedding of a config, as transformers computes it. Raises UserError for an unsupported one."""
+    def _rope(self, config: JsonView, head_dim: int) -> tuple[Tensor, float]:
+        """Return frequencies and scale of a config's rotary embedding, as transformers computes them. Raises UserError for an unsupported one."""
         from transformers import LlamaConfig
         from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
@@ -264,9 +264,10 @@ class DrafterFiles:
         except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
             raise self.wrong(f"its {key} lacks a number") from error
         scale = float(embedding.attention_scaling)
-        if not torch.cat([embedding.inv_freq, torch.tensor([scale])]).isfinite().all():
+        frequencies: Tensor = embedding.inv_freq
+        if not torch.cat([frequencies, torch.tensor([scale])]).isfinite().all():
             raise self.refused(key, dict(facts), Phrase("drafter.finite"))
-        return Rope(tuple(embedding.inv_freq.tolist()), scale)
+        return frequencies, scale
 
 
 def value_reason(field: str, value: object, allowed: object) -> Phrase:
