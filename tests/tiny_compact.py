@@ -10,7 +10,7 @@ from specdemo.engine.target import Features
 from specdemo.models.decoders.layer import LlamaLayer
 from specdemo.models.networks.chain import CompactWeights
 from specdemo.models.networks.four_bit import pack_linear
-from specdemo.models.networks.parts import CompactConfig, Injection
+from specdemo.models.networks.parts import CompactConfig, Injection, MixedEmbedding
 
 
 def compact_config(hidden: int, head_dim: int, eps: float = 1e-5) -> CompactConfig:
@@ -55,6 +55,13 @@ def injecting(weights: CompactWeights) -> CompactWeights:
 def feeding(weights: CompactWeights) -> CompactWeights:
     """The same as a drafter without a draft model: drafted tokens use its own state before them."""
     return replace(injecting(weights), extends=0, depth=1, feedback=torch.randn(128).bfloat16() / 2)
+
+
+def mixing(weights: CompactWeights) -> CompactWeights:
+    """The same with mixed embeddings."""
+    blend = torch.randn(128, 128) / 11
+    mixed = MixedEmbedding(weights.embedding, blend, weights.words.ids)
+    return replace(feeding(weights), mixed=mixed)
 
 
 def features_of(seed: int) -> Features:

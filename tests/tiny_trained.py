@@ -165,12 +165,12 @@ def tiny_trained(
 
     def compact(**options: Any) -> Callable[[], FeatureReader]:
         weights = random_compact(words, **options)
-        network = weights if target else _remembering(weights)
+        network = CompactDecoder(weights) if target else _remembering(weights)
         return cache(lambda: FeatureReader(CompactModel(network, features)))
 
     def early() -> FeatureReader:
-        borrowed = instead_of_exit or ExitModel(target, random_compact(words, reads=READS[:1]))
-        return FeatureReader(borrowed)
+        own = CompactDecoder(random_compact(words, reads=READS[:1]))
+        return FeatureReader(instead_of_exit or ExitModel(target, own))
 
     return {
         "feature": compact(reads=READS, feeds=True),

@@ -171,14 +171,14 @@ def half_to_floats(builder: ir.IRBuilder, halves: ir.Value) -> ir.Value:
     return builder.bitcast(builder.or_(builder.bitcast(scaled, INTS), signs), FLOATS)
 
 
-def greatest_size(builder: ir.IRBuilder, rows: Sequence[ir.Value], least: int) -> ir.Value:
-    """The largest absolute value of vectors of FLOATS. least: bits of a float32 below which it is not"""
+def greatest_size(builder: ir.IRBuilder, rows: Sequence[ir.Value]) -> ir.Value:
+    """The largest absolute value of vectors of FLOATS, at least 1e-30, so that a group of zeros can be divided by it."""
     # Without their signs, float32 are in the order of their bits.
     unsigned = ir.Constant(INTS, [0x7FFFFFFF] * WIDTH)
     sizes = [builder.and_(builder.bitcast(row, INTS), unsigned) for row in rows]
     most = reduce(lambda x, y: builder.select(builder.icmp_signed(">", x, y), x, y), sizes)
     greatest = call(builder, "llvm.vector.reduce.smax.v16i32", I32, (most,))
-    bound = ir.Constant(I32, least)
+    bound = ir.Constant(I32, 0x0DA24260)  # bits of 1e-30
     greatest = builder.select(builder.icmp_signed(">", greatest, bound), greatest, bound)
     return builder.bitcast(greatest, ir.FloatType())
 

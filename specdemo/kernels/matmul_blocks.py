@@ -16,7 +16,7 @@ from numba.core import cgutils
 from specdemo.kernels import cpu_features, llvm
 from specdemo.kernels.blocks import INPUTS, KINDS, Kind
 from specdemo.kernels.cache import compiled
-from specdemo.kernels.matmul_vectors import SMALLEST, paired
+from specdemo.kernels.matmul_vectors import paired
 
 MOST = 127  # of an activation
 # Rows per call: their sums of a block of inputs and of all blocks stay in registers.
@@ -32,7 +32,7 @@ def round_to_int8(builder, source, into, about):
     """Convert INPUTS float32 to as many whole numbers of 8 bits. about: address of four numbers of 32 bits, see ABOUT"""
     one = ir.FloatType()
     rows = [llvm.load(builder, llvm.at(builder, source, at), llvm.FLOATS) for at in (0, 64)]
-    greatest = llvm.greatest_size(builder, rows, SMALLEST)
+    greatest = llvm.greatest_size(builder, rows)
     times = builder.fdiv(ir.Constant(one, float(MOST)), greatest)
     sums = []
     for row, at in zip(rows, (0, 16), strict=True):

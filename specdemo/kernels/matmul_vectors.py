@@ -22,7 +22,6 @@ from specdemo.kernels.packing import GROUP_INPUTS, Packed, whole_numbers
 
 COLUMNS = 32  # outputs decoded per call
 CODE_BUFFER = 4096
-SMALLEST = 0x0DA24260  # bits of 1e-30, which a group of zeros is divided by
 MOST_INPUT, MOST_CODE = 16383, 2047  # 64 products of both are less than 2**31
 # rows per call: their sums stay in registers
 CALL_ROWS = 4 if cpu_features.has_wide_vectors() else 2
@@ -63,7 +62,7 @@ def round_to_int16(builder, lines, source, into, step, total):
     """
     offsets, one = [64 * line for line in range(lines)], ir.FloatType()
     rows = [llvm.load(builder, llvm.at(builder, source, at), llvm.FLOATS) for at in offsets]
-    greatest = llvm.greatest_size(builder, rows, SMALLEST)
+    greatest = llvm.greatest_size(builder, rows)
     limit = ir.Constant(one, float(MOST_INPUT))
     times = llvm.splat(builder, builder.fdiv(limit, greatest), llvm.FLOATS)
     whole = []

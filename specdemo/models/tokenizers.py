@@ -92,8 +92,8 @@ def check_pair(
     draft_files: ModelFiles,
     draft: PreTrainedTokenizerBase,
     draft_size: int,
-) -> int:
-    """Return the size of the vocabulary that both models share, or refuse the pair.
+) -> None:
+    """Raise UserError unless both models share the tokens of one tokenizer.
 
     target_size, draft_size: rows of each output head. Heads are padded to different sizes even
     within one family (Qwen2.5: 151936 and 152064); rows beyond the smaller one name no token.
@@ -103,4 +103,3 @@ def check_pair(
     shared = min(target_size, draft_size)
     if shared < len(target):
         raise UserError("draft.too_few_tokens", shared=shared, count=len(target))
-    return shared

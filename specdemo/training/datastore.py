@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from specdemo.models.pair import LoadedPair
 
 MAX_TOKENS = 1 << 30  # limit of int32 positions and of an hour of sorting
+MOST_NEW_TOKENS = 160  # of an answer
 WARMTH = 0.2  # temperature of the answers that are drawn
 DRAWN_ANSWERS = 8  # answers drawn to each example
 
@@ -65,7 +66,6 @@ def build_from_prompts(
     report: ProgressCallback = silent,
     *,
     examples: Sequence[str] = (),
-    max_new_tokens: int = 160,
     licence: str = "that of the model and of the prompts",
 ) -> Path:
     """Build a datastore of a target's own greedy answers. prompts: a text file, one a line. returns: `out`
@@ -74,9 +74,9 @@ def build_from_prompts(
         near-ties fall one way or the other with the rows of a pass: one answer alone is soon left behind.
     """
     lines = [item.turns[0] for item in read_prompts(prompts)]
-    texts = answer_texts(pair, lines, max_new_tokens, report)
+    texts = answer_texts(pair, lines, report)
     again = [prompt for prompt in examples for _ in range(DRAWN_ANSWERS)]
-    texts += answer_texts(pair, again, max_new_tokens, report, temperature=WARMTH)
+    texts += answer_texts(pair, again, report, temperature=WARMTH)
     info = pair.target.info
     sources = [f"greedy answers of {info.name} to the {len(lines)} prompts of {prompts.name}"]
     if again:
@@ -89,7 +89,7 @@ def build_from_prompts(
         "sources": sources,
         "licence": licence,
         "how": f"python -m specdemo train datastore --prompts {prompts.name} --out FOLDER",
-        "max_new_tokens": max_new_tokens,
+        "max_new_tokens": MOST_NEW_TOKENS,
     }
     return _store(texts, pair.tokenizer, info.name, out, card, report)
 
@@ -183,7 +183,6 @@ def suffix_array(tokens: np.ndarray) -> np.ndarray:
 def answer_texts(
     pair: LoadedPair,
     prompts: Sequence[str],
-    max_new_tokens: int,
     report: ProgressCallback,
     *,
     temperature: float = 0.0,
@@ -195,7 +194,7 @@ def answer_texts(
     decoder, samplings = pair.target.decoder, [Sampling(temperature)]
     started = new_texts(numbered, pair.tokenizer, decoder, 0, 0, samplings)
     texts: dict[int, list[int]] = {}
-    for one in AnswerWriter(decoder, (), pair.stop_ids(), max_new_tokens).write(started):
+    for one in AnswerWriter(decoder, (), pair.stop_ids(), MOST_NEW_TOKENS).write(started):
         texts[one.row_id] = [*one.prompt_ids[-LONGEST_MATCH:], *one.answer_ids]
         report(
             Progress("answer", len(texts) / len(prompts), f"{len(texts)} of {len(prompts)} prompts")

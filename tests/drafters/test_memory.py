@@ -15,7 +15,7 @@ from specdemo.drafters.memory.visit import MOST_PAIRS, MOST_RUNS, Memory, Online
 from specdemo.drafters.methods import make_drafter
 from specdemo.engine.sampling import ReducedVocabulary, Shaper
 from specdemo.engine.target import CachedModel, PrefixReader
-from specdemo.models.networks.chain import CompactModel, CompactWeights
+from specdemo.models.networks.chain import CompactDecoder, CompactModel, CompactWeights
 from specdemo.trace.metrics import Metrics, measure, output_ids
 
 HIDDEN, VOCABULARY = 32, 64
@@ -114,7 +114,8 @@ def test_the_buffer_is_bounded_and_keeps_the_newest(weights):
 
 
 def test_a_fresh_head_changes_no_logit_and_forgetting_brings_it_back(weights):
-    memory, plain, adjusted = Memory(), CompactModel(weights), CompactModel(weights)
+    memory, decoder = Memory(), CompactDecoder(weights)
+    plain, adjusted = CompactModel(decoder), CompactModel(decoder)
     want = plain.read(PROMPT)
     memory.head_of(adjusted).up.normal_()
     adjusted.adjust = memory.head_of(adjusted).adjust
@@ -129,14 +130,14 @@ def test_two_users_share_neither_head_nor_counts(weights):
     one, other = Memory(), Memory()
     one.counts.begin([1, 2, 3])
     assert other.counts.find([1, 2]) is None
-    head = one.head_of(CompactModel(weights))
+    head = one.head_of(CompactModel(CompactDecoder(weights)))
     head.remember(*verdicts(weights, 0))
     head.learn()
     assert head.up.any()
-    assert not other.head_of(CompactModel(weights)).up.any()
-    assert other.head_of(CompactModel(weights)).num_verdicts == 0
+    assert not other.head_of(CompactModel(CompactDecoder(weights))).up.any()
+    assert other.head_of(CompactModel(CompactDecoder(weights))).num_verdicts == 0
     # but the user's conversations continue with theirs
-    assert one.head_of(CompactModel(weights)) is head
+    assert one.head_of(CompactModel(CompactDecoder(weights))) is head
 
 
 def test_a_model_of_another_kind_has_no_head(target_weights):
@@ -161,7 +162,12 @@ def drafter(method: str, model: CompactModel, memory: Memory, sampling: Sampling
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.5, seed=4)])
 def test_the_memory_of_one_run_improves_the_next_draft(weights, sampling):
     """The counts are cleared before each run, so the gain is the head's."""
-    target, model, memory, rates = tiny_llama(0), CompactModel(weights), Memory(), []
+    target, model, memory, rates = (
+        tiny_llama(0),
+        CompactModel(CompactDecoder(weights)),
+        Memory(),
+        [],
+    )
     for _ in range(10):
         memory.counts = MarkovCounts()
         online = drafter("online", model, memory, sampling)

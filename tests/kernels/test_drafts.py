@@ -6,8 +6,7 @@ from functools import partial
 import pytest
 import torch
 from passes import TEXT, error, in_one_pass
-from tiny_compact import compact, features_of, feeding, injecting
-from torch.nn import functional as F
+from tiny_compact import compact, features_of, feeding, injecting, mixing
 
 from specdemo.config.settings import COUPLED, TOKEN, RunSettings, Sampling
 from specdemo.drafters.base import DraftingContext
@@ -16,32 +15,26 @@ from specdemo.drafters.policies.lookahead import make_lookahead
 from specdemo.drafters.reader import DraftReader
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.sampling import Shaper
-from specdemo.engine.target import FeatureReader, Features, PrefixReader
+from specdemo.engine.target import FeatureReader, PrefixReader
 from specdemo.engine.types import Proposal
 from specdemo.kernels import cpu_features
 from specdemo.kernels.plan import DraftPlan, StopRule
 from specdemo.models.networks.chain import CompactDecoder, CompactModel
-from specdemo.models.networks.parts import Injection, MixedEmbedding
 
 pytestmark = pytest.mark.usefixtures("compiled_pass")
+# Inputs of a draft besides tokens: none, the target's states, its own states too, and mixed embeddings.
+READS = {"text": lambda weights: weights, "states": injecting, "own": feeding, "mixed": mixing}
 
 
-@pytest.mark.parametrize("reads", [False, True, "own"])
+@pytest.mark.parametrize("reads", ["text", "states", "own"])
 def test_a_compact_draft_is_what_torch_makes_of_it(reads):
-    plain, fast = (CompactDecoder(compact(), compiled=compiled) for compiled in (False, True))
-    assert fast.compiled is not None
-    found, features = [], Features((3,))
-    matrix, states = torch.randn(128, 128).bfloat16() / 11, torch.randn(60, 128).bfloat16()
-    features.write(0, [states])
-    features.length = 60
-    inject = Injection(torch.ones(128).bfloat16(), lambda x: F.linear(x, matrix))
-    for decoder in (plain, fast):
-        if reads:
-            weights = replace(decoder.weights, reads=(3,), inject=inject)
-            if reads == "own":
-                weights = replace(weights, extends=0, depth=1, feedback=matrix[0] * 5)
-                features.length = 5
-            decoder = CompactDecoder(weights, compiled=decoder is fast)
+    weights, found = READS[reads](compact()), []
+    for compiles in (False, True):
+        features = features_of(0)
+        features.length = 5 if reads == "own" else 60
+        decoder = CompactDecoder(weights)
+        assert decoder.compiled is not None
+        decoder.compiled = decoder.compiled if compiles else None
         model = CompactModel(decoder, features)
         rows = [model.read(TEXT[:5])[None]]
         rows += [model.read(TEXT[5:6])[None], model.guess(TEXT[6:7])]
@@ -56,27 +49,14 @@ def test_a_compact_draft_is_what_torch_makes_of_it(reads):
         assert error(other, one) < 0.02
 
 
-def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool | str) -> list[Proposal]:
+def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: str) -> list[Proposal]:
     """Draft with a model, in one call or token by token, along a text that accepts a part of each draft.
 
     With an odd seed by the noise that target and drafter share.
     """
-    weights, features = replace(compact(), depth=1), Features((3,))
-    if reads:
-        matrix = torch.randn(128, 128).bfloat16() / 11
-        inject = Injection(torch.ones(128).bfloat16(), lambda x: F.linear(x, matrix))
-        weights = replace(weights, reads=(3,), inject=inject)
-        if reads == "own":
-            feedback = torch.randn(128).bfloat16()
-            weights = replace(weights, extends=0, feedback=feedback)
-        if reads == "mixed":
-            blend = torch.randn(128, 128) / 11
-            mixed = MixedEmbedding(weights.embedding, blend, weights.words.ids)
-            feedback = torch.randn(128).bfloat16() / 8
-            weights = replace(weights, extends=0, feedback=feedback, mixed=mixed)
-        features.write(0, [torch.randn(60, 128).bfloat16()])
-    model = CompactModel(weights, features)
-    reader = FeatureReader(model) if reads else PrefixReader(model)
+    weights, features = replace(READS[reads](compact()), depth=1), features_of(0)
+    model = CompactModel(CompactDecoder(weights), features)
+    reader = FeatureReader(model) if weights.reads else PrefixReader(model)
     if not alone:
         model.draft = lambda *_: None
     profile = CostProfile(((1, 1.0), (4, 1.1), (8, 1.6)), draft_step=0.02)
@@ -97,7 +77,7 @@ def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: bool | str)
     return found
 
 
-@pytest.mark.parametrize("reads", [False, True, "own", "mixed"])
+@pytest.mark.parametrize("reads", READS)
 @pytest.mark.parametrize("policy", ["constant", "confidence", "cost"])
 @pytest.mark.parametrize(
     "sampling",
@@ -134,7 +114,7 @@ def test_a_draft_in_one_go_is_the_one_made_token_by_token(sampling, policy, read
 
 
 def test_a_draft_that_memory_corrects_is_made_token_by_token():
-    model = CompactModel(replace(compact(), depth=1))
+    model = CompactModel(CompactDecoder(replace(compact(), depth=1)))
     guide = DraftPlan(3, StopRule.never(3))
     assert model.draft([1, 2], guide) is not None
     model.rollback(0)

@@ -20,7 +20,7 @@ from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.engine.target import Features
 from specdemo.files.sources import ModelFiles
-from specdemo.models.networks.chain import CompactModel
+from specdemo.models.networks.chain import CompactDecoder, CompactModel
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.folders import (
     EMBEDDING,
@@ -123,7 +123,7 @@ def test_a_feature_drafter_is_written_as_speculators_has_eagle3(target, embeddin
     files, reading, decoder = read_back(out, embedding, torch.bfloat16)
     assert (reading.kinds, reading.reads, files.licence) == (("feature",), READS, "")
     states = 3 * torch.randn(len(TEXT) - 1, len(READS) * HIDDEN)
-    here = load_compact(folder, TargetTensors(embedding, CPU, four_bit=False))
+    here = CompactDecoder(load_compact(folder, TargetTensors(embedding, CPU, four_bit=False)))
     own, other = CompactModel(here, kept(states)), CompactModel(decoder, kept(states))
     for read in (TEXT, [12]):  # the second from its own state; here it has the text's tokens too
         assert torch.equal(own.read(read)[: len(KEPT)], other.read(read))

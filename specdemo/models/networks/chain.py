@@ -137,7 +137,7 @@ class CompactDecoder:
     compiled: the layers and the head as one compiled pass; None if that is not supported here
     """
 
-    def __init__(self, weights: CompactWeights, *, compiled: bool = True) -> None:
+    def __init__(self, weights: CompactWeights) -> None:
         self.weights = weights
         self.config = SimpleNamespace(
             num_hidden_layers=len(weights.layers), vocab_size=weights.embedding.shape[0]
@@ -145,7 +145,7 @@ class CompactDecoder:
         hidden = weights.config.hidden_size
         device = weights.embedding.device.type
         self.chunk = chunk_rows(device, len(weights.layers), hidden, 4 * hidden)
-        self.compiled = compiled_layers(weights) if compiled else None
+        self.compiled = compiled_layers(weights)
         self._rotary = weights.config.rotary_tables(weights.embedding)
 
     def open(self, target: CachedModel) -> PrefixReader:
@@ -294,18 +294,14 @@ class CompactDecoder:
 class CompactModel(CachedModel):
     """One conversation of a drafter, which has more inputs than tokens: the target's states, its own, and the text's words.
 
-    decoder: shared by all conversations whose passes may be joined; for weights, one is made for this conversation
+    decoder: shared by all conversations whose passes may be joined
     target_states: those of this conversation, for weights that read them
     """
 
     decoder: CompactDecoder
 
-    def __init__(
-        self, decoder: CompactDecoder | CompactWeights, target_states: Features | None = None
-    ) -> None:
-        super().__init__(
-            decoder if isinstance(decoder, CompactDecoder) else CompactDecoder(decoder)
-        )
+    def __init__(self, decoder: CompactDecoder, target_states: Features | None = None) -> None:
+        super().__init__(decoder)
         self.weights, self.target_states = self.decoder.weights, target_states
         self.adjust: Adjust | None = None
         self._text_words = self.weights.text_words(packed=self.decoder.compiled is not None)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from specdemo.engine.target import CachedModel, FeatureReader
 from specdemo.kernels.plan import Chain, DraftPlan
-from specdemo.models.networks.chain import CompactDecoder, CompactModel, CompactWeights
+from specdemo.models.networks.chain import CompactDecoder, CompactModel
 
 
 class ExitDecoder(CompactDecoder):
@@ -30,11 +30,11 @@ class ExitModel(CompactModel):
     Use it through a `FeatureReader`, and only while the target is idle: both write into the same rows.
 
     target: stores the states that the adapter reads, see `CachedModel.record`
-    weights: `reads` names the one layer whose states are the adapter's input
+    decoder: the adapter; `reads` of its weights names the one layer whose states are its input
     """
 
-    def __init__(self, target: CachedModel, weights: CompactDecoder | CompactWeights) -> None:
-        super().__init__(weights)
+    def __init__(self, target: CachedModel, decoder: CompactDecoder) -> None:
+        super().__init__(decoder)
         self.target = target
         (self._layers,) = self.weights.reads
 

@@ -13,7 +13,7 @@ from specdemo.engine.cache import BLOCK_SLOTS
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.kernels import packing
 from specdemo.models.networks import four_bit
-from specdemo.models.networks.chain import CompactModel, CompactWeights
+from specdemo.models.networks.chain import CompactDecoder, CompactModel, CompactWeights
 from specdemo.models.networks.folders import TargetTensors, export, load_compact, read_tensor
 from specdemo.models.networks.four_bit import rounded
 from specdemo.models.networks.parts import MOST_ADDED, TextWords
@@ -55,7 +55,7 @@ def expected(model: LlamaForCausalLM, token_ids: list[int]) -> torch.Tensor:
 
 
 def test_chunks_and_rollbacks_read_as_one_text_does(weights, reference):
-    model = CompactModel(weights)
+    model = CompactModel(CompactDecoder(weights))
     model.read(TEXT[:4])
     model.read([250, 251, 252])  # drafted and rejected
     model.rollback(4)
@@ -67,14 +67,14 @@ def test_chunks_and_rollbacks_read_as_one_text_does(weights, reference):
         want = expected(reference, TEXT[:end])[model.words.ids]
         assert (words - want).abs().max() < NOISE
         assert want.abs().max() > 10 * NOISE  # else the comparison is empty
-    assert (CompactModel(weights).read(TEXT) - want).abs().max() < NOISE
+    assert (CompactModel(CompactDecoder(weights)).read(TEXT) - want).abs().max() < NOISE
     assert model.length == len(TEXT)
     with pytest.raises(ValueError, match="cached"):
         model.rollback(len(TEXT) + 1)
 
 
 def test_cache_grows_past_its_first_block(weights):
-    long, short = CompactModel(weights), CompactModel(weights)
+    long, short = CompactModel(CompactDecoder(weights)), CompactModel(CompactDecoder(weights))
     text = [3 + i % 200 for i in range(BLOCK_SLOTS + 20)]
     whole = long.read(text)
     short.read(text[: BLOCK_SLOTS - 1])
@@ -84,7 +84,10 @@ def test_cache_grows_past_its_first_block(weights):
 
 def test_a_four_bit_drafter_stays_near_the_original(draft, tiny_folder, weights):
     four = load_compact(draft[0], TargetTensors(read_tensor(tiny_folder), torch.device("cpu")))
-    exact, near = CompactModel(weights).read(TEXT), CompactModel(four).read(TEXT)
+    exact, near = (
+        CompactModel(CompactDecoder(weights)).read(TEXT),
+        CompactModel(CompactDecoder(four)).read(TEXT),
+    )
     assert torch.corrcoef(torch.stack([exact, near]))[0, 1] > 0.9
 
 
@@ -97,17 +100,17 @@ def test_damaged_weights_are_refused(draft, tiny_folder, tmp_path):
 
 
 def test_a_grown_tree_has_the_logits_of_each_path_alone(weights):
-    model = CompactModel(weights)
+    model = CompactModel(CompactDecoder(weights))
     model.read(TEXT)
     tokens, parents = [7, 8, 9, 10, 11], [-1, -1, 0, 2, 1]
     rows = torch.cat([model.grow(tokens[:2], parents[:2]), model.grow(tokens[2:], parents[2:])])
     paths = [[7], [8], [7, 9], [7, 9, 10], [8, 11]]
     for row, path in zip(rows, paths, strict=True):
-        alone = CompactModel(weights).read([*TEXT, *path])
+        alone = CompactModel(CompactDecoder(weights)).read([*TEXT, *path])
         # its vocabulary contains its path, too
         assert (row - alone[: len(row)]).abs().max() < NOISE
     assert model.length == len(TEXT)
-    after = model.read([5]) - CompactModel(weights).read([*TEXT, 5])
+    after = model.read([5]) - CompactModel(CompactDecoder(weights)).read([*TEXT, 5])
     assert after.abs().max() < NOISE  # grown nodes left no mark
 
 

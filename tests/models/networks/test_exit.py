@@ -13,7 +13,7 @@ from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.models.networks.chain import CompactWeights
+from specdemo.models.networks.chain import CompactDecoder, CompactWeights
 from specdemo.models.networks.exit import ExitModel
 
 TEXT = [1, 9, 20, 33, 7, 7, 12, 40, 2, 18]
@@ -39,7 +39,7 @@ def opened(model, weights, token_ids=()):
     target.record(wanted=True)
     if token_ids:
         target.read(token_ids)
-    return target, ExitModel(target, weights)
+    return target, ExitModel(target, CompactDecoder(weights))
 
 
 def logits_of(model, token_ids):
@@ -119,7 +119,7 @@ def test_states_that_were_not_kept_are_reported(target_weights, weights):
     target = CachedModel(target_weights, reads=(LAYER,))
     target.read(TEXT)
     with pytest.raises(ValueError, match="record"):
-        ExitModel(target, weights).read(TEXT)
+        ExitModel(target, CompactDecoder(weights)).read(TEXT)
 
 
 def test_other_builds_are_refused_in_words():

@@ -13,7 +13,7 @@ from transformers import LlamaConfig
 from specdemo.config.errors import UserError
 from specdemo.drafters.methods import METHODS
 from specdemo.engine.target import Features
-from specdemo.models.networks.chain import CompactModel
+from specdemo.models.networks.chain import CompactDecoder, CompactModel
 from specdemo.models.networks.folders import (
     TargetTensors,
     load_compact,
@@ -108,7 +108,7 @@ def test_a_feature_drafter_reads_as_it_was_trained(tmp_path, target_folder, know
     student = make_student(num_states=2)
     weights = stored(student, "feature", target_folder, tmp_path / "out", reads=list(READS))
     states = states_of(known)
-    model = CompactModel(weights, kept(states))
+    model = CompactModel(CompactDecoder(weights), kept(states))
     model.read(TEXT[:4])
     model.read(TEXT[4:])
     before = torch.zeros(1, len(TEXT), 2 * HIDDEN)
@@ -118,7 +118,7 @@ def test_a_feature_drafter_reads_as_it_was_trained(tmp_path, target_folder, know
     same(model.states[0], final[0, -1])
     same(model.read([7]), F.linear(model.states[0].float(), weights.embedding.float()))
     if known == len(TEXT) - 1:
-        without = CompactModel(weights)
+        without = CompactModel(CompactDecoder(weights))
         without.read(TEXT)
         assert F.cosine_similarity(without.states[0].float(), final[0, -1], dim=-1) < 0.99
 
@@ -143,7 +143,7 @@ def test_a_feature_drafter_feeds_its_own_states_back(tmp_path, target_folder, ma
     as_stored(network)
     weights = load_compact(out, exact(embedding))
     states = states_of(len(TEXT) - 3)
-    model = CompactModel(weights, kept(states))
+    model = CompactModel(CompactDecoder(weights), kept(states))
     model.read(TEXT[:-2])
     found = [model.states[0]]
     model.grow(TEXT[-2:], [-1, 0])
@@ -168,7 +168,7 @@ def test_a_block_is_guessed_as_it_was_trained(tmp_path, target_folder, causal):
     facts = {"reads": list(READS), "depth": DEPTH, "causal": causal}
     weights = stored(student, "jet" if causal else "block", target_folder, tmp_path / "o", **facts)
     states = states_of(len(TEXT) - 1)
-    model = CompactModel(weights, kept(states))
+    model = CompactModel(CompactDecoder(weights), kept(states))
     model.read(TEXT[:3])
     model.guess(TEXT[3:])
     assert model.length == len(TEXT)
