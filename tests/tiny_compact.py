@@ -61,7 +61,7 @@ def mixing(weights: CompactWeights) -> CompactWeights:
     """The same with mixed embeddings."""
     blend = torch.randn(128, 128) / 11
     mixed = MixedEmbedding(weights.embedding, blend, weights.words.ids)
-    return replace(feeding(weights), mixed=mixed)
+    return replace(feeding(weights), mixed=mixed, feedback=torch.randn(128).bfloat16() / 8)
 
 
 def features_of(seed: int) -> Features:
