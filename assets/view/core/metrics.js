@@ -207,6 +207,18 @@ export function plainRate(plain, lane) {
 }
 
 /**
+ * Seconds of a target pass of so many rows: on the straight line between measured counts, or on the last one beyond them.
+ * points: rows and seconds, in their order
+ * @param {[number, number][]} points @param {number} rows
+ */
+export function costAt(points, rows) {
+  if (points.length < 2 || rows <= points[0][0]) return points[0][1];
+  const found = points.findIndex(([to]) => rows <= to);
+  const [[from, low], [to, high]] = points.slice(found < 0 ? -2 : found - 1);
+  return low + ((high - low) * (rows - from)) / (to - from);
+}
+
+/**
  * The speedup that the cost model foresaw, summed up to each step; a step without a forecast counts as measured.
  * Empty when nothing was foreseen or nothing is known about plain decoding.
  * @param {Lane | null | undefined} plain @param {Lane | null | undefined} lane

@@ -7,6 +7,8 @@
 // A step of a chain drafts k tokens in k draft steps and judges k + 1 rows. A step of a tree drafts n nodes in one
 // draft step a level, and judges n + 1 rows.
 
+import { costAt } from "../core/metrics.js";
+
 /** @import { Curve, Model, Priced } from "./types" */
 
 /**
@@ -39,18 +41,11 @@ export function bestTrees(a, gain, most) {
   return trees;
 }
 
-/** What a pass over so many rows costs, in passes of one row; between measured points a straight line. @param {Curve} curve @param {number} rows */
+/** What a pass over so many rows costs, in passes of one row. @param {Curve} curve @param {number} rows */
 export function verifyCost(curve, rows) {
   if (curve.kind === "flat") return 1;
   if (curve.kind === "linear") return 1 + curve.slope * (rows - 1);
-  const { points } = curve;
-  if (!points) return 1;
-  const [first, one] = points[0];
-  if (points.length === 1 || rows <= first) return 1;
-  const found = points.findIndex(([to]) => rows <= to);
-  const at = found < 0 ? points.length - 1 : found;
-  const [[from, low], [to, high]] = [points[at - 1], points[at]];
-  return (low + ((high - low) * (rows - from)) / (to - from)) / one;
+  return curve.points ? costAt(curve.points, rows) / curve.points[0][1] : 1;
 }
 
 /**

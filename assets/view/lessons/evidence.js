@@ -1,6 +1,6 @@
 // How answers are read off recorded runs, and the runs of the lessons, each fetched once.
 
-import { acceptRate, speedup, two } from "../core/metrics.js";
+import { acceptRate, costAt, speedup, two } from "../core/metrics.js";
 import { fetchFile } from "../core/recorded.js";
 import { fold, tokensOf } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
@@ -15,19 +15,8 @@ import { fill } from "../core/sentence.js";
 export const PERCENT = { min: 0, max: 100, step: 1 };
 export const SAME = 0.03; // speedups and shares that are nearer than this are called the same
 
-/**
- * Seconds of a target pass of so many rows, as measured when the pair was loaded; between two measured counts on their line.
- * @param {Header} header @param {number} rows
- */
-export function passSeconds(header, rows) {
-  const costs = header.verify_costs ?? [];
-  const after = costs.find(([count_]) => count_ >= rows);
-  const before = costs.findLast(([count_]) => count_ <= rows);
-  if (!after || !before) return NaN;
-  if (after === before) return after[1];
-  const part = (rows - before[0]) / (after[0] - before[0]);
-  return before[1] + part * (after[1] - before[1]);
-}
+/** Seconds of a target pass of so many rows, as measured when the pair was loaded; NaN beyond that. @param {Pick<Header, "verify_costs">} header @param {number} rows */
+export const passSeconds = ({ verify_costs: costs = [] }, rows) => (rows > (costs.at(-1)?.[0] ?? 0) ? NaN : costAt(costs, rows));
 
 /** @template T @param {T[]} items @param {(item: T) => boolean} wanted */
 export const count = (items, wanted) => items.filter(wanted).length;

@@ -1,6 +1,5 @@
 // A moment: the part of a lesson in which a visitor counts, judges or compares for himself.
 
-import type { Lane } from "../core/state";
 import type { Words } from "../parts/page";
 import type { Lanes, LessonRun } from "./lesson";
 
@@ -28,6 +27,3 @@ export interface Moment {
   runs: string[];
   show(runs: Lanes[], stage: Stage): Node[];
 }
-
-/** Lane of the visitor's last run, where it has one that `fits`, else the recorded one. */
-export type Chosen = { lane: Lane; origin: "measured" | "recorded" };

@@ -3,7 +3,7 @@
 import { two } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
 import { stackable } from "../parts/blocks.js";
-import { button, copyText, el, menu, textEl } from "../parts/dom.js";
+import { button, copyText, el, menu } from "../parts/dom.js";
 import { csv, save } from "../play/export.js";
 
 /**
@@ -74,7 +74,7 @@ export function adviser(results, titles, words) {
   const chosen = () => ranked(results, Object.fromEntries(CHOICES.map((name, i) => [name, menus[i].value])), by);
   const line = (/** @type {[string, string]} */ [program, command]) => {
     const copied = el("span", { role: "status" });
-    return el("p", {}, `${program}: `, textEl("code", command), " ", button(words.copy, async () => {
+    return el("p", {}, `${program}: `, el("code", {}, command), " ", button(words.copy, async () => {
       const done = await copyText(command);
       copied.textContent = done ? words.copied : words.not_copied;
     }), " ", copied);
@@ -87,8 +87,8 @@ export function adviser(results, titles, words) {
         draw();
       }));
     body.replaceChildren(stackable(el("table", {},
-      el("thead", {}, el("tr", {}, textEl("th", words.method, { scope: "col" }), ...COLUMNS.map(head))),
-      el("tbody", {}, ...rows.map((one) => el("tr", {}, textEl("th", titles[one.method] ?? one.method, { scope: "row" }), ...cells(one).map((text) => textEl("td", text))))))));
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, words.method), ...COLUMNS.map(head))),
+      el("tbody", {}, ...rows.map((one) => el("tr", {}, el("th", { scope: "row" }, titles[one.method] ?? one.method), ...cells(one).map((text) => el("td", {}, text))))))));
     const { name, best } = advice(rows);
     const [low, high] = best?.quartiles ?? [null, null];
     told.textContent = fill(words.advice[name], { method: titles[best?.method ?? ""] ?? best?.method ?? "", speedup: two(best?.speedup), low: two(low), high: two(high), count: best ? best.answers - best.repeats : 0 });
@@ -99,5 +99,5 @@ export function adviser(results, titles, words) {
   const table = button(words.csv, () => save(`\uFEFF${csv([[...CSV, "quartile_1", "quartile_3"], ...chosen().map((one) => [...CSV.map((name) => one[name]), ...(one.quartiles ?? [])])])}`, "text/csv", "specdemo-methods.csv"));
   draw();
   const labels = CHOICES.map((name, i) => el("label", {}, words[name], " ", menus[i]));
-  return el("section", { class: "sd-adviser" }, textEl("h2", words.title), el("div", { class: "sd-adviser-choice" }, ...labels, table), told, lines, body, origin);
+  return el("section", { class: "sd-adviser" }, el("h2", {}, words.title), el("div", { class: "sd-adviser-choice" }, ...labels, table), told, lines, body, origin);
 }

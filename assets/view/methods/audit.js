@@ -1,6 +1,6 @@
 // The last audit as a table, one row a method; what it lacks is left out.
 
-import { el, follow, textEl } from "../parts/dom.js";
+import { el, follow } from "../parts/dom.js";
 import { stackable } from "../parts/blocks.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
@@ -28,20 +28,20 @@ export function mountAudit(element, given) {
 
 /** @param {Audit | null} audit @param {Words} words */
 function content(audit, words) {
-  if (!audit?.methods?.length) return [textEl("p", words.none)];
+  if (!audit?.methods?.length) return [el("p", {}, words.none)];
   const about = [audit.model, audit.precision, audit.machine, (audit.date ?? "").slice(0, 10)].filter(Boolean).join(" · ");
-  const origin = audit.recorded ? [textEl("p", words.recorded)] : [];
-  const head = el("tr", {}, ...words.columns.map((name) => textEl("th", name, { scope: "col" })));
+  const origin = audit.recorded ? [el("p", {}, words.recorded)] : [];
+  const head = el("tr", {}, ...words.columns.map((name) => el("th", { scope: "col" }, name)));
   const rows = audit.methods.map((method) => {
-    const name = textEl("th", method.title ?? method.name, { scope: "row" });
-    if (method.lossy) name.append(" ", textEl("span", words.lossy, { class: "sd-lossy" }));
+    const name = el("th", { scope: "row" }, method.title ?? method.name);
+    if (method.lossy) name.append(" ", el("span", { class: "sd-lossy" }, words.lossy));
     return el("tr", {}, name, ...verdicts(method, words).map(cell));
   });
   const table = stackable(el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows)));
   const meaning = has(audit.limit) ? fill(words.meaning, { limit: two(audit.limit) }) : "";
   const box = el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.label }, table);
-  const fold = el("details", { class: "sd-audit-fold", open: !matchMedia("(max-width: 700px)").matches }, textEl("summary", words.label), box);
-  return [...origin, textEl("p", about), fold, textEl("p", meaning)];
+  const fold = el("details", { class: "sd-audit-fold", open: !matchMedia("(max-width: 700px)").matches }, el("summary", {}, words.label), box);
+  return [...origin, el("p", {}, about), fold, el("p", {}, meaning)];
 }
 
 /**
@@ -74,6 +74,6 @@ const has = (value) => value !== null && value !== undefined;
 function cell(/** @type {Verdict[]} */ list) {
   return el("td", {}, ...list.map(({ held, text }) => {
     const mark = held === null ? "" : held ? "✓ " : "✗ ";
-    return textEl("div", mark + text, { class: held === false ? "sd-audit-not" : "" });
+    return el("div", { class: held === false ? "sd-audit-not" : "" }, mark + text);
   }));
 }

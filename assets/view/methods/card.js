@@ -1,7 +1,7 @@
 // The training card of the chosen method's weights: what they are, how well they do, from what and how they were made.
 
 import { table } from "../parts/blocks.js";
-import { el, follow, textEl } from "../parts/dom.js";
+import { el, follow } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { decimals, two } from "../core/metrics.js";
 import { Pen, keyItems } from "../charts/pen.js";
@@ -36,15 +36,15 @@ export function mountCard(element, given) {
 
 /** @param {{ card?: Card, none?: string }} how @param {Words} words */
 function content({ card, none }, words) {
-  if (!card) return [textEl("p", none, { class: "sd-card-about" })];
+  if (!card) return [el("p", { class: "sd-card-about" }, none)];
   const what = words.kinds[card.kind ?? "draft"] ?? "";
   const { plain, placed } = results(card.results ?? {}, words);
   return [
-    textEl("p", fill(words.about, { what, ...card }).trim(), { class: "sd-card-about" }),
-    part(words.results, plain.length ? boxed([], plain, words.results_label) : textEl("p", words.unmeasured)),
+    el("p", { class: "sd-card-about" }, fill(words.about, { what, ...card }).trim()),
+    part(words.results, plain.length ? boxed([], plain, words.results_label) : el("p", {}, words.unmeasured)),
     ...(placed.rows.length ? [part(words.by_place, boxed(["", ...placed.heads], placed.rows, words.by_place))] : []),
     ...(drawable(card) ? [part(words.curve, ...picture(card, words))] : []),
-    part(words.data, el("ul", {}, ...(card.data ?? []).map((line) => textEl("li", line)))),
+    part(words.data, el("ul", {}, ...(card.data ?? []).map((line) => el("li", {}, line)))),
     part(words.recipe, list([...Object.entries(card.recipe ?? {}).map(([name, value]) => [name, String(value)]), ...facts(card, words)])),
   ];
 }
@@ -127,14 +127,14 @@ function picture(card, words) {
   plot.show((colours) => curve(card, words, colours));
   const { names } = curve(card, words, {});
   const key = keyItems(Object.entries(names).map(([name, text]) => [LOOKS[name], text]));
-  return [el("ul", { class: "sd-chart-key" }, ...key), plot.root, textEl("p", words.steps, { class: "sd-card-steps" })];
+  return [el("ul", { class: "sd-chart-key" }, ...key), plot.root, el("p", { class: "sd-card-steps" }, words.steps)];
 }
 
 /** @param {string} title @param {...Node} children */
-const part = (title, ...children) => el("section", {}, textEl("h3", title), ...children);
+const part = (title, ...children) => el("section", {}, el("h3", {}, title), ...children);
 
 /** @param {string[]} heads @param {string[][]} rows @param {string} label */
 const boxed = (heads, rows, label) => el("div", { class: "sd-card-box", tabindex: "0", role: "region", "aria-label": label }, table(heads, rows));
 
 /** @param {string[][]} pairs */
-const list = (pairs) => el("dl", {}, ...pairs.flatMap(([name, text]) => [textEl("dt", name), textEl("dd", text)]));
+const list = (pairs) => el("dl", {}, ...pairs.flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)]));

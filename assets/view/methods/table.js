@@ -5,7 +5,7 @@ import { fold } from "../core/reducer.js";
 import { disturbed, repeatsItself, speedup, two } from "../core/metrics.js";
 import { applyState } from "../core/permalink.js";
 import { fill } from "../core/sentence.js";
-import { el, firstSeen, textEl } from "../parts/dom.js";
+import { el, firstSeen } from "../parts/dom.js";
 import { stackable } from "../parts/blocks.js";
 import { adviser } from "./adviser.js";
 
@@ -56,7 +56,7 @@ class MethodsTable {
     const { methods, targets, live, measured } = JSON.parse(value);
     const [first, ...others] = [...words.columns];
     const recorded = targets.map((target) => fill(words.recorded, { target }));
-    const heads = [first, ...others.slice(0, 2), ...recorded, ...others.slice(2)].map((name) => textEl("th", name, { scope: "col" }));
+    const heads = [first, ...others.slice(0, 2), ...recorded, ...others.slice(2)].map((name) => el("th", { scope: "col" }, name));
     this.root.replaceChildren(el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.label },
       stackable(el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...methods.map((method) => this.#row(method, targets, live)))))));
     const titles = Object.fromEntries(methods.map(({ name, title }) => [name, (this.#given.say ?? ((text) => text))(title)]));
@@ -72,14 +72,14 @@ class MethodsTable {
     const title = say(method.title);
     /** @param {string} label @param {(event: MouseEvent) => void} act */
     const button = (label, act) => el("button", { type: "button", class: "sd-button", "aria-label": fill(words.of, { label, method: title }), onclick: act }, label);
-    const heading = textEl("th", title, { scope: "row" });
-    if (lossy) heading.append(" ", textEl("span", words.lossy, { class: "sd-lossy" }));
+    const heading = el("th", { scope: "row" }, title);
+    if (lossy) heading.append(" ", el("span", { class: "sd-lossy" }, words.lossy));
     const needed = el("td", { class: "sd-detail" }, needs.length ? needs.map(say).join(", ") : words.nothing);
-    if (why) needed.append(textEl("div", say(why), { class: "sd-methods-missing" }));
+    if (why) needed.append(el("div", { class: "sd-methods-missing" }, say(why)));
     const gains = targets.map((target) => {
-      const cells = runs.filter((run) => run.target === target).map((run) => ({ run: run.name, cell: textEl("div", words.reading) }));
+      const cells = runs.filter((run) => run.target === target).map((run) => ({ run: run.name, cell: el("div", {}, words.reading) }));
       this.#gains.push(...cells);
-      return cells.length ? el("td", { class: "sd-methods-gain" }, ...cells.map(({ cell }) => cell)) : textEl("td", words.unsaid, { class: "sd-unsaid" });
+      return cells.length ? el("td", { class: "sd-methods-gain" }, ...cells.map(({ cell }) => cell)) : el("td", { class: "sd-unsaid" }, words.unsaid);
     });
     const acts = el("div", { class: "sd-methods-acts" });
     if (live && !why) {
@@ -87,8 +87,8 @@ class MethodsTable {
       if (name !== "nothing") acts.append(button(words.race, () => send(`race ${name}`)));
     }
     if (runs.length) acts.append(button(words.watch, () => open(runs[0].name)));
-    const cells = [heading, textEl("td", words.guesses[name] ?? words.unsaid), needed, ...gains,
-      textEl("td", words.pays[name] ?? words.unsaid, { class: "sd-detail" }), textEl("td", say(summary), { class: "sd-methods-says sd-detail" }), el("td", { class: "sd-detail" }, acts)];
+    const cells = [heading, el("td", {}, words.guesses[name] ?? words.unsaid), needed, ...gains,
+      el("td", { class: "sd-detail" }, words.pays[name] ?? words.unsaid), el("td", { class: "sd-methods-says sd-detail" }, say(summary)), el("td", { class: "sd-detail" }, acts)];
     const row = el("tr", {}, ...cells);
     const more = button(words.details, () => more.setAttribute("aria-expanded", String(row.classList.toggle("sd-unfolded"))));
     more.classList.add("sd-methods-more");

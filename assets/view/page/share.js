@@ -1,7 +1,7 @@
 // The dialog that makes links: the page as it stands, or simplified for a class; copied, or as a QR code.
 
 import { dialog } from "../parts/blocks.js";
-import { button, calm, copyText, el, menu, qrCode, textEl } from "../parts/dom.js";
+import { button, calm, copyText, el, menu, qrCode } from "../parts/dom.js";
 import { fill } from "../core/sentence.js";
 import { writeState } from "../core/permalink.js";
 import { writeRun } from "../core/runlink.js";
@@ -40,7 +40,7 @@ export class Share {
     /** @type {Record<string, HTMLInputElement>} */
     this.choices = {};
     const parts = Object.entries(words.parts).map(([name, label]) => this.#choice(name, label));
-    const legend = textEl("legend", words.hide);
+    const legend = el("legend", {}, words.hide);
     const own = [this.#choice("run", words.start), this.#choice("presenter", words.presenter)];
     const named = languages.map((name) => /** @type {const} */ ([name, new Intl.DisplayNames([name], { type: "language" }).of(name) ?? name]));
     this.language = menu({ onchange: () => this.#update() }, [["", words.any_language], ...named]);
@@ -49,7 +49,7 @@ export class Share {
     own.push(el("label", { class: "sd-choice" }, words.language, " ", this.language), el("label", { class: "sd-choice sd-choice-site" }, words.site, " ", this.site));
     const form = el("div", { class: "sd-share-form" },
       el("div", { class: "sd-share-row" }, this.link, this.copy), this.note, this.long, this.reach,
-      textEl("h3", words.class), classroom, ...own, el("fieldset", {}, legend, ...parts));
+      el("h3", {}, words.class), classroom, ...own, el("fieldset", {}, legend, ...parts));
     this.card = new Card(words, headlines);
     this.picture = el("div", { class: "sd-share-picture" }, this.card.canvas,
       button(words.card, () => this.#save(this.card.picture()), { class: "sd-copy" }),
@@ -145,6 +145,6 @@ export class Share {
     const address = this.link.value;
     const code = await this.server.qr(address);
     if (address !== this.link.value) return;
-    this.code.replaceChildren(code.size ? qrCode(code, this.words.qr) : textEl("p", this.words.qr_failed));
+    this.code.replaceChildren(code.size ? qrCode(code, this.words.qr) : el("p", {}, this.words.qr_failed));
   }
 }

@@ -1,6 +1,6 @@
 // The status of the model: a bar that fills while it loads, then a sentence.
 
-import { el, follow, textEl } from "../parts/dom.js";
+import { el, follow } from "../parts/dom.js";
 
 /** @import { Given } from "../parts/page" */
 /**
@@ -17,7 +17,7 @@ export function mountStatus(element, given) {
     const loading = status.state === "loading";
     const known = typeof status.done === "number";
     const parts = [status.text, ...status.more ?? []].filter(Boolean);
-    text.replaceChildren(...parts.flatMap((part, index) => [index ? ", " : "", textEl("span", part)]));
+    text.replaceChildren(...parts.flatMap((part, index) => [index ? ", " : "", el("span", {}, part)]));
     text.title = parts.join(", ");
     dot.hidden = loading;
     dot.style.display = loading ? "none" : "";

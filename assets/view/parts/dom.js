@@ -3,9 +3,9 @@
 /** @import { Attributes, Given } from "./page" */
 
 /**
- * An element with properties ("class", "data-*", "aria-*" and the like are attributes) and children.
+ * An element with properties ("class", "data-*", "aria-*" and the like are attributes) and children; null and undefined are left out.
  * @template {string} Tag
- * @param {Tag} tag @param {Attributes} [attributes] @param {...(Node | string)} children
+ * @param {Tag} tag @param {Attributes} [attributes] @param {...(Node | string | null | undefined)} children
  * @returns {Tag extends keyof HTMLElementTagNameMap ? HTMLElementTagNameMap[Tag] : HTMLElement}
  */
 export function el(tag, attributes = {}, ...children) {
@@ -15,7 +15,7 @@ export function el(tag, attributes = {}, ...children) {
     else if (value === true) node.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, String(value));
   }
-  node.append(...children);
+  node.append(...children.filter((child) => child !== null && child !== undefined));
   return /** @type {ReturnType<typeof el<Tag>>} */ (node);
 }
 
@@ -92,13 +92,6 @@ export const closest = (target, selector) => (target instanceof Element ? /** @t
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
-
-/**
- * An element with a text, which is nothing where there is none.
- * @template {string} Tag
- * @param {Tag} tag @param {string | null | undefined} text @param {Attributes} [attributes]
- */
-export const textEl = (tag, text, attributes = {}) => el(tag, attributes, text ?? "");
 
 // ---- What the browser keeps from visit to visit, as far as it keeps anything
 

@@ -29,7 +29,6 @@ export interface Subject {
   step: Step;
   node: number;
   count: number;
-  text: string;
   /** its element, where one was pointed at */
   token?: Element;
 }

@@ -48,24 +48,15 @@ export class Drawing {
   }
 
   paint() {
-    const { state, layout, player, timeline, running, text, strip } = this.#view;
+    const { state, layout, player, timeline, running, recorded, text, strip, stale } = this.#view;
     text.render(state);
     this.#view.beside.render(state, player.now);
     this.#view.picture.render(state, { moving: this.#view.moving });
     strip.render(state);
     this.#view.transport.render({ live: running });
-    const { stale } = this.#view;
     const phase = stale ? "stale" : phaseOf(state, { playing: player.playing, atEnd: timeline.atEnd, running, held: timeline.held });
-    layout.root.dataset.phase = phase;
-    layout.headline.render(state, phase, player.rate);
-    layout.sayHeadline(stale ? null : state);
-    layout.mark({ running, recorded: this.#view.recorded });
-    layout.dim({ stale });
+    layout.render(state, { phase, rate: player.rate, running, recorded, stale, some: this.#view.events.length > 0 });
     this.#view.next.render(phase);
-    layout.warn({ lossy: Boolean(this.#view.lane?.header.lossy) });
-    layout.allowSaving(this.#view.events.length > 0);
-    const { dropped = "" } = this.#view.lane ?? {};
-    layout.showProblems([...state.problems, ...(dropped ? [{ message: fill(this.#words.dropped, { error: dropped }), unharmed: "", advice: "", aside: true }] : [])]);
     this.#announce(phase);
     if (phase === "waiting") this.announceWaiting();
     this.inspect();

@@ -71,13 +71,9 @@ export class Gestures {
   #pin(found, beside) {
     if (!found) return;
     const { selection, layout, inspector } = this.#view;
-    const subject = selection.subject(found);
-    selection.pin(subject, { beside });
+    selection.pin(selection.subject(found), { beside });
     const pinned = selection.pins.length > 0;
-    if (pinned) {
-      layout.tab("token");
-      this.#view.report(subject);
-    }
+    if (pinned) layout.tab("token");
     this.#drawing.inspect();
     if (pinned) inspector.root.scrollIntoView({ block: "nearest" });
   }
@@ -100,8 +96,6 @@ export class Gestures {
     if (!this.#view.seekStep(timeline.stepAt(at))) return;
     selection.pins = [];
     this.#drawing.inspect();
-    const subject = selection.placed();
-    if (subject) this.#view.report(subject);
   }
 
   /** Escape first takes off what is pinned, then, as elsewhere on the page, stops the run. @param {KeyboardEvent} event */

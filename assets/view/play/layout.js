@@ -8,7 +8,7 @@ import { Legend, problemBlock } from "../parts/blocks.js";
 import { button, el, setText } from "../parts/dom.js";
 
 /**
- * @import { Lane, Problem, State } from "../core/state"
+ * @import { Lane, State } from "../core/state"
  * @import { Words } from "../parts/page"
  * @import { ModelInfo } from "../types"
  * @import { View } from "./view"
@@ -17,7 +17,6 @@ import { button, el, setText } from "../parts/dom.js";
 const TABS = ["token", "tree"];
 
 export class Layout {
-  #lossy = false;
   #fitted = -1; // pixels down the page, of the last fit
   #words;
 
@@ -63,11 +62,6 @@ export class Layout {
     this.tab("tree");
   }
 
-  /** Whether there is something to save. @param {boolean} some */
-  allowSaving(some) {
-    this.save.classList.toggle("sd-nothing", !some);
-  }
-
   /** An entry of the menu above the text. @param {string} label @param {() => void} act @param {string} name class of its own */
   entry(label, act, name) {
     const one = button(label, () => {
@@ -91,22 +85,9 @@ export class Layout {
     this.side.classList.toggle("sd-with-tree", trees);
   }
 
-  /** Mark a run of a method that may change the text. @param {{ lossy: boolean }} how */
-  warn({ lossy }) {
-    if (lossy === this.#lossy) return;
-    this.#lossy = lossy;
-    this.root.classList.toggle("sd-is-lossy", lossy);
-    this.legend.explain({ lossy });
-  }
-
   /** Show the charts below the text, both of them, or one beside it. returns: whether they are large now */
   enlarge() {
     return this.stage.classList.toggle("sd-charts-large");
-  }
-
-  /** Dim what is shown, as another question is asked. @param {{ stale: boolean }} how */
-  dim({ stale }) {
-    this.stage.classList.toggle("sd-stale", stale);
   }
 
   /** Say a sentence to a screen reader. @param {string} sentence */
@@ -114,21 +95,28 @@ export class Layout {
     setText(this.live, sentence);
   }
 
-  /** The sentence on what the drafts gained; none of a state that answers another question. @param {State | null} state */
-  sayHeadline(state) {
-    const { name, values } = state ? headlineOf(state) : { name: "", values: {} };
+  /**
+   * Show what frames the parts: status, headline, problems and marks of the run.
+   *
+   * phase: see `phaseOf`; rate: seconds of the run in one of the player's
+   * stale: another question is asked than this run answers; some: there is something to save
+   * @param {State} state @param {{ phase: string, rate: number, running: boolean, recorded: boolean, stale: boolean, some: boolean }} how
+   */
+  render(state, { phase, rate, running, recorded, stale, some }) {
+    const lane = state.lanes[state.lane ?? ""] ?? null;
+    const lossy = Boolean(lane?.header.lossy);
+    this.root.dataset.phase = phase;
+    if (lossy !== this.root.classList.contains("sd-is-lossy")) this.legend.explain({ lossy });
+    this.root.classList.toggle("sd-is-lossy", lossy);
+    for (const [name, on] of Object.entries({ running, recorded, stale })) this.stage.classList.toggle(`sd-${name}`, on);
+    this.save.classList.toggle("sd-nothing", !some);
+    for (const save of /** @type {NodeListOf<HTMLButtonElement>} */ (this.save.querySelectorAll("[data-save]"))) save.disabled = running;
+    this.headline.render(state, lane, phase, rate);
+    const { name, values } = stale ? { name: "", values: {} } : headlineOf(state);
     setText(this.sentence, name ? fill(this.#words.headline[name], values) : "");
     this.sentence.dataset.kind = name;
-  }
-
-  /** What the page's own buttons depend on: one cannot stop what does not run. @param {{ running: boolean, recorded: boolean }} how */
-  mark({ running, recorded }) {
-    this.stage.classList.toggle("sd-running", running);
-    for (const save of /** @type {NodeListOf<HTMLButtonElement>} */ (this.save.querySelectorAll("[data-save]"))) save.disabled = running;
-    this.stage.classList.toggle("sd-recorded", recorded);
-  }
-
-  showProblems(/** @type {Problem[]} */ problems) {
+    const dropped = lane?.dropped ? [{ message: fill(this.#words.dropped, { error: lane.dropped }) }] : [];
+    const problems = [...state.problems, ...dropped];
     if (this.problems.childElementCount !== problems.length) this.problems.replaceChildren(...problems.map(problemBlock));
   }
 
@@ -170,10 +158,9 @@ export class Headline {
     this.root = el("div", { class: "sd-status" }, this.badge, this.lossy, this.repeats, this.earlier, this.nearTies, el("div", { class: "sd-said" }, this.phase, this.about), ...ends);
   }
 
-  /** phase: a name, see `phaseOf`; rate: seconds of the run in one of the player's @param {State} state @param {string} phase @param {number} rate */
-  render(state, phase, rate) {
+  /** See `Layout.render`. @param {State} state @param {Lane | null} lane @param {string} phase @param {number} rate */
+  render(state, lane, phase, rate) {
     const words = this.#words;
-    const lane = state.lanes[state.lane ?? ""] ?? null;
     const { kind } = state.source;
     const lossy = Boolean(lane?.header.lossy);
     this.lossy.hidden = !lossy;

@@ -2,7 +2,7 @@
 
 import { tested } from "../core/reducer.js";
 
-/** @import { Lane, Node, State, Step } from "../core/state" */
+/** @import { Lane, State, Step } from "../core/state" */
 /** @import { Found, Subject } from "../parts/page" */
 
 export class Selection {
@@ -58,7 +58,7 @@ export class Selection {
 
   /** The subject of what `find` of the text or of the tree gives. @param {Found} found */
   subject({ token, step, piece, at }) {
-    return { ...this.#subjectOf(at, step, piece.node, piece.count, piece.value.text), token };
+    return { ...this.#subjectOf(at, step, piece.node, piece.count), token };
   }
 
   /** The token that the player's place is about: the one just judged, else the target's own; null without one. */
@@ -110,10 +110,10 @@ export class Selection {
     return state.lanes[state.lane ?? ""] ?? null;
   }
 
-  /** @param {number} at @param {Step} step @param {number} node @param {number} [count] @param {string} [text] @returns {Subject} */
-  #subjectOf(at, step, node, count = 0, text = /** @type {Node} */ (node < 0 ? step.next : step.nodes[node]).text) {
+  /** @param {number} at @param {Step} step @param {number} node @param {number} [count] @returns {Subject} */
+  #subjectOf(at, step, node, count = 0) {
     const { header } = /** @type {Lane} */ (this.#lane);
-    return { lane: this.#run.state.lane, header, at, step, node, count, text: text ?? "" };
+    return { lane: this.#run.state.lane, header, at, step, node, count };
   }
 }
 

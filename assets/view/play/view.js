@@ -25,9 +25,7 @@ import { Selection } from "./selection.js";
 /**
  * @import { Line, Open } from "../core/state"
  * @import { Verified } from "../types"
- * @import { Given, Subject, Words } from "../parts/page"
- * @typedef {Pick<Subject, "lane" | "node" | "text"> & { step: number }} Chosen
- * @typedef {{ keys: boolean, onselect(chosen: Chosen): void }} Options
+ * @import { Given, Words } from "../parts/page"
  * @typedef {{ step?: number, token?: number }} Place numbers of a step and of one of its nodes in the trace, -1 for the target's own token
  * @typedef {HTMLElement & { view?: View }} Mounted
  */
@@ -35,11 +33,10 @@ import { Selection } from "./selection.js";
 /**
  * Build the view inside `element`; `read()` gives the stream's text, `watch(call)` calls when it has grown.
  * keys: whether it takes the page's keys and the height of the window; false for a view that is a part of something else
- * onselect(chosen): called with each token that is chosen
- * @param {Mounted} element @param {Given & Partial<Options>} given
+ * @param {Mounted} element @param {Given & { keys?: boolean }} given
  */
-export function mount(element, { read, watch, words, keys = true, onselect = () => {} }) {
-  const view = new View(words, { keys, onselect });
+export function mount(element, { read, watch, words, keys = true }) {
+  const view = new View(words, keys);
   element.classList.add("sd-view-box");
   element.replaceChildren(view.root);
   element.view = view; // the lab asks it for the visitor's last run
@@ -52,7 +49,6 @@ export class View {
   timeline = new Timeline();
   recorded = false;
   #words;
-  #onselect;
   #keys;
   #asked = ""; // what the prompt box holds that was not run
   /** @type {Open | null} */
@@ -60,10 +56,9 @@ export class View {
   /** Where the next recorded run is to rest. @type {Place} */
   wanted = {};
 
-  /** @param {Words} words @param {Options} options */
-  constructor(words, { keys, onselect }) {
+  /** @param {Words} words @param {boolean} keys */
+  constructor(words, keys) {
     this.#words = words;
-    this.#onselect = onselect;
     this.#keys = keys;
     if (keys) this.wanted = readState(globalThis.location?.search ?? "");
     this.player = new Player(this.timeline, () => this.#moved());
@@ -217,11 +212,6 @@ export class View {
     this.player.pause();
     this.player.seek(at);
     return true;
-  }
-
-  /** Call `onselect` with a token that was chosen. @param {Subject} subject */
-  report({ lane, step, node, text }) {
-    this.#onselect({ lane, step: step.index, node, text });
   }
 
   /** A recorded run may be a file beside the script; another stream may have begun when it arrives. @param {Open} opening @param {Line[]} items */

@@ -6,7 +6,7 @@ import { fold } from "../core/reducer.js";
 import { fill, quote } from "../core/sentence.js";
 import { isTree } from "../core/tree.js";
 import { chip, place, spots } from "../parts/blocks.js";
-import { el, textEl } from "../parts/dom.js";
+import { el } from "../parts/dom.js";
 
 /**
  * @import { JudgedStep, Line, Node as Token, Step } from "../core/state"
@@ -34,7 +34,7 @@ export class Drafts {
     const groups = agreement(steps);
     const drafted = groups.reduce((sum, { count }) => sum + count, 0);
     const silent = rows.filter((_, i) => !steps[i]?.nodes.length).map((row) => this.#silent(row, stepOf(row)));
-    const missing = unrecorded.length ? [el("li", { class: "sd-draft sd-draft-missing sd-draft-unrecorded" }, textEl("p", fill(this.#words.unrecorded, { methods: unrecorded.join(" · ") }), { class: "sd-draft-why" }))] : [];
+    const missing = unrecorded.length ? [el("li", { class: "sd-draft sd-draft-missing sd-draft-unrecorded" }, el("p", { class: "sd-draft-why" }, fill(this.#words.unrecorded, { methods: unrecorded.join(" · ") })))] : [];
     const rest = [...silent, ...missing];
     this.root.replaceChildren(
       ...(next.length ? [this.#target(next)] : []),
@@ -44,7 +44,7 @@ export class Drafts {
 
   #target(/** @type {string[]} */ next) {
     const { target, target_hint } = this.#words;
-    return el("li", { class: "sd-draft sd-draft-target" }, textEl("h3", target),
+    return el("li", { class: "sd-draft sd-draft-target" }, el("h3", {}, target),
       el("div", { class: "sd-draft-tree" }, ...next.map((text) => chip(text, "plain", target_hint))));
   }
 
@@ -64,9 +64,9 @@ export class Drafts {
     const times = steps.map(({ draftSeconds }, i) => (steps.length > 1 ? `${rows[i].title} ` : "") + two(draftSeconds * 1000));
     const milliseconds = times.join(", ");
     const counts = { kept: step.path.length, drafted: step.nodes.length, milliseconds };
-    const facts = textEl("p", fill(isTree(step.nodes) ? words.facts_tree : words.facts, counts), {
+    const facts = el("p", {
       class: "sd-draft-facts", title: fill(words.facts_hint, { origin: words.source[source] }),
-    });
+    }, fill(isTree(step.nodes) ? words.facts_tree : words.facts, counts));
     return el("li", { class: "sd-draft" }, el("div", {}, ...rows.map((row) => this.#heading(row)), facts), this.#tokens(step));
   }
 
@@ -75,13 +75,13 @@ export class Drafts {
     const words = this.#words;
     const reason = step ? reasonText(step, words.view.charts.reasons) : "";
     const why = row.why || (reason ? fill(words.nothing, { reason }) : words.nothing_alone);
-    return el("li", { class: "sd-draft sd-draft-missing" }, this.#heading(row), textEl("p", why, { class: "sd-draft-why" }));
+    return el("li", { class: "sd-draft sd-draft-missing" }, this.#heading(row), el("p", { class: "sd-draft-why" }, why));
   }
 
   /** @param {Row} row */
   #heading({ title, lossy }) {
-    const heading = textEl("h4", title);
-    if (lossy) heading.append(" ", textEl("span", this.#words.lossy, { class: "sd-lossy" }));
+    const heading = el("h4", {}, title);
+    if (lossy) heading.append(" ", el("span", { class: "sd-lossy" }, this.#words.lossy));
     return heading;
   }
 
@@ -108,7 +108,7 @@ function stepOf({ step, events, why }) {
 
 /** @param {string} title @param {Node[]} cards @param {boolean} [right] */
 const part = (title, cards, right = false) =>
-  el("li", { class: right ? "sd-draft-group sd-draft-right" : "sd-draft-group" }, ...(title ? [textEl("h3", title)] : []), el("ol", {}, ...cards));
+  el("li", { class: right ? "sd-draft-group sd-draft-right" : "sd-draft-group" }, ...(title ? [el("h3", {}, title)] : []), el("ol", {}, ...cards));
 
 // ---- Which methods guess the same: by the first token that each would bet on, and within that by the whole draft. Pure
 

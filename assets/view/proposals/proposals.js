@@ -8,7 +8,7 @@ import { fetchFile } from "../core/recorded.js";
 import { fold, tokensOf } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { Head } from "../parts/blocks.js";
-import { button as anyButton, closest, el, firstSeen, setText, textEl } from "../parts/dom.js";
+import { button as anyButton, closest, el, firstSeen, setText } from "../parts/dom.js";
 import { append } from "../parts/text.js";
 import { Drafts } from "./drafts.js";
 
@@ -68,7 +68,7 @@ class ProposalsView {
     this.error = el("p", { class: "sd-problem", role: "alert", hidden: true });
     this.spots = new Spots(words, { choose: (position) => this.#choose(position), step: (by) => this.#step(by) });
     this.drafts = new Drafts(words);
-    this.note = textEl("p", words.note, { class: "sd-spot-note" });
+    this.note = el("p", { class: "sd-spot-note" }, words.note);
     this.root = el("section", { class: "sd-race sd-proposals", "aria-label": words.label }, this.head.root, this.error,
       el("div", { class: "sd-spot-box" }, this.head.prompt, this.spots.text, this.spots.bar), this.drafts.root, this.note);
     this.#paint();

@@ -5,7 +5,7 @@ import { tokensPerSecond, two } from "../core/metrics.js";
 import { fold } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { Timeline } from "../core/timeline.js";
-import { el, textEl } from "../parts/dom.js";
+import { el } from "../parts/dom.js";
 import { TextView } from "../parts/text.js";
 
 /** @import { Look } from "../charts/figure" */
@@ -36,13 +36,13 @@ export class LaneView {
     this.timeline = new Timeline();
     this.text = new TextView(words.view);
     this.rank = el("span", { class: "sd-race-rank" });
-    this.lossy = textEl("span", words.lossy, { class: "sd-lossy", hidden: true });
+    this.lossy = el("span", { class: "sd-lossy", hidden: true }, words.lossy);
     this.fill = el("span", { class: "sd-race-fill" });
     this.flag = el("span", { class: "sd-race-flag" });
     this.track = el("div", { class: "sd-race-track", role: "progressbar", "aria-label": title, "aria-valuemin": 0 }, this.fill, this.flag);
     this.facts = el("p", { class: "sd-race-facts" });
     this.root = el("article", { class: `sd-race-lane sd-race-lane-${index + 1}` },
-      el("header", {}, sample(LOOKS[index]), textEl("h3", title), this.lossy, this.rank), this.track, this.facts, this.text.root);
+      el("header", {}, sample(LOOKS[index]), el("h3", {}, title), this.lossy, this.rank), this.track, this.facts, this.text.root);
   }
 
   /** The run as far as it is shown, or null. */
@@ -131,7 +131,7 @@ export class LaneView {
     const found = this.text.find(element);
     if (!found || !this.lane) return null;
     const { token, step, piece, at } = found;
-    return { lane: this.title, header: this.lane.header, at, step, node: piece.node, count: piece.count ?? 0, text: piece.value.text ?? "", token };
+    return { lane: this.title, header: this.lane.header, at, step, node: piece.node, count: piece.count ?? 0, token };
   }
 
   /** @param {string} turn @param {Lane | null} lane */

@@ -6,7 +6,7 @@ import { acceptRate, disturbed, judgedSteps, repeatsItself, secondsFor, speedup,
 import { tokensOf } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { stackable } from "../parts/blocks.js";
-import { button, copyText, el, textEl } from "../parts/dom.js";
+import { button, copyText, el } from "../parts/dom.js";
 import { LOOKS } from "./lane.js";
 
 /**
@@ -28,8 +28,8 @@ export class Result {
     this.#words = words;
     this.chart = new Plot();
     this.chart.say(words.chart.label);
-    const across = textEl("p", words.chart.x, { class: "sd-race-across" });
-    const chart = el("section", { class: "sd-chart" }, textEl("h3", words.chart.title), this.chart.root, across);
+    const across = el("p", { class: "sd-race-across" }, words.chart.x);
+    const chart = el("section", { class: "sd-chart" }, el("h3", {}, words.chart.title), this.chart.root, across);
     this.grid = el("table");
     this.notes = el("div", { class: "sd-race-notes" });
     this.copied = el("span", { class: "sd-race-copied", role: "status" });
@@ -48,7 +48,7 @@ export class Result {
     const titles = entries.map(({ title }) => title);
     const table = tableOf(titles, result, origin, words);
     /** @param {"th" | "td"} tag @param {string[]} texts */
-    const cells = (tag, texts) => texts.map((text, i) => textEl(i === 1 ? "th" : tag, text, i === 1 ? { scope: tag === "th" ? "col" : "row" } : tag === "th" ? { scope: "col" } : {}));
+    const cells = (tag, texts) => texts.map((text, i) => el(i === 1 ? "th" : tag, i === 1 ? { scope: tag === "th" ? "col" : "row" } : tag === "th" ? { scope: "col" } : {}, text));
     this.grid.replaceChildren(
       el("thead", {}, el("tr", {}, ...cells("th", table.head))),
       el("tbody", {}, ...table.body.map((row) => el("tr", {}, ...cells("td", row)))));
@@ -64,7 +64,7 @@ export class Result {
       ...(result.plain ? [] : [words.table.no_plain]),
       ...(runs > 1 ? [fill(words.shared, { runs })] : []),
     ];
-    this.notes.replaceChildren(...notes.map((sentence) => textEl("p", sentence)));
+    this.notes.replaceChildren(...notes.map((sentence) => el("p", {}, sentence)));
     this.copied.textContent = "";
     this.root.hidden = false;
     this.chart.show((colours) => this.#figure(colours, entries, result, seconds));

@@ -7,7 +7,7 @@ import { fold, laneText } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { languageOf } from "../page/language.js";
 import { sharesTable } from "../parts/blocks.js";
-import { button as anyButton, el, qrCode, setText, textEl } from "../parts/dom.js";
+import { button as anyButton, el, qrCode, setText } from "../parts/dom.js";
 import { frame, given } from "./frame.js";
 
 /** @import { Lane } from "../core/state" */
@@ -72,7 +72,7 @@ function phone(/** @type {string} */ code) {
       guess = word;
       told.textContent = fill(words.sent, { word });
     });
-  } }, el("h3", {}, words.ask), box, textEl("button", words.send, { class: "sd-lesson-button sd-lesson-main" }));
+  } }, el("h3", {}, words.ask), box, el("button", { class: "sd-lesson-button sd-lesson-main" }, words.send));
   let guess = "";
   let shown = "";
   frame(words, el("section", { class: "sd-room sd-lessons sd-moment" }, prompt, before, form, told, problem));
@@ -168,5 +168,5 @@ else if (code && key) attempt(() => projector(code, key));
 else if (code) phone(code);
 else {
   const box = el("input", { type: "text", name: "room", maxlength: 4, class: "sd-moment-words", "aria-label": words.code, placeholder: words.code, autocomplete: "off" });
-  frame(words, el("form", { class: "sd-room sd-room-form sd-moment" }, box, textEl("button", words.join, { class: "sd-lesson-button sd-lesson-main" })));
+  frame(words, el("form", { class: "sd-room sd-room-form sd-moment" }, box, el("button", { class: "sd-lesson-button sd-lesson-main" }, words.join)));
 }
