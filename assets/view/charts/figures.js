@@ -5,7 +5,7 @@ import { TIMES, acceptanceHistory, disturbed, forecastSteps, judgedSteps, oracle
 import { roundsKnown } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { depthOf, isTree } from "../core/tree.js";
-import { Pen, escapeMarkup } from "./pen.js";
+import { Pen, escapeMarkup, evenLine } from "./pen.js";
 
 /** @import { JudgedStep, State } from "../core/state" */
 /** @import { Words } from "../parts/page" */
@@ -230,11 +230,7 @@ export function speedup(run, words, colours) {
     names,
     traces: [...drawn, pen.hover(here, heights, texts, indices(all))],
     y: { title: words.times, range: [0, top], dtick: [0.5, 1, 2, 5, 10].find((gap) => top <= 5 * gap) ?? 20 },
-    shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { color: colours.ink, width: 1, dash: "dash" } }],
-    annotations: [{
-      xref: "paper", x: 1, y: 1, xanchor: "right", yanchor: Number(late) < 1 ? "bottom" : "top", showarrow: false,
-      text: words.even, font: { color: colours.soft }, bgcolor: colours.card,
-    }],
+    ...evenLine(colours, words.even, Number(late) < 1 ? "bottom" : "top"),
     label: fill(words.speedup_label, { speedup: two(points.length ? speedupOf(plain, lane) : null), predicted: last(predicted), bound: last(bound) }),
     table: () => ({
       heads: [words.table_step, ...Object.values(names)],

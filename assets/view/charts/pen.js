@@ -111,6 +111,13 @@ export class Pen {
 }
 
 export const CLEAR = "rgba(0,0,0,0)";
+
+/** The line of plain decoding, and what it is called. @param {Palette} colours @param {string} text @param {"top" | "bottom"} side */
+export const evenLine = (colours, text, side) => ({
+  shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { color: colours.ink, width: 1, dash: "dash" } }],
+  annotations: [{ xref: "paper", x: 1, y: 1, xanchor: "right", yanchor: side, showarrow: false, text, font: { color: colours.soft }, bgcolor: colours.card }],
+});
+
 /** @type {Record<string, object>} */
 const PATTERNS = {
   hatch: { shape: "/", size: 5, solidity: 0.4 },

@@ -2,6 +2,8 @@
 
 import { readTrace } from "./lines.js";
 
+/** @import { Event } from "../types" */
+
 /** @type {Record<string, string>} */
 let contained = {};
 
@@ -16,8 +18,19 @@ async function fileText(name) {
   return answer?.ok ? answer.text() : null;
 }
 
-/** The events of a recorded run; null if it is not there. @param {string} name */
-export async function fetchFile(name) {
+/** Runs that were read or are being read, by name. @type {Map<string, Promise<Event[] | null>>} */
+const known = new Map();
+
+/** The events of a recorded run, which is read once; null if it is not there. @param {string} name */
+export function fetchFile(name) {
+  const found = known.get(name) ?? read(name);
+  known.set(name, found);
+  found.then((items) => items ?? known.delete(name)); // so that the next attempt asks again
+  return found;
+}
+
+/** @param {string} name @returns {Promise<Event[] | null>} */
+async function read(name) {
   const text = /^[\w-]+$/.test(name) ? await fileText(`${name}.jsonl`) : null;
   return text === null ? null : readTrace(text).items;
 }

@@ -252,12 +252,9 @@ function firstBranch({ nodes, path }) {
 /** What a drawn step shows, as a text that is equal when nothing must be drawn anew. @param {string} lane @param {Step} step */
 export const keyOf = (lane, step) => `${lane} ${step.index} ${step.open ? (step.judged ?? 0) : "done"}`;
 
-/** Kept text of a lane. @param {Lane} lane */
-export const laneText = (lane) =>
-  lane.steps
-    .flatMap((step) => [...step.path.map((node) => step.nodes[node].text ?? ""), step.next?.text ?? ""])
-    .join("");
-
 /** The tokens of a lane: { token_id, text } each, the target's own at the end of each step. @param {{ steps: Step[] }} lane @returns {Node[]} */
 export const tokensOf = (lane) =>
   lane.steps.flatMap((step) => [...step.path.map((node) => step.nodes[node]), ...(step.next ? [step.next] : [])]);
+
+/** Kept text of a lane. @param {{ steps: Step[] }} lane */
+export const laneText = (lane) => tokensOf(lane).map(({ text = "" }) => text).join("");

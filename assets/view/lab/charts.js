@@ -1,7 +1,7 @@
 // The lab's charts. Speedup over drafted tokens: lines are modelled, points are measured, the chosen lookahead can be dragged.
 // And the ladder of a machine: what a target pass of several rows costs, next to the assumption that rows are free.
 
-import { Pen, keyItems } from "../charts/pen.js";
+import { Pen, evenLine, keyItems } from "../charts/pen.js";
 import { Plot, margins, palette } from "../charts/plot.js";
 import { two } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
@@ -25,12 +25,6 @@ const STAR = 15; // pixels of the mark of the best step
 const NARROW = 480; // pixels below which every second number of the axis is written
 const SPARE = 0.3; // drafted tokens between the axis and the first of them
 const THUMB = 22; // pixels of the thumb of a slider, as in the style sheet
-
-/** The line of plain decoding, and what it is called. @param {Palette} colours @param {string} text @param {"top" | "bottom"} side */
-const even = (colours, text, side) => ({
-  shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { color: colours.ink, width: 1, dash: "dash" } }],
-  annotations: [{ xref: "paper", x: 1, y: 1, xanchor: "right", yanchor: side, showarrow: false, text, font: { color: colours.soft } }],
-});
 
 export class CostChart {
   #words;
@@ -77,7 +71,7 @@ export function costFigure({ most, top, lines, points, chosen, best }, words, co
   /** @param {number} x @param {number} y @param {object} marker */
   const mark = (x, y, marker) => ({ type: "scatter", mode: "markers", x: [x], y: [y], marker, hoverinfo: "skip", cliponaxis: false });
   const named = !best ? "" : best.drafted ? fill(words.best_label, { k: best.drafted, speedup: two(best.speedup) }) : words.never;
-  const { shapes, annotations } = even(colours, words.even, best && lines.some(({ steps }) => (steps[most] ?? best).speedup < 1) ? "bottom" : "top");
+  const { shapes, annotations } = evenLine(colours, words.even, best && lines.some(({ steps }) => (steps[most] ?? best).speedup < 1) ? "bottom" : "top");
   const stem = { type: "line", x0: chosen.drafted, x1: chosen.drafted, y0: 0, y1: best ? chosen.speedup : top, line: { color: colours.accepted, width: 1.5 } };
   return {
     traces: [
@@ -136,7 +130,7 @@ export class Ladder {
       traces: [new Pen(colours, { chain: { ...LOOKS.chain, symbol: "circle" } }, {}).line("chain", all.map(({ rows }) => rows), all.map(({ cost }) => cost), { cliponaxis: false })],
       x: { title: words.rows, range: [0.5, last.rows + 0.5], tickvals: [1, 4, 8, 16, 32, 64] },
       y: { title: "", range: [0, 1.15 * Math.max(1.4, ...all.map(({ cost }) => cost))], nticks: 6, ticksuffix: "×" },
-      ...even(colours, words.assumed, "bottom"),
+      ...evenLine(colours, words.assumed, "bottom"),
       label: words.title,
     }));
   }

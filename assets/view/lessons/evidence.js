@@ -1,11 +1,11 @@
-// How answers are read off recorded runs, and the runs of the lessons, each fetched once.
+// How answers are read off recorded runs, and the runs of the lessons.
 
 import { acceptRate, costAt, speedup, two } from "../core/metrics.js";
 import { fetchFile } from "../core/recorded.js";
 import { fold, tokensOf } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 
-/** @import { Header, Lane, Line, Step } from "../core/state" */
+/** @import { Header, Lane, Step } from "../core/state" */
 /** @import { Words } from "../parts/page" */
 /** @import { Status } from "../types" */
 /** @import { Lanes, LessonRun } from "./lesson" */
@@ -52,13 +52,11 @@ export function withPrompt(sentence, run) {
   return fill(sentence, { prompt: prompt.length > LONGEST ? `${prompt.slice(0, LONGEST - 1).trimEnd()}…` : prompt });
 }
 
-// ---- The recorded runs of the lessons, each fetched once
+// ---- The recorded runs of the lessons
 
 export class Runs {
   #words;
   #known;
-  /** @type {Map<string, Promise<Line[]>>} */
-  #fetched = new Map();
 
   /** known: by the names of the runs that there are. @param {Words} words @param {object} known */
   constructor(words, known) {
@@ -67,10 +65,9 @@ export class Runs {
   }
 
   /** The events of a run; rejected with an Error whose message is a sentence. @param {string} name */
-  items(name) {
-    const items = this.#fetched.get(name) ?? this.#fetch(name);
-    this.#fetched.set(name, items);
-    items.catch(() => this.#fetched.delete(name)); // so that the next attempt asks again
+  async items(name) {
+    const items = name in this.#known ? await fetchFile(name) : null;
+    if (!items) throw new Error(fill(this.#words.missing, { name }));
     return items;
   }
 
@@ -78,11 +75,5 @@ export class Runs {
   async lanes(name) {
     const { plain, speculative } = fold(await this.items(name)).lanes;
     return /** @type {Lanes} */ ({ plain, fast: speculative });
-  }
-
-  async #fetch(/** @type {string} */ name) {
-    const items = name in this.#known ? await fetchFile(name) : null;
-    if (!items) throw new Error(fill(this.#words.missing, { name }));
-    return items;
   }
 }

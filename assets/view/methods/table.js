@@ -35,8 +35,6 @@ export function mountMethods(element, given) {
 class MethodsTable {
   #given;
   #drawn = "";
-  /** @type {Map<string, Promise<Line[]>>} */
-  #known = new Map(); // runs that were read, by name
   /** @type {{ run: string, cell: HTMLElement }[]} */
   #gains = [];
   #seen = false;
@@ -97,16 +95,10 @@ class MethodsTable {
     return row;
   }
 
-  #events(/** @type {string} */ run) {
-    const known = this.#known.get(run) ?? fetchFile(run).then((items) => items ?? []);
-    this.#known.set(run, known);
-    return known;
-  }
-
   /** Read what the recorded runs gained, one after the other, so that the page stays at hand. */
   async fill() {
     this.#seen = true;
-    for (const { run, cell } of this.#gains) cell.textContent = gained(await this.#events(run), this.#given.words);
+    for (const { run, cell } of this.#gains) cell.textContent = gained((await fetchFile(run)) ?? [], this.#given.words);
   }
 }
 

@@ -136,16 +136,15 @@ class RaceView {
       const stream = this.#stream;
       this.#state = "fetching";
       await this.#seen;
-      const names = [...new Set(recorded.map(({ run }) => run))];
-      const read = new Map(await Promise.all(names.map(async (name) => /** @type {const} */ ([name, await fetchFile(name)]))));
+      const runs = await Promise.all(recorded.map(({ run }) => fetchFile(run)));
       if (stream !== this.#stream) return;
-      if ([...read.values()].includes(null)) {
+      if (runs.includes(null)) {
         this.#state = "missing";
         this.#changed();
         return;
       }
-      recorded.forEach(({ run, lane }, i) => {
-        this.#lanes[i].timeline.push((read.get(run) ?? []).filter((item) => item.lane === lane), { follow: false });
+      recorded.forEach(({ lane }, i) => {
+        this.#lanes[i].timeline.push((runs[i] ?? []).filter((item) => item.lane === lane), { follow: false });
       });
     }
     this.#finish();
