@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
+from ui.served import launched
+
+from specdemo.config.settings import AppSettings
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext
@@ -59,6 +62,13 @@ def browser() -> Iterator[object]:
         running.new_context = shared
         yield running
         running.close()
+
+
+@pytest.fixture(scope="module")
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of the page of the test file's STUDIO."""
+    with launched(request.module.STUDIO(AppSettings())) as address:
+        yield address
 
 
 @pytest.fixture

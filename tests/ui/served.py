@@ -48,16 +48,10 @@ def served(**settings):
         patch.setattr(studio_module, "load", load_tiny)
         studio = Studio(AppSettings.from_environment(**settings))
         studio.load()
-        page = create_app(studio)
-        options = launch_options(studio)
-        _, url, _ = page.launch(
-            server_name="127.0.0.1", server_port=free_port(), prevent_thread_lock=True, **options
-        )
-        with httpx.Client(base_url=url.rstrip("/"), timeout=60) as client:
+        with launched(studio) as url, httpx.Client(base_url=url.rstrip("/"), timeout=60) as client:
             client.studio = studio
             client.config = client.get("/config").json()
             yield client
-        page.close()
 
 
 class Visitor:

@@ -7,6 +7,7 @@ from errors import reported
 from ui.scripted import VALUES, ScriptedConversation, ScriptedStudio
 
 from specdemo.config.errors import UserError
+from specdemo.config.settings import AppSettings
 from specdemo.session.work.batch import State
 from specdemo.ui import words
 from specdemo.ui.batch import BatchHandlers
@@ -47,12 +48,14 @@ def test_a_failed_prompt_of_a_batch_leaves_the_others(handlers):
 
 
 EMPTY = UserError("batch.empty").message
+TOO_MANY = UserError("batch.too_many", count=3, most=2).message
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [(None, EMPTY), (" \n", EMPTY), ("a\n" * 17, "17 prompts")]
+    ("text", "message"), [(None, EMPTY), (" \n", EMPTY), ("a\n" * 3, TOO_MANY)]
 )
 def test_a_batch_of_none_or_too_many_is_a_sentence(handlers, text, message):
+    handlers.studio.settings = AppSettings(batch_prompts=2)
     last = batch_of(handlers, text)[-1]
     assert message in last["error"][0]
     assert last["rows"] == []

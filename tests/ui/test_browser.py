@@ -1,130 +1,12 @@
 """The page in a real Chromium: hostile text stays text, every state shows, nothing leaves the machine."""
 
-from dataclasses import asdict, replace
-from functools import partial
-from threading import Event
-
 import pytest
-from errors import reported
-from scripted_run import run_events
 from ui.conftest import SCREEN
-from ui.scripted import IdleStudio, ScriptedConversation
-from ui.served import launched
-
-from specdemo.config.settings import AppSettings
-from specdemo.files.catalogue import Entry, Pair
-from specdemo.session.door import MethodInfo
-from specdemo.trace.events import Drafted, Node, Status, Verified
+from ui.scripted import HOSTILE, ReadyStudio
 
 pytestmark = pytest.mark.browser
 
-HOSTILE = [
-    "<img src=x onerror=1>",
-    "${6*7}",
-    "C:\\users",
-    "\u202eevil",
-    "\N{WOMAN}\u200d\N{PERSONAL COMPUTER}",
-    "<script>window.hacked=1</script>",
-]
-
-
-class HostileConversation(ScriptedConversation):
-    """Real events with the worst token texts that a model could write."""
-
-    def run(self, prompt, settings, *, system="", cancel, every=0.0):
-        if prompt == "fail":
-            raise reported("It happened.", unaffected="All is well.", advice="Try again.")
-        told = asdict(settings) if prompt == "drawn" else {}
-        steps = 10_000 if prompt in ("forever", "slow") else 8
-        for lane in ("plain", "speculative") if settings.baseline else ("speculative",):
-            method = "draft_model" if lane == "speculative" else "nothing"
-            step = partial(self.step, lane, prompt, settings, cancel)
-            lossy = {"lossy": prompt == "lossy"}
-            yield from run_events(lane, method, prompt, steps, cancel, step, told=told, **lossy)
-            if cancel.is_set():
-                return
-
-    def step(self, lane, prompt, settings, cancel, step):
-        if prompt == "tree" and lane == "speculative":
-            yield from self.branching(step)
-        elif prompt == "drawn":
-            chance = settings.sampling.temperature
-            text = f"{settings.verification} at {chance} from {settings.sampling.seed};"
-            yield from self.checked(lane, step, text)
-        elif prompt == "shared":
-            for event in self.checked(lane, step, "a"):
-                crowd = {"runs": 2 + step % 2} if isinstance(event, Verified) else {}
-                yield replace(event, **crowd)
-        else:
-            yield from self.checked(lane, step, HOSTILE[step % len(HOSTILE)])
-        if prompt in ("forever", "slow") and cancel.wait(0.01):
-            Event().wait(prompt == "slow")  # a second: the last step of a large model
-
-    def checked(self, lane, step, text):
-        if lane == "plain":
-            own = Node(step, text, status=Status.PLAIN, target_prob=0.5)
-            yield Verified(lane, step, (), (), own, 0, 0.1, 0, 0.1 * (step + 1))
-            return
-        statuses = (
-            (Status.ACCEPTED, Status.REJECTED, Status.UNREACHED) if step % 2 else (Status.ACCEPTED,)
-        )
-        nodes = tuple(
-            Node(place, text, place - 1, status, 0.5, 0.25, 0.5, 0.25)
-            for place, status in enumerate(statuses)
-        )
-        own = Node(9, text, status=Status.CORRECTION if step % 2 else Status.BONUS, target_prob=0.5)
-        yield Drafted(lane, step, 3, "<b>constant</b>", nodes, 0.01)
-        yield Verified(lane, step, nodes, (0,), own, 0.01, 0.1, 0.001, 0.111 * (step + 1))
-
-    def branching(self, step):
-        """Siblings: the first is rejected, the second accepted, one child of it rejected; the last is never tested."""
-        accepted, rejected, unreached = Status.ACCEPTED, Status.REJECTED, Status.UNREACHED
-        fates = ((-1, rejected), (-1, accepted), (0, unreached), (1, rejected), (3, unreached))
-        nodes = tuple(
-            Node(place, HOSTILE[place], parent, status, 0.5, 0.125, 0.5, 0.25)
-            for place, (parent, status) in enumerate(fates)
-        )
-        own = Node(9, f" own{step}", status=Status.CORRECTION, target_prob=0.75)
-        foreseen = {"expected_tokens": 3.0, "expected_seconds": 0.1}
-        ahead = {"hit": step % 2 == 0, "saved_seconds": 0.01}
-        yield Drafted(
-            "speculative", step, 3, "a tree", nodes, 0.01, source="tree", **foreseen, **ahead
-        )
-        yield Verified("speculative", step, nodes, (1,), own, 0.01, 0.1, 0.001, 0.111 * (step + 1))
-
-
-class ReadyStudio(IdleStudio):
-    def methods(self):
-        options = ("policy", "lookahead", "threshold")
-        why = "<b>There is</b> no draft. Train one."
-        return [
-            MethodInfo("draft_model", "Draft model", "Guesses.", options, True),
-            MethodInfo("tree", "Tree", "Branches.", ("nodes",), False, why, ("a draft model",)),
-            MethodInfo("look_back", "Look back", "Wrong.", ("memory",), True, lossy=True),
-        ]
-
-    def last_audit(self):
-        greedy = {"outputs": 4, "equal": 3, "same_share": 0.9, "median_margin": 0.01}
-        row = {"name": "tree", "title": HOSTILE[0], "available": True, "greedy": greedy}
-        return {"machine": "here", "model": "tiny", "limit": 0.001, "methods": [row]}
-
-    def card(self, method):
-        if method != "draft_model":
-            return None
-        curve = {"losses": [[10, 4.0], [20, 2.0], [30, 1.5]], "checks": [[20, 2.1], [30, 1.6]]}
-        return {"kind": "feature", "target": "tiny", "data": [HOSTILE[0]], "seed": 7, **curve}
-
-    def pairs(self):
-        return [Pair(Entry("smollm2-135m-instruct", "tiny", "", 1, ""), None)]
-
-    def open(self, _visitor=""):
-        return HostileConversation()
-
-
-@pytest.fixture(scope="module")
-def url():
-    with launched(ReadyStudio(AppSettings())) as address:
-        yield address
+STUDIO = ReadyStudio
 
 
 def opened(page, url):
@@ -464,21 +346,6 @@ def test_a_trace_is_saved_and_opened_and_a_broken_one_is_explained(page, tmp_pat
     foreign.write_text("hello", encoding="utf-8")
     page.locator(".sd-tools input[type=file]").set_input_files(foreign)
     page.locator(".sd-problem", has_text="is not a trace").wait_for()
-
-
-def test_visitors_run_at_the_same_time_and_do_not_meet(page, url):
-    other = page.context.new_page()
-    other.goto(url)
-    other.wait_for_selector("#sd-view .sd-numbers")
-    run(page, "forever")
-    page.wait_for_function("document.querySelectorAll('.sd-answer .sd-token').length > 5")
-    run(other, "second")
-    finished(other)
-    assert "Stopped" not in page.locator(".sd-phase").inner_text()
-    page.get_by_role("button", name="Stop", exact=True).click()
-    finished(page, "Stopped")
-    assert "second" in other.locator(".sd-asked").inner_text()
-    assert "second" not in page.locator(".sd-text").inner_text()
 
 
 def test_a_run_that_shared_its_passes_is_marked(same_page):

@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import pytest
 from ui.scripted import IdleStudio
-from ui.served import launched
 
-from specdemo.config.settings import AppSettings
 from specdemo.engine.cost import CostProfile
 
 pytestmark = pytest.mark.browser
@@ -27,10 +25,7 @@ class PricedStudio(IdleStudio):
     )
 
 
-@pytest.fixture(scope="module")
-def url():
-    with launched(PricedStudio(AppSettings())) as address:
-        yield address
+STUDIO = PricedStudio
 
 
 @pytest.fixture

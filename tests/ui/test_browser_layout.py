@@ -3,11 +3,9 @@
 from pathlib import Path
 
 import pytest
-from ui.served import launched
-from ui.test_browser import ReadyStudio
+from ui.scripted import ReadyStudio
 
-from specdemo.config.settings import AppSettings
-
+STUDIO = ReadyStudio
 pytestmark = pytest.mark.browser
 
 SCREENS = ((1280, 800), (1920, 1080), (390, 844))
@@ -15,12 +13,6 @@ LEAST_TEXT = 0.35  # of the screen
 MOST_CONTROLS, MOST_WORDS = 28, 120
 
 SEEN = Path(__file__).with_name("seen.js").read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def url():
-    with launched(ReadyStudio(AppSettings())) as address:
-        yield address
 
 
 @pytest.mark.parametrize("language", ["en", "de"])

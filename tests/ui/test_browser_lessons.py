@@ -2,22 +2,15 @@
 
 import pytest
 from ui.scripted import IdleStudio
-from ui.served import launched
 
-from specdemo.config.settings import AppSettings
 from specdemo.config.strings import strings
 
 WORDS = strings("lessons").WORDS
 
+STUDIO = IdleStudio
 pytestmark = pytest.mark.browser
 
 BLOCKED = "Storage.prototype.setItem = () => { throw new Error('blocked'); }"
-
-
-@pytest.fixture(scope="module")
-def url():
-    with launched(IdleStudio(AppSettings())) as address:
-        yield address
 
 
 @pytest.fixture

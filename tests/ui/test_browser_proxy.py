@@ -3,16 +3,16 @@
 import http.client
 from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from loopback import Handler, serving
-from programs import free_port
-from ui.test_browser import ReadyStudio
+from ui.scripted import ReadyStudio
+from ui.served import launched
 
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import strings
-from specdemo.ui.app import create_app, launch_options
 
 pytestmark = pytest.mark.browser
 
@@ -52,11 +52,8 @@ def port():
     """The port of a page that knows its prefix, in each spelling that an operator may use."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRADIO_ROOT_PATH", "demo/")
-        studio = ReadyStudio(AppSettings())
-        demo = create_app(studio)
-        demo.launch(server_port=free_port(), prevent_thread_lock=True, **launch_options(studio))
-        yield demo.server_port
-        demo.close()
+        with launched(ReadyStudio(AppSettings())) as url:
+            yield urlsplit(url).port
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["removed", "kept"])

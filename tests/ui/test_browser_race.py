@@ -1,24 +1,14 @@
 """The race and the drafts side by side in a real Chromium: recorded first, then run; text stays text, Stop stops."""
 
-from dataclasses import replace
+from functools import partial
 
 import pytest
-from scripted_run import TINY
+from scripted_run import run_events
 from ui.scripted import IdleStudio, ScriptedConversation
-from ui.served import launched
 
-from specdemo.config.settings import AppSettings
 from specdemo.session.door import MethodInfo
 from specdemo.session.work.proposals import Comparison, Guess, Text
-from specdemo.trace.events import (
-    Drafted,
-    FinishReason,
-    Node,
-    RunFinished,
-    RunStarted,
-    Status,
-    Verified,
-)
+from specdemo.trace.events import Drafted, Node, Status, Verified
 
 pytestmark = pytest.mark.browser
 
@@ -26,10 +16,7 @@ HOSTILE = "<img src=x onerror=window.hacked=1>"
 
 
 class RacedConversation(ScriptedConversation):
-    """Plain decoding takes 0.1 s a token; every other method half of it, because one drafted token is kept in each step.
-
-    `forever` ends when it is cancelled.
-    """
+    """A step takes 0.1 s and gives a token; of every other method two, as one drafted token is kept. `forever` ends when it is cancelled."""
 
     def __init__(self, host):
         self.host = host
@@ -38,29 +25,29 @@ class RacedConversation(ScriptedConversation):
         return work(self, cancel, **arguments)
 
     def events(self, prompt, settings, cancel, *, system="", every=0.0):
-        plain = settings.method == "nothing"
-        lane = "plain" if plain else "speculative"
-        yield RunStarted(lane, settings.method, prompt, settings.to_dict(), TINY, machine="here")
+        lane = "plain" if settings.method == "nothing" else "speculative"
         most = settings.max_new_tokens if prompt == "forever" else 8
-        for step in range(most):
-            if cancel.is_set():
-                yield RunFinished(lane, FinishReason.CANCELLED, step, 0.1 * step)
-                return
-            if prompt == "forever":
-                cancel.wait(0.1)
-            if plain or step % 2 == 0:
-                own = Node(step, HOSTILE if step == 2 else f" w{step}", status=Status.PLAIN)
-                drafted = () if plain else (replace(own, status=Status.ACCEPTED),)
-            elapsed = 0.1 * (step + 1) if plain else 0.05 * (step + 1)
-            if plain:
-                yield Verified(lane, step, (), (), own, 0, 0.1, 0, elapsed)
-            elif step % 2:
-                own = Node(step, f" w{step}", status=Status.BONUS)
-                yield Verified(lane, step // 2, drafted, (0,), own, 0, 0.1, 0, elapsed)
-        yield RunFinished(lane, FinishReason.LENGTH, most, elapsed)
+        steps = most if lane == "plain" else most // 2
+        step = partial(self.step, lane, prompt, cancel)
+        told = settings.to_dict()
+        yield from run_events(
+            lane, settings.method, prompt, steps, cancel, step, told=told, machine="here"
+        )
+
+    def step(self, lane, prompt, cancel, step):
+        def word(place, status):
+            return Node(place, HOSTILE if place == 2 else f" w{place}", status=status)
+
+        if prompt == "forever":
+            cancel.wait(0.1)
+        drafted, own = (), word(step, Status.PLAIN)
+        if lane == "speculative":
+            drafted, own = (word(2 * step, Status.ACCEPTED),), word(2 * step + 1, Status.BONUS)
+        path = tuple(range(len(drafted)))
+        yield Verified(lane, step, drafted, path, own, 0, 0.1, 0, 0.1 * (step + 1))
 
 
-class ReadyStudio(IdleStudio):
+class RacedStudio(IdleStudio):
     def methods(self):
         return [
             MethodInfo("draft_model", "Draft model", "Guesses.", ("policy", "lookahead"), True),
@@ -72,10 +59,7 @@ class ReadyStudio(IdleStudio):
         return RacedConversation(self)
 
 
-@pytest.fixture(scope="module")
-def url():
-    with launched(ReadyStudio(AppSettings())) as address:
-        yield address
+STUDIO = RacedStudio
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 """Accessibility, class links and a projector: axe finds nothing serious, keys and links work as documented."""
 
 import pytest
-from ui.served import launched
-from ui.test_browser import ReadyStudio
+from ui.scripted import ReadyStudio
 from ui.test_browser_layout import share_of_text
 
 from specdemo.config.settings import AppSettings
@@ -13,6 +12,7 @@ from specdemo.ui import words
 race = strings("race")
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+STUDIO = ReadyStudio
 pytestmark = pytest.mark.browser
 
 TABS = ("play", "race", "proposals", "lab", "lessons", "methods")
@@ -22,12 +22,6 @@ TICKS = """(size) => {
   const tick = document.querySelector("#sd-view .sd-plot .xtick text");
   return tick && getComputedStyle(tick).fontSize === size;
 }"""
-
-
-@pytest.fixture(scope="module")
-def url():
-    with launched(ReadyStudio(AppSettings())) as address:
-        yield address
 
 
 @pytest.fixture

@@ -18,9 +18,7 @@ PAGE = """<!doctype html><meta charset=utf-8><link rel=icon href="data:,">
 const { mount } = await import("/view/play/view.js");
 const words = await (await fetch("/words")).json();
 window.items = (await (await fetch("/run")).text()).trim().split("\\n").map((line) => JSON.parse(line));
-window.selected = [];
-window.open = (id, more = {}) => mount(document.getElementById(id),
-  { read: () => "", watch: () => {}, words, onselect: (what) => selected.push(what), ...more });
+window.open = (id, more = {}) => mount(document.getElementById(id), { read: () => "", watch: () => {}, words, ...more });
 window.view = open("one");
 view.load(items, { autoplay: false });
 window.ready = true;
@@ -155,12 +153,6 @@ def test_the_inspector_fills_in_the_formula_and_compares_two_tokens(page):
     first = inspector.locator("tbody tr").first.inner_text().split()
     assert first == ["t4", "correction", "0.60", "–", "0.90"]
     assert "recorded" in inspector.locator("header").inner_text()
-    assert page.evaluate("selected.at(-1)") == {
-        "lane": "speculative",
-        "step": 0,
-        "node": 1,
-        "text": " t2",
-    }
     # A pinned token stays while the run continues and the pointer is elsewhere.
     page.locator(".sd-step:not(.sd-later) .sd-accepted").last.hover()
     page.evaluate("view.seekStep(20)")
@@ -199,7 +191,6 @@ def test_one_selection_lights_the_same_step_everywhere_and_a_column_goes_there(p
     assert page.locator(".sd-step.sd-lit").get_attribute("data-step") == "12"
     assert page.locator(".sd-column.sd-lit").get_attribute("data-step") == "12"
     assert page.locator(".sd-column[aria-selected=true]").get_attribute("data-step") == "12"
-    assert page.evaluate("selected.at(-1).step") == 12
     assert page.locator(".sd-column").count() == 41  # shown steps stay
     assert page.locator(".sd-step:visible").count() == 13
     page.keyboard.press("ArrowLeft")

@@ -43,7 +43,7 @@ def local():
 @pytest.fixture(scope="module")
 def public():
     """The page as it is under a name of its own, with limits small enough to meet them."""
-    small = {"runs_a_minute": 2, "prompt_tokens": 60, "answer_tokens": 16, "batch_prompts": 2}
+    small = {"runs_a_minute": 2, "prompt_tokens": 60, "answer_tokens": 16}
     with served(allowed_hosts="class.example", upload_mb=1, **small) as client:
         yield client
 
@@ -442,18 +442,6 @@ def test_the_lengths_of_prompts_and_answers_are_limited(public):
     parts = [part["props"] for part in public.config["components"]]
     slider = next(part for part in parts if part.get("elem_id") == "sd-max_new_tokens")
     assert (slider["maximum"], slider["value"]) == (16, 16)
-
-
-def test_the_number_of_prompts_of_a_batch_is_limited(public):
-    visitor = Visitor(public)
-    begin, run = (name for name in visitor.calls if "sd-batch-prompts" in names(visitor, name))
-    visitor.send(begin, visitor.values(begin, **{"sd-batch-prompts": "a"}))
-    _, values = visitor.send(run, visitor.values(run, **{"sd-batch-prompts": "a\nb\nc"}))
-    assert UserError("batch.too_many", count=3, most=2).message in json.loads(values[0])["error"]
-
-
-def names(visitor, call):
-    return [part["props"].get("elem_id") for part in visitor.inputs(call)]
 
 
 def test_the_runs_of_a_visitor_per_minute_are_limited(public):

@@ -1,18 +1,19 @@
 """The server: content and preloads of the page, health and metrics, and how often Gradio polls its queue."""
 
-import asyncio
 import html
 import inspect
 import json
 import re
 import struct
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
 from errors import reported
 from gradio.queueing import Queue
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import StreamingResponse
+from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from specdemo.config.settings import AppSettings
@@ -32,30 +33,22 @@ PAGE = b'<html><head><title>a</title><meta property="og:title" content="Gradio" 
 PAGE += b"\n<body class='b'>\n<gradio-app></gradio-app></body></html>"
 
 
-def answered(path, query=b""):
-    """Return headers and body of a response in two parts to a request through the middleware."""
-    sent = []
+def answered(path, **query):
+    """Return the response of a server with the middleware, which sends the page in two parts."""
 
-    async def app(_scope, _receive, send):
-        headers = [(b"content-length", str(len(PAGE)).encode()), (b"a", b"b")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": PAGE[:50], "more_body": True})
-        await send({"type": "http.response.body", "body": PAGE[50:]})
+    async def parts():
+        yield PAGE[:50]
+        yield PAGE[50:]
 
-    async def keep(message):
-        sent.append(message)
+    def respond(_request):
+        return StreamingResponse(parts(), headers={"content-length": str(len(PAGE))})
 
-    # In a thread of its own: where browser tests have run, this one has an event loop already.
-    where = {"type": "http", "path": path, "query_string": query, "headers": []}
-    page = Head(app)({**where, "scheme": "https", "server": ("a.b", 443)}, None, keep)
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, page).result()
-    start, *bodies = sent
-    return dict(start["headers"]), b"".join(each["body"] for each in bodies)
+    app = Starlette(routes=[Route("/{path:path}", respond)], middleware=[Middleware(Head)])
+    return TestClient(app, base_url="https://a.b").get(path, params=query)
 
 
 def test_the_page_names_the_scripts_that_it_will_import():
-    *links, run = answered("/")[0][b"link"].decode().split(", ")
+    *links, run = answered("/").headers["link"].split(", ")
     low = "; fetchpriority=low"  # Gradio's own scripts come first
     assert re.fullmatch(r"<files/.*/runs/.*\.jsonl>; rel=preload; as=fetch; crossorigin" + low, run)
     shape = rf"<files/{version()}/view/(.*)>; rel=modulepreload{low}"
@@ -66,9 +59,9 @@ def test_the_page_names_the_scripts_that_it_will_import():
 
 
 def test_the_page_arrives_with_its_styles_and_first_words():
-    headers, body = answered("/")
-    assert headers[b"content-length"] == str(len(body)).encode()
-    head, rest = body.decode().split("</head>")
+    page = answered("/")
+    assert page.headers["content-length"] == str(len(page.content))
+    head, rest = page.text.split("</head>")
     assert len(re.findall('<link rel="stylesheet"', head)) == len(style_files())
     assert 'property="og:title" content="specdemo"' in head
     assert "Gradio" not in head
@@ -80,15 +73,15 @@ def test_the_page_arrives_with_its_styles_and_first_words():
 
 def test_a_link_to_a_recorded_run_is_previewed_with_its_title_and_prompt():
     run = recorded_runs()[1]
-    page = answered("/", f"lang=de&recorded={run.name}".encode())[1].decode()
+    page = answered("/", lang="de", recorded=run.name).text
     for name, text in (("og:title", f"{run.title} · specdemo"), ("og:description", run.prompt)):
         assert f'property="{name}" content="{html.escape(text)}"' in page
-    assert answered("/", b"recorded=%3Cb%3E") == answered("/")
+    assert answered("/", recorded="<b>").content == answered("/").content
 
 
 def test_other_answers_stay_as_they_are():
-    length = str(len(PAGE)).encode()
-    assert answered("/gradio_api/queue/join") == ({b"a": b"b", b"content-length": length}, PAGE)
+    other = answered("/gradio_api/queue/join")
+    assert (dict(other.headers), other.content) == ({"content-length": str(len(PAGE))}, PAGE)
 
 
 def test_the_first_words_play_both_variants_of_the_first_recorded_run():
