@@ -7,6 +7,7 @@ import math
 import unicodedata
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
@@ -59,10 +60,8 @@ class Page(gr.Blocks):
         try:
             check_values(block_fn.inputs, inputs)
             values: list[object] = await super().preprocess_data(block_fn, inputs, *given, **named)
-            goes_on = block_fn.trigger_after is not None
-            if goes_on and any(
-                _state_of(*each) for each in zip(block_fn.inputs, values, strict=True)
-            ):
+            states = [isinstance(block, gr.State) for block in block_fn.inputs]
+            if block_fn.trigger_after is not None and None in compress(values, states):
                 raise UserError("page.not_begun")
         except Exception as error:  # noqa: BLE001 - whatever Gradio finds wrong with a value
             raise _sentence(error, block_fn) from None
@@ -74,10 +73,6 @@ class Page(gr.Blocks):
             return await super().call_function(block_fn, *given, **named)
         except Exception as error:  # noqa: BLE001 - a visitor is owed a sentence, not a stack trace
             raise _sentence(error, block_fn) from None
-
-
-def _state_of(block: Block, value: object) -> bool:
-    return isinstance(block, gr.State) and value is None
 
 
 def _sentence(error: Exception, event: BlockFunction) -> gr.Error:

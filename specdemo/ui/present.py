@@ -43,11 +43,6 @@ def recorded_line(name: str, title: str, key: str) -> str:
     return open_line("recorded", key, title=title, run=name)
 
 
-def error_parts(error: UserError) -> Json:
-    """Return the sentences of an error by the names that the page's scripts read."""
-    return {"message": error.message, "unharmed": error.unaffected, "advice": error.advice}
-
-
 def place(waiting: Waiting) -> str:
     """Return the position in the queue as a sentence. Seconds are rounded, since they are only an estimate."""
     if waiting.seconds is None:

@@ -140,7 +140,8 @@ class Lines(Shown):
         self.add(present.line("waiting", text=sentence or words.TURN))
 
     def fail(self, error: UserError) -> None:
-        self.add(present.line("notice", **present.error_parts(error)))
+        parts = {"message": error.message, "unharmed": error.unaffected, "advice": error.advice}
+        self.add(present.line("notice", **parts))
 
 
 def stream(

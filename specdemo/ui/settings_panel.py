@@ -59,11 +59,8 @@ def create_method(studio: EngineClient, **given: object) -> Control:
     return create_widget("method", choices, value=chosen, elem_id="sd-method", **given)
 
 
-def create_settings(studio: EngineClient, method: Control | None = None) -> SettingsPanel:
-    """Create a widget for each row of the table of settings that has one.
-
-    method: the menu of methods, if it exists already
-    """
+def create_settings(studio: EngineClient, method: Control) -> SettingsPanel:
+    """Create a widget for each row of the table of settings that has one. method: the menu of methods"""
     methods = studio.methods()
     chosen = _default(methods)
     # Every policy may be sent; which are shown depends on the method, see `present.option_update`.
@@ -79,7 +76,7 @@ def create_settings(studio: EngineClient, method: Control | None = None) -> Sett
         given = limits.get(name, {})
         return create_widget(name, visible=seen.get(name, True), elem_id=f"sd-{name}", **given)
 
-    fields: dict[str, Control] = {"method": create_method(studio) if method is None else method}
+    fields: dict[str, Control] = {"method": method}
     note = note_view(present.method_note(chosen))
     for name in names:
         if name == "memory":

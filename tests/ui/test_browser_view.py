@@ -20,7 +20,7 @@ const words = await (await fetch("/words")).json();
 window.items = (await (await fetch("/run")).text()).trim().split("\\n").map((line) => JSON.parse(line));
 window.open = (id, more = {}) => mount(document.getElementById(id), { read: () => "", watch: () => {}, words, ...more });
 window.view = open("one");
-view.load(items, { autoplay: false });
+view.load(items);
 window.ready = true;
 </script>"""
 
@@ -277,7 +277,7 @@ def test_a_frame_of_a_live_run_lays_the_page_out_once(page):
 
 def test_two_views_on_one_page_do_not_meet(page):
     page.evaluate(
-        "window.other = open('two', { keys: false }); other.load(items, { autoplay: false })"
+        "window.other = open('two', { keys: false }); other.load(items)"
     )
     press(page, "ArrowRight", 1)
     assert page.evaluate("other.timeline.at") == 0
@@ -314,7 +314,7 @@ def test_a_step_of_a_long_run_draws_one_step_and_runs_leave_nothing(page):
     session.send("Performance.enable")
 
     def held():
-        page.evaluate("view.load(items, { autoplay: false }); view.seekStep(100)")
+        page.evaluate("view.load(items); view.seekStep(100)")
         page.evaluate(TWO_FRAMES)
         session.send("HeapProfiler.collectGarbage")
         metrics = {m["name"]: m["value"] for m in session.send("Performance.getMetrics")["metrics"]}
@@ -322,7 +322,7 @@ def test_a_step_of_a_long_run_draws_one_step_and_runs_leave_nothing(page):
 
     nodes, listeners = held()
     for _ in range(20):
-        page.evaluate("view.load(items, { autoplay: false }); view.seekStep(100)")
+        page.evaluate("view.load(items); view.seekStep(100)")
         page.evaluate("new Promise((done) => requestAnimationFrame(done))")
     later = held()
     assert later[0] < 1.5 * nodes

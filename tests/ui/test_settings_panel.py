@@ -6,13 +6,13 @@ from ui.scripted import ScriptedStudio
 
 from specdemo.config.settings import RunSettings, field, widget_order
 from specdemo.ui import words
-from specdemo.ui.settings_panel import OPTIONS, by_name, create_settings
+from specdemo.ui.settings_panel import OPTIONS, by_name, create_method, create_settings
 
 
 @pytest.fixture(scope="module")
 def panel():
     with gr.Blocks():
-        return create_settings(ScriptedStudio())
+        return create_settings(ScriptedStudio(), create_method(ScriptedStudio()))
 
 
 def test_every_setting_of_the_page_has_a_word_and_a_component(panel):

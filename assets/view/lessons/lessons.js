@@ -19,10 +19,7 @@ import { ThreeWords } from "./threewords.js";
  * @import { Lesson, LessonRun, Question as Asked } from "./lesson"
  * @typedef {{ runs: Record<string, LessonRun>, live: boolean }} Data
  */
-/**
- * Build the lessons inside `element`; `words` holds the view's own as `view` and the policies' names as `policies`.
- * @param {HTMLElement} element @param {Given} given
- */
+/** Build the lessons inside `element`; `words` holds the view's as `view`, and `policies`. @param {HTMLElement} element @param {Given} given */
 export function mountLessons(element, given) {
   const lessons = new Lessons(element, given.words);
   follow(given, (data) => lessons.take(data));

@@ -47,7 +47,7 @@ export class Screen {
       const items = (await this.#runs?.items(name)) ?? [];
       if (this.#wanted !== name) return;
       this.player.hidden = false;
-      if (this.#shown !== name) this.view.load(items, { autoplay: false });
+      if (this.#shown !== name) this.view.load(items);
       else this.view.seekStep(-1);
       this.#shown = name;
     } catch (error) {

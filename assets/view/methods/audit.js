@@ -16,10 +16,7 @@ import { two } from "../core/metrics.js";
  * @typedef {{ methods: Audited[], model?: string, precision?: string, machine?: string, date?: string, limit?: number | null, recorded?: boolean }} Audit
  */
 
-/**
- * Draw the audit in `element`; `read()` gives it as JSON, null when there is none, `watch(call)` calls after each change.
- * @param {HTMLElement} element @param {Given} given
- */
+/** Draw the audit in `element`; null when there is none. @param {HTMLElement} element @param {Given} given */
 export function mountAudit(element, given) {
   const root = el("div", { class: "sd-audit" });
   element.replaceChildren(root);

@@ -24,10 +24,7 @@ const LOOKS = {
 const FIGURES = [1, 1.5, 2, 3, 5, 7]; // of the axis of nats, times a power of ten
 const LEAST = 1e-3; // nats; a logarithm needs an end
 
-/**
- * Draw the card in `element`; `read()` gives JSON with a `card`, or a sentence as `none`; `watch(call)` calls after each change.
- * @param {HTMLElement} element @param {Given} given
- */
+/** Draw in `element` a `card`, or a sentence as `none`. @param {HTMLElement} element @param {Given} given */
 export function mountCard(element, given) {
   const root = el("div", { class: "sd-card" });
   element.replaceChildren(root);

@@ -3,10 +3,7 @@
 import { el, follow } from "../parts/dom.js";
 
 /** @import { Given } from "../parts/page" */
-/**
- * Draw the status in `element`; `read()` gives it as JSON, `watch(call)` calls after each change.
- * @param {HTMLElement} element @param {Given} given
- */
+/** Draw the status in `element`. @param {HTMLElement} element @param {Given} given */
 export function mountStatus(element, given) {
   const dot = el("span", { class: "sd-model-dot" });
   const text = el("span", { class: "sd-model-text" });
@@ -33,10 +30,7 @@ export function mountStatus(element, given) {
 
 // ---- The note under the menu of methods: a sentence or more, each of a kind that has its own look
 
-/**
- * Draw the note in `element`; `read()` gives it as JSON, a list of [kind, sentence], `watch(call)` calls after each change.
- * @param {HTMLElement} element @param {Omit<Given, "words">} given
- */
+/** Draw the note in `element`, a list of [kind, sentence]. @param {HTMLElement} element @param {Omit<Given, "words">} given */
 export function mountNote(element, given) {
   const note = el("div", { class: "sd-note", "aria-live": "polite" });
   element.replaceChildren(note);

@@ -6,8 +6,8 @@ import type { Header, Piece, Step } from "../core/state";
 export type Words = string & Words[] & { [name: string]: Words };
 
 /**
- * What a script is mounted with: its present value, a way to hear of another, its words, and what says a sentence of
- * Python in the page's language.
+ * What a script is mounted with: `read()` gives its present value as JSON, or a stream of lines; `watch(call)` calls after
+ * each change; its words; and what says a sentence of Python in the page's language.
  */
 export interface Given {
   read(): string;

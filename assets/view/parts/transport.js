@@ -65,6 +65,23 @@ export class PlayerControls {
     this.player.pause();
     this.player.seek(this.player.timeline.last);
   }
+
+  toggle() {
+    this.player.toggle();
+  }
+
+  /** What keys do, with shift or without. @param {boolean} _ @returns {Record<string, () => void>} */
+  acts(_) {
+    return { " ": () => this.toggle(), Home: () => this.player.seek(0), End: () => this.toEnd() };
+  }
+
+  /** Do what a key stands for. @param {KeyboardEvent} event */
+  key(event) {
+    const act = this.acts(event.shiftKey)[event.key];
+    if (!act || event.ctrlKey || event.metaKey || event.altKey || this.player.timeline.last < 0) return;
+    event.preventDefault();
+    act();
+  }
 }
 
 export class Transport extends PlayerControls {
@@ -80,7 +97,7 @@ export class Transport extends PlayerControls {
     this.root = el("div", { class: "sd-transport", role: "group", "aria-label": words.label },
       this.#button("start", () => player.seek(0)),
       step("back_round", "round", -1), step("back", "token", -1),
-      this.#button("play", () => this.#toggle()),
+      this.#button("play", () => this.toggle()),
       step("forward", "token", 1), step("round", "round", 1), step("rejection", "rejection", 1),
       this.#button("end", () => this.toEnd()),
       this.slider, this.place, this.speed);
@@ -104,30 +121,20 @@ export class Transport extends PlayerControls {
     this.#buttons.play.disabled = this.slider.disabled = !timeline.stops.length;
   }
 
-  /** What a key does; true when it was one of ours. @param {KeyboardEvent} event */
-  key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return false;
-    const { player, timeline } = this;
-    if (!timeline.stops.length) return false;
-    const what = event.shiftKey ? "round" : "token";
-    /** @type {Record<string, () => void>} */
-    const acts = {
-      " ": () => this.#toggle(),
+  /** @param {boolean} shift */
+  acts(shift) {
+    const { player } = this;
+    const what = shift ? "round" : "token";
+    return {
+      ...super.acts(shift),
       ArrowRight: () => player.step(what, 1),
       ArrowLeft: () => player.step(what, -1),
-      Home: () => player.seek(0),
-      End: () => this.toEnd(),
       n: () => player.step("rejection", 1),
     };
-    const act = acts[event.key];
-    if (!act) return false;
-    event.preventDefault();
-    act();
-    return true;
   }
 
   // At the end of a run that goes on there is nothing to play: it is held there, and let go.
-  #toggle() {
+  toggle() {
     const { player, timeline } = this;
     if (!this.live || player.playing || !timeline.atEnd) player.toggle();
     else {

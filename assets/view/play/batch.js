@@ -11,10 +11,7 @@ import { two } from "../core/metrics.js";
  * @typedef {{ rows?: Row[], total?: Total, waiting?: string, error?: string[] }} Batch as `batch` of present.py makes it
  */
 
-/**
- * Draw the batch in `element`; `read()` gives it as JSON, `watch(call)` calls after each change.
- * @param {HTMLElement} element @param {Given} given
- */
+/** Draw the batch in `element`. @param {HTMLElement} element @param {Given} given */
 export function mountBatch(element, given) {
   const words = given.words.batch;
   const about = el("p", { class: "sd-batch-total sd-waits", role: "status" });

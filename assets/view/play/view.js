@@ -194,15 +194,10 @@ export class View {
     if (over) document.dispatchEvent(new CustomEvent("specdemo-ended"));
   }
 
-  /**
-   * Show a recorded run from its lines, in place of what is there; autoplay: else it rests at its beginning.
-   * @param {Line[]} items @param {{ autoplay?: boolean }} [how]
-   */
-  load(items, { autoplay = true } = {}) {
-    /** @type {Open} */
-    const opening = { type: "open", source: "recorded", key: "", title: "" };
-    this.take(items.some((item) => item.type === "open") ? items : [opening, ...items], true);
-    if (!autoplay) this.seekStep(-1);
+  /** Show the events of a recorded run at rest at its beginning, in place of what is there. @param {Line[]} items */
+  load(items) {
+    this.take([{ type: "open", source: "recorded", key: "", title: "" }, ...items], true);
+    this.seekStep(-1);
   }
 
   /** Rest at a step of the shown lane as it was judged; -1 is the beginning. returns: whether there is such a step @param {number} step */

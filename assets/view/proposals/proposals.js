@@ -30,10 +30,7 @@ const PLAIN = "nothing"; // the method that writes the text
 /** @type {Data} */
 const NOTHING = { source: "live", key: "", methods: [], tokens: [], position: 0, rows: [], phase: "empty" };
 
-/**
- * Build the part in `element`; `words` are its own and the view's as `view`.
- * @param {HTMLElement} element @param {Given & { send(text: string): void }} given
- */
+/** Build the part in `element`; `words` are its own and the view's as `view`. @param {HTMLElement} element @param {Given & { send(text: string): void }} given */
 export function mountProposals(element, { read, watch, send, words, say = (text) => text }) {
   const view = new ProposalsView(words, (position) => send(JSON.stringify({ position })));
   element.replaceChildren(view.root);

@@ -11,7 +11,7 @@ import { PlayerControls, moveButton, paintMove } from "../parts/transport.js";
 export class Controls extends PlayerControls {
   constructor(/** @type {Player} */ player, /** @type {Words} */ words) {
     super(player, words);
-    this.play = moveButton("play", words.play, () => player.toggle());
+    this.play = moveButton("play", words.play, () => this.toggle());
     this.root = el("div", { class: "sd-transport", role: "group", "aria-label": words.controls, hidden: true },
       moveButton("start", words.start, () => player.seek(0)), this.play, moveButton("end", words.end, () => this.toEnd()), this.slider, this.place, this.speed);
   }
@@ -22,13 +22,5 @@ export class Controls extends PlayerControls {
     this.show(fill(this.words.clock_of, { now: seconds(course.at), all: seconds(course.last) }));
     const name = playing ? "pause" : "play";
     paintMove(this.play, name, this.words[name]);
-  }
-
-  /** Do what a key stands for. */
-  key(/** @type {KeyboardEvent} */ event) {
-    const act = { " ": () => this.player.toggle(), Home: () => this.player.seek(0), End: () => this.toEnd() }[event.key];
-    if (!act) return;
-    event.preventDefault();
-    act();
   }
 }

@@ -17,10 +17,7 @@ import { Result, margin, standings } from "./result.js";
 /** @import { Given, Words } from "../parts/page" */
 /** @import { LaneTurn, Line } from "../core/state" */
 
-/**
- * Build the race in `element`; `read()` gives the stream's text, `words` the part's own and the view's as `view`.
- * @param {HTMLElement} element @param {Given} given
- */
+/** Build the race in `element` from a stream; `words` are its own and the view's as `view`. @param {HTMLElement} element @param {Given} given */
 export function mountRace(element, { read, watch, words, say = (text) => text }) {
   const race = new RaceView(element, words, say);
   readLines({ read, watch }, (items, restarted) => race.take(items, restarted));
@@ -253,8 +250,7 @@ class RaceView {
 
   /** Keys of the player, wherever the focus is that does not want them itself. @param {KeyboardEvent} event */
   #key(event) {
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (!this.#result || !this.root.getClientRects().length) return;
+    if (event.defaultPrevented || !this.#result || !this.root.getClientRects().length) return;
     if (closest(event.target, "input, textarea, select, button, a, summary, [role=slider], [role=listbox], [contenteditable], .sd-token")) return;
     this.controls.key(event);
   }
