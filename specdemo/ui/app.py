@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from functools import partial
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
+from gradio.components import Component
 
 from specdemo.config.strings import JsonView, strings
 from specdemo.session.door import EngineClient
@@ -23,9 +24,6 @@ from specdemo.ui.tabs.play import Play
 from specdemo.ui.tabs.race import against_plain
 from specdemo.ui.view import find_tabs, mounted, only, script
 from specdemo.ui.words import languages
-
-if TYPE_CHECKING:
-    from gradio.components import Component
 
 __all__ = ["create_app", "launch_options"]
 

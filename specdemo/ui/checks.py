@@ -8,19 +8,17 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
+from gradio.block_function import BlockFunction
+from gradio.blocks import Block
 from gradio.components.api_component import Api
 
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import strings
 from specdemo.ui.visits import Visits
-
-if TYPE_CHECKING:
-    from gradio.block_function import BlockFunction
-    from gradio.blocks import Block
 
 words = strings("limits")
 

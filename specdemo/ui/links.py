@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
 import gradio as gr
 import segno
+from gradio.components import Component
 
 from specdemo.config.settings import OWN, PRESET_NAMES, field, loopback, replacement
 from specdemo.config.strings import JsonView, strings
 from specdemo.trace.replay import recorded_runs
 from specdemo.ui.checks import MOST_NUMBER
-
-if TYPE_CHECKING:
-    from gradio.components import Component
 
 words = strings("teach")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import gradio as gr
+from gradio.components import Component
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import OWN, PRECISIONS, PRESET_NAMES, RECOMMENDED, RunSettings
@@ -21,10 +22,6 @@ from specdemo.ui.view import note_view
 from specdemo.ui.visits import switch_allowed, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gradio.components import Component
-
     from specdemo.session.door import Offer
 
 AUTO_TARGET = "auto"  # the target that the program chooses

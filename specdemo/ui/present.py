@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, TypeAlias
 from specdemo.config.errors import UserError
 from specdemo.config.settings import GREEDY, OWN, PRESET_NAMES, PROJECT, Recommended, Sampling
 from specdemo.config.strings import Json
-from specdemo.files.progress import duration, megabytes
+from specdemo.files.catalogue import Pair
+from specdemo.files.progress import Progress, duration, megabytes
+from specdemo.session.admission import Waiting
+from specdemo.session.door import MethodInfo
+from specdemo.session.work.batch import BatchAnswer, BatchTotals
+from specdemo.trace.events import ModelInfo
 from specdemo.ui import words
 
 if TYPE_CHECKING:
-    from specdemo.files.catalogue import Pair
-    from specdemo.files.progress import Progress
-    from specdemo.session.admission import Waiting
-    from specdemo.session.door import MethodInfo, Offer, Outlook
-    from specdemo.session.work.batch import BatchAnswer, BatchTotals
-    from specdemo.trace.events import ModelInfo
-
+    from specdemo.session.door import Offer, Outlook
 
 Part: TypeAlias = tuple[str, str]  # kind and sentence of a part of a note
 

@@ -7,10 +7,12 @@ import uuid
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import gradio as gr
+from gradio.components import Component
 from gradio.context import LocalContext
+from gradio.events import Dependency
 
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json, JsonView
@@ -19,10 +21,6 @@ from specdemo.session.door import EngineClient
 from specdemo.ui import present, words
 from specdemo.ui.settings_panel import by_name
 from specdemo.ui.visits import check_run
-
-if TYPE_CHECKING:
-    from gradio.components import Component
-    from gradio.events import Dependency
 
 LOADING_SECONDS = 0.5  # seconds between polls whether the model is ready
 # Appends are joined: each update takes a core from the pass, and nobody reads more than four in a second.

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import gradio as gr
+from gradio.components import Component
 
 from specdemo.config.settings import OWN, PRESET_NAMES, Widget, field, widget_order
 from specdemo.config.strings import Json
 from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.ui import present, words
 from specdemo.ui.view import note_view
-
-if TYPE_CHECKING:
-    from gradio.components import Component
 
 Control: TypeAlias = gr.Dropdown | gr.Radio | gr.Slider | gr.Number | gr.Checkbox
 """The component of a setting."""

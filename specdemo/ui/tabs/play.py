@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import gradio as gr
+from gradio.events import Dependency
 
 from specdemo.config.errors import UserError
 from specdemo.config.strings import ASSETS, Json
@@ -41,9 +41,6 @@ from specdemo.ui.settings_panel import (
     create_settings,
 )
 from specdemo.ui.view import Tab, create_runs, mounted, opening_line, script
-
-if TYPE_CHECKING:
-    from gradio.events import Dependency
 
 EXAMPLES = ASSETS / "examples.json"
 DETAIL = 5  # alternatives of both models that the inspector shows

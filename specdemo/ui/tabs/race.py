@@ -6,9 +6,10 @@ import uuid
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import gradio as gr
+from gradio.components import Component
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
@@ -33,9 +34,6 @@ from specdemo.ui.run_tab import (
 from specdemo.ui.settings_panel import create_widget
 from specdemo.ui.view import Tab, mounted
 from specdemo.ui.visits import check_run
-
-if TYPE_CHECKING:
-    from gradio.components import Component
 
 words = strings("race")
 
