@@ -1,7 +1,7 @@
 // The sentence above the text: how much sooner the same text was there, or why that cannot be said.
 
-import { baselineRate, disturbed, isFromEarlier, repeatsItself, speedup, standIn, two } from "./metrics.js";
-import { laneText } from "./reducer.js";
+import { baselineRate, disturbed, isFromEarlier, repeatsItself, speedup, standIn, stepSeconds, two } from "./metrics.js";
+import { laneText, tokenCount } from "./reducer.js";
 
 /** @import { Lane, State } from "./state" */
 export const FEWEST_TOKENS = 20; // of both variants, before a speedup is named
@@ -41,8 +41,7 @@ export function isSame(plain, speculative) {
  * @param {State} state @param {{ path: number[], next: unknown, draftSeconds?: number, verifySeconds?: number, overheadSeconds?: number }} step
  */
 export function clocksOf({ lanes }, step) {
-  const tokens = step.path.length + (step.next ? 1 : 0);
+  const tokens = tokenCount(step);
   const rate = baselineRate(lanes.plain, lanes.speculative);
-  const drafted = (step.draftSeconds ?? 0) + (step.verifySeconds ?? 0) + (step.overheadSeconds ?? 0);
-  return { tokens, drafted, plain: rate ? tokens / rate : null };
+  return { tokens, drafted: stepSeconds(step), plain: rate ? tokens / rate : null };
 }

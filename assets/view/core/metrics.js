@@ -1,6 +1,6 @@
 // Numbers of a lane or of two: the same definitions as specdemo/trace/metrics.py, held equal by a test.
 
-import { roundsKnown, tokensOf } from "./reducer.js";
+import { roundsKnown, tokenCount, tokensOf } from "./reducer.js";
 import { depths } from "./tree.js";
 
 /** @import { JudgedStep, Lane } from "./state" */
@@ -9,6 +9,9 @@ const ratio = (part, whole) => (whole ? part / whole : null);
 
 /** What a step's time goes to, and where a step and a lane hold it. */
 export const TIMES = /** @type {const} */ ({ draft: "draftSeconds", verify: "verifySeconds", overhead: "overheadSeconds" });
+
+/** Seconds of a step, as far as they are known. @param {{ draftSeconds?: number, verifySeconds?: number, overheadSeconds?: number }} step */
+export const stepSeconds = ({ draftSeconds = 0, verifySeconds = 0, overheadSeconds = 0 }) => draftSeconds + verifySeconds + overheadSeconds;
 
 export const tokensPerSecond = (/** @type {Lane | null | undefined} */ lane) => (lane ? ratio(lane.tokens, lane.elapsed) : null);
 export const acceptRate = (/** @type {Lane} */ lane) => ratio(lane.accepted, lane.drafted);
@@ -53,12 +56,11 @@ export function disturbed(plain, speculative) {
   const attached = Boolean(speculative.header.knowledge);
   if (!attached && times && times > (tokensPerStep(speculative) ?? 0) * (1 + USUAL_DIFFERENCE)) return true;
   if (!plain || Math.max(plain.runs, speculative.runs) > 1) return false;
-  const closed = (/** @type {Lane} */ lane) => lane.steps.filter((step) => !step.open);
   const seconds = (/** @type {{ verifySeconds?: number }[]} */ steps) => steps.map((step) => step.verifySeconds ?? 0);
-  const passes = seconds(closed(plain));
+  const passes = seconds(judgedSteps(plain));
   const beside = !attached && plain.header.settings?.baseline;
-  const shared = closed(plain).filter((step) => (step.elapsed ?? 0) <= speculative.elapsed).length;
-  const bare = seconds(closed(speculative).filter((step) => !step.nodes.length && !attached));
+  const shared = judgedSteps(plain).filter((step) => (step.elapsed ?? 0) <= speculative.elapsed).length;
+  const bare = seconds(judgedSteps(speculative).filter((step) => !step.nodes.length && !attached));
   const half = beside ? shared : Math.floor(passes.length / 2);
   const usual = 1 + USUAL_DIFFERENCE * Math.max(1, passes.length / USUAL_PASSES);
   return [[passes.slice(0, half), passes.slice(half)], [passes, bare]].some(([one, other]) => {
@@ -88,12 +90,11 @@ export function repeatsItself(lane) {
 
 const EARLIER_SHARE = 0.1; // of the tokens of a run, copied from an earlier one, from which its speedup is due to that
 
-/** Kept tokens of a lane that were copied from an earlier run of the visit. @param {Lane | null | undefined} lane */
-export const copiedFromEarlier = (lane) => (lane?.steps ?? []).filter(({ reasons }) => reasons.some(({ code }) => code.endsWith("_earlier")))
-  .reduce((sum, step) => sum + step.path.length, 0);
-
-/** Whether a run profits from an earlier one. @param {Lane | null | undefined} lane */
-export const isFromEarlier = (lane) => Boolean(lane?.tokens && copiedFromEarlier(lane) > EARLIER_SHARE * lane.tokens);
+/** Whether a run profits from an earlier one of the visit: from kept tokens that were copied from it. @param {Lane | null | undefined} lane */
+export function isFromEarlier(lane) {
+  const copies = (lane?.steps ?? []).filter(({ reasons }) => reasons.some(({ code }) => code.endsWith("_earlier")));
+  return Boolean(lane?.tokens && copies.reduce((sum, { path }) => sum + path.length, 0) > EARLIER_SHARE * lane.tokens);
+}
 
 /** Whether a drafted greedy text may leave plain decoding's at a near tie, as `RunStarted.may_split`. @param {Lane | null | undefined} lane */
 export function maySplit(lane) {
@@ -231,8 +232,8 @@ export function predictedCurve(plain, lane) {
   let seconds = 0;
   return steps.map((step) => {
     const known = foreseen(step);
-    tokens += known ? step.expectedTokens : step.path.length + (step.next ? 1 : 0);
-    seconds += known ? step.expectedSeconds : step.draftSeconds + step.verifySeconds + step.overheadSeconds;
+    tokens += known ? step.expectedTokens : tokenCount(step);
+    seconds += known ? step.expectedSeconds : stepSeconds(step);
     return { step: step.index, seconds: step.elapsed, speedup: tokens / seconds / rate };
   }).filter((point) => Number.isFinite(point.speedup));
 }
@@ -311,8 +312,8 @@ export function plainRates(plain, lane) {
 export function forecastSteps(lane) {
   return judgedSteps(lane).map((step) => ({
     step: step.index,
-    tokens: step.path.length + (step.next ? 1 : 0),
-    seconds: step.draftSeconds + step.verifySeconds + step.overheadSeconds,
+    tokens: tokenCount(step),
+    seconds: stepSeconds(step),
     expectedTokens: foreseen(step) ? step.expectedTokens : null,
     expectedSeconds: foreseen(step) ? step.expectedSeconds : null,
   }));

@@ -96,7 +96,7 @@ const CHANGES = {
   verified(state, item) {
     const lane = laneOf(state, item);
     const drafted = takeOpen(lane, item);
-    lane.tokens += item.path.length + (item.next ? 1 : 0);
+    lane.tokens += tokenCount(item);
     if (roundsKnown(lane)) {
       lane.drafted += item.nodes.length;
       lane.accepted += item.path.length;
@@ -251,6 +251,9 @@ function firstBranch({ nodes, path }) {
 
 /** What a drawn step shows, as a text that is equal when nothing must be drawn anew. @param {string} lane @param {Step} step */
 export const keyOf = (lane, step) => `${lane} ${step.index} ${step.open ? (step.judged ?? 0) : "done"}`;
+
+/** How many tokens a step commits. @param {{ path: number[], next?: unknown }} step */
+export const tokenCount = ({ path, next }) => path.length + (next ? 1 : 0);
 
 /** The tokens of a lane: { token_id, text } each, the target's own at the end of each step. @param {{ steps: Step[] }} lane @returns {Node[]} */
 export const tokensOf = (lane) =>

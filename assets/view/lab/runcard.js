@@ -1,8 +1,8 @@
 // The run beside the model: which one it is, what its trace says of the model's terms, and how far the model is off.
 
-import { judgedSteps, plainRate, tokensPerSecond, two } from "../core/metrics.js";
+import { judgedSteps, plainRate, stepSeconds, tokensPerSecond, two } from "../core/metrics.js";
 import { fetchFile, fetchRuns } from "../core/recorded.js";
-import { fold, tested } from "../core/reducer.js";
+import { fold, tested, tokenCount } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { depthOf, isTree } from "../core/tree.js";
 import { table } from "../parts/blocks.js";
@@ -144,8 +144,6 @@ export function measure({ lanes }) {
   }
   /** @param {JudgedStep[]} list @param {(one: JudgedStep) => number} of */
   const sum = (list, of) => list.reduce((total, one) => total + of(one), 0);
-  const tokens = (/** @type {JudgedStep} */ one) => one.path.length + (one.next ? 1 : 0);
-  const seconds = (/** @type {JudgedStep} */ one) => one.draftSeconds + one.verifySeconds + one.overheadSeconds;
   const mean = (/** @type {(one: JudgedStep) => number} */ of) => (rate * sum(steps, of)) / steps.length;
   const drafting = sum(steps, (one) => (one.nodes.length ? one.draftSeconds + (one.savedSeconds ?? 0) : 0));
   const { header } = lane;
@@ -160,12 +158,12 @@ export function measure({ lanes }) {
     lookaheads: [...grouped(steps)].sort(([one], [other]) => one - other).map(([drafted, list]) => ({
       drafted,
       steps: list.length,
-      tokens: sum(list, tokens) / list.length,
-      speedup: sum(list, tokens) / sum(list, seconds) / rate,
+      tokens: sum(list, tokenCount) / list.length,
+      speedup: sum(list, tokenCount) / sum(list, stepSeconds) / rate,
     })),
     steps: steps.length,
     drafted: sum(steps, (one) => one.nodes.length) / steps.length,
-    tokens: sum(steps, tokens) / steps.length,
+    tokens: sum(steps, tokenCount) / steps.length,
     draft: mean((one) => one.draftSeconds),
     verify: mean((one) => one.verifySeconds),
     overhead: mean((one) => one.overheadSeconds),

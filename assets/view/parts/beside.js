@@ -1,5 +1,6 @@
 // Plain decoding beside the drafted text: what it had written at the same time on its own clock.
 
+import { judgedSteps } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
 import { el, setText } from "./dom.js";
 import { append } from "./text.js";
@@ -27,7 +28,7 @@ export class BesideView {
     this.root.hidden = !plain || !speculative;
     for (const count of Object.values(this.counts)) count.hidden = this.root.hidden;
     if (!plain || !speculative) return;
-    const steps = plain.steps.filter((step) => !step.open);
+    const steps = judgedSteps(plain);
     const later = steps.findIndex((step) => 1000 * step.elapsed > now);
     const shown = later < 0 ? steps.length : later;
     if (shown < this.#shown || !shown || plain.header !== this.#header) this.body.replaceChildren();
