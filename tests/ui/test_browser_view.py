@@ -276,9 +276,7 @@ def test_a_frame_of_a_live_run_lays_the_page_out_once(page):
 
 
 def test_two_views_on_one_page_do_not_meet(page):
-    page.evaluate(
-        "window.other = open('two', { keys: false }); other.load(items)"
-    )
+    page.evaluate("window.other = open('two', { keys: false }); other.load(items)")
     press(page, "ArrowRight", 1)
     assert page.evaluate("other.timeline.at") == 0
     assert page.evaluate("other.seekStep(3)")
