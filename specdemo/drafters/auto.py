@@ -48,7 +48,7 @@ class Auto(Drafter):
         self._chosen: Arm | None = None
         self._reads = False  # whether the model reads the text
         self._read = 0  # tokens of it that it has read
-        self._reading = 0.0  # passes in which it reads the others
+        self._missed = 0  # tokens that it has not
         self._steps = 0
         self.ledger = Ledger(costs)
         # Whether copies are searched for, and after drafts too, and whether the model would pay; None if not calculated.
@@ -132,8 +132,10 @@ class Auto(Drafter):
         if self._chosen is None:
             self.ledger.plain_step(outcome, *(arm.record for arm in self.arms))
         else:
-            reading = self._reading if self._chosen is self.model else 0.0
-            self.ledger.drafted_step(outcome, self._chosen.record, reading)
+            missed = self._missed if self._chosen is self.model else 0
+            self.ledger.drafted_step(outcome, self._chosen.record, missed)
+        if self._chosen is self.model:
+            self._read += len(outcome.new_ids)
         for arm in self.arms:
             if arm is self._chosen:
                 arm.observe(outcome, self.costs)
@@ -152,9 +154,9 @@ class Auto(Drafter):
         model = self.model
         if model is None:
             return Decision.PLAIN
-        self._reading = self.ledger.reading(len(committed) - self._read)
-        gain = self.ledger.gain(model.record)
-        decision = self.ledger.decide(model.record, gain, budget, self._reading)
+        self._missed = len(committed) - self._read
+        gain, reading = self.ledger.gain(model.record), self.ledger.reading(self._missed)
+        decision = self.ledger.decide(model.record, gain, budget, reading)
         new = not model.record.steps or (self._together > 1 and decision is Decision.TRIAL)
         if new and not self._usually_pays(model):
             return Decision.PLAIN

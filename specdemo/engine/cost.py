@@ -48,6 +48,8 @@ ANY_ROWS = 1 << 30
 MOST_CHECKED_ROWS = 8  # rows to check, see `exact_rows`
 CHECKED_TOKENS = 24  # tokens after a text: whole passes of 2, 3, 4, 6 and 8 rows
 FOLLOW = 0.1  # weight of the newest step in the running corrections
+STALLED = 4.0  # a pass counts for at most this many times its forecast
+SLOWER = 1.4  # the same for the first pass of a run: the profile has the fastest ones, and those of a run take up to a third more
 
 
 Points = tuple[tuple[int, float], ...]
@@ -243,6 +245,7 @@ class Costs:
     def __init__(self, profile: CostProfile, together: int = 1) -> None:
         self.profile = profile
         self.scale = 1.0
+        self._passes = 0  # that the scale has learned from
         self.cached = CONTEXT
         self.together = together
         self._draft_step = profile.draft_step or 0.0
@@ -319,7 +322,10 @@ class Costs:
         foreseen = self.profile.verify_seconds(rows, self.cached, min(rows, sharing.runs))
         measured = outcome.verify_seconds / max(1e-9, foreseen)
         if outcome.verify_seconds > 0:
-            self.scale += FOLLOW * (min(measured, 4 * self.scale) - self.scale)
+            self._passes += 1
+            most = STALLED * self.scale if self._passes > 1 else SLOWER
+            weight = max(FOLLOW, 1 / self._passes)
+            self.scale += weight * (min(measured, most) - self.scale)
         seconds = outcome.draft_seconds + outcome.verify_seconds
         self._recent = [
             (1 - FOLLOW / 2) * old + new
@@ -331,7 +337,7 @@ class Costs:
     def observe_draft(self, seconds: float, runs: int = 1, weight: float = FOLLOW / 4) -> None:
         """Learn the measured duration of one more step of the draft model. seconds: per run; runs: that shared it"""
         step, seconds = self._draft_step, seconds * runs / self.growth(runs)
-        self._draft_step += weight * (min(seconds, 4 * step or seconds) - step)
+        self._draft_step += weight * (min(seconds, STALLED * step or seconds) - step)
 
 
 def expected_tokens(survivals: Sequence[float]) -> float:

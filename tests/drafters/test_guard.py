@@ -1,24 +1,32 @@
-"""The rule that decides whether to draft, run over recorded acceptances and costs, and over scripted hard cases."""
+"""The rule that decides whether to draft, run over recorded acceptances with measured costs, and over scripted hard cases."""
 
 import json
-from bisect import bisect_right
-from collections.abc import Callable
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
 import pytest
 
-from specdemo.drafters.policies.guard import EXPLORED, TOKENS_AHEAD, Decision, Ledger, StepRecord
+from specdemo.drafters.policies.calibration import MODEL_DRAFT, Calibration
+from specdemo.drafters.policies.guard import (
+    EXPLORED,
+    Decision,
+    Fallback,
+    Ledger,
+    StepRecord,
+    WithForecast,
+)
+from specdemo.drafters.policies.lookahead import CostAware
 from specdemo.engine.cost import CostProfile, Costs
-from specdemo.engine.types import Outcome, Proposal, Verdict
+from specdemo.engine.types import Drafter, Outcome, Proposal, Verdict
 from specdemo.trace.events import Status
 
 TOKENS = 128
 PLAIN = 1.0
 PROFILE = CostProfile(((1, 1.0), (4, 1.6), (8, 2.6)), 0.2)
-RECORDED = json.loads((Path(__file__).parent / "recorded_steps.json").read_text("utf-8"))
+RECORDED = json.loads((Path(__file__).parent / "recorded_places.json").read_text("utf-8"))
 
 
 class Drafting(NamedTuple):
@@ -43,11 +51,10 @@ class Drafting(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """Passes for the tokens of an answer: by the rule, plain, and always drafted; and the rule's decisions."""
+    """Passes for the tokens of an answer: by the rule, and plain; and the rule's decisions."""
 
     rule: float
     plain: float
-    drafted: float
     decisions: list[Decision]
 
 
@@ -63,39 +70,35 @@ def outcome(step: Drafting | None, price: float) -> Outcome:
     )
     chances = (step.chances, *[None] * (step.drafted - 1))
     verdict = Verdict(tuple(range(step.accepted)), 0, Status.BONUS, chances)
-    return Outcome((0,) * (step.accepted + 1), proposal, verdict, 0.0, step.cost * price)
+    drafting = (step.cost - 1) / 3  # as in the profile
+    return Outcome((0,) * (step.accepted + 1), proposal, verdict, drafting * price, (step.cost - drafting) * price)  # fmt: skip
 
 
 def replay(step_at: Steps, price_at: Prices = lambda _: PLAIN, tokens: int = TOKENS) -> Replay:
     """Let the rule decide over an answer. step_at: the drafted step at a position; price_at: seconds of a plain pass there"""
     costs = Costs(PROFILE)
     ledger, record, decisions = Ledger(costs), StepRecord(), []
-    position, spent, plain, drafted = 0, 0.0, sum(map(price_at, range(tokens))), 0.0
+    position, spent, plain = 0, 0.0, sum(map(price_at, range(tokens)))
     while position < tokens:
         decision = ledger.decide(record, ledger.gain(record), tokens - position)
         decisions.append(decision)
         step = step_at(position).begin(decision.tokens(99)) if decision.drafts else None
         result = outcome(step, price_at(position))
+        costs.observe(result)
         if step is None:
             ledger.plain_step(result, record)
         else:
             ledger.drafted_step(result, record)
-        costs.observe(result)
-        spent += result.verify_seconds
+        spent += result.draft_seconds + result.verify_seconds
         position += len(result.new_ids)
-    where = 0
-    while where < tokens:
-        step = step_at(where)
-        drafted += step.cost * price_at(where)
-        where += step.accepted + 1
-    return Replay(spent * tokens / position, plain, drafted * tokens / where, decisions)
+    return Replay(spent * tokens / position, plain, decisions)
 
 
 def always(accepted: float, cost: float) -> Drafting:
     return Drafting(2, round(accepted), accepted, 1.7, cost)
 
 
-LOSES, WINS = always(0, 1.6), always(2, 1.6)
+LOSES, WINS = always(0, 1.4), always(2, 1.4)
 HARD: dict[str, tuple[Steps, Prices]] = {
     "nothing is accepted": (lambda _: LOSES, lambda _: PLAIN),
     "all is accepted": (lambda _: WINS, lambda _: PLAIN),
@@ -119,7 +122,7 @@ def test_ledger_is_never_much_slower_than_plain_decoding(case):
 def test_ledger_explores_for_a_bounded_part_of_a_long_run():
     found = replay(lambda _: LOSES, tokens=4000)
     assert sum(decision.drafts for decision in found.decisions) > 5
-    assert found.rule - found.plain <= EXPLORED * found.plain + 2 * (LOSES.cost - 1)
+    assert found.rule - found.plain <= EXPLORED * found.rule + LOSES.cost - 1
 
 
 @pytest.mark.parametrize(("case", "speedup"), [("all is accepted", 1.85), ("accepted late", 1.2)])
@@ -134,49 +137,138 @@ def test_ledger_measures_a_plain_step_where_the_gain_is_small():
     assert Decision.PROBE not in replay(lambda _: WINS, tokens=400).decisions
 
 
-def recorded(steps: list[list[float]]) -> Steps:
-    """The step that was recorded where an answer had as many tokens."""
-    starts = [int(one[0]) for one in steps]
-    assert all(first < second for first, second in pairwise(starts))
+class Machine(NamedTuple):
+    """Measured milliseconds of the embedded pair. The profile has the fastest of a machine's passes, a run has slower ones.
 
-    def step_at(position: int) -> Drafting:
-        _, drafted, accepted, *rest = steps[bisect_right(starts, position) - 1]
-        return Drafting(int(drafted), int(accepted), *rest)
-
-    return step_at
-
-
-@pytest.mark.parametrize("part", [0, 1], ids=["chosen on", "held out"])
-def test_ledger_loses_little_against_the_best_choice_in_hindsight(part):
-    """Replay recorded acceptances. The cost of a step is modelled from its rows and draft steps, as measured with AVX2.
-
-    The length of trials was chosen on every second example; the other constants were on all of them.
+    plain: a plain pass; row: a further row of it; drafting, token: of a draft, and of each of its tokens
+    reading, read: of a draft after a pause, and for each token decoded meanwhile; profile: a plain pass and a draft step
     """
-    answers = [one for one in RECORDED if one["example"] % 2 == part]
-    found = [replay(recorded(one["steps"]), tokens=one["tokens"]) for one in answers]
-    regrets = [run.rule / min(run.plain, run.drafted) - 1 for run in found]
-    speedups = [run.plain / run.rule for run in found]
-    best_single = max(1.0, mean(run.plain / run.drafted for run in found))
-    assert mean(regrets) <= 0.01
-    assert mean(speedups) >= 1.02 * best_single
-    assert min(speedups) >= 0.96
-    assert sum(speedup < 0.97 for speedup in speedups) <= 1
+
+    plain: float
+    row: float
+    drafting: float
+    token: float
+    reading: float
+    read: float
+    profile: tuple[float, float]
 
 
-def test_a_source_that_should_gain_does_not_pay_for_another_ones_losses():
+MACHINES = {
+    "AVX-512 with BF16": Machine(8.1, 0.25, 1.2, 0.5, 1.5, 0.14, (5.9, 0.5)),
+    "AMX": Machine(5.8, 0.3, 1.9, 0.5, 1.0, 0.2, (4.8, 0.6)),
+}
+
+
+class Recorded(Drafter):
+    """Drafts what was recorded: for each place of an answer the confidence of the draft's token, and whether it was accepted.
+
+    Nothing was drafted after a draft of eight that was accepted completely: these places count as right.
+    """
+
+    def __init__(self, places: list[tuple[float, int] | None], policy: CostAware) -> None:
+        self.places, self.policy, self.accepted = places, policy, 0
+
+    def start(self, prompt_ids: Sequence[int]) -> None:
+        pass
+
+    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
+        ahead = [one or (0.9, 1) for one in self.places[len(committed) :]]
+        allowed = min(budget, self.policy.allowed(committed), len(ahead))
+        drafted = next((n for n, (sure, _) in enumerate(ahead[:allowed], 1) if not self.policy.go_on(sure)), allowed)  # fmt: skip
+        self.accepted = next((n for n, (_, right) in enumerate(ahead[:drafted]) if not right), drafted)  # fmt: skip
+        return Proposal.chain(range(drafted), confidences=tuple(sure for sure, _ in ahead[:drafted]))  # fmt: skip
+
+    def observe(self, outcome: Outcome) -> None:
+        self.policy.observe(outcome)
+
+
+def seconds(answer: dict[str, object], machine: Machine, *, rule: bool) -> float:
+    """Decode a recorded answer with the rule, or with a draft in each step. returns: the time, in plain passes for each token"""
+    fastest, step = machine.profile
+    verify = tuple((rows, fastest + machine.row * (rows - 1)) for rows in (1, 2, 4, 8, 16))
+    reading = tuple((rows, step + machine.read * rows) for rows in (4, 16, 32))
+    costs = Costs(CostProfile(verify, step, draft_rows=reading))
+    prior = MODEL_DRAFT.greedy if answer["sampling"] == "greedy" else MODEL_DRAFT.coupled
+    calibration = Calibration(prior)
+    source = Recorded(answer["places"], CostAware(8, costs, calibration))
+    drafter = WithForecast(Fallback(source, costs) if rule else source, costs, calibration, step)
+    drafter.start([0])
+    spent, at, idle, length = 0.0, 0, 0, len(answer["places"])
+    while at < length:
+        proposal = drafter.propose([0] * at, length - at)
+        drafted, accepted = len(proposal), source.accepted if len(proposal) else 0
+        drafting = machine.drafting + machine.token * drafted if drafted else 0.05
+        drafting += machine.reading + machine.read * idle if drafted and idle else 0.0
+        chances = (*[1.0] * accepted, *[0.0] * (accepted < drafted))
+        chances += (None,) * (drafted - len(chances))
+        verdict = Verdict(tuple(range(accepted)), 0, Status.BONUS, chances)
+        verifying = machine.plain + machine.row * drafted
+        outcome = Outcome((0,) * (accepted + 1), proposal, verdict, drafting, verifying)
+        drafter.observe(outcome)
+        spent += drafting + verifying
+        at += accepted + 1
+        idle = 0 if drafted else idle + 1
+    return spent / at / machine.plain
+
+
+LEAST = {  # mean and lowest speedup
+    ("AVX-512 with BF16", "greedy"): (1.72, 0.96),
+    ("AVX-512 with BF16", "recommended"): (1.78, 0.96),
+    ("AVX-512 with BF16", "penalty"): (1.06, 0.96),
+    ("AVX-512 with BF16", "hot"): (1.16, 0.96),
+    ("AMX", "greedy"): (1.29, 0.95),
+    ("AMX", "recommended"): (1.27, 0.95),
+    ("AMX", "penalty"): (0.975, 0.95),
+    ("AMX", "hot"): (0.99, 0.95),
+}
+
+
+@pytest.mark.parametrize(("name", "sampling"), LEAST)
+def test_rule_wins_where_drafting_does_and_loses_little_where_it_does_not(name, sampling):
+    """Forty-eight prompts of the suite were recorded, and every second one is here; TOKENS_AHEAD was chosen on all."""
+    answers = [one for one in RECORDED if one["sampling"] == sampling]
+    speedups = [1 / seconds(one, MACHINES[name], rule=True) for one in answers]
+    assert len(answers) >= 20
+    least, lowest = LEAST[name, sampling]
+    assert mean(speedups) >= least
+    assert min(speedups) >= lowest
+
+
+def test_a_source_that_should_gain_does_not_pay_for_another_ones_trials():
     costs = Costs(PROFILE)
     ledger, model, copies = Ledger(costs), StepRecord(), StepRecord()
-    for _ in range(2):
+    while ledger.decide(model, -0.1, TOKENS).drafts:
         ledger.drafted_step(outcome(LOSES, PLAIN), model)
-    assert ledger.debt > EXPLORED * (ledger.elapsed + TOKENS_AHEAD)
-    assert not ledger.decide(model, ledger.gain(model), TOKENS).drafts
     assert ledger.decide(copies, 0.5, TOKENS).drafts
     assert not ledger.decide(copies, -0.1, TOKENS).drafts
 
 
-def test_a_trial_counts_what_the_draft_model_must_read_before():
+def test_a_source_may_lose_what_it_has_won_while_it_should_gain():
     ledger, record = Ledger(Costs(PROFILE)), StepRecord()
+    for step in (WINS, *[LOSES] * 3):
+        assert ledger.decide(record, 0.1, TOKENS).drafts
+        ledger.drafted_step(outcome(step, PLAIN), record)
+    assert -EXPLORED * TOKENS < record.lost < 0
+    assert not ledger.explored
+
+
+def test_a_trial_counts_what_the_draft_model_must_read_before():
+    ledger, record, budget = Ledger(Costs(PROFILE)), StepRecord(), 4
     ledger.drafted_step(outcome(WINS, PLAIN), record)
     gain = ledger.gain(record)
-    assert ledger.decide(record, gain, TOKENS, reading=gain).drafts
-    assert not ledger.decide(record, gain, TOKENS, reading=gain + 1).drafts
+    worth = EXPLORED * (ledger.elapsed + budget) - record.lost + gain * budget / 2
+    assert ledger.decide(record, gain, budget, reading=worth - 0.01).drafts
+    assert not ledger.decide(record, gain, budget, reading=worth + 0.01).drafts
+
+
+def test_a_draft_after_a_pause_does_not_count_what_it_read():
+    ledger, steady, paused = Ledger(Costs(PROFILE)), StepRecord(), StepRecord()
+    slow = WINS._replace(cost=WINS.cost + 1)
+    for record, missed in ((steady, 0), (paused, 30)):
+        ledger.drafted_step(outcome(WINS, PLAIN), record)
+        ledger.decide(record, 0.5, TOKENS)
+        result = outcome(slow, PLAIN)
+        planned = replace(result.proposal, expected_seconds=WINS.cost)
+        ledger.drafted_step(replace(result, proposal=planned), record, missed)
+    assert ledger.gain(paused) > ledger.gain(steady) + 0.1
+    assert paused.lost == pytest.approx(steady.lost)

@@ -221,7 +221,7 @@ def test_runs_share_passes_of_their_draft_model(target_weights, draft_weights, m
     target, targets = shared(LeanDecoder(target_weights))
     draft, drafts = shared(LeanDecoder(draft_weights))
     found = together(Runner(), [*made(target, draft)])
-    assert drafts.count(2) >= (5 if method == "auto" else 6)  # `auto` drafts less
+    assert drafts.count(2) >= (3 if method == "auto" else 6)  # `auto` drafts less
     shared_steps = [event for event in found[0] if isinstance(event, Verified) and event.runs == 2]
     assert len(shared_steps) == targets.count(2) - 1  # one of them read both prompts
     assert targets == sorted(targets, reverse=True)  # alone only after the other one has ended

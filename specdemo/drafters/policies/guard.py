@@ -6,9 +6,9 @@ gives `tokens` and costs `passes` gains
 
     tokens * plain - passes        plain: a measured plain step
 
-against plain decoding. What the steps of a run have lost and later ones have not regained is its debt, which is kept
-below a fraction of the run. Within that limit a source drafts while its recent steps gained, and also to find out
-whether it gains.
+against plain decoding. A source drafts while its recent steps gained, and until what it has lost in the run exceeds what
+it has won by a fraction of the run. Steps that are expected to lose find out whether that is still so; what these alone
+lose is kept below the same fraction, so that they do not spend what others have won.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from specdemo.engine.types import Drafter, Outcome, Proposal
 from specdemo.trace.events import Reason
 
 EXPLORED = 0.02  # fraction of a run that exploration may cost
-TOKENS_AHEAD = 32  # tokens that are still to come and count as a part of the run
+TOKENS_AHEAD = 48  # tokens that are still to come and count as a part of the run
 PROVEN = 3  # steps before a source needs no exploration
 TRIAL_COPIES = 3  # tokens of a copy to find out whether copies gain, at most
 TRIAL_TOKENS = 2  # tokens of a model's draft to find out whether it gains, at most: a long one may lose the whole limit
@@ -62,7 +62,8 @@ class StepRecord:
     tokens, passes, steps, drafted: sums over these steps; planned: passes by the forecasts. The first step counts PRIOR_STEPS
         times more, with the tokens of its forecast and the passes that it took
     seen: number of steps; together: runs that share passes, for which the passes are valid
-    debt: passes that this source has lost and not regained
+    lost: passes that this source has lost in the run, less those that it has won
+    hoped: passes that its next step is expected to gain
     """
 
     tokens: float = 0.0
@@ -72,7 +73,8 @@ class StepRecord:
     drafted: float = 0.0
     seen: int = 0
     together: int = 1
-    debt: float = 0.0
+    lost: float = 0.0
+    hoped: float = 0.0
 
     def fade(self, factor: float) -> None:
         """Forget a part of the older steps."""
@@ -106,23 +108,27 @@ class StepRecord:
         self.together = costs.together
 
     def corrected(self, seconds: float) -> float:
-        """Correct the forecast of a step's duration by the errors of earlier forecasts."""
+        """Correct the forecast of a step's duration, in any unit, by the errors of earlier forecasts."""
         return seconds * self.passes / self.planned if self.planned else seconds
 
 
 class Ledger:
     """Decides for the sources of one run; see the module.
 
-    elapsed: passes of the run so far; debt: passes that drafting has lost and not regained
+    elapsed: passes of the run so far; explored: passes that steps without a hope of gain have lost and not regained
     """
 
     def __init__(self, costs: Costs) -> None:
         self.costs = costs
         self._plain_alone = 1.0
-        self.elapsed = self.debt = 0.0
+        self.elapsed = self.explored = 0.0
         self._plain_steps = 1
         self._since_plain = 0
-        self._scale = costs.scale  # when a plain step was measured last
+        self._scale = (
+            costs.scale
+        )  # when a plain step was measured last; after the first step if none was
+        self._stale = False  # whether passes cost more or less since then, see `_moved`
+        self._planned_unit = self._unit  # when the last step was planned
 
     @property
     def plain(self) -> float:
@@ -158,43 +164,54 @@ class Ledger:
         gain: passes that it is expected to gain; budget: tokens that are still to come
         reading: passes that it needs before, once
         """
+        self._planned_unit, self._stale, record.hoped = self._unit, self._moved, gain
         limit = EXPLORED * (self.elapsed + min(budget, TOKENS_AHEAD))
-        left, own = limit - self.debt, limit - record.debt
-        repaid = own + gain * budget / 2 >= reading  # by half of what the rest of the answer gains
-        if record.seen >= PROVEN and own >= 0 and gain >= 0 and repaid:
-            close = gain < CLOSE_GAIN and gain <= own and self._since_plain >= PLAIN_EVERY
-            return Decision.PROBE if close or self._moved else Decision.DRAFT
-        # A source that should gain does not pay for another one's debt.
-        tried = left >= reading + max(0.0, -gain) or (gain >= reading and own >= 0)
-        return Decision.TRIAL if tried else Decision.PLAIN
+        left = limit - record.lost
+        repaid = left + gain * budget / 2 >= reading  # by half of what the rest of the answer gains
+        gains = gain >= 0 and left >= 0 and repaid
+        if not gains and min(left, limit - self.explored) < reading + max(0.0, -gain):
+            return Decision.PLAIN
+        if record.seen < PROVEN:
+            return Decision.TRIAL
+        close = abs(gain) < CLOSE_GAIN and self._since_plain >= PLAIN_EVERY
+        if close or self._stale:
+            return Decision.PROBE
+        return Decision.DRAFT if gains else Decision.TRIAL
 
     def plain_step(self, outcome: Outcome, *records: StepRecord) -> None:
-        """Measure a step without a draft; call it before the costs learn from the step. records: of all sources, which fade a little"""
+        """Measure a step without a draft; call it once the costs have learned from the step. records: of all sources, which fade a little"""
         passes = self._passes(outcome)
         self.elapsed += passes
         if outcome.sharing.runs == 1 and passes > 0:
             self._plain_steps += 1
-            weight = 1.0 if self._moved else max(FOLLOW, 1 / self._plain_steps)
+            weight = 1.0 if self._stale else max(FOLLOW, 1 / self._plain_steps)
             known = self._plain_alone
             self._plain_alone += weight * (min(passes, HELD_UP * known) - known)
         self._since_plain, self._scale = 0, self.costs.scale
         for record in records:
             record.fade(PLAIN_FADE)
 
-    def drafted_step(self, outcome: Outcome, record: StepRecord, reading: float = 0.0) -> None:
-        """Measure a step that a source drafted; call it before the costs learn from the step. reading: see `decide`"""
-        passes = self._passes(outcome, reading)
+    def drafted_step(self, outcome: Outcome, record: StepRecord, missed: int = 0) -> None:
+        """Measure a step that a source drafted; call it once the costs have learned from the step.
+
+        missed: tokens decoded without the source since its last draft. It read them first, which says nothing about the
+            steps that follow: so the forecast counts in place of what the step took
+        """
+        passes = self._passes(outcome, self.reading(missed))
         # The probabilities of the tested tokens sum to the mean accepted number, with less variance.
         chances = outcome.verdict.accept_probs
         tokens = 1 + sum(chance for chance in chances if chance is not None)
+        if not self.elapsed:
+            self._scale = self.costs.scale
         self.elapsed += passes
         self._since_plain += 1
-        planned = outcome.proposal.expected_seconds
-        step = max(1.0, passes - reading)
-        record.add(tokens, step, planned / self._unit if planned else step, outcome)
+        planned = (outcome.proposal.expected_seconds or 0.0) / self._planned_unit or passes
+        step = min(passes, record.corrected(planned)) if missed else passes
+        record.add(tokens, step, planned, outcome)
         lost = passes - len(outcome.new_ids) * self.plain
-        self.debt = max(0.0, self.debt + lost)
-        record.debt = max(0.0, record.debt + lost)
+        record.lost += lost
+        if record.hoped < 0:
+            self.explored = max(0.0, self.explored + lost)
 
     @property
     def _moved(self) -> bool:
@@ -280,14 +297,14 @@ class WithForecast(Wrapper):
         return with_forecast(proposal, self.costs, self.calibration, self.token_seconds)
 
     def observe(self, outcome: Outcome) -> None:
-        """Let the drafter learn first: it may read the costs as they were."""
-        self.drafter.observe(outcome)
+        """Let the costs learn first: the drafter counts the step in passes as long as those of this run."""
         drafted = len(outcome.proposal)
         if drafted:
             seconds = self.costs.alone(outcome) / drafted
             self.token_seconds += FOLLOW * (seconds - self.token_seconds)
         self.calibration.observe(outcome)
         self.costs.observe(outcome)
+        self.drafter.observe(outcome)
 
 
 def with_forecast(
@@ -339,6 +356,7 @@ class Fallback(Wrapper):
     def _reset(self) -> None:
         self.ledger, self.record = Ledger(self.costs), StepRecord()
         self._decision = Decision.TRIAL
+        self._missed = 0  # tokens decoded plainly since the last draft
 
     def start(self, prompt_ids: Sequence[int]) -> None:
         self._reset()
@@ -365,6 +383,8 @@ class Fallback(Wrapper):
     def observe(self, outcome: Outcome) -> None:
         self.drafter.observe(outcome)
         if len(outcome.proposal):
-            self.ledger.drafted_step(outcome, self.record)
+            self.ledger.drafted_step(outcome, self.record, self._missed)
+            self._missed = 0
         else:
             self.ledger.plain_step(outcome, self.record)
+            self._missed += len(outcome.new_ids)
