@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from http.client import HTTPResponse
 from operator import mul
 from pathlib import Path
-from statistics import fmean, quantiles
+from statistics import fmean, quantiles, stdev
 from typing import TYPE_CHECKING
 from urllib.request import Request as Asked
 from urllib.request import urlopen
@@ -39,8 +39,8 @@ from specdemo.attach.doctor import PROBES, diagnose, examine
 from specdemo.attach.llama_server import LlamaServer
 from specdemo.attach.pasted import counters, read_file
 from specdemo.attach.records import Record, from_rounds
-from specdemo.attach.servers import Generation, Part, Request, Round, Server, ask, whole_answer
-from specdemo.attach.tuning import DraftSetting, TuningPlan, plan
+from specdemo.attach.servers import Generation, Part, Request, Server, ask, whole_answer
+from specdemo.attach.tuning import DraftSetting, TuningPlan, ask_in_turn, plan, rounds_of
 from specdemo.bench.peers import gguf_file
 from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.engine.cost import CostProfile
@@ -50,7 +50,7 @@ from specdemo.models.networks.folders import export_gguf
 from tools.probe import served
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
-from attach.stand_in import Reply, serving
+from attach.stand_in import Reply, serving, true_seconds
 from llama_server import llama_server
 
 if TYPE_CHECKING:
@@ -281,30 +281,16 @@ def check_faults(target: Path, draft: Path, *chosen: str) -> bool:
     return not missed
 
 
-def true_seconds(rates: list[float], tokens: int, costs: CostProfile) -> float:
-    """Return the expected seconds of an answer after its first token. rates: that each position of a draft is accepted; costs: of rounds"""
-    spent = [0.0]  # by the number of tokens that are still to come
-    for left in range(1, tokens):
-        drafted = min(len(rates), left - 1)
-        ends = [1.0, *rates[:drafted], 0.0]
-        later = sum((ends[n] - ends[n + 1]) * spent[left - 1 - n] for n in range(drafted + 1))
-        spent.append(costs.verify_seconds(1 + drafted) + later)
-    return spent[-1]
+def check_tune(target: Path, draft: Path, count: str = "20") -> bool:
+    """Predict four settings for each of `count` servers that simulate acceptance, from ten requests to it and to a plain one.
 
-
-def check_tune(target: Path, draft: Path, count: str = "25") -> bool:
-    """Predict four settings for each of `count` servers that simulate acceptance, from ten answers at the longest and five without drafts.
-
-    The true speedups follow from the simulated rates and from the times of rounds, of which other servers take the mean. All
-    servers run at the same time and answer in turn, so that a busy machine changes no ratio much.
+    A true speedup follows from the simulated rates and the time of a round in plain steps, measured on servers with each setting:
+    all are asked in turn with the plain server, so that a busy machine changes no ratio much. The times of the examined server's
+    own period are left out of its truth.
     """
     lengths, tokens, requests = (2, 4, 6, 8), 48, 10
-    cases = list[tuple[TuningPlan, list[float], float]]()
-    rounds, steps = list[Round](), list[float]()  # of the other servers: with drafts, and without
-
-    def answered(server: Server, seed: int) -> Generation:
-        request = ask(PROMPTS[seed % len(PROMPTS)], tokens, Sampling(temperature=1.0, seed=seed))
-        return whole_answer(server, request)
+    cases = list[tuple[TuningPlan, list[float]]]()
+    periods = list[dict[int, float]]()  # time of a round in plain steps by drafted tokens
 
     with ExitStack() as running:
 
@@ -317,33 +303,44 @@ def check_tune(target: Path, draft: Path, count: str = "25") -> bool:
             rng = random.Random(seed)
             first, decay = rng.uniform(0.5, 0.95), rng.uniform(0.85, 1)
             rates = list(itertools.accumulate((first * decay**n for n in range(8)), mul))
-            recorded, bare = list[Record](), list[Record]()
+            asked = [
+                ask(PROMPTS[n % len(PROMPTS)], tokens, Sampling(temperature=1.0, seed=n))
+                for n in range(seed * requests, (seed + 1) * requests)
+            ]
+            drafted = list[Record]()
+
+            def beside(done: float) -> None:
+                """Ask another server before each request."""
+                number = round(done * requests)
+                request = replace(asked[number], max_new_tokens=tokens // 2)  # noqa: B023
+                answer = whole_answer(others[(seed + number) % len(others)], request)  # noqa: B023
+                drafted.append(from_rounds("", answer))  # noqa: B023
+
             with ExitStack() as one_seed:
-                server = start(8, rates, one_seed)
-                for number in range(seed * requests, (seed + 1) * requests):
-                    recorded.append(from_rounds("", answered(server, number)))
-                    if number % 2:
-                        bare.append(from_rounds("", answered(plain, number)))
-                    elif number % requests:
-                        rounds += answered(others[number % requests // 2 - 1], number).rounds
-                    else:
-                        steps += [each.seconds or 0.0 for each in answered(plain, number).rounds]
-            found = plan(recorded, bare, assumption="positions")
-            speeds = [sum((one.tokens or 1) - 1 for one in each) / sum(one.seconds or 0.0 for one in each) for each in (recorded, bare)]  # fmt: skip
-            cases.append((found, rates, speeds[0] / speeds[1]))
-    times: dict[int, list[float]] = {}
-    for each in rounds:
-        times.setdefault(1 + (each.drafted or 0), []).append(each.seconds or 0.0)
-    costs = CostProfile(tuple((rows, fmean(each)) for rows, each in sorted(times.items()) if len(each) >= 4))  # fmt: skip
-    inside = near = 0
-    for seed, (found, rates, measured) in enumerate(cases):
+                recorded, bare = ask_in_turn(start(8, rates, one_seed), plain, asked, beside)
+            cases.append((plan(recorded, bare, assumption="positions"), rates))
+            # Its own whole answers too: the time of a round does not depend on what is accepted.
+            drafted += [one for one in recorded if (one.tokens or 0) > max(lengths) + 2]
+            times: dict[int, list[float]] = {}
+            for each in itertools.chain.from_iterable(map(rounds_of, drafted)):
+                times.setdefault(each.drafted or 0, []).append(each.seconds or 0.0)
+            step = sum(one.seconds or 0.0 for one in bare) / sum((one.tokens or 0) - 1 for one in bare)  # fmt: skip
+            periods.append({drafted: fmean(each) / step for drafted, each in times.items()})
+    inside, near, widths = 0, 0, list[float]()
+    for seed, (found, rates) in enumerate(cases):
+        known = {n: [one[n] for one in (*periods[:seed], *periods[seed + 1 :]) if n in one] for n in range(9)}  # fmt: skip
+        seconds = CostProfile(tuple((n, fmean(each)) for n, each in known.items() if len(each) > 1)).verify_seconds  # fmt: skip
         forecasts = {n: found.at(DraftSetting(n)) for n in lengths}
         said = {n: one.over_plain for n, one in forecasts.items() if one and one.over_plain}
-        true = {n: (tokens - 1) * fmean(steps) / true_seconds(rates[:n], tokens, costs) for n in said}  # fmt: skip
+        true = {n: (tokens - 1) / true_seconds(rates[:n], tokens, seconds) for n in said}
         inside += sum(one.low <= true[n] <= one.high for n, one in said.items())
+        widths += [(one.high - one.low) / 2 / one.value for one in said.values()]
         best = max(said, key=lambda n: said[n].value)
         near += true[best] >= 0.97 * max(true.values())
-        say(f"{seed}: {', '.join(f'n_max {n}: {true[n]:.2f}, said {one}' for n, one in said.items())}; measured 8: {measured:.2f}")  # fmt: skip
+        say(f"{seed}: {', '.join(f'n_max {n}: {true[n]:.2f}, said {one}' for n, one in said.items())}")  # fmt: skip
+    errors = {n: [one[n] for one in periods if n in one] for n in lengths}
+    shown = ", ".join(f"{n}: {stdev(each) / fmean(each) / len(each) ** 0.5:.1%}" for n, each in errors.items())  # fmt: skip
+    say(f"standard errors of the true times of a round: {shown}; half an interval is {fmean(widths):.1%} of its value")  # fmt: skip
     total = len(lengths) * int(count)
     say(f"{inside} of {total} true speedups are in their interval of 90 %; {near} of {count} choices are within 3 % of the best")  # fmt: skip
     return inside >= 0.85 * total and near >= 0.9 * int(count)

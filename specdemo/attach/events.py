@@ -52,12 +52,10 @@ def events_of(
             new_tokens += len(part.first)
         else:
             exact = part.knowledge is Knowledge.EXACT
-            if part.finish == "stop" and _last_text(
-                part
-            ):  # a trace ends with the token that ends the answer
-                yield from _step(
-                    Round((Piece(""),), 0, 0, 0.0, 0.0), lane, step, elapsed, exact=exact
-                )
+            if part.finish == "stop" and any(piece.text for piece in part.pieces[-1:]):
+                # A trace ends with the token that ends the answer, which has no text.
+                end = Round((Piece(""),), 0, 0, 0.0, 0.0)
+                yield from _step(end, lane, step, elapsed, exact=exact)
             yield RunFinished(
                 lane,
                 FinishReason(part.finish or "stop"),
@@ -74,11 +72,6 @@ def events(generation: Generation) -> Iterator[Event]:
     lane = PLAIN if generation.drafted == 0 else SPECULATIVE
     parts: list[Generation | Round] = [generation, *generation.rounds, generation]
     return events_of(parts, generation.prompt, {}, lane)
-
-
-def _last_text(whole: Generation) -> str:
-    rounds = (piece for one in whole.rounds for piece in one.committed)
-    return ([*whole.first, *rounds] or [Piece("")])[-1].text
 
 
 def _header(

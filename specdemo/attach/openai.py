@@ -88,7 +88,7 @@ def with_report(found: Generation, extra: Json, counted: Record | None = None) -
         return replace(found, drafted=0, accepted=0) if extra.get("stats") == {} else found
     places = record.by_position if len(record.steps) <= found.tokens else ()
     whole = replace(found, drafted=record.drafted, accepted=record.accepted, positions=places)
-    pieces = [piece for one in found.rounds for piece in one.committed]
+    pieces = found.pieces[len(found.first) :]
     spare = sum(accepted + 1 for accepted, _ in record.steps) - len(pieces)
     if not record.steps or not 0 <= spare <= record.steps[-1][0]:
         return whole

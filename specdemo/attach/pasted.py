@@ -81,7 +81,6 @@ FORMATS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         ("mtp-bench", " pred=", rf"(?<![\w-])(?P<name>[\w-]{{1,60}}) +pred= *(?P<tokens>{N}) draft= *(?P<drafted>{N}) acc= *(?P<accepted>{N}) rate=\S+ tok/s= *(?P<rate>{X})"),
         ("llama-spec-bench", "% |", rf"\| *(?P<name>[\w-]{{1,60}} *\| *{N} *\| *[\w-]{{1,40}}) *\| *(?P<tokens>{N}) *\| *\w+ *\| *(?P<seconds>{X}) *\| *(?P<rate>{X}) *\| *(?P<rounds>{N}) *\| *(?P<accepted>{N})/ *(?P<drafted>{N}) *\| *[0-9.]+% *\| *(?P<mean>{X}) *\| *(?P<percents>[0-9.% ]{{0,2000}}?) *\|"),
         ("vLLM log", "SpecDecoding metrics:", rf"(?:(?P<name>\d\d-\d\d \d\d:\d\d:\d\d).{{0,60}}?)?SpecDecoding metrics: Mean acceptance length: (?P<mean>{X}), .{{0,200}}?Accepted: (?P<accepted>{N}) tokens, Drafted: (?P<drafted>{N}) tokens(?:, Per-position acceptance rate: (?P<positions>[0-9., ]{{1,8000}}?)(?:, Avg|\s*$))?"),
-        ("vLLM log", "Speculative metrics:", rf"Number of accepted tokens: (?P<accepted>{N}), Number of draft tokens: (?P<drafted>{N})"),
         ("SGLang log", "accept len:", rf"(?:\[[\d-]* ?(?P<name>\d\d:\d\d:\d\d)[^\]]{{0,40}}\] )?Decode batch[.,].{{0,400}}?accept len: (?P<mean>{X})(?:.{{0,400}}?gen throughput \(token/s\): (?P<rate>{X}))?"),
     )
 )  # fmt: skip
@@ -161,7 +160,6 @@ ENGINES = {
     "num_accepted_draft_tokens": "vllm",
     "spec_num_correct_drafts": "sglang",
     "spec_accept_token_num": "sglang",
-    "total_accepted_draft_tokens": "tensorrt-llm",
     "accepted_draft_tokens_count": "lm-studio",
     "draft_n_accepted": "llama-server",
 }
@@ -174,7 +172,7 @@ class Report(Foreign):
     """Draft counters of a reply, as different engines call them."""
 
     accepted: Count = Field(validation_alias=AliasChoices(*ENGINES))
-    drafted: Count = Field(validation_alias=AliasChoices("num_draft_tokens", "spec_num_proposed_drafts", "spec_draft_token_num", "total_draft_tokens", "total_draft_tokens_count", "draft_n"))  # fmt: skip
+    drafted: Count = Field(validation_alias=AliasChoices("num_draft_tokens", "spec_num_proposed_drafts", "spec_draft_token_num", "total_draft_tokens_count", "draft_n"))  # fmt: skip
     rounds: KnownCount = Field(
         None, validation_alias=AliasChoices("num_spec_steps", "spec_verify_ct")
     )

@@ -76,15 +76,19 @@ class Generation:
     prompt: str = ""
 
     @property
-    def text(self) -> str:
+    def pieces(self) -> list[Piece]:
         """Return the whole answer."""
-        rounds = [piece for each in self.rounds for piece in each.committed]
-        return "".join(piece.text for piece in (*self.first, *rounds))
+        return [*self.first, *(piece for each in self.rounds for piece in each.committed)]
+
+    @property
+    def text(self) -> str:
+        """Return the text of the answer."""
+        return "".join(piece.text for piece in self.pieces)
 
     @property
     def tokens(self) -> int:
         """Return the number of pieces of the answer."""
-        return len(self.first) + sum(len(each.committed) for each in self.rounds)
+        return len(self.pieces)
 
     def mismatches(self) -> list[str]:
         """Return the checks that the rounds fail: names of sums that differ from the server's own, and `length`.

@@ -8,14 +8,23 @@ the right token, except after a draft that was accepted completely, where nothin
 
 `places` replays the text like that; the unknown places give an upper and a lower bound. `positions` shortens each recorded
 round instead: for drafters whose quality depends on the position in the draft (heads, simulated acceptance) or of which
-only counts are known. Intervals come from resampled requests: rounds of one request are alike, so resampling single
-rounds would give intervals half as wide as they are.
+only counts are known. Intervals come from resampled requests. What can be wrong, and how it enters:
+
+- Which drafts are accepted differs between requests, and rounds of one request are alike: a request is drawn with all its
+  rounds. Resampled rounds would give intervals half as wide.
+- The speed of a machine changes within seconds, by a third on a shared one. `ask_in_turn` sends each prompt to the server and
+  to the plain one; both answers are drawn together, so what slows both does not widen the interval, and the rest does. Plain
+  requests of another time are drawn independently.
+- The time of a round is not linear in the length of its draft, and a recording at the longest has few shorter drafts. `ask_in_turn`
+  also asks for answers whose limit shortens the first draft; they give times only. Without them, times between the
+  recorded lengths are a straight line, which no resampling finds: it was up to 25 % wrong for two of eight tokens.
+- A resample of few requests varies less than new requests would: the interval is widened accordingly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from math import nan
@@ -24,8 +33,8 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from specdemo.attach.records import Record
-from specdemo.attach.servers import Round
+from specdemo.attach.records import Record, from_rounds
+from specdemo.attach.servers import Request, Round, Server, whole_answer
 from specdemo.config.errors import UserError
 from specdemo.engine.cost import CostProfile, best_rate
 
@@ -37,6 +46,7 @@ FEWEST_ROUNDS = 4  # of one draft length whose time counts; the shortest and lon
 LARGEST_TIME = 4.0  # a round's time above so many medians of its length is cut to that: another program disturbed it
 MOST_SHOWN = 6  # settings that a table shows
 MOST_LENGTHS = 32  # n_max that are tried
+SHORT_DRAFTS = (0, 1, 2, 4, 8, 16)  # tokens of drafts that are cut to measure the time of a round
 P_MINS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9)
 Rounds = Sequence[Round]
 Floats = NDArray[np.float64]
@@ -127,23 +137,30 @@ def plan(
     records: Sequence[Record],
     plain: Sequence[Record] = (),
     *,
-    plain_seconds: float | None = None,
     p_min: float = 0.0,
     assumption: str = "places",
 ) -> TuningPlan:
     """Predict all settings up to the recorded one. Raises UserError if the rounds or their times are not known.
 
-    records: requests with drafts; plain: requests of the same server without; plain_seconds: per token, in place of these
+    records: requests with drafts; plain: requests of the same server without
+    Requests of the same name belong together, see the module; those shorter than a draft give only times.
     p_min: of the recording; assumption: see the module
     """
-    requests = [rounds for record in records if (rounds := rounds_of(record))]
-    if len(requests) < FEWEST_REQUESTS:
-        raise UserError("servers.few_requests", count=len(requests), needed=FEWEST_REQUESTS)
-    longest = max(each.drafted or 0 for each in chain(*requests))
+    timed, whole = dict[str, list[Round]](), dict[str, list[Rounds]]()
+    longest = max((each.drafted or 0 for one in records for each in rounds_of(one)), default=0)
+    for record in records:
+        rounds = rounds_of(record)
+        complete = sum(1 + (each.accepted or 0) for each in rounds) > longest
+        timed.setdefault(record.name, []).extend(rounds)
+        whole.setdefault(record.name, []).extend([rounds] if complete else [])
+    requests = list(chain(*whole.values()))
+    independent = sum(map(bool, whole.values()))
+    if independent < FEWEST_REQUESTS:
+        raise UserError("servers.few_requests", count=independent, needed=FEWEST_REQUESTS)
     probable = any(each.candidates for each in chain(*requests))
-    slow = plain_seconds or _plain_seconds(plain)
-    weights = _resamples(len(requests))
-    times, step = _times(requests, longest, slow, weights)
+    weights = _resamples(len(timed))
+    slow = _plain_seconds(plain, list(timed), weights)
+    times, step = _times(list(timed.values()), longest, slow, weights)
     current = DraftSetting(longest, p_min)
     lengths = range(1, longest + 1) if longest <= MOST_LENGTHS else np.linspace(1, longest, MOST_LENGTHS, dtype=int)  # fmt: skip
     tried = [DraftSetting(int(n), p) for n in lengths for p in (P_MINS if probable else (p_min,)) if p >= p_min]  # fmt: skip
@@ -151,7 +168,11 @@ def plan(
     ways = (partial(replay, right=False), partial(replay, right=True)) if assumption == "places" else (shortened,)  # fmt: skip
     speeds: dict[DraftSetting, tuple[Floats, Floats, float]] = {}
     for setting in tried:
-        sums = [_totals([way(each, setting) for each in requests], longest) for way in ways]
+        replays = [
+            [chain(*(way(each, setting) for each in block)) for block in whole.values()]
+            for way in ways
+        ]
+        sums = [_totals(each, longest) for each in replays]
         drawn = [weights @ one for one in sums]
         low, high = (
             each[:, -2] / ((each[:, :-2] * times).sum(axis=1) + step * each[:, -1])
@@ -159,13 +180,14 @@ def plan(
         )
         speeds[setting] = low, high, float(drawn[-1][0, -2] / drawn[-1][0, :-2].sum())
     base, trust = speeds[current][1], _first_accepted(requests)
+    fewest = min(independent, len(plain) or independent)
     forecasts = [
         Forecast(
             setting,
             per_round,
             float(low[0] + trust * (high[0] - low[0])),
-            _estimate(low / base, high / base, trust, len(requests)),
-            None if slow is None else _estimate(low * slow, high * slow, trust, len(requests)),
+            _estimate(low / base, high / base, trust, independent),
+            None if slow is None else _estimate(low * slow, high * slow, trust, fewest),
         )
         for setting, (low, high, per_round) in speeds.items()
     ]
@@ -173,10 +195,41 @@ def plan(
     return TuningPlan(current, tuple(forecasts), assumption, len(requests), count, slow is not None)
 
 
+def ask_in_turn(
+    server: Server | None,
+    plain: Server | None,
+    requests: Sequence[Request],
+    report: Callable[[float], None] = lambda _done: None,
+) -> tuple[list[Record], list[Record]]:
+    """Send requests to a server and to a plain one in turn, and each to the first once more with short limits. Raises UserError.
+
+    returns: what `plan` needs: records of the server and of the plain one, those of a request by the same name
+    """
+    drafted, bare = list[Record](), list[Record]()
+    for number, request in enumerate(requests):
+        report(number / len(requests))
+        turn = [(server, drafted), (plain, bare)]
+        for asked, records in turn[:: 1 if number % 2 else -1]:
+            if asked:
+                records.append(from_rounds(f"prompt {number + 1}", whole_answer(asked, request)))
+        if server is None:
+            continue
+        longest = max((each.drafted or 0 for each in rounds_of(drafted[-1])), default=0)
+        # Its first draft has at most two tokens less than the limit: the first token and the target's own are not drafted.
+        limits = [2 + count for count in SHORT_DRAFTS if count < longest]
+        answers = [whole_answer(server, replace(request, max_new_tokens=most)) for most in limits]
+        drafted += [from_rounds(drafted[-1].name, one) for one in answers]
+    return drafted, bare
+
+
 def rounds_of(record: Record) -> Rounds:
-    """Return the rounds of a request; of a report without times and tokens their lengths."""
+    """Return the rounds of a request; of a report without times and tokens their lengths.
+
+    If texts of whole rounds were held back, only the sum of several rounds is known: then none of the request's count.
+    """
     if record.generation:
-        return [each for each in record.generation.rounds if each.drafted is not None]
+        rounds = [each for each in record.generation.rounds if each.drafted is not None]
+        return [] if any(each.seconds == 0 for each in rounds) else rounds
     return [Round((), drafted, accepted) for accepted, drafted in record.steps]
 
 
@@ -256,7 +309,7 @@ def _totals(requests: Sequence[Iterable[Step]], longest: int) -> Floats:
 
 
 def _times(
-    requests: Sequence[Rounds], longest: int, plain: float | None, weights: Floats
+    requests: Sequence[Rounds], longest: int, plain: Floats | None, weights: Floats
 ) -> tuple[Floats, Floats]:
     """Return seconds of a round by drafted tokens (B, N), and of a draft step (B,), 0 if only their sum was recorded.
 
@@ -307,18 +360,31 @@ def _estimate(low: Floats, high: Floats, trust: float, count: int) -> Estimate:
     """Return a value between both bounds and their interval, wider for few requests (Student's t instead of the normal)."""
     value = float(low[0] + trust * (high[0] - low[0]))
     tail = (1 - LEVEL) / 2
-    wider = (count / (count - 1)) ** 0.5 * (1 + 0.8 / (count - 1))
+    freedom = max(1, count - 1)
+    wider = (1 + 1 / freedom) ** 0.5 * (1 + 0.93 / freedom + 0.86 / freedom**2)
     least, most = float(np.quantile(low[1:], tail)), float(np.quantile(high[1:], 1 - tail))
     return Estimate(value, value - wider * (value - least), value + wider * (most - value))
 
 
-def _plain_seconds(plain: Sequence[Record]) -> float | None:
-    """Return seconds a token without drafts; None without requests."""
-    timed = [(one.seconds or 0.0, (one.tokens or 0) - 1) for one in plain]
-    known = [(seconds, tokens) for seconds, tokens in timed if seconds > 0 and tokens > 0]
+def _plain_seconds(plain: Sequence[Record], names: Sequence[str], weights: Floats) -> Floats | None:
+    """Return seconds a token without drafts by resample, (B,); None without requests.
+
+    names, weights: of the blocks. Plain requests with the same names are drawn with them, others independently.
+    """
+    known = [one for one in plain if one.seconds and (one.tokens or 0) > 1]
     if plain and not known:
         raise UserError("servers.no_times", lengths=0)
-    return sum(one for one, _ in known) / sum(one for _, one in known) if known else None
+    if not known:
+        return None
+    own = list(dict.fromkeys(one.name for one in known))
+    if set(own) != set(names):
+        names, weights = own, _resamples(len(own))
+    sums = np.zeros((len(names), 2))
+    for one in known:
+        sums[names.index(one.name)] += one.seconds or 0.0, (one.tokens or 0) - 1
+    drawn = weights @ sums
+    seconds: Floats = drawn[:, 0] / drawn[:, 1]
+    return seconds
 
 
 def break_even(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
 
@@ -37,6 +37,20 @@ def serving(reply: Callable[[str, dict[str, str], bytes], Reply]) -> Iterator[st
 
     with loopback.serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as address:
         yield address
+
+
+def true_seconds(rates: Sequence[float], tokens: int, seconds: Callable[[int], float]) -> float:
+    """Return the expected seconds of an answer after its first token, of a server that simulates acceptance.
+
+    rates: that the draft is accepted up to each position; seconds: of a round by its drafted tokens
+    """
+    spent = [0.0]  # by the number of tokens that are still to come
+    for left in range(1, tokens):
+        drafted = min(len(rates), left - 1)
+        ends = [1.0, *rates[:drafted], 0.0]
+        later = sum((ends[n] - ends[n + 1]) * spent[left - 1 - n] for n in range(drafted + 1))
+        spent.append(seconds(drafted) + later)
+    return spent[-1]
 
 
 def slowly(parts: Iterable[bytes], seconds: float) -> Iterator[bytes]:

@@ -39,7 +39,6 @@ VLLM = (
     "Accepted throughput: 0.72 tokens/s, Drafted throughput: 2.64 tokens/s, Accepted: 44 tokens, Drafted: 161 tokens"
 )
 PLACES = ", Per-position acceptance rate: 0.739, 0.478, 0.261, Avg Draft acceptance rate: 27.3%"
-VLLM_0 = "Speculative metrics: Draft acceptance rate: 0.642, Number of accepted tokens: 8547, Number of draft tokens: 13311, "
 SGLANG = (
     "[2025-05-27 20:14:38 TP0] Decode batch. #running-req: 18, token usage: 0.71, accept len: 2.40, accept rate: 0.84, "
     "gen throughput (token/s): 2520.18, #queue-req: 3"
@@ -79,7 +78,6 @@ STUDIO = {"stats": {"total_draft_tokens_count": 20, "accepted_draft_tokens_count
         (SPEC_BENCH, "llama-spec-bench", "code 1 mtp|759|220|660|538|81.5%|3.45|68.6|90% 80% 74%"),
         (VLLM, "vLLM log", "08-05 12:25:03|-|~23|161|44|27.3%|2.91|-|-"),
         (VLLM + PLACES, "vLLM log", "08-05 12:25:03|-|~23|161|44|27.3%|2.91|-|74% 48% 26%"),
-        (VLLM_0, "vLLM log", "interval|-|-|13311|8547|64.2%|-|-|-"),
         (SGLANG, "SGLang log", "20:14:38|-|-|-|-|-|2.40|2520.2|-"),
         (
             json.dumps({"id": "x", "usage": {"completion_tokens": 53}, "metrics": {"speculative_decoding": RECORD}}),

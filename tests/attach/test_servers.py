@@ -269,6 +269,15 @@ def test_a_key_is_asked_for_if_the_given_one_is_refused(monkeypatch) -> None:
     assert server.client.key == key == KEY
 
 
+def test_tune_sends_each_prompt_to_both_servers_and_repeats_it_with_short_limits(capsys) -> None:
+    with serving(llama([DRAFTED.encode()])) as url, serving(llama([NGRAM.encode()])) as plain:
+        assert main(["tune", url, "--plain", plain, "--key", KEY, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["plain"]
+    assert found["current"]["n_max"] == 5
+    assert found["requests"] == 9 * (1 + 4)  # this server ignores the limits: drafts of 0, 1, 2, 4
+
+
 def test_app_knows_the_servers_method_before_it_creates_the_menu(monkeypatch) -> None:
     class Created(Exception):
         """Ends the command where the page would be created."""

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,14 +111,12 @@ def run_tune(options: argparse.Namespace) -> int:
         return _print_break_even(options)
     if not options.sources:
         raise UserError("servers.nothing_to_tune")
-    found = _recorded(options.sources, options.key, options.log)
+    found, plain = _recorded(options)
     records = [record for one in found for record in one.records]
-    plain = [record for one in _recorded(options.plain, options.key) for record in one.records]
     drawn = any("synthetic" in one.facts or (one.facts.get("method") or "draft-simple") != "draft-simple" for one in found)  # fmt: skip
     result = plan(
         records,
         plain,
-        plain_seconds=options.plain_ms / 1000 if options.plain_ms else None,
         p_min=float(found[0].facts.get("p_min", 0)),
         assumption=options.assume or ("positions" if drawn else "places"),
     )
@@ -134,29 +133,47 @@ def run_tune(options: argparse.Namespace) -> int:
     return _print_confirmation(result, setting, records, after.records)
 
 
-def _recorded(sources: Iterable[str], key: str, log: Path | None = None) -> list[Findings]:
-    """Read files, and ask the servers whose addresses are among them the prompts of the doctor. log: of these servers"""
+def _recorded(options: argparse.Namespace) -> tuple[list[Findings], list[Record]]:
+    """Read files, and send the prompts of the doctor to the servers whose addresses are among them, each with a plain one.
+
+    returns: findings with drafts, and records without
+    """
     from specdemo.attach.doctor import TOKENS, prompts
     from specdemo.attach.pasted import Findings
-    from specdemo.attach.records import Problems, from_rounds
-    from specdemo.attach.servers import ask, whole_answer
+    from specdemo.attach.records import Problems
+    from specdemo.attach.servers import ask
+    from specdemo.attach.tuning import ask_in_turn
 
-    found = []
-    for source in sources:
-        if "://" not in source:
-            found += _read([Path(source)])
-            continue
-        server, _ = console.reached(source, key)
-        asked = prompts()
+    sources, without = ([[one for one in each if ("://" in one) == remote] for remote in (True, False)] for each in (options.sources, options.plain))  # fmt: skip
+    found = [_of_file(number, one) for number, one in enumerate(_read(map(Path, sources[1])))]
+    plain = [record for one in _read(map(Path, without[1])) for record in one.records]
+    requests = [ask(prompt, TOKENS) for prompt in prompts()]
+    for url, plain_url in zip_longest(sources[0], without[0]):
+        server, beside = (one and console.reached(one, options.key)[0] for one in (url, plain_url))
         with console.reporting() as report:
-            answers = []
-            for number, prompt in enumerate(asked):
-                report(Progress("tune", number / len(asked), prompt))
-                answers.append(whole_answer(server, ask(prompt, TOKENS)))
-        records = [from_rounds(f"prompt {n}", one) for n, one in enumerate(answers, 1)]
-        own = Findings(("stream",), records, Problems(), {"method": answers[-1].method})
-        found += _read([log]) if log else [own]
-    return found
+            records, bare = ask_in_turn(server, beside, requests, lambda done: report(Progress("tune", done)))  # fmt: skip
+        plain += bare
+        if server and options.log:
+            found.append(_logged(_read([options.log])[0], records))
+        elif server:
+            method = records[-1].generation.method if records[-1].generation else ""
+            found.append(Findings(("stream",), records, Problems(), {"method": method}))
+    return found, plain
+
+
+def _of_file(number: int, found: Findings) -> Findings:
+    """Return the findings of a file with names of requests that no other file has."""
+    records = [replace(one, name=f"{number} {one.name}") for one in found.records]
+    return replace(found, records=records)
+
+
+def _logged(log: Findings, records: Sequence[Record]) -> Findings:
+    """Return what a log tells about the requests that were just sent; if it has others in between, all that it has."""
+    newest = log.records[-len(records) :]
+    if [one.tokens for one in newest] != [one.tokens for one in records]:
+        return log
+    pairs = zip(newest, records, strict=True)
+    return replace(log, records=[replace(one, name=own.name) for one, own in pairs])
 
 
 def _print_plan(found: TuningPlan) -> None:
@@ -195,7 +212,9 @@ def _print_confirmation(
     """Compare the measured speed of a new log with the prediction. returns: 1 if it is outside of the interval"""
     from specdemo.attach.records import total
 
-    old, new = (total(one).tokens_per_second for one in (before, after))
+    # Answers that a draft ends were short to measure times.
+    answers = ([one for one in each if (one.tokens or 0) > found.current.n_max + 1] for each in (before, after))  # fmt: skip
+    old, new = (total(each).tokens_per_second if each else None for each in answers)
     forecast = found.at(setting)
     if not forecast or not old or not new:
         raise UserError("servers.not_predicted", flags=setting.flags)
