@@ -19,14 +19,13 @@ from specdemo.session.door import MethodInfo
 from specdemo.session.runs import failure
 from specdemo.session.studio import Studio
 from specdemo.trace.codec import dumps
-from specdemo.trace.events import Event, ModelInfo, RunFailed, Trace
+from specdemo.trace.events import NOTHING, Event, ModelInfo, RunFailed, Trace
 from specdemo.trace.metrics import ComparedRun, answering, measure
 from specdemo.trace.replay import token_rows
 
 if TYPE_CHECKING:
     from specdemo.session.conversation import Conversation
 
-NOTHING = "nothing"  # plain decoding, as a method
 WARM_UP_TOKENS = 8  # tokens of the warm-up before a measured run
 
 

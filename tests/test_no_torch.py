@@ -11,7 +11,7 @@ from programs import ROOT, python
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
-from specdemo.session.studio import ReplayOnly, Studio
+from specdemo.session.studio import Studio
 from specdemo.ui import words
 from specdemo.ui.app import create_app
 from specdemo.ui.model import ModelHandlers
@@ -74,7 +74,7 @@ def test_a_studio_that_only_replays_loads_nothing_and_explains_each_run():
     assert not studio.ready
     assert studio.progress() is None
     assert all(method.available for method in studio.methods())
-    with pytest.raises(ReplayOnly, match="switched off"):
+    with pytest.raises(UserError, match="switched off"):
         next(studio.open().run("Hello.", RunSettings(), cancel=threading.Event()))
     with pytest.raises(UserError, match="switched off"):
         next(studio.switch("smollm2-135m-instruct", "auto", "nf4"))

@@ -6,16 +6,14 @@ from letters import letters_studio, tiny_pair
 from programs import until
 
 from specdemo.config.settings import AppSettings
-from specdemo.session.remote.client import Lost
+from specdemo.session.remote.client import Link, Lost
 from specdemo.session.remote.server import Engine
 
 SETTINGS = AppSettings(target="tiny", draft="none")
 
 
-class ThreadLink:
+class ThreadLink(Link):
     """Engines in this process, called with JSON values. lost_after: of the next streams, lines after which each ends with Lost"""
-
-    whole = False
 
     def __init__(self, *engines):
         self.engines, self.count = list(engines), len(engines)

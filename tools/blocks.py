@@ -102,7 +102,6 @@ def answer_all(studio: Studio, forms: dict[str, Loaded], report: Callable[[str],
             studio.use(forms[form])
             for method in METHODS:
                 settings = RunSettings(method=method, preset=preset, max_new_tokens=NEW_TOKENS, memory=False)  # fmt: skip
-                settings = settings.drawn(studio.recommended.sampling)
                 with closing(studio.open()) as conversation:
                     result = run_once(conversation, method, prompt, settings)
                 yield Answer(form, preset, number, replace(result, events=()))

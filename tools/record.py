@@ -65,13 +65,15 @@ def record(
     return good[(len(good) - 1) // 2][2]
 
 
-def record_all(open_studio: Callable[[str, str], Studio], names: Sequence[str], takes: int) -> None:
-    """Record the runs of the index, or those named. open_studio: returns a loaded studio by target and precision"""
+def record_all(names: Sequence[str], takes: int) -> None:
+    """Record the runs of the index, or those named, with the settings of the environment."""
     wanted = [entry for entry in read_index(RUNS) if not names or entry.name in names]
     if missing := set(names) - {entry.name for entry in wanted}:
         raise SystemExit(f"The index of runs does not list: {', '.join(sorted(missing))}")
     for pair in dict.fromkeys((entry.target, entry.precision) for entry in wanted):
-        studio = open_studio(*pair)
+        named = {"target": pair[0]} if pair[0] else {}
+        settings = AppSettings.from_environment(precision=pair[1], **named)
+        studio = console.load_studio(settings)
         for entry in (one for one in wanted if (one.target, one.precision) == pair):
             events = record(studio, entry, takes=takes, listen=console.note)
             (RUNS / f"{entry.name}.jsonl").write_text(dumps(events), encoding="utf-8")
@@ -100,17 +102,12 @@ def write_index(folder: Path) -> None:
 
 
 def main() -> None:
-    """Record as the command line names it, with the settings of the environment."""
+    """Record as the command line names it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="names of runs in the index; all by default")
     parser.add_argument("--takes", type=int, default=4, help="takes of each run (default: 4)")
     options = parser.parse_args()
-
-    def open_studio(target: str, precision: str) -> Studio:
-        named = {"target": target} if target else {}
-        return console.load_studio(AppSettings.from_environment(precision=precision, **named))
-
-    record_all(open_studio, options.names, options.takes)
+    record_all(options.names, options.takes)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from specdemo.attach.servers import Generation, Piece, Round
 from specdemo.trace.events import (
+    NOTHING,
     PLAIN,
     SPECULATIVE,
     Drafted,
@@ -24,7 +25,6 @@ from specdemo.trace.events import (
 )
 
 ATTACHED = "attached"  # method of a server's own drafts
-NOTHING = "nothing"  # plain decoding, as a method
 
 
 def events_of(

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 
-from specdemo.bench.lanes import PLAIN_METHOD, LaneLost, run_once
-from specdemo.bench.results import STRINGS, Result, Table, as_percent, write_file
+from specdemo.bench.lanes import LaneLost, LaneResult, Paired, run_once
+from specdemo.bench.results import STRINGS, Result, Table, as_percent, sameness, write_file
 from specdemo.config.errors import UserError
 from specdemo.config.settings import TOKEN, RunSettings, Sampling
-from specdemo.config.strings import Json
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.models.pair import COPY, DRAFT
 from specdemo.session.conversation import Conversation
-from specdemo.session.loaded import machine_name
-from specdemo.session.studio import Studio
-from specdemo.session.work.judges import GreedyAudit, SamplingAudit, judge_greedy, judge_sampling
+from specdemo.session.studio import AUDIT_FILE, Studio
+from specdemo.session.work.judges import SamplingAudit, judge_sampling
 from specdemo.session.work.wrong_rules import Control, controls
+from specdemo.trace.events import NOTHING
 
 FALSE_ALARMS = 0.01  # probability that one audit finds a fault in a correct program
 TESTS = 3  # statistical tests per method and condition
-FILE = "audit.json"
 CONDITIONS = {
     "temperature 1": Sampling(temperature=1.0),
     "top-p 0.9, repetition penalty 1.2": Sampling(
@@ -33,6 +29,33 @@ CONDITIONS = {
     ),
 }
 PROMPTS: list[str] = STRINGS["audit"]["prompts"]
+
+
+@dataclass(frozen=True, slots=True)
+class GreedyAudit:
+    """Comparison of greedy outputs with plain decoding.
+
+    same_share, median_margin: see `results.sameness`
+    required: fp32, in which the outputs must be equal; at lower precision a pass of several rows rounds differently
+    """
+
+    outputs: int
+    equal: int
+    same_share: float
+    median_margin: float | None
+    required: bool
+
+    @classmethod
+    def of(cls, answers: Sequence[Paired], *, required: bool) -> GreedyAudit:
+        rates = sameness(answers)
+        equal = sum(answer.result.ids == answer.plain.ids for answer in answers)
+        share, margin = rates["same_prefix_rate"] or 0.0, rates["flip_margin"]
+        return cls(len(answers), equal, share, margin, required)
+
+    @property
+    def held(self) -> bool:
+        """Whether the outputs are equal, where they must be."""
+        return self.equal == self.outputs or not self.required
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +101,7 @@ class MethodAudit:
 class AuditResult:
     """One audit. limit: a p-value below it counts against a method (FALSE_ALARMS divided by the number of tests, Bonferroni).
 
-    date: ISO 8601, UTC; drafter: name of a published drafter, with its commit if it has one; "" for none
+    drafter: name of a published drafter, with its commit if it has one; "" for none
     """
 
     model: str
@@ -91,8 +114,6 @@ class AuditResult:
     seconds: float = 0.0
     methods: tuple[MethodAudit, ...] = ()
     drafter: str = ""
-    machine: str = field(default_factory=machine_name)
-    date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     controls: tuple[Control, ...] = ()
 
     @property
@@ -101,22 +122,21 @@ class AuditResult:
         faults = {"broke", "did not hold"} & {method.verdict for method in self.methods}
         return not faults and all(control.found(self.limit) for control in self.controls)
 
-    def to_dict(self) -> Json:
-        """Return plain values, with the verdicts for readers that have the file only."""
-        methods = [{**asdict(method), "verdict": method.verdict} for method in self.methods]
-        return {**asdict(self), "held": self.held, "methods": methods}
-
     def result(self) -> Result:
+        """Return the tables, and all values with the verdicts for readers that have the file only."""
+        methods = [{**asdict(method), "verdict": method.verdict} for method in self.methods]
         columns = ["method", "greedy = plain", "same until", "tie margin"]
         for condition in CONDITIONS:
             columns += [condition, "p uniform", "p independent", "p draft"]
         drafts = " and ".join(filter(None, (self.draft, self.drafter)))
         pair = f"{self.model} with {drafts}" if drafts else self.model
-        about = f"{pair}, {self.precision} ({self.kernel}), {self.machine}, {self.date}, {self.seconds:.0f} s."
         rows = [method.cells() for method in self.methods]
+        values = {**asdict(self), "held": self.held, "methods": methods}
+        found = Result("Audit", notes=self._notes(), values=values)
+        about = f"{pair}, {self.precision} ({self.kernel}), {found.machine}, {found.date}, {self.seconds:.0f} s."
         table = Table([*columns, "verdict"], rows, about=about)
-        tables = [table, controls_table(self.controls, self.limit)]
-        return Result("Audit", tables=tables, notes=self._notes(), values=self.to_dict())
+        found.tables = [table, controls_table(self.controls, self.limit)]
+        return found
 
     def _notes(self) -> list[str]:
         texts, limits = STRINGS["audit"], {"limit": self.limit, "false_alarms": FALSE_ALARMS}
@@ -156,20 +176,19 @@ def run_audit(
     runs: int,
     tokens: int,
     report: ProgressCallback = silent,
-    keep: Callable[[AuditResult], None] = lambda _: None,
-) -> AuditResult:
+) -> Iterator[AuditResult]:
     """Audit methods on the loaded pair and save the result as the last one. Raises UserError for unknown names.
 
     methods: all if None; plain decoding is always audited, as the control
     runs: seeded runs for each method and condition, next to one greedy run for each prompt
     tokens: new tokens of a sampled run
-    keep: called after each method with the result so far
+    yields: the result so far, after each method
     """
     infos = {info.name: info for info in studio.methods()}
     unknown = set(methods or ()) - set(infos)
     if unknown:
         raise UserError("method.unknown", method=min(unknown), names=", ".join(infos))
-    names = [PLAIN_METHOD, *(name for name in methods or infos if name != PLAIN_METHOD)]
+    names = [NOTHING, *(name for name in methods or infos if name != NOTHING)]
     runnable = [name for name in names if infos[name].available]
     limit = FALSE_ALARMS / (TESTS * len(CONDITIONS) * len(runnable))
     started = time.perf_counter()
@@ -196,15 +215,11 @@ def run_audit(
             row = auditor.audited(row, _part(report, runnable.index(name), len(runnable)))
         seconds = time.perf_counter() - started
         found = replace(found, methods=(*found.methods, row), seconds=seconds)
-        keep(found)
+        yield found
+    cache_dir = studio.settings.cache_dir
     with suppress(OSError):  # the page shows the last audit; this one is reported all the same
-        save_last(found, studio.settings.cache_dir)
-    return found
-
-
-def save_last(found: AuditResult, cache_dir: Path) -> None:
-    cache_dir.mkdir(parents=True, exist_ok=True)
-    write_file(cache_dir / FILE, json.dumps(found.to_dict(), indent=1) + "\n")
+        cache_dir.mkdir(parents=True, exist_ok=True)
+        write_file(cache_dir / AUDIT_FILE, json.dumps(found.result().to_dict(), indent=1) + "\n")
 
 
 def _published_drafter(studio: Studio) -> str:
@@ -239,17 +254,15 @@ class _Auditor:
             encode_prompt(pair.tokenizer, prompt, pair.context) for prompt in PROMPTS
         ]
         try:
-            self.plain = list(self._greedy(PLAIN_METHOD))
+            self.plain = list(self._greedy(NOTHING))
         except LaneLost as error:
             raise UserError("bench.plain_lost", message=error) from error
 
     def audited(self, row: MethodAudit, report: ProgressCallback) -> MethodAudit:
         try:
             report(Progress("audit", 0.0, f"{row.title}, greedy"))
-            answers = list(self._greedy(row.name))
-            greedy = judge_greedy(
-                self.reader, self.prompt_ids, self.plain, answers, required=self.exact
-            )
+            pairs = list(map(Paired, self._greedy(row.name), self.plain))
+            greedy = GreedyAudit.of(pairs, required=self.exact)
             numbers = range(len(CONDITIONS))
             sampling = tuple(self._sampling(row, number, report) for number in numbers)
         except UserError as error:
@@ -271,11 +284,11 @@ class _Auditor:
                         self.settings, method=row.name, sampling=replace(sampling, seed=run)
                     )
                     prompt = run * len(PROMPTS) // self.runs
-                    yield self.prompt_ids[prompt], self._answer(conversation, prompt, settings)
+                    yield self.prompt_ids[prompt], self._answer(conversation, prompt, settings).ids
 
         return judge_sampling(self.reader, self.draft, condition, sampling, answers(), self.limit)
 
-    def _greedy(self, method: str) -> Iterator[Sequence[int]]:
+    def _greedy(self, method: str) -> Iterator[LaneResult]:
         """Yield one output for each prompt, twice as long as the sampled ones."""
         tokens = 2 * self.settings.max_new_tokens
         settings = replace(self.settings, method=method, max_new_tokens=tokens)
@@ -283,11 +296,9 @@ class _Auditor:
             for prompt in range(len(PROMPTS)):
                 yield self._answer(conversation, prompt, settings)
 
-    def _answer(
-        self, conversation: Conversation, prompt: int, settings: RunSettings
-    ) -> Sequence[int]:
+    def _answer(self, conversation: Conversation, prompt: int, settings: RunSettings) -> LaneResult:
         conversation.reset()
-        return run_once(conversation, settings.method, PROMPTS[prompt], settings).ids
+        return run_once(conversation, settings.method, PROMPTS[prompt], settings)
 
 
 def _part(report: ProgressCallback, number: int, parts: int) -> ProgressCallback:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import pairwise, takewhile
 from platform import platform, python_version
 from typing import TYPE_CHECKING
 
-from specdemo.bench.lanes import PLAIN_METHOD
 from specdemo.bench.peer import versions
 from specdemo.bench.report import pass_costs
 from specdemo.bench.results import ABOUT, ROW_COLUMNS, STRINGS, Result, Row, Table, cell, totals
-from specdemo.bench.run import Bench, BenchOptions, run_bench
+from specdemo.bench.run import BenchOptions, run_bench
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
 from specdemo.config.strings import JsonView
@@ -34,7 +33,7 @@ from specdemo.engine.types import Limits, Proposal
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.session.loaded import machine_name
 from specdemo.session.text import Item, encode_prompt
-from specdemo.trace.events import ModelInfo, RunStarted
+from specdemo.trace.events import NOTHING, ModelInfo, RunStarted
 from specdemo.trace.metrics import output_ids
 
 if TYPE_CHECKING:
@@ -124,11 +123,10 @@ def measure_pair(
     items: Sequence[Item],
     seconds: float,
     report: ProgressCallback = silent,
-    save: Callable[[PairFindings], None] = lambda _: None,
-) -> PairFindings:
+) -> Iterator[PairFindings]:
     """Measure the loaded pair, the most important parts first: each may use a fraction of the remaining time.
 
-    save: called after each part with the findings so far
+    yields: the findings so far, after each part
     """
     pair, ends = studio.pair, time.monotonic() + seconds
     draft = asdict(pair.draft_info) if pair.draft_info else None
@@ -158,8 +156,7 @@ def measure_pair(
         except Exception as error:  # noqa: BLE001 - on a card that nobody has tried the other parts go on
             reason = (str(error).splitlines() or [""])[0]
             found.left_out[name] = f"{type(error).__name__}: {reason}"
-        save(found)
-    return found
+        yield found
 
 
 def ways(pair: LoadedPair) -> dict[str, Decoder]:
@@ -247,7 +244,7 @@ def same_words(
     target: CachedModel, prompt: Sequence[int], stop_ids: frozenset[int], tokens: int = TOKENS
 ) -> list[Sameness]:
     """Read a greedy text again in passes of each of REREAD_ROWS, each with the cache that such passes have written."""
-    started = RunStarted("plain", PLAIN_METHOD, "", {}, ModelInfo(""))
+    started = RunStarted("plain", NOTHING, "", {}, ModelInfo(""))
     limits, shaper = Limits(tokens, stop_ids), Shaper(Sampling())
     target.rollback(0)
     run = generate(target, Plain(), prompt, shaper=shaper, limits=limits, started=started)
@@ -292,11 +289,9 @@ def _rates(studio: Studio, items: Sequence[Item], found: PairFindings, until: fl
     def settings_of(lane: str) -> RunSettings:
         return replace(usual, method=lane.removesuffix(EXACT), exact=lane.endswith(EXACT))
 
-    def save(bench: Bench) -> None:
-        found.rows = bench.rows()
-
     options = BenchOptions(",".join(names), first_turns=True, until=until)
-    bench = run_bench(studio, items, options, settings_of, listen=lambda _: None, save=save)
+    for bench in run_bench(studio, items, options, settings_of, listen=lambda _: None):
+        found.rows = bench.rows()
     if bench.notes:
         found.left_out["prompts"] = " ".join(bench.notes)
 
@@ -419,7 +414,7 @@ def _same_row(name: str, one: Sameness) -> list[str]:
 
 
 def _lane_cell(row: Row, key: str) -> str:
-    return "-" if key in COMPARED and row["lane"] == PLAIN_METHOD else cell(row, key)
+    return "-" if key in COMPARED and row["lane"] == NOTHING else cell(row, key)
 
 
 def findings(pair: PairFindings) -> list[str]:
@@ -436,7 +431,7 @@ def findings(pair: PairFindings) -> list[str]:
     if known:
         fastest = max(known, key=lambda row: row["speedup"])
         rate, code = fastest["tokens_per_second"], "fastest"
-        if fastest["lane"] == PLAIN_METHOD:
+        if fastest["lane"] == NOTHING:
             code = "plain"
         said.append(texts[code].format(rate=rate, **fastest))
     return said

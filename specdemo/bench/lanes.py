@@ -14,7 +14,7 @@ from specdemo.config.settings import POLICIES, RunSettings
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.conversation import Conversation
 from specdemo.session.studio import Studio
-from specdemo.trace.events import Event, RunFailed, Trace, Verified
+from specdemo.trace.events import NOTHING, Event, RunFailed, Trace, Verified
 from specdemo.trace.metrics import (
     Metrics,
     disturbed,
@@ -26,7 +26,6 @@ from specdemo.trace.metrics import (
     speedup,
 )
 
-PLAIN_METHOD = "nothing"  # the variant that all others are compared with
 CONSTANTS = (1, 2, 3, 4, 6, 10)  # lookaheads, of which the fastest is the best constant
 FLOOR = "floor"
 LANE_GROUPS = ("policies", "methods", "trained", "peers")
@@ -131,11 +130,11 @@ def measuring_order(names: Sequence[str], number: int) -> list[tuple[str, int]]:
     names: a, b, c -> plain 0, a 0, b 1, plain 1, c 1
     """
     start = number // 2 % max(1, len(names))
-    order = [(PLAIN_METHOD, 0)]
+    order = [(NOTHING, 0)]
     for index, name in enumerate([*names[start:], *names[:start]]):
         order.append((name, (index + 1) // 2))
         if index % 2:
-            order.append((PLAIN_METHOD, (index + 1) // 2))
+            order.append((NOTHING, (index + 1) // 2))
     return order[::-1] if number % 2 else order
 
 
@@ -155,7 +154,7 @@ def run_lanes(
     opened = measuring_order(_drafted(lanes), 0)
     with ExitStack() as open_talks:
         talks = {
-            (name, name == PLAIN_METHOD and index): open_talks.enter_context(lanes[name].talk())
+            (name, name == NOTHING and index): open_talks.enter_context(lanes[name].talk())
             for name, index in opened
         }
         for number, turn in enumerate(turns, start=first):
@@ -163,21 +162,21 @@ def run_lanes(
             order = measuring_order(_drafted(lanes), number)
             for name, index in order:
                 try:
-                    found[name, index] = talks[name, name == PLAIN_METHOD and index](turn)
+                    found[name, index] = talks[name, name == NOTHING and index](turn)
                 except LaneLost as error:
                     del lanes[name]
-                    if name == PLAIN_METHOD:
+                    if name == NOTHING:
                         raise UserError("bench.plain_lost", message=error) from error
                     lost(name, str(error))
             pairs = {
-                name: Paired.of(found[name, index], found[PLAIN_METHOD, index])
+                name: Paired.of(found[name, index], found[NOTHING, index])
                 for name, index in sorted(found, reverse=True)  # of plain runs, the first stays
             }
             yield [pairs[name] for name in lanes]
 
 
 def _drafted(lanes: Iterable[str]) -> list[str]:
-    return [name for name in lanes if name != PLAIN_METHOD]
+    return [name for name in lanes if name != NOTHING]
 
 
 def run_once(
@@ -222,7 +221,7 @@ def expand(lanes: str, studio: Studio) -> list[str]:
             names += [f"draft_model:constant:{count}" for count in CONSTANTS]
             names += [f"draft_model:{policy}" for policy in POLICIES if policy != "constant"]
         elif group in ("methods", "trained"):
-            found = [studio.known[m.name] for m in here if m.name != PLAIN_METHOD]
+            found = [studio.known[m.name] for m in here if m.name != NOTHING]
             found = [method for method in found if group == "methods" or method.states]
             names += [
                 f"{method.name}:{rest}" if rest and "policy" in method.options else method.name

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from specdemo.bench.lanes import PLAIN_METHOD, expand
+from specdemo.bench.lanes import expand
 from specdemo.bench.results import (
     ABOUT,
     ALL,
@@ -18,13 +18,14 @@ from specdemo.bench.results import (
     tasks_table,
     totals,
 )
-from specdemo.bench.run import Bench, BenchOptions, run_bench
+from specdemo.bench.run import BenchOptions, run_bench
 from specdemo.config.errors import UserError
 from specdemo.config.settings import BLOCK, COUPLED, OWN, RunSettings, Sampling
 from specdemo.drafters.methods import METHODS
 from specdemo.files.progress import ProgressCallback, silent
 from specdemo.session.studio import Studio
 from specdemo.session.text import Item
+from specdemo.trace.events import NOTHING
 
 USUAL_LANES = "auto,ngram,draft_model,feature,draft_model:constant:4,feature:constant:4"
 SHOWN_COLUMNS = (
@@ -78,12 +79,11 @@ def compare_methods(
     listen: Callable[[str], None],
     progress: ProgressCallback = silent,
     rules: Sequence[str] = (),
-    save: Callable[[PairResult], None] = lambda _: None,
-) -> PairResult:
+) -> Iterator[PairResult]:
     """Run the variants that this pair has.
 
     preset: see `sampling_of`; settings_of: of a variant, but for its sampling; rules: see `with_rules`
-    save: called after each prompt with the results so far
+    yields: the results so far, after each prompt
     """
     available = {method.name for method in studio.methods() if method.available}
     names = expand(options.lanes, studio)
@@ -91,27 +91,16 @@ def compare_methods(
     if not lanes:
         raise UserError("method.unknown", method=options.lanes, names=", ".join(sorted(available)))
     lanes = with_rules(lanes, rules) if rules else lanes
-    usual, recommended = sampling_of(preset), studio.pair.recommended.sampling
+    usual = sampling_of(preset)
 
     def drawn(lane: str) -> RunSettings:
         settings = settings_of(lane)
-        always = ":constant" in lane  # such a variant drafts at each step
-        return replace(
-            settings,
-            preset=usual.preset,
-            sampling=usual.sampling,
-            fallback=settings.fallback and not always,
-        ).drawn(recommended)
+        fallback = settings.fallback and ":constant" not in lane  # which drafts at each step
+        return replace(settings, preset=usual.preset, sampling=usual.sampling, fallback=fallback)
 
     options = replace(options, lanes=",".join(lanes))
-
-    def rows_of(bench: Bench) -> PairResult:
-        return PairResult(studio.pair.target.info.name, preset, bench.rows())
-
-    bench = run_bench(
-        studio, items, options, drawn, listen=listen, progress=progress, save=lambda bench: save(rows_of(bench))
-    )  # fmt: skip
-    return rows_of(bench)
+    for bench in run_bench(studio, items, options, drawn, listen=listen, progress=progress):
+        yield PairResult(studio.pair.target.info.name, preset, bench.rows())
 
 
 def with_rules(lanes: Sequence[str], rules: Sequence[str]) -> list[str]:
@@ -138,7 +127,7 @@ def pairs_result(
     lines = [line for result in results for line in result.lines()]
     tables = [Table(["target", "sampling", "lane", *shown, "worst task"], lines)]
     for result in results:
-        table = tasks_table(result.rows, PLAIN_METHOD)
+        table = tasks_table(result.rows, NOTHING)
         tables.append(replace(table, title=f"{result.target}, {result.preset}"))
     about = f"{prompts} prompts, first turns, {tokens} new tokens. {ABOUT}"
     values = {"pairs": [asdict(one) for one in results]}

@@ -218,21 +218,12 @@ class BenchAnswers:
 def _rates(answers: Sequence[Paired]) -> Row:
     """Return the rates and means over answers.
 
-    same_prefix_rate: tokens before each output first differs from plain decoding's, of all tokens of plain decoding
-    flip_margin: median gap between the target's probabilities of the two tokens at such a position
     survival_error: calibration error of the predicted probabilities of acceptance
     draws, overlap, draw_accept_rate: drawn tokens, estimate of 1 - TV from them, share of accepted ones, see `Metrics`
+    The others are those of `sameness`.
     """
     sums = reduce(add_metrics, (answer.result.metrics for answer in answers))
     positions = [*sums.accept_by_position, *[None] * len(REPORTED_POSITIONS)]
-    pairs = [(answer.result, answer.plain) for answer in answers]
-    written = [(one, plain) for one, plain in pairs if one.ids]  # a computed variant has no output
-    same = [same_prefix(one.ids, plain.ids) for one, plain in written]
-    margins = [
-        abs(one.probs[end] - plain.probs[end])
-        for end, (one, plain) in zip(same, written, strict=True)
-        if end < min(len(one.probs), len(plain.probs))
-    ]
     return {
         "tokens_per_second": sums.tokens_per_second or 0.0,
         "first_accept_rate": sums.first_accept_rate,
@@ -243,14 +234,32 @@ def _rates(answers: Sequence[Paired]) -> Row:
         "draft_ms_per_token": _ratio(1000 * sums.draft_seconds, sums.drafted) or None,
         "verify_ms_per_step": _ratio(1000 * sums.verify_seconds, sums.steps) or None,
         "hit_rate": sums.hit_rate,
-        "same_output_rate": _ratio(
-            sum(one.ids == plain.ids for one, plain in written), len(written)
-        ),
-        "same_prefix_rate": _ratio(sum(same), sum(len(plain.ids) for _, plain in written)),
-        "flip_margin": median(margins) if margins else None,
+        **sameness(answers),
         "draws": sums.draws or None,
         "overlap": _ratio(sums.draws_overlap, sums.draws),
         "draw_accept_rate": _ratio(sums.draws_kept, sums.draws),
+    }
+
+
+def sameness(answers: Sequence[Paired]) -> dict[str, float | None]:
+    """Compare texts with plain decoding's.
+
+    same_output_rate: equal ones; same_prefix_rate: tokens before the first difference, of all tokens of plain decoding
+    flip_margin: median gap between the target's probabilities of the two tokens at such a position
+    """
+    pairs = [(answer.result, answer.plain) for answer in answers]
+    written = [(one, plain) for one, plain in pairs if one.ids]  # a computed variant has no output
+    same = [same_prefix(one.ids, plain.ids) for one, plain in written]
+    margins = [
+        abs(one.probs[end] - plain.probs[end])
+        for end, (one, plain) in zip(same, written, strict=True)
+        if end < min(len(one.probs), len(plain.probs))
+    ]
+    equal = sum(one.ids == plain.ids for one, plain in written)
+    return {
+        "same_output_rate": _ratio(equal, len(written)),
+        "same_prefix_rate": _ratio(sum(same), sum(len(plain.ids) for _, plain in written)),
+        "flip_margin": median(margins) if margins else None,
     }
 
 

@@ -17,7 +17,6 @@ import specdemo
 from specdemo.bench.lanes import (
     FLOOR,
     PEERS,
-    PLAIN_METHOD,
     Lane,
     LaneLost,
     OwnLane,
@@ -54,8 +53,9 @@ from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.models.memory import Weights, way
 from specdemo.session.studio import Studio
 from specdemo.session.text import EXAMPLES, Item
-from specdemo.session.work.batch import BatchAnswer, answer_all
+from specdemo.session.work.batch import Batch, BatchAnswer
 from specdemo.trace.codec import dumps
+from specdemo.trace.events import NOTHING
 
 
 def measure_throughput(
@@ -75,7 +75,9 @@ def measure_throughput(
 
     def rate(lane: str, at_once: int) -> float:
         """Return tokens per second."""
-        batch = answer_all(studio, prompts, lanes[lane], at_once=at_once, system=options.system)
+        batch = Batch(
+            studio, prompts, lanes[lane], at_once=at_once, system=options.system
+        ).answers()
         with closing(batch):
             for last in batch:
                 if isinstance(last, BatchAnswer) and (last.dropped or last.error):
@@ -187,7 +189,7 @@ class Bench:
         own = [row for row in totals(rows) if is_own(row["lane"])]
         tables = [
             lanes_table(rows),
-            tasks_table(rows, PLAIN_METHOD),
+            tasks_table(rows, NOTHING),
             against_table(self.measured, [*PEERS, FLOOR]),
             positions_table(rows),
             policies_table(own, oracle_speedup(self.measured, values["costs"])),
@@ -228,16 +230,18 @@ def run_bench(
     *,
     listen: Listen,
     progress: ProgressCallback = silent,
-    save: Callable[[Bench], None] = lambda _: None,
-) -> Bench:
+) -> Iterator[Bench]:
     """Run every variant on every prompt, one at a time.
 
     settings_of: returns the settings of one of our variants by its name; listen: see `Bench`
-    save: called after each prompt with the results so far
+    yields: the bench with the results so far, after each prompt
     """
     bench = Bench(options, listen, BenchAnswers(busy=options.busy))
-    names = list(dict.fromkeys([PLAIN_METHOD, *expand(options.lanes, studio)]))
-    settings = {name: settings_of(name if is_own(name) else PLAIN_METHOD) for name in names}
+    names = list(dict.fromkeys([NOTHING, *expand(options.lanes, studio)]))
+    recommended = studio.pair.recommended.sampling
+    settings = {
+        name: settings_of(name if is_own(name) else NOTHING).drawn(recommended) for name in names
+    }
     with _opened(studio, settings, bench, progress) as lanes:
         bench.values = _values(studio, items, options, settings, lanes)
         if options.suite == EXAMPLES and _copy_from_store(studio, settings):
@@ -262,7 +266,7 @@ def run_bench(
                 bench.measured.add(item.task, f"{item.name}-{turn}", pairs)
             longest = max(longest, time.monotonic() - started)
             if bench.measured.answers:
-                save(bench)
+                yield bench
     if not bench.measured.answers:
         raise UserError("bench.suite_failed")
     own = {name: settings[name] for name in lanes if is_own(name)}
@@ -273,9 +277,8 @@ def run_bench(
             bench.throughput += measure_throughput(studio, own, prompts, options)
         except LaneLost as error:
             bench.leave_out(f"{count} at once", " ".join(str(error).split()))
-        save(bench)
+        yield bench
     journal.close()
-    return bench
 
 
 def _about(
@@ -308,7 +311,7 @@ def _run_item(bench: Bench, lanes: dict[str, Lane], item: Item, number: int) -> 
             found.append(pairs)
             _save_traces(bench.options.traces, f"{item.name}-{turn}", pairs)
     except UserError as error:
-        if PLAIN_METHOD not in lanes:
+        if NOTHING not in lanes:
             raise
         bench.leave_out(item.name, error.message)
     return found
@@ -351,9 +354,7 @@ def _open(
         precision = target.info.precision
         weights = Weights.of_folder(target_folder(studio, precision), target.info.name)
         num_bytes = int(weights.pass_bytes(way(studio.settings, precision)))
-        buffer = studio.runner.call(
-            lambda: torch.ones(BUFFER_BYTES // 4, device=str(target.device))
-        )
+        buffer = torch.ones(BUFFER_BYTES // 4, device=str(target.device))
         return FloorLane(num_bytes, buffer, settings.max_new_tokens, studio.runner.call)
     for info in studio.methods():
         if info.name == settings.method and not info.available:
@@ -368,9 +369,9 @@ def _values(
     settings: dict[str, RunSettings],
     lanes: dict[str, Lane],
 ) -> Json:
-    pair, plain = studio.pair, settings[PLAIN_METHOD]
+    pair, plain = studio.pair, settings[NOTHING]
     methods = studio.methods()
-    ours = [wanted for name, wanted in settings.items() if is_own(name) and name != PLAIN_METHOD]
+    ours = [wanted for name, wanted in settings.items() if is_own(name) and name != NOTHING]
     return {
         "versions": {
             "specdemo": specdemo.__version__,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from specdemo.bench.lanes import PLAIN_METHOD, LaneLost, LaneResult, Paired, run_once
+from specdemo.bench.lanes import LaneLost, LaneResult, Paired, run_once
 from specdemo.bench.pairs import SAME_KEYS, sampling_of
 from specdemo.bench.results import (
     ROW_COLUMNS,
@@ -26,6 +26,7 @@ from specdemo.config.settings import COUPLED, RunSettings
 from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.session.studio import Studio
 from specdemo.session.text import Item
+from specdemo.trace.events import NOTHING
 
 LOOKAHEAD = 4  # drafted tokens of each step, in the methods that have the constant policy
 PLAIN_LOST = "bench.plain_lost"
@@ -51,15 +52,11 @@ class SeedComparison:
     refused: dict[str, str] = field(default_factory=dict)
 
     def run(
-        self,
-        items: Sequence[Item],
-        journal: Journal,
-        progress: ProgressCallback,
-        save: Callable[[Result], None],
-    ) -> None:
+        self, items: Sequence[Item], journal: Journal, progress: ProgressCallback
+    ) -> Iterator[Result]:
         """Answer each prompt by each method with each sampling. Raises UserError if plain decoding or every prompt failed.
 
-        journal: of the answers by prompt; save: called after each prompt with the result so far
+        journal: of the answers by prompt; yields: the result so far, after each prompt
         """
         for number, item in enumerate(items):
             which = f"prompt {number + 1} of {len(items)}, {item.task}"
@@ -72,11 +69,12 @@ class SeedComparison:
                 if error.code == PLAIN_LOST:
                     raise
                 self.refused[item.name] = error.message
-                continue
-            for preset, pairs in found.items():
-                self.measured.add(preset, f"{item.name} {preset}", pairs)
-            self.prompts += 1
-            save(self.result())
+            else:
+                for preset, pairs in found.items():
+                    self.measured.add(preset, f"{item.name} {preset}", pairs)
+                self.prompts += 1
+            if self.prompts:
+                yield self.result()
         journal.close()
         if not self.prompts:
             raise UserError("bench.suite_failed")
@@ -87,7 +85,7 @@ class SeedComparison:
         answers = partial(self._answers, item.turns[0], settings)
         methods = [name for name in self.methods if name not in self.lost]
         with ThreadPoolExecutor(len(methods) if number % 2 and methods else 1) as pool:
-            plain = answers(PLAIN_METHOD)
+            plain = answers(NOTHING)
             runs = {name: pool.submit(answers, name) for name in methods}
         found: dict[str, list[Paired]] = {preset: [] for preset in self.presets}
         for name, run in runs.items():
@@ -100,7 +98,7 @@ class SeedComparison:
         return found
 
     def _settings(self, preset: str, seed: int) -> RunSettings:
-        settings = sampling_of(preset).drawn(self.studio.pair.recommended.sampling)
+        settings = sampling_of(preset)  # the conversation replaces a preset by its values
         return replace(
             settings,
             sampling=replace(settings.sampling, seed=seed),
@@ -123,7 +121,7 @@ class SeedComparison:
                     answer = run_once(conversation, method, prompt, replace(one, method=method))
                     found.append(replace(answer, events=()))
             except LaneLost as error:
-                if method == PLAIN_METHOD:
+                if method == NOTHING:
                     raise UserError(PLAIN_LOST, message=error) from error
                 raise
         return found
@@ -131,11 +129,9 @@ class SeedComparison:
     @property
     def held(self) -> bool:
         """Whether no method failed, and all texts are equal where a row of a pass has the same bits whatever rows are beside it."""
-        info = self.studio.pair.target.info
-        exact = info.precision == "fp32" or "compiled pass" in info.kernel
-        return not self.lost and (
-            not exact or all(row["same_output_rate"] == 1 for row in self._rows())
-        )
+        rounds = self.studio.pair.target.info.rounds_by_rows
+        equal = all(row["same_output_rate"] == 1 for row in self._rows())
+        return not self.lost and (rounds or equal)
 
     def _rows(self) -> list[Row]:
         return totals(self.measured.rows())

@@ -234,10 +234,6 @@ class RunSettings:
         """Return the value of a setting by its name, including those of `sampling`."""
         return getattr(self.sampling if name in _names(Sampling) else self, name)
 
-    def values(self) -> Json:
-        """Return plain values by name, including those of `sampling`: the input of `from_values`."""
-        return {setting.name: self.value(setting.name) for setting in fields(RunSettings)}
-
     @classmethod
     def from_values(cls, values: Mapping[str, object]) -> RunSettings:
         """Return settings from plain values by name; the others have their defaults.

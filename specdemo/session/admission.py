@@ -7,11 +7,10 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import count
 from operator import attrgetter
-from types import TracebackType
 
 from specdemo.config.errors import UserError
 
@@ -28,13 +27,6 @@ class Waiting:
     place: int
     of: int
     seconds: float | None
-
-
-class Full(UserError):
-    """The queue is full."""
-
-    def __init__(self) -> None:
-        super().__init__("run.queue_full")
 
 
 class Cancel(threading.Event):
@@ -62,53 +54,36 @@ class Cancel(threading.Event):
             self._wakes.remove(wake)
 
 
+@dataclass(eq=False)
 class Turn:
-    """One request to run. Inside its `with` block it waits in the queue or occupies a slot of the engine.
-
-        with admission.turn(visitor, cancel=cancel) as turn:
-            for waiting in turn:  # ends immediately if a slot is free
-                show(waiting)
-            if turn.admitted:
-                run()
+    """One request to run: in the queue, or in a slot of the engine. Made by `Admission.turn`.
 
     Iteration ends when the request is admitted or cancelled. A cancelled request leaves the queue immediately.
-    joined, begun: clock times when it joined the queue and was admitted
+    changed: set when its position may have changed; joined, begun: clock times when it joined the queue and was admitted
     """
 
-    def __init__(self, admission: Admission, visitor: Hashable, kind: str, cancel: Cancel) -> None:
-        self.visitor, self.kind = visitor, kind
-        self.joined = 0.0
-        self.begun: float | None = None
-        self.changed = threading.Event()
-        self._admission, self._cancel = admission, cancel
+    admission: Admission
+    visitor: Hashable
+    kind: str
+    cancel: Cancel
+    changed: threading.Event = field(default_factory=threading.Event)
+    joined: float = 0.0
+    begun: float | None = None
 
     @property
     def admitted(self) -> bool:
         return self.begun is not None
 
-    def __enter__(self) -> Turn:
-        """Join the queue. Raises Full."""
-        self._admission.join(self)
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _where: TracebackType | None,
-    ) -> None:
-        self._admission.leave(self)
-
     def __iter__(self) -> Iterator[Waiting]:
         """Yield the position in the queue whenever it may have changed, at least once a second."""
-        with self._cancel.waking(self.changed.set):
+        with self.cancel.waking(self.changed.set):
             while True:
                 self.changed.clear()  # before checking, so that a change after this line wakes the waiter
-                waiting = self._admission.foresee(self)
+                waiting = self.admission.foresee(self)
                 if waiting is None:
                     return
-                if self._cancel.is_set():
-                    self._admission.leave(self)
+                if self.cancel.is_set():
+                    self.admission.leave(self)
                     return
                 yield waiting
                 self.changed.wait(UPDATE_SECONDS)
@@ -155,9 +130,24 @@ class Admission:
     def running(self) -> int:
         return len(self._running)
 
-    def turn(self, visitor: Hashable, *, kind: str = "run", cancel: Cancel | None = None) -> Turn:
-        """Create a request that joins the queue when its `with` block is entered."""
-        return Turn(self, visitor, kind, cancel or Cancel())
+    @contextmanager
+    def turn(
+        self, visitor: Hashable, *, kind: str = "run", cancel: Cancel | None = None
+    ) -> Iterator[Turn]:
+        """Make a request, which waits in the queue or occupies a slot until the block ends. Raises UserError if the queue is full.
+
+        with admission.turn(visitor, cancel=cancel) as turn:
+            for waiting in turn:  # ends immediately if a slot is free
+                show(waiting)
+            if turn.admitted:
+                run()
+        """
+        turn = Turn(self, visitor, kind, cancel or Cancel())
+        self.join(turn)
+        try:
+            yield turn
+        finally:
+            self.leave(turn)
 
     def waited_by(self, visitor: Hashable) -> float:
         """Seconds that a user's newest running request has waited; 0 without one."""
@@ -170,7 +160,7 @@ class Admission:
         return waits[-1] if waits else 0.0
 
     def join(self, turn: Turn) -> None:
-        """Join the queue, and start if a slot is free. Raises Full."""
+        """Join the queue, and start if a slot is free. Raises UserError if the queue is full."""
         with self._lock:
             turn.joined = self._clock()
             self._line.setdefault(turn.visitor, []).append(turn)
@@ -179,7 +169,7 @@ class Admission:
                 return
             del self._line[turn.visitor]  # the newest user, with this request alone
             self._foreseen = {}
-            raise Full
+            raise UserError("run.queue_full")
 
     def leave(self, turn: Turn) -> None:
         """Leave the queue or free the slot; a second call has no effect."""
@@ -266,18 +256,13 @@ class Admission:
 
     def _placed(self, seconds: Mapping[Turn, float | None], capacity: int) -> dict[Turn, Waiting]:
         """Return the positions of requests that are sorted by their predicted start."""
-        lines = {
-            turn: turn.kind if self._limits.get(turn.kind, capacity) < capacity else None
-            for turn in seconds
-        }
-        everybody = Counter(turn.kind for turn in seconds)
-        before: Counter[str | None] = Counter()
-        placed = {}
-        for turn, line in lines.items():
-            before[None] += 1
+        kinds, before, placed = Counter(turn.kind for turn in seconds), Counter[str](), {}
+        for place, (turn, wait) in enumerate(seconds.items(), start=1):
             before[turn.kind] += 1
-            of = len(seconds) if line is None else everybody[line]
-            placed[turn] = Waiting(before[line], of, seconds[turn])
+            if self._limits.get(turn.kind, capacity) < capacity:
+                placed[turn] = Waiting(before[turn.kind], kinds[turn.kind], wait)
+            else:
+                placed[turn] = Waiting(place, len(seconds), wait)
         return placed
 
     def _usual(self, kind: str) -> float:

@@ -9,17 +9,20 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended, RunSettings
 from specdemo.config.strings import Json, JsonView
 from specdemo.drafters.methods import METHODS, NEEDED
+from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.files.catalogue import Pair, pairs
 from specdemo.files.progress import Progress, ProgressCallback
-from specdemo.session.admission import TIMED, Admission
+from specdemo.session.admission import TIMED, Admission, Cancel
 from specdemo.session.meter import Meter
 from specdemo.session.text import Message, with_answer
 from specdemo.trace.events import Event, ModelInfo
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from specdemo.models.outlook import Offer as Offer  # re-exported for the page
     from specdemo.models.outlook import Outlook as Outlook
 
+T = TypeVar("T")
 Work: TypeAlias = "Callable[..., Iterator[Json]]"
 """A function `(conversation, cancel, **arguments)` of `session.work` that runs where the models are.
 
@@ -59,22 +63,12 @@ class MethodInfo:
     policies: tuple[str, ...] = ()
 
     @classmethod
-    def of(
-        cls, method: Method, why_not: str = "", memory_mb: float = 0.0, no_exact: str = ""
-    ) -> MethodInfo:
-        return cls(
-            method.name,
-            method.title,
-            method.summary,
-            method.options,
-            not why_not,
-            why_not,
-            tuple(NEEDED[need] for need in method.needs),
-            method.lossy,
-            memory_mb,
-            no_exact,
-            method.policies,
-        )
+    def of(cls, method: Method, why_not: str = "", **more: Any) -> MethodInfo:
+        """Return the entry of a method. more: the fields that depend on the loaded pair"""
+        needs = tuple(NEEDED[need] for need in method.needs)
+        more |= {"lossy": method.lossy, "policies": method.policies}
+        texts = method.name, method.title, method.summary, method.options
+        return cls(*texts, not why_not, why_not, needs, **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +327,39 @@ class EngineClient(ABC):
     @abstractmethod
     def leave(self, visitor: str) -> None:
         """Free the caches of a user who left."""
+
+
+def streamed(
+    work: Callable[[Callable[[T], None], Cancel], None], cancel: threading.Event
+) -> Generator[T, None, None]:
+    """Run work in a thread, and yield its values until it ends or is cancelled. Raises its error.
+
+    work: gets a function that passes a value on, and an event that is set when the values are no longer read
+    """
+    ended = Cancel()
+    arrived: SimpleQueue[tuple[T] | BaseException | None] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            work(lambda value: arrived.put((value,)), ended)
+            arrived.put(None)
+        except BaseException as error:  # noqa: BLE001 - raised in the consumer's thread
+            arrived.put(error)
+
+    # The thread inherits the context, because the user of the request determines the engine.
+    context = copy_context()
+    threading.Thread(target=context.run, args=[run], name="specdemo-stream", daemon=True).start()
+    try:
+        while not cancel.is_set():
+            with suppress(Empty):
+                item = arrived.get(timeout=LOOK_SECONDS)
+                if item is None:
+                    return
+                if isinstance(item, BaseException):
+                    raise item
+                yield item[0]
+    finally:
+        ended.set()
 
 
 def perform(

@@ -13,13 +13,15 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import Json
 from specdemo.drafters.methods import NEEDED, no_exact
+from specdemo.engine.clock import Cancelled
 from specdemo.engine.runner import Runner
 from specdemo.files.catalogue import pairs
 from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.models.doctor import installed
 from specdemo.models.memory import return_freed
-from specdemo.session.conversation import Conversation, Host
-from specdemo.session.door import About, MethodInfo
+from specdemo.session.admission import Cancel
+from specdemo.session.conversation import Conversation
+from specdemo.session.door import About, EngineClient, MethodInfo, streamed
 from specdemo.session.keeper import Keeper
 from specdemo.session.loaded import (
     Loaded,
@@ -38,21 +40,15 @@ if TYPE_CHECKING:
     from specdemo.models.outlook import Offer, Outlook
     from specdemo.models.pair import LoadedPair
 
+AUDIT_FILE = "audit.json"  # the last audit, in the cache folder
 REQUIRED_LIBRARIES = ("torch", "transformers")  # required for live runs
 
 
-class ReplayOnly(UserError):
-    """There are no live runs here; recorded ones need nothing that is missing."""
-
-
-class _GivenUp(BaseException):
-    """Loading was cancelled."""
-
-
-class Studio(Host):
+class Studio(EngineClient):
     """The loaded pair and its device, one per process. Thread-safe.
 
     Concurrent runs share the target's passes; each step of a trace reports how many did.
+    runner: computes all passes in one thread; keeper: limits the memory between runs
     """
 
     thread_name = "specdemo-load"
@@ -77,7 +73,13 @@ class Studio(Host):
         return self._loaded.settings if self._loaded else self._settings
 
     @property
+    def together(self) -> int:
+        """Number of concurrent runs, including one that is about to start in the compute thread."""
+        return max(1, self.runner.going_on)
+
+    @property
     def loaded(self) -> Loaded:
+        """The loaded pair with its shipped data. Raises UserError if there is none."""
         if self._loaded is None:
             raise self.error or UserError(self.not_loaded)
         return self._loaded
@@ -147,32 +149,16 @@ class Studio(Host):
         settings = replace(
             self.settings, target=target, draft=draft, precision=precision, drafter=drafter
         )
-        reports: list[Progress] = []
-        given_up = threading.Event()
-        errors: list[BaseException] = []
 
-        def report(progress: Progress) -> None:
-            if given_up.is_set():
-                raise _GivenUp
-            reports.append(progress)
+        def work(reported: Callable[[Progress], None], given_up: Cancel) -> None:
+            def report(progress: Progress) -> None:
+                if given_up.is_set():
+                    raise Cancelled
+                reported(progress)
 
-        def work() -> None:
-            try:
-                self._load(settings, report, given_up.is_set)
-            except BaseException as error:  # noqa: BLE001 - raised again in the iterator below
-                errors.append(error)
+            self._load(settings, report, given_up.is_set)
 
-        loader = threading.Thread(target=work, name="specdemo-switch", daemon=True)
-        loader.start()
-        try:
-            while loader.is_alive():
-                loader.join(0.2)
-                if reports:
-                    yield reports[-1]
-        finally:
-            given_up.set()
-        if errors:
-            raise errors[0]
+        yield from streamed(work, threading.Event())
 
     def _load(
         self,
@@ -206,7 +192,7 @@ class Studio(Host):
     def last_audit(self) -> Json | None:
         """Read the proof again: other processes write it, too."""
         try:
-            found = json.loads((self.settings.cache_dir / "audit.json").read_text("utf-8"))
+            found = json.loads((self.settings.cache_dir / AUDIT_FILE).read_text("utf-8"))
         except (OSError, ValueError):
             return None
         return found if isinstance(found, dict) else None
@@ -259,11 +245,11 @@ class Studio(Host):
         self.keeper.leave(visitor)
 
 
-def _why_replay_only(settings: AppSettings) -> ReplayOnly | None:
+def _why_replay_only(settings: AppSettings) -> UserError | None:
     """Return the reason why live runs are impossible: the settings or a missing library; None if they are possible."""
     if settings.replay:
-        return ReplayOnly("engine.replay_only")
+        return UserError("engine.replay_only")
     missing = [name for name in REQUIRED_LIBRARIES if not installed(name)]
     if not missing:
         return None
-    return ReplayOnly("engine.no_library", names=" and ".join(missing))
+    return UserError("engine.no_library", names=" and ".join(missing))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import fields
 from enum import Enum
 from functools import cache
@@ -85,11 +85,6 @@ def decode(line: str) -> Event:
 def dumps(events: Iterable[Event]) -> str:
     """Return events as JSON lines, each ended by a newline."""
     return "".join(encode(event) + "\n" for event in events)
-
-
-def loads(text: str) -> Iterator[Event]:
-    """Iterate lazily over the events of JSON lines; raises TraceError at the first bad line."""
-    return (decode(line) for line in text.split("\n") if line.strip())
 
 
 @cache

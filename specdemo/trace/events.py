@@ -19,6 +19,7 @@ from pydantic_core import core_schema
 
 SCHEMA_VERSION = 2
 PLAIN, SPECULATIVE = "plain", "speculative"
+NOTHING = "nothing"  # plain decoding, as a method
 DROPPED = "dropped"  # reason of steps after the run's drafter has failed
 LANES = (PLAIN, SPECULATIVE)
 LARGEST_FILE = 16 * 2**20  # bytes of a saved trace: about five thousand steps with every detail
@@ -264,7 +265,7 @@ class RunStarted:
     @property
     def may_split(self) -> bool:
         """Whether a drafted greedy text may leave plain decoding's at a near tie."""
-        drafts = self.method != "nothing" and not self.settings.get("exact")
+        drafts = self.method != NOTHING and not self.settings.get("exact")
         return drafts and not self.knowledge and self.target.rounds_by_rows
 
 

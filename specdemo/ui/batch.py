@@ -11,7 +11,7 @@ import gradio as gr
 
 from specdemo.config.errors import UserError
 from specdemo.session.door import Changed, EngineClient
-from specdemo.session.work.batch import BatchAnswer, BatchTotals, State, answer_all
+from specdemo.session.work.batch import Batch, BatchAnswer, BatchTotals, State
 from specdemo.ui import present, words
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.run_tab import LatestRun, RunTab, Shown, TabState, create_state
@@ -70,9 +70,9 @@ class BatchHandlers(RunTab[TabState]):
         settings = asked_settings(values, self.studio.settings)
         system = asked_system(system)
         line = partial(self.studio.admission.turn, task.visitor, cancel=task.cancel)
-        batch = answer_all(
+        batch = Batch(
             self.studio, prompts, settings, system=system, cancel=task.cancel, turn=line
-        )
+        ).answers()
         with closing(batch):
             for item in batch:
                 if isinstance(item, BatchTotals):

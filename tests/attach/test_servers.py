@@ -35,7 +35,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.session.door import EngineClient
 from specdemo.session.remote.attached import attached_client
-from specdemo.trace.codec import dumps, loads
+from specdemo.trace.codec import dumps
 from specdemo.trace.events import (
     PLAIN,
     SPECULATIVE,
@@ -47,6 +47,7 @@ from specdemo.trace.events import (
     Verified,
 )
 from specdemo.trace.metrics import measure, output_text
+from specdemo.trace.replay import parse
 from specdemo.ui.run_tab import LatestRun
 from specdemo.ui.tabs.play import PlayHandlers
 from tests.attach.stand_in import Reply, serving, slowly
@@ -160,7 +161,7 @@ def test_events_of_a_server_leave_unknown_what_it_does_not_give() -> None:
     reader = RoundReader(ABOUT, "")
     parts = [part for chunk in chunks(DRAFTED) for part in reader.read(chunk)]
     events = list(events_of(parts, "hi", {}))
-    assert dumps(loads(dumps(events))) == dumps(events)
+    assert dumps(parse(dumps(events)).trace) == dumps(events)
     started = events[0]
     assert isinstance(started, RunStarted)
     assert (started.knowledge, started.server, started.prompt_tokens) == (
@@ -196,7 +197,7 @@ def test_a_growing_log_names_the_refused_tokens(tmp_path) -> None:
         log._grow()
     named = [log.named(one, cancel) for one in drafts]
     events = list(events_of([parts[0], *named, parts[-1]], "hi", {}))
-    assert dumps(loads(dumps(events))) == dumps(events)
+    assert dumps(parse(dumps(events)).trace) == dumps(events)
     refused = [node for one in events if isinstance(one, Verified) for node in one.nodes if node.status is not Status.ACCEPTED]  # fmt: skip
     assert len(refused) == 45 - 38
     assert all(node.token_id is not None and node.confidence is not None for node in refused)
@@ -497,7 +498,7 @@ def test_strange_values_in_a_stream_end_in_one_message_or_a_whole_trace(seed, mo
         except UserError as error:
             counts[error.code] += 1
         written = dumps(events).encode()
-        assert dumps(loads(written.decode())).encode() == written if events else True
+        assert dumps(parse(written.decode()).trace).encode() == written if events else True
     assert counts["whole"] > 5, counts
     assert sum(counts.values()) - counts["whole"] > 20, counts
 

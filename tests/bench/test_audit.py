@@ -10,8 +10,14 @@ from lanes import Scripted
 from tiny_studio import TinyStudio
 
 from specdemo.bench import audit
-from specdemo.bench.audit import CONDITIONS, FILE, AuditResult, MethodAudit, run_audit, save_last
-from specdemo.bench.lanes import LaneLost
+from specdemo.bench.audit import (
+    CONDITIONS,
+    AuditResult,
+    GreedyAudit,
+    MethodAudit,
+    run_audit,
+)
+from specdemo.bench.lanes import LaneLost, LaneResult, Paired
 from specdemo.bench.report import text
 from specdemo.cli import console
 from specdemo.cli.commands import bench
@@ -24,15 +30,14 @@ from specdemo.engine.sampling import Shaper, draw
 from specdemo.engine.target import PrefixReader
 from specdemo.engine.types import Drafter, Proposal
 from specdemo.engine.verify import verify_sampling
+from specdemo.session.studio import AUDIT_FILE
 from specdemo.session.work.judges import (
-    GreedyAudit,
     SamplingAudit,
-    judge_greedy,
     judge_sampling,
     reread,
 )
 from specdemo.trace.events import ModelInfo
-from specdemo.trace.metrics import output_ids
+from specdemo.trace.metrics import measure, output_ids
 
 PROMPTS = (PROMPT, [9, 9, 8, 4])
 LIMIT = 0.01 / 40
@@ -176,20 +181,15 @@ def test_reading_again_gives_each_token_the_row_before_it(target_weights):
             assert torch.allclose(probs[place], alone, atol=1e-5)
 
 
-def test_greedy_outputs_are_compared_token_by_token(target_weights):
-    reader = PrefixReader(open_target(target_weights))
-    plain = [
-        output_ids(run_lane(target_weights, Plain(), prompt, max_new_tokens=8))
-        for prompt in PROMPTS
-    ]
-    same = judge_greedy(reader, PROMPTS, plain, plain, required=True)
+def test_greedy_outputs_are_compared_token_by_token():
+    ids, probs = tuple(range(8)), (0.5,) * 8
+    plain = LaneResult("nothing", measure(()), ids, probs)
+    other = replace(plain, ids=(*ids[:6], 40, 7), probs=(*probs[:6], 0.375, 0.5))
+    same = GreedyAudit.of([Paired(plain, plain)] * 2, required=True)
     assert same == GreedyAudit(2, 2, 1.0, None, required=True)
     assert same.held
-    other = [plain[0], [*plain[1][:6], (plain[1][6] + 1) % VOCABULARY, plain[1][7]]]
-    differs = judge_greedy(reader, PROMPTS, plain, other, required=True)
-    row = reread(reader, PROMPTS[1], plain[1], Sampling(temperature=1.0))[6]
-    assert (differs.equal, differs.same_share) == (1, 14 / 16)
-    assert differs.median_margin == pytest.approx(float(row[plain[1][6]] - row[other[1][6]]))
+    differs = GreedyAudit.of([Paired(plain, plain), Paired(other, plain)], required=True)
+    assert (differs.equal, differs.same_share, differs.median_margin) == (1, 14 / 16, 0.125)
     assert not differs.held
     assert replace(differs, required=False).held
 
@@ -211,7 +211,7 @@ def studio(target_weights, draft, makers, tmp_path):
 
 def test_an_audit_of_every_method(studio):
     reports = []
-    result = run_audit(studio, None, runs=16, tokens=12, report=reports.append)
+    *_, result = run_audit(studio, None, runs=16, tokens=12, report=reports.append)
     verdicts = {method.name: method.verdict for method in result.methods}
     assert verdicts == {
         "nothing": "held",
@@ -229,8 +229,10 @@ def test_an_audit_of_every_method(studio):
     assert result.limit == 0.01 / (3 * 2 * 6)
     assert all(0 <= report.done <= 1 for report in reports)
     assert [report.done for report in reports] == sorted(report.done for report in reports)
-    saved = json.loads((studio.settings.cache_dir / FILE).read_text(encoding="utf-8"))
-    assert saved == json.loads(json.dumps(result.to_dict()))
+    saved = json.loads((studio.settings.cache_dir / AUDIT_FILE).read_text(encoding="utf-8"))
+    values = result.result().values
+    assert [method["verdict"] for method in saved["methods"]] == list(verdicts.values())
+    assert {name: saved[name] for name in values} == json.loads(json.dumps(values))
     table = text(result.result())
     assert "There is no copy." in table
     assert "IndexError" in table or "ValueError" in table
@@ -238,7 +240,11 @@ def test_an_audit_of_every_method(studio):
 
 
 def test_an_audit_of_one_method_has_its_control_and_holds(studio):
-    result = run_audit(studio, ["sampler"], runs=4, tokens=8)
+    last = studio.settings.cache_dir / AUDIT_FILE
+    last.write_text("{}")
+    *_, result = run_audit(studio, ["sampler"], runs=4, tokens=8)
+    assert [path.name for path in studio.settings.cache_dir.iterdir()] == [AUDIT_FILE]
+    assert json.loads(last.read_text(encoding="utf-8"))["held"] is True
     assert [method.name for method in result.methods] == ["nothing", "sampler"]
     assert result.held
 
@@ -262,7 +268,7 @@ def test_an_interrupted_audit_shows_the_methods_before(studio, command, monkeypa
     )  # fmt: skip
     assert command() == 130
     assert "| nothing " in capsys.readouterr().out
-    assert not (studio.settings.cache_dir / FILE).exists()
+    assert not (studio.settings.cache_dir / AUDIT_FILE).exists()
 
 
 def test_an_audit_without_plain_decoding_ends_with_its_message(studio, monkeypatch):
@@ -271,18 +277,17 @@ def test_an_audit_without_plain_decoding_ends_with_its_message(studio, monkeypat
 
     monkeypatch.setattr(audit, "run_once", lose)
     with pytest.raises(UserError, match="Plain decoding failed: it broke"):
-        run_audit(studio, ["sampler"], 4, 8)
+        next(run_audit(studio, ["sampler"], 4, 8))
 
 
 def test_an_audit_that_cannot_be_stored_is_shown(studio, command, capsys):
-    studio.settings.cache_dir.joinpath(FILE).mkdir(parents=True)
+    studio.settings.cache_dir.joinpath(AUDIT_FILE).mkdir(parents=True)
     assert command() == 0
     assert "| sampler " in capsys.readouterr().out
 
 
 RESULT = AuditResult(
-    machine="m", model="tiny", draft="", precision="nf4", kernel="k", date="2025-01-01T00:00:00+00:00",
-    seconds=1.5, runs=2, tokens=3, limit=0.001,
+    model="tiny", draft="", precision="nf4", kernel="k", seconds=1.5, runs=2, tokens=3, limit=0.001,
     methods=(
         MethodAudit(
             "ngram", "N-gram", lossy=False, available=True,
@@ -292,15 +297,6 @@ RESULT = AuditResult(
         MethodAudit("copy", "Copy", lossy=False, available=False, why_not="There is no copy."),
     ),
 )  # fmt: skip
-
-
-def test_saved_audit_has_verdicts_and_replaces_the_last_one(tmp_path):
-    for _ in range(2):
-        save_last(RESULT, tmp_path / "cache")
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == [FILE]
-    saved = json.loads((tmp_path / "cache" / FILE).read_text(encoding="utf-8"))
-    assert saved["held"] is True
-    assert [method["verdict"] for method in saved["methods"]] == ["held", "not available"]
 
 
 def test_the_table_says_what_low_precision_means():

@@ -50,7 +50,7 @@ def studio(monkeypatch, target_weights, draft_weights):
 
 
 def test_every_part_is_measured_or_says_why_not(studio):
-    found = measure_pair(studio, ITEMS, 60.0)
+    *_, found = measure_pair(studio, ITEMS, 60.0)
     assert [ladder.way for ladder in found.ladders] == ["lean pass", "transformers' own pass"]
     for ladder in found.ladders:
         assert (len(ladder.seconds), ladder.rounds) == (len(TIMED_ROWS), 2)
@@ -127,11 +127,11 @@ def test_a_part_that_breaks_or_has_no_time_leaves_the_others(studio, monkeypatch
         raise torch.OutOfMemoryError("CUDA out of memory.\nMore words.")
 
     monkeypatch.setattr(card, "_ladders", full)
-    found = measure_pair(studio, ITEMS, 60.0)
+    *_, found = measure_pair(studio, ITEMS, 60.0)
     assert found.left_out["ladder"] == "OutOfMemoryError: CUDA out of memory."
     assert found.sameness
     assert found.rows
-    late = measure_pair(studio, ITEMS, -1.0)
+    *_, late = measure_pair(studio, ITEMS, -1.0)
     assert set(late.left_out.values()) == {"There was no time left for it."}
     assert len(late.left_out) == 4
     tables = card_result([late], minutes=1.0, seconds=9.0).tables

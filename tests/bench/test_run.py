@@ -15,13 +15,13 @@ import torch
 from conftest import tiny_llama
 from errors import reported
 from lanes import Scripted
+from scripted_run import CountingStudio
 from tiny_studio import TinyStudio
 
 from specdemo.bench import report, results, run
 from specdemo.bench.lanes import (
     FLOOR,
     PEERS,
-    PLAIN_METHOD,
     LaneLost,
     LaneResult,
     Paired,
@@ -53,7 +53,7 @@ from specdemo.engine.types import Proposal
 from specdemo.models.memory import Way, Weights
 from specdemo.session.door import MethodInfo
 from specdemo.session.text import Item
-from specdemo.trace.events import Node, RunFailed, Verified
+from specdemo.trace.events import NOTHING, Node, RunFailed, Verified
 from specdemo.trace.metrics import Metrics
 
 HOSTILE = '</script><script>alert("task")</script>'
@@ -126,13 +126,20 @@ def command(studio, monkeypatch, tmp_path):
 
 def bench(studio, items=ITEMS, told=None, **options):
     told = [] if told is None else told
-    return run_bench(
+    *_, last = run_bench(
         studio,
         items,
         BenchOptions(**{"lanes": "script,floor", **options}),
         lambda lane: RunSettings(method=lane, max_new_tokens=6, baseline=False),
         listen=told.append,
     )
+    return last
+
+
+def compare(compared, items=ITEMS, journal=None):
+    """Return the result of a comparison of seeds."""
+    *_, last = compared.run(items, Journal(journal, {}), lambda _: None)
+    return last
 
 
 def test_lanes_peers_and_the_floor_are_run_in_turn_and_repeated(studio, monkeypatch):
@@ -155,26 +162,22 @@ def test_lanes_peers_and_the_floor_are_run_in_turn_and_repeated(studio, monkeypa
 
 
 def test_seed_comparison_finds_other_texts_and_continues(studio, tmp_path):
-    def compare(path, save=lambda _: None):
-        compared = SeedComparison(studio, ["script"], ["1/1/1", "1.5/0.9/1.1"], 6)
-        compared.run(ITEMS, Journal(path, {}), lambda _: None, save)
-        return compared
+    def seeds():
+        return SeedComparison(studio, ["script"], ["1/1/1", "1.5/0.9/1.1"], 6)
 
-    def interrupt(_):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        compare(tmp_path / "stored", interrupt)
+    next(seeds().run(ITEMS, Journal(tmp_path / "stored", {}), lambda _: None))
     own, studio.shaper = studio.shaper, lambda settings: Shaper(settings.sampling)
-    broken = compare(tmp_path / "new")  # the noise of each text is its own
-    assert not broken.held
-    assert broken.result().values["equal"] < broken.result().values["answers"] == 4
-    stored = compare(tmp_path / "stored")  # the first prompt was answered before the fault
-    studio.shaper = own
-    held = compare(tmp_path / "new")
-    assert held.held
-    assert (held.result().values["equal"], held.prompts) == (4, 2)
-    assert broken.result().values["equal"] < stored.result().values["equal"] < 4
+    compared = seeds()
+    broken = compare(compared, journal=tmp_path / "new").values  # the noise of each text is its own
+    assert not compared.held
+    assert broken["equal"] < broken["answers"] == 4
+    # The first prompt was answered before the fault.
+    stored = compare(seeds(), journal=tmp_path / "stored").values
+    studio.shaper, compared = own, seeds()
+    held = compare(compared, journal=tmp_path / "new").values
+    assert compared.held
+    assert (held["equal"], compared.prompts) == (4, 2)
+    assert broken["equal"] < stored["equal"] < 4
 
 
 def test_a_method_that_fails_is_left_out_of_the_comparison_of_seeds(studio):
@@ -188,21 +191,19 @@ def test_a_method_that_fails_is_left_out_of_the_comparison_of_seeds(studio):
 
     studio.run = run
     items = (*ITEMS, Item("long", "count", ("refused",)))
-    compared.run(items, Journal(None, {}), lambda _: None, lambda _: None)
+    result = compare(compared, items)
     assert compared.lost == {"script": "It broke."}
-    assert compared.result().notes == [
+    assert result.notes == [
         "script is left out: It broke.",
         "long is left out: The prompt is too long.",
     ]
-    assert compared.result().values["answers"] == 2  # of the other method
+    assert result.values["answers"] == 2  # of the other method
     assert not compared.held
     with pytest.raises(UserError, match="No prompt"):
-        SeedComparison(studio, [], ["1/1/1"], 6).run(
-            items[2:], Journal(None, {}), lambda _: None, lambda _: None
-        )
+        compare(SeedComparison(studio, [], ["1/1/1"], 6), items[2:])
     studio.broken = {"nothing"}
     with pytest.raises(UserError, match=r"Plain decoding failed: It broke\."):
-        compared.run(ITEMS, Journal(None, {}), lambda _: None, lambda _: None)
+        compare(compared)
 
 
 def test_peers_weights_are_written_by_the_thread_that_computes(studio, monkeypatch):
@@ -343,21 +344,21 @@ def test_measuring_order_puts_each_variant_next_to_plain_decoding_in_turn():
 
 def test_lanes_take_turns_at_being_first_and_go_on_without_a_lost_one():
     asked, told = [], []
-    lost_at = {PLAIN_METHOD: "", "a": "", "b": "3", "c": ""}
+    lost_at = {NOTHING: "", "a": "", "b": "3", "c": ""}
     lanes = {name: Canned(name, lost=prompt, asked=asked) for name, prompt in lost_at.items()}
     variants = list(lanes.values())
     results = run_lanes(lanes, ["1", "2", "3"], first=1, lost=lambda *what: told.append(what))
     names = [[pair.result.name for pair in turn] for turn in results]
-    assert names == [[*lost_at], [*lost_at], [PLAIN_METHOD, "a", "c"]]
-    turns = "".join(asked).replace(PLAIN_METHOD, ".")
+    assert names == [[*lost_at], [*lost_at], [NOTHING, "a", "c"]]
+    turns = "".join(asked).replace(NOTHING, ".")
     assert turns == "c.ba." + ".bc.a" + "a.c."
     assert told == [("b", "it broke")]
-    assert list(lanes) == [PLAIN_METHOD, "a", "c"]
+    assert list(lanes) == [NOTHING, "a", "c"]
     assert all(one.closed for one in variants)
 
 
 def test_lanes_end_with_the_message_of_plain_decoding_if_that_is_lost():
-    variants = [Canned(PLAIN_METHOD, lost="2"), Canned("a")]
+    variants = [Canned(NOTHING, lost="2"), Canned("a")]
     results = run_lanes({one.name: one for one in variants}, ["1", "2"], lost=lambda *_: None)
     assert len(next(results)) == 2
     with pytest.raises(UserError, match="Plain decoding failed: it broke"):
@@ -394,23 +395,10 @@ def test_the_floor_takes_as_long_as_its_bytes(monkeypatch):
     assert 1e8 < bandwidth(torch.ones(1 << 20)) < 1e14
 
 
-class Waiting:
-    """Fake studio whose runs sleep, so that concurrent runs cost nothing. `fails`: the third run fails."""
-
-    ready = whole = False
-
-    def __init__(self, *, fails=False):
-        self.fails, self.count, self.lock = fails, 0, threading.Lock()
-
-    def open(self):
-        return SimpleNamespace(run=self.run, close=lambda: None, reset=lambda: None)
+class Waiting(CountingStudio):
+    """Fake studio whose runs sleep, so that concurrent runs cost nothing."""
 
     def run(self, _prompt, settings, **_options):
-        with self.lock:
-            self.count += 1
-            broken = self.fails and self.count == 3
-        if broken:
-            yield RunFailed("plain", "It broke.", "", "")
         time.sleep(0.05 if settings.method == "nothing" else 0.1)
         yield Verified("plain", 0, (), (), Node(7), 0.0, 0.05, 0.0, 0.05)
 
@@ -424,10 +412,6 @@ def test_conversations_at_once_are_compared_with_the_same_in_turn_and_with_plain
     assert plain["in_turn"] < plain["together"] < 4 * 20.1
     assert plain["over_plain"] == 1
     assert slow["over_plain"] < 0.9
-    with pytest.raises(RuntimeError, match="It broke"):
-        measure_throughput(
-            Waiting(fails=True), {"nothing": RunSettings()}, ["a"] * 2, BenchOptions("")
-        )
 
 
 def test_every_own_lane_is_measured_with_conversations_at_once_on_a_repeated_suite(studio):

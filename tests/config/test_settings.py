@@ -79,7 +79,8 @@ def test_settings_survive_the_way_through_plain_values():
     settings = RunSettings(
         lookahead=3, memory=False, sampling=Sampling(0.7, 5, 0.9, 1.1, 2**63 - 1)
     )
-    assert RunSettings.from_values(settings.values()) == settings
+    flat = {row.name: settings.value(row.name) for row in fields()}
+    assert RunSettings.from_values(flat) == settings
     assert RunSettings.from_values(settings.to_dict()) == settings
     assert RunSettings.from_values({}) == RunSettings()
 

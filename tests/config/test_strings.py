@@ -120,7 +120,7 @@ def raised(tree: ast.AST) -> Iterator[tuple[str, set[str]]]:
         if not isinstance(node, ast.Call) or not node.args:
             continue
         name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-        if name in ("UserError", "Phrase", "Unreachable", "ReplayOnly", "__init__", "told"):
+        if name in ("UserError", "Phrase", "Unreachable", "__init__", "told"):
             given = {word.arg or "*" for word in node.keywords}
             code = node.args[0]
             if isinstance(code, ast.JoinedStr) and isinstance(code.values[0], ast.Constant):

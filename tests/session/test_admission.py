@@ -6,8 +6,9 @@ from contextlib import ExitStack
 import pytest
 from conftest import Clock
 
+from specdemo.config.errors import UserError
 from specdemo.session import admission
-from specdemo.session.admission import Admission, Cancel, Full, Waiting
+from specdemo.session.admission import Admission, Cancel, Turn, Waiting
 
 WAIT = 10.0
 
@@ -21,10 +22,12 @@ class Line:
         self.order = []
 
     def join(self, visitor, kind="run", cancel=None):
-        return self.admission.turn(visitor, kind=kind, cancel=cancel).__enter__()
+        turn = Turn(self.admission, visitor, kind, cancel or Cancel())
+        self.admission.join(turn)
+        return turn
 
     def leave(self, turn):
-        turn.__exit__(None, None, None)
+        self.admission.leave(turn)
 
     def run(self, visitor, seconds, kind="run"):
         """Run once without waiting, for this many seconds."""
@@ -135,12 +138,12 @@ def test_a_full_line_refuses_and_keeps_nothing():
     line = Line(most_waiting=2)
     going, waiting, _ = (line.join(visitor) for visitor in "abc")
     line.join("b")  # a waiting user may add requests
-    with pytest.raises(Full, match="queue is full"):
+    with pytest.raises(UserError, match="queue is full"):
         line.join("d")
     assert line.admission.waiting == 3
     line.leave(going)
     assert waiting.admitted
-    with pytest.raises(Full):
+    with pytest.raises(UserError, match="queue is full"):
         line.join("d")
     line.leave(waiting)
     line.join("d")
@@ -150,7 +153,7 @@ def test_a_full_line_refuses_and_keeps_nothing():
 def test_without_a_line_there_is_room_or_none():
     line = Line(most_waiting=0)
     assert line.join("a").admitted
-    with pytest.raises(Full):
+    with pytest.raises(UserError, match="queue is full"):
         line.join("b")
 
 

@@ -12,7 +12,7 @@ from specdemo.config.settings import RunSettings
 from specdemo.session.door import EngineClient
 from specdemo.session.remote.client import RemoteStudio
 from specdemo.session.work import proposals
-from specdemo.session.work.batch import BatchAnswer, BatchTotals, State, answer_all
+from specdemo.session.work.batch import Batch, BatchAnswer, BatchTotals, State
 from specdemo.session.work.race import run_race
 from specdemo.trace.events import FinishReason, RunFinished, RunStarted, Verified
 from specdemo.trace.metrics import output_ids, output_text
@@ -72,7 +72,7 @@ def test_a_race_shows_each_lane_and_counts_its_runs(door):
 
 
 def test_a_batch_answers_each_prompt(door):
-    *answers, totals = answer_all(door, ["abc", "def", " "], PLAIN)
+    *answers, totals = Batch(door, ["abc", "def", " "], PLAIN).answers()
     ended = {one.number: one for one in answers if isinstance(one, BatchAnswer) and one.ended}
     assert [ended[number].new_tokens for number in range(3)] == [20, 20, 0]
     assert ended[2].state is State.FAILED

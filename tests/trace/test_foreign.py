@@ -25,7 +25,6 @@ from specdemo.trace.metrics import calibration_error, measure, output_ids
 from specdemo.trace.replay import csv_table, parse, read
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 BAD = json.loads((HERE / "bad_traces.json").read_text(encoding="utf-8"))
 RUNS = sorted((ASSETS / "runs").glob("*.jsonl"))
 MUTATIONS = int(os.environ.get("SPECDEMO_MUTATIONS", "600"))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from specdemo.config.errors import UserError
-from specdemo.trace.codec import TraceError, decode, dumps, encode, loads
+from specdemo.trace.codec import TraceError, decode, dumps, encode
 from specdemo.trace.events import (
     Drafted,
     FinishReason,
@@ -73,12 +73,12 @@ def test_events_survive_the_round_trip():
     trace = example()
     text = dumps(trace.events)
     assert text.count("\n") == len(trace.events)
-    assert Trace(tuple(loads(text))) == trace
+    assert parse(text).trace == trace
 
 
 def test_a_saved_run_may_be_compared_with_a_plain_run_of_another_prompt():
     other, (first, *later) = StandIn(5.0, 20, 9, 90.0), example().events
-    saved = Trace(tuple(loads(dumps([replace(first, stand_in=other), *later]))))
+    saved = parse(dumps([replace(first, stand_in=other), *later])).trace
     assert baseline(saved) == other
     assert speedup(other, measure(saved)) == pytest.approx(3 / 0.52 / 5.0)
 

@@ -8,15 +8,21 @@ from threading import Event
 from errors import reported
 from scripted_run import TINY, run_events
 
-from specdemo.config.settings import AUTHORS, AppSettings, Recommended, RunSettings, Sampling
+from specdemo.config.settings import (
+    AUTHORS,
+    AppSettings,
+    Recommended,
+    RunSettings,
+    Sampling,
+    widget_order,
+)
 from specdemo.files.catalogue import Entry, Pair
 from specdemo.session.admission import Admission
 from specdemo.session.door import About, MethodInfo
 from specdemo.session.studio import Studio
 from specdemo.trace.events import Drafted, Node, Status, Verified
 
-VALUES = RunSettings(max_new_tokens=64).values()
-del VALUES["detail"]  # settings without a widget
+VALUES = {name: RunSettings(max_new_tokens=64).value(name) for name in widget_order()}
 METHODS = [
     MethodInfo("draft_model", "Draft model", "Guesses.", ("policy", "lookahead"), True, "", ("D",)),
     MethodInfo("tree", "Tree", "Branches.", ("nodes",), False, "There is no draft.", ("D",)),

@@ -11,9 +11,9 @@ from programs import module, needs_node
 
 from specdemo.cli import parser as cli
 from specdemo.config.errors import UserError
-from specdemo.trace.codec import dumps, loads
+from specdemo.trace.codec import dumps
 from specdemo.trace.events import ModelInfo, Node, Origin, RunStarted, Status, Verified
-from specdemo.trace.replay import NODE_FIELDS, csv_table
+from specdemo.trace.replay import NODE_FIELDS, csv_table, parse
 from specdemo.ui import player
 from specdemo.ui.words import VIEW
 
@@ -65,7 +65,7 @@ class Blocks(HTMLParser):
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_a_table_has_a_row_for_each_token(path):
     text = path.read_text(encoding="utf-8")
-    verified = [event for event in loads(text) if isinstance(event, Verified)]
+    verified = [event for event in parse(text).trace if isinstance(event, Verified)]
     table = rows(csv_table(text))
     assert len(table) == sum(len(event.nodes) + bool(event.next) for event in verified)
     own = [row for row in table if row["node"] == ""]

@@ -6,15 +6,16 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specdemo.bench.results import write_file
+from specdemo.bench import report
+from specdemo.bench.lanes import expand, single_lanes
+from specdemo.bench.results import Journal, Result, Table, write_file
 from specdemo.cli import console
-from specdemo.cli.interrupts import Kept, keep_results
+from specdemo.cli.interrupts import keep_results
 from specdemo.cli.options import (
     app_settings,
     check_method,
@@ -24,33 +25,27 @@ from specdemo.cli.options import (
 )
 from specdemo.config.errors import UserError, system_error
 from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.files.progress import ProgressCallback
+from specdemo.session.studio import Studio
+from specdemo.session.text import Item, read_suite
+from specdemo.trace.events import NOTHING
 
 if TYPE_CHECKING:
-    from specdemo.bench.pairs import PairResult
-    from specdemo.bench.results import Journal, Result, Table
     from specdemo.bench.run import BenchOptions
-    from specdemo.session.studio import Studio
-    from specdemo.session.text import Item
-    from specdemo.session.work.wrong_rules import RuleRow
+    from specdemo.session.work.wrong_rules import Counts
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure variants on a suite, print the tables, and write the result after each prompt."""
-    from specdemo.bench import report
-    from specdemo.bench.lanes import single_lanes
-    from specdemo.session.text import read_suite
-
     if options.html:
         import plotly  # noqa: F401 - a missing package is noticed before a model loads
     options.journal = _journal_path(options.json)
     items = read_suite(options.suite, options.limit)
-    for lane in single_lanes(options.lanes):
-        lane_settings(options, lane)  # raises UserError for a wrong one
+    _check_lanes(options)
     studio = console.open_studio(options)
-    status, result = _measured(studio, items, options, partial(lane_settings, options))
+    status, result = _measured(studio, items, options, partial(lane_settings, options), report.text)
     if result is None:
         return status
-    console.write(report.text(result))
     if options.html:
         write_file(options.html, report.page(result, report.bench_charts(result.values)))
     kernel = studio.pair.target.info.kernel
@@ -58,32 +53,58 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
+def _check_lanes(options: argparse.Namespace) -> None:
+    """Raise UserError for a variant whose settings are wrong."""
+    for lane in single_lanes(options.lanes):
+        lane_settings(options, lane)
+
+
 def _measured(
     studio: Studio,
     items: Sequence[Item],
     options: argparse.Namespace,
     settings_of: Callable[[str], RunSettings],
+    shown: Callable[[Result], str],
 ) -> tuple[int, Result | None]:
-    """Run a bench and write its file after each prompt. returns: the exit status, and the result if there is one"""
-    from specdemo.bench.run import Bench, run_bench
+    """Run a bench and show its result, see `_show`."""
+    from specdemo.bench.run import run_bench
 
-    found: list[Bench] = []
+    def results(progress: ProgressCallback) -> Iterator[Result]:
+        listen, asked = partial(console.note, style="yellow"), _bench_options(options)
+        found = run_bench(studio, items, asked, settings_of, listen=listen, progress=progress)
+        return (bench.result() for bench in found)
 
-    def save(bench: Bench) -> None:
-        found[:] = [bench]
-        _write_json(options.json, bench.result())
+    return _show(results, options.json, shown)
 
-    with _keep_results(lambda: found) as kept, console.reporting() as progress:
-        run_bench(
-            studio,
-            items,
-            _bench_options(options),
-            lambda lane: settings_of(lane).drawn(studio.pair.recommended.sampling),
-            listen=lambda sentence: console.note(sentence, style="yellow"),
-            progress=progress,
-            save=save,
-        )
-    return kept.status, found[0].result() if found else None
+
+def _show(
+    results: Callable[[ProgressCallback], Iterator[Result]],
+    file: Path | None,
+    shown: Callable[[Result], str],
+) -> tuple[int, Result | None]:
+    """Write each result of a measurement to its file, if there is one, and print the last one.
+
+    Does as `keep_results` does, also if a failure ends the measurement after a result: it is reported, with status 1.
+    results: measures, and yields the result so far; shown: returns its text
+    returns: the exit status, and the last result
+    """
+    found: list[Result] = []
+    with keep_results() as kept, console.reporting() as progress:
+        try:
+            for result in results(progress):
+                found = [result]
+                if file:
+                    _write_json(file, result)
+        except BrokenPipeError:
+            raise
+        except (UserError, OSError) as error:
+            if not found:
+                raise
+            console.note(str(system_error(error) if isinstance(error, OSError) else error), "red")
+            kept.status = 1
+    for result in found:
+        console.write(shown(result))
+    return kept.status, found[0] if found else None
 
 
 def _bench_options(options: argparse.Namespace) -> BenchOptions:
@@ -96,28 +117,25 @@ def _bench_options(options: argparse.Namespace) -> BenchOptions:
 
 def run_compare(options: argparse.Namespace) -> int:
     """Print a table of methods on one prompt: medians of several runs, each next to one of plain decoding."""
-    from specdemo.bench.report import markdown
-    from specdemo.session.text import Item
-
     for name in filter(None, map(str.strip, options.methods.split(","))):
         run_settings(options, name)  # raises UserError for a wrong one
     studio = console.open_studio(options)
     options.lanes, options.json, options.suite = options.methods or "methods", None, Path("prompt")
-    items = [Item("prompt", "prompt", (options.prompt,))]
-    status, result = _measured(studio, items, options, partial(run_settings, options))
+    items, settings_of = (
+        [Item("prompt", "prompt", (options.prompt,))],
+        partial(run_settings, options),
+    )
+    status, result = _measured(
+        studio, items, options, settings_of, lambda result: report.markdown(result.tables[0])
+    )
     if result:
-        console.write(markdown(result.tables[0]))
         console.note(f"{options.prompt[:60]!r}, medians of {options.repeat} runs, measured")
     return status
 
 
 def run_pairs(options: argparse.Namespace) -> int:
     """Print the tables of variants on several pairs, and write them after each prompt."""
-    from specdemo.bench.lanes import single_lanes
-    from specdemo.bench.pairs import USUAL_LANES, pairs_result, sampling_of
-    from specdemo.bench.report import text
-    from specdemo.bench.results import Journal
-    from specdemo.session.text import read_suite
+    from specdemo.bench.pairs import USUAL_LANES, sampling_of
 
     items, tokens = read_suite(options.suite, options.limit), options.tokens
     options.max_new_tokens, options.memory, options.first_turns = tokens, False, True
@@ -127,46 +145,32 @@ def run_pairs(options: argparse.Namespace) -> int:
         sampling_of(preset)
     for rule in options.rules:
         RunSettings(verification=rule).checked()
-    for lane in single_lanes(options.lanes):
-        lane_settings(options, lane)  # raises UserError for a wrong one
+    _check_lanes(options)
     about = {"items": [asdict(item) for item in items], "tokens": tokens, "lanes": options.lanes}
     about |= {"rules": options.rules} if options.rules else {}
-    results: list[PairResult] = []
-
-    def result(found: Sequence[PairResult]) -> Result:
-        return pairs_result(found, len(items), tokens, options.rules)
-
-    def save(found: Sequence[PairResult]) -> None:
-        _write_json(options.json, result(found))
-
     journal = Journal(_journal_path(options.json), about)
-    with _keep_results(lambda: results) as kept:
-        _measure_pairs(options, items, journal, results, save)
-        journal.close()
-    if results:
-        console.write(text(result(results)))
-    return kept.status
+    status, _ = _show(partial(_pairs, options, items, journal), options.json, report.text)
+    return status
 
 
-def _measure_pairs(
+def _pairs(
     options: argparse.Namespace,
     items: Sequence[Item],
     journal: Journal,
-    results: list[PairResult],
-    save: Callable[[Sequence[PairResult]], None],
-) -> None:
-    """Append the result of each pair and sampling; stored ones are not measured again. save: called after each prompt"""
-    from specdemo.bench.pairs import PairResult, compare_methods
+    progress: ProgressCallback,
+) -> Iterator[Result]:
+    """Yield the result so far of all pairs and samplings, after each prompt; stored ones are not measured again."""
+    from specdemo.bench.pairs import PairResult, compare_methods, pairs_result
 
     targets, presets = options.targets.split(","), options.presets.split(",")
     seconds = 60 * options.minutes / (len(targets) * len(presets))
-    with console.reporting() as progress:
-        for target in targets:
-            studio = None
-            for key, preset in ((f"{target} {preset}", preset) for preset in presets):
-                if stored := journal.stored.get(key):
-                    results.append(PairResult(**stored))
-                    continue
+    results: dict[str, PairResult] = {}
+    for target in targets:
+        studio = None
+        for key, preset in ((f"{target} {preset}", preset) for preset in presets):
+            if stored := journal.stored.get(key):
+                found = iter([PairResult(**stored)])
+            else:
                 studio = studio or console.load_studio(AppSettings.from_environment(target=target))
                 options.until = time.monotonic() + seconds if seconds else None
                 found = compare_methods(
@@ -178,18 +182,17 @@ def _measure_pairs(
                     listen=console.note,
                     progress=progress,
                     rules=options.rules,
-                    save=lambda part: save([*results, part]),
                 )
-                results.append(found)
-                journal.store(key, asdict(found))
-                save(results)
+            for results[key] in found:
+                yield pairs_result([*results.values()], len(items), options.tokens, options.rules)
+            if not stored:
+                journal.store(key, asdict(results[key]))
+    journal.close()
 
 
 def run_card(options: argparse.Namespace) -> int:
     """Print the tables of a graphics card, or of the processor, and write both files after each part."""
-    from specdemo.bench import report
     from specdemo.bench.card import PairFindings, card_result, charts, measure_pair
-    from specdemo.session.text import read_suite
 
     started, allowed = time.monotonic(), 60 * options.minutes
     page, file = (options.out.with_name(options.out.name + end) for end in (".html", ".json"))
@@ -205,11 +208,7 @@ def run_card(options: argparse.Namespace) -> int:
         pairs = list(found.values())
         return card_result(pairs, minutes=options.minutes, seconds=seconds, notes=notes)
 
-    def save(target: str, pair: PairFindings) -> None:
-        found[target] = pair
-        _write_json(file, result())
-
-    with _keep_results(lambda: found) as kept:
+    def results(progress: ProgressCallback) -> Iterator[Result]:
         for number, target in enumerate(targets):
             try:
                 studio = console.load_studio(replace(settings, target=target))
@@ -218,13 +217,15 @@ def run_card(options: argparse.Namespace) -> int:
                 console.note(notes[-1], style="yellow")
                 continue
             left = (allowed - (time.monotonic() - started)) / (len(targets) - number)
-            with console.reporting() as progress:
-                measure_pair(studio, items, left, progress, partial(save, target))
-    console.write(report.text(shown := result()))
-    _write_json(file, shown)
-    write_file(page, report.page(shown, charts(list(found.values()))))
-    console.note(f"{shown.machine}; {shown.facts['time']}; {file} and {page}")
-    return kept.status or int(not found)
+            for found[target] in measure_pair(studio, items, left, progress):
+                yield result()
+        yield result()
+
+    status, shown = _show(results, file, report.text)
+    if shown:
+        write_file(page, report.page(shown, charts(list(found.values()))))
+        console.note(f"{shown.machine}; {shown.facts['time']}; {file} and {page}")
+    return status or int(not found)
 
 
 def _present_targets(settings: AppSettings) -> list[str]:
@@ -238,29 +239,24 @@ def _present_targets(settings: AppSettings) -> list[str]:
 def run_audit(options: argparse.Namespace) -> int:
     """Audit methods. returns: 1 if one that claims to be lossless is not"""
     from specdemo.bench import audit
-    from specdemo.bench.report import text
 
     names = None if options.methods == "all" else options.methods.split(",")
     for name in names or ():
         check_method(name)
     studio = console.open_studio(options)
-    found: list[audit.AuditResult] = []
-    with _keep_results(lambda: found) as kept, console.reporting() as progress:
-        audit.run_audit(studio, names, options.runs, options.tokens, progress, found.append)
-    for last in found[-1:]:
-        result = last.result()
-        console.write(json.dumps(result.to_dict(), indent=1) if options.json else text(result))
-    return kept.status or int(not found[-1].held)
+
+    def results(progress: ProgressCallback) -> Iterator[Result]:
+        found = audit.run_audit(studio, names, options.runs, options.tokens, progress)
+        return (one.result() for one in found)
+
+    status, result = _show(results, None, _as_json if options.json else report.text)
+    return status or int(not (result and result.values["held"]))
 
 
 def run_seeds(options: argparse.Namespace) -> int:
     """Compare texts of the same seeds. returns: 1 if they differ where they must be equal"""
-    from specdemo.bench.lanes import PLAIN_METHOD, expand, single_lanes
     from specdemo.bench.pairs import sampling_of
-    from specdemo.bench.report import text
-    from specdemo.bench.results import Journal
     from specdemo.bench.seeds import SeedComparison
-    from specdemo.session.text import read_suite
 
     items, presets = read_suite(options.suite, options.limit), options.presets.split(",")
     for preset in presets:
@@ -268,7 +264,7 @@ def run_seeds(options: argparse.Namespace) -> int:
     for name in single_lanes(options.methods):
         check_method(name)
     studio = console.open_studio(options)
-    methods = [name for name in expand(options.methods, studio) if name != PLAIN_METHOD]
+    methods = [name for name in expand(options.methods, studio) if name != NOTHING]
     compared = SeedComparison(studio, methods, presets, options.tokens)
     about = {
         "target": asdict(studio.pair.target.info),
@@ -276,56 +272,36 @@ def run_seeds(options: argparse.Namespace) -> int:
         "options": [methods, presets, options.tokens],
     }
     journal = Journal(_journal_path(options.json), about)
-    with _keep_results(lambda: compared.prompts) as kept, console.reporting() as progress:
-        compared.run(items, journal, progress, partial(_write_json, options.json))
-    if compared.prompts:
-        console.write(text(compared.result()))
-    return kept.status or int(not compared.held)
+    status, _ = _show(partial(compared.run, items, journal), options.json, report.text)
+    return status or int(not compared.held)
 
 
 def run_counterexample(options: argparse.Namespace) -> int:
     """Print three schedulers and two bugs of rules on two or three tokens, by fractions and by real runs."""
-    from specdemo.bench.report import markdown
     from specdemo.session.work.wrong_rules import bugs, schedulers
 
     rows = [rule.run(options.runs) for rule in (*schedulers(), *bugs())]
-    console.write(markdown(counterexample_table(rows)))
+    console.write(report.markdown(counterexample_table(rows)))
     return 0
 
 
-def counterexample_table(rows: Sequence[RuleRow]) -> Table:
-    from specdemo.bench.results import Table
-
+def counterexample_table(rows: Sequence[Counts]) -> Table:
     body = [
         {
-            "rule": row.rule,
-            "target": " / ".join(f"{float(value):.3g}" for value in row.target),
-            "result": " / ".join(f"{float(value):.3g}" for value in row.exact),
-            "measured": " / ".join(f"{value:.3f}" for value in row.measured),
+            "rule": rule.name,
+            "target": " / ".join(f"{float(value):.3g}" for value in rule.target),
+            "result": " / ".join(f"{float(value):.3g}" for value in rule.exact),
+            "measured": " / ".join(f"{count / row.runs:.3f}" for count in row.counts),
             "runs": row.runs,
-            "p, target's": f"{row.p_target:.2g}",
-            "p, as listed": f"{row.p_exact:.2g}",
-            "": "lossless" if row.lossless else "lossy",
-            "tokens to see it": row.needed or "-",
+            "p, target's": f"{row.p_of(rule.target):.2g}",
+            "p, as listed": f"{row.p_of(rule.exact):.2g}",
+            "": "lossless" if rule.lossless else "lossy",
+            "tokens to see it": rule.needed or "-",
         }
         for row in rows
+        for rule in [row.rule]
     ]
     return Table(list(body[0]), [list(row.values()) for row in body])
-
-
-@contextmanager
-def _keep_results(found: Callable[[], object]) -> Iterator[Kept]:
-    """Do as `keep_results` does, also if a failure ends the block after results were found: report it, with status 1."""
-    with keep_results() as kept:
-        try:
-            yield kept
-        except BrokenPipeError:
-            raise
-        except (UserError, OSError) as error:
-            if not found():
-                raise
-            console.note(str(system_error(error) if isinstance(error, OSError) else error), "red")
-            kept.status = 1
 
 
 def _journal_path(result: Path | None) -> Path | None:
@@ -335,7 +311,9 @@ def _journal_path(result: Path | None) -> Path | None:
     return result.with_name(f"{result.name}.part")
 
 
-def _write_json(path: Path | None, result: Result) -> None:
-    """Write a result to a file, if a path is given."""
-    if path:
-        write_file(path, json.dumps(result.to_dict(), indent=1, ensure_ascii=False) + "\n")
+def _write_json(path: Path, result: Result) -> None:
+    write_file(path, json.dumps(result.to_dict(), indent=1, ensure_ascii=False) + "\n")
+
+
+def _as_json(result: Result) -> str:
+    return json.dumps(result.to_dict(), indent=1)

@@ -19,7 +19,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.files.progress import Progress
 from specdemo.session.text import read_prompts
-from specdemo.trace.events import PLAIN, SPECULATIVE
+from specdemo.trace.events import NOTHING, PLAIN, SPECULATIVE
 from specdemo.trace.metrics import measure
 from specdemo.trace.replay import read
 
@@ -49,7 +49,7 @@ def _run_one(options: argparse.Namespace) -> int:
     settings = run_settings(options)
     conversation = console.open_studio(options).open()
     running = conversation.run(options.prompt, settings, system=options.system, every=LOOK_SECONDS)
-    lanes = (PLAIN, SPECULATIVE) if settings.method == "nothing" else (SPECULATIVE,)
+    lanes = (PLAIN, SPECULATIVE) if settings.method == NOTHING else (SPECULATIVE,)
     return show_run(running, options, "measured", lanes)
 
 
@@ -57,9 +57,11 @@ def answer_prompts(
     studio: Studio, prompts: Sequence[str], settings: RunSettings, options: argparse.Namespace
 ) -> int:
     """Answer prompts with shared passes. returns: 1 if one of them failed"""
-    from specdemo.session.work.batch import BatchAnswer, BatchTotals, answer_all
+    from specdemo.session.work.batch import Batch, BatchAnswer, BatchTotals
 
-    batch = answer_all(studio, prompts, settings, at_once=options.at_once, system=options.system)
+    batch = Batch(
+        studio, prompts, settings, at_once=options.at_once, system=options.system
+    ).answers()
     show = _show_json if options.json else _show
     done = failed = 0
     with keep_results() as kept, console.reporting() as report, closing(batch):

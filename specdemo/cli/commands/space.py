@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from specdemo.cli import console
 from specdemo.cli.options import app_settings
@@ -84,6 +84,7 @@ PROJECT = ASSETS.parent
 STATIC = "static"
 ZERO = "zero-a10g"  # the hub's name for ZeroGPU
 HARDWARE = {"zero": ZERO, "cpu": "cpu-basic", STATIC: STATIC}
+WRITTEN = ("README.md", "requirements.txt", ".gitattributes")  # files made for the Space
 TAG = "specdemo"  # in the front matter of every Space of this program, which recognises them by it
 LEFT_OUT = ("__pycache__", "*.pyc", "*.pyi", "*.d.ts", "screenshots", ".*")
 LARGE = ("*.npy", "*.safetensors")  # suffixes of files that the hub stores outside of git
@@ -153,9 +154,7 @@ def describe(plan: SpacePlan) -> str:
             f"Variables  {', '.join(variables) or 'none'}",
             f"Upload     {len(plan.sizes)} files, {megabytes(sum(plan.sizes.values()))}",
             *(f"           {line}" for line in _folders(plan.sizes)),
-            *_written(plan, "README.md"),
-            *_written(plan, "requirements.txt"),
-            *_written(plan, ".gitattributes"),
+            *(line for name in WRITTEN for line in _written(plan.folder / name)),
         ]
     )
 
@@ -170,11 +169,10 @@ def _folders(sizes: Mapping[str, int]) -> Iterator[str]:
         yield f"{megabytes(sum(group)):>8}  {len(group):>4}  {name}"
 
 
-def _written(plan: SpacePlan, name: str) -> list[str]:
-    """Return the indented lines of a file that is written for the Space."""
-    path = plan.folder / name
+def _written(path: Path) -> list[str]:
+    """Return the name of a file and its indented lines; nothing if there is none."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    return ["", name, *(f"    {line}".rstrip() for line in lines)] if lines else []
+    return ["", path.name, *(f"    {line}".rstrip() for line in lines)] if lines else []
 
 
 def check_name(repo: str) -> None:
@@ -290,10 +288,7 @@ def publish(plan: SpacePlan, api: HfApi, report: Report) -> str:
     with told(NOTHING_CHANGED):
         user = _who(api)
         space = _find(api, plan.repo)
-        if space:
-            _check_ours(api, space)
-    if not space:
-        with told(NOTHING_CHANGED):
+        if not space:
             api.create_repo(
                 plan.repo,
                 repo_type=KIND,
@@ -302,11 +297,12 @@ def publish(plan: SpacePlan, api: HfApi, report: Report) -> str:
                 space_hardware=None if plan.sdk == STATIC else plan.hardware,  # type: ignore[arg-type]  # a name will do
                 space_variables=[{"key": k, "value": v} for k, v in plan.variables.items()] or None,
             )
-        report(f"{user} has a new Space {plan.repo}.")
-    elif plan.private and not space.private:
-        with told(NOTHING_CHANGED):
-            api.update_repo_settings(plan.repo, repo_type=KIND, private=True)
-        report(f"{plan.repo} is private now.")
+            report(f"{user} has a new Space {plan.repo}.")
+        else:
+            _check_ours(api, space)
+            if plan.private and not space.private:
+                api.update_repo_settings(plan.repo, repo_type=KIND, private=True)
+                report(f"{plan.repo} is private now.")
     with told("The files of the Space are as they were."):
         # One commit, so that no visitor sees half a Space. Only new files are sent; other files on the hub are deleted.
         uploaded = api.upload_folder(
@@ -317,9 +313,9 @@ def publish(plan: SpacePlan, api: HfApi, report: Report) -> str:
             delete_patterns="*",
         )
     commit = str(uploaded.oid)
-    if space and space.sha == commit:
-        report("The files were up to date.")
     if space:
+        if space.sha == commit:
+            report("The files were up to date.")
         with told("The files are uploaded; variables or hardware may be as before."):
             _set_up(plan, api, report)
     return commit
@@ -373,24 +369,22 @@ def follow(
     while True:
         with told("The files are uploaded, and the hub goes on without this command."):
             runtime = api.get_space_runtime(repo)
-        stage = runtime.stage
+        stage = str(runtime.stage)
         if stage != last:
             report(f"{repo}: {stage}")
         earlier = runtime.raw.get("sha", commit) != commit
         if stage not in AT_WORK and not (earlier and stage in REACHABLE):
+            state = f"{stage} {runtime.raw.get('errorMessage') or ''}".strip()
             break
         if time.monotonic() > until:
-            _not_running(repo, f"still {stage} after 30 minutes")
+            stage, state = "", f"still {stage} after 30 minutes"
+            break
         last = stage
         time.sleep(poll)
     if stage not in REACHABLE:
-        _not_running(repo, f"{stage} {runtime.raw.get('errorMessage') or ''}".strip())
+        raise UserError("space.not_running", repo=repo, state=state)
     with told("The Space runs."):
         return api.space_info(repo)
-
-
-def _not_running(repo: str, state: str) -> NoReturn:
-    raise UserError("space.not_running", repo=repo, state=state)
 
 
 def log_lines(repo: str, api: HfApi) -> Iterator[str]:
@@ -419,9 +413,8 @@ def told(unaffected: str = "") -> Iterator[None]:
         if isinstance(error, ValueError) and isinstance(error.__cause__, BadRequestError):
             raise UserError("space.readme", error=_line(error), unaffected=unaffected) from error
         if kind == "unreachable":
-            raise UserError(
-                "space.connection", error=_line(error), unaffected=unaffected
-            ) from error
+            code = "space.connection"
+            raise UserError(code, error=_line(error), unaffected=unaffected) from error
         raise
 
 

@@ -17,7 +17,7 @@ from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import Json, load
 from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.session.door import MethodInfo
-from specdemo.session.remote.client import Lost, RemoteStudio
+from specdemo.session.remote.client import Link, Lost, RemoteStudio
 from specdemo.trace.codec import encode
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, ModelInfo
 
@@ -54,10 +54,8 @@ def _named(
         yield log.named(part, cancel) if isinstance(part, Round) and part.drafted else part
 
 
-class AttachedLink:
-    """The connection to one server, and to a second one that decodes without drafts, see `Link`. log: of the first"""
-
-    whole = False
+class AttachedLink(Link):
+    """The connection to one server, and to a second one that decodes without drafts. log: of the first"""
 
     def __init__(self, server: Server, plain: Server | None, log: Path | None) -> None:
         self._server, self._plain, self._log = server, plain, log
@@ -87,12 +85,6 @@ class AttachedLink:
             if not begun:
                 raise
             raise Lost(error) from error  # the text so far stays
-
-    def leave(self, visitor: str) -> None:
-        """Do nothing: the server manages its own caches."""
-
-    def replicas(self) -> int:
-        return 1
 
 
 def attached_client(

@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
-from contextvars import copy_context
 from dataclasses import replace
-from functools import partial
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from pydantic import TypeAdapter
@@ -25,7 +23,7 @@ from specdemo.config.strings import Json
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.files.progress import ProgressCallback
 from specdemo.session.admission import Cancel
-from specdemo.session.door import About, ConversationClient, EngineClient, Work
+from specdemo.session.door import About, ConversationClient, EngineClient, Work, streamed
 from specdemo.session.remote.server import name_of, raise_reported
 from specdemo.session.runs import failed
 from specdemo.trace.codec import decode
@@ -48,17 +46,19 @@ class Lost(Exception):
         return self.cause or UserError("engine.gone")
 
 
-class Link(Protocol):
+class Link(ABC):
     """A connection to the engines.
 
     whole: each request may get a different engine, so that related work must be one request
     """
 
-    whole: bool
+    whole = False
 
+    @abstractmethod
     def about(self) -> Json:
         """Return the result of `Engine.about`. Raises UserError."""
 
+    @abstractmethod
     def stream(
         self, method: str, visitor: str, request: Json, ended: Cancel
     ) -> Generator[str, None, None]:
@@ -69,44 +69,12 @@ class Link(Protocol):
         Raises Lost and UserError.
         """
 
-    def leave(self, visitor: str) -> None:
+    def leave(self, visitor: str) -> None:  # noqa: B027 - some engines manage their caches themselves
         """Free the caches of a visitor; returns immediately."""
 
     def replicas(self) -> int:
-        """Return the number of engines that answer now."""
-
-
-def pieces(
-    stream: Callable[[Cancel], Generator[str, None, None]], cancel: threading.Event
-) -> Generator[str, None, None]:
-    """Yield the strings of `Link.stream` until it is cancelled. Closing ends the work in the engine."""
-    ended = Cancel()
-    arrived: SimpleQueue[str | BaseException | None] = SimpleQueue()
-
-    def pull() -> None:
-        try:
-            for piece in stream(ended):
-                arrived.put(piece)
-            arrived.put(None)
-        except BaseException as error:  # noqa: BLE001 - raised in the consumer's thread
-            arrived.put(error)
-
-    # The thread inherits the context, because the user of the request determines the engine.
-    context = copy_context()
-    threading.Thread(target=context.run, args=[pull], name="specdemo-stream", daemon=True).start()
-    try:
-        while not cancel.is_set():
-            try:
-                item = arrived.get(timeout=LOOK_SECONDS)
-            except Empty:
-                continue
-            if item is None:
-                return
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        ended.set()
+        """Return the number of engines that answer now; 1 if it is unknown."""
+        return 1
 
 
 class RemoteStudio(EngineClient):
@@ -268,8 +236,12 @@ class RemoteConversation(ConversationClient):
         """Yield the lines of an engine's answer until the end or the cancellation. Raises Lost and UserError."""
         request = {**request, "visitor": self._visitor, "lesson": self._lesson}
         self._has_caches = True
-        stream = partial(self.host.link.stream, method, self._visitor, request)
-        with closing(pieces(stream, cancel)) as answer:
+
+        def pull(arrived: Callable[[str], None], ended: Cancel) -> None:
+            for piece in self.host.link.stream(method, self._visitor, request, ended):
+                arrived(piece)
+
+        with closing(streamed(pull, cancel)) as answer:
             for piece in answer:
                 for line in filter(None, piece.split("\n")):
                     raise_reported(line)

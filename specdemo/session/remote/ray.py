@@ -23,8 +23,8 @@ from specdemo.config.settings import AppSettings
 from specdemo.config.strings import Json, JsonView
 from specdemo.files.progress import Progress
 from specdemo.models.doctor import installed
-from specdemo.session.admission import Cancel, Full
-from specdemo.session.remote.client import Lost, RemoteStudio
+from specdemo.session.admission import Cancel
+from specdemo.session.remote.client import Link, Lost, RemoteStudio
 from specdemo.session.remote.server import Engine
 from specdemo.session.studio import Studio
 
@@ -69,12 +69,9 @@ class Replica:
     async def about(self) -> Json:
         return self._engine.about()
 
-    async def run(self, request: Json) -> AsyncIterator[str]:
-        async for piece in pieces(partial(self._engine.run, request)):
-            yield piece
-
-    async def perform(self, request: Json) -> AsyncIterator[str]:
-        async for piece in pieces(partial(self._engine.perform, request)):
+    async def stream(self, method: str, request: Json) -> AsyncIterator[str]:
+        """Call `Engine.run` or `Engine.perform`."""
+        async for piece in pieces(partial(getattr(self._engine, method), request)):
             yield piece
 
     async def leave(self, visitor: str) -> None:
@@ -125,7 +122,7 @@ async def pieces(lines: Callable[[threading.Event], Iterator[str]]) -> AsyncIter
         cancel.set()
 
 
-class ServeLink:
+class ServeLink(Link):
     """The handle of the deployment, which starts Ray or connects to it; returns when the minimum number of engines answers.
 
     Raises UserError when Ray is unavailable or no engine starts.
@@ -133,8 +130,6 @@ class ServeLink:
     One thread connects to Ray, polls the replicas and disconnects. The system ends the processes of a local Ray
     with the thread that started them, and disconnecting while another thread calls Ray crashes the process.
     """
-
-    whole = False
 
     def __init__(self, settings: AppSettings, report: Callable[[Progress], None]) -> None:
         self._replicas = 0
@@ -160,9 +155,9 @@ class ServeLink:
         self, method: str, visitor: str, request: Json, ended: Cancel
     ) -> Generator[str, None, None]:
         """Call the visitor's replica, or the next one on the ring if it is full."""
-        handle = self._handle.options(method_name=method, stream=True, session_id=visitor)
+        handle = self._handle.options(method_name="stream", stream=True, session_id=visitor)
         try:
-            response = handle.remote(request)
+            response = handle.remote(method, request)
             with ended.waking(response.cancel):
                 yield from response
         except Exception as error:
@@ -233,7 +228,7 @@ def _meaning(error: Exception) -> Exception:
     if isinstance(error, gone):
         return Lost()
     if isinstance(error, BackPressureError):
-        return Full()
+        return UserError("run.queue_full")
     if isinstance(error, DeploymentUnavailableError):
         return UserError("cluster.no_engine")
     return error

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
-from importlib import import_module
+from functools import wraps
+from typing import ParamSpec
 
 from pydantic import TypeAdapter
 
@@ -18,11 +18,29 @@ from specdemo.config.strings import Json, JsonView
 from specdemo.session.conversation import Conversation
 from specdemo.session.door import About, Work
 from specdemo.session.studio import Studio
+from specdemo.session.work import batch, proposals, race
 from specdemo.trace.codec import encode
 
 MOST_VISITORS = 512  # conversations that are stored; the longest unused one is closed first
-WORK = "specdemo.session.work."  # modules whose functions may be called by name
+Given = ParamSpec("Given")
 REFUSED, BROKE, PART = "refused", "broke", "part"  # kinds of lines that are no events
+
+
+def reporting(
+    work: Callable[Given, Iterator[str]],
+) -> Callable[Given, Generator[str, None, None]]:
+    """Let a function that yields lines yield one more, with the error, if an error ends it."""
+
+    @wraps(work)
+    def lines(*given: Given.args, **named: Given.kwargs) -> Generator[str, None, None]:
+        try:
+            yield from work(*given, **named)
+        except UserError as error:
+            yield line(REFUSED, **encode_error(error))
+        except Exception as error:  # noqa: BLE001 - raised again in the client
+            yield line(BROKE, message=str(error))
+
+    return lines
 
 
 class Engine:
@@ -42,36 +60,31 @@ class Engine:
         plain: Json = TypeAdapter(About).dump_python(about, mode="json")
         return plain
 
+    @reporting
     def run(self, request: JsonView, cancel: threading.Event) -> Iterator[str]:
         """Yield the events of a run as lines.
 
         request: visitor, messages (role and content each), prompt, system, settings, every (polling interval in seconds)
             and lesson, a number that grows when the drafters' memory must be cleared
         """
+        conversation = self.conversation(request["visitor"], request["lesson"])
+        conversation.messages = list(request["messages"])
+        events = conversation.run(
+            request["prompt"],
+            RunSettings.from_values(request["settings"]),
+            system=request["system"],
+            cancel=cancel,
+            every=request["every"],
+        )
+        yield from map(encode, events)
 
-        def lines() -> Iterator[str]:
-            conversation = self.conversation(request["visitor"], request["lesson"])
-            conversation.messages = list(request["messages"])
-            events = conversation.run(
-                request["prompt"],
-                RunSettings.from_values(request["settings"]),
-                system=request["system"],
-                cancel=cancel,
-                every=request["every"],
-            )
-            return map(encode, events)
-
-        yield from reporting(lines)
-
+    @reporting
     def perform(self, request: JsonView, cancel: threading.Event) -> Iterator[str]:
         """Yield the results of a function of `session.work` as lines. request: visitor, lesson, work (its name), arguments"""
-
-        def lines() -> Iterator[str]:
-            conversation = self.conversation(request["visitor"], request["lesson"])
-            parts = conversation.perform(find_work(request["work"]), request["arguments"], cancel)
-            return (line(PART, part=part) for part in parts)
-
-        yield from reporting(lines)
+        conversation = self.conversation(request["visitor"], request["lesson"])
+        parts = conversation.perform(find_work(request["work"]), request["arguments"], cancel)
+        for part in parts:
+            yield line(PART, part=part)
 
     def leave(self, visitor: str) -> None:
         """Free the caches of a user who left or is served by another engine now."""
@@ -95,16 +108,6 @@ class Engine:
         return conversation
 
 
-def reporting(lines: Callable[[], Iterator[str]]) -> Generator[str, None, None]:
-    """Yield the lines, and a line with the error if one ends them."""
-    try:
-        yield from lines()
-    except UserError as error:
-        yield line(REFUSED, **encode_error(error))
-    except Exception as error:  # noqa: BLE001 - raised again in the client
-        yield line(BROKE, message=str(error))
-
-
 def line(kind: str, **values: object) -> str:
     return json.dumps({"type": kind, **values}, separators=(",", ":"))
 
@@ -124,13 +127,13 @@ def name_of(work: Work) -> str:
     return f"{work.__module__}:{work.__qualname__}"
 
 
+WORKS: dict[str, Work] = {
+    name_of(work): work for work in (race.race_lanes, batch.answers, proposals.steps_of_all)
+}
+
+
 def find_work(name: str) -> Work:
     """Return the function of `session.work` that has this name. Raises UserError for any other name."""
-    module, _, function = name.partition(":")
-    if module.startswith(WORK) and function.isidentifier():
-        found = getattr(import_module(module), function, None)
-        if inspect.isgeneratorfunction(found) and found.__module__ == module:
-            known = list(inspect.signature(found).parameters)
-            if known[:2] == ["conversation", "cancel"]:
-                return found
+    if work := WORKS.get(name):
+        return work
     raise UserError("engine.unknown_work")

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 from uuid import uuid4
@@ -24,10 +24,11 @@ from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import Json
 from specdemo.files.progress import Progress, silent
 from specdemo.session.loaded import Loaded, fetch, named, place, warm
-from specdemo.session.remote.client import Lost, RemoteStudio
-from specdemo.session.remote.server import Engine, line, name_of, reporting
+from specdemo.session.remote.client import Link, Lost, RemoteStudio
+from specdemo.session.remote.server import Engine, find_work, line, reporting
 from specdemo.session.studio import Studio
-from specdemo.session.work import batch, proposals, race
+from specdemo.session.work import batch, race
+from specdemo.trace.events import NOTHING
 
 ABOUT_KIND = "about"  # kind of the line with the measurements of a new worker
 LEFT = "left"  # kind of the line with the state that a run leaves for the user's next one
@@ -38,7 +39,6 @@ MOVE_SECONDS = 4.0  # part of the start: moving the weights to the GPU
 TOKEN_SECONDS = 1 / 40  # plain decoding, before a measurement
 STEPS = 8  # duration of one method at one position, in tokens
 CROWD = 2  # factor on the duration of a token when several prompts share a pass
-ASSUMED_TOKENS = 1024  # assumed tokens of work of unknown length
 
 
 def zero_client(settings: AppSettings) -> RemoteStudio:
@@ -54,26 +54,16 @@ def zero_client(settings: AppSettings) -> RemoteStudio:
     return client
 
 
-@dataclass(slots=True)
-class Speed:
-    """Durations of runs. start: seconds from a new worker's start to its answer; token: seconds per token of plain decoding"""
-
-    start: float = WORKER_START_SECONDS
-    token: float = TOKEN_SECONDS
-
-    def seconds(self, tokens: int) -> int:
-        """Return the duration to request: a run is aborted if it is too short, and a user's quota may not allow a long one."""
-        return round(self.start + SECONDS_FACTOR * self.token * tokens)
-
-
-class ZeroLink:
+class ZeroLink(Link):
     """A connection to a GPU: `spaces` allocates it, forks, and ends an unused fork."""
 
     whole = True
 
     def __init__(self, settings: AppSettings) -> None:
         spaces: Any = import_module("spaces")
-        self._settings, self._speed = settings, Speed()
+        self._settings = settings
+        # Seconds from a new worker's start to its answer, and per token of plain decoding.
+        self._start, self._token = WORKER_START_SECONDS, TOKEN_SECONDS
         self._placed: Loaded | None = None
         self._about: Json = {}
         self.learned: Callable[[Json], None] = lambda _: None  # called with measurements
@@ -121,12 +111,9 @@ class ZeroLink:
         """Drop the state of the visitor's runs; a worker ends by itself."""
         self._left.pop(visitor, None)
 
-    def replicas(self) -> int:
-        """Return 1: the number of GPUs is unknown."""
-        return 1
-
     def _duration(self, method: str, request: Json) -> int:
-        return self._speed.seconds(tokens_of(method, request))
+        """Return the seconds to request: a run is aborted if they are too few, and a user's quota may not allow many."""
+        return round(self._start + SECONDS_FACTOR * self._token * tokens_of(method, request))
 
     def _learn(self, said: Json) -> None:
         """Store a worker's line that is no event."""
@@ -135,22 +122,21 @@ class ZeroLink:
             return
         self._about |= said["about"]
         self.learned(self._about)
-        self._speed = Speed(
-            MOVE_SECONDS + SECONDS_FACTOR * said["seconds"],
-            said["about"]["machine"]["verify"][0][1],
-        )
+        self._start = MOVE_SECONDS + SECONDS_FACTOR * said["seconds"]
+        self._token = said["about"]["machine"]["verify"][0][1]
 
     def _work(self, method: str, request: Json) -> Iterator[str]:
         """Run the task in a fork. Yields lines, each ended by a newline, and an empty string first, after which it may be ended."""
         yield ""
         cancel = threading.Event()
         try:
-            with closing(reporting(lambda: self._answer(method, request, cancel))) as lines:
+            with closing(self._answer(method, request, cancel)) as lines:
                 for one in lines:
                     yield f"{one}\n"
         finally:
             cancel.set()
 
+    @reporting
     def _answer(self, method: str, request: Json, cancel: threading.Event) -> Iterator[str]:
         if self._engine is None:
             assert self._placed  # set before the first request
@@ -182,23 +168,15 @@ class ZeroLink:
 def tokens_of(method: str, request: Json) -> int:
     if method == "run":
         settings = RunSettings.from_values(request["settings"])
-        lanes = 2 if settings.baseline and settings.method != "nothing" else 1
+        lanes = 2 if settings.baseline and settings.method != NOTHING else 1
         return lanes * settings.max_new_tokens
-    known = _LENGTHS.get(request["work"])
-    return known(request["arguments"]) if known else ASSUMED_TOKENS
-
-
-_LENGTHS: dict[str, Callable[[Json], int]] = {
-    name_of(race.race_lanes): lambda asked: sum(
-        race.WARM_UP_TOKENS + lane["max_new_tokens"] for lane in asked["lanes"]
-    ),
-    name_of(batch.answers): lambda asked: (
-        asked["settings"]["max_new_tokens"]
-        * math.ceil(len(asked["prompts"]) / asked["at_once"])
-        * CROWD
-    ),
-    name_of(proposals.steps_of_all): lambda asked: STEPS * len(asked["methods"]),
-}
+    work, asked = find_work(request["work"]), request["arguments"]
+    if work is race.race_lanes:
+        return sum(race.WARM_UP_TOKENS + int(lane["max_new_tokens"]) for lane in asked["lanes"])
+    if work is batch.answers:
+        rounds: int = math.ceil(len(asked["prompts"]) / asked["at_once"])
+        return int(asked["settings"]["max_new_tokens"]) * rounds * CROWD
+    return STEPS * len(asked["methods"])
 
 
 def meaning(error: Exception) -> Exception:

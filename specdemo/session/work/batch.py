@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from queue import SimpleQueue
@@ -91,44 +91,32 @@ class BatchTotals:
         return self.new_tokens / self.seconds if self.seconds else None
 
 
-def answer_all(
-    studio: EngineClient,
-    prompts: Sequence[str],
-    settings: RunSettings,
-    *,
-    at_once: int = CONCURRENT_RUNS,
-    system: str = "",
-    cancel: threading.Event | None = None,
-    turn: Callable[[], Turn] | None = None,
-) -> Generator[BatchAnswer | BatchTotals, None, None]:
-    """Answer prompts, at most `at_once` at the same time, without baselines.
-
-    yields: a BatchAnswer whenever one has grown, the last one of each prompt `ended`; then BatchTotals
-    cancel: stops all runs; also set when the generator is closed, which waits for its threads
-    turn: creates a request for a slot, if other users compete
-
-    A failed prompt stores its error and does not affect the others. If another model was loaded meanwhile, a prompt
-    fails with `Changed`. Raises UserError before the first answer.
-    """
-    settings = replace(settings, baseline=False).checked()
-    if at_once < 1:
-        raise UserError("batch.concurrent_runs", at_once=at_once)
-    cancel = cancel or threading.Event()
-    batch = _Batch(studio, prompts, settings, at_once, system, cancel, turn)
-    yield from batch.answer_there() if studio.whole else batch.answer_here()
-
-
 @dataclass(frozen=True, slots=True)
-class _Batch:
-    """One call of `answer_all`, with its arguments."""
+class Batch:
+    """Prompts to answer, at most `at_once` at the same time, without baselines.
+
+    cancel: stops all runs; also set when the generator of answers is closed, which waits for its threads
+    turn: creates a request for a slot, if other users compete
+    """
 
     studio: EngineClient
     prompts: Sequence[str]
     settings: RunSettings
-    at_once: int
-    system: str
-    cancel: threading.Event
-    turn: Callable[[], Turn] | None = None
+    at_once: int = CONCURRENT_RUNS
+    system: str = ""
+    cancel: threading.Event = field(default_factory=threading.Event)
+    turn: Callable[[], AbstractContextManager[Turn]] | None = None
+
+    def answers(self) -> Generator[BatchAnswer | BatchTotals, None, None]:
+        """Yield a BatchAnswer whenever one has grown, the last one of each prompt `ended`; then BatchTotals.
+
+        A failed prompt stores its error and does not affect the others. If another model was loaded meanwhile, a prompt
+        fails with `Changed`. Raises UserError before the first answer.
+        """
+        if self.at_once < 1:
+            raise UserError("batch.concurrent_runs", at_once=self.at_once)
+        plain = replace(self, settings=replace(self.settings, baseline=False).checked())
+        yield from plain.answer_there() if self.studio.whole else plain.answer_here()
 
     def answer_here(self) -> Generator[BatchAnswer | BatchTotals, None, None]:
         asked = self.studio.target if self.studio.ready else None
@@ -170,7 +158,7 @@ class _Batch:
         with turn as mine, closing(_Counted(self.studio.meter)) as counted:
             for waiting in mine or ():
                 yield replace(latest[0], waiting=waiting)
-            asked = {"prompts": list(self.prompts), "settings": self.settings.values()}
+            asked = {"prompts": list(self.prompts), "settings": self.settings.to_dict()}
             parts = perform(
                 self.studio, answers, self.cancel, at_once=self.at_once, system=self.system, **asked
             )
@@ -247,8 +235,7 @@ def answers(
 ) -> Iterator[Json]:
     """Answer prompts where the models are. yields: the fields of a BatchAnswer with its events as lines, or those of BatchTotals"""
     run = RunSettings.from_values(settings)
-    host = conversation.host
-    batch = _Batch(host, prompts, run, at_once, system, cancel)
+    batch = Batch(conversation.host, prompts, run, at_once, system, cancel)
     with closing(batch.answer_here()) as answered:
         for item in answered:
             if isinstance(item, BatchTotals):

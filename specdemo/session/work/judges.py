@@ -1,40 +1,17 @@
-"""Compares outputs with plain decoding's and with the target's own distributions."""
+"""Compares outputs with the target's own distributions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import TYPE_CHECKING
 
 from specdemo.config.settings import Sampling
-from specdemo.trace.metrics import same_prefix
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from specdemo.engine.target import PrefixReader
-
-
-@dataclass(frozen=True, slots=True)
-class GreedyAudit:
-    """Comparison of greedy outputs with plain decoding.
-
-    same_share: fraction of plain decoding's tokens before the first difference
-    median_margin: gap between the target's probabilities of the two tokens at the first difference
-    required: fp32, in which the outputs must be equal; at lower precision a pass of several rows rounds differently
-    """
-
-    outputs: int
-    equal: int
-    same_share: float
-    median_margin: float | None
-    required: bool
-
-    @property
-    def held(self) -> bool:
-        """Whether the outputs are equal, where they must be."""
-        return self.equal == self.outputs or not self.required
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,30 +31,6 @@ class SamplingAudit:
     p_independent: float
     p_draft: float | None
     held: bool
-
-
-def judge_greedy(
-    reader: PrefixReader,
-    prompt_ids: Sequence[Sequence[int]],
-    plain: Sequence[Sequence[int]],
-    answers: Sequence[Sequence[int]],
-    *,
-    required: bool,
-) -> GreedyAudit:
-    """Compare greedy outputs with plain decoding's, one of each for each prompt."""
-    same = [same_prefix(one, other) for one, other in zip(answers, plain, strict=True)]
-    margins = []
-    for prompt, mine, theirs, position in zip(prompt_ids, answers, plain, same, strict=True):
-        if position < min(len(mine), len(theirs)):
-            probs = reread(reader, prompt, theirs, Sampling(temperature=1.0))[position]
-            margins.append(abs(float(probs[mine[position]] - probs[theirs[position]])))
-    return GreedyAudit(
-        outputs=len(plain),
-        equal=sum(tuple(one) == tuple(other) for one, other in zip(answers, plain, strict=True)),
-        same_share=sum(same) / max(1, sum(map(len, plain))),
-        median_margin=median(margins) if margins else None,
-        required=required,
-    )
 
 
 def judge_sampling(

@@ -14,10 +14,11 @@ from specdemo.config.settings import RunSettings, Sampling
 from specdemo.config.strings import Json
 from specdemo.session.conversation import Conversation
 from specdemo.session.door import EngineClient
-from specdemo.session.runs import Lane, failure
+from specdemo.session.runs import failure
 from specdemo.session.text import encode_prompt
 from specdemo.trace.codec import decode, encode
 from specdemo.trace.events import (
+    NOTHING,
     SPECULATIVE,
     Drafted,
     Event,
@@ -28,7 +29,6 @@ from specdemo.trace.events import (
     Verified,
 )
 
-ANSWER_METHOD = "nothing"  # the method that writes the text: the target's own
 TAKES = 2  # tokens of each step; the first step is a warm-up, the last is reported
 
 
@@ -77,7 +77,7 @@ class Comparison:
         """
         self._conversation.reset()
         settings = RunSettings(
-            method=ANSWER_METHOD,
+            method=NOTHING,
             max_new_tokens=most,
             memory=False,
             sampling=sampling or Sampling(),
@@ -112,7 +112,7 @@ class Comparison:
         settings = replace(
             settings, memory=False, fallback=False, detail=0, baseline=False
         ).checked()
-        methods = [method for method in self._studio.methods() if method.name != ANSWER_METHOD]
+        methods = [method for method in self._studio.methods() if method.name != NOTHING]
         asked = {
             "prompt": text.prompt,
             "system": text.system,
@@ -148,54 +148,40 @@ def steps_of_all(
     yields: {"method": name, "line": an event}, or "why_not" in place of "line"
     """
     shared = RunSettings.from_values(settings)
+
+    def second_take(own: RunSettings) -> Generator[Event, None, None]:
+        """Yield the events of one step of the loop, after a first take as a warm-up, whose events are dropped."""
+        with conversation.using() as caches:
+            pair = caches.loaded.pair
+            prompt_ids = encode_prompt(pair.tokenizer, prompt, pair.context, system=system)
+            header = RunStarted(SPECULATIVE, own.method, prompt, {}, pair.target.info)
+            events: list[Event] = []
+            for _ in range(TAKES):
+                lane = caches.lane(
+                    [*prompt_ids, *answer_ids],
+                    own,
+                    header,
+                    together=lambda: conversation.host.together,
+                    cancelled=cancel.is_set,
+                )
+                events = []
+                with closing(lane):
+                    for event in lane:
+                        events.append(event)
+                        if isinstance(event, Verified):
+                            break
+                if caches.broken:
+                    break
+        yield from events
+
     for name in methods:
         if cancel.is_set():
             return
-        own = replace(shared, method=name)
-        steps = _takes(conversation, cancel, prompt, system, answer_ids, own)
         try:
-            for event in conversation.host.runner.run(steps):
+            for event in conversation.host.runner.run(second_take(replace(shared, method=name))):
                 yield {"method": name, "line": encode(event)}
         except UserError as error:
             yield {"method": name, "why_not": str(error)}
-
-
-def _takes(
-    conversation: Conversation,
-    cancel: threading.Event,
-    prompt: str,
-    system: str,
-    answer_ids: Sequence[int],
-    settings: RunSettings,
-) -> Generator[Event, None, None]:
-    """Yield the events of one step of the loop, after a first take as a warm-up, whose events are dropped."""
-    with conversation.using() as caches:
-        pair = caches.loaded.pair
-        prompt_ids = encode_prompt(pair.tokenizer, prompt, pair.context, system=system)
-        header = RunStarted(SPECULATIVE, settings.method, prompt, {}, pair.target.info)
-        events: list[Event] = []
-        for _ in range(TAKES):
-            lane = caches.lane(
-                [*prompt_ids, *answer_ids],
-                settings,
-                header,
-                together=lambda: conversation.host.together,
-                cancelled=cancel.is_set,
-            )
-            events = _first_step(lane)
-            if caches.broken:
-                break
-    yield from events
-
-
-def _first_step(lane: Lane) -> list[Event]:
-    events: list[Event] = []
-    with closing(lane):
-        for event in lane:
-            events.append(event)
-            if isinstance(event, Verified):
-                break
-    return events
 
 
 def _guesses(found: Iterable[Json]) -> Generator[Guess, None, None]:

@@ -17,10 +17,9 @@ from specdemo.config.strings import Json
 from specdemo.session.conversation import Conversation
 from specdemo.session.door import EngineClient, perform
 from specdemo.trace.codec import decode, encode
-from specdemo.trace.events import PLAIN, SPECULATIVE, Event
-from specdemo.trace.replay import recorded_runs
+from specdemo.trace.events import LANES, NOTHING, PLAIN, SPECULATIVE, Event
+from specdemo.trace.replay import RecordedRun, recorded_runs
 
-NOTHING = "nothing"  # plain decoding, as a method
 LEAST, MOST = 2, 4  # number of variants
 WARM_UP_TOKENS = 8  # tokens of the warm-up before a variant, which is not timed
 
@@ -43,11 +42,10 @@ def run_race(
     """
     lanes = [replace(settings, baseline=False).checked() for settings in lanes]
     _check(studio, lanes)
-    asked = [settings.values() for settings in lanes]
+    asked = [settings.to_dict() for settings in lanes]
     cancel = cancel or threading.Event()
-    with closing(
-        perform(studio, race_lanes, cancel, prompt=prompt, lanes=asked, every=every)
-    ) as parts:
+    running = perform(studio, race_lanes, cancel, prompt=prompt, lanes=asked, every=every)
+    with closing(running) as parts:
         for number, own in groupby(parts, key=itemgetter("lane")):
             yield number, None
             events = (decode(part["line"]) for part in own if part["line"])
@@ -90,13 +88,14 @@ def _check(studio: EngineClient, lanes: Sequence[RunSettings]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RecordedLane:
-    """One variant of a recorded run. run: file name without `.jsonl`; settings: those of the run"""
+    """One variant of a recorded run."""
 
-    run: str
-    lane: str
-    method: str
-    settings: Mapping[str, object]
-    precision: str
+    run: RecordedRun
+    lane: str = SPECULATIVE
+
+    @property
+    def method(self) -> str:
+        return NOTHING if self.lane == PLAIN else self.run.method
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,39 +107,32 @@ class RecordedRace:
     precisions: bool = False
 
 
-def recorded_together(folder: Path) -> list[list[RecordedLane]]:
-    """Group the drafted variants of a folder's recorded runs by text, target and sampling.
+def recorded_together(folder: Path) -> list[list[RecordedRun]]:
+    """Group a folder's recorded runs with drafts by text, target and sampling.
 
     In the order of the folder's index; runs without a file are skipped.
     """
-    groups: dict[tuple[str, str, str], list[RecordedLane]] = {}
+    groups: dict[tuple[str, str, str], list[RecordedRun]] = {}
     for run in recorded_runs(folder):
-        lane = RecordedLane(run.name, SPECULATIVE, run.method, run.settings, run.precision)
         sampling = json.dumps(run.settings.get("sampling", {}), sort_keys=True)
         if run.method != NOTHING:
-            groups.setdefault((run.prompt, run.precision, sampling), []).append(lane)
+            groups.setdefault((run.prompt, run.precision, sampling), []).append(run)
     return list(groups.values())
 
 
 def recorded_races(folder: Path) -> list[RecordedRace]:
     """Return the races that recordings allow: several methods on a prompt, and a prompt in several precisions."""
-    prompts = {run.name: run.prompt for run in recorded_runs(folder) if run.method != NOTHING}
     together = recorded_together(folder)
-    races = [
-        RecordedRace(prompts[lanes[0].run], (_plain(lanes[0]), *lanes)[:MOST])
-        for lanes in together
-        if len(lanes) >= LEAST
-    ]
-    for prompt in dict.fromkeys(prompts.values()):
-        first: dict[str, RecordedLane] = {}
-        for lane, *_ in together:
-            if prompts[lane.run] == prompt:
-                first.setdefault(lane.precision, lane)
+    races = []
+    for runs in together:
+        lanes = RecordedLane(runs[0], PLAIN), *map(RecordedLane, runs)
+        if len(runs) >= LEAST:
+            races.append(RecordedRace(runs[0].prompt, lanes[:MOST]))
+    by_prompt: dict[str, dict[str, RecordedRun]] = {}
+    for run, *_ in together:
+        by_prompt.setdefault(run.prompt, {}).setdefault(run.precision, run)
+    for prompt, first in by_prompt.items():
         if len(first) > 1:
-            pairs = [lane for own in first.values() for lane in (_plain(own), own)]
+            pairs = [RecordedLane(run, lane) for run in first.values() for lane in LANES]
             races.append(RecordedRace(prompt, tuple(pairs[:MOST]), precisions=True))
     return races
-
-
-def _plain(lane: RecordedLane) -> RecordedLane:
-    return replace(lane, lane=PLAIN, method=NOTHING)

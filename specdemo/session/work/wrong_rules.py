@@ -62,53 +62,6 @@ def tenths(*counts: int) -> Distribution:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleRow:
-    """Effect of one rule on the first token.
-
-    exact: probability of each token, by enumeration; measured: its frequency in `runs` runs
-    p_target, p_exact: probability of such counts if the token came from the target, or from `exact`
-    """
-
-    rule: str
-    target: Distribution
-    exact: Distribution
-    measured: tuple[float, ...]
-    runs: int
-    p_target: float
-    p_exact: float
-
-    @classmethod
-    def of(
-        cls, rule: str, target: Distribution, exact: Distribution, tokens: Sequence[int]
-    ) -> RuleRow:
-        runs = len(tokens)
-        counts = [tokens.count(token) for token in range(len(target))]
-        by_target, by_exact = (
-            chi_square_p(counts, [runs * float(prob) for prob in probs])
-            for probs in (target, exact)
-        )
-        measured = tuple(count / runs for count in counts)
-        return cls(rule, target, exact, measured, runs, by_target, by_exact)
-
-    @property
-    def lossless(self) -> bool:
-        """Whether the token is distributed exactly as the target's."""
-        return self.exact == self.target
-
-    @property
-    def needed(self) -> int | None:
-        """Tokens after which a test finds the bias, see NEEDED_EFFECT; None without a bias."""
-        return (
-            None if self.lossless else math.ceil(NEEDED_EFFECT[len(self.target) - 1] / self.effect)
-        )
-
-    @property
-    def effect(self) -> float:
-        """Expected chi-square that one token adds."""
-        return float(sum((e - t) ** 2 / t for e, t in zip(self.exact, self.target, strict=True)))
-
-
-@dataclass(frozen=True, slots=True)
 class Control:
     """Findings of the audit's tests about a wrong rule. p_uniform, p_draft: see `judges.SamplingAudit`"""
 
@@ -123,7 +76,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule on a few tokens. exact: the distribution of its result; drawn: returns a token for a seed"""
+    """A rule on a few tokens. exact: the distribution of its result, by enumeration; drawn: returns a token for a seed"""
 
     name: str
     target: Distribution
@@ -131,15 +84,31 @@ class Rule:
     exact: Distribution
     drawn: Callable[[int], int]
 
-    def run(self, runs: int) -> RuleRow:
+    @property
+    def lossless(self) -> bool:
+        """Whether the token is distributed exactly as the target's."""
+        return self.exact == self.target
+
+    @property
+    def effect(self) -> float:
+        """Expected chi-square that one token adds."""
+        return float(sum((e - t) ** 2 / t for e, t in zip(self.exact, self.target, strict=True)))
+
+    @property
+    def needed(self) -> int | None:
+        """Tokens after which a test finds the bias, see NEEDED_EFFECT; None without a bias."""
+        if self.lossless:
+            return None
+        return math.ceil(NEEDED_EFFECT[len(self.target) - 1] / self.effect)
+
+    def run(self, runs: int) -> Counts:
+        """Count the tokens of so many runs."""
         tokens = [self.drawn(seed) for seed in range(runs)]
-        return RuleRow.of(self.name, self.target, self.exact, tokens)
+        return Counts(self, tuple(map(tokens.count, range(len(self.target)))))
 
     def audited(self) -> Control:
         """Test tokens of the rule as `judges.judge_sampling` tests those of a method, so many that the bias shows."""
-        count = math.ceil(
-            CONTROL_EFFECT / RuleRow.of(self.name, self.target, self.exact, [0]).effect
-        )
+        count = math.ceil(CONTROL_EFFECT / self.effect)
         target, draft = as_row(self.target), as_row(self.draft)
         generator, tokens = torch.Generator().manual_seed(2**40), map(self.drawn, range(count))
         drawn = torch.tensor(list(tokens))
@@ -154,6 +123,22 @@ class Rule:
             values = low[drawn] + uniform * (high - low)[drawn]
             found.append(uniformity_p(values.tolist()))
         return Control(self.name, count, *found)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How often each token came in the runs of a rule."""
+
+    rule: Rule
+    counts: tuple[int, ...]
+
+    @property
+    def runs(self) -> int:
+        return sum(self.counts)
+
+    def p_of(self, distribution: Distribution) -> float:
+        """Return the probability of such counts if the tokens came from a distribution."""
+        return chi_square_p(self.counts, [self.runs * float(prob) for prob in distribution])
 
 
 def as_row(distribution: Distribution) -> Tensor:

@@ -16,10 +16,11 @@ from specdemo.config.errors import UserError
 from specdemo.config.strings import strings
 from specdemo.session.admission import TIMED
 from specdemo.session.door import EngineClient
-from specdemo.session.work.proposals import ANSWER_METHOD, Comparison, Guess, Text
-from specdemo.session.work.race import RecordedLane, recorded_together
+from specdemo.session.work.proposals import Comparison, Guess, Text
+from specdemo.session.work.race import recorded_together
 from specdemo.trace.codec import encode
-from specdemo.trace.replay import RUNS, recorded_runs
+from specdemo.trace.events import NOTHING
+from specdemo.trace.replay import RUNS, RecordedRun
 from specdemo.ui import words as page
 from specdemo.ui.checks import asked_settings, asked_system, asked_text
 from specdemo.ui.run_tab import (
@@ -60,23 +61,21 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
 
     words = words
     kind: ClassVar[str | None] = TIMED
-    recorded: Sequence[Sequence[RecordedLane]]
+    recorded: Sequence[Sequence[RecordedRun]]
 
     def __init__(self, studio: EngineClient, folder: Path = RUNS) -> None:
         super().__init__(studio)
         together = [runs for runs in recorded_together(folder) if len(runs) > 1]
         self.recorded = sorted(together, key=len, reverse=True)  # the most to compare first
-        self._prompts = {run.name: run.prompt for run in recorded_runs(folder)}
 
     def title(self, index: int) -> str:
         runs = self.recorded[index]
-        methods, prompt = {run.method for run in runs}, self._prompts[runs[0].run]
-        return str(words.RECORDED.format(runs=len(methods), prompt=prompt))
+        methods = {run.method for run in runs}
+        return str(words.RECORDED.format(runs=len(methods), prompt=runs[0].prompt))
 
     def recording(self, index: int) -> str:
         runs = self.recorded[index]
-        names = [lane.run for lane in runs]
-        return self.view("recorded", runs=names, prompt=self._prompts[names[0]])
+        return self.view("recorded", runs=[run.name for run in runs], prompt=runs[0].prompt)
 
     def newcomer(self) -> ProposalVisitor:
         return ProposalVisitor(Comparison(self.studio, current_session_id()))
@@ -138,7 +137,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
     ) -> Generator[None, None, None]:
         """Let each drafter guess; its guess is one more row."""
         titles = {method.name: method.title for method in self.studio.methods()}
-        left = [name for name in titles if name != ANSWER_METHOD]
+        left = [name for name in titles if name != NOTHING]
         settings = asked_settings(values, self.studio.settings)
         shown.asking = titles[left[0]]
         yield

@@ -65,7 +65,7 @@ class RaceHandlers(RunTab[TabState]):
     def title(self, index: int) -> str:
         race = self.recorded[index]
         if race.precisions:
-            names = " / ".join(dict.fromkeys(lane.precision for lane in race.lanes))
+            names = " / ".join(dict.fromkeys(lane.run.precision for lane in race.lanes))
             return str(words.RECORDED_PRECISIONS.format(precisions=names, prompt=race.prompt))
         return str(words.RECORDED.format(lanes=len(race.lanes), prompt=race.prompt))
 
@@ -258,10 +258,10 @@ def recorded_lines(race: RecordedRace, methods: Sequence[MethodInfo]) -> str:
     """Return the lines of a recorded race, whose runs the script fetches."""
     lanes = []
     for lane in race.lanes:
-        title = lane_title(methods, lane.method, lane.settings)
+        title = lane_title(methods, lane.method, lane.run.settings)
         if race.precisions:
-            title = words.TITLE_PRECISION.format(precision=lane.precision, title=title)
-        lanes.append({"title": title, "run": lane.run, "lane": lane.lane})
+            title = words.TITLE_PRECISION.format(precision=lane.run.precision, title=title)
+        lanes.append({"title": title, "run": lane.run.name, "lane": lane.lane})
     opening = present.open_line("recorded", uuid.uuid4().hex, title=race.prompt)
     return opening + "".join(lane_line(i, **lane) for i, lane in enumerate(lanes)) + RACED
 

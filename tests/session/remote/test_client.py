@@ -17,7 +17,7 @@ from specdemo.session.remote.client import RemoteStudio
 from specdemo.session.remote.server import find_work, name_of
 from specdemo.session.studio import Studio
 from specdemo.session.work.race import race_lanes
-from specdemo.trace.events import RunFailed, RunFinished, RunStarted, Verified
+from specdemo.trace.events import RunFailed, RunFinished, Verified
 from specdemo.trace.metrics import output_ids
 
 PLAIN = RunSettings(method="nothing", max_new_tokens=20, memory=False)
@@ -113,10 +113,6 @@ def test_an_engine_lost_before_its_first_event_is_replaced_unseen(remote, link):
     link.lost_after = [0, 0]
     (failed,) = remote.open().run("abcabc", PLAIN)
     assert isinstance(failed, RunFailed)
-
-
-def lanes(events):
-    return [event.lane for event in events if isinstance(event, RunStarted)]
 
 
 def remembered(conversation):

@@ -20,7 +20,7 @@ from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.engine import cost
 from specdemo.session.remote import zero
 from specdemo.session.remote.zero import zero_client
-from specdemo.session.work.batch import BatchAnswer, BatchTotals, answer_all
+from specdemo.session.work.batch import Batch, BatchAnswer, BatchTotals
 from specdemo.session.work.proposals import Comparison
 from specdemo.session.work.race import run_race
 from specdemo.trace.events import FinishReason, RunFailed, RunFinished, RunStarted, Verified
@@ -109,10 +109,10 @@ def test_a_run_is_a_task_in_a_fork_and_lossless(door):
 
 def test_the_first_worker_measures_the_passes_and_the_next_run_uses_the_figures(door):
     list(door.open().run(PROMPT, SHORT))
-    speed = door.link._speed
-    assert speed.token == door.machine()["verify"][0][1]
-    assert speed.start != zero.WORKER_START_SECONDS
-    assert seconds_asked() == [speed.seconds(24)]
+    link = door.link
+    assert link._token == door.machine()["verify"][0][1]
+    assert link._start != zero.WORKER_START_SECONDS
+    assert seconds_asked() == [round(link._start + zero.SECONDS_FACTOR * 24 * link._token)]
     assert not service.allowed  # the worker of the run before
     longer = door.open().run(PROMPT, RunSettings(max_new_tokens=4096))
     next(longer)
@@ -280,7 +280,7 @@ def test_a_race_several_prompts_and_drafts_side_by_side_are_one_task_each(door, 
     assert len(service.asked) == 1
 
     before = counted(door)
-    batch = list(answer_all(door, [PROMPT, "a bird", " "], SHORT))
+    batch = list(Batch(door, [PROMPT, "a bird", " "], SHORT).answers())
     assert counted(door) == (before[0] + 24, before[1] + 2, 0)
     last = {part.number: part for part in batch if isinstance(part, BatchAnswer)}
     assert [last[number].state for number in range(3)] == ["done", "done", "failed"]
@@ -303,7 +303,7 @@ def test_a_race_several_prompts_and_drafts_side_by_side_are_one_task_each(door, 
 def test_a_batch_can_be_stopped(door):
     cancel = threading.Event()
     parts = []
-    for part in answer_all(door, [PROMPT] * 2, LONG, cancel=cancel):
+    for part in Batch(door, [PROMPT] * 2, LONG, cancel=cancel).answers():
         parts.append(part)
         if isinstance(part, BatchAnswer) and part.new_tokens:
             cancel.set()

@@ -4,50 +4,30 @@ import json
 import threading
 from dataclasses import replace
 from itertools import islice
-from types import SimpleNamespace
 
 import pytest
 from conftest import loaded
 from errors import reported
 from letters import letters_studio, tiny_pair
-from scripted_run import TINY, run_events
+from scripted_run import CountingStudio, run_events
 
 from specdemo.cli import console
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.session.studio import Studio
-from specdemo.session.work.batch import BatchTotals, State, answer_all
+from specdemo.session.work.batch import Batch, BatchTotals, State
 from specdemo.trace.events import FinishReason, ModelInfo, Node, RunFailed, Verified
 from specdemo.trace.metrics import measure
 
 SETTINGS = RunSettings(method="nothing", max_new_tokens=12)
-WAIT = 30.0
+STEPS = 3
 
 
-class ScriptedStudio:
-    """Conversations scripted by their prompts; counts the active ones and their maximum."""
+class ScriptedStudio(CountingStudio):
+    """Conversations scripted by their prompts."""
 
-    ready, whole = True, False
-
-    def __init__(self, steps=3):
-        self.steps = steps
-        self.target = TINY
-        self.lock = threading.Lock()
-        self.open_now = self.most_open = self.closed = 0
-
-    def open(self):
-        with self.lock:
-            self.open_now += 1
-            self.most_open = max(self.most_open, self.open_now)
-        return SimpleNamespace(run=self.run, close=self.close)
-
-    def close(self):
-        with self.lock:
-            self.open_now -= 1
-            self.closed += 1
-
-    def run(self, prompt, settings, *, system="", cancel, every=0.0):
+    def run(self, prompt, settings, cancel, *, system="", every=0.0):
         assert not settings.baseline
         if prompt == "refused":
             raise reported("It is too long.", advice="Shorten it.")
@@ -57,10 +37,10 @@ class ScriptedStudio:
         def step(number):
             cancel.wait(0.002)
             kept = (Node(number, f" {prompt}"), Node(0, " refused"))
-            own = Node(number, "<end>" if number == self.steps - 1 else f"{number}")
+            own = Node(number, "<end>" if number == STEPS - 1 else f"{number}")
             yield Verified("speculative", number, kept, (0,), own, 0, 0, 0, 0.1 * (number + 1))
 
-        steps = 10**6 if prompt == "forever" else self.steps
+        steps = 10**6 if prompt == "forever" else STEPS
         ends = {"reason": FinishReason.STOP}
         run = run_events("speculative", settings.method, prompt, steps, cancel, step, **ends)
         yield from islice(run, 2) if prompt == "failing" else run
@@ -84,7 +64,7 @@ def alive():
 def test_a_failed_prompt_keeps_its_error_and_the_others_go_on():
     studio = ScriptedStudio()
     prompts = ["a", "refused", "failing", "broken", "b"]
-    answers, totals = finish(answer_all(studio, prompts, SETTINGS, at_once=2))
+    answers, totals = finish(Batch(studio, prompts, SETTINGS, at_once=2).answers())
     assert [answer.state for answer in answers] == ["done", "failed", "failed", "failed", "done"]
     assert [answer.text for answer in answers] == [" a0 a1 a", "", " failing0", "", " b0 b1 b"]
     assert [str(answer.error or "") for answer in answers] == [
@@ -102,7 +82,7 @@ def test_a_failed_prompt_keeps_its_error_and_the_others_go_on():
 
 def test_answers_grow_one_step_at_a_time_and_count_like_the_metrics():
     studio = ScriptedStudio()
-    *grown, _ = answer_all(studio, ["a"], SETTINGS)
+    *grown, _ = Batch(studio, ["a"], SETTINGS).answers()
     assert [answer.state for answer in grown] == ["running"] * 4 + ["done"]
     assert [answer.new_tokens for answer in grown] == [0, 2, 4, 6, 6]
     events = list(studio.run("a", replace(SETTINGS, baseline=False), cancel=threading.Event()))
@@ -113,7 +93,7 @@ def test_answers_grow_one_step_at_a_time_and_count_like_the_metrics():
 
 def test_cancelling_stops_those_that_run_and_those_that_wait():
     studio, cancel = ScriptedStudio(), threading.Event()
-    batch = answer_all(studio, ["forever"] * 3, SETTINGS, at_once=2, cancel=cancel)
+    batch = Batch(studio, ["forever"] * 3, SETTINGS, at_once=2, cancel=cancel).answers()
     seen = [next(batch) for _ in range(10)]
     cancel.set()
     answers, totals = finish([*seen, *batch])
@@ -126,7 +106,7 @@ def test_cancelling_stops_those_that_run_and_those_that_wait():
 
 def test_closing_the_generator_stops_and_joins_its_threads():
     studio = ScriptedStudio()
-    batch = answer_all(studio, ["forever"] * 3, SETTINGS, at_once=2)
+    batch = Batch(studio, ["forever"] * 3, SETTINGS, at_once=2).answers()
     next(batch)
     assert alive()
     batch.close()
@@ -137,14 +117,14 @@ def test_closing_the_generator_stops_and_joins_its_threads():
 def test_nothing_runs_with_settings_out_of_range():
     studio = ScriptedStudio()
     with pytest.raises(UserError, match="maximum number of tokens"):
-        next(answer_all(studio, ["a"], RunSettings(max_new_tokens=0)))
+        next(Batch(studio, ["a"], RunSettings(max_new_tokens=0)).answers())
     with pytest.raises(UserError, match="0 prompts at once"):
-        next(answer_all(studio, ["a"], SETTINGS, at_once=0))
+        next(Batch(studio, ["a"], SETTINGS, at_once=0).answers())
     assert studio.closed == 0
 
 
 def test_no_prompts_are_no_answers():
-    (totals,) = answer_all(ScriptedStudio(), [], SETTINGS)
+    (totals,) = Batch(ScriptedStudio(), [], SETTINGS).answers()
     assert (totals.prompts, totals.new_tokens) == (0, 0)
 
 
@@ -158,8 +138,8 @@ def tiny_studio():
 def test_each_prompt_is_answered_as_it_is_alone(tiny_studio, method):
     prompts = ["abcabc", "hello", "zzz", "the cat and the cat"]
     settings = replace(SETTINGS, method=method, max_new_tokens=24)
-    alone = [finish(answer_all(tiny_studio, [prompt], settings))[0][0] for prompt in prompts]
-    together, totals = finish(answer_all(tiny_studio, [*prompts, " "], settings))
+    alone = [finish(Batch(tiny_studio, [prompt], settings).answers())[0][0] for prompt in prompts]
+    together, totals = finish(Batch(tiny_studio, [*prompts, " "], settings).answers())
     assert [answer.text for answer in together[:-1]] == [answer.text for answer in alone]
     assert len({answer.text for answer in alone}) > 1
     assert all(answer.new_tokens == 24 for answer in together[:-1])
@@ -171,7 +151,9 @@ def test_prompts_share_passes(tiny_studio, monkeypatch):
     decoder, runs = tiny_studio.pair.target.decoder, []
     run = decoder.run
     monkeypatch.setattr(decoder, "run", lambda passes: runs.append(len(passes)) or run(passes))
-    finish(answer_all(tiny_studio, ["abc", "hello", "zzz"], replace(SETTINGS, max_new_tokens=60)))
+    finish(
+        Batch(tiny_studio, ["abc", "hello", "zzz"], replace(SETTINGS, max_new_tokens=60)).answers()
+    )
     assert max(runs) > 1
 
 
@@ -179,7 +161,7 @@ def test_prompts_that_begin_after_another_model_was_loaded_end_with_a_sentence()
     """A run with an unexpected model is refused; active runs end with their own pair."""
     studio = letters_studio()
     settings = replace(SETTINGS, max_new_tokens=200)
-    batch = answer_all(studio, ["abc", "def", "ghi"], settings, at_once=1)
+    batch = Batch(studio, ["abc", "def", "ghi"], settings, at_once=1).answers()
     begun = next(batch)
     other = tiny_pair()
     other = replace(other, target=replace(other.target, info=ModelInfo("another", precision="nf4")))
@@ -192,7 +174,7 @@ def test_prompts_that_begin_after_another_model_was_loaded_end_with_a_sentence()
 
 
 def test_a_pair_that_is_not_loaded_is_an_error_of_each_prompt():
-    answers, totals = finish(answer_all(Studio(AppSettings()), ["a", "b"], SETTINGS))
+    answers, totals = finish(Batch(Studio(AppSettings()), ["a", "b"], SETTINGS).answers())
     assert totals.failed == 2
     assert all("still loading" in str(answer.error) for answer in answers)
 

@@ -2,17 +2,14 @@
 
 import json
 import threading
-from types import SimpleNamespace
 
 import pytest
 from errors import reported
-from scripted_run import TINY, run_events
+from scripted_run import CountingStudio, run_events
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
-from specdemo.session.admission import Admission
 from specdemo.session.door import MethodInfo
-from specdemo.session.meter import Meter
 from specdemo.session.work.race import WARM_UP_TOKENS, recorded_races, recorded_together, run_race
 from specdemo.trace.events import Node, RunStarted, Verified
 from specdemo.trace.replay import RUNS
@@ -21,17 +18,12 @@ from specdemo.ui.tabs.race import RaceHandlers, lane_title, read_lanes
 LANES = [RunSettings(method="nothing"), RunSettings(method="tree")]
 
 
-class ScriptedStudio:
-    """Conversations that use all of their steps; records the runs and the maximum of concurrent ones."""
-
-    ready, error, replay_only, whole = True, None, None, False
-    settings = AppSettings()
-    target = TINY
-    admission = Admission(lambda: 8, 8)
+class ScriptedStudio(CountingStudio):
+    """Conversations that use all of their steps; records the runs."""
 
     def __init__(self):
-        self.ran, self.open_now, self.most_open = [], 0, 0
-        self.meter = Meter()
+        super().__init__()
+        self.ran = []
 
     def methods(self):
         read = ("policy", "lookahead")
@@ -41,17 +33,7 @@ class ScriptedStudio:
             for name, options, there in known
         ]
 
-    def open(self):
-        self.open_now += 1
-        self.most_open = max(self.most_open, self.open_now)
-        own = SimpleNamespace(host=self, events=self.events, close=self.close)
-        own.perform = lambda work, arguments, cancel: work(own, cancel, **arguments)
-        return own
-
-    def close(self):
-        self.open_now -= 1
-
-    def events(self, prompt, settings, cancel, *, system="", every=0.0):
+    def run(self, prompt, settings, cancel, *, system="", every=0.0):
         assert not settings.baseline
         if prompt == "refused":
             raise reported("It is too long.")
@@ -185,16 +167,16 @@ def recordings(tmp_path):
 
 
 def test_recorded_runs_race_when_text_target_and_rule_are_the_same(recordings):
-    together = [[lane.run for lane in lanes] for lanes in recorded_together(recordings)]
+    together = [[run.name for run in runs] for runs in recorded_together(recordings)]
     assert together == [["a", "b"], ["c"], ["d"], ["f"]]
     methods, precisions = recorded_races(recordings)
-    assert [(lane.run, lane.lane) for lane in methods.lanes] == [
+    assert [(lane.run.name, lane.lane) for lane in methods.lanes] == [
         ("a", "plain"),
         ("a", "speculative"),
         ("b", "speculative"),
     ]
     assert precisions.precisions
-    assert [(lane.run, lane.method, lane.precision) for lane in precisions.lanes] == [
+    assert [(lane.run.name, lane.method, lane.run.precision) for lane in precisions.lanes] == [
         ("a", "nothing", "nf4"),
         ("a", "draft_model", "nf4"),
         ("d", "nothing", "bf16"),

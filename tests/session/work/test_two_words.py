@@ -15,8 +15,8 @@ from specdemo.engine.types import Drafter
 from specdemo.session.work.wrong_rules import (
     TARGET,
     Control,
+    Counts,
     Draws,
-    RuleRow,
     after_unlikely,
     as_row,
     bugs,
@@ -45,16 +45,15 @@ def test_the_non_improvement_lies_inside_the_lookahead():
 
 
 def test_the_real_loop_gives_what_was_listed():
-    rows = [rule.run(1_000) for rule in schedulers()]
-    assert [row.exact for row in rows] == [TARGET, TARGET, LOOKED_BACK]
-    assert [row.lossless for row in rows] == [True, True, False]
-    assert all(row.p_exact > 0.001 for row in rows)
-    assert rows[0].p_target > 0.001
-    assert rows[1].p_target > 0.001
-    assert rows[2].p_target < 1e-12
+    rules = list(schedulers())
+    rows = [rule.run(1_000) for rule in rules]
+    assert [rule.exact for rule in rules] == [TARGET, TARGET, LOOKED_BACK]
+    assert [rule.lossless for rule in rules] == [True, True, False]
+    assert all(row.p_of(row.rule.exact) > 0.001 for row in rows)
+    assert rows[2].p_of(TARGET) < 1e-12
     table = markdown(counterexample_table(rows)).splitlines()
     assert len(table) == 5
-    assert [row.needed for row in rows] == [None, None, 139]
+    assert [rule.needed for rule in rules] == [None, None, 139]
     assert table[-1].startswith("| look back")
     assert "0.85 / 0.15" in table[-1]
 
@@ -63,10 +62,10 @@ def test_both_bugs_are_enumerated_found_and_need_as_many_tokens_as_listed():
     shared, reported = bugs()
     assert shared.exact == (Fraction(1, 10), Fraction(61, 135), Fraction(121, 270))
     assert sum(with_shared_noise(tenths(2, 5, 3), tenths(7, 1, 2))) == 1
-    rows = [shared.run(1_500), reported.run(600)]
-    assert all(row.p_exact > 0.001 for row in rows)
-    assert all(row.p_target < 0.001 for row in rows)
-    assert [row.needed for row in rows] == [1441, 556]
+    for rule, runs, needed in ((shared, 1_500, 1441), (reported, 600, 556)):
+        row = rule.run(runs)
+        assert row.p_of(rule.exact) > 0.001 > row.p_of(rule.target)
+        assert rule.needed == needed
     assert all(control.found(1e-5) for control in controls())
     assert not Control("", 1, 0.3, 0.5).found(1e-5)
 
@@ -74,13 +73,10 @@ def test_both_bugs_are_enumerated_found_and_need_as_many_tokens_as_listed():
 def test_a_test_with_the_listed_number_of_tokens_finds_nine_of_ten_biases():
     generator = torch.Generator().manual_seed(1)
     for bug in bugs():
-        count = bug.run(1).needed
         exact = as_row(bug.exact).expand(300, -1)
-        tokens = torch.multinomial(exact, count, replacement=True, generator=generator)
-        found = [
-            RuleRow.of(bug.name, bug.target, bug.exact, one).p_target < 0.01
-            for one in tokens.tolist()
-        ]
+        tokens = torch.multinomial(exact, bug.needed, replacement=True, generator=generator)
+        counts = [one.bincount(minlength=len(bug.target)).tolist() for one in tokens]
+        found = [Counts(bug, tuple(one)).p_of(bug.target) < 0.01 for one in counts]
         assert sum(found) / len(found) == pytest.approx(0.9, abs=0.05)
 
 
