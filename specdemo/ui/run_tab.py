@@ -265,22 +265,11 @@ class RunTab(Generic[V]):
 
     def run(self, visitor: V, *asked: Any) -> Iterator[object]:
         """Do the work after `begin`. yields: value of the view, until the task is replaced"""
-        shown = self.shown(visitor)
-        yield from self.stream(self.work(visitor, shown, *asked), shown)
-
-    def stream(
-        self,
-        work: Generator[object, None, None],
-        shown: Shown,
-        *,
-        counts: bool = True,
-        seconds: float = YIELD_SECONDS,
-    ) -> Iterator[object]:
-        """Do work and yield its results. counts, seconds: see the function `stream`"""
         if self.studio.replay_only:  # `begin` has shown why
             yield gr.skip()
             return
-        yield from stream(self.studio, work, shown, kind=self.kind, counts=counts, seconds=seconds)
+        shown = self.shown(visitor)
+        yield from stream(self.studio, self.work(visitor, shown, *asked), shown, kind=self.kind)
 
     def connect(
         self,

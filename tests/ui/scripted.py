@@ -75,6 +75,9 @@ class ScriptedStudio:
     def methods(self):
         return METHODS
 
+    def pairs(self):
+        return []
+
     def last_audit(self):
         return self.audited
 

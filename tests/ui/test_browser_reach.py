@@ -37,6 +37,14 @@ def visit(open_page, url):
     return visited
 
 
+def run(page):
+    """Run a prompt to its end."""
+    page.locator("#sd-prompt textarea").fill("hello")
+    page.locator("#sd-run").click()
+    page.locator(".sd-badge", has_text="measured").wait_for()
+    page.wait_for_function("!document.querySelector('.sd-stage').matches('.sd-running')")
+
+
 # Parts of the page in the order in which the keyboard goes through them.
 PARTS = (
     "#sd-header",
@@ -211,10 +219,7 @@ def test_back_and_reload_bring_back_tab_lesson_and_run(visit):
 
 def test_a_link_holds_a_live_run(visit):
     page = visit()
-    page.locator("#sd-prompt textarea").fill("hello")
-    page.locator("#sd-run").click()
-    page.locator(".sd-badge", has_text="measured").wait_for()
-    page.wait_for_function("!document.querySelector('.sd-stage').matches('.sd-running')")
+    run(page)
     written = page.locator("#sd-view .sd-answer").inner_text()
     page.get_by_role("button", name="Share").click()
     page.wait_for_function("document.querySelector('.sd-address').value.includes('#trace=')")
@@ -250,10 +255,7 @@ def test_back_and_reload_bring_back_a_step_a_token_and_a_live_run(visit):
     page.keyboard.press("Escape")
     page.keyboard.press("Shift+ArrowRight")  # to the next step; nothing is pinned
     page.wait_for_url("**&step=2")
-    page.locator("#sd-prompt textarea").fill("hello")
-    page.locator("#sd-run").click()
-    page.locator(".sd-badge", has_text="measured").wait_for()
-    page.wait_for_function("!document.querySelector('.sd-stage').matches('.sd-running')")
+    run(page)
     page.wait_for_function("history.state?.trace")
     assert "recorded" not in page.url
     written = page.locator("#sd-view .sd-answer").inner_text()

@@ -8,7 +8,6 @@ import gradio as gr
 import pytest
 from ui.scripted import ScriptedStudio, lines
 
-from specdemo.config.settings import AppSettings
 from specdemo.trace.replay import RecordedRun, recorded_runs
 from specdemo.ui.links import QUIET_MODULES, follow, others_reach, qr, read_link
 from specdemo.ui.tabs.play import create_play
@@ -26,9 +25,7 @@ def test_the_menu_lists_the_existing_runs(tmp_path):
 
 def fields():
     with gr.Blocks():
-        studio = ScriptedStudio()
-        studio.pairs, studio.settings = list, AppSettings()
-        return create_play(studio).fields
+        return create_play(ScriptedStudio()).fields
 
 
 def test_a_link_sets_what_is_possible_and_says_what_is_not():

@@ -8,7 +8,6 @@ from errors import reported
 from ui.scripted import VALUES, ScriptedConversation, ScriptedStudio, lines
 
 from specdemo.config.errors import UserError
-from specdemo.config.settings import AppSettings
 from specdemo.trace.events import FinishReason, RunFinished
 from specdemo.trace.replay import recorded_runs
 from specdemo.ui.tabs.play import EXAMPLES, PlayHandlers, PlayState, create_play, read_examples
@@ -17,6 +16,15 @@ from specdemo.ui.tabs.play import EXAMPLES, PlayHandlers, PlayState, create_play
 @pytest.fixture
 def handlers():
     return PlayHandlers(ScriptedStudio())
+
+
+def endless(handlers):
+    """A visitor, and the values of a run that has begun and does not end by itself."""
+    visitor = PlayState(ScriptedConversation(steps=10_000_000))
+    handlers.begin(visitor)
+    running = handlers.run(visitor, "a", "", VALUES)
+    next(running)
+    return visitor, running
 
 
 def test_the_stream_only_grows_and_keeps_earlier_turns(handlers):
@@ -60,10 +68,7 @@ def test_clear_and_forget_drop_what_later_drafts_could_copy(handlers):
 
 
 def test_a_recorded_run_replaces_a_live_one_which_shows_nothing_more(handlers):
-    visitor = PlayState(ScriptedConversation(steps=10_000_000))
-    handlers.begin(visitor)
-    running = handlers.run(visitor, "a", "", VALUES)
-    next(running)
+    visitor, running = endless(handlers)
     cancel = visitor.task.cancel
     name = recorded_runs()[-1].name
     (opening,) = lines(handlers.play(visitor, name))
@@ -94,10 +99,7 @@ def test_the_token_that_ends_an_answer_is_no_part_of_the_turn(handlers):
 
 
 def test_a_cleared_conversation_does_not_come_back(handlers):
-    visitor = PlayState(ScriptedConversation(steps=10_000_000))
-    handlers.begin(visitor)
-    running = handlers.run(visitor, "a", "", VALUES)
-    next(running)
+    visitor, running = endless(handlers)
     visitor, empty, prompt = handlers.new(visitor)
     assert [line["type"] for line in lines(empty)] == ["open"]
     assert prompt == ""
@@ -108,7 +110,6 @@ def test_a_cleared_conversation_does_not_come_back(handlers):
 @pytest.mark.parametrize("replay", [False, True])
 def test_create_play_offers_without_a_model_only_examples_that_are_recorded(replay):
     studio = ScriptedStudio()
-    studio.pairs, studio.settings = list, AppSettings()
     studio.replay_only = reported("Off.") if replay else None
     with gr.Blocks() as page:
         create_play(studio)

@@ -33,6 +33,7 @@ from specdemo.ui.run_tab import (
     create_ask,
     create_state,
     current_session_id,
+    stream,
 )
 from specdemo.ui.settings_panel import by_name, create_widget
 from specdemo.ui.view import Tab, mounted
@@ -130,7 +131,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
             return
         shown = _Shown(self, visitor, "asking")
         work = self._ask(shown, visitor.text, values)
-        yield from self.stream(work, shown, counts=False, seconds=0)
+        yield from stream(self.studio, work, shown, kind=self.kind, counts=False, seconds=0)
 
     def _ask(
         self, shown: _Shown, text: Text, values: Mapping[str, object]
