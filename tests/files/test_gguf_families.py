@@ -193,17 +193,9 @@ def test_a_family_that_packs_is_read_tensor_by_tensor(tmp_path, family):
         torch.testing.assert_close(found[name].read(slice(None)), weight.detach())
 
 
-def test_a_gguf_file_is_converted_once_and_brings_its_tokenizer(tmp_path, monkeypatch):
-    _, gguf = made(tmp_path, FAMILIES["llama"])
-    stages = []
-    files = resolve(gguf, tmp_path / "cache", lambda report: stages.append(report.stage))
-    assert files.name == "tiny"
-    assert set(stages) == {"check", "convert"}
+def test_a_gguf_file_brings_its_tokenizer(tmp_path):
+    files = resolve(made(tmp_path, FAMILIES["llama"])[1], tmp_path / "cache")
     assert same_tokenizer(load_tokenizer(files), make_tiny_tokenizer())
-    monkeypatch.setattr(
-        "specdemo.files.sources.convert_gguf", lambda *_: pytest.fail("converted twice")
-    )
-    assert resolve(gguf, tmp_path / "cache") == files
 
 
 @pytest.mark.parametrize("family", REFUSED)

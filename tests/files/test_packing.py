@@ -145,19 +145,6 @@ def test_other_weights_are_packed_anew(tiny_folder, tmp_path, part):
     assert resolve(copy, tmp_path, pack_as=BF16).folder != first.folder
 
 
-def test_an_interrupted_packing_leaves_nothing_and_starts_again(ggufs, tmp_path, monkeypatch):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(packing, "_packed", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            resolve(ggufs["qwen2"], tmp_path, pack_as=BF16)
-    assert not [path for path in (tmp_path / "models").iterdir() if path.suffix != ".lock"]
-    files = resolve(ggufs["qwen2"], tmp_path, pack_as=BF16)
-    assert_same(raw(files), raw(resolve(ggufs["qwen2"], tmp_path)))
-
-
 @pytest.mark.parametrize("keep", [0.2, 0.9, 0.999])
 def test_a_truncated_gguf_file_is_refused(ggufs, tmp_path, keep):
     whole = ggufs["llama"].read_bytes()

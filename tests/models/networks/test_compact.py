@@ -9,7 +9,6 @@ from torch import Tensor
 from transformers import LlamaForCausalLM
 
 from specdemo.config.errors import UserError
-from specdemo.engine.cache import BLOCK_SLOTS
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.kernels import packing
 from specdemo.models.networks import four_bit
@@ -71,15 +70,6 @@ def test_chunks_and_rollbacks_read_as_one_text_does(weights, reference):
     assert model.length == len(TEXT)
     with pytest.raises(ValueError, match="cached"):
         model.rollback(len(TEXT) + 1)
-
-
-def test_cache_grows_past_its_first_block(weights):
-    long, short = CompactModel(CompactDecoder(weights)), CompactModel(CompactDecoder(weights))
-    text = [3 + i % 200 for i in range(BLOCK_SLOTS + 20)]
-    whole = long.read(text)
-    short.read(text[: BLOCK_SLOTS - 1])
-    pieces = [short.read([token]) for token in text[BLOCK_SLOTS - 1 :]]
-    assert (pieces[-1] - whole).abs().max() < NOISE
 
 
 def test_a_four_bit_drafter_stays_near_the_original(draft, tiny_folder, weights):

@@ -112,13 +112,6 @@ def test_norm_output_needs_an_explicit_true(tmp_path):
         assert not opened(folder).weights.feeds_normed
 
 
-def test_an_own_embedding_is_taken_where_it_is_not_the_targets(tmp_path):
-    model = make(own_embedding=True)
-    assert opened(write_flat(tmp_path / "own", model)).weights.embedding is not EMBEDDING
-    model.tensors["embed_tokens.weight"] = EMBEDDING.clone()
-    assert opened(write_flat(tmp_path / "same", model)).weights.embedding is EMBEDDING
-
-
 def test_stretched_positions_turn_as_transformers_turns_them(tmp_path):
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
