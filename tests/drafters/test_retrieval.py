@@ -240,7 +240,8 @@ def texts_of(store):
     return texts
 
 
-def test_a_store_of_a_targets_own_answers(tmp_path, target_weights):
+def test_a_store_of_a_targets_own_answers(tmp_path, target_weights, monkeypatch):
+    monkeypatch.setattr("specdemo.training.datastore.MOST_NEW_TOKENS", 12)
     prompts = ["abcabd", "dddddddddddddddddddddd"]
     (tmp_path / "prompts.txt").write_text("\n".join(prompts) + "\n", encoding="utf-8")
 
@@ -253,7 +254,6 @@ def test_a_store_of_a_targets_own_answers(tmp_path, target_weights):
             pair,
             tmp_path / name,
             examples=prompts[:1],
-            max_new_tokens=12,
             licence="Apache-2.0",
         )
         return Datastore.open(out)

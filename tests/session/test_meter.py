@@ -36,7 +36,9 @@ def figures(meter: Meter) -> dict[str, float]:
 
 def test_a_run_is_counted_as_its_trace_says(studio):
     meter = studio.meter = Meter()
-    settings = RunSettings(method="ngram", max_new_tokens=60, memory=False, baseline=False)
+    settings = RunSettings(
+        method="ngram", max_new_tokens=60, memory=False, baseline=False, fallback=False
+    )
     events = []
     for event in studio.open().run(PROMPT, settings):
         events.append(event)

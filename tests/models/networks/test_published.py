@@ -10,7 +10,6 @@ import torch
 from tiny_eagle3 import make, write_flat, write_speculators
 from tiny_files import make_tiny_model, make_tiny_tokenizer
 
-from specdemo.bench.audit import FILE
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
@@ -20,6 +19,7 @@ from specdemo.models import pair as pairs
 from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
 from specdemo.models.networks.layouts.family import drafter_files
 from specdemo.session.loaded import load
+from specdemo.session.studio import AUDIT_FILE
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_the_audit_judges_a_drafter_of_a_folder(target, tmp_path, monkeypatch, c
     command += ["--precision", "fp32", "--device", "cpu"]
     assert main([*command, *models]) == 0
     assert f"{target.name} with drafter, fp32" in capsys.readouterr().out
-    found = json.loads((tmp_path / FILE).read_text(encoding="utf-8"))
+    found = json.loads((tmp_path / AUDIT_FILE).read_text(encoding="utf-8"))
     assert (found["drafter"], found["held"]) == ("drafter", True)
     assert [(row["name"], row["verdict"]) for row in found["methods"]] == [
         ("nothing", "held"), ("feature", "held"),
