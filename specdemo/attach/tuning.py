@@ -223,9 +223,9 @@ def ask_in_turn(
 
 
 def rounds_of(record: Record) -> Rounds:
-    """Return the rounds of a request; of a report without times and tokens their lengths.
+    """Return the rounds of a request. A report without times and tokens gives their lengths only.
 
-    If texts of whole rounds were held back, only the sum of several rounds is known: then none of the request's count.
+    A server that holds back the text of whole rounds reports several as one: then the request's rounds are left out.
     """
     if record.generation:
         rounds = [each for each in record.generation.rounds if each.drafted is not None]

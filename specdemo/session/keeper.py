@@ -6,17 +6,26 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from specdemo.session.conversation import Conversation
+
+class Holder(Protocol):
+    """An owner of memory that can be created again. visitor: its user; held_bytes: that it occupies now"""
+
+    visitor: str
+
+    @property
+    def held_bytes(self) -> int: ...
+
+    def give_back(self) -> bool:
+        """Free the memory unless a run is active. returns: whether it was freed"""
 
 
 class Keeper:
-    """Records the last run of each conversation, and frees idle or excess memory. Thread-safe.
+    """Records the last run of each owner, and frees idle or excess memory. Thread-safe.
 
-    most_bytes: limit for all conversations
-    idle_seconds: time without a run after which one is freed
+    most_bytes: limit for all owners
+    idle_seconds: time without a run after which an owner is freed
     clock: seconds
     """
 
@@ -25,8 +34,8 @@ class Keeper:
     ) -> None:
         self._most_bytes, self._idle_seconds, self._clock = most_bytes, idle_seconds, clock
         self._lock = threading.RLock()
-        self._used: weakref.WeakKeyDictionary[Conversation, float] = weakref.WeakKeyDictionary()
-        self._left: weakref.WeakSet[Conversation] = weakref.WeakSet()
+        self._used: weakref.WeakKeyDictionary[Holder, float] = weakref.WeakKeyDictionary()
+        self._left: weakref.WeakSet[Holder] = weakref.WeakSet()
         self._timer: threading.Timer | None = None
 
     @property
@@ -34,13 +43,13 @@ class Keeper:
         with self._lock:
             return sum(holder.held_bytes for holder in list(self._used))
 
-    def begin(self, holder: Conversation) -> None:
+    def begin(self, holder: Holder) -> None:
         with self._lock:
             self._left.discard(holder)
             self._used.pop(holder, None)  # move to the end
             self._used[holder] = self._clock()
 
-    def keep(self, holder: Conversation) -> None:
+    def keep(self, holder: Holder) -> None:
         with self._lock:
             left = holder in self._left
             self.begin(holder)
@@ -71,7 +80,7 @@ class Keeper:
                 total -= held if self._take(holder) else 0
             self._watch()
 
-    def _take(self, holder: Conversation) -> bool:
+    def _take(self, holder: Holder) -> bool:
         if given := holder.give_back():
             self._used.pop(holder, None)
         return given

@@ -36,7 +36,7 @@ class Machine:
         self.rng, self.slow, self.clock, self.changes = rng, False, 0.0, 0.0
 
     def spend(self, seconds: float) -> float:
-        """Return the time that this takes now."""
+        """Return this duration at the current speed of the machine."""
         while self.clock >= self.changes:
             self.slow, self.changes = not self.slow, self.changes + self.rng.exponential(5)
         spent = seconds * (1.33 if self.slow else 1.0) * self.rng.lognormal(0, 0.05)
@@ -63,7 +63,7 @@ class Server:
         yield Generation("s", "", Knowledge.EXACT, (Piece("", 1),), tuple(rounds))
 
     def speedup(self, n_max: int) -> float:
-        """Return the exact speed of many answers / the speed without drafts."""
+        """Return the exact speedup over plain decoding, for many answers."""
         rates = list(accumulate(self.chances[:n_max], mul))
         return (TOKENS - 1) * SECONDS[0] / true_seconds(rates, TOKENS, SECONDS.__getitem__)
 

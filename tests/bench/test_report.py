@@ -117,6 +117,7 @@ DRAFTS = (
 def test_the_report_gives_acceptance_by_position_of_what_was_tested():
     plain, tree = lane("nothing", 0, 0), judged(*DRAFTS)
     assert tree.metrics.positions == ((3, 2), (2, 1), (1, 0), (0, 0))
+    assert tree.metrics.accept_by_position == (2 / 3, 1 / 2, 0.0, None)
     table = markdown(positions_table(measured(qa=[plain, tree]).rows()))
     assert "nothing" not in table
     row = next(line for line in table.splitlines() if line.startswith("| tree"))

@@ -396,7 +396,7 @@ def test_the_floor_takes_as_long_as_its_bytes(monkeypatch):
 
 
 class Waiting(CountingStudio):
-    """Fake studio whose runs sleep, so that concurrent runs cost nothing."""
+    """A studio whose runs sleep in place of computing, so that concurrent runs do not slow each other."""
 
     def run(self, _prompt, settings, **_options):
         time.sleep(0.05 if settings.method == "nothing" else 0.1)

@@ -52,12 +52,17 @@ def test_run_in_a_terminal_shows_refused_tokens_struck_through(monkeypatch, caps
 
 
 @pytest.mark.parametrize(
-    ("kernel", "may_differ"),
-    [("NF4, compiled pass on AVX2", False), ("NF4, dequantise each pass, lean pass", True)],
+    ("precision", "kernel", "may_differ"),
+    [
+        ("nf4", "bitsandbytes NF4, compiled pass on AVX2", False),
+        ("nf4", "bitsandbytes NF4, dequantise each pass, lean pass", True),
+        ("bf16", "PyTorch bfloat16 on CPU, lean pass", True),
+        ("fp32", "PyTorch float32 on CPU, lean pass", False),
+    ],
 )
-def test_show_metrics_names_the_pass_and_what_it_means(capsys, kernel, may_differ):
+def test_show_metrics_names_the_pass_and_what_it_means(capsys, precision, kernel, may_differ):
     trace = read(RECORDED).trace
-    target = ModelInfo("tiny", precision="nf4", kernel=kernel)
+    target = ModelInfo("tiny", precision=precision, kernel=kernel)
     events = (
         replace(event, target=target) if isinstance(event, RunStarted) else event
         for event in trace.events

@@ -248,7 +248,7 @@ def test_a_drafter_of_a_published_form_runs_where_it_is_exported_and_read_back(
 
 
 def loaded(target: Path, tmp_path: Path, **settings: str) -> Loaded:
-    """Load a target as the program does. settings: in addition"""
+    """Load a target as the program does. settings: further ones"""
     cache = tmp_path / "cache"
     return load(AppSettings(target=str(target), device="cpu", cache_dir=cache, **settings), silent)
 

@@ -348,6 +348,21 @@ def test_a_trace_is_saved_and_opened_and_a_broken_one_is_explained(page, tmp_pat
     page.locator(".sd-problem", has_text="is not a trace").wait_for()
 
 
+def test_visitors_run_at_the_same_time_and_do_not_meet(page, url):
+    other = page.context.new_page()
+    other.goto(url)
+    other.wait_for_selector("#sd-view .sd-numbers")
+    run(page, "forever")
+    page.wait_for_function("document.querySelectorAll('.sd-answer .sd-token').length > 5")
+    run(other, "second")
+    finished(other)
+    assert "Stopped" not in page.locator(".sd-phase").inner_text()
+    page.get_by_role("button", name="Stop", exact=True).click()
+    finished(page, "Stopped")
+    assert "second" in other.locator(".sd-asked").inner_text()
+    assert "second" not in page.locator(".sd-text").inner_text()
+
+
 def test_a_run_that_shared_its_passes_is_marked(same_page):
     page = same_page
     run(page, "shared")

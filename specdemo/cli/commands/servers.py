@@ -134,7 +134,7 @@ def run_tune(options: argparse.Namespace) -> int:
 
 
 def _recorded(options: argparse.Namespace) -> tuple[list[Findings], list[Record]]:
-    """Read files, and send the prompts of the doctor to the servers whose addresses are among them, each with a plain one.
+    """Read the files among the sources, and send the doctor's prompts to the servers among them, each beside its plain server.
 
     returns: findings with drafts, and records without
     """
@@ -162,7 +162,7 @@ def _recorded(options: argparse.Namespace) -> tuple[list[Findings], list[Record]
 
 
 def _of_file(number: int, found: Findings) -> Findings:
-    """Return the findings of a file with names of requests that no other file has."""
+    """Return the findings of a file, with its number in the names of its requests: files may use the same names."""
     records = [replace(one, name=f"{number} {one.name}") for one in found.records]
     return replace(found, records=records)
 

@@ -137,7 +137,7 @@ class Counts:
         return sum(self.counts)
 
     def p_of(self, distribution: Distribution) -> float:
-        """Return the probability of such counts if the tokens came from a distribution."""
+        """Return the p-value of these counts for tokens that were drawn from a distribution."""
         return chi_square_p(self.counts, [self.runs * float(prob) for prob in distribution])
 
 
