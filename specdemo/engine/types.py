@@ -221,7 +221,7 @@ class Drafter(Protocol):
     Inherit from this class: only `propose` must be written.
 
         class Echo(Drafter):
-                    def propose(self, committed, budget):
+            def propose(self, committed, budget):
                 return Proposal.chain([committed[-1]] * min(budget, 4))
 
         class OneWord(Drafter):
