@@ -93,15 +93,12 @@ def with_report(found: Generation, extra: Json, counted: Record | None = None) -
     if not record.steps or not 0 <= spare <= record.steps[-1][0]:
         return whole
     starts = accumulate((len(one.committed) for one in found.rounds), initial=0)
-    arrived = dict(zip(starts, found.rounds, strict=False))
+    arrived = {(at, len(one.committed)): one.seconds for at, one in zip(starts, found.rounds)}  # noqa: B905
     rounds, at = list[Round](), 0
     for accepted, drafted in record.steps:
-        group = arrived.get(at)
         committed = tuple(pieces[at : at + accepted + 1])
-        same = group is not None and len(group.committed) == len(committed)
-        rounds.append(
-            Round(committed, drafted, accepted, group.seconds if group and same else None)
-        )
+        spent = arrived.get((at, len(committed)))
+        rounds.append(Round(committed, drafted, accepted, spent))
         at += accepted + 1
     return replace(whole, rounds=tuple(rounds))
 
@@ -119,7 +116,7 @@ class OpenAIServer:
         """Yield the parts of an answer: the first chunk came from the prompt, each other one is a round by arrival."""
         found, rounds, count, finish = self.about, list[Round](), 0, ""
         counts, extra = Chunk.model_validate({}), Json()
-        sums = self._metrics()
+        counted_before = self._metrics()
         before = time.perf_counter()
         body = body_of(request, self.about.model) | self.more
         for values in self.client.stream("/v1/chat/completions", body, cancel):
@@ -156,20 +153,16 @@ class OpenAIServer:
             finish=finish or "cancelled",
             reported_tokens=counts.completion_tokens,
         )
-        counted = self._counted(sums, counts.completion_tokens or 0) if sums else None
-        yield with_report(whole_answer, extra, counted)
+        counted = counters(self._metrics(), counted_before) if counted_before else None
+        # More tokens than the answer has are those of other requests.
+        own = counted and counted.tokens == counts.completion_tokens
+        yield with_report(whole_answer, extra, counted if own else None)
 
-    def _metrics(self) -> Record | None:
-        """Return the counters of all requests since the start of a server that drafts, if it publishes them."""
+    def _metrics(self) -> str:
+        """Return the page of counters of a server that drafts, if it publishes them."""
         with suppress(UserError):
-            return counters(self.client.get("/metrics").text) if self.drafting else None
-        return None
-
-    def _counted(self, before: Record, tokens: int) -> Record | None:
-        """Return what was counted since then; None if that is more than an answer of so many tokens, so other requests."""
-        now = self._metrics()
-        found = now.since(before) if now else None
-        return found if found and found.tokens == tokens else None
+            return self.client.get("/metrics").text if self.drafting else ""
+        return ""
 
 
 def lm_studio(client: Client, pages: Pages) -> OpenAIServer | None:

@@ -118,33 +118,42 @@ def _row(kind: str, named: dict[str, str | None]) -> Record | None:
     return found.counted()
 
 
-# Counters of a server's Prometheus page: server, name, labels and value.
+# Counters of a server's Prometheus page: name, labels and value.
 COUNTER = re.compile(
-    r"^(llamacpp|vllm):(?:spec_decode_num_)?(drafts|draft_tokens|accepted_tokens(?:_per_pos)?|generation_tokens|tokens_predicted)_total"
+    r"^(?:llamacpp|vllm):(?:spec_decode_num_)?(drafts|draft_tokens|accepted_tokens(?:_per_pos)?|generation_tokens|tokens_predicted)_total"
     rf"(\{{[^}}\n]{{0,400}}\}})? ({X}(?:e\+\d\d)?)\s*$",
     re.MULTILINE,
 )
 
 
-def counters(text: str) -> Record | None:
-    """Return the sums since the start of a llama-server or vLLM from its Prometheus page; None if it has none."""
-    sums, places = Counter[str](), Counter[int]()
-    found = COUNTER.findall(text[:LONGEST_LINE])
-    for _, name, labels, value in found:
-        place = re.search(r'position="(\d{1,4})"', labels)
-        if place:
-            places[int(place[1])] += int(float(value))
-        else:
-            sums[name] += int(float(value))
+def counters(text: str, before: str = "") -> Record | None:
+    """Return the sums of a llama-server or vLLM from its Prometheus page; None if it has none, or impossible ones.
+
+    before: an earlier page; the sums are those since then, by default since the start of the server
+    """
+    sums = _sums(text)
     if not sums.keys() >= {"drafts", "draft_tokens", "accepted_tokens"}:
         return None
-    counts = sums["draft_tokens"], sums["accepted_tokens"], sums["drafts"]
-    accepted = [places[n] for n in sorted(places)][:MOST_DRAFTED]
-    positions = tuple(each / counts[2] for each in accepted) if counts[2] else ()
-    histogram = tuple(a - b for a, b in pairwise([counts[2], *accepted, 0]))
-    name = "llama-server" if found[0][0] == "llamacpp" else found[0][0]
+    sums.subtract(_sums(before))
+    drafted, accepted, rounds = sums["draft_tokens"], sums["accepted_tokens"], sums["drafts"]
+    places = sorted(filter(str.isdecimal, sums), key=int)[:MOST_DRAFTED]
+    reached = [rounds, *(sums[place] for place in places), 0]
+    histogram = tuple(a - b for a, b in pairwise(reached))
+    if not 0 <= accepted <= drafted <= MOST_DRAFTED * rounds or min(histogram) < 0:
+        return None
+    positions = tuple(each / rounds for each in reached[1:-1]) if rounds else ()
+    name = "llama-server" if "llamacpp:" in text else "vllm"
     tokens = sums["generation_tokens"] or sums["tokens_predicted"] or None
-    return Record("since its start", name, tokens, *counts, positions=positions, histogram=histogram)  # fmt: skip
+    return Record("since its start", name, tokens, drafted, accepted, rounds, positions=positions, histogram=histogram)  # fmt: skip
+
+
+def _sums(page: str) -> Counter[str]:
+    """Return the counters of a page by their names, accepted tokens also by the number of their position."""
+    sums = Counter[str]()
+    for name, labels, value in COUNTER.findall(page[:LONGEST_LINE]):
+        place = re.search(r'position="(\d{1,4})"', labels)
+        sums[place[1] if place else name] += int(float(value))
+    return sums
 
 
 def _dense(value: object) -> object:

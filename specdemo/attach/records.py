@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, starmap, zip_longest
-from operator import sub
+from itertools import accumulate
 from typing import TypeVar
 
 from specdemo.attach.servers import Generation
@@ -92,20 +91,6 @@ class Record:
                 sum(count for (kept, _), count in counts.items() if kept > n),
             )
             for n in range(longest if counts else 0)
-        )
-
-    def since(self, before: Record) -> Record | None:
-        """Return what was counted after another reading of the same counters; None if that is impossible."""
-        names = ("tokens", "drafted", "accepted", "rounds")
-        now, then = ([getattr(one, name) or 0 for name in names] for one in (self, before))
-        tokens, drafted, accepted, rounds = map(sub, now, then)
-        pairs = zip_longest(self.histogram, before.histogram, fillvalue=0)
-        histogram = tuple(starmap(sub, pairs))
-        possible = 0 <= accepted <= drafted <= MOST_DRAFTED * rounds <= MOST_DRAFTED * tokens
-        if not possible or min(histogram) < 0:
-            return None
-        return Record(
-            self.name, self.engine, tokens, drafted, accepted, rounds, histogram=histogram
         )
 
     def counted(self) -> Record:

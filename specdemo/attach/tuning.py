@@ -245,25 +245,18 @@ def replay(rounds: Rounds, setting: DraftSetting, *, right: bool) -> Iterator[St
     at = 0
     while at < len(places):
         room = min(setting.n_max, len(places) - at - 1) if limited else setting.n_max
-        drafted = accepted = refused = 0
-        while drafted < room:
-            if at + accepted == len(places):  # the answer ended within the draft
-                drafted = room
+        kept, chances = 0, list[float]()
+        for correct, own in places[at : at + room]:
+            if not (right if correct is None else correct):
+                chances += own
                 break
-            correct, probability, later = places[at + accepted]
-            if probability < setting.p_min:
-                refused = 1
-                break
-            drafted += 1
-            if right if correct is None else correct:
-                accepted += 1
-                continue
-            more = later[: room - drafted]
-            refused = int(bool(setting.p_min) and _until(more, setting.p_min) < room - drafted)
-            drafted = drafted + _until(more, setting.p_min) if setting.p_min else room
-            break
-        yield drafted, accepted, refused
-        at += accepted + 1
+            kept += 1
+            chances.append(own[0])
+        else:  # the answer may have ended within the draft
+            chances += [1.0] * room
+        drafted = _until(chances[:room], setting.p_min) if setting.p_min else room
+        yield drafted, min(kept, drafted), int(drafted < room)
+        at += min(kept, drafted) + 1
 
 
 def shortened(rounds: Rounds, setting: DraftSetting) -> Iterator[Step]:
@@ -275,18 +268,14 @@ def shortened(rounds: Rounds, setting: DraftSetting) -> Iterator[Step]:
         yield drafted, min(each.accepted or 0, drafted), int(drafted < allowed)
 
 
-def _places(rounds: Rounds) -> Iterator[tuple[bool | None, float, tuple[float, ...]]]:
-    """Yield for each place whether the draft is right there, None if nothing was drafted, its probability and those after it."""
+def _places(rounds: Rounds) -> Iterator[tuple[bool | None, tuple[float, ...]]]:
+    """Yield for each place whether the draft is right there, None if nothing was drafted, and its probabilities from there on."""
     for each in rounds:
         accepted, drafted = each.accepted or 0, each.drafted or 0
         known = _probabilities(each) or (1.0,) * drafted
-        yield from ((True, known[index], ()) for index in range(accepted))
-        if accepted < drafted:
-            yield False, known[accepted], known[accepted + 1 :]
-        elif len(known) > drafted:
-            yield None, known[drafted], ()  # the draft ended here by p_min
-        else:
-            yield None, 1.0, ()
+        yield from ((True, known[index : index + 1]) for index in range(accepted))
+        # The last known one may be of a token that was refused by p_min.
+        yield False if accepted < drafted else None, known[accepted:] or (1.0,)
 
 
 def _probabilities(each: Round) -> tuple[float, ...]:
