@@ -20,7 +20,7 @@ import pytest
 from fuzz.odd import changed
 from ui.scripted import VALUES
 
-from specdemo.attach import client
+from specdemo.attach import client, doctor
 from specdemo.attach.client import Client
 from specdemo.attach.detection import attach
 from specdemo.attach.events import events_of
@@ -277,6 +277,35 @@ def test_tune_sends_each_prompt_to_both_servers_and_repeats_it_with_short_limits
     assert found["plain"]
     assert found["current"]["n_max"] == 5
     assert found["requests"] == 9 * (1 + 4)  # this server ignores the limits: drafts of 0, 1, 2, 4
+
+
+def test_tune_reads_the_log_that_the_server_writes_meanwhile(tmp_path, capsys, monkeypatch) -> None:
+    """Its probabilities make p_min predictable. If other requests came in between, each of its requests stands alone."""
+    monkeypatch.setattr(doctor, "MORE_PROSE", ["one", "two", "three", "four"])
+    monkeypatch.setattr(doctor, "PROBES", {})
+    text = (DATA / "llama-server.log").read_text("utf-8")
+    widths = []
+    for other in ("", "slot print_timing: id 0 | task 999 | eval time = 4000 ms / 97 tokens\n"):
+        log, server, tasks = tmp_path / "log", llama([DRAFTED.encode()]), itertools.count()
+        log.write_text("")
+
+        def reply(path: str, headers: dict[str, str], body: bytes) -> Reply:
+            if path == "/completion":
+                with log.open("a", encoding="utf-8") as file:  # noqa: B023
+                    file.write(text.replace("task 0", f"task {next(tasks)}") + other)  # noqa: B023
+            return server(path, headers, body)  # noqa: B023
+
+        with serving(reply) as url, serving(llama([NGRAM.encode()])) as plain:
+            words = ["tune", url, "--log", str(log), "--plain", plain, "--key", KEY, "--json"]
+            assert main(words) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["plain"]
+        assert found["current"] == {"n_max": 5, "p_min": 0.0}
+        assert found["requests"] == 4 * (1 + 4)
+        assert {one["setting"]["p_min"] for one in found["forecasts"]} > {0.0, 0.5, 0.9}
+        ratios = [one["over_current"] for one in found["forecasts"]]
+        widths.append(max(one["high"] - one["low"] for one in ratios))
+    assert widths[0] > 1.1 * widths[1]  # four prompts are fewer than twenty requests
 
 
 def test_app_knows_the_servers_method_before_it_creates_the_menu(monkeypatch) -> None:
