@@ -78,19 +78,23 @@ class Record:
     def by_position(self) -> tuple[tuple[int, int, int], ...]:
         """Drafts with a token at each position, those in which it was tested, and accepted; empty if draft lengths are unknown.
 
-        A histogram has an entry for each possible length, so it tells the lengths if all drafts have the largest one.
+        A histogram has an entry for each possible length, so it tells the lengths if all drafts have the largest one. SGLang's
+        ends at the most accepted tokens, but counts the same number of drafted tokens for each round.
         """
-        longest = max((drafted for _, drafted in self.steps), default=len(self.histogram) - 1)
         counts = Counter(self.steps)
-        if not counts and self.rounds and self.drafted == self.rounds * longest:
-            counts = Counter({(kept, longest): count for kept, count in enumerate(self.histogram)})
+        length, rest = divmod(self.drafted or 0, self.rounds or 1)
+        spare = length + 1 - len(self.histogram)
+        fits = spare == 0 or (spare > 0 and self.engine == "sglang")
+        if not counts and self.histogram and not rest and fits:
+            counts = Counter({(kept, length): count for kept, count in enumerate(self.histogram)})
+        longest = max((drafted for _, drafted in counts), default=0)
         return tuple(
             (
                 sum(count for (_, drafted), count in counts.items() if drafted > n),
                 sum(count for (kept, drafted), count in counts.items() if drafted > n <= kept),
                 sum(count for (kept, _), count in counts.items() if kept > n),
             )
-            for n in range(longest if counts else 0)
+            for n in range(longest)
         )
 
     def counted(self) -> Record:

@@ -399,7 +399,7 @@ def test_each_server_shows_what_it_reports_and_no_more(
     figures = measure(events)
     assert (figures.new_tokens, figures.drafted) == (7, sums[0] or 0)
     counted = [accepted for _, accepted in figures.positions]
-    assert sum(counted) == (sums[1] if "per_step_drafted" in str(report) else 0)
+    assert sum(counted) == (sums[1] if "histogram" in str(report) else 0)
 
 
 def metrics_page(tokens: int, drafts: int, drafted: int, *accepted: int) -> bytes:

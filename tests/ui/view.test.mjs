@@ -5,7 +5,7 @@ import { sum } from "../../assets/view/play/batch.js";
 import { readLines, readTrace } from "../../assets/view/core/lines.js";
 import { acceptRate, disturbed, maySplit, positions, repeatsItself, speedup, speedupCurve, tokensPerSecond, tokensPerStep, two } from "../../assets/view/core/metrics.js";
 import { emptyState, fold, laneText, reduce } from "../../assets/view/core/reducer.js";
-import { split } from "../../assets/view/core/sentence.js";
+import { quote, split } from "../../assets/view/core/sentence.js";
 import { isEnd } from "../../assets/view/parts/text.js";
 
 const text = readFileSync(process.argv[2], "utf8");
@@ -54,6 +54,8 @@ assert.deepEqual(crowd.map((_, i) => fold(crowd.slice(0, i + 1)).lanes.plain.run
 // A refused token that the server's log names is known; one without an id and a text is not.
 const refused = (node) => fold([{ type: "verified", lane: "speculative", step: 0, nodes: [{ status: "rejected", parent: -1, ...node }], path: [], next: null }]);
 assert.deepEqual([{ text: "" }, { text: "", token_id: 5 }, { text: "a" }].map((node) => refused(node).lanes.speculative.unnamed), [true, false, false]);
+// A token of the answer without a text is its end or a part of a character.
+assert.deepEqual(["accepted", "plain", "rejected"].map((status) => quote({ text: "", status })), ["", "", "?"]);
 
 // Another program's server may report the positions of drafts whose rounds are not known.
 const totals = { type: "finished", lane: "speculative", reason: "stop", new_tokens: 7, drafted: 6, accepted: 3, positions: [[3, 3, 2], [3, 2, 1]] };

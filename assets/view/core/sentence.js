@@ -39,11 +39,13 @@ export function split(text) {
 /** @param {string} character */
 const codePoint = (character) => `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
 
+const REFUSED = new Set(["drafted", "rejected", "unreached"]); // of the answer's own tokens only parts of a character and its end have no text
+
 /**
- * Whether a token of a step is unknown: another program's server reports how many tokens it refused, not which.
+ * Whether a drafted token is unknown: another program's server reports how many tokens it refused, not which.
  * @param {{ text?: string, token_id?: number, status?: string }} token
  */
-export const isUnknown = ({ text, token_id: id, status }) => !text && id === undefined && status !== undefined;
+export const isUnknown = ({ text, token_id: id, status }) => !text && id === undefined && REFUSED.has(status ?? "");
 
 /**
  * A token as it is named in a sentence: without the blanks around it, invisible characters by name.
