@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from specdemo.bench.report import markdown, text
-from specdemo.bench.results import ROW_COLUMNS, Result, Table, cell, totals
+from specdemo.bench.results import ROW_COLUMNS, Result, Table, cell, markdown, text, totals
 from specdemo.cli.options import SYSTEM, command_options, policies_of
 from specdemo.cli.parser import COMMANDS
 from specdemo.config.settings import AppSettings, RunSettings, Setting, fields

@@ -16,7 +16,6 @@ from platform import platform, python_version
 from typing import TYPE_CHECKING
 
 from specdemo.bench.peer import versions
-from specdemo.bench.report import pass_costs
 from specdemo.bench.results import ABOUT, ROW_COLUMNS, STRINGS, Result, Row, Table, cell, totals
 from specdemo.bench.run import BenchOptions, run_bench
 from specdemo.config.errors import UserError
@@ -37,7 +36,6 @@ from specdemo.trace.events import NOTHING, ModelInfo, RunStarted
 from specdemo.trace.metrics import output_ids
 
 if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
     from torch import Tensor
 
     from specdemo.models.pair import LoadedPair
@@ -336,16 +334,13 @@ def card_result(
             speedups=ABOUT
         ),
         tables=[table for table in _tables(named) if table.rows],
-        facts={
-            **device,
-            "versions": ", ".join(
-                f"{name} {one}" for name, one in versions(*CARD_PACKAGES).items()
-            ),
-            "time": f"{seconds:.0f} s of {minutes:g} minutes",
-            **{name: f"{one.target['precision']}: {one.target['kernel']}" for name, one in named},
-        },
         notes=[*notes, *told],
-        values={"pairs": [asdict(pair) for pair in pairs]},
+        values={
+            "facts": device,
+            "versions": versions(*CARD_PACKAGES),
+            "time": f"{seconds:.0f} s of {minutes:g} minutes",
+            "pairs": [asdict(pair) for pair in pairs],
+        },
         machine=", ".join(filter(None, (card, machine_name()))),
     )
 
@@ -435,15 +430,3 @@ def findings(pair: PairFindings) -> list[str]:
             code = "plain"
         said.append(texts[code].format(rate=rate, **fastest))
     return said
-
-
-def charts(pairs: Sequence[PairFindings]) -> list[Figure]:
-    """Return a chart of the passes of each pair that was timed."""
-    return [
-        pass_costs(
-            {one.way: list(zip(TIMED_ROWS, one.seconds, strict=True)) for one in pair.ladders},
-            f"A pass of {pair.target['name']} by its rows",
-        )
-        for pair in pairs
-        if pair.ladders
-    ]

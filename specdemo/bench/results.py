@@ -52,15 +52,14 @@ class Table:
 
 @dataclass(slots=True)
 class Result:
-    """The outcome of one benchmark: its JSON file, the terminal and the HTML page show the same tables.
+    """The outcome of one benchmark: its JSON file, the terminal and the documents show the same tables.
 
-    facts: descriptions of the measurement, by name; notes: remarks on the figures; values: the numbers behind the tables
+    notes: remarks on the figures; values: the numbers behind the tables, and facts about the measurement
     """
 
     title: str
     about: str = ""
     tables: list[Table] = field(default_factory=list)
-    facts: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     values: Json = field(default_factory=dict)
     machine: str = field(default_factory=machine_name)
@@ -77,12 +76,31 @@ class Result:
 
     @classmethod
     def from_dict(cls, data: JsonView) -> Result:
-        """Return the result that `to_dict` described; a file may lack facts, notes and command."""
+        """Return the result that `to_dict` described; a file may lack notes and command."""
         own = {"command": ""} | {
             part.name: data[part.name] for part in fields(cls) if part.name in data
         }
         rest = {name: data[name] for name in data if name not in own}
         return cls(**own | {"tables": [Table(**table) for table in data["tables"]], "values": rest})
+
+
+def markdown(table: Table) -> str:
+    """Return a table whose columns are aligned, for documents and terminals."""
+    body = [[str(cell) for cell in row] for row in table.rows]
+    widths = [max(map(len, column)) for column in zip(table.columns, *body, strict=True)]
+    rows = [table.columns, ["-" * width for width in widths], *body]
+    return "\n".join("| " + " | ".join(map(str.ljust, cells, widths)) + " |" for cells in rows)
+
+
+def text(result: Result) -> str:
+    """Return all tables as Markdown, each new title with its explanation, and the notes."""
+    blocks, before = list[str](), ("", "")
+    for table in result.tables:
+        if (table.title, table.about) != before:
+            blocks += filter(None, [table.title and f"{table.title}:", table.about])
+        before = (table.title, table.about)
+        blocks.append(markdown(table))
+    return "\n\n".join([*blocks, *result.notes])
 
 
 def write_file(path: Path, content: str) -> None:

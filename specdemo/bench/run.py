@@ -195,31 +195,18 @@ class Bench:
             policies_table(own, oracle_speedup(self.measured, values["costs"])),
             throughput_table(self.throughput),
         ]
-        target, draft, limits = values["target"], values["draft"], values["limits"]
-        facts = {
-            "target": f"{target['name']}, {target['precision']} ({target['kernel']})",
-            "draft": f"{draft['name']} ({draft['kernel']})" if draft else "none",
-            "suite": f"{values['suite']}: {values['prompts']} prompts, run {values['repeat']} times",
-            "limits": _listed({name.replace("_", " "): limits[name] for name in limits}),
-            "versions": _listed(values["versions"]),
-            **{f"peer {name}": _listed(facts) for name, facts in values["peers"].items()},
-        }
+        target, limits = values["target"], values["limits"]
         return Result(
             title=f"specdemo bench: {target['name']}",
-            about=f"{facts['target']}; {facts['suite']}; {facts['limits']}.",
+            about=(
+                f"{target['name']}, {target['precision']} ({target['kernel']}); {values['suite']}: "
+                f"{values['prompts']} prompts, run {values['repeat']} times; "
+                f"max new tokens {limits['max_new_tokens']}, temperature {limits['temperature']}."
+            ),
             tables=[table for table in tables if table.rows],
-            facts=facts,
             notes=[STRINGS["bench"], *self.notes],
-            values={
-                **values,
-                "rows": rows,
-                "throughput": self.throughput,
-            },
+            values={**values, "rows": rows, "throughput": self.throughput},
         )
-
-
-def _listed(values: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
 def run_bench(

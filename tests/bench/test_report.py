@@ -8,10 +8,10 @@ import pytest
 
 from specdemo.bench.lanes import LaneResult, Paired, expand
 from specdemo.bench.pairs import PairResult, pairs_result, sampling_of, with_rules
-from specdemo.bench.report import markdown
 from specdemo.bench.results import (
     BenchAnswers,
     lanes_table,
+    markdown,
     oracle_speedup,
     policies_table,
     positions_table,

@@ -81,7 +81,6 @@ def test_show_metrics_names_the_pass_and_what_it_means(capsys, precision, kernel
             for command in (
                 "run x --save",
                 "bench --json",
-                "bench --html",
                 f"export {RECORDED} --csv",
             )
             for path, said in (("not/there", "no folder"), (".", "is a folder"))

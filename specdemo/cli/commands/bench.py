@@ -11,9 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specdemo.bench import report
 from specdemo.bench.lanes import expand, single_lanes
-from specdemo.bench.results import Journal, Result, Table, write_file
+from specdemo.bench.results import Journal, Result, Table, markdown, text, write_file
 from specdemo.cli import console
 from specdemo.cli.interrupts import keep_results
 from specdemo.cli.options import (
@@ -37,17 +36,13 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> int:
     """Measure variants on a suite, print the tables, and write the result after each prompt."""
-    if options.html:
-        import plotly  # noqa: F401 - a missing package is noticed before a model loads
     options.journal = _journal_path(options.json)
     items = read_suite(options.suite, options.limit)
     _check_lanes(options)
     studio = console.open_studio(options)
-    status, result = _measured(studio, items, options, partial(lane_settings, options), report.text)
+    status, result = _measured(studio, items, options, partial(lane_settings, options), text)
     if result is None:
         return status
-    if options.html:
-        write_file(options.html, report.page(result, report.bench_charts(result.values)))
     kernel = studio.pair.target.info.kernel
     console.note(f"{result.machine}; {len(items)} prompts; {kernel}")
     return status
@@ -126,7 +121,7 @@ def run_compare(options: argparse.Namespace) -> int:
         partial(run_settings, options),
     )
     status, result = _measured(
-        studio, items, options, settings_of, lambda result: report.markdown(result.tables[0])
+        studio, items, options, settings_of, lambda result: markdown(result.tables[0])
     )
     if result:
         console.note(f"{options.prompt[:60]!r}, medians of {options.repeat} runs, measured")
@@ -149,7 +144,7 @@ def run_pairs(options: argparse.Namespace) -> int:
     about = {"items": [asdict(item) for item in items], "tokens": tokens, "lanes": options.lanes}
     about |= {"rules": options.rules} if options.rules else {}
     journal = Journal(_journal_path(options.json), about)
-    status, _ = _show(partial(_pairs, options, items, journal), options.json, report.text)
+    status, _ = _show(partial(_pairs, options, items, journal), options.json, text)
     return status
 
 
@@ -191,13 +186,12 @@ def _pairs(
 
 
 def run_card(options: argparse.Namespace) -> int:
-    """Print the tables of a graphics card, or of the processor, and write both files after each part."""
-    from specdemo.bench.card import PairFindings, card_result, charts, measure_pair
+    """Print the tables of a graphics card, or of the processor, and write the file after each part."""
+    from specdemo.bench.card import PairFindings, card_result, measure_pair
 
     started, allowed = time.monotonic(), 60 * options.minutes
-    page, file = (options.out.with_name(options.out.name + end) for end in (".html", ".json"))
-    for path in (page, file):
-        check_output(path)
+    file = options.out.with_name(f"{options.out.name}.json")
+    check_output(file)
     items = read_suite(options.suite, options.limit)
     settings, notes = app_settings(options), list[str]()
     found: dict[str, PairFindings] = {}
@@ -221,10 +215,9 @@ def run_card(options: argparse.Namespace) -> int:
                 yield result()
         yield result()
 
-    status, shown = _show(results, file, report.text)
+    status, shown = _show(results, file, text)
     if shown:
-        write_file(page, report.page(shown, charts(list(found.values()))))
-        console.note(f"{shown.machine}; {shown.facts['time']}; {file} and {page}")
+        console.note(f"{shown.machine}; {shown.values['time']}; {file}")
     return status or int(not found)
 
 
@@ -249,7 +242,7 @@ def run_audit(options: argparse.Namespace) -> int:
         found = audit.run_audit(studio, names, options.runs, options.tokens, progress)
         return (one.result() for one in found)
 
-    status, result = _show(results, None, _as_json if options.json else report.text)
+    status, result = _show(results, None, _as_json if options.json else text)
     return status or int(not (result and result.values["held"]))
 
 
@@ -272,7 +265,7 @@ def run_seeds(options: argparse.Namespace) -> int:
         "options": [methods, presets, options.tokens],
     }
     journal = Journal(_journal_path(options.json), about)
-    status, _ = _show(partial(compared.run, items, journal), options.json, report.text)
+    status, _ = _show(partial(compared.run, items, journal), options.json, text)
     return status or int(not compared.held)
 
 
@@ -281,7 +274,7 @@ def run_counterexample(options: argparse.Namespace) -> int:
     from specdemo.session.work.wrong_rules import bugs, schedulers
 
     rows = [rule.run(options.runs) for rule in (*schedulers(), *bugs())]
-    console.write(report.markdown(counterexample_table(rows)))
+    console.write(markdown(counterexample_table(rows)))
     return 0
 
 

@@ -8,7 +8,7 @@ import torch
 from conftest import run_lane
 from lanes import always_right, always_wrong
 
-from specdemo.bench.report import markdown
+from specdemo.bench.results import markdown
 from specdemo.cli.commands.bench import counterexample_table
 from specdemo.drafters.draft_model import LookBack
 from specdemo.engine.types import Drafter
