@@ -14,7 +14,7 @@ from specdemo.config.settings import POLICIES, RunSettings
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.conversation import Conversation
 from specdemo.session.studio import Studio
-from specdemo.trace.events import NOTHING, Event, RunFailed, Trace, Verified
+from specdemo.trace.events import NOTHING, Event, RunFailed, Trace
 from specdemo.trace.metrics import (
     Metrics,
     disturbed,
@@ -36,8 +36,6 @@ PEERS = (
     "llama-server",
     "llama-server:lookup",
     "llama-server:draft",
-    "openvino",
-    "openvino:lookup",
 )
 EARLIER_NAME, NAME = "llama.cpp", "llama-server"  # of the same peer in the last version
 
@@ -48,7 +46,6 @@ class LaneResult:
 
     name: the variant's label; ids: its output, empty if it is computed and not run
     probs: the target's probability of each token, if reported
-    accepted: number of accepted draft tokens of each step
     repeats: whether the answer repeats itself, see `trace.metrics`
     events: the trace of the run, if there is one; not stored in a `Journal`
     """
@@ -57,7 +54,6 @@ class LaneResult:
     metrics: Metrics
     ids: tuple[int, ...]
     probs: tuple[float, ...] = ()
-    accepted: tuple[int, ...] = ()
     events: Annotated[tuple[Event, ...], Field(exclude=True)] = ()
     repeats: bool = False
 
@@ -199,10 +195,9 @@ def run_once(
         events.append(event)
     if error := dropped(events):
         raise LaneLost(error)
-    accepted = tuple(len(event.path) for event in events if isinstance(event, Verified))
     ids, probs = tuple(output_ids(events)), tuple(output_probs(events))
     again = repeats_itself(events)
-    return LaneResult(name, measure(events), ids, probs, accepted, tuple(events), again)
+    return LaneResult(name, measure(events), ids, probs, tuple(events), again)
 
 
 def expand(lanes: str, studio: Studio) -> list[str]:

@@ -1,4 +1,4 @@
-"""A peer in its own process: transformers, llama.cpp or OpenVINO answers token ids.
+"""A peer in its own process: transformers or llama.cpp answers token ids.
 
 No clock includes reading the prompt. The pass that reads it also gives the first tokens, so the clock starts
 after that pass, and only later tokens are counted: the rate is the same.
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 LOOKUP_TOKENS = 10  # draft tokens: example of transformers' documentation
-LOOKUP_NGRAM = 3  # tokens of a looked-up sequence: example of OpenVINO GenAI's documentation
-OTHER_TOKENS = "the GGUF file's tokenizer splits text into other tokens than the target's"
-LOOKUP_TOKENS_CPU = 2  # draft tokens: advice of llama-cpp-python's documentation for a CPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +35,6 @@ class PeerSpec:
     folder, draft: models in Hugging Face layout; gguf: the file that `folder` was converted from; "" if not needed.
         For a program that reads GGUF files, `draft` is one too
     threads: processor threads; context: longest text in tokens; stop_ids: tokens that end an answer
-    probe, probe_ids: a text and its tokens, on which a tokenizer of the peer's own must agree
     repack: let llama.cpp use weight layouts for this processor, as it does by default
     """
 
@@ -51,8 +47,6 @@ class PeerSpec:
     threads: int = 1
     context: int = 2048
     stop_ids: tuple[int, ...] = ()
-    probe: str = ""
-    probe_ids: tuple[int, ...] = ()
     repack: bool = True
 
 
@@ -273,72 +267,9 @@ class LlamaServerSpeaker:
         return Spoken(tuple(ids), later, seconds, passes, passes + drafted)
 
 
-class OpenVinoSpeaker:
-    """OpenVINO GenAI with its defaults except for threads. It reads the same GGUF file.
-
-    The first tokens come from the pass that reads the prompt; the clock starts there, and only later tokens are counted.
-    """
-
-    def __init__(self, spec: PeerSpec) -> None:
-        import openvino_genai
-
-        options: dict[str, object] = {"INFERENCE_NUM_THREADS": spec.threads}
-        self._looks_up = spec.lane.endswith(":lookup")
-        if self._looks_up:
-            options["prompt_lookup"] = True
-        self._spec, device = spec, "CPU" if spec.device == "cpu" else "GPU"
-        self._pipeline = openvino_genai.LLMPipeline(spec.gguf, device, **options)
-        tokenizer = self._pipeline.get_tokenizer()
-        found = tokenizer.encode(spec.probe, add_special_tokens=False).input_ids.data
-        if tuple(found.reshape(-1).tolist()) != spec.probe_ids:
-            raise ValueError(OTHER_TOKENS)
-
-    def facts(self) -> dict[str, str]:
-        return versions("openvino-genai", "openvino")
-
-    def speak(self, prompt_ids: Sequence[int], max_new_tokens: int, sampling: Sampling) -> Spoken:
-        import numpy
-        import openvino
-        import openvino_genai
-
-        config = openvino_genai.GenerationConfig(
-            max_new_tokens=max_new_tokens,
-            apply_chat_template=False,
-            do_sample=not sampling.greedy,
-            repetition_penalty=sampling.repetition_penalty,
-            stop_token_ids=set(self._spec.stop_ids),
-            rng_seed=sampling.seed,
-        )
-        if not sampling.greedy:
-            config.temperature, config.top_p = sampling.temperature, sampling.top_p
-            config.top_k = sampling.top_k or config.top_k
-        if self._looks_up:
-            config.num_assistant_tokens = LOOKUP_TOKENS_CPU
-            config.max_ngram_size = LOOKUP_NGRAM
-        arrived: list[tuple[float, int]] = []
-
-        class Clock(openvino_genai.StreamerBase):  # type: ignore[misc]
-            """Notes when tokens arrive."""
-
-            def write(self, tokens: int | list[int]) -> object:
-                count = 1 if isinstance(tokens, int) else len(tokens)
-                arrived.append((time.perf_counter(), count))
-                return openvino_genai.StreamingStatus.RUNNING
-
-            def end(self) -> None:
-                """Do nothing: no token is buffered."""
-
-        prompt = openvino.Tensor(numpy.array([list(prompt_ids)], dtype=numpy.int64))
-        ids = self._pipeline.generate(prompt, config, Clock()).tokens[0]
-        seconds = time.perf_counter() - arrived[0][0]
-        tokens, passes = len(ids) - arrived[0][1], len(arrived) - 1
-        return Spoken(tuple(ids), tokens, seconds, passes, max(tokens, passes))
-
-
 SPEAKERS: dict[str, Callable[[PeerSpec], Speaker]] = {
     "transformers": TransformersSpeaker,
     "llama-server": LlamaServerSpeaker,
-    "openvino": OpenVinoSpeaker,
 }
 
 

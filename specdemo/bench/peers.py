@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdemo.bench.lanes import Answer, LaneLost, LaneResult
+from specdemo.bench.lanes import NAME, Answer, LaneLost, LaneResult
 from specdemo.bench.peer import PeerSpec, Spoken, serve
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings, Sampling
@@ -30,15 +30,10 @@ if TYPE_CHECKING:
 
     from specdemo.session.studio import Studio
 
-# Programs that read GGUF files: a module and the package that has it
-GGUF_READERS = {
-    "llama-server": ("xllamacpp", "xllamacpp"),
-    "openvino": ("openvino_genai", "openvino-genai"),
-}
+LLAMA_PACKAGE = "xllamacpp"  # contains llama.cpp's server
 LLAMA_CONTEXT = 4096  # tokens; it reserves memory for all of them
 KILL_SECONDS = 2.0  # seconds until a process that does not end is killed
 EXPANDED = "bf16"  # other programs cannot read a file's own blocks as we store them; they get the same weights in this precision
-PROBE_TEXT = "It's 3.14 <b>€</b>,\n\n  def f(x):\treturn x  # naïve, 東京 🙂"
 
 
 class PeerProcess:
@@ -161,16 +156,14 @@ def open_peer(
     precision = pair.target.info.precision
     if precision == FILE:
         precision = EXPANDED
-    if program in GGUF_READERS:
-        module, package = GGUF_READERS[program]
-        if find_spec(module) is None:
-            raise UserError("bench.no_peer", package=package)
+    if program == NAME:
+        if find_spec(LLAMA_PACKAGE) is None:
+            raise UserError("bench.no_peer", package=LLAMA_PACKAGE)
         gguf, context = str(gguf_file(studio.settings, work)), min(context, LLAMA_CONTEXT)
         draft = str(draft_gguf(studio, Path(gguf), work)) if way == "draft" else ""
     else:
         folder = str(target_folder(studio, precision))
         draft = str(draft_folder(studio, precision, work)) if way == "assisted" else ""
-    probe_ids = encode_prompt(pair.tokenizer, PROBE_TEXT, pair.context)
     spec = PeerSpec(
         lane=name,
         folder=folder,
@@ -181,8 +174,6 @@ def open_peer(
         threads=torch.get_num_threads(),
         context=context,
         stop_ids=tuple(sorted(pair.stop_ids())),
-        probe=str(pair.tokenizer.decode(probe_ids, clean_up_tokenization_spaces=False)),
-        probe_ids=tuple(probe_ids),
     )
     return PeerLane(name, _start(spec), pair.tokenizer, context, settings, system)
 

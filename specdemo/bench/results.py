@@ -1,7 +1,4 @@
-"""One result for every benchmark: sums by variant and task, and the tables of reports.
-
-Two bounds for comparison: the oracle of lookahead policies (modelled), and the floor that memory bandwidth sets.
-"""
+"""One result for every benchmark: sums by variant and task, the tables of reports, and the floor that memory bandwidth sets."""
 
 from __future__ import annotations
 
@@ -25,7 +22,6 @@ from pydantic import TypeAdapter
 
 from specdemo.bench.lanes import FLOOR, Answer, LaneResult, Paired
 from specdemo.config.strings import ASSETS, Json, JsonView
-from specdemo.engine.cost import CostProfile
 from specdemo.session.loaded import machine_name
 from specdemo.trace.metrics import Metrics, calibration_error, same_prefix, together
 
@@ -394,67 +390,8 @@ def tasks_table(rows: Sequence[Row], plain: str) -> Table:
     return Table(["speedup by task", *names, ALL, ROW_COLUMNS["repeats"][0]], body)
 
 
-CONSTANT = ":constant:"
 BUFFER_BYTES = 1 << 29  # bytes, far more than any cache
 READS = 4  # timed reads of the buffer; the fastest counts
-
-
-def oracle_speedup(measured: BenchAnswers, costs: JsonView) -> float | None:
-    """Return the modelled speedup of a policy that drafts exactly the tokens that will be accepted. It is never run.
-
-    The oracle follows the variant of the longest constant lookahead: at each step it drafts only the tokens accepted
-    there, so its text is the same and no draft token is rejected. Costs are the measured profile, scaled by the
-    time of this prompt's plain steps. If that variant's whole draft was accepted, a longer draft might have been
-    accepted too, so the bound is a little low. None without a variant of constant lookahead.
-    """
-    profile = CostProfile(**costs)
-    # A name with more after the number has another verification, and therefore another text.
-    constants = [lane for lane in measured.lanes if lane.partition(CONSTANT)[2].isdigit()]
-    longest = max(constants, key=lambda lane: int(lane.rpartition(":")[2]), default=None)
-    ratios = []
-    for pair in measured.answers:
-        if pair.result.name != longest:
-            continue
-        metrics, plain = pair.result.metrics, pair.plain.metrics
-        if pair.result.repeats or not plain.steps or not plain.tokens_per_second:
-            continue
-        scale = plain.verify_seconds / plain.steps / profile.verify_seconds(1)
-        # The first draft token of a step also pays for reading the committed ones, so the mean of the run is used.
-        per_draft = metrics.draft_seconds / max(1, metrics.drafted)
-        seconds = sum(
-            scale * profile.verify_seconds(1 + count) + count * per_draft
-            for count in pair.result.accepted
-        )
-        ratios.append(metrics.new_tokens / seconds / plain.tokens_per_second)
-    return median(ratios) if ratios else None
-
-
-def policies_table(rows: Sequence[Row], oracle: float | None) -> Table:
-    """Compare the speedup of each policy with the best constant lookahead and with the oracle's speedup.
-
-    rows: over all tasks. The table has no rows without a constant lane. The best constant is chosen on these very
-    prompts, which is an advantage over the policies.
-    """
-    rates = {row["lane"]: row["speedup"] for row in rows if row["speedup"] is not None}
-    constants = {lane: rate for lane, rate in rates.items() if CONSTANT in lane}
-    others = {lane: rate for lane, rate in rates.items() if ":" in lane and lane not in constants}
-    columns = ["policy", "speedup", "against the best constant", "of the oracle's"]
-    if not constants or not others:
-        return Table(columns, [])
-    best = max(constants, key=lambda lane: constants[lane])
-    shown = {f"{best} (best constant)": constants[best], **others}
-    if oracle:
-        shown["oracle (modelled)"] = oracle
-    body = [
-        [
-            lane,
-            as_factor(rate),
-            f"{100 * (rate / constants[best] - 1):+.1f} %",
-            as_percent(rate / oracle) if oracle else "-",
-        ]
-        for lane, rate in shown.items()
-    ]
-    return Table(columns, body)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,11 +39,8 @@ from specdemo.bench.results import (
     against_table,
     as_factor,
     lanes_table,
-    oracle_speedup,
-    policies_table,
     positions_table,
     tasks_table,
-    totals,
 )
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
@@ -186,13 +183,11 @@ class Bench:
 
     def result(self) -> Result:
         rows, values = self.rows(), self.values
-        own = [row for row in totals(rows) if is_own(row["lane"])]
         tables = [
             lanes_table(rows),
             tasks_table(rows, NOTHING),
             against_table(self.measured, [*PEERS, FLOOR]),
             positions_table(rows),
-            policies_table(own, oracle_speedup(self.measured, values["costs"])),
             throughput_table(self.throughput),
         ]
         target, limits = values["target"], values["limits"]

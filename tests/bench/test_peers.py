@@ -5,7 +5,6 @@ import time
 from dataclasses import replace
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from conftest import PROMPT, reference_greedy
@@ -19,7 +18,6 @@ from specdemo.bench import peers, run
 from specdemo.bench.lanes import FLOOR, LaneLost
 from specdemo.bench.peer import (
     LlamaServerSpeaker,
-    OpenVinoSpeaker,
     PeerSpec,
     TransformersSpeaker,
     answer,
@@ -169,9 +167,8 @@ def test_a_missing_requirement_of_a_peer_is_explained_in_a_sentence(tmp_path, fo
     with pytest.raises(UserError, match="No draft is known"):
         open_peer(studio, "transformers:assisted", RunSettings(), "", tmp_path)
     monkeypatch.setattr(peers, "find_spec", lambda _: None)
-    for program, (_, package) in peers.GGUF_READERS.items():
-        with pytest.raises(UserError, match=f"{package} is not installed"):
-            open_peer(studio, program, RunSettings(), "", tmp_path)
+    with pytest.raises(UserError, match="xllamacpp is not installed"):
+        open_peer(studio, "llama-server", RunSettings(), "", tmp_path)
     with pytest.raises(UserError, match="was not made from one"):
         gguf_file(studio.settings, tmp_path)
     assert gguf_file(AppSettings(target="a/b.GGUF"), tmp_path).name == "b.GGUF"
@@ -288,45 +285,3 @@ def test_a_broken_request_is_answered_with_a_sentence():
     assert facts["weights"] == "laid out for the processor"
     assert "nothing to do" in broken
     assert spoken.ids == (3, 4)
-
-
-class FakePipeline:
-    """openvino_genai's surface: counts up from the last token, two tokens a pass with lookup."""
-
-    def __init__(self, path, device, **options):
-        self.path, self.device, self.options = path, device, options
-
-    def get_tokenizer(self):
-        def encode(text, **_options):
-            return SimpleNamespace(input_ids=SimpleNamespace(data=np.array([list(text.encode())])))
-
-        return SimpleNamespace(encode=encode)
-
-    def generate(self, prompt, config, streamer):
-        first = int(prompt[0, -1]) + 1
-        ids = list(range(first, first + config.max_new_tokens))
-        streamer.write(ids[0])
-        step = 2 if self.options.get("prompt_lookup") else 1
-        for start in range(1, len(ids), step):
-            streamer.write(ids[start : start + step])
-        streamer.end()
-        return SimpleNamespace(tokens=[ids])
-
-
-@pytest.mark.parametrize(("way", "passes"), [("", 4), (":lookup", 2)])
-def test_openvino_counts_tokens_after_the_first(monkeypatch, way, passes):
-    status = SimpleNamespace(RUNNING=None)
-    genai = SimpleNamespace(
-        LLMPipeline=FakePipeline, GenerationConfig=SimpleNamespace, StreamerBase=object,
-        StreamingStatus=status,
-    )  # fmt: skip
-    monkeypatch.setitem(sys.modules, "openvino_genai", genai)
-    monkeypatch.setitem(sys.modules, "openvino", SimpleNamespace(Tensor=lambda array: array))
-    spec = PeerSpec(f"openvino{way}", gguf="a", threads=3, probe="ab", probe_ids=(97, 98))
-    speaker = OpenVinoSpeaker(spec)
-    spoken = speaker.speak([4, 5], 5, Sampling())
-    assert spoken.ids == (6, 7, 8, 9, 10)
-    assert (spoken.tokens, spoken.passes, spoken.rows) == (4, passes, 4)
-    assert speaker._pipeline.options["INFERENCE_NUM_THREADS"] == 3
-    with pytest.raises(ValueError, match="other tokens"):
-        OpenVinoSpeaker(replace(spec, probe_ids=(1,)))

@@ -1,7 +1,7 @@
-"""Tables of results: sums of runs, worst task, acceptance by position, calibration, the oracle, and several pairs."""
+"""Tables of results: sums of runs, worst task, acceptance by position, calibration, and several pairs."""
 
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,8 +12,6 @@ from specdemo.bench.results import (
     BenchAnswers,
     lanes_table,
     markdown,
-    oracle_speedup,
-    policies_table,
     positions_table,
 )
 from specdemo.cli.options import suite
@@ -46,8 +44,7 @@ def lane(name, kept, drafted, steps=10, *, draft=0.002):
         elapsed += seconds + draft * drafted
         events.append(step(number, chain, draft * drafted, seconds, elapsed))
     ids = tuple(output_ids(events))
-    accepted = tuple(len(event.path) for event in events)
-    return LaneResult(name, measure(events), ids, (0.5,) * len(ids), accepted)
+    return LaneResult(name, measure(events), ids, (0.5,) * len(ids))
 
 
 def measured(**tasks):
@@ -56,34 +53,6 @@ def measured(**tasks):
     for task, results in tasks.items():
         found.add(task, task, [Paired(one, results[0]) for one in results])
     return found
-
-
-def test_the_oracle_drafts_what_is_kept_and_no_policy_beats_it():
-    plain, long = lane("nothing", 0, 0), lane("draft_model:constant:8", 2, 8)
-    block = lane("draft_model:constant:16:block", 2, 16)  # has another text and is left out
-    found = measured(qa=[plain, long, lane("draft_model:constant:2", 2, 2), block])
-    # Three tokens for a pass over three rows and two draft steps, against one token for 20 ms.
-    costs = asdict(PROFILE)
-    assert oracle_speedup(found, costs) == pytest.approx(3 / (0.022 + 0.004) * 0.02)
-    assert oracle_speedup(BenchAnswers(), costs) is None
-
-
-def test_policies_are_compared_with_the_best_constant():
-    results = [
-        lane("nothing", 0, 0),
-        lane("draft_model:constant:1", 1, 1),
-        lane("draft_model:constant:8", 2, 8),
-        lane("draft_model:cost", 2, 2),
-    ]
-    rows = [row for row in measured(qa=results).rows() if row["task"] == "all"]
-    table = markdown(policies_table(rows, 2.4))
-    assert "draft_model:constant:1 (best constant)" in table
-    cost = next(line for line in table.splitlines() if "draft_model:cost" in line)
-    expected = (3 / 0.026) / (2 / 0.023) - 1
-    assert f"{100 * expected:+.1f} %" in cost
-    assert "oracle (modelled)" in table
-    others = [row for row in rows if "constant" not in row["lane"]]
-    assert policies_table(others, 2.0).rows == []
 
 
 def test_the_lanes_table_has_memory_and_training_and_no_empty_columns():
@@ -103,7 +72,7 @@ def judged(*drafts):
         for number, draft in enumerate(drafts)
     ]
     ids = tuple(output_ids(steps))
-    return LaneResult("tree", measure(steps), ids, (0.5,) * 20, (), tuple(steps))
+    return LaneResult("tree", measure(steps), ids, (0.5,) * 20, tuple(steps))
 
 
 DRAFTS = (
