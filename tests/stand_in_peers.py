@@ -10,7 +10,7 @@ def echo(spec, parent, _errors):
     parent.send({"spec": spec.lane})
     while True:
         prompt_ids, *_ = parent.recv()
-        parent.send(Spoken((len(prompt_ids) % 26, 1), 2, 0.5, 1, 3, 0.25, 0.125))
+        parent.send(Spoken((len(prompt_ids) % 26, 1), 2, 0.5, 1, 3))
 
 
 def dies(_spec, _parent, errors):

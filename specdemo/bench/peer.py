@@ -52,10 +52,9 @@ class PeerSpec:
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """One answer of a peer, and its times in seconds.
+    """One answer of a peer.
 
     tokens, seconds: counted by the clock; passes, rows: the target's passes in that time, and the tokens that they read
-    verify_seconds, draft_seconds: parts of the seconds in the target and in the draft; 0 if the peer does not report them
     """
 
     ids: tuple[int, ...]
@@ -63,8 +62,6 @@ class Spoken:
     seconds: float
     passes: int
     rows: int
-    verify_seconds: float = 0.0
-    draft_seconds: float = 0.0
 
 
 class Speaker(Protocol):
@@ -87,17 +84,15 @@ class TransformersSpeaker:
         self._spec, (_, _, way) = spec, spec.lane.partition(":")
         self._model = load_plain(spec.folder, spec)
         self._target, self._options, self._extra = Watch(self._model), {}, {}
-        self._draft: Watch | None = None
         if way == "assisted":
-            assistant = load_plain(spec.draft, spec)
-            self._draft, self._extra = Watch(assistant), {"assistant_model": assistant}
+            self._extra = {"assistant_model": load_plain(spec.draft, spec)}
         elif way == "lookup":
             self._options = {"prompt_lookup_num_tokens": LOOKUP_TOKENS}
 
     def facts(self) -> dict[str, str]:
         facts = versions("transformers", "torch", "bitsandbytes")
         # With scikit-learn, transformers adapts the assistant's threshold.
-        return facts | (versions("scikit-learn") if self._draft else {})
+        return facts | (versions("scikit-learn") if self._extra else {})
 
     def speak(self, prompt_ids: Sequence[int], max_new_tokens: int, sampling: Sampling) -> Spoken:
         import torch
@@ -112,7 +107,7 @@ class TransformersSpeaker:
             **self._options,
         )
         prompt: torch.Tensor = torch.tensor([list(prompt_ids)], device=self._model.device)
-        clock = _FirstPass(self._model.device, [w for w in (self._target, self._draft) if w])
+        clock = _FirstPass(self._model.device, self._target)
         with torch.inference_mode():
             output = self._model.generate(  # type: ignore[operator]  # transformers types it as a tensor
                 prompt,
@@ -122,16 +117,8 @@ class TransformersSpeaker:
                 **self._extra,
             )
         seconds = _now(self._model.device) - clock.begun
-        target, draft = self._target, self._draft
-        return Spoken(
-            ids=tuple(output[0, len(prompt_ids) :].tolist()),
-            tokens=output.shape[1] - clock.length,
-            seconds=seconds,
-            passes=target.passes,
-            rows=target.rows,
-            verify_seconds=target.seconds,
-            draft_seconds=draft.seconds if draft else 0.0,
-        )
+        ids, tokens = tuple(output[0, len(prompt_ids) :].tolist()), output.shape[1] - clock.length
+        return Spoken(ids, tokens, seconds, self._target.passes, self._target.rows)
 
 
 def load_plain(folder: str, spec: PeerSpec) -> PreTrainedModel:
@@ -155,34 +142,26 @@ def load_plain(folder: str, spec: PeerSpec) -> PreTrainedModel:
 
 
 class Watch:
-    """Counter of a module's passes, the tokens that they read and, on a CPU, their seconds."""
+    """Counter of a module's passes and the tokens that they read."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.reset()
-        self._begun = 0.0
-        self._timed = model.device.type == "cpu"
         model.register_forward_pre_hook(self._before, with_kwargs=True)
-        model.register_forward_hook(self._after)
 
     def reset(self) -> None:
-        self.passes, self.rows, self.seconds = 0, 0, 0.0
+        self.passes, self.rows = 0, 0
 
     def _before(self, _module: object, args: tuple[torch.Tensor, ...], options: Json) -> None:
         ids = args[0] if args else options["input_ids"]
         self.passes += 1
         self.rows += ids.shape[1]
-        self._begun = time.perf_counter()
-
-    def _after(self, *_: object) -> None:
-        if self._timed:
-            self.seconds += time.perf_counter() - self._begun
 
 
 class _FirstPass:
     """Clock that starts after the first pass: `generate` calls it after each pass as a stopping criterion that stops nothing."""
 
-    def __init__(self, device: torch.device, watches: Sequence[Watch]) -> None:
-        self._device, self._watches = device, watches
+    def __init__(self, device: torch.device, watch: Watch) -> None:
+        self._device, self._watch = device, watch
         self.begun, self.length = 0.0, 0
 
     def __call__(self, input_ids: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
@@ -190,8 +169,7 @@ class _FirstPass:
 
         if not self.length:
             self.length = input_ids.shape[1]
-            for watch in self._watches:
-                watch.reset()
+            self._watch.reset()
             self.begun = _now(self._device)
         return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 

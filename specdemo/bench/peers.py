@@ -125,20 +125,9 @@ class PeerLane:
 
 def _metrics(spoken: Spoken) -> Metrics:
     """Return a peer's metrics: a pass reads the pending token and the draft, and adds one token of its own."""
-    verify, draft = spoken.verify_seconds, spoken.draft_seconds
-    return Metrics(
-        steps=spoken.passes,
-        new_tokens=spoken.tokens,
-        drafted=spoken.rows - spoken.passes,
-        accepted=max(0, spoken.tokens - spoken.passes),
-        drafting_steps=0,  # peers do not report which steps drafted
-        first_accepted=0,
-        draft_seconds=draft,
-        verify_seconds=verify,
-        overhead_seconds=spoken.seconds - verify - draft if verify else 0.0,
-        elapsed_seconds=spoken.seconds,
-        prefill_seconds=0.0,
-    )
+    drafted, accepted = spoken.rows - spoken.passes, max(0, spoken.tokens - spoken.passes)
+    # Peers report neither the steps that drafted nor the seconds of drafting and verification.
+    return Metrics(spoken.passes, spoken.tokens, drafted, accepted, elapsed_seconds=spoken.seconds)
 
 
 def open_peer(

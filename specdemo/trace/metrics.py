@@ -64,13 +64,13 @@ class Metrics:
     new_tokens: int
     drafted: int
     accepted: int
-    drafting_steps: int
-    first_accepted: int
-    draft_seconds: float
-    verify_seconds: float
-    overhead_seconds: float
-    elapsed_seconds: float
-    prefill_seconds: float
+    drafting_steps: int = 0
+    first_accepted: int = 0
+    draft_seconds: float = 0.0
+    verify_seconds: float = 0.0
+    overhead_seconds: float = 0.0
+    elapsed_seconds: float = 0.0
+    prefill_seconds: float = 0.0
     hits: int = 0
     chances: int = 0
     saved_seconds: float = 0.0

@@ -7,7 +7,6 @@ import pytest
 import torch
 from conftest import PROMPT, VOCABULARY, disturbed_target, open_draft, open_target, run_lane
 from lanes import Scripted
-from specdemo.bench.report import text
 from tiny_studio import TinyStudio
 
 from specdemo.bench import audit
@@ -19,6 +18,7 @@ from specdemo.bench.audit import (
     run_audit,
 )
 from specdemo.bench.lanes import LaneLost, LaneResult, Paired
+from specdemo.bench.results import text
 from specdemo.cli import console
 from specdemo.cli.commands import bench
 from specdemo.cli.parser import main

@@ -59,7 +59,6 @@ def test_a_peer_continues_its_own_answers_and_is_timed_by_itself(start):
     assert second.ids[0] == len(Letters()(text)["input_ids"]) % 26
     assert (first.metrics.new_tokens, first.metrics.steps, first.metrics.drafted) == (2, 1, 2)
     assert first.metrics.accepted == 1
-    assert first.metrics.overhead_seconds == 0.5 - 0.25 - 0.125
     assert first.metrics.tokens_per_second == 4
     with lane.talk() as say:
         assert say("abc").ids == first.ids  # a fresh conversation
@@ -127,13 +126,12 @@ def test_transformers_peer_equals_generate_and_counts_passes(way, folders, targe
     for _ in range(2):  # counts restart
         spoken = speaker.speak(PROMPT, 20, Sampling())
         assert list(spoken.ids) == expected
-        assert 0 < spoken.verify_seconds + spoken.draft_seconds <= spoken.seconds
+        assert spoken.seconds > 0
         if way:
             assert 0 < spoken.passes < spoken.tokens < 20
             assert spoken.rows > spoken.passes
         else:  # the pass that reads the prompt gives the first token, before the clock starts
             assert spoken.tokens == spoken.passes == spoken.rows == 19
-    assert (spoken.draft_seconds > 0) == (way == ":assisted")
 
 
 def test_transformers_stops_where_our_engine_stops(folders, target_weights):
