@@ -1,4 +1,4 @@
-"""Create or update a Hugging Face Space of this program, show its log, or delete it: the plan of its files, front matter, requirements and variables, and its upload.
+"""Create or update a Hugging Face Space of this program: the plan of its files, front matter, requirements and variables, and its upload.
 
 The hub's client uploads the plan; the build is followed, the page visited, and each failure explained in a sentence.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,38 +26,9 @@ from specdemo.files.progress import megabytes
 if TYPE_CHECKING:
     from huggingface_hub import HfApi, SpaceCard, SpaceInfo
 
-ACTIONS = ("logs", "delete")
-
 
 def run(options: argparse.Namespace) -> int:
-    """Publish, delete or show the log of a Space. returns: 0. Raises UserError"""
-    name = options.name
-    if not options.action and name in ACTIONS:
-        raise UserError("cli.space_unnamed", command=name)
-    check_name(name)
-    if options.action == "logs":
-        for line in log_lines(name, connect()):
-            console.write(console.printable(line.rstrip("\n")))
-    elif options.action == "delete":
-        _delete(name)
-    else:
-        _publish(options)
-    return 0
-
-
-def _delete(name: str) -> None:
-    api = connect()
-    console.note(
-        f"This deletes the Space {name} with its history for good. Type its name to go on:"
-    )
-    if sys.stdin.readline().strip() != name:
-        raise UserError("cli.space_name_differs")
-    with told(NOTHING_CHANGED):
-        api.delete_repo(name, repo_type=KIND)
-    console.note(f"{name} is deleted.")
-
-
-def _publish(options: argparse.Namespace) -> None:
+    """Publish a Space, or show its plan. returns: 0. Raises UserError"""
     api = None if options.dry_run else connect()  # without a token there is no need to plan
     with TemporaryDirectory(prefix="specdemo-space-") as folder:
         plan = make_plan(
@@ -73,11 +43,12 @@ def _publish(options: argparse.Namespace) -> None:
             console.note(
                 "Nothing was uploaded. Whether the hub takes name and token was not asked."
             )
-            return
+            return 0
         commit = publish(plan, api, console.note)
     console.write(f"{api.endpoint}/spaces/{options.name}")
     if options.wait:
         visit(follow(options.name, commit, api, console.note), console.note)
+    return 0
 
 
 PROJECT = ASSETS.parent
@@ -387,16 +358,8 @@ def follow(
         return api.space_info(repo)
 
 
-def log_lines(repo: str, api: HfApi) -> Iterator[str]:
-    """Return the log of a Space: of its build while it is built or if that failed, else of its run. Raises UserError."""
-    with told():
-        stage = api.get_space_runtime(repo).stage
-        build = "BUILD" in stage or stage in ("CONFIG_ERROR", "NO_APP_FILE")
-        yield from api.fetch_space_logs(repo, build=build)
-
-
 @contextmanager
-def told(unaffected: str = "") -> Iterator[None]:
+def told(unaffected: str) -> Iterator[None]:
     """Convert the errors of the hub's client. unaffected: sentence about the state after an error"""
     from huggingface_hub.errors import BadRequestError
 

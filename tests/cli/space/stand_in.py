@@ -1,4 +1,4 @@
-"""The hub as far as Spaces need it, played on loopback: accounts, repositories, the store for large files, logs."""
+"""The hub as far as Spaces need it, played on loopback: accounts, repositories, the store for large files."""
 
 import base64
 import hashlib
@@ -35,7 +35,6 @@ class Space:
     commits: int = 1
     card: dict = field(default_factory=dict)
     stages: list[str] = field(default_factory=lambda: ["RUNNING"])
-    log: tuple[str, ...] = ()
 
     @property
     def sha(self) -> str:
@@ -126,10 +125,6 @@ class Answers(Handler):
             )
         asked = json.loads(self.body)
         repo = f"{asked['organization']}/{asked['name']}"
-        if what == "repos/delete":
-            if not self.server.spaces.pop(repo, None):
-                return self.refuse(404, "Repository not found", "RepoNotFound")
-            return self.send({})
         if repo in self.server.spaces:
             return self.refuse(409, "You already created this space repo")
         variables = {item["key"]: item["value"] for item in asked.get("variables", [])}
@@ -221,11 +216,6 @@ class Answers(Handler):
     def settings(self, _repo, space, _rest):
         space.private = json.loads(self.body).get("visibility") == "private"
         self.send({})
-
-    def logs(self, _repo, space, rest):
-        lines = (f"{rest[0]}: {line}\n" for line in space.log)
-        events = "".join(f"data: {json.dumps({'data': line})}\n\n" for line in lines)
-        self.send(events.encode(), kind="text/event-stream")
 
     def store(self):
         """The store for large files, in the protocol of the client's own uploader: data, then a list that describes it."""

@@ -1,8 +1,6 @@
 """A Space from one command: the hub's real client against a hub on loopback."""
 
 import hashlib
-import io
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -75,9 +73,6 @@ def published(plan: SpacePlan, reports: list[str] | None = None):
         ("me/demo --hardware abacus", "no hardware 'abacus'"),
         ("me/demo --target README.md", "file or folder of this machine"),
         ("me/demo --target smolm2", "no model called 'smolm2'"),
-        ("logs", "does not name a Space"),
-        ("delete demo", "whose Space"),
-        ("logs a/b/c", "no name"),
     ],
 )
 def test_an_impossible_space_is_refused_without_a_request(words, said, server, capsys, monkeypatch):
@@ -166,10 +161,9 @@ def test_a_refusal_of_the_hub_is_explained_without_a_commit(request_end, fault, 
     assert space is None or space.commits == 1
 
 
-@pytest.mark.parametrize("words", [NAME, f"logs {NAME}", f"delete {NAME}"])
-def test_without_a_token_the_command_says_how_to_get_one(words, server, monkeypatch, capsys):
+def test_without_a_token_the_command_says_how_to_get_one(server, monkeypatch, capsys):
     monkeypatch.delenv("HF_TOKEN")
-    assert main(["space", *words.split()]) == 1
+    assert main(["space", NAME]) == 1
     printed = capsys.readouterr()
     assert (printed.out, printed.err.splitlines()[0][:17]) == ("", "There is no token")
     assert "hf auth login" in printed.err
@@ -218,31 +212,13 @@ def test_a_build_that_fails_says_where_its_log_is(server, plan):
     server.spaces[NAME].stages = ["BUILDING", "BUILD_ERROR"]
     error = refusal(follow, NAME, done, connect(), print, poll=0)
     assert "BUILD_ERROR" in error.message
-    assert f"space logs {NAME}" in error.advice
-
-
-@pytest.mark.parametrize(("stage", "kind"), [("BUILD_ERROR", "build"), ("RUNNING", "run")])
-def test_the_log_is_that_of_the_build_until_there_is_a_run(stage, kind, server, capsys):
-    server.spaces[NAME] = Space("gradio", stages=[stage], log=("first", "\x1b[2Jlast"))
-    assert main(["space", "logs", NAME]) == 0
-    assert capsys.readouterr().out == f"{kind}: first\n{kind}: \\x1b[2Jlast\n"
-
-
-@pytest.mark.parametrize(("typed", "gone"), [(f"{NAME}\n", True), ("demo\n", False), ("", False)])
-def test_a_space_is_deleted_only_after_its_name_was_typed(typed, gone, server, monkeypatch, capsys):
-    server.spaces[NAME] = Space("gradio")
-    monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
-    assert main(["space", "delete", NAME]) == (0 if gone else 1)
-    assert (NAME not in server.spaces) == gone
-    assert (server.changes() == []) != gone
-    assert "for good" in capsys.readouterr().err
+    assert f"hf spaces logs {NAME}" in error.advice
 
 
 @pytest.mark.usefixtures("server")
-def test_a_space_that_is_not_there_cannot_be_deleted(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stdin", io.StringIO(NAME))
-    assert main(["space", "delete", NAME]) == 1
-    assert "knows no such Space" in capsys.readouterr().err
+def test_a_space_that_is_not_there_is_not_waited_for():
+    error = refusal(follow, NAME, "", connect(), print, poll=0)
+    assert "knows no such Space" in error.message
 
 
 def test_a_static_space_from_the_command_to_the_first_visit(server, capsys):
