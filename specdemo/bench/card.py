@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import pairwise, takewhile
@@ -16,7 +16,7 @@ from platform import platform, python_version
 from typing import TYPE_CHECKING
 
 from specdemo.bench.peer import versions
-from specdemo.bench.results import ABOUT, ROW_COLUMNS, STRINGS, Result, Row, Table, cell, totals
+from specdemo.bench.results import ABOUT, STRINGS, Result, Row, Table, lanes_table, totals
 from specdemo.bench.run import BenchOptions, run_bench
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
@@ -57,15 +57,6 @@ FIRST = ("code", "question", "edit", "story")  # tasks that are measured first
 
 
 @dataclass(frozen=True, slots=True)
-class PassTimes:
-    """Medians of the seconds of a target pass by rows (TIMED_ROWS) on one backend. rounds: number of timed rounds"""
-
-    way: str
-    seconds: tuple[float, ...]
-    rounds: int
-
-
-@dataclass(frozen=True, slots=True)
 class Sameness:
     """Greedy texts read in passes of `rows` rows, compared with the same texts read in passes of one row.
 
@@ -100,13 +91,14 @@ class PairFindings:
     """Findings about one pair. `left_out` has a sentence for each part that was not measured.
 
     costs: the profile that was measured at loading
+    ladders: by backend, medians of the seconds of a target pass of each of TIMED_ROWS
     memory: bytes of a graphics card by time; rows: rows of the bench
     """
 
     target: JsonView
     draft: JsonView | None
     costs: JsonView
-    ladders: list[PassTimes] = field(default_factory=list)
+    ladders: dict[str, list[float]] = field(default_factory=dict)
     sameness: list[Sameness] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     memory: dict[str, int] = field(default_factory=dict)
@@ -194,10 +186,9 @@ def _ladders(pair: LoadedPair, found: PairFindings, until: float) -> None:
             for way, target in targets.items():
                 spent_by.setdefault((way, rows), []).append(_pass_seconds(target, rows))
         rounds += 1
-    found.ladders = [
-        PassTimes(way, tuple(statistics.median(spent_by[way, rows]) for rows in TIMED_ROWS), rounds)
-        for way in targets
-    ]
+    found.ladders = {
+        way: [statistics.median(spent_by[way, rows]) for rows in TIMED_ROWS] for way in targets
+    }
     if pair.target.device.type != "cuda":
         found.left_out["CUDA graphs"] = texts["no_cuda"]
     elif "CUDA graphs" not in targets:
@@ -309,11 +300,6 @@ def _memory(pair: LoadedPair, found: PairFindings, _until: float) -> None:
     }
 
 
-LANE = (
-    "tokens_per_second", "speedup", "repeats", "first_accept_rate", "tokens_per_step", "draft_ms_per_token",
-    "same_output_rate", "same_prefix_rate", "flip_margin",
-)  # fmt: skip
-COMPARED = LANE[-3:]  # with plain decoding's text
 CARD_PACKAGES = ("torch", "transformers", "bitsandbytes", "triton", "numba")
 
 
@@ -363,8 +349,8 @@ def device_facts() -> dict[str, str]:
 
 
 def _tables(named: Sequence[tuple[str, PairFindings]]) -> list[Table]:
-    rates = [(name, row) for name, pair in named for row in totals(pair.rows)]
-    shown = [key for key in LANE if any(_lane_cell(row, key) != "-" for _, row in rates)]
+    rates = [(name, lanes_table(pair.rows)) for name, pair in named if pair.rows]
+    title, about = STRINGS["rates"]["title"], STRINGS["rates"]["about"].format(speedups=ABOUT)
     same_columns = [
         "target", "rows", "tokens", "same bits", "same most likely token", "largest difference",
         "smallest lead", "largest lead overtaken",
@@ -373,13 +359,11 @@ def _tables(named: Sequence[tuple[str, PairFindings]]) -> list[Table]:
         *(_passes_table(name, pair.ladders) for name, pair in named if pair.ladders),
         Table(("target", "draft", "ms", "of a pass"), [
             [name, (pair.draft or {}).get("name", "-"), f"{1e3 * step:.2f}",
-             f"1/{pair.ladders[0].seconds[0] / step:.1f}" if pair.ladders else "-"]
+             f"1/{next(iter(pair.ladders.values()))[0] / step:.1f}" if pair.ladders else "-"]
             for name, pair in named if (step := pair.costs.get("draft_step"))
         ], **STRINGS["draft_step"]),
         Table(same_columns, [_same_row(name, one) for name, pair in named for one in pair.sameness], **STRINGS["same"]),
-        Table(["target", "lane", *(ROW_COLUMNS[key][0] for key in shown)], [
-            [name, row["lane"], *(_lane_cell(row, key) for key in shown)] for name, row in rates
-        ], STRINGS["rates"]["title"], STRINGS["rates"]["about"].format(speedups=ABOUT)),
+        *(Table([name, *one.columns[1:]], one.rows, title, about) for name, one in rates),
         Table(("target", "when", "MB"), [
             [name, when, f"{count / 1e6:.0f}"] for name, pair in named for when, count in pair.memory.items()
         ], **STRINGS["memory"]),
@@ -389,12 +373,12 @@ def _tables(named: Sequence[tuple[str, PairFindings]]) -> list[Table]:
     ]  # fmt: skip
 
 
-def _passes_table(name: str, ladders: Sequence[PassTimes]) -> Table:
+def _passes_table(name: str, ladders: Mapping[str, Sequence[float]]) -> Table:
     """Return a line for each number of rows: for each backend, the milliseconds of the pass and of its last row."""
     columns, rows = ["target", "rows"], [[name, str(count)] for count in TIMED_ROWS]
-    for ladder in ladders:
-        columns += [f"{ladder.way}, ms", "more"]
-        times = [1e3 * seconds for seconds in ladder.seconds]
+    for way, ladder in ladders.items():
+        columns += [f"{way}, ms", "more"]
+        times = [1e3 * seconds for seconds in ladder]
         steps = ["-", *(f"{after - before:+.2f}" for before, after in pairwise(times))]
         for row, ms, step in zip(rows, times, steps, strict=True):
             row += [f"{ms:.2f}", step]
@@ -408,17 +392,13 @@ def _same_row(name: str, one: Sameness) -> list[str]:
     return [name, str(one.rows), str(one.tokens), *shares, *leads]
 
 
-def _lane_cell(row: Row, key: str) -> str:
-    return "-" if key in COMPARED and row["lane"] == NOTHING else cell(row, key)
-
-
 def findings(pair: PairFindings) -> list[str]:
     """Return sentences about a pair: its fastest pass, whether outputs stay the same, and the fastest variant."""
     texts, said = STRINGS["findings"], list[str]()
     if pair.ladders:
-        best = min(pair.ladders, key=lambda one: one.seconds[0])
-        one, five = (1e3 * best.seconds[rows - 1] for rows in (1, 5))
-        said.append(texts["pass"].format(way=best.way, one=one, times=five / one))
+        way, times = min(pair.ladders.items(), key=lambda ladder: ladder[1])
+        one, five = (1e3 * times[rows - 1] for rows in (1, 5))
+        said.append(texts["pass"].format(way=way, one=one, times=five / one))
     if pair.sameness:
         equal = list(takewhile(lambda one: one.same_bits == one.tokens, pair.sameness))
         said.append(texts["same"].format(rows=equal[-1].rows) if equal else texts["not_same"])

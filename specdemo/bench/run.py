@@ -51,7 +51,6 @@ from specdemo.models.memory import Weights, way
 from specdemo.session.studio import Studio
 from specdemo.session.text import EXAMPLES, Item
 from specdemo.session.work.batch import Batch, BatchAnswer
-from specdemo.trace.codec import dumps
 from specdemo.trace.events import NOTHING
 
 
@@ -130,7 +129,7 @@ class BenchOptions:
 
     lanes: names for `lanes.expand`; repeat: runs of the whole suite; first_turns: leave the later turns out
     busy: count pairs that other programs disturbed; until: `time.monotonic` at which no further prompt begins
-    concurrent: numbers of conversations at the same time; traces: folder for the trace of every run
+    concurrent: numbers of conversations at the same time
     suite: file of the items; journal: file by which the same bench continues after an interruption
     """
 
@@ -141,7 +140,6 @@ class BenchOptions:
     until: float | None = None
     concurrent: Sequence[int] = ()
     system: str = ""
-    traces: Path | None = None
     suite: Path = EXAMPLES
     journal: Path | None = None
 
@@ -289,9 +287,7 @@ def _run_item(bench: Bench, lanes: dict[str, Lane], item: Item, number: int) -> 
     found: list[list[Paired]] = []
     turns = item.turns[:1] if bench.options.first_turns else item.turns
     try:
-        for turn, pairs in enumerate(run_lanes(lanes, turns, first=number, lost=bench.lose)):
-            found.append(pairs)
-            _save_traces(bench.options.traces, f"{item.name}-{turn}", pairs)
+        found.extend(run_lanes(lanes, turns, first=number, lost=bench.lose))
     except UserError as error:
         if NOTHING not in lanes:
             raise
@@ -382,13 +378,3 @@ def _values(
             info.name: card["minutes"] for info in methods if (card := studio.card(info.name))
         },
     }
-
-
-def _save_traces(folder: Path | None, name: str, pairs: Sequence[Paired]) -> None:
-    if folder is None:
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    for result in (pair.result for pair in pairs):
-        if result.events:
-            lane = result.name.replace(":", "-")
-            (folder / f"{name}-{lane}.jsonl").write_text(dumps(result.events), encoding="utf-8")
