@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from specdemo.bench.peers import gguf_file
 from specdemo.config.settings import COUPLED, POLICIES, AppSettings, RunSettings, Sampling
 from specdemo.config.strings import ASSETS
 from specdemo.drafters.methods import METHODS
 from specdemo.files.catalogue import find, partner
-from specdemo.files.sources import resolve
+from specdemo.files.sources import fetch_catalogue_gguf, resolve
 from specdemo.models.networks.folders import export, export_gguf
 from specdemo.session.studio import Studio
 from specdemo.session.text import encode_prompt, read_suite
@@ -177,7 +176,11 @@ def test_the_draft_as_a_gguf_file_computes_what_its_export_computes(studio, tmp_
     settings = studio.settings
     target, folder = resolve(settings.target, settings.cache_dir), find(partner(settings.target)).folder  # fmt: skip
     export(folder, target.folder, tmp_path / "plain")
-    export_gguf(folder, gguf_file(settings, tmp_path), tmp_path / "draft.gguf")
+    export_gguf(
+        folder,
+        fetch_catalogue_gguf(find(settings.target), settings.cache_dir, tmp_path),
+        tmp_path / "draft.gguf",
+    )
     ids = torch.tensor([encode_prompt(studio.pair.tokenizer, PROMPT, studio.pair.context)])
     logits = []
     for path, options in ((tmp_path / "plain", {}), (tmp_path, {"gguf_file": "draft.gguf"})):

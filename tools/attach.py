@@ -41,11 +41,10 @@ from specdemo.attach.pasted import counters, read_file
 from specdemo.attach.records import Record, from_rounds
 from specdemo.attach.servers import Generation, Part, Request, Server, ask, whole_answer
 from specdemo.attach.tuning import DraftSetting, TuningPlan, ask_in_turn, plan, rounds_of
-from specdemo.bench.peers import gguf_file
 from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.engine.cost import CostProfile
-from specdemo.files.catalogue import DEFAULT_TARGET, partner
-from specdemo.files.sources import resolve
+from specdemo.files.catalogue import DEFAULT_TARGET, find, partner
+from specdemo.files.sources import fetch_catalogue_gguf, resolve
 from specdemo.models.networks.folders import export_gguf
 from tools.probe import served
 
@@ -415,9 +414,13 @@ def main() -> int:
     parser.add_argument("check", choices=CHECKS)
     parser.add_argument("options", nargs="*", help="numbers or faults, see the check's function")
     parsed = parser.parse_args()
-    settings = AppSettings(target=DEFAULT_TARGET)
+    settings, entry = AppSettings(target=DEFAULT_TARGET), find(DEFAULT_TARGET)
+    assert entry
     with tempfile.TemporaryDirectory() as work:
-        target, draft = gguf_file(settings, Path(work)), Path(work) / "draft.gguf"
+        target, draft = (
+            fetch_catalogue_gguf(entry, settings.cache_dir, Path(work)),
+            Path(work) / "draft.gguf",
+        )
         folder = resolve(partner(DEFAULT_TARGET) or "", settings.cache_dir).folder
         export_gguf(folder, target, draft)
         return int(not CHECKS[parsed.check](target, draft, *parsed.options))

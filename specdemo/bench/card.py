@@ -15,8 +15,7 @@ from itertools import pairwise, takewhile
 from platform import platform, python_version
 from typing import TYPE_CHECKING
 
-from specdemo.bench.peer import versions
-from specdemo.bench.results import ABOUT, STRINGS, Result, Row, Table, lanes_table, totals
+from specdemo.bench.results import ABOUT, STRINGS, Result, Row, Table, lanes_table, totals, versions
 from specdemo.bench.run import BenchOptions, run_bench
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling

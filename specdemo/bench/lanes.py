@@ -1,4 +1,4 @@
-"""The compared variants: our methods in this process and peers in their own answer the same prompts in turn."""
+"""The compared variants: our methods and other programs answer the same prompts in turn."""
 
 from __future__ import annotations
 
@@ -33,11 +33,7 @@ PEERS = (
     "transformers",
     "transformers:assisted",
     "transformers:lookup",
-    "llama-server",
-    "llama-server:lookup",
-    "llama-server:draft",
 )
-EARLIER_NAME, NAME = "llama.cpp", "llama-server"  # of the same peer in the last version
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +202,7 @@ def expand(lanes: str, studio: Studio) -> list[str]:
     methods, trained: with more after the name, each method that has a policy gets it:
         methods:constant:4 -> auto, draft_model:constant:4, ...
     trained: methods that draft with weights trained for this target, without its draft model
-    peers: other programs on the same weights, and the floor that memory sets
+    peers: transformers on the same weights, and the floor that memory sets
     """
     names: list[str] = []
     here = [method for method in studio.methods() if method.available]
@@ -239,9 +235,9 @@ def single_lanes(lanes: str) -> list[str]:
 
 
 def _listed(lanes: str) -> list[str]:
-    return list(filter(None, map(str.strip, lanes.replace(EARLIER_NAME, NAME).split(","))))
+    return list(filter(None, map(str.strip, lanes.split(","))))
 
 
 def is_own(lane: str) -> bool:
-    """Return whether a variant is one of our methods, not a peer or the floor."""
-    return lane not in PEERS and lane != FLOOR
+    """Return whether a variant is one of our methods, not another program or the floor."""
+    return lane not in (*PEERS, FLOOR) and "://" not in lane

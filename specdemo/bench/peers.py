@@ -1,183 +1,236 @@
-"""Other programs as lanes: a process for each peer, on our weights, prompts, limits and threads."""
+"""Other programs as lanes: transformers' own generation on our weights, and servers that already run.
+
+No clock includes reading the prompt. The pass that reads it also gives the first tokens, so the clock starts
+after that pass, and only later tokens are counted: the rate is the same.
+"""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from importlib.util import find_spec
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from specdemo.bench.lanes import NAME, Answer, LaneLost, LaneResult
-from specdemo.bench.peer import PeerSpec, Spoken, serve
-from specdemo.config.errors import UserError
-from specdemo.config.settings import AppSettings, RunSettings, Sampling
-from specdemo.files.catalogue import DEFAULT_TARGET, find, partner
-from specdemo.files.found import gguf_path
-from specdemo.files.sources import fetch_catalogue_gguf
+from specdemo.attach.client import KEY_VARIABLE
+from specdemo.attach.detection import attach
+from specdemo.attach.servers import Request, whole_answer
+from specdemo.bench.lanes import Answer, LaneLost, LaneResult
+from specdemo.bench.results import versions
+from specdemo.config.errors import UserError, first_line
+from specdemo.config.settings import RunSettings, Sampling
+from specdemo.config.strings import Json
+from specdemo.files.catalogue import DEFAULT_TARGET, partner
 from specdemo.models.devices import FILE
-from specdemo.models.networks.folders import export, export_gguf, is_compact, read_config
+from specdemo.models.networks.folders import export, is_compact, read_config
 from specdemo.models.pair import model_files
 from specdemo.session.text import Message, encode_prompt, with_answer
 from specdemo.trace.metrics import Metrics
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    import torch
+    from transformers import PreTrainedModel
 
     from specdemo.session.studio import Studio
 
-LLAMA_PACKAGE = "xllamacpp"  # contains llama.cpp's server
-LLAMA_CONTEXT = 4096  # tokens; it reserves memory for all of them
-KILL_SECONDS = 2.0  # seconds until a process that does not end is killed
-EXPANDED = "bf16"  # other programs cannot read a file's own blocks as we store them; they get the same weights in this precision
+LOOKUP_TOKENS = 10  # draft tokens: example of transformers' documentation
+EXPANDED = "bf16"  # transformers cannot read a file's own blocks as we store them; it gets the same weights in this precision
 
 
-class PeerProcess:
-    """A peer in a child process. Raises LaneLost when it has failed."""
+class TransformersLane:
+    """transformers' own `generate` with its attention and caches, on our weights and precision, in the engine's thread."""
 
-    def __init__(self, spec: PeerSpec, work: Callable[..., None] = serve) -> None:
-        """Start it. work: the function of the process"""
-        handle, name = tempfile.mkstemp()
-        os.close(handle)
-        self._errors = Path(name)
-        spawn = multiprocessing.get_context("spawn")
-        self._connection, theirs = spawn.Pipe()
-        self._child = spawn.Process(target=work, args=(spec, theirs, self._errors), daemon=True)
-        self._child.start()
-        theirs.close()
-        try:
-            self.facts: dict[str, str] = self._answer()
-        except BaseException:
-            self.close()
-            raise
-
-    def ask(self, prompt_ids: Sequence[int], max_new_tokens: int, sampling: Sampling) -> Spoken:
-        with suppress(OSError):  # of a process that has ended no answer comes either
-            self._connection.send((prompt_ids, max_new_tokens, sampling))
-        spoken: Spoken = self._answer()
-        return spoken
-
-    def _answer(self) -> Any:
-        try:
-            found = self._connection.recv()
-        except (EOFError, OSError):
-            raise LaneLost(self._last_words()) from None
-        except KeyboardInterrupt:  # it would finish its answer first
-            self._child.kill()
-            raise
-        if isinstance(found, str):
-            raise LaneLost(found)
-        return found
-
-    def _last_words(self) -> str:
-        """Return its exit status and the last line that it wrote to standard error."""
-        self._end()
-        lines = self._errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        words = f": {lines[-1]}" if lines else ""
-        return f"its process ended with status {self._child.exitcode}{words}"
-
-    def _end(self) -> None:
-        """Wait for the end of the process; after KILL_SECONDS seconds end it by force."""
-        self._child.join(KILL_SECONDS)
-        if self._child.exitcode is None:
-            self._child.kill()
-            self._child.join()
-
-    def close(self) -> None:
-        """End the process."""
-        self._connection.close()
-        self._end()
-        self._errors.unlink(missing_ok=True)
-
-
-@dataclass(frozen=True, slots=True)
-class PeerLane:
-    """A peer as a variant. context: limit of its text in tokens."""
-
-    name: str
-    process: PeerProcess
-    tokenizer: PreTrainedTokenizerBase
-    context: int
-    settings: RunSettings
-    system: str = ""
+    def __init__(
+        self, studio: Studio, name: str, settings: RunSettings, system: str, work: Path
+    ) -> None:
+        """Load the models. Raises UserError if there is no draft to assist."""
+        self._studio, self._name, self._settings, self._system = studio, name, settings, system
+        _, _, way = name.partition(":")
+        precision = studio.pair.target.info.precision
+        precision = EXPANDED if precision == FILE else precision
+        device = str(studio.pair.target.device)
+        assistant = draft_folder(studio, precision, work) if way == "assisted" else None
+        self._model = load_plain(target_folder(studio, precision), precision, device)
+        self._passes = PassCounter(self._model)
+        self._lookup: Json = {"prompt_lookup_num_tokens": LOOKUP_TOKENS} if way == "lookup" else {}
+        self._assistant: Json = {}
+        if assistant:
+            self._assistant = {"assistant_model": load_plain(assistant, precision, device)}
+        # With scikit-learn, transformers adapts the assistant's threshold.
+        more = ["scikit-learn"] if assistant else []
+        self.facts = versions("transformers", "torch", "bitsandbytes", *more)
 
     @contextmanager
     def talk(self) -> Iterator[Answer]:
-        """Open a conversation. A peer has no cache: each turn sends the whole conversation."""
+        """Open a conversation. There is no cache: each turn reads the whole conversation."""
         messages: list[Message] = []
+        pair = self._studio.pair
 
         def answer(prompt: str) -> LaneResult:
             prompt_ids = encode_prompt(
-                self.tokenizer, prompt, self.context, system=self.system, earlier=messages
+                pair.tokenizer, prompt, pair.context, system=self._system, earlier=messages
             )
-            most = min(self.settings.max_new_tokens, self.context - len(prompt_ids))
-            said = self.process.ask(prompt_ids, most, self.settings.sampling)
-            text = str(self.tokenizer.decode(list(said.ids), skip_special_tokens=True))
+            most = min(self._settings.max_new_tokens, pair.context - len(prompt_ids))
+            try:
+                said = self._studio.runner.call(partial(self.generate, prompt_ids, most))
+            except Exception as error:
+                raise LaneLost(f"{type(error).__name__}: {first_line(error)}") from error
+            text = str(pair.tokenizer.decode(list(said.ids), skip_special_tokens=True))
             messages[:] = with_answer(messages, prompt, text)
-            return LaneResult(self.name, _metrics(said), said.ids)
+            return said
+
+        yield answer
+
+    def generate(self, prompt_ids: Sequence[int], most: int) -> LaneResult:
+        """Answer token ids. most: new tokens, at most"""
+        import torch
+        from transformers import GenerationConfig, StoppingCriteriaList
+
+        sampling, stops = self._settings.sampling, sorted(self._studio.pair.stop_ids())
+        torch.manual_seed(sampling.seed)
+        config = GenerationConfig(
+            max_new_tokens=most,
+            eos_token_id=stops or None,
+            pad_token_id=(*stops, 0)[0],
+            **_sampling_options(sampling),
+            **self._lookup,
+        )
+        prompt: torch.Tensor = torch.tensor([list(prompt_ids)], device=self._model.device)
+        clock = _FirstPass(self._model.device, self._passes)
+        with torch.inference_mode():
+            output = self._model.generate(  # type: ignore[operator]  # transformers types it as a tensor
+                prompt,
+                attention_mask=torch.ones_like(prompt),
+                generation_config=config,
+                stopping_criteria=StoppingCriteriaList([clock]),
+                **self._assistant,
+            )
+        seconds = _now(self._model.device) - clock.begun
+        tokens, passes = output.shape[1] - clock.length, self._passes.passes
+        # A pass reads the pending token and the draft, and adds one token of its own.
+        drafted, accepted = self._passes.rows - passes, max(0, tokens - passes)
+        metrics = Metrics(passes, tokens, drafted, accepted, elapsed_seconds=seconds)
+        return LaneResult(self._name, metrics, tuple(output[0, len(prompt_ids) :].tolist()))
+
+
+def load_plain(folder: Path, precision: str, device: str) -> PreTrainedModel:
+    """Load a model for transformers' own generation, in the precision of specdemo's runs."""
+    from transformers import AutoModelForCausalLM, GenerationConfig
+
+    from specdemo.files.quiet import quiet_transformers
+    from specdemo.models import devices, loading
+
+    chosen = devices.choose_device(device, precision)
+    options = loading.loading_options(folder, precision, chosen)
+    with quiet_transformers():
+        model = AutoModelForCausalLM.from_pretrained(folder, **options)
+    model.eval().requires_grad_(False)
+    loading.prepare_kernels(model, precision, chosen)
+    loading.warm_up(model)
+    # Requests have all options; an assistant uses the defaults.
+    model.generation_config = GenerationConfig()
+    return model
+
+
+class PassCounter:
+    """Counter of a module's passes and the tokens that they read."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.reset()
+        model.register_forward_pre_hook(self._count, with_kwargs=True)
+
+    def reset(self) -> None:
+        self.passes, self.rows = 0, 0
+
+    def _count(self, _module: object, args: tuple[torch.Tensor, ...], options: Json) -> None:
+        ids = args[0] if args else options["input_ids"]
+        self.passes += 1
+        self.rows += ids.shape[1]
+
+
+class _FirstPass:
+    """Clock that starts after the first pass: `generate` calls it after each pass as a stopping criterion that stops nothing."""
+
+    def __init__(self, device: torch.device, passes: PassCounter) -> None:
+        self._device, self._passes = device, passes
+        self.begun, self.length = 0.0, 0
+
+    def __call__(self, input_ids: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
+        import torch
+
+        if not self.length:
+            self.length = input_ids.shape[1]
+            self._passes.reset()
+            self.begun = _now(self._device)
+        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+
+
+def _now(device: torch.device) -> float:
+    """Return the time once the device has finished its work."""
+    if device.type == "cuda":
+        import torch
+
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def _sampling_options(sampling: Sampling) -> Json:
+    options = {name: value for name, value in asdict(sampling).items() if name != "seed"}
+    if sampling.greedy:
+        return {"do_sample": False, "repetition_penalty": sampling.repetition_penalty}
+    return {"do_sample": True, **options}
+
+
+class ServerLane:
+    """A server of another program at an address, with its own weights, template and drafts, see `attach`."""
+
+    def __init__(self, url: str, settings: RunSettings, system: str) -> None:
+        """Find out which program answers. Raises UserError."""
+        self._url, self._settings, self._system = url, settings, system
+        self._server = attach(url, os.environ.get(KEY_VARIABLE, ""))
+        about = self._server.about
+        self.facts = {"server": f"{about.server} {about.version}".strip(), "model": about.model}
+
+    @contextmanager
+    def talk(self) -> Iterator[Answer]:
+        """Open a conversation: each turn sends the whole one."""
+        messages: list[Message] = []
+        if self._system:
+            messages.append({"role": "system", "content": self._system})
+
+        def answer(prompt: str) -> LaneResult:
+            asked = with_answer(messages, prompt, "")[:-1]
+            request = Request(asked, self._settings.max_new_tokens, self._settings.sampling)
+            try:
+                said = whole_answer(self._server, request)
+            except UserError as error:
+                raise LaneLost(str(error)) from error
+            messages[:] = with_answer(messages, prompt, said.text)
+            later = (said.reported_tokens or said.tokens) - len(said.first)
+            seconds = said.decode_seconds or sum(one.seconds or 0.0 for one in said.rounds)
+            metrics = Metrics(
+                len(said.rounds),
+                later,
+                said.drafted or 0,
+                said.accepted or 0,
+                elapsed_seconds=seconds,
+            )
+            ids = [piece.token_id for piece in said.pieces if piece.token_id is not None]
+            return LaneResult(self._url, metrics, tuple(ids) if len(ids) == said.tokens else ())
 
         yield answer
 
 
-def _metrics(spoken: Spoken) -> Metrics:
-    """Return a peer's metrics: a pass reads the pending token and the draft, and adds one token of its own."""
-    drafted, accepted = spoken.rows - spoken.passes, max(0, spoken.tokens - spoken.passes)
-    # Peers report neither the steps that drafted nor the seconds of drafting and verification.
-    return Metrics(spoken.passes, spoken.tokens, drafted, accepted, elapsed_seconds=spoken.seconds)
-
-
 def open_peer(
     studio: Studio, name: str, settings: RunSettings, system: str, work: Path
-) -> PeerLane:
-    """Start a peer on the loaded pair's weights. work: folder for its files
-
-    Raises UserError or LaneLost if it cannot run here.
-    """
-    import torch
-
-    pair, (program, _, way) = studio.pair, name.partition(":")
-    context = pair.context
-    folder = draft = gguf = ""
-    precision = pair.target.info.precision
-    if precision == FILE:
-        precision = EXPANDED
-    if program == NAME:
-        if find_spec(LLAMA_PACKAGE) is None:
-            raise UserError("bench.no_peer", package=LLAMA_PACKAGE)
-        gguf, context = str(gguf_file(studio.settings, work)), min(context, LLAMA_CONTEXT)
-        draft = str(draft_gguf(studio, Path(gguf), work)) if way == "draft" else ""
-    else:
-        folder = str(target_folder(studio, precision))
-        draft = str(draft_folder(studio, precision, work)) if way == "assisted" else ""
-    spec = PeerSpec(
-        lane=name,
-        folder=folder,
-        draft=draft,
-        gguf=gguf,
-        precision=precision,
-        device=str(pair.target.device),
-        threads=torch.get_num_threads(),
-        context=context,
-        stop_ids=tuple(sorted(pair.stop_ids())),
-    )
-    return PeerLane(name, _start(spec), pair.tokenizer, context, settings, system)
-
-
-def _start(spec: PeerSpec) -> PeerProcess:
-    """Start a peer; if llama.cpp breaks, start it again without weight layouts for the processor.
-
-    Some builds crash in the processor's matrix unit (AMX), which only those layouts use.
-    """
-    try:
-        return PeerProcess(spec)
-    except LaneLost:
-        if not spec.lane.startswith("llama"):
-            raise
-    return PeerProcess(replace(spec, repack=False))
+) -> TransformersLane | ServerLane:
+    """Return a lane by its name in `PEERS` or its URL. work: folder for files of the draft. Raises UserError."""
+    if "://" in name:
+        return ServerLane(name, settings, system)
+    return TransformersLane(studio, name, settings, system, work)
 
 
 def target_folder(studio: Studio, precision: str) -> Path:
@@ -188,8 +241,14 @@ def target_folder(studio: Studio, precision: str) -> Path:
 
 
 def draft_folder(studio: Studio, precision: str, work: Path) -> Path:
-    """Return a folder with the loaded draft as an ordinary transformers model."""
-    settings, folder = _draft_files(studio, precision)
+    """Return a folder with the loaded draft as an ordinary transformers model. Raises UserError if there is none."""
+    if studio.pair.draft_info is None:
+        raise UserError("bench.no_draft", why=studio.pair.no_draft_why)
+    named = studio.settings.draft
+    target = (partner(studio.pair.target.known) or "") if named == "auto" else named
+    settings = replace(studio.settings, target=target, precision=precision)
+    folder = Path(target).expanduser()
+    folder = folder if is_compact(folder) else model_files(target, settings).folder
     if not is_compact(folder):
         return folder
     lender: str = read_config(folder)["specdemo"].get("embedding_from", DEFAULT_TARGET)
@@ -197,34 +256,3 @@ def draft_folder(studio: Studio, precision: str, work: Path) -> Path:
     if not out.is_dir():
         export(folder, model_files(lender, settings).folder, out)
     return out
-
-
-def draft_gguf(studio: Studio, target: Path, work: Path) -> Path:
-    """Return the loaded draft as a GGUF file. target: the target's"""
-    settings, folder = _draft_files(studio, studio.settings.precision)
-    if not is_compact(folder):
-        return gguf_file(settings, work)
-    export_gguf(folder, target, out := work / "draft.gguf")
-    return out
-
-
-def _draft_files(studio: Studio, precision: str) -> tuple[AppSettings, Path]:
-    """Return settings whose target is the loaded draft model, and its folder. Raises UserError if there is none."""
-    if studio.pair.draft_info is None:
-        raise UserError("bench.no_draft", why=studio.pair.no_draft_why)
-    named = studio.settings.draft
-    own = partner(studio.pair.target.known) or ""
-    target = own if named == "auto" else named
-    settings = replace(studio.settings, target=target, precision=precision)
-    folder = Path(settings.target).expanduser()
-    return settings, folder if is_compact(folder) else model_files(settings.target, settings).folder
-
-
-def gguf_file(settings: AppSettings, work: Path) -> Path:
-    """Return the GGUF file that the target was converted from. Raises UserError if there is none."""
-    if found := gguf_path(settings.target):
-        return found
-    entry = find(settings.target)
-    if entry is None or not entry.gguf_sha256:
-        raise UserError("bench.not_gguf", target=settings.target)
-    return fetch_catalogue_gguf(entry, settings.cache_dir, work)

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import reduce
+from importlib.metadata import PackageNotFoundError, version
 from itertools import zip_longest
 from pathlib import Path
 from statistics import mean, median, quantiles
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import TypeAdapter
 
-from specdemo.bench.lanes import FLOOR, Answer, LaneResult, Paired
+from specdemo.bench.lanes import FLOOR, Answer, LaneResult, Paired, is_own
 from specdemo.config.strings import ASSETS, Json, JsonView
 from specdemo.session.loaded import machine_name
 from specdemo.trace.metrics import Metrics, calibration_error, same_prefix, together
@@ -97,6 +98,16 @@ def text(result: Result) -> str:
         before = (table.title, table.about)
         blocks.append(markdown(table))
     return "\n\n".join([*blocks, *result.notes])
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Return installed versions; "none" for packages that are not installed."""
+    found = {}
+    for package in packages:
+        found[package] = "none"
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
 
 
 def write_file(path: Path, content: str) -> None:
@@ -367,9 +378,9 @@ def positions_table(rows: Sequence[Row]) -> Table:
     return Table(heads, body, title="Acceptance by position")
 
 
-def against_table(measured: BenchAnswers, peers: Sequence[str]) -> Table:
-    """Return the speed of the own variants over each peer's, medians over prompts."""
-    others = [peer for peer in peers if peer in measured.lanes]
+def against_table(measured: BenchAnswers) -> Table:
+    """Return the speed of the own variants over other programs' and the floor's, medians over prompts."""
+    others = [lane for lane in measured.lanes if not is_own(lane)]
     body = []
     for lane in [lane for lane in measured.lanes if lane not in others] if others else []:
         ratios = [measured.against(lane, peer) for peer in others]
@@ -415,7 +426,7 @@ class FloorLane:
     def answer(self, _prompt: str) -> LaneResult:
         rate = self.within(lambda: bandwidth(self.buffer))
         seconds = self.tokens * self.num_bytes / rate
-        metrics = Metrics(self.tokens, self.tokens, 0, 0, 0, 0, 0.0, seconds, 0.0, seconds, 0.0)
+        metrics = Metrics(self.tokens, self.tokens, 0, 0, elapsed_seconds=seconds)
         return LaneResult(FLOOR, metrics, ())
 
 

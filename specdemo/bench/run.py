@@ -16,7 +16,6 @@ from statistics import median
 import specdemo
 from specdemo.bench.lanes import (
     FLOOR,
-    PEERS,
     Lane,
     LaneLost,
     OwnLane,
@@ -25,8 +24,7 @@ from specdemo.bench.lanes import (
     is_own,
     run_lanes,
 )
-from specdemo.bench.peer import versions
-from specdemo.bench.peers import PeerLane, open_peer, target_folder
+from specdemo.bench.peers import ServerLane, TransformersLane, open_peer, target_folder
 from specdemo.bench.results import (
     BUFFER_BYTES,
     STRINGS,
@@ -41,8 +39,9 @@ from specdemo.bench.results import (
     lanes_table,
     positions_table,
     tasks_table,
+    versions,
 )
-from specdemo.config.errors import UserError
+from specdemo.config.errors import UserError, first_line
 from specdemo.config.settings import RunSettings
 from specdemo.config.strings import Json
 from specdemo.drafters.methods import METHODS
@@ -184,7 +183,7 @@ class Bench:
         tables = [
             lanes_table(rows),
             tasks_table(rows, NOTHING),
-            against_table(self.measured, [*PEERS, FLOOR]),
+            against_table(self.measured),
             positions_table(rows),
             throughput_table(self.throughput),
         ]
@@ -299,32 +298,27 @@ def _run_item(bench: Bench, lanes: dict[str, Lane], item: Item, number: int) -> 
 def _opened(
     studio: Studio, settings: dict[str, RunSettings], bench: Bench, progress: ProgressCallback
 ) -> Iterator[dict[str, Lane]]:
-    """Open the variants that can run here. Processes that were started are always ended."""
+    """Open the variants that can run here."""
     lanes: dict[str, Lane] = {}
     with tempfile.TemporaryDirectory(prefix="specdemo-bench-") as work:
-        try:
-            for name, wanted in settings.items():
-                progress(Progress("bench", None, f"starting {name}"))
-                try:
-                    # In the engine's thread: writing a peer's weights computes, and a second team of threads
-                    # in this process would slow down all our passes.
-                    lanes[name] = studio.runner.call(
-                        partial(_open, studio, name, wanted, bench.options, Path(work))
-                    )
-                except (UserError, LaneLost) as error:
-                    bench.leave_out(name, " ".join(str(error).split()))
-            yield lanes
-        finally:
-            for lane in lanes.values():
-                if isinstance(lane, PeerLane):
-                    lane.process.close()
+        for name, wanted in settings.items():
+            progress(Progress("bench", None, f"starting {name}"))
+            try:
+                # In the engine's thread: loading a peer's weights computes, and a second team of threads
+                # in this process would slow down all our passes.
+                lanes[name] = studio.runner.call(
+                    partial(_open, studio, name, wanted, bench.options, Path(work))
+                )
+            except (UserError, LaneLost) as error:
+                bench.leave_out(name, " ".join(str(error).split()))
+            except Exception as error:  # noqa: BLE001 - another program may fail in any way
+                bench.leave_out(name, f"{type(error).__name__}: {first_line(error)}")
+        yield lanes
 
 
 def _open(
     studio: Studio, name: str, settings: RunSettings, options: BenchOptions, work: Path
 ) -> Lane:
-    if name in PEERS:
-        return open_peer(studio, name, settings, options.system, work)
     if name == FLOOR:
         import torch
 
@@ -334,6 +328,8 @@ def _open(
         num_bytes = int(weights.pass_bytes(way(studio.settings, precision)))
         buffer = torch.ones(BUFFER_BYTES // 4, device=str(target.device))
         return FloorLane(num_bytes, buffer, settings.max_new_tokens, studio.runner.call)
+    if not is_own(name):
+        return open_peer(studio, name, settings, options.system, work)
     for info in studio.methods():
         if info.name == settings.method and not info.available:
             raise LaneLost(info.why_not)
@@ -368,7 +364,9 @@ def _values(
         "prompts": len(items),
         "repeat": options.repeat,
         "peers": {
-            name: lane.process.facts for name, lane in lanes.items() if isinstance(lane, PeerLane)
+            name: lane.facts
+            for name, lane in lanes.items()
+            if isinstance(lane, TransformersLane | ServerLane)
         },
         "floor_bytes": {
             name: lane.num_bytes for name, lane in lanes.items() if isinstance(lane, FloorLane)

@@ -9,9 +9,10 @@ from functools import cache
 import pytest
 from llama_server import llama_server
 
-from specdemo.bench.peers import gguf_file
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
+from specdemo.files.catalogue import DEFAULT_TARGET, find
+from specdemo.files.sources import fetch_catalogue_gguf
 
 NGRAM = """
 kind = xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE
@@ -27,9 +28,8 @@ def real_server(tmp_path_factory) -> Iterator[Callable[[str], str]]:
     """Return a function from a name of KINDS to a server's address; skips without package or model file."""
     pytest.importorskip("xllamacpp")
     try:
-        path = gguf_file(
-            AppSettings(target="smollm2-135m-instruct"), tmp_path_factory.mktemp("gguf")
-        )
+        folder = tmp_path_factory.mktemp("gguf")
+        path = fetch_catalogue_gguf(find(DEFAULT_TARGET), AppSettings().cache_dir, folder)
     except UserError as error:
         pytest.skip(str(error))
     with ExitStack() as running:

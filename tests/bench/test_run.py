@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import repeat
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -54,6 +53,7 @@ from specdemo.session.text import Item
 from specdemo.trace.events import NOTHING, Node, RunFailed, Verified
 from specdemo.trace.metrics import Metrics
 
+URL = "http://127.0.0.1:8080/v1"
 ITEMS = (Item("one", "list", ("abcabc", "more")), Item("two", "count", ("abab",)))
 
 
@@ -150,8 +150,8 @@ def test_lanes_peers_and_the_floor_are_run_in_turn_and_repeated(studio, monkeypa
     assert rows["count", "script"]["same_output_rate"] == 1
     assert rows["all", FLOOR]["same_output_rate"] is None
     assert rows["all", FLOOR]["tokens_per_step"] == 1
-    low, high = rows["all", "llama-server"]["speedup_quartiles"]
-    assert low < rows["all", "llama-server"]["speedup"] < high
+    low, high = rows["all", "transformers:lookup"]["speedup_quartiles"]
+    assert low < rows["all", "transformers:lookup"]["speedup"] < high
     tables = text(found.result())
     assert "over transformers:assisted" in tables
     assert found.result().about.startswith("tiny, fp32")
@@ -218,18 +218,18 @@ def test_peers_weights_are_written_by_the_thread_that_computes(studio, monkeypat
 
 def test_an_impossible_method_is_reported_and_the_others_run(studio, monkeypatch):
     def open_peer(_studio, name, *_):
-        if name == "llama-server":
+        if name == URL:
             raise reported("It is not installed.", advice="Install it.")
         return Canned(name, lost=["abab"])
 
     monkeypatch.setattr(run, "open_peer", open_peer)
     told: list[str] = []
     items = (*ITEMS, Item("three", "count", ("refused",)))
-    found = bench(studio, items, told, lanes="llama-server,transformers,script")
-    assert [sentence.partition(":")[0] for sentence in told] == [
-        "llama-server is left out",
-        "transformers is left out",
-        "three is left out",
+    found = bench(studio, items, told, lanes=f"{URL},transformers,script")
+    assert [sentence.partition(" is left out")[0] for sentence in told] == [
+        URL,
+        "transformers",
+        "three",
     ]
     assert "Install it." in told[0]
     assert found.measured.lanes == ["nothing", "script"]  # a failed variant is not counted at all
@@ -258,27 +258,6 @@ def test_a_bench_notes_when_the_datastore_knows_the_prompts(studio, monkeypatch,
     studio.settings = AppSettings(target="tiny", draft="none", store="none")
     bench(studio, told=told, lanes="retrieval")
     assert not told
-
-
-def test_processes_end_when_the_bench_is_interrupted(studio, monkeypatch):
-    class Peer(Canned):
-        closed = False
-
-        @property
-        def process(self):
-            return SimpleNamespace(close=self.end, facts={})
-
-        def end(self):
-            Peer.closed = True
-
-        def answer(self, _prompt):
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(run, "open_peer", lambda _studio, name, *_: Peer(name, []))
-    monkeypatch.setattr(run, "PeerLane", Peer)
-    with pytest.raises(KeyboardInterrupt):
-        bench(studio, lanes="transformers")
-    assert Peer.closed
 
 
 def test_summarise_counts_answers_that_repeat_themselves_and_disturbed_pairs_apart():
@@ -345,9 +324,9 @@ def test_lanes_end_with_the_message_of_plain_decoding_if_that_is_lost():
 
 def test_our_lanes_are_compared_with_each_peer():
     plain, measured = result("nothing", 10), BenchAnswers()
-    rates = {"nothing": 10, "auto": 30, "llama-server": 20}
+    rates = {"nothing": 10, "auto": 30, "transformers": 20}
     measured.add("qa", "one", [Paired(result(name, rate), plain) for name, rate in rates.items()])
-    assert against_table(measured, PEERS).rows == [["nothing", "0.50x"], ["auto", "1.50x"]]
+    assert against_table(measured).rows == [["nothing", "0.50x"], ["auto", "1.50x"]]
     assert against_table(measured, ["transformers"]).rows == []
 
 
@@ -422,7 +401,7 @@ def test_a_variant_that_was_lost_is_not_measured_at_once_and_a_failure_there_kee
 
 def test_the_name_peers_means_all_peers(studio):
     assert expand("peers", studio) == [*PEERS, FLOOR]
-    assert expand("llama.cpp:lookup", studio) == ["llama-server:lookup"]  # the earlier name
+    assert expand(f"ngram,{URL}", studio) == ["ngram", URL]
 
 
 def test_an_interrupted_bench_keeps_its_results(studio, command, monkeypatch, tmp_path, capsys):
