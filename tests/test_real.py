@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from specdemo.cli.parser import main
 from specdemo.config.settings import COUPLED, POLICIES, AppSettings, RunSettings, Sampling
 from specdemo.config.strings import ASSETS
 from specdemo.drafters.methods import METHODS
 from specdemo.files.catalogue import find, partner
-from specdemo.files.sources import fetch_catalogue_gguf, resolve
-from specdemo.models.networks.folders import export, export_gguf
+from specdemo.files.sources import resolve
+from specdemo.models.networks.folders import export
 from specdemo.session.studio import Studio
 from specdemo.session.text import encode_prompt, read_suite
 from specdemo.trace.metrics import measure, output_ids
@@ -169,18 +170,16 @@ def test_transformers_runs_the_exported_draft(studio, reference, tmp_path):
     assert answer_of(studio.pair, assistant_model=draft) == reference
 
 
-def test_the_draft_as_a_gguf_file_computes_what_its_export_computes(studio, tmp_path):
+def test_the_draft_as_a_gguf_file_computes_what_its_export_computes(studio, tmp_path, monkeypatch):
     """transformers reads the file on its own: names, order of rows, tokenizer. 8 bits in other blocks round differently."""
     from transformers import AutoModelForCausalLM
 
     settings = studio.settings
     target, folder = resolve(settings.target, settings.cache_dir), find(partner(settings.target)).folder  # fmt: skip
     export(folder, target.folder, tmp_path / "plain")
-    export_gguf(
-        folder,
-        fetch_catalogue_gguf(find(settings.target), settings.cache_dir, tmp_path),
-        tmp_path / "draft.gguf",
-    )
+    monkeypatch.setenv("SPECDEMO_CACHE", str(settings.cache_dir))
+    words = ["export", "draft", str(tmp_path / "draft.gguf"), "--target", settings.target]
+    assert main(words) == 0
     ids = torch.tensor([encode_prompt(studio.pair.tokenizer, PROMPT, studio.pair.context)])
     logits = []
     for path, options in ((tmp_path / "plain", {}), (tmp_path, {"gguf_file": "draft.gguf"})):

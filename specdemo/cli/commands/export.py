@@ -53,16 +53,27 @@ def run_site(options: argparse.Namespace) -> int:
 
 
 def run_draft(options: argparse.Namespace) -> int:
-    """Write a draft model in transformers' own layout."""
-    from specdemo.files.catalogue import partner
-    from specdemo.files.sources import resolve
-    from specdemo.models.networks.folders import export, is_compact
+    """Write a draft model in transformers' own layout, or as a file of llama.cpp."""
+    from specdemo.files.catalogue import find, partner
+    from specdemo.files.found import gguf_path
+    from specdemo.files.sources import fetch_catalogue_gguf, resolve
+    from specdemo.models.networks.folders import export, export_gguf, is_compact
 
     settings = app_settings(options)
     name = settings.draft if settings.draft != "auto" else partner(settings.target) or ""
     folder = Path(name) if is_compact(Path(name)) else resolve(name, settings.cache_dir).folder
     if not is_compact(folder):
         raise UserError("cli.not_a_draft", name=name)
+    if options.out.suffix == ".gguf":
+        gguf, entry = gguf_path(settings.target), find(settings.target)
+        if not gguf and not (entry and entry.gguf_sha256):
+            raise UserError("cli.not_gguf", target=settings.target)
+        with console.reporting() as report, tempfile.TemporaryDirectory() as work:
+            if entry and not gguf:
+                gguf = fetch_catalogue_gguf(entry, settings.cache_dir, Path(work), report)
+            export_gguf(folder, Path(str(gguf)), options.out)
+        console.note(f"Wrote {options.out}, for llama-server's option -md.")
+        return 0
     with console.reporting() as report:
         target = resolve(settings.target, settings.cache_dir, report)
     export(folder, target.folder, options.out)
