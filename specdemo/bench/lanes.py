@@ -27,7 +27,6 @@ from specdemo.trace.metrics import (
 )
 
 CONSTANTS = (1, 2, 3, 4, 6, 10)  # lookaheads, of which the fastest is the best constant
-FLOOR = "floor"
 LANE_GROUPS = ("policies", "methods", "trained", "peers")
 PEERS = (
     "transformers",
@@ -40,7 +39,7 @@ PEERS = (
 class LaneResult:
     """The answer of one variant to one prompt, and its figures.
 
-    name: the variant's label; ids: its output, empty if it is computed and not run
+    name: the variant's label; ids: its output, empty if a server reports no ids
     probs: the target's probability of each token, if reported
     repeats: whether the answer repeats itself, see `trace.metrics`
     events: the trace of the run, if there is one; not stored in a `Journal`
@@ -202,7 +201,7 @@ def expand(lanes: str, studio: Studio) -> list[str]:
     methods, trained: with more after the name, each method that has a policy gets it:
         methods:constant:4 -> auto, draft_model:constant:4, ...
     trained: methods that draft with weights trained for this target, without its draft model
-    peers: transformers on the same weights, and the floor that memory sets
+    peers: transformers on the same weights
     """
     names: list[str] = []
     here = [method for method in studio.methods() if method.available]
@@ -219,7 +218,7 @@ def expand(lanes: str, studio: Studio) -> list[str]:
                 for method in found
             ]
         elif name == "peers":
-            names += [*PEERS, FLOOR]
+            names += PEERS
         else:
             names.append(name)
     return names
@@ -239,5 +238,5 @@ def _listed(lanes: str) -> list[str]:
 
 
 def is_own(lane: str) -> bool:
-    """Return whether a variant is one of our methods, not another program or the floor."""
-    return lane not in (*PEERS, FLOOR) and "://" not in lane
+    """Return whether a variant is one of our methods, not another program."""
+    return lane not in PEERS and "://" not in lane

@@ -1,4 +1,4 @@
-"""One result for every benchmark: sums by variant and task, the tables of reports, and the floor that memory bandwidth sets."""
+"""One result for every benchmark: sums by variant and task, and the tables of reports."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import json
 import os
 import shlex
 import sys
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import reduce
@@ -21,13 +20,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import TypeAdapter
 
-from specdemo.bench.lanes import FLOOR, Answer, LaneResult, Paired, is_own
+from specdemo.bench.lanes import Paired, is_own
 from specdemo.config.strings import ASSETS, Json, JsonView
 from specdemo.session.loaded import machine_name
 from specdemo.trace.metrics import Metrics, calibration_error, same_prefix, together
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 
 T = TypeVar("T")
@@ -273,7 +272,7 @@ def sameness(answers: Sequence[Paired]) -> dict[str, float | None]:
     flip_margin: median gap between the target's probabilities of the two tokens at such a position
     """
     pairs = [(answer.result, answer.plain) for answer in answers]
-    written = [(one, plain) for one, plain in pairs if one.ids]  # a computed variant has no output
+    written = [(one, plain) for one, plain in pairs if one.ids]
     same = [same_prefix(one.ids, plain.ids) for one, plain in written]
     margins = [
         abs(one.probs[end] - plain.probs[end])
@@ -379,7 +378,7 @@ def positions_table(rows: Sequence[Row]) -> Table:
 
 
 def against_table(measured: BenchAnswers) -> Table:
-    """Return the speed of the own variants over other programs' and the floor's, medians over prompts."""
+    """Return the speed of the own variants over other programs', medians over prompts."""
     others = [lane for lane in measured.lanes if not is_own(lane)]
     body = []
     for lane in [lane for lane in measured.lanes if lane not in others] if others else []:
@@ -399,43 +398,3 @@ def tasks_table(rows: Sequence[Row], plain: str) -> Table:
             body.append([row["lane"], *speedups, cell(row, "speedup"), cell(row, "repeats")])
     names = [task.replace("_", " ") for task in tasks]
     return Table(["speedup by task", *names, ALL, ROW_COLUMNS["repeats"][0]], body)
-
-
-BUFFER_BYTES = 1 << 29  # bytes, far more than any cache
-READS = 4  # timed reads of the buffer; the fastest counts
-
-
-@dataclass(frozen=True, slots=True)
-class FloorLane:
-    """A variant that writes nothing and reports the least time for its tokens: each pass reads every weight once.
-
-    The bandwidth is measured at each prompt, so that the floor follows the load of the machine.
-    within: runs a function in the thread that computes, see `engine.runner`
-    """
-
-    num_bytes: int
-    buffer: Tensor
-    tokens: int
-    within: Callable[[Callable[[], float]], float]
-
-    @contextmanager
-    def talk(self) -> Iterator[Answer]:
-        """Return the function that answers; the lane has no conversation, so every turn is alike."""
-        yield self.answer
-
-    def answer(self, _prompt: str) -> LaneResult:
-        rate = self.within(lambda: bandwidth(self.buffer))
-        seconds = self.tokens * self.num_bytes / rate
-        metrics = Metrics(self.tokens, self.tokens, 0, 0, elapsed_seconds=seconds)
-        return LaneResult(FLOOR, metrics, ())
-
-
-def bandwidth(buffer: Tensor) -> float:
-    """Return the bytes per second of reading a large tensor once: the fastest of READS, because noise only slows."""
-
-    def reading_seconds() -> float:
-        started = time.perf_counter()
-        float(buffer.sum())  # sync: a graphics card has read all of it, too
-        return time.perf_counter() - started
-
-    return buffer.nbytes / min(reading_seconds() for _ in range(READS))

@@ -15,7 +15,6 @@ from statistics import median
 
 import specdemo
 from specdemo.bench.lanes import (
-    FLOOR,
     Lane,
     LaneLost,
     OwnLane,
@@ -24,12 +23,10 @@ from specdemo.bench.lanes import (
     is_own,
     run_lanes,
 )
-from specdemo.bench.peers import ServerLane, TransformersLane, open_peer, target_folder
+from specdemo.bench.peers import ServerLane, TransformersLane, open_peer
 from specdemo.bench.results import (
-    BUFFER_BYTES,
     STRINGS,
     BenchAnswers,
-    FloorLane,
     Journal,
     Result,
     Row,
@@ -46,7 +43,6 @@ from specdemo.config.settings import RunSettings
 from specdemo.config.strings import Json
 from specdemo.drafters.methods import METHODS
 from specdemo.files.progress import Progress, ProgressCallback, silent
-from specdemo.models.memory import Weights, way
 from specdemo.session.studio import Studio
 from specdemo.session.text import EXAMPLES, Item
 from specdemo.session.work.batch import Batch, BatchAnswer
@@ -319,15 +315,6 @@ def _opened(
 def _open(
     studio: Studio, name: str, settings: RunSettings, options: BenchOptions, work: Path
 ) -> Lane:
-    if name == FLOOR:
-        import torch
-
-        target = studio.pair.target
-        precision = target.info.precision
-        weights = Weights.of_folder(target_folder(studio, precision), target.info.name)
-        num_bytes = int(weights.pass_bytes(way(studio.settings, precision)))
-        buffer = torch.ones(BUFFER_BYTES // 4, device=str(target.device))
-        return FloorLane(num_bytes, buffer, settings.max_new_tokens, studio.runner.call)
     if not is_own(name):
         return open_peer(studio, name, settings, options.system, work)
     for info in studio.methods():
@@ -368,9 +355,6 @@ def _values(
             for name, lane in lanes.items()
             if isinstance(lane, TransformersLane | ServerLane)
         },
-        "floor_bytes": {
-            name: lane.num_bytes for name, lane in lanes.items() if isinstance(lane, FloorLane)
-        }.get(FLOOR),
         "memory_mb": {info.name: info.memory_mb for info in methods if info.memory_mb},
         "training_minutes": {
             info.name: card["minutes"] for info in methods if (card := studio.card(info.name))

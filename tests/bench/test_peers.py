@@ -12,10 +12,9 @@ from tiny_files import make_tiny_tokenizer
 from tiny_gguf import tiny_gguf
 
 from specdemo.attach.servers import Generation, Piece, Round
-from specdemo.bench import peers, run
-from specdemo.bench.lanes import FLOOR, LaneLost, LaneResult
+from specdemo.bench import peers
+from specdemo.bench.lanes import LaneLost, LaneResult
 from specdemo.bench.peers import load_plain, open_peer
-from specdemo.bench.run import BenchOptions
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.files.sources import resolve
@@ -193,15 +192,13 @@ def test_transformers_lane_multiplies_the_weights_of_a_file_in_bf16(of_file, tmp
             assert torch.equal(model.get_submodule(name).weight, wanted)
 
 
-def test_the_floor_counts_the_bytes_of_a_files_own_blocks(of_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "BUFFER_BYTES", 1 << 12)
+def test_weights_count_the_bytes_of_a_files_own_blocks(of_file):
     studio, (path, _) = of_file
     stored = [one for one in GGUFReader(path).tensors if one.name != "token_embd.weight"]
     rates = {"F32": 2.0, "Q8_0": 1 + 2 / 32, "Q4_K": 0.5 + 2 / 32 + 2 * 2 / 256}  # bytes a weight
     wanted = sum(int(one.n_elements) * rates[one.tensor_type.name] for one in stored)
-    lane = run._open(studio, FLOOR, RunSettings(), BenchOptions(FLOOR), tmp_path)
     names = 4 * len(stored)  # of kinds, a few bytes for a matrix
-    assert -1 <= lane.num_bytes - wanted <= names
     files = model_files(str(path), replace(studio.settings, precision="file"))
-    needed = Weights.of_folder(files.folder, "").loaded_bytes(way(studio.settings, "file"))
-    assert needed == pytest.approx(LOADING_FACTOR * wanted, rel=0.001)
+    weights, used = Weights.of_folder(files.folder, ""), way(studio.settings, "file")
+    assert -1 <= weights.pass_bytes(used) - wanted <= names
+    assert weights.loaded_bytes(used) == pytest.approx(LOADING_FACTOR * wanted, rel=0.001)

@@ -9,16 +9,14 @@ from dataclasses import replace
 from itertools import repeat
 
 import pytest
-import torch
 from conftest import tiny_llama
 from errors import reported
 from lanes import Scripted
 from scripted_run import CountingStudio
 from tiny_studio import TinyStudio
 
-from specdemo.bench import results, run
+from specdemo.bench import run
 from specdemo.bench.lanes import (
-    FLOOR,
     PEERS,
     LaneLost,
     LaneResult,
@@ -29,10 +27,8 @@ from specdemo.bench.lanes import (
 )
 from specdemo.bench.results import (
     BenchAnswers,
-    FloorLane,
     Journal,
     against_table,
-    bandwidth,
     lanes_table,
     text,
 )
@@ -88,11 +84,8 @@ def result(lane, rate, ids=(1, 2)):
 
 
 @pytest.fixture
-def studio(monkeypatch, tmp_path):
+def studio():
     weights = tiny_llama(0)
-    weights.save_pretrained(tmp_path / "tiny")
-    monkeypatch.setattr(run, "target_folder", lambda *_: tmp_path / "tiny")
-    monkeypatch.setattr(run, "BUFFER_BYTES", 1 << 16)
     known = {"nothing": lambda _: Plain(), "script": lambda _: Scripted(two_zeros)}
     drafters = defaultdict(lambda: known["script"], known)
     studio = TinyStudio(weights, drafters, {"block": "It is not trained."}, costs=CostProfile())
@@ -126,7 +119,7 @@ def bench(studio, items=ITEMS, told=None, **options):
     *_, last = run_bench(
         studio,
         items,
-        BenchOptions(**{"lanes": "script,floor", **options}),
+        BenchOptions(**{"lanes": "script", **options}),
         lambda lane: RunSettings(method=lane, max_new_tokens=6, baseline=False),
         listen=told.append,
     )
@@ -139,23 +132,20 @@ def compare(compared, items=ITEMS, journal=None):
     return last
 
 
-def test_lanes_peers_and_the_floor_are_run_in_turn_and_repeated(studio, monkeypatch):
+def test_lanes_and_peers_are_run_in_turn_and_repeated(studio, monkeypatch):
     rates = iter(range(1, 99))
     monkeypatch.setattr(run, "open_peer", lambda _studio, name, *_: Canned(name, rates))
     found = bench(studio, lanes="script,peers", repeat=2)
-    assert found.measured.lanes == ["nothing", "script", *PEERS, FLOOR]
+    assert found.measured.lanes == ["nothing", "script", *PEERS]
     rows = {(row["task"], row["lane"]): row for row in found.rows()}
     assert rows["count", "nothing"]["answers"] == 1
     assert rows["list", "script"]["answers"] == 2  # two turns
     assert rows["count", "script"]["same_output_rate"] == 1
-    assert rows["all", FLOOR]["same_output_rate"] is None
-    assert rows["all", FLOOR]["tokens_per_step"] == 1
     low, high = rows["all", "transformers:lookup"]["speedup_quartiles"]
     assert low < rows["all", "transformers:lookup"]["speedup"] < high
     tables = text(found.result())
     assert "over transformers:assisted" in tables
     assert found.result().about.startswith("tiny, fp32")
-    assert json.loads(json.dumps(found.result().to_dict()))["floor_bytes"] > 0
 
 
 def test_seed_comparison_finds_other_texts_and_continues(studio, tmp_path):
@@ -327,10 +317,11 @@ def test_our_lanes_are_compared_with_each_peer():
     rates = {"nothing": 10, "auto": 30, "transformers": 20}
     measured.add("qa", "one", [Paired(result(name, rate), plain) for name, rate in rates.items()])
     assert against_table(measured).rows == [["nothing", "0.50x"], ["auto", "1.50x"]]
-    assert against_table(measured, ["transformers"]).rows == []
+    measured.drop("transformers")
+    assert against_table(measured).rows == []
 
 
-def test_the_floor_reads_every_weight_once(tmp_path):
+def test_weights_count_the_bytes_of_a_pass(tmp_path):
     weights = tiny_llama(0)
     weights.save_pretrained(tmp_path)
     read = sum(p.numel() for p in weights.parameters()) - weights.model.embed_tokens.weight.numel()
@@ -340,15 +331,6 @@ def test_the_floor_reads_every_weight_once(tmp_path):
         p.numel() for name, p in weights.named_parameters() if p.ndim == 2 and "layers" in name
     )
     assert counted.pass_bytes(Way("nf4")) == 2 * (read - matrices) + 0.5625 * matrices
-
-
-def test_the_floor_takes_as_long_as_its_bytes(monkeypatch):
-    monkeypatch.setattr(results, "bandwidth", lambda _: 1000.0)
-    said = FloorLane(50, torch.ones(1), 10, lambda work: work()).answer("anything")
-    assert said.metrics.tokens_per_second == pytest.approx(1000 / 50)
-    assert said.ids == ()
-    monkeypatch.undo()
-    assert 1e8 < bandwidth(torch.ones(1 << 20)) < 1e14
 
 
 class Waiting(CountingStudio):
@@ -400,7 +382,7 @@ def test_a_variant_that_was_lost_is_not_measured_at_once_and_a_failure_there_kee
 
 
 def test_the_name_peers_means_all_peers(studio):
-    assert expand("peers", studio) == [*PEERS, FLOOR]
+    assert expand("peers", studio) == [*PEERS]
     assert expand(f"ngram,{URL}", studio) == ["ngram", URL]
 
 
