@@ -123,7 +123,7 @@ def check_rounds(target: Path, draft: Path, count: str = "50") -> bool:
         with llama_server(str(target), BASE + options) as url:
             found = list(generations(url, int(count)))
             complete = [one for one, stopped in found if not stopped]
-            wrong = sum(bool(one.mismatches()) for one, _ in found)
+            wrong = sum(one.contradictory for one, _ in found)
             sums = [sum(getattr(one, part) or 0 for one in complete) for part in ("drafted", "accepted")]  # fmt: skip
             own = counters(attach(url).client.get("/metrics").text)
         counted = [own.drafted, own.accepted] if own else [0, 0]

@@ -241,6 +241,6 @@ class RoundReader:
             accepted=timings.draft_n_accepted,
             method=shown(chunk.method),
         )
-        if found.mismatches():
+        if found.contradictory:
             raise UserError("attach.contradiction", url=self._url)
         yield found

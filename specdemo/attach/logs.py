@@ -213,7 +213,7 @@ class LlamaLog:
                 accepted,
                 method=self.facts.get("method", ""),
             )
-            if found.mismatches():
+            if found.contradictory:
                 self.problems.add(0, "sums")
             self.records.append(from_rounds(name, found))
         elif done.rounds or drafted is not None or tokens is not None:

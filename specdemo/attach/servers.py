@@ -90,23 +90,17 @@ class Generation:
         """Return the number of pieces of the answer."""
         return len(self.pieces)
 
-    def mismatches(self) -> list[str]:
-        """Return the checks that the rounds fail: names of sums that differ from the server's own, and `length`.
+    @property
+    def contradictory(self) -> bool:
+        """Whether the rounds' sums differ from the server's own, or a round has other tokens than the accepted ones and one more.
 
-        Each round commits its accepted tokens and one more. Only the last may commit fewer: a limit or a stop cut it.
+        Only the last may have fewer: a limit or a stop cut it.
         """
         known = [each for each in self.rounds if each.accepted is not None]
-        wrong = []
-        for name, total in (("drafted", self.drafted), ("accepted", self.accepted)):
-            if (
-                known
-                and total is not None
-                and sum(getattr(each, name) or 0 for each in known) != total
-            ):
-                wrong.append(name)
-        complete = all(len(each.committed) == (each.accepted or 0) + 1 for each in known[:-1])
-        fits = all(len(each.committed) <= (each.accepted or 0) + 1 for each in known[-1:])
-        return wrong if complete and fits else [*wrong, "length"]
+        drafted, accepted = (sum(getattr(each, name) or 0 for each in known) for name in ("drafted", "accepted"))  # fmt: skip
+        right = self.drafted in (None, drafted) and self.accepted in (None, accepted)
+        missing = [(each.accepted or 0) + 1 - len(each.committed) for each in known]
+        return bool(known) and (not right or any(missing[:-1]) or missing[-1] < 0)
 
 
 Message = dict[str, str]  # role and content

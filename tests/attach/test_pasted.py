@@ -103,7 +103,7 @@ def test_a_debug_log_gives_refused_tokens_and_times() -> None:
     (record,) = found.records
     generation = record.generation
     assert generation is not None
-    assert not generation.mismatches()
+    assert not generation.contradictory
     assert (record.drafted, record.accepted, record.rounds, record.tokens) == (45, 38, 9, 48)
     assert generation.text.startswith("```python\ndef fibonacci(n):\n    # Base")
     refused = [

@@ -92,6 +92,30 @@ def chunks(text: str) -> list[dict[str, object]]:
     return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
 
 
+def a_round(length: int, drafted: int, accepted: int) -> Round:
+    return Round((Piece("x", 1),) * length, drafted, accepted, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "totals", "wrong"),
+    [
+        ([a_round(3, 5, 2), a_round(1, 0, 0)], (5, 2), False),
+        ([a_round(3, 5, 2), a_round(2, 5, 3)], (10, 5), False),  # the limit cut the last round
+        ([a_round(2, 5, 2), a_round(1, 0, 0)], (5, 2), True),
+        ([a_round(3, 5, 2), a_round(3, 5, 1)], (10, 3), True),
+        ([a_round(3, 5, 2)], (6, 2), True),
+        ([a_round(3, 5, 2)], (5, 3), True),
+        ([Round((Piece("x"),))], (20, 17), False),  # rounds without numbers contradict nothing
+    ],
+)
+def test_rounds_are_compared_with_the_servers_sums(rounds, totals, wrong) -> None:
+    drafted, accepted = totals
+    found = replace(ABOUT, first=(Piece("a", 2),), rounds=tuple(rounds), drafted=drafted, accepted=accepted)  # fmt: skip
+    assert found.contradictory is wrong
+    assert found.tokens == 1 + sum(len(each.committed) for each in rounds)
+    assert found.text == "a" + "x" * (found.tokens - 1)
+
+
 @pytest.mark.parametrize(
     ("recording", "sums", "first_rounds"),
     [
@@ -104,7 +128,7 @@ def test_llama_server_rounds_equal_the_servers_sums(recording, sums, first_round
     parts = [part for chunk in chunks(recording) for part in reader.read(chunk)]
     whole = parts[-1]
     assert isinstance(whole, Generation)
-    assert not whole.mismatches()
+    assert not whole.contradictory
     assert [(one.drafted, one.accepted) for one in whole.rounds][
         : len(first_rounds)
     ] == first_rounds
@@ -137,7 +161,7 @@ def test_llama_server_counts_tokens_whose_text_is_held_back() -> None:
     )
     *_, whole = [part for one in stream for part in reader.read(one)]
     assert [len(one.committed) for one in whole.rounds] == [5, 3]
-    assert (whole.tokens, whole.text, whole.mismatches()) == (9, "🎉🎉🎉", [])
+    assert (whole.tokens, whole.text, whole.contradictory) == (9, "🎉🎉🎉", False)
 
 
 @pytest.mark.parametrize(
@@ -588,6 +612,6 @@ def test_rounds_of_a_real_llama_server_equal_its_sums(temperature, real_server) 
     request = Request(ask, 16, Sampling(temperature=temperature, seed=3))
     *_, whole = server.stream(request, threading.Event())
     assert whole.knowledge is Knowledge.EXACT
-    assert not whole.mismatches()
+    assert not whole.contradictory
     assert 1 < whole.tokens <= 16
     assert sum(one.drafted for one in whole.rounds) == whole.drafted
