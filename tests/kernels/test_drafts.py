@@ -101,7 +101,7 @@ def test_a_draft_in_one_go_is_the_one_made_token_by_token(sampling, policy, read
     )
     # A state that is fed back differs in its last bit, which may round a cached key or value the other way,
     # and with products in bfloat16 each input of the next layer.
-    rounded = (2e-2, 1e-2, 1e-2) if cpu_features.has("avx512bf16") else (2e-3, 1e-4, 1e-5)
+    rounded = (2e-2, 1e-2, 1e-2) if cpu_features.has("avx512bf16") else (5e-3, 1e-4, 1e-5)
     near = rounded if reads == "mixed" else (1e-5, 1e-6, 1e-7)
     for one, other in pairs:
         assert one.token_ids == other.token_ids
