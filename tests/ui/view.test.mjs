@@ -6,6 +6,7 @@ import { readLines, readTrace } from "../../assets/view/core/lines.js";
 import { acceptRate, disturbed, maySplit, positions, repeatsItself, speedup, speedupCurve, tokensPerSecond, tokensPerStep, two } from "../../assets/view/core/metrics.js";
 import { emptyState, fold, laneText, reduce } from "../../assets/view/core/reducer.js";
 import { quote, split } from "../../assets/view/core/sentence.js";
+import { sentence } from "../../assets/view/parts/picture.js";
 import { isEnd } from "../../assets/view/parts/text.js";
 
 const text = readFileSync(process.argv[2], "utf8");
@@ -54,6 +55,11 @@ assert.deepEqual(crowd.map((_, i) => fold(crowd.slice(0, i + 1)).lanes.plain.run
 // A refused token that the server's log names is known; one without an id and a text is not.
 const refused = (node) => fold([{ type: "verified", lane: "speculative", step: 0, nodes: [{ status: "rejected", parent: -1, ...node }], path: [], next: null }]);
 assert.deepEqual([{ text: "" }, { text: "", token_id: 5 }, { text: "a" }].map((node) => refused(node).lanes.speculative.unnamed), [true, false, false]);
+// Without known rounds a step without a draft may have had one.
+const lane = (knowledge) => ({ header: { knowledge } });
+assert.deepEqual([undefined, "exact", "totals"].map((known) => sentence(lane(known), { nodes: [], next: {} })), ["plain", "plain", "unknown"]);
+const own = [["rejected", {}], ["accepted", {}], ["accepted", null]];
+assert.deepEqual(own.map(([status, next]) => sentence(lane(), { nodes: [{ status }], next })), ["wrong", "right", "end"]);
 // A token of the answer without a text is its end or a part of a character.
 assert.deepEqual(["accepted", "plain", "rejected"].map((status) => quote({ text: "", status })), ["", "", "?"]);
 

@@ -2,7 +2,7 @@
 
 import { clocksOf } from "../core/headline.js";
 import { two } from "../core/metrics.js";
-import { keyOf, pieces } from "../core/reducer.js";
+import { keyOf, pieces, roundsKnown } from "../core/reducer.js";
 import { fill, quote } from "../core/sentence.js";
 import { isTree } from "../core/tree.js";
 import { el, setText, svg } from "./dom.js";
@@ -57,16 +57,15 @@ export class PictureView {
     if (!step || key === this.#key) return;
     this.#key = key;
     this.#until = moving ? performance.now() + PLAYED_MS : 0;
-    this.#draw(state, step, moving);
+    this.#draw(state, lane, step, moving);
   }
 
-  /** @param {State} state @param {Step} step @param {boolean} moving */
-  #draw(state, step, moving) {
+  /** @param {State} state @param {Lane} lane @param {Step} step @param {boolean} moving */
+  #draw(state, lane, step, moving) {
     this.root.classList.toggle("sd-played", moving);
     const kept = step.path.length;
     const refused = step.nodes.find((node) => node.status === "rejected");
-    const name = step.open ? (step.nodes.length ? "open" : "plain") : !step.nodes.length ? "plain" : !step.next ? "end" : refused ? "wrong" : "right";
-    setText(this.said, fill(this.#words[name], { count: step.nodes.length, kept, guess: quote(refused), own: named(step.next) }));
+    setText(this.said, fill(this.#words[sentence(lane, step)], { count: step.nodes.length, kept, guess: quote(refused), own: named(step.next) }));
     this.cards.replaceChildren(...slots(step), el("i", { class: "sd-check" }));
     this.#drawClocks(state, step);
   }
@@ -108,6 +107,16 @@ function slots(step) {
   if (guesses.length > MOST_CARDS) out.push(el("span", { class: "sd-slot-guess" }, `+${guesses.length - MOST_CARDS}`));
   if (own && wrong < 0) out.push(el("span", { class: "sd-slot-guess", style: `--i:${out.length}` }, card(own)));
   return out;
+}
+
+/**
+ * The name of the sentence about a step. Another program's server that reports only sums does not report whether a step had a draft.
+ * @param {Lane} lane @param {Step} step
+ */
+export function sentence(lane, step) {
+  if (!step.nodes.length) return roundsKnown(lane) ? "plain" : "unknown";
+  if (step.open || !step.next) return step.open ? "open" : "end";
+  return step.nodes.some((node) => node.status === "rejected") ? "wrong" : "right";
 }
 
 /** @param {Piece} part */
