@@ -24,6 +24,7 @@ from specdemo.config.errors import UserError, first_line
 from specdemo.config.settings import RunSettings, Sampling
 from specdemo.config.strings import Json
 from specdemo.files.catalogue import DEFAULT_TARGET, partner
+from specdemo.files.quiet import quiet_transformers
 from specdemo.models.devices import FILE
 from specdemo.models.networks.folders import export, is_compact, read_config
 from specdemo.models.pair import model_files
@@ -100,7 +101,7 @@ class TransformersLane:
         )
         prompt: torch.Tensor = torch.tensor([list(prompt_ids)], device=self._model.device)
         clock = _FirstPass(self._model.device, self._passes)
-        with torch.inference_mode():
+        with torch.inference_mode(), quiet_transformers():
             output = self._model.generate(  # type: ignore[operator]  # transformers types it as a tensor
                 prompt,
                 attention_mask=torch.ones_like(prompt),
@@ -120,7 +121,6 @@ def load_plain(folder: Path, precision: str, device: str) -> PreTrainedModel:
     """Load a model for transformers' own generation, in the precision of specdemo's runs."""
     from transformers import AutoModelForCausalLM, GenerationConfig
 
-    from specdemo.files.quiet import quiet_transformers
     from specdemo.models import devices, loading
 
     chosen = devices.choose_device(device, precision)
