@@ -174,6 +174,15 @@ def test_importing_the_package_imports_nothing_but_itself():
         specdemo.nothing  # noqa: B018 - asking is the test
 
 
+def test_a_program_that_leaves_a_run_in_the_middle_ends_as_any_other():
+    code = """
+import specdemo
+run = specdemo.load().run("one two", max_new_tokens=900, baseline=False)
+print(next(iter(run)).lane)
+"""
+    assert python("-c", code) == "speculative\n"
+
+
 NOTEBOOK = ROOT / "notebooks" / "speculative_decoding.ipynb"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -20,6 +21,7 @@ from specdemo.trace.events import Event
 Result = TypeVar("Result")
 
 LOOK_SECONDS = 1 / 20  # polling interval for readers that may receive events in batches
+STOP_SECONDS = 5.0  # time for a pass that is under way when the interpreter ends
 RECENT_PASSES = 6  # passes over which the strain is averaged
 # assumed time of one thread, until it is measured: times the fastest pass of all threads
 CROWDED = 2.0
@@ -104,6 +106,7 @@ class Runner:
         self._thread: threading.Thread | None = None
         self._runs: list[_Run] = []
         self._turns = 0
+        self._stopped = False
 
     @property
     def going_on(self) -> int:
@@ -153,11 +156,21 @@ class Runner:
                     target=self._work, name="specdemo-engine", daemon=True
                 )
                 self._thread.start()
+                atexit.register(self._stop)
+
+    def _stop(self) -> None:
+        """End the runs within a step, and the thread: the interpreter's end in the middle of a pass would abort the process."""
+        self._stopped = True
+        self._inbox.put(None)
+        if self._thread:
+            self._thread.join(STOP_SECONDS)
 
     def _work(self) -> None:
-        while True:
+        while self._runs or not self._stopped:
             try:
                 self._take()
+                for run in self._runs if self._stopped else ():
+                    run.closed.set()
                 self._runs = [run for run in self._runs if run.waits or run.advance()]
                 self._run_passes()
             except BaseException as error:  # noqa: BLE001 - nobody else computes: the thread outlives what breaks in it
@@ -198,7 +211,7 @@ class Runner:
 
     def _take(self) -> None:
         """Process the inbox; wait for an item if there is no run."""
-        while True:
+        while self._runs or not self._stopped:
             try:
                 item = self._inbox.get(block=not self._runs)
             except Empty:
