@@ -248,8 +248,7 @@ class RunTab(Generic[V]):
     def begin(self, visitor: V | None, *asked: object) -> tuple[V, object]:
         """Handle the button immediately. returns: visitor, and the view until the run starts"""
         visitor = self.renewed(visitor)
-        if self.studio.replay_only:
-            gr.Info(str(self.studio.replay_only), duration=None)
+        if self.studio.replay_only:  # `run` shows why
             return visitor, gr.skip()
         waiting = self.words.WAIT_TURN if self.studio.ready else self.words.WAIT_LOADING
         visitor.opening = self.opening(visitor, waiting, *asked)
@@ -265,7 +264,9 @@ class RunTab(Generic[V]):
 
     def run(self, visitor: V, *asked: Any) -> Iterator[object]:
         """Do the work after `begin`. yields: value of the view, until the task is replaced"""
-        if self.studio.replay_only:  # `begin` has shown why
+        if self.studio.replay_only:
+            # Shown here, because messages reach the page through the queue alone.
+            gr.Info(str(self.studio.replay_only), duration=None)
             yield gr.skip()
             return
         shown = self.shown(visitor)

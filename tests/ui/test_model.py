@@ -9,6 +9,7 @@ import pytest
 from errors import reported
 from ui.scripted import METHODS, ScriptedStudio
 
+from specdemo.config.errors import UserError
 from specdemo.config.settings import PROJECT, AppSettings, Recommended, Sampling
 from specdemo.files.catalogue import Entry, Pair
 from specdemo.files.progress import Progress
@@ -179,6 +180,20 @@ def test_a_pair_that_cannot_be_loaded_is_a_sentence_and_the_button_is_free(handl
     assert json.loads(status)["state"] == "failed"
     assert str(breaks) in json.loads(status)["text"]
     assert button.interactive
+
+
+@pytest.mark.parametrize(
+    ("target", "breaks"), [("someone/else", None), ("big", reported("It does not fit."))]
+)
+def test_the_menus_are_free_again_after_a_model_was_refused(handlers, target, breaks):
+    handlers.studio.breaks = breaks
+    *_, (status, pair, drafter, _, load, question) = handlers.load(target, "fp32", None)
+    assert json.loads(status)["text"] == str(breaks or UserError("page.no_switch"))
+    assert "interactive" not in {*pair, *drafter}  # they stay as free as they were
+    assert (load.visible, load.interactive, question.visible) == (True, True, False)
+    handlers.studio.breaks, handlers.studio.asked = None, None
+    list(handlers.load("big", "fp32", None))
+    assert handlers.studio.asked == ("big", "small", "fp32", "none")
 
 
 def test_a_choice_that_must_download_asks_first(handlers):

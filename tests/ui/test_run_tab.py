@@ -10,7 +10,7 @@ from errors import reported
 from specdemo.session.admission import Admission, Waiting
 from specdemo.trace.events import ModelInfo
 from specdemo.ui import present, run_tab
-from specdemo.ui.run_tab import LatestRun, Lines, TabState, leave, stream
+from specdemo.ui.run_tab import LatestRun, Lines, RunTab, TabState, leave, stream
 
 READY = SimpleNamespace(ready=True, error=None, admission=Admission(lambda: 8, 8))
 
@@ -239,3 +239,13 @@ def test_work_starts_if_no_model_is_needed_or_will_be_loaded(studio):
     _, work, values = streamed(studio)
     assert gr.skip() not in list(values)
     assert work.done == 3  # without a model the work itself raises the error
+
+
+def test_why_nothing_runs_is_shown_by_the_queued_event_alone(monkeypatch):
+    told, why = [], reported("Off.")
+    monkeypatch.setattr(gr, "Info", lambda text, **_: told.append(text))
+    tab = RunTab(SimpleNamespace(replay_only=why))
+    visitor, _ = tab.begin(None)
+    assert told == []  # Gradio would drop it
+    assert list(tab.run(visitor)) == [gr.skip()]
+    assert told == [str(why)]
