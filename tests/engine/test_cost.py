@@ -62,6 +62,21 @@ def test_costs_are_measured_within_a_context_of_learned_positions(positions):
     assert target.length == draft.length == 0
 
 
+def test_on_a_slow_machine_passes_over_few_rows_are_measured_again(monkeypatch):
+    clock, passes = [0.0], []
+
+    def forward(_first, guess):
+        passes.append(1 + len(guess))
+        clock[0] += 0.1 * passes[-1]
+
+    monkeypatch.setattr(cost.time, "perf_counter", lambda: clock[0])
+    target = SimpleNamespace(
+        context=None, read=lambda _ids: None, rollback=lambda _length: None, forward=forward
+    )
+    measure_costs(target, None, 3, (1, 2, 8, 32))
+    assert [passes.count(rows) for rows in (1, 2, 8, 32)] == [3, 3, 3, 2]  # one each warms up
+
+
 @pytest.mark.parametrize("patience", [9.0, 0.0])
 def test_a_pass_that_is_recorded_or_compiled_at_first_is_counted_warm(monkeypatch, patience):
     """Also where measuring has no time left after the first round, as while CUDA graphs are recorded."""
