@@ -137,7 +137,7 @@ BASE_PARTS = ("embed_tokens", "layers", "rotary_emb", "norm")
 
 
 class ModuleDecoder:
-    """A transformers module as it comes, one pass after the other."""
+    """Runs a module of transformers without changes, one pass at a time."""
 
     def __init__(self, model: Any) -> None:
         self.model = model

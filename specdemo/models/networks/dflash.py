@@ -297,7 +297,7 @@ class DFlashModel:
         self._cache.rollback(min(length, self._cache.length))
 
     def read(self, token_ids: Sequence[int]) -> Tensor:
-        """Append tokens, as far as the target has read them. returns: (0,), because only a block is a guess"""
+        """Append tokens, as far as the target has read them. Returns no logits, (0,): a draft is a block, see `guess`"""
         self._length += len(token_ids)
         for part in self._new(self._length):
             self._keep(part)

@@ -115,7 +115,7 @@ def stacked(
 
 
 def dense(weight: Tensor | FourBit) -> Tensor:
-    """Return a matrix as it is, or unpacked: (out, in)."""
+    """Return a matrix, (out, in), unpacked if it is packed."""
     return weight.dense() if isinstance(weight, FourBit) else weight
 
 

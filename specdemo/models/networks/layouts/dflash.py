@@ -78,9 +78,10 @@ class SelectorSizes:
 class DFlashConfig:
     """The config of a drafter, read from any layout.
 
-    inner: width of the gates; count: number of layers; words: size of the head's vocabulary, of `vocabulary`
-    selector: of DFlash 2
-    rank: of DSpark's Markov head, 0 for none; sure: inputs of its confidence head, 0 for none
+    inner: width between gate and down projection; count: number of layers
+    words: tokens of the head's vocabulary; vocabulary: of the target's
+    selector: sizes of DFlash 2's selector, None for another family
+    rank: of DSpark's Markov head, 0 without one; sure: inputs of its confidence head, 0 without one
     """
 
     form: BlockForm
