@@ -72,6 +72,8 @@ FIRST_TOKEN = """() => {
   watch.observe(document.body, { childList: true, subtree: true, attributes: true });
 }"""
 CHROMIUM = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]  # fmt: skip
+SPEED = ("loses", "fixed_cost")  # findings about speed
+FOUR_SLOTS = "options.n_parallel, options.n_ctx = 4, 8192\n"
 BASE = "options.n_ctx, options.endpoint_slots, options.endpoint_metrics = 2048, True, True\n"
 
 
@@ -166,7 +168,7 @@ def check_healthy(target: Path, draft: Path, count: str = "50", first: str = "0"
         problems = [(one.kind, one.values) for one in found if one.level == "problem"]
         others = [one.kind for one in found if one.level != "problem"]
         say(f"{number + 1} {kinds[number].splitlines()[1]} {problems} {others}")
-        return sum(kind != "loses" for kind, _ in problems)
+        return sum(kind not in SPEED for kind, _ in problems)
 
     with tempfile.TemporaryDirectory() as work, llama_server(str(target), BASE) as beside:
         plain = Remembered(Client(beside), attach(beside).about, drafting=False)
@@ -229,6 +231,7 @@ def check_faults(target: Path, draft: Path, *chosen: str) -> bool:
         wrong = wrong_draft(draft, Path(work) / "wrong.gguf")
         never = f"{draft_model(draft)}s.synth_rates = [0.0] * 3\n"
         synthetic = f"{draft_model(draft)}s.synth_rates = [1.0] * 3\n"
+        itself = draft_model(target, 5, 0.6)
         faults = {
             "no_drafts_llama": f"options.speculative.draft.mparams.path = {str(draft)!r}\n",
             "left_out": "",
@@ -242,7 +245,9 @@ def check_faults(target: Path, draft: Path, *chosen: str) -> bool:
             "always_accepted": draft_model(target, 5),
             "synthetic": synthetic,
             "lossy": synthetic,
-            "loses": draft_model(target, 5, 0.6),
+            "control": draft_model(draft, 5),
+            "loses": itself,
+            "fixed_cost": itself,
             "slow_draft": draft_model(target, 5),
             "context": f"{draft_model(draft)}options.n_ctx = 256\n",
             "busy": draft_model(draft),
@@ -262,8 +267,10 @@ def check_faults(target: Path, draft: Path, *chosen: str) -> bool:
                     url = running.enter_context(serving(drawn))
                 if kind == "busy":
                     running.enter_context(busy_machine())
-                beside = ("lossy", "busy", "slow_draft", "slow_target", "loses")
+                beside = ("lossy", "busy", "slow_draft", "slow_target", *SPEED)
                 near = plain if kind in beside else ""
+                if kind == "control":
+                    near = running.enter_context(llama_server(str(target), BASE + FOUR_SLOTS))
                 seen = examine(attach(url), attach(near) if near else None)
                 named = [one.kind for one in diagnose(replace(seen, log=read_file(Path(work) / kind)))]  # fmt: skip
                 alone = [one.kind for one in diagnose(seen)]

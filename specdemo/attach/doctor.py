@@ -7,16 +7,19 @@ suffice for its thresholds, and a healthy server passes them.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import sqrt
-from statistics import fmean, median, stdev
+from statistics import fmean, linear_regression, median, stdev
 
 from specdemo.attach.audit import Difference, GreedyComparison, difference, upper_limit
 from specdemo.attach.llama_server import LlamaServer
 from specdemo.attach.pasted import Findings
 from specdemo.attach.servers import Generation, Server, ask, whole_answer
+from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
 from specdemo.config.strings import ASSETS, Json
 from specdemo.trace.events import Knowledge
@@ -33,6 +36,9 @@ LOSS = 0.95  # speed / plain below which drafts cost time
 T_5 = (6.31, 2.92, 2.35, 2.13, 2.02)  # Student's t, one-sided 5 %, for 1 to 5 degrees of freedom
 FEWEST = 40  # rounds that reached a position at which nothing was accepted
 SHORT_CONTEXT = 1024  # tokens: an answer of usual length does not fit behind a prompt
+PASSES_FIXED = 1.5  # plain steps that a round may cost, however short its draft
+FEW_ROUNDS = 3  # rounds of one draft length whose median counts
+OTHERS = 3  # requests at the same time as a prompt of the control
 SLOWER = 1.25  # time of a step without a draft / plain step from which the target itself is slower
 
 
@@ -40,7 +46,7 @@ SLOWER = 1.25  # time of a step without a draft / plain step from which the targ
 class Probe:
     """One prompt and its answer at temperature 0.
 
-    plain: the plain server's answers, before and after it
+    plain: the plain server's answers, before and after it; crowded: whether others' requests change these
     """
 
     kind: str
@@ -48,6 +54,7 @@ class Probe:
     answer: Generation
     plain: tuple[Generation, ...] = ()
     difference: Difference | None = None
+    crowded: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +107,11 @@ def examine(
         prose = Drafts(one.answer for one in probes if one.kind == "prose")
         if prose.drafted and prose.accepted == prose.drafted < ENOUGH:
             probes.append(_probe(server, None, "prose", prompt))
+    if plain and any(one.difference for one in probes):
+        report(0.8, "control")
+        probes = [
+            replace(one, crowded=_crowded(plain, one)) if one.plain else one for one in probes
+        ]
     if any(one.answer.drafted for one in probes):
         report(0.9, "sampled")
         for prompt in (PROBES["code"][0], *PROBES["repetition"]):
@@ -117,6 +129,29 @@ def _probe(server: Server, plain: Server | None, kind: str, prompt: str) -> Prob
     # Only the plain server tells how likely the other token was, in an answer of its own.
     apart = difference(plain, request, answer) if answer.text != before.text else None
     return Probe(kind, prompt, answer, (before, after), apart)
+
+
+def _crowded(plain: Server, seen: Probe) -> bool:
+    """Return whether the plain server's answer differs from its first one while it answers other requests too."""
+    over = threading.Event()
+
+    def other(prompt: str) -> None:
+        with suppress(UserError):
+            for _ in plain.stream(ask(prompt, TOKENS), over):
+                pass
+
+    threads = [
+        threading.Thread(target=other, args=[prompt], daemon=True)
+        for prompt in (*MORE_PROSE, *PROBES["prose"])[:OTHERS]
+    ]
+    for one in threads:
+        one.start()
+    try:
+        return whole_answer(plain, ask(seen.prompt, TOKENS)).text != seen.plain[0].text
+    finally:
+        over.set()
+        for one in threads:
+            one.join()
 
 
 class Drafts:
@@ -279,8 +314,24 @@ def _speed(seen: Examination) -> Row:
         yield Diagnosis("loses", "problem", "likely", values)
     elif rounds:
         yield Diagnosis("faster" if fmean(ratios) > 1 else "no_gain", "note", "likely", values)
-    # Steps without a draft that take longer than the plain server's: the drafter takes memory or time.
-    bare = [each.seconds / step for each in timed if each.seconds and each.drafted == 0]
+
+
+def _step_times(seen: Examination) -> Row:
+    """Find a fixed cost of each round, and steps without a draft that take longer than the plain server's."""
+    step = Speeds(seen).quiet_step
+    if step is None:
+        return
+    times: dict[int, list[float]] = {}  # of rounds by drafted tokens, in plain steps
+    for each in chain.from_iterable(one.rounds for one in seen.answers()):
+        if each.seconds and each.drafted is not None:
+            times.setdefault(each.drafted, []).append(each.seconds / step)
+    bare = times.pop(0, [])
+    middles = {drafted: median(each) for drafted, each in times.items() if len(each) >= FEW_ROUNDS}
+    if len(middles) > 2:
+        start = linear_regression([*middles], [*middles.values()]).intercept
+        if start > PASSES_FIXED:
+            yield Diagnosis("fixed_cost", "note", "possible", {"cost": start})
+    # The drafter may take memory or time.
     if len(bare) >= FEWEST and (ratio := median(bare)) > SLOWER:
         facts = seen.log.facts if seen.log else {}
         if "offloaded" in facts:
@@ -290,7 +341,7 @@ def _speed(seen: Examination) -> Row:
 
 
 def _text(seen: Examination) -> Row:
-    """Compare the texts at temperature 0 with plain decoding's."""
+    """Compare the texts at temperature 0 with plain decoding's, and with those beside other requests."""
     parts = tuple(one.difference for one in seen.probes if one.difference)
     compared = sum(bool(one.plain) for one in seen.probes)
     found = GreedyComparison(compared, 0, parts)
@@ -302,6 +353,10 @@ def _text(seen: Examination) -> Row:
     elif compared:
         kind, sure = ("rounding", "likely") if parts else ("same_text", "certain")
         yield Diagnosis(kind, "note", sure, values)
+    crowded = [one.crowded for one in seen.probes if one.crowded is not None]
+    if sum(crowded) >= len(parts) > 0:
+        values = {"changed": sum(crowded), "prompts": len(crowded), "others": OTHERS}
+        yield Diagnosis("control", "note", "likely", values)
 
 
 def _context(seen: Examination) -> Row:
@@ -318,6 +373,7 @@ ROWS: tuple[Callable[[Examination], Row], ...] = (
     _cliff,
     _logged,
     _speed,
+    _step_times,
     _text,
     _context,
 )

@@ -97,6 +97,12 @@ def plain_steps(ratio: float) -> Examination:
     return replace(seen, probes=(*probes[:2], *seen.probes[2:]))
 
 
+def with_crowd(seen: Examination, changed: int) -> Examination:
+    """Return an examination in which other requests change so many of the plain server's answers."""
+    probes = [replace(one, crowded=n < changed) for n, one in enumerate(seen.probes)]
+    return replace(seen, probes=tuple(probes))
+
+
 LOG_TEXT = (DATA / "llama-server.log").read_text(encoding="utf-8")
 LOG = read_text(LOG_TEXT, "log")
 SLOW_DRAFT = Round((Piece("x", 1),), 2, 0, 0.5, 0.45, ((Choice(1, 0.5),),) * 2)
@@ -114,6 +120,7 @@ CASES = {
     "too_long": examined(4, [0.85, 0.5, *[0.3] * 10]),
     "always_accepted": examined(5, [1.0] * 5, more=2),
     "loses": examined(6, GOOD, cost=STEP),
+    "fixed_cost": examined(6, [0.3, 0.3, 0.3, 0.3], cost=0.5 * STEP, fixed=4 * STEP),
     "faster": SEEN,
     "no_gain": examined(7, [0.5], fixed=1.55 * STEP),
     "busy": examined(8, GOOD, noise=0.4),
@@ -127,6 +134,7 @@ CASES = {
     "left_out": replace(silent("llama-server"), drafting=False, log=LOG),
     "slow_target": plain_steps(1.5),
     "pushed_out": replace(plain_steps(1.5), log=read_text(f"{LOG_TEXT}\n0.00.100.000 I load_tensors: offloaded 42/57 layers to GPU\n", "log")),
+    "control": with_crowd(with_gap(SEEN, 0.1, 0.02), 2),
 }  # fmt: skip
 
 
@@ -148,10 +156,11 @@ def test_a_cut_answer_and_a_slow_draft_are_found() -> None:
 
 
 def test_no_row_is_found_where_it_does_not_belong() -> None:
-    """A loaded draft model was not left out, and a fast server was not pushed."""
+    """A loaded draft model was not left out, a fast server was not pushed, a difference that nothing else makes is no control."""
     loaded = replace(LOG, facts={"draft": "draft"})
     assert "left_out" not in kinds(replace(CASES["left_out"], log=loaded))
     assert not {"slow_target", "pushed_out"} & {*kinds(plain_steps(1.1)), *kinds(SEEN)}
+    assert "control" not in kinds(with_crowd(with_gap(SEEN, 0.1, 0.02), 1))
 
 
 def test_every_finding_has_its_strings_in_each_language() -> None:
