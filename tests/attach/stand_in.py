@@ -1,7 +1,8 @@
-"""A stand-in for another program's server: replies by path, as recorded or hostile."""
+"""Stand-ins for other programs' servers: replies by path, as recorded or hostile, and simulated acceptance."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,12 +10,21 @@ from http.server import ThreadingHTTPServer
 
 import loopback
 
+from specdemo.attach.servers import Piece, Round
+
+KEY = "sk-very-secret"
+STREAM = {"Content-Type": "text/event-stream"}
+VLLM = {  # pages of a server that has not drafted
+    "/version": b'{"version":"0.32.0"}',
+    "/metrics": b'vllm:spec_decode_num_drafts_total{engine="0"} 0.0\n',
+}
 Reply = tuple[int, dict[str, str], Iterable[bytes]]
+Server = Callable[[str, dict[str, str], bytes], Reply]  # a reply to path, headers and body
 
 
 @contextmanager
-def serving(reply: Callable[[str, dict[str, str], bytes], Reply]) -> Iterator[str]:
-    """Serve replies, a function of path, headers and body, on a free port. yields: the address"""
+def serving(reply: Server) -> Iterator[str]:
+    """Serve replies on a free port. yields: the address"""
 
     class Handler(loopback.Handler):
         def do_GET(self) -> None:
@@ -39,8 +49,71 @@ def serving(reply: Callable[[str, dict[str, str], bytes], Reply]) -> Iterator[st
         yield address
 
 
+def sse(*values: object) -> list[bytes]:
+    """Return the chunks of a stream of JSON values."""
+    return [f"data: {json.dumps(value)}\n\n".encode() for value in values]
+
+
+def llama(stream: Iterable[bytes], status: int = 200, headers: dict[str, str] = STREAM) -> Server:
+    """Return a llama-server whose answer is this stream."""
+    pages = {
+        "/props": {
+            "default_generation_settings": {},
+            "model_path": "a/tiny.gguf",
+            "build_info": "b1",
+        },
+        "/health": {"status": "ok"},
+        "/slots": [{"id": 0, "speculative": True}],
+        "/apply-template": {"prompt": "<user>hi"},
+    }
+    kind = {"Content-Type": "application/json", "Server": "llama.cpp"}
+
+    def reply(path: str, given: dict[str, str], _body: bytes) -> Reply:
+        if given.get("Authorization", f"Bearer {KEY}") != f"Bearer {KEY}":
+            return 401, {}, [b"{}"]
+        if path in pages:
+            return 200, kind, [json.dumps(pages[path]).encode()]
+        return status, headers, stream
+
+    return reply
+
+
+def chat(
+    answer: Callable[[bytes], Iterable[bytes]], pages: dict[str, bytes], unknown: int = 404
+) -> Server:
+    """Return a server of chats. answer: chunks by a request's body; pages: by path; unknown: status of other paths"""
+    pages = {"/v1/models": b'{"data":[{"id":"m"}]}', **pages}
+
+    def reply(path: str, _headers: dict[str, str], body: bytes) -> Reply:
+        if path == "/v1/chat/completions":
+            return 200, STREAM, answer(body)
+        return (200, {}, [pages[path]]) if path in pages else (unknown, {}, [b"no"])
+
+    return reply
+
+
+def simulated(
+    tokens: int,
+    chances: Sequence[float],
+    draw: Callable[[], float],
+    seconds: Callable[[int], float],
+) -> tuple[Round, ...]:
+    """Return the rounds of an answer after its first token; drafts are shortened near its end.
+
+    chances: of acceptance by position; draw: a uniform number; seconds: of a round by its drafted tokens
+    """
+    rounds, left = list[Round](), tokens - 1
+    while left > 0:
+        drafted = min(len(chances), left - 1)
+        accepted = next((n for n in range(drafted) if draw() >= chances[n]), drafted)
+        pieces = (Piece("x", 1),) * (accepted + 1)
+        rounds.append(Round(pieces, drafted, accepted, seconds(drafted)))
+        left -= accepted + 1
+    return tuple(rounds)
+
+
 def true_seconds(rates: Sequence[float], tokens: int, seconds: Callable[[int], float]) -> float:
-    """Return the expected seconds of an answer after its first token, of a server that simulates acceptance.
+    """Return the expected seconds of the rounds that `simulated` draws.
 
     rates: that the draft is accepted up to each position; seconds: of a round by its drafted tokens
     """

@@ -16,8 +16,8 @@ from specdemo.attach.servers import Generation, Piece, Round
 from specdemo.cli.parser import main
 from specdemo.config.strings import flat, load
 from specdemo.trace.events import Choice, Knowledge
-from tests.attach.stand_in import Reply, serving
-from tests.attach.test_servers import DATA, DRAFTED, KEY, STREAM, llama
+from tests.attach import recorded
+from tests.attach.stand_in import KEY, VLLM, chat, llama, serving, simulated, sse
 
 ABOUT = Generation("llama-server", "b1", Knowledge.EXACT, method="draft-simple")
 STEP = 0.04  # seconds of a plain step
@@ -26,16 +26,14 @@ KINDS = [kind for kind, prompts in doctor.PROBES.items() for _ in prompts]
 
 def answer(rng: random.Random, chances: list[float], cost: float = 0.0, fixed: float = STEP, tokens: int = doctor.TOKENS) -> Generation:  # fmt: skip
     """Return an answer of a server with these chances of acceptance by position. cost: seconds a drafted token"""
-    rounds, left = list[Round](), tokens - 1
-    while left > 0:
-        drafted = min(len(chances), left - 1)
-        accepted = next((n for n in range(drafted) if rng.random() >= chances[n]), drafted)
-        seconds = (fixed + cost * drafted) * rng.uniform(0.97, 1.03)
-        rounds.append(Round((Piece("x", 1),) * (accepted + 1), drafted, accepted, seconds))
-        left -= accepted + 1
+
+    def seconds(drafted: int) -> float:
+        return (fixed + cost * drafted) * rng.uniform(0.97, 1.03)
+
+    rounds = simulated(tokens, chances, rng.random, seconds)
     sums = (sum(getattr(each, name) for each in rounds) for name in ("drafted", "accepted"))
     spent = sum(each.seconds or 0.0 for each in rounds)
-    return replace(ABOUT, first=(Piece("x", 1),), rounds=tuple(rounds), decode_seconds=spent, finish="length", **dict(zip(("drafted", "accepted"), sums, strict=True)))  # fmt: skip
+    return replace(ABOUT, first=(Piece("x", 1),), rounds=rounds, decode_seconds=spent, finish="length", **dict(zip(("drafted", "accepted"), sums, strict=True)))  # fmt: skip
 
 
 def examined(seed: int, chances: list[float], cost: float = 0.0, fixed: float = STEP, noise: float = 0.02, more: int = 0) -> Examination:  # fmt: skip
@@ -103,7 +101,7 @@ def with_crowd(seen: Examination, changed: int) -> Examination:
     return replace(seen, probes=tuple(probes))
 
 
-LOG_TEXT = (DATA / "llama-server.log").read_text(encoding="utf-8")
+LOG_TEXT = recorded.LOG.read_text(encoding="utf-8")
 LOG = read_text(LOG_TEXT, "log")
 SLOW_DRAFT = Round((Piece("x", 1),), 2, 0, 0.5, 0.45, ((Choice(1, 0.5),),) * 2)
 SEEN = examined(1, GOOD)
@@ -172,7 +170,7 @@ def test_every_finding_has_its_strings_in_each_language() -> None:
 def test_doctor_examines_a_recorded_server(capsys, monkeypatch) -> None:
     """All prompts get the recorded answer, of which 38 of 45 drafted tokens were accepted."""
     monkeypatch.setenv("SPECDEMO_SERVER_KEY", KEY)
-    with serving(llama([DRAFTED.encode()])) as url:
+    with serving(llama([recorded.DRAFTED.encode()])) as url:
         assert main(["doctor", url, "--json"]) == 3
         found = json.loads(capsys.readouterr().out)
         assert main(["doctor", url]) == 3
@@ -219,10 +217,7 @@ class Foreign:
     def __init__(self, chance: float, *, seeded: bool = True) -> None:
         self.chance, self.seeded, self.rng = chance, seeded, random.Random(7)
 
-    def __call__(self, path: str, _headers: dict[str, str], body: bytes) -> Reply:
-        if path != "/v1/chat/completions":
-            pages = {"/version": b'{"version":"0.32.0"}', "/metrics": b"vllm:spec_decode_num_drafts_total 1", "/v1/models": b'{"data":[{"id":"m"}]}'}  # fmt: skip
-            return (200, {}, [pages[path]]) if path in pages else (404, {}, [b"no"])
+    def answer(self, body: bytes) -> list[bytes]:
         asked = json.loads(body)
         rng = random.Random(asked["seed"]) if self.seeded and asked["seed"] else self.rng
         drawn = rng.random() if asked["temperature"] else 0.5
@@ -235,7 +230,7 @@ class Foreign:
             own = {"token": token, "logprob": dict(row)[token], "top_logprobs": top}
             parts.append({"delta": {"content": token}, "logprobs": {"content": [own]}})
         parts.append({"delta": {}, "finish_reason": "stop"})
-        return 200, STREAM, [f"data: {json.dumps({'choices': [part]})}\n\n".encode() for part in parts]  # fmt: skip
+        return sse(*({"choices": [part]} for part in parts))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +243,8 @@ class Foreign:
     ],
 )
 def test_audit_compares_the_texts_of_other_servers(server, code, printed, capsys) -> None:
-    with serving(server) as url, serving(Foreign(0.85)) as plain:
+    plain_server = chat(Foreign(0.85).answer, VLLM)
+    with serving(chat(server.answer, VLLM)) as url, serving(plain_server) as plain:
         assert main(["audit", url, "--plain", plain, "--samples", "80"]) == code
         assert printed in capsys.readouterr().out
 

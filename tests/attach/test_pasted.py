@@ -19,82 +19,15 @@ from specdemo.config.errors import UserError
 from specdemo.trace.events import Status, Verified
 from specdemo.trace.metrics import measure, output_text
 from specdemo.trace.replay import read
-
-LOG = Path(__file__).with_name("data") / "llama-server.log"
-LINE = "slot print_timing: id  3 | task 17 | "
-OLD = (
-    f"{LINE}\nprompt eval time =     371.39 ms /    20 tokens (   18.57 ms per token)\n"
-    "       eval time =    2000.00 ms /    48 tokens (   41.67 ms per token)\n"
-    f"{LINE}\ndraft acceptance rate = 0.57576 (  171 accepted /   297 generated)\n"
-)
-OLDER = (
-    f"{LINE}draft acceptance = 0.64479 (  167 accepted /   259 generated), mean acceptance length =  2.92, "
-    "acceptance rate per position = (0.805, 0.632, 0.483)"
-)
-BENCH = "  code_python        pred= 192 draft= 166 acc= 107 rate=0.645 tok/s=93.6"
-NO_DRAFTS = "  translation        pred=  64 draft=   0 acc=   0 rate=n/a tok/s=60.1"
-SPEC_BENCH = "| code     |   1 | mtp     |     759 | eog   |  11.068 |   68.58 |    220 |     538/660 |  81.52% |   3.45 | 90.5% 80.5% 73.6% |"
-VLLM = (
-    "(APIServer pid=79) INFO 08-05 12:25:03 [metrics.py:120] SpecDecoding metrics: Mean acceptance length: 2.91, "
-    "Accepted throughput: 0.72 tokens/s, Drafted throughput: 2.64 tokens/s, Accepted: 44 tokens, Drafted: 161 tokens"
-)
-PLACES = ", Per-position acceptance rate: 0.739, 0.478, 0.261, Avg Draft acceptance rate: 27.3%"
-SGLANG = (
-    "[2025-05-27 20:14:38 TP0] Decode batch. #running-req: 18, token usage: 0.71, accept len: 2.40, accept rate: 0.84, "
-    "gen throughput (token/s): 2520.18, #queue-req: 3"
-)
-RECORD = {
-    "num_spec_steps": 43,
-    "num_accepted_draft_tokens": 10,
-    "num_draft_tokens": 129,
-    "acceptance_histogram": [39, 1, 0, 3],
-}
-STEPS = {
-    "num_accepted_draft_tokens": 3,
-    "num_draft_tokens": 7,
-    "per_step_accepted": [2, 1, 0],
-    "per_step_drafted": [3, 3, 1],
-}
-SGLEXT = {
-    "spec_num_correct_drafts": 63,
-    "spec_num_proposed_drafts": 215,
-    "spec_verify_ct": 43,
-    "spec_correct_drafts_histogram": [11, 14, 11, 4, 0, 3],
-}
-METRICS = "".join(
-    f"# TYPE llamacpp:spec_decode_{name} counter\nllamacpp:spec_decode_{name} {value}\n"
-    for name, value in (("num_draft_tokens_total", 45), ("num_accepted_tokens_total", 38), ("num_drafts_total", 9), ('num_accepted_tokens_per_pos_total{position="0"}', 9), ('num_accepted_tokens_per_pos_total{position="1"}', 8))
-)  # fmt: skip
-STUDIO = {"stats": {"total_draft_tokens_count": 20, "accepted_draft_tokens_count": 17}}
+from tests.attach.recorded import BENCH, FORMATS, LOG
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "cells"),
-    [
-        (OLD, "llama-server", "task 17|48|-|297|171|57.6%|-|24.0|-"),
-        (OLDER, "llama-server", "task 17|-|~87|259|167|64.5%|2.92|-|80% 63% 48%"),
-        (BENCH, "mtp-bench", "code_python|192|~84|166|107|64.5%|2.27|93.6|-"),
-        (NO_DRAFTS, "mtp-bench", "translation|64|0|0|0|-|-|60.1|-"),
-        (SPEC_BENCH, "llama-spec-bench", "code 1 mtp|759|220|660|538|81.5%|3.45|68.6|90% 80% 74%"),
-        (VLLM, "vLLM log", "08-05 12:25:03|-|~23|161|44|27.3%|2.91|-|-"),
-        (VLLM + PLACES, "vLLM log", "08-05 12:25:03|-|~23|161|44|27.3%|2.91|-|74% 48% 26%"),
-        (SGLANG, "SGLang log", "20:14:38|-|-|-|-|-|2.40|2520.2|-"),
-        (
-            json.dumps({"id": "x", "usage": {"completion_tokens": 53}, "metrics": {"speculative_decoding": RECORD}}),
-            "JSON",
-            "x|53|43|129|10|7.8%|1.23|-|9% 7% 7%",
-        ),
-        (json.dumps([STEPS], indent=1), "JSON", "request|-|3|7|3|42.9%|2.00|-|67% 33%"),
-        (json.dumps({"usage": {"completion_tokens": 106}, "sglext": SGLEXT}), "JSON", "request|106|43|215|63|29.3%|2.47|-|74% 42% 16% 7% 7%"),
-        (json.dumps(STUDIO), "JSON", "request|-|-|20|17|85.0%|-|-|-"),
-        (METRICS, "metrics", "since its start|-|9|45|38|84.4%|5.22|-|100% 89%"),
-        (METRICS.replace("llamacpp", "vllm").replace("_total ", '_total{engine="0",model_name="m"} '), "metrics", "since its start|-|9|45|38|84.4%|5.22|-|100% 89%"),
-    ],
-)  # fmt: skip
-def test_read_text_knows_each_format(text: str, kind: str, cells: str) -> None:
+@pytest.mark.parametrize("sample", FORMATS.values(), ids=FORMATS)
+def test_read_text_knows_each_format(sample: dict[str, str]) -> None:
+    kind, text = sample["kind"], sample["text"]
     found = read_text(f"Some words.\n{text}\nMore words." if kind != "JSON" else text, "file")
     assert found.kinds == (kind,)
-    assert ["|".join(record.cells()) for record in found.records] == [cells]
+    assert ["|".join(record.cells()) for record in found.records] == [sample["cells"]]
     assert not found.problems.count
 
 
@@ -159,8 +92,7 @@ def test_import_writes_a_table_and_records(
 def test_any_file_is_read_or_refused() -> None:
     rng = random.Random(SEED)
     log = "".join(LOG.read_text(encoding="utf-8").splitlines(keepends=True)[:60])
-    texts = [log, OLD, OLDER, BENCH, SPEC_BENCH, VLLM + PLACES, SGLANG]
-    texts += [json.dumps(value) for value in (RECORD, STEPS, SGLEXT, STUDIO)]
+    texts = [log, *(sample["text"] for sample in FORMATS.values())]
     for _ in range(COUNT):
         data = damaged(rng, rng.choice(texts).encode())
         with suppress(UserError):

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -27,7 +26,7 @@ from specdemo.attach.events import events_of
 from specdemo.attach.llama_server import LlamaServer, RoundReader
 from specdemo.attach.logs import LOG_SECONDS, GrowingLog
 from specdemo.attach.openai import OpenAIServer
-from specdemo.attach.servers import Generation, Piece, Request, Round
+from specdemo.attach.servers import Generation, Part, Piece, Request, Round
 from specdemo.cli import console
 from specdemo.cli.commands import app
 from specdemo.cli.parser import main
@@ -50,46 +49,20 @@ from specdemo.trace.metrics import measure, output_text
 from specdemo.trace.replay import parse
 from specdemo.ui.run_tab import LatestRun
 from specdemo.ui.tabs.play import PlayHandlers
-from tests.attach.stand_in import Reply, serving, slowly
+from tests.attach.recorded import DRAFTED, LOG, NGRAM
+from tests.attach.stand_in import KEY, STREAM, VLLM, Reply, chat, llama, serving, slowly, sse
 
-DATA = Path(__file__).parent / "data"
-DRAFTED, NGRAM = ((DATA / name).read_text("utf-8") for name in ("draft.sse", "ngram.sse"))
-KEY = "sk-very-secret"
-STREAM = {"Content-Type": "text/event-stream"}
 ABOUT = Generation("llama-server", "b1", Knowledge.EXACT)
-
-
-def as_json(value: object) -> Reply:
-    return (
-        200,
-        {"Content-Type": "application/json", "Server": "llama.cpp"},
-        [json.dumps(value).encode()],
-    )
-
-
-def llama(stream: Iterable[bytes], status: int = 200, headers: dict[str, str] = STREAM):
-    """Replies of a llama-server whose answer is this stream."""
-    pages = {
-        "/props": {
-            "default_generation_settings": {},
-            "model_path": "a/tiny.gguf",
-            "build_info": "b1",
-        },
-        "/health": {"status": "ok"},
-        "/slots": [{"id": 0, "speculative": True}],
-        "/apply-template": {"prompt": "<user>hi"},
-    }
-
-    def reply(path: str, given: dict[str, str], _body: bytes) -> Reply:
-        if given.get("Authorization", f"Bearer {KEY}") != f"Bearer {KEY}":
-            return 401, {}, [b"{}"]
-        return as_json(pages[path]) if path in pages else (status, headers, stream)
-
-    return reply
 
 
 def chunks(text: str) -> list[dict[str, object]]:
     return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+
+
+def read_parts(stream: Iterable[dict[str, object]]) -> list[Part]:
+    """Return the parts of an answer of a llama-server."""
+    reader = RoundReader(ABOUT, "")
+    return [part for chunk in stream for part in reader.read(chunk)]
 
 
 def a_round(length: int, drafted: int, accepted: int) -> Round:
@@ -124,18 +97,13 @@ def test_rounds_are_compared_with_the_servers_sums(rounds, totals, wrong) -> Non
     ],
 )
 def test_llama_server_rounds_equal_the_servers_sums(recording, sums, first_rounds) -> None:
-    reader = RoundReader(ABOUT, "")
-    parts = [part for chunk in chunks(recording) for part in reader.read(chunk)]
+    parts = read_parts(chunks(recording))
     whole = parts[-1]
     assert isinstance(whole, Generation)
     assert not whole.contradictory
-    assert [(one.drafted, one.accepted) for one in whole.rounds][
-        : len(first_rounds)
-    ] == first_rounds
-    assert (
-        sum(one.drafted for one in whole.rounds),
-        sum(one.accepted for one in whole.rounds),
-    ) == sums
+    counts = [(one.drafted, one.accepted) for one in whole.rounds]
+    assert counts[: len(first_rounds)] == first_rounds
+    assert tuple(map(sum, zip(*counts, strict=True))) == sums
     assert [part for part in parts if isinstance(part, Round)] == list(whole.rounds)
     assert sum(one.seconds for one in whole.rounds) == pytest.approx(whole.decode_seconds, abs=1e-5)
 
@@ -154,12 +122,11 @@ def test_llama_server_counts_tokens_whose_text_is_held_back() -> None:
         }
         return {"content": "🎉", "tokens": [token], "stop": False, "timings": timings}
 
-    reader = RoundReader(ABOUT, "")
     stream = [chunk(3, 9.0, (4, 4), 7), chunk(6, 9.0, (4, 4), 7), chunk(9, 20.0, (8, 6), 7)]
     stream.append(
         {"stop": True, "tokens": [], "stop_type": "limit", "timings": stream[-1]["timings"]}
     )
-    *_, whole = [part for one in stream for part in reader.read(one)]
+    *_, whole = read_parts(stream)
     assert [len(one.committed) for one in whole.rounds] == [5, 3]
     assert (whole.tokens, whole.text, whole.contradictory) == (9, "🎉🎉🎉", False)
 
@@ -174,30 +141,23 @@ def test_llama_server_counts_tokens_whose_text_is_held_back() -> None:
     ],
 )
 def test_llama_server_numbers_that_contradict_each_other_end_the_answer(change, code) -> None:
-    reader, stream = RoundReader(ABOUT, ""), chunks(DRAFTED)
+    stream = chunks(DRAFTED)
     stream[9]["timings"] |= change
     with pytest.raises(UserError) as found:
-        list(itertools.chain.from_iterable(map(reader.read, stream)))
+        read_parts(stream)
     assert found.value.code == code
 
 
 def test_events_of_a_server_leave_unknown_what_it_does_not_give() -> None:
-    reader = RoundReader(ABOUT, "")
-    parts = [part for chunk in chunks(DRAFTED) for part in reader.read(chunk)]
+    parts = read_parts(chunks(DRAFTED))
     events = list(events_of(parts, "hi", {}))
     assert dumps(parse(dumps(events)).trace) == dumps(events)
     started = events[0]
     assert isinstance(started, RunStarted)
-    assert (started.knowledge, started.server, started.prompt_tokens) == (
-        Knowledge.EXACT,
-        "llama-server b1",
-        20,
-    )
-    refused = next(
-        one
-        for one in events
-        if getattr(one, "nodes", ()) and one.nodes[-1].status is Status.UNREACHED
-    )
+    known = (started.knowledge, started.server, started.prompt_tokens)
+    assert known == (Knowledge.EXACT, "llama-server b1", 20)
+    drafts = (one for one in events if getattr(one, "nodes", ()))
+    refused = next(one for one in drafts if one.nodes[-1].status is Status.UNREACHED)
     assert [node.status for node in refused.nodes][1:] == [Status.REJECTED, *[Status.UNREACHED] * 3]
     assert refused.nodes[1].token_id is None
     assert refused.draft_seconds is None
@@ -209,11 +169,10 @@ def test_events_of_a_server_leave_unknown_what_it_does_not_give() -> None:
 
 def test_a_growing_log_names_the_refused_tokens(tmp_path) -> None:
     """A line that is half written, an entry that may not be complete, and a log that has only other lines."""
-    path, text = tmp_path / "log", (DATA / "llama-server.log").read_text("utf-8")
+    path, text = tmp_path / "log", LOG.read_text("utf-8")
     path.write_text("slot earlier: id 0\n", encoding="utf-8")
     log, cancel = GrowingLog(path), threading.Event()
-    reader = RoundReader(ABOUT, "")
-    parts = [part for chunk in chunks(DRAFTED) for part in reader.read(chunk)]
+    parts = read_parts(chunks(DRAFTED))
     drafts = [part for part in parts if isinstance(part, Round) and part.drafted]
     for part in (text[:9000], text[9000:]):
         with path.open("a", encoding="utf-8") as file:
@@ -307,7 +266,7 @@ def test_tune_reads_the_log_that_the_server_writes_meanwhile(tmp_path, capsys, m
     """Its probabilities make p_min predictable. If other requests came in between, each of its requests stands alone."""
     monkeypatch.setattr(doctor, "MORE_PROSE", ["one", "two", "three", "four"])
     monkeypatch.setattr(doctor, "PROBES", {})
-    text = (DATA / "llama-server.log").read_text("utf-8")
+    text = LOG.read_text("utf-8")
     widths = []
     for other in ("", "slot print_timing: id 0 | task 999 | eval time = 4000 ms / 97 tokens\n"):
         log, server, tasks = tmp_path / "log", llama([DRAFTED.encode()]), itertools.count()
@@ -346,13 +305,14 @@ def test_app_knows_the_servers_method_before_it_creates_the_menu(monkeypatch) ->
 
 def chunk(**choice: object) -> bytes:
     """Return a chunk of a chat answer."""
-    return f"data: {json.dumps({'choices': [choice]})}\n\n".encode()
+    return sse({"choices": [choice]})[0]
 
 
 def group(*ids: int) -> bytes:
     return chunk(delta={"content": "x" * len(ids)}, token_ids=ids)
 
 
+GROUPS = [group(1), group(2, 3, 4), group(5, 6), group(7), chunk(delta={}, finish_reason="stop")]
 STEPS = {
     "num_accepted_draft_tokens": 3,
     "num_draft_tokens": 9,
@@ -368,15 +328,13 @@ SUMS = {
     "spec_correct_drafts_histogram": [1, 1, 1],
 }
 TEXT = [chunk(delta={"content": part}) for part in ("a", " b c d", " e f")]
-COUNTERS = b'vllm:spec_decode_num_drafts_total{engine="0"} 0.0\n'
-VLLM = {"/version": b'{"version":"0.32.0"}', "/metrics": COUNTERS}
 STUDIO = {"/api/v0/models": b'{"data":[{"id":"m","state":"loaded"}]}'}
 SGLANG = {
     "/get_server_info": b'{"internal_states":[],"version":"0.5","speculative_algorithm":"EAGLE"}'
 }
 # Pages, chunks, fields of the last chunk; then what is found: server, level, sums, (accepted, drafted).
 FOREIGN = {
-    "vllm": (VLLM, [group(1), group(2, 3, 4), group(5, 6), group(7)], {"metrics": {"speculative_decoding": STEPS}},
+    "vllm": (VLLM, GROUPS[:-1], {"metrics": {"speculative_decoding": STEPS}},
              "vLLM 0.32.0", "arrival", (9, 3), [(2, 3), (1, 3), (0, 3)]),
     "vllm, two steps as one chunk, the last cut": (VLLM, [group(1), group(2, 3, 4, 5)], {"metrics": {"speculative_decoding": {**STEPS, "per_step_accepted": [2, 1], "per_step_drafted": [3, 6]}}},
              "vLLM 0.32.0", "arrival", (9, 3), [(2, 3), (1, 6)]),
@@ -400,16 +358,9 @@ def test_each_server_shows_what_it_reports_and_no_more(
     """Each stand-in answers as the documentation of its server says."""
     usage = {"prompt_tokens": 5, "completion_tokens": 7}
     last = {"choices": [], "usage": usage, **report}
-    whole = [*stream, chunk(delta={}, finish_reason="stop"), f"data: {json.dumps(last)}\n\n".encode(), b"data: [DONE]\n\n"]  # fmt: skip
-    lists = {"/v1/models": b'{"data":[{"id":"m"}]}', **pages}
+    whole = [*stream, chunk(delta={}, finish_reason="stop"), *sse(last), b"data: [DONE]\n\n"]
     unknown = 200 if "/api/v0/models" in pages else 404  # LM Studio replies to every path
-
-    def reply(path: str, _headers: dict[str, str], _body: bytes) -> Reply:
-        if path in lists:
-            return 200, {}, [lists[path]]
-        return (200, STREAM, whole) if path == "/v1/chat/completions" else (unknown, {}, [b"no"])
-
-    with serving(reply) as url:
+    with serving(chat(lambda _: whole, pages, unknown)) as url:
         server = attach(url)
         request = Request([{"role": "user", "content": "hi"}], 8)
         parts = list(server.stream(request, threading.Event()))
@@ -450,14 +401,10 @@ def test_counters_of_a_server_are_an_answers_if_no_other_request_came(
     """A vLLM without a report of a request: its counters before and after, of the whole server."""
     pages = itertools.chain([metrics_page(100, 20, 60, 10, 5, 0)] * 2, itertools.repeat(after))
     usage = {"choices": [], "usage": {"completion_tokens": 7}}
-    stream = [group(1), group(2, 3, 4), group(5, 6), group(7), chunk(delta={}, finish_reason="stop"), f"data: {json.dumps(usage)}\n\n".encode()]  # fmt: skip
+    server = chat(lambda _: [*GROUPS, *sse(usage)], VLLM)
 
-    def reply(path: str, _headers: dict[str, str], _body: bytes) -> Reply:
-        if path == "/v1/chat/completions":
-            return 200, STREAM, stream
-        known = {"/v1/models": b'{"data":[{"id":"m"}]}', "/version": VLLM["/version"]}
-        page = next(pages) if path == "/metrics" else known.get(path)
-        return (404, {}, [b"no"]) if page is None else (200, {}, [page])
+    def reply(path: str, headers: dict[str, str], body: bytes) -> Reply:
+        return (200, {}, [next(pages)]) if path == "/metrics" else server(path, headers, body)
 
     with serving(reply) as url:
         parts = list(attach(url).stream(Request([], 8), threading.Event()))
@@ -529,17 +476,15 @@ def test_strange_values_in_a_stream_end_in_one_message_or_a_whole_trace(seed, mo
     """Streams of each kind with one to three strange values; a trace that begins can be written to a file."""
     rng = random.Random(seed)
     steps = {"choices": [], "usage": {"completion_tokens": 7}, "metrics": {"speculative_decoding": STEPS}}  # fmt: skip
-    groups = [group(1), group(2, 3, 4), group(5, 6), group(7), chunk(delta={}, finish_reason="stop")]  # fmt: skip
-    chat = [*chunks(b"".join(groups).decode()), steps]
+    answer = [*chunks(b"".join(GROUPS).decode()), steps]
     counts = Counter[str]()
     for _ in range(120):
         llama_kind = rng.random() < 0.6
-        stream = chunks(rng.choice([DRAFTED, NGRAM])) if llama_kind else list(chat)
+        stream = chunks(rng.choice([DRAFTED, NGRAM])) if llama_kind else list(answer)
         for _ in range(rng.randint(1, 3)):
             place = rng.randrange(len(stream))
             stream[place] = changed(rng, copy.deepcopy(stream[place]))
-        lines = "".join(f"data: {json.dumps(one)}\n\n" for one in stream).encode()
-        monkeypatch.setattr(Client, "_open", opened_with(lines))
+        monkeypatch.setattr(Client, "_open", opened_with(b"".join(sse(*stream))))
         one = Client("http://h")
         server = LlamaServer(one, ABOUT, True) if llama_kind else OpenAIServer(one, replace(ABOUT, knowledge=Knowledge.ARRIVAL))  # fmt: skip
         monkeypatch.setattr(LlamaServer, "prompt", lambda *_: "hi")

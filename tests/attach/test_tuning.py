@@ -18,9 +18,9 @@ from specdemo.attach.tuning import DraftSetting, ask_in_turn, break_even, plan, 
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.trace.events import Choice, Knowledge
-from tests.attach.stand_in import true_seconds
+from tests.attach.recorded import LOG
+from tests.attach.stand_in import simulated, true_seconds
 
-LOG = Path(__file__).with_name("data") / "llama-server.log"
 LONGEST, TOKENS, REQUESTS = 8, 64, 10
 SECONDS = (0.014, 0.034, 0.054, 0.066, 0.08, 0.09, 0.1, 0.11, 0.12)  # of a round by drafted tokens
 
@@ -51,16 +51,13 @@ class Server:
         self.machine, self.chances = machine, chances
 
     def stream(self, request: Request, _cancel: threading.Event) -> Iterator[Part]:
-        """Answer with as many tokens as the limit allows; drafts are shortened near it."""
-        rounds, left = list[Round](), request.max_new_tokens - 1
-        while left:
-            drafted = min(len(self.chances), left - 1)
-            wrong = self.machine.rng.random(drafted) >= self.chances[:drafted]
-            accepted = int(np.argmax(wrong)) if wrong.any() else drafted
-            pieces = (Piece("", 1),) * (accepted + 1)
-            rounds.append(Round(pieces, drafted, accepted, self.machine.spend(SECONDS[drafted])))
-            left -= accepted + 1
-        yield Generation("s", "", Knowledge.EXACT, (Piece("", 1),), tuple(rounds))
+        """Answer with as many tokens as the limit allows."""
+        draw = self.machine.rng.random
+        rounds = simulated(request.max_new_tokens, self.chances, draw, self.seconds)
+        yield Generation("s", "", Knowledge.EXACT, (Piece("", 1),), rounds)
+
+    def seconds(self, drafted: int) -> float:
+        return self.machine.spend(SECONDS[drafted])
 
     def speedup(self, n_max: int) -> float:
         """Return the exact speedup over plain decoding, for many answers."""

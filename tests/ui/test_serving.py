@@ -27,7 +27,7 @@ from specdemo.ui.files import version
 from specdemo.ui.player import SCRIPTS, style_files
 from specdemo.ui.serving import Head, first_words, launch_options, monitor_routes
 from specdemo.ui.site import PREVIEW
-from tests.attach.test_pasted import BENCH, LOG
+from tests.attach.recorded import BENCH, LOG
 
 PAGE = b'<html><head><title>a</title><meta property="og:title" content="Gradio" /></head>'
 PAGE += b"\n<body class='b'>\n<gradio-app></gradio-app></body></html>"
