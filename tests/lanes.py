@@ -8,7 +8,7 @@ from conftest import steps_of
 
 from specdemo.drafters.base import Plain
 from specdemo.engine.target import CachedModel
-from specdemo.engine.types import Drafter, Proposal
+from specdemo.engine.types import Drafter, Outcome, Proposal
 from specdemo.trace.events import Reason
 
 PROMPTS = [[3, 14, 15, 9], [26, 5, 35], [8, 9, 7, 9, 3], [2, 3, 8]]
@@ -84,6 +84,27 @@ class Scripted(Drafter):
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         return self.script(committed, budget)
+
+
+class Always(Scripted):
+    """Drafts these tokens at every position. prompts, texts: that it has read and continued; outcomes: of its drafts"""
+
+    def __init__(self, token_ids: Sequence[int], confidence: float, **fields: object) -> None:
+        fields = {"lookahead": len(token_ids), "reasons": (Reason("script"),), **fields}
+        sure = (confidence,) * len(token_ids)
+        self.prompts, self.texts, self.outcomes = [], [], []
+
+        def script(text: Sequence[int], budget: int) -> Proposal:
+            self.texts.append(text)
+            return Proposal.chain(token_ids[:budget], confidences=sure[:budget], **fields)
+
+        super().__init__(script)
+
+    def start(self, prompt_ids: Sequence[int]) -> None:
+        self.prompts.append(prompt_ids)
+
+    def observe(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
 
 
 def always_right(answer_ids: Sequence[int], lookahead: int) -> Scripted:

@@ -2,7 +2,7 @@
 
 import pytest
 from conftest import PROFILE, drafter_for, open_draft, run_lane
-from lanes import Scripted
+from lanes import Always, Scripted
 from outcomes import judged
 
 from specdemo.config.settings import Sampling
@@ -21,18 +21,8 @@ DEAR = CostProfile(((1, 0.01), (64, 0.64)), 0.001)
 STEP = CostProfile(((1, 0.01), (3, 0.0101), (64, 0.64)), 0.001)  # free up to two drafted tokens
 
 
-class Says(Scripted):
-    """Always drafts these tokens, and records the outcomes."""
-
-    def __init__(self, *token_ids, **fields):
-        sure, self.heard = (0.95,) * len(token_ids), []
-        fields |= {"lookahead": 4, "reasons": (Reason("script"),)}
-        super().__init__(
-            lambda _, most: Proposal.chain(token_ids[:most], confidences=sure[:most], **fields)
-        )
-
-    def observe(self, outcome):
-        self.heard.append(outcome)
+def says(*token_ids):
+    return Always(token_ids, 0.95, lookahead=4)
 
 
 def behind(model, profile=FREE, most=None):
@@ -44,7 +34,7 @@ def behind(model, profile=FREE, most=None):
 
 
 def test_the_text_that_followed_the_end_of_a_draft_is_copied_behind_it():
-    proposal = behind(Says(2, 3)).propose(TEXT, 30)
+    proposal = behind(says(2, 3)).propose(TEXT, 30)
     assert proposal.token_ids[:8] == (2, 3, 4, 5, 6, 7, 8, 9)
     assert proposal.chained
     assert proposal.source == "copy_through"
@@ -53,20 +43,20 @@ def test_the_text_that_followed_the_end_of_a_draft_is_copied_behind_it():
     assert Reason("copied", copied) in proposal.reasons
     assert list(proposal.survivals) == sorted(proposal.survivals, reverse=True)
     assert proposal.expected_tokens == pytest.approx(1 + sum(proposal.survivals))
-    assert behind(Says(2, 3)).propose(TEXT, 4).token_ids == (2, 3, 4, 5)
-    assert behind(Says(2, 3), most=3).propose(TEXT, 30).token_ids == (2, 3, 4, 5, 6)
+    assert behind(says(2, 3)).propose(TEXT, 4).token_ids == (2, 3, 4, 5)
+    assert behind(says(2, 3), most=3).propose(TEXT, 30).token_ids == (2, 3, 4, 5, 6)
 
 
 @pytest.mark.parametrize("drafted", [(3, 2), (8,), ()])
 def test_a_draft_whose_end_never_occurred_stays_unchanged(drafted):
-    drafter = behind(Says(*drafted))
+    drafter = behind(says(*drafted))
     alone = drafter.model.propose(TEXT, 30, drafter.through.costs)
     assert drafter.propose(TEXT, 30) == alone
 
 
 def test_a_draft_that_fills_its_budget_or_is_long_stays_what_it_is():
-    assert behind(Says(2, 3)).propose(TEXT, 2).token_ids == (2, 3)
-    assert behind(Says(*[2, 3] * 15)).propose(TEXT, 60).token_ids == (2, 3) * 15
+    assert behind(says(2, 3)).propose(TEXT, 2).token_ids == (2, 3)
+    assert behind(says(*[2, 3] * 15)).propose(TEXT, 60).token_ids == (2, 3) * 15
 
 
 def test_nothing_is_copied_behind_a_tree():
@@ -76,17 +66,17 @@ def test_nothing_is_copied_behind_a_tree():
 
 
 def test_copies_alone_where_nothing_was_drafted_are_those_of_the_text():
-    drafter, text = behind(Says()), [*TEXT, 2, 3]
+    drafter, text = behind(says()), [*TEXT, 2, 3]
     proposal = drafter.propose(text, 30)
     assert proposal.token_ids[:3] == (4, 5, 6)
     assert (proposal.source, proposal.draft_probs) == ("ngram", None)
 
 
 def test_as_many_tokens_are_copied_as_pay_for_their_rows():
-    free, dear = (len(behind(Says(2, 3), profile).propose(TEXT, 30)) for profile in (FREE, DEAR))
+    free, dear = (len(behind(says(2, 3), profile).propose(TEXT, 30)) for profile in (FREE, DEAR))
     assert free > dear == 2
     # A position that is unlikely to be reached is not worth a row, however good the copy.
-    unsure = Says(2, 3)
+    unsure = says(2, 3)
     drafter = behind(unsure, PROFILE)
     sure = len(drafter.propose(TEXT, 30))
     for _ in range(40):
@@ -97,11 +87,11 @@ def test_as_many_tokens_are_copied_as_pay_for_their_rows():
 
 @pytest.mark.parametrize("kept", [0, 1, 2, 5])
 def test_model_and_copier_learn_each_from_its_own_part(kept):
-    model = Says(2, 3)
+    model = says(2, 3)
     drafter = behind(model, most=4)
     copies = drafter.through.calibration.mean
     drafter.observe(judged(drafter.propose(TEXT, 30), kept, 0.002))
-    (heard,) = model.heard
+    (heard,) = model.outcomes
     assert heard.proposal.token_ids == (2, 3)
     assert heard.verdict.path == tuple(range(min(kept, 2)))
     assert len(heard.verdict.accept_probs) == 2
@@ -140,7 +130,7 @@ def auto_behind(model, profile):
 
 
 def test_auto_copies_on_behind_its_model_where_rows_pay():
-    free, step = (auto_behind(Says(2, 3), profile) for profile in (FREE, STEP))
+    free, step = (auto_behind(says(2, 3), profile) for profile in (FREE, STEP))
     proposal = free.propose(TEXT, 30)
     assert proposal.token_ids[:6] == (2, 3, 4, 5, 6, 7)
     assert proposal.source == "copy_through"
@@ -153,12 +143,12 @@ def test_auto_copies_on_behind_its_model_where_rows_pay():
 
 @pytest.mark.parametrize("kept", [1, 4])
 def test_auto_s_model_learns_from_its_own_share_of_a_step(kept):
-    model = Says(2, 3)
+    model = says(2, 3)
     chooser = auto_behind(model, FREE)
     proposal = chooser.propose(TEXT, 30)
     record = chooser.model.record
     record.seen = 1
     chooser.observe(judged(proposal, kept, 0.002))
-    assert model.heard[0].proposal.token_ids == (2, 3)
-    assert model.heard[0].verify_seconds < 0.01  # cost of a pass without the copies
+    assert model.outcomes[0].proposal.token_ids == (2, 3)
+    assert model.outcomes[0].verify_seconds < 0.01  # cost of a pass without the copies
     assert (record.tokens, record.drafted) == pytest.approx((1 + min(2, kept), 2))

@@ -4,17 +4,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import PROFILE, PROMPT, drafter_for, reference_greedy, run_lane, tiny_llama
+from conftest import PROMPT, drafter_for, reference_greedy, run_lane, tiny_llama
 from tiny_trained import random_compact
 from torch.nn import functional as F
 
-from specdemo.config.settings import RunSettings, Sampling
-from specdemo.drafters.base import DraftingContext
+from specdemo.config.settings import TOKEN, Sampling
 from specdemo.drafters.memory.markov import MarkovBias, MarkovCounts
 from specdemo.drafters.memory.visit import MOST_PAIRS, MOST_RUNS, Memory, OnlineHead
-from specdemo.drafters.methods import make_drafter
-from specdemo.engine.sampling import ReducedVocabulary, Shaper
-from specdemo.engine.target import CachedModel, PrefixReader
+from specdemo.engine.sampling import ReducedVocabulary
+from specdemo.engine.target import CachedModel
 from specdemo.models.networks.chain import CompactDecoder, CompactModel, CompactWeights
 from specdemo.trace.metrics import Metrics, measure, output_ids
 
@@ -144,42 +142,26 @@ def test_a_model_of_another_kind_has_no_head(target_weights):
     assert Memory().head_of(CachedModel(target_weights)) is None
 
 
-def drafter(method: str, model: CompactModel, memory: Memory, sampling: Sampling | None = None):
-    """A registered method with this draft model and nothing else."""
-    sampling = sampling or Sampling()
-    settings = RunSettings(method, "constant", 4, sampling=sampling, fallback=False)
-    context = DraftingContext(
-        settings,
-        Shaper(sampling),
-        VOCABULARY,
-        PROFILE,
-        memory,
-        {"draft": lambda: PrefixReader(model)},
-    )
-    return make_drafter(context)
-
-
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.5, seed=4)])
-def test_the_memory_of_one_run_improves_the_next_draft(weights, sampling):
+def test_the_memory_of_one_run_improves_the_next_draft(weights, target_weights, sampling):
     """The counts are cleared before each run, so the gain is the head's."""
-    target, model, memory, rates = (
-        tiny_llama(0),
-        CompactModel(CompactDecoder(weights)),
-        Memory(),
-        [],
-    )
+    model, memory, rates = CompactModel(CompactDecoder(weights)), Memory(), []
+
+    def run(method):
+        options = {"policy": "constant", "lookahead": 4, "verification": TOKEN}
+        drafter = drafter_for(method, model, memory=memory, sampling=sampling, **options)
+        return run_lane(target_weights, drafter, PROMPT, sampling=sampling, max_new_tokens=80)
+
     for _ in range(10):
         memory.counts = MarkovCounts()
-        online = drafter("online", model, memory, sampling)
-        events = run_lane(target, online, PROMPT, sampling=sampling, max_new_tokens=80)
+        events = run("online")
         rates.append(measure(events).drafted_accept_rate)
         if sampling.greedy:
-            assert output_ids(events) == reference_greedy(target, PROMPT, 80)
+            assert output_ids(events) == reference_greedy(target_weights, PROMPT, 80)
     head = memory.head_of(model)
     assert head.num_verdicts > 100
     assert head.up.any()
-    unadjusted = drafter("draft_model", model, memory, sampling)
-    without = measure(run_lane(target, unadjusted, PROMPT, sampling=sampling, max_new_tokens=80))
+    without = measure(run("draft_model"))
     assert model.adjust is None  # the same model in a method that does not learn
     assert rates[-1] > without.drafted_accept_rate
 

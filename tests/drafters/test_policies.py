@@ -2,6 +2,7 @@
 
 import pytest
 from conftest import PROFILE
+from lanes import Always
 from outcomes import chain, judged
 
 from specdemo.config.errors import UserError
@@ -15,7 +16,7 @@ from specdemo.drafters.policies.rule import GROUP_TOKENS, StoppingRule
 from specdemo.engine.clock import Sharing
 from specdemo.engine.cost import CostProfile, Costs, best_count, best_rate, pays, survival_floors
 from specdemo.engine.sampling import Shaper
-from specdemo.engine.types import Drafter, Proposal
+from specdemo.engine.types import Proposal
 from specdemo.trace.events import Reason
 
 
@@ -50,13 +51,6 @@ def test_confidence_stops_below_its_threshold_and_the_threshold_adapts():
     assert not policy.go_on(0.8)
     assert policy.go_on(0.95)
     assert policy.reason == Reason("confidence", {"threshold": policy.threshold})
-
-
-class Guess(Drafter):
-    """Proposes one token each time."""
-
-    def propose(self, committed, budget):
-        return Proposal.chain([1], confidences=(0.5,), lookahead=1, reasons=(Reason("guess"),))
 
 
 def step(drafter, drafting_seconds, plain_seconds, kept):
@@ -130,7 +124,7 @@ PLAIN_COSTS = CostProfile(((1, 0.010), (8, 0.013)))
 
 
 def test_fallback_rests_while_drafting_loses_probes_again_and_says_so():
-    drafter = Fallback(Guess(), Costs(PLAIN_COSTS))
+    drafter = Fallback(Always([1], 0.5), Costs(PLAIN_COSTS))
     drafter.start([1])
     steps = [step(drafter, 0.030, 0.010, 0) for _ in range(400)]
     drafted = [place for place, proposal in enumerate(steps) if len(proposal)]
@@ -146,7 +140,7 @@ def test_fallback_rests_while_drafting_loses_probes_again_and_says_so():
 
 
 def test_fallback_leaves_a_winner_alone():
-    drafter = Fallback(Guess(), Costs(PLAIN_COSTS))
+    drafter = Fallback(Always([1], 0.5), Costs(PLAIN_COSTS))
     drafter.start([1])
     steps = [step(drafter, 0.012, 0.010, 1) for _ in range(200)]
     assert sum(not len(proposal) for proposal in steps) == 0
@@ -180,7 +174,7 @@ def test_the_first_forecast_of_a_drawn_token_depends_on_the_rule():
 def test_fallback_in_company_counts_what_a_step_takes_if_all_did_the_same():
     """A pass that seven others share takes as long whether this run drafts or not: by that alone it would never rest."""
     costs = Costs(CostProfile(((1, 0.007), (8, 0.019), (16, 0.033)), 0.001), together=8)
-    drafter = Fallback(Guess(), costs)
+    drafter = Fallback(Always([1], 0.5), costs)
     rests = 0
     for _ in range(40):
         proposal = drafter.propose([1], 8)

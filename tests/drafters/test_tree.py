@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 import torch
-from conftest import bound_target, drafter_for, innermost, open_draft
+from conftest import PROMPT, bound_target, drafter_for, innermost, open_draft
 
 from specdemo.config.settings import Sampling
 from specdemo.drafters.policies.calibration import Calibration
@@ -125,7 +125,6 @@ def test_a_word_of_no_chance_is_never_drafted():
     assert paths_of(tree) == {(0,), (0, 0), (0, 0, 0)}
 
 
-TEXT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
 DEPTH = 4
 
 
@@ -138,16 +137,16 @@ def opened(draft_weights):
             method, open_draft(draft_weights), sampling=Sampling(temperature, seed=5),
             **{"policy": "constant", "lookahead": DEPTH, "nodes": 40, **changes},
         )  # fmt: skip
-        bound_target(drafter).read(TEXT[:-1])
-        drafter.start(TEXT)
+        bound_target(drafter).read(PROMPT[:-1])
+        drafter.start(PROMPT)
         return drafter
 
     return open_method
 
 
 def test_the_chain_of_the_same_block_is_a_path_of_the_tree(opened):
-    chain = opened("block").propose(TEXT, 30)
-    tree = opened("block_tree").propose(TEXT, 30)
+    chain = opened("block").propose(PROMPT, 30)
+    tree = opened("block_tree").propose(PROMPT, 30)
     assert len(chain) == DEPTH
     assert len(tree) == 40
     node = -1
@@ -162,16 +161,16 @@ def test_the_chain_of_the_same_block_is_a_path_of_the_tree(opened):
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_guesses_below_a_branch_are_the_block_s_corrected_by_its_last_word(opened, temperature):
     drafter = opened("block_tree", temperature)
-    proposal = drafter.propose(TEXT, 30)
+    proposal = drafter.propose(PROMPT, 30)
     block = innermost(drafter).block
     markov, columns = block.model.weights.markov, block.model.weights.words.column_of
     drafter = opened("block_tree", temperature)
-    logits = innermost(drafter).block.guess(TEXT)
+    logits = innermost(drafter).block.guess(PROMPT)
     parents = set(proposal.parents)
     assert len(parents) > 3
     for parent in parents:
         first = proposal.children(parent)[0]
-        above = TEXT[-1] if parent < 0 else proposal.token_ids[parent]
+        above = PROMPT[-1] if parent < 0 else proposal.token_ids[parent]
         depth = len(proposal.path_to(parent))
         own = logits[depth].clone()
         own[: len(columns)] += markov.bias(markov.token[[columns.get(above, len(columns))]])[0]
@@ -189,16 +188,16 @@ def test_a_step_asks_for_one_pass_whatever_its_tree(opened):
         return guess(committed)
 
     inner.block.guess = counted
-    assert len(inner.propose(TEXT, 30)) == 40
-    assert passes == [len(TEXT)]
-    assert not len(inner.propose(TEXT, 0))
-    assert passes == [len(TEXT)]
+    assert len(inner.propose(PROMPT, 30)) == 40
+    assert passes == [len(PROMPT)]
+    assert not len(inner.propose(PROMPT, 0))
+    assert passes == [len(PROMPT)]
     assert 0 < inner.reading_seconds < 1
 
 
 def test_a_node_that_does_not_pay_is_left_out(opened):
-    always = opened("block_tree").propose(TEXT, 30)
-    paid = opened("block_tree", policy="cost").propose(TEXT, 30)
+    always = opened("block_tree").propose(PROMPT, 30)
+    paid = opened("block_tree", policy="cost").propose(PROMPT, 30)
     assert 0 < len(paid) < len(always)
 
 
@@ -208,4 +207,4 @@ def test_its_budget_is_what_the_ladder_gives_for_nothing(opened, free):
     ladder = ((1, 0.02), (1 + free, 0.02), (2 + free, 2.0), (64, 100.0))
     inner.costs.profile = CostProfile(ladder, 0.002)
     inner.observe_reading = lambda *_: None  # measured time of reading on this machine
-    assert len(inner.propose(TEXT, 30)) == free
+    assert len(inner.propose(PROMPT, 30)) == free
