@@ -187,13 +187,6 @@ def test_an_empty_prompt_is_refused_before_a_model_loads(words, capsys):
     assert "the prompt is empty" in capsys.readouterr().err
 
 
-def test_a_value_out_of_range_is_refused_in_a_sentence(capsys):
-    assert main(["run", "x", "--lookahead", "99"]) == 1
-    told = capsys.readouterr().err
-    assert "The lookahead is 99; it must be a whole number between 1 and 32." in told
-    assert "Traceback" not in told
-
-
 class Page:
     def __init__(self, *, taken: bool = False) -> None:
         self.taken, self.launched, self.closed = taken, {}, False

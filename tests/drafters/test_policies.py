@@ -139,13 +139,6 @@ def test_fallback_rests_while_drafting_loses_probes_again_and_says_so():
     assert len(drafter.propose([1], 4)) == 1
 
 
-def test_fallback_leaves_a_winner_alone():
-    drafter = Fallback(Always([1], 0.5), Costs(PLAIN_COSTS))
-    drafter.start([1])
-    steps = [step(drafter, 0.012, 0.010, 1) for _ in range(200)]
-    assert sum(not len(proposal) for proposal in steps) == 0
-
-
 def test_a_method_that_is_unknown_or_lacks_its_draft_is_a_sentence():
     for method, match in (
         ("nonsense", "no drafting method"),

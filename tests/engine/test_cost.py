@@ -42,7 +42,10 @@ def test_measuring_gives_every_row_count_and_leaves_the_caches_empty(target_weig
     times = [seconds for _, seconds in profile.verify]
     assert times == sorted(times)
     assert times[0] > 0
-    assert profile.draft_step > 0
+    assert [rows for rows, _ in profile.draft_rows] == list(DRAFTING)
+    times = [profile.draft_step, *(seconds for _, seconds in profile.draft_rows)]
+    assert times == sorted(times)
+    assert times[0] > 0
     assert target.length == draft.length == 0
     assert measure_costs(target, None).draft_step is None
     assert max(MEASURED_ROWS) < VOCABULARY
@@ -120,6 +123,9 @@ def test_of_two_measurements_each_point_is_the_faster_one():
     assert best.verify_seconds(1, FAR_CONTEXT) == pytest.approx(flat.verify_seconds(1, FAR_CONTEXT))
     assert best.verify_seconds(8, FAR_CONTEXT) == pytest.approx(flat.verify_seconds(8, FAR_CONTEXT))
     assert PROFILE.at_best(CostProfile(((1, 0.5),))).draft_step == 0.002
+    drafting = CostProfile(PROFILE.verify, 0.002, draft_rows=((4, 0.0026), (8, 0.003), (16, 0.005)))
+    faster = CostProfile(PROFILE.verify, 1e-9, draft_rows=((4, 1e-9), (8, 1.0)))
+    assert drafting.at_best(faster).draft_rows == ((4, 1e-9), (8, 0.003), (16, 0.005))
 
 
 def test_a_slower_machine_scales_every_prediction():
@@ -212,12 +218,3 @@ def test_the_rate_of_a_run_is_set_again_when_runs_share_its_passes():
         chain([0.5] * 4, 2, 0.0, PROFILE.verify_seconds(40), sharing=Sharing(runs=8, rows=40))
     )
     assert costs.rate() < alone * PROFILE.verify_seconds(1) / PROFILE.verify_seconds(8) * 1.05
-
-
-def test_the_draft_is_measured_by_rows_too(target_weights, draft_weights):
-    profile = measure_costs(CachedModel(target_weights), CachedModel(draft_weights), 1)
-    assert [rows for rows, _ in profile.draft_rows] == list(DRAFTING)
-    times = [profile.draft_step, *(seconds for _, seconds in profile.draft_rows)]
-    assert times == sorted(times)
-    faster = CostProfile(profile.verify, 1e-9, draft_rows=((4, 1e-9), (8, 1.0)))
-    assert profile.at_best(faster).draft_rows[:2] == ((4, 1e-9), profile.draft_rows[1])

@@ -75,11 +75,6 @@ def without(probs, token):
     return rest / rest.sum()
 
 
-def test_sampling_commits_the_target_exactly_after_one_drawn_token(first_token):
-    committed = sum(float(DRAFT[token]) * first_token((token,), DRAFT[None]) for token in range(4))
-    torch.testing.assert_close(committed, TARGET.double(), atol=1e-6, rtol=0)
-
-
 def test_sampling_commits_the_target_exactly_after_siblings_drawn_without_replacement(first_token):
     committed = torch.zeros(4, dtype=torch.float64)
     for first, second in itertools.permutations(range(4), 2):

@@ -167,14 +167,6 @@ def test_the_command_writes_the_table_and_the_replay(tmp_path):
     assert run["trace"].count("\n") == RECORDED[0].read_text(encoding="utf-8").count("\n")
 
 
-def test_export_refuses_a_file_that_is_no_trace_and_a_missing_option(tmp_path, capsys):
-    foreign = tmp_path / "foreign.jsonl"
-    foreign.write_text("no trace", encoding="utf-8")
-    out = tmp_path / "out.html"
-    assert cli.main(["export", str(foreign), "--html", str(out)]) == 1
-    assert "is not a trace" in capsys.readouterr().err
-    assert not out.exists()
-    assert cli.main(["export", str(RECORDED[0])]) == 1
-    assert "--csv" in capsys.readouterr().err
+def test_a_replay_of_no_trace_is_refused():
     with pytest.raises(UserError):
         player.html_replay("no trace", "title", VIEW)

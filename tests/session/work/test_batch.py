@@ -147,16 +147,6 @@ def test_each_prompt_is_answered_as_it_is_alone(tiny_studio, method):
     assert (totals.new_tokens, totals.failed) == (4 * 24, 1)
 
 
-def test_prompts_share_passes(tiny_studio, monkeypatch):
-    decoder, runs = tiny_studio.pair.target.decoder, []
-    run = decoder.run
-    monkeypatch.setattr(decoder, "run", lambda passes: runs.append(len(passes)) or run(passes))
-    finish(
-        Batch(tiny_studio, ["abc", "hello", "zzz"], replace(SETTINGS, max_new_tokens=60)).answers()
-    )
-    assert max(runs) > 1
-
-
 def test_prompts_that_begin_after_another_model_was_loaded_end_with_a_sentence():
     """A run with an unexpected model is refused; active runs end with their own pair."""
     studio = letters_studio()
@@ -216,20 +206,3 @@ def test_run_answers_a_suite_as_json_and_reports_a_failure(terminal, tmp_path, c
     assert (totals["prompts"], totals["failed"]) == (2, 1)
     assert "first turn" in told.err
     assert terminal.closed == 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "Give one prompt"),
-        (["hello", "--prompts", "{file}"], "Give one prompt"),
-        (["--prompts", "{file}", "--save", "x"], "--save"),
-        (["--prompts", "{file}"], "no prompts"),
-    ],
-)
-def test_run_refuses_impossible_arguments(terminal, tmp_path, capsys, arguments, message):
-    file = tmp_path / "empty.txt"
-    file.write_text("\n \n", encoding="utf-8")
-    assert main(["run", *(word.format(file=file) for word in arguments)]) == 1
-    assert message in capsys.readouterr().err
-    assert terminal.closed == 0
