@@ -31,7 +31,14 @@ PROMPT_ROWS = 32  # rows of prompts and given answers per pass while other answe
 READING_ROWS = 256  # the same per pass while none is written
 SHARD_ANSWERS = 64
 TOP_TOKENS = 8  # most likely tokens that are stored for each position
-SAMPLINGS = tuple(Sampling(temperature) for temperature in (0.0, 0.7, 0.0, 1.0))
+SAMPLINGS = (
+    Sampling(0.0),
+    Sampling(0.7, top_p=0.9, repetition_penalty=1.1),
+    Sampling(0.2, top_p=0.9),
+    Sampling(0.0),
+    Sampling(1.0, repetition_penalty=1.1),
+    Sampling(1.0),
+)  # of prompts in turn; without a penalty a small model soon repeats itself
 
 
 @dataclass(slots=True, eq=False)
@@ -156,8 +163,10 @@ class AnswerWriter:
     def _next_token(self, one: AnswerText, likeliest: int, logits: Tensor) -> int:
         if one.sampling.greedy:
             return likeliest
-        text = [*one.prompt_ids, *one.answer_ids]
-        probs = Shaper(one.sampling).probs(logits, text, [[]])[0]
+        text, shaper = [*one.prompt_ids, *one.answer_ids], Shaper(one.sampling)
+        probs = shaper.compiled(logits[0], text)
+        if probs is None:
+            probs = shaper.probs(logits, text, [[]])[0]
         return draw_at(probs, float(one.random.random()))
 
 

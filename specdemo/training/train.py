@@ -25,13 +25,14 @@ from specdemo.models.pair import model_files
 from specdemo.models.tokenizers import load_tokenizer, stop_ids
 from specdemo.session.loaded import machine_name
 from specdemo.session.text import prompt_rows
+from specdemo.trace.metrics import REPEATED_SHARE, repeated_share
 from specdemo.training.options import TrainOptions
 from specdemo.training.package import Card, check_target, package, read_llama_config
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
-    from transformers import LlamaConfig
+    from transformers import LlamaConfig, PreTrainedTokenizerBase
 
     from specdemo.training.data import Answer, HiddenStates, Row
     from specdemo.training.trainer import Trainer
@@ -75,6 +76,7 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
         work = options.work_dir / _digest(_data_facts(options, files))
         make_folder(work)
         answers, rows, hidden = _gather(options, config, answering, device, work, progress)
+        rows = _worth_learning(answers, rows, load_tokenizer(files))
         word_ids = torch.from_numpy(hidden.word_mass.argsort()[::-1][: options.words].copy())
         word_ids = word_ids.sort().values.to(device)
         kept, held = hold_out(rows, options.held_out_prompts, options.seed)
@@ -153,6 +155,17 @@ def _gather(
         count += len(given)
         paths += write_shards(writer, texts, count, room, work / "texts", progress)
     return read_shards(paths, layers, config.vocab_size)
+
+
+def _worth_learning(
+    answers: list[Answer], rows: list[Row], tokenizer: PreTrainedTokenizerBase
+) -> list[Row]:
+    """Return the texts whose answers do not repeat themselves: a loop is easy to draft, and teaches nothing else."""
+    return [
+        row
+        for one, row in zip(answers, rows, strict=True)
+        if repeated_share(str(tokenizer.decode(one.answer_ids))) <= REPEATED_SHARE
+    ]
 
 
 def _data_facts(options: TrainOptions, files: ModelFiles) -> list[object]:
