@@ -74,7 +74,7 @@ def random_compact(
     )  # fmt: skip
     word_ids = some(words)
     head = MarkovHead(
-        noise(len(word_ids) + 1, RANK), linear(len(word_ids), RANK), noise(HIDDEN + RANK).float() / 8, 1.0,
+        noise(len(word_ids) + 1, RANK), linear(len(word_ids), RANK), noise(HIDDEN + RANK).float() / 8, torch.ones(1),
         (1.0,) * depth,
     )  # fmt: skip
     return CompactWeights(

@@ -140,7 +140,7 @@ def place_pair(
     alone = stands_alone({**find_trained(target, None, settings.trained), **others})
     draft, why = None, "Its feature drafter works without a draft model."
     if not alone or settings.draft != "auto":
-        draft, why = _DraftLoader(settings, progress, found, files, target, tokenizer).find()
+        draft, why = _find_draft(settings, progress, found, target, tokenizer)
     network = draft.network() if draft else None
     below = network.weights if isinstance(network, CompactDecoder) else None
     drafts = {**find_trained(target, below, settings.trained), **others}
@@ -246,59 +246,53 @@ def fetch_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Fi
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _DraftLoader:
-    """Loads the draft model for a target. files, target, tokenizer: of the target"""
+def _find_draft(
+    settings: AppSettings,
+    progress: ProgressCallback,
+    found: Finder,
+    target: LoadedModel,
+    tokenizer: PreTrainedTokenizerBase,
+) -> tuple[Draft | None, str]:
+    """Load the draft that the settings name, or the target's partner; without one, return a sentence why.
 
-    settings: AppSettings
-    progress: ProgressCallback
-    found: Finder
-    files: ModelFiles
-    target: LoadedModel
-    tokenizer: PreTrainedTokenizerBase
-
-    def find(self) -> tuple[Draft | None, str]:
-        """Return the draft that the settings name, or the target's partner; without one, a sentence why."""
-        settings = self.settings
-        wanted = draft_of(self.target.known, settings.draft, settings.trained)
-        if wanted is None:
-            return None, "No draft is known for this target."
-        try:
-            return self._load(wanted), ""
-        except UserError as error:
-            if settings.draft != "auto":
-                raise
-            return None, str(error)
-
-    def _load(self, wanted: str) -> Draft:
-        path = Path(wanted).expanduser()
-        if is_compact(path):
-            return self._compact(ModelFiles(path, path.name, ""))
-        files = self.found(wanted)
+    tokenizer: the target's
+    """
+    wanted = draft_of(target.known, settings.draft, settings.trained)
+    if wanted is None:
+        return None, "No draft is known for this target."
+    path = Path(wanted).expanduser()
+    try:
+        files = ModelFiles(path, path.name, "") if is_compact(path) else found(wanted)
         if is_compact(files.folder):
-            return self._compact(files)
-        draft = _placed(files, self.settings, self.progress)
+            return _compact_draft(files, found, target, tokenizer), ""
+        draft = _placed(files, settings, progress)
         check_pair(
-            self.files, self.tokenizer, self.target.vocabulary_size,
-            files, load_tokenizer(files), draft.vocabulary_size,
+            target.info.name, tokenizer, target.vocabulary_size,
+            files.name, load_tokenizer(files), draft.vocabulary_size,
         )  # fmt: skip
-        return _module_draft(draft)
+    except UserError as error:
+        if settings.draft != "auto":
+            raise
+        return None, str(error)
+    return _module_draft(draft), ""
 
-    def _compact(self, files: ModelFiles) -> Draft:
-        """Load a compact draft. It borrows the embedding of the model it was trained with: the target's own when it is the same."""
-        config, device = read_config(files.folder), self.target.device
-        lender = config["specdemo"].get("embedding_from", DEFAULT_TARGET)
-        embedding = TargetTensors.of(self.target).embedding
-        if self.target.known != lender:
-            lent = self.found(lender)
-            if not same_tokenizer(self.tokenizer, load_tokenizer(lent)):
-                raise UserError(
-                    "draft.other_words", draft=files.name, lender=lender, target=self.files.name
-                )
-            embedding = read_tensor(lent.folder)
-        decoder = CompactDecoder(load_compact(files.folder, TargetTensors(embedding, device)))
-        on_cpu = device.type == "cpu"
-        kernel = "4-bit int4pack on CPU" if on_cpu else f"bf16 on {device.type.upper()}"
-        parameters = int(config["specdemo"].get("parameters", 0))
-        info = ModelInfo(files.name, files.revision, "int4", kernel, parameters)
-        return Draft(info, lambda: decoder, card=config["specdemo"].get("card", {}))
+
+def _compact_draft(
+    files: ModelFiles, found: Finder, target: LoadedModel, tokenizer: PreTrainedTokenizerBase
+) -> Draft:
+    """Load a compact draft. It borrows the embedding of the model it was trained with: the target's own when it is the same."""
+    config, device = read_config(files.folder), target.device
+    lender = config["specdemo"].get("embedding_from", DEFAULT_TARGET)
+    embedding = TargetTensors.of(target).embedding
+    if target.known != lender:
+        lent = found(lender)
+        if not same_tokenizer(tokenizer, load_tokenizer(lent)):
+            name = target.info.name
+            raise UserError("draft.other_words", draft=files.name, lender=lender, target=name)
+        embedding = read_tensor(lent.folder)
+    decoder = CompactDecoder(load_compact(files.folder, TargetTensors(embedding, device)))
+    on_cpu = device.type == "cpu"
+    kernel = "4-bit int4pack on CPU" if on_cpu else f"bf16 on {device.type.upper()}"
+    parameters = int(config["specdemo"].get("parameters", 0))
+    info = ModelInfo(files.name, files.revision, "int4", kernel, parameters)
+    return Draft(info, lambda: decoder, card=config["specdemo"].get("card", {}))

@@ -86,10 +86,10 @@ def _merges(tokenizer: PreTrainedTokenizerBase) -> list[tuple[str, ...]] | None:
 
 
 def check_pair(
-    target_files: ModelFiles,
+    target_name: str,
     target: PreTrainedTokenizerBase,
     target_size: int,
-    draft_files: ModelFiles,
+    draft_name: str,
     draft: PreTrainedTokenizerBase,
     draft_size: int,
 ) -> None:
@@ -99,7 +99,7 @@ def check_pair(
     within one family (Qwen2.5: 151936 and 152064); rows beyond the smaller one name no token.
     """
     if not same_tokenizer(target, draft):
-        raise UserError("draft.other_tokenizer", target=target_files.name, draft=draft_files.name)
+        raise UserError("draft.other_tokenizer", target=target_name, draft=draft_name)
     shared = min(target_size, draft_size)
     if shared < len(target):
         raise UserError("draft.too_few_tokens", shared=shared, count=len(target))

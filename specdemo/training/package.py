@@ -41,11 +41,12 @@ if TYPE_CHECKING:
 
 
 CARDS = ASSETS / "cards"  # templates of READMEs and of published layouts, and the words in them
-# Keys of a config.json that the runtime reads, whichever of them transformers would leave out as defaults.
-RUNTIME_KEYS = (
-    "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps",
-    "num_hidden_layers", "rope_parameters", "tie_word_embeddings", "vocab_size",
+SIZES = (
+    "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps", "num_hidden_layers",
+    "vocab_size",
 )  # fmt: skip
+# Keys of a config.json that the runtime reads, whichever of them transformers would leave out as defaults.
+RUNTIME_KEYS = (*SIZES, "rope_parameters", "tie_word_embeddings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +81,6 @@ class Card:
     def bits(self) -> int:
         """Bits of its matrices on disk: a draft model needs 8, for drafters on top of it and for its export."""
         return 8 if self.kind == "draft" else 4
-
-    def to_dict(self) -> dict[str, object]:
-        plain = asdict(self)
-        plain["layers"], plain["data"] = list(self.layers), list(self.data)
-        return plain
 
 
 def card_words(part: str) -> Json:
@@ -216,15 +212,10 @@ def package(
         "embedding_from": card.target,
         "parameters": parameters,
         **(facts or {}),
-        "card": card.to_dict(),
+        "card": asdict(card),
     }
     save_compact(out, plain, state, word_ids, bits=card.bits)
     (out / "README.md").write_text(render(card, parameters), encoding="utf-8")
-
-
-SIZES = (
-    "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps", "vocab_size",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +310,7 @@ def _speculators(compact: Compact) -> Content:
         "name_or_path": compact.made_for,
         "architectures": list(compact.target_config().get("architectures") or []),
     }
-    config["transformer_layer_config"] |= _layer_sizes(compact, 1)
+    config["transformer_layer_config"] |= _layer_sizes(compact)
     config |= {
         "draft_vocab_size": len(word_ids),
         "target_hidden_size": hidden,
@@ -340,15 +331,14 @@ def _speculators(compact: Compact) -> Content:
 def _dflash(compact: Compact) -> Content:
     """Return DFlash as z-lab writes it, or JetSpec, whose block is causal. Embedding and head are the target's and left out."""
     facts, state, config = compact.facts, compact.state, _template("dflash")
-    count = 1 + max(int(name.split(".")[1]) for name in state if name.startswith("layers."))
     causal = bool(facts["causal"])
     config["dflash_config"] = {
         "mask_token_id": int(facts["mask"]),
         "target_layer_ids": [layer - 1 for layer in facts["reads"]],
         **({"causal_head": True} if causal else {}),
     }
-    config |= _layer_sizes(compact, count) | {
-        "layer_types": ["full_attention"] * count,
+    config |= _layer_sizes(compact) | {
+        "layer_types": ["full_attention"] * compact.config["num_hidden_layers"],
         "is_causal": causal,
         "num_target_layers": compact.target_config()["num_hidden_layers"],
         "block_size": int(facts["depth"]) + 1,
@@ -363,13 +353,12 @@ def _template(layout: str) -> Json:
     return found
 
 
-def _layer_sizes(compact: Compact, count: int) -> Json:
+def _layer_sizes(compact: Compact) -> Json:
     return (
         _template("layer")
         | {name: compact.config[name] for name in SIZES}
         | {
             "intermediate_size": len(compact.state["layers.0.mlp.up_proj.weight"]),
-            "num_hidden_layers": count,
             "max_position_embeddings": compact.config.get("max_position_embeddings", 2048),
             "rope_theta": compact.config["rope_parameters"]["rope_theta"],
         }

@@ -24,7 +24,7 @@ CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_e
 
 
 def check(files, target, target_size, draft, draft_size):
-    check_pair(files, target, target_size, files, draft, draft_size)
+    check_pair(files.name, target, target_size, files.name, draft, draft_size)
 
 
 def test_check_pair_permits_padding_and_refuses_other_vocabularies(files):

@@ -164,6 +164,7 @@ def _choose_head(
     if head != AUTO_HEAD or weight.nbytes < LARGE_HEAD or sample is None or of_file:
         return _compile(model, layout, layers, 16), PassCheck(True)
     decoder = _compile(model, layout, layers, 8)
+    assert isinstance(decoder.head, packing.Packed)
     states = heads.states_of(decoder, sample()[: heads.SAMPLE_ROWS])
     if heads.measure_head(states, weight, decoder.head).is_small:
         return decoder, PassCheck(True, 8)

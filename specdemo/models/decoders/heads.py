@@ -11,9 +11,7 @@ from torch import Tensor
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.passes import Decoder, ForwardInput
 from specdemo.kernels import packing
-from specdemo.kernels.blocks import BlockMatrix
-from specdemo.kernels.packing import BLOCK_OUTPUTS
-from specdemo.kernels.runtime import Matrix
+from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
 from specdemo.models.memory import leave_to_file
 
 AUTO_HEAD = "auto"
@@ -56,17 +54,12 @@ def exact_values(weight: Tensor) -> Iterator[Tensor]:
         leave_to_file(rows)
 
 
-def head_values(weight: Tensor, head: Matrix) -> Iterator[Tensor]:
-    """Yield the values of a head that was made from `weight`, in slices as `exact_values` does."""
-    for first in range(0, len(weight), SLICE_ROWS):
-        last = min(first + SLICE_ROWS, len(weight))
-        if isinstance(head, BlockMatrix):
-            yield head.values(first, last)
-        elif head.scales is None:  # the same numbers in another order
-            yield weight[first:last].float()
-        else:
-            whole = -(-last // BLOCK_OUTPUTS) * BLOCK_OUTPUTS
-            yield packing.from_whole_numbers(head, first, whole)[: last - first]
+def head_values(rows: int, head: Packed) -> Iterator[Tensor]:
+    """Yield the values of the first rows of an 8-bit head, in slices as `exact_values` does."""
+    for first in range(0, rows, SLICE_ROWS):
+        last = min(first + SLICE_ROWS, rows)
+        whole = -(-last // BLOCK_OUTPUTS) * BLOCK_OUTPUTS
+        yield packing.from_whole_numbers(head, first, whole)[: last - first]
 
 
 def logits_of(states: Tensor, slices: Iterator[Tensor]) -> Tensor:
@@ -87,10 +80,10 @@ def divergence(found: Tensor, wanted: Tensor) -> Divergence:
     return Divergence(max(kl / rows, 0.0), variation / rows)
 
 
-def measure_head(states: Tensor, weight: Tensor, head: Matrix) -> Divergence:
-    """Compare a head with the bfloat16 head `weight` on the same states, (rows, hidden) after the last norm."""
+def measure_head(states: Tensor, weight: Tensor, head: Packed) -> Divergence:
+    """Compare an 8-bit head with the bfloat16 head `weight` on the same states, (rows, hidden) after the last norm."""
     wanted = logits_of(states, exact_values(weight))
-    return divergence(logits_of(states, head_values(weight, head)), wanted)
+    return divergence(logits_of(states, head_values(len(weight), head)), wanted)
 
 
 def states_of(decoder: Decoder, token_ids: Sequence[int]) -> Tensor:

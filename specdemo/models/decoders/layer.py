@@ -68,9 +68,9 @@ class LlamaLayer(LayerWeights[Stacked]):
         x: (rows, H), the residual stream, without silent rows; normed: (rows, in), the input of attention, with them
         """
         eps = at.sizes.eps
-        x = self._added(x, normalised(self.attention(index, at, normed), self.attended_norm, eps))
-        gated = self.gated(normalised(x, self.post_norm, eps))
-        return self._added(x, normalised(gated, self.gated_norm, eps))
+        x = self._added(x, rms_norm(self.attention(index, at, normed), self.attended_norm, eps))
+        gated = self.gated(rms_norm(x, self.post_norm, eps))
+        return self._added(x, rms_norm(gated, self.gated_norm, eps))
 
     def attention(self, index: int, at: PassRows, normed: Tensor) -> Tensor:
         """Return the output of attention, each conversation over its own keys: (rows, H), without silent rows."""
@@ -109,11 +109,6 @@ class LlamaLayer(LayerWeights[Stacked]):
         if at.angles is not None:
             queries_keys = rotary(queries_keys, *at.angles)
         return queries_keys, qkv[:, heads + kv_heads :]
-
-
-def normalised(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
-    """Return the RMS norm of each row, or `x` itself if a layer has no norm there. x: (rows, H)"""
-    return x if weight is None else rms_norm(x, weight, eps)
 
 
 def _of_heads(x: Tensor, norm: Tensor, eps: float) -> Tensor:

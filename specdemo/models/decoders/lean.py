@@ -18,8 +18,8 @@ from torch import Tensor
 from specdemo.engine.attention import chunk_of
 from specdemo.engine.passes import ForwardInput, ForwardOutput, split_outputs
 from specdemo.models.decoders.form import ModelForm, Module, form_of
-from specdemo.models.decoders.layer import CacheRows, HeadSizes, LlamaLayer, PassRows, normalised
-from specdemo.models.decoders.operators import Stacked, look, pack, stack
+from specdemo.models.decoders.layer import CacheRows, HeadSizes, LlamaLayer, PassRows
+from specdemo.models.decoders.operators import Stacked, look, pack, rms_norm, stack
 from specdemo.models.decoders.rotary import RotaryTables, module_tables
 
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
@@ -97,18 +97,18 @@ class LeanDecoder:
         x = self.form.embedded(self.embedding, token_ids)
         states = {0: x} if 0 in wanted else {}
         for index, layer in enumerate(self.layers[:depth]):
-            normed = normalised(x, layer.input_norm, self.sizes.eps)
+            normed = rms_norm(x, layer.input_norm, self.sizes.eps)
             x = layer.after(index, found[layer.rotary, layer.window], x, normed)
             if index + 1 in wanted:
                 states[index + 1] = x
         last = len(self.layers)
         if last in states:
-            states[last] = normalised(x, self.norm, self.sizes.eps)
+            states[last] = rms_norm(x, self.norm, self.sizes.eps)
         return x, states
 
     def logits(self, x: Tensor) -> Tensor:
         """Apply the last norm and the head. x: (rows, H); returns (rows, V) logits"""
-        logits = self.head(normalised(x, self.norm, self.sizes.eps))
+        logits = self.head(rms_norm(x, self.norm, self.sizes.eps))
         return logits if self.form.logits == 1 else logits * self.form.logits
 
     def _numbers(self, numbers: Iterable[int]) -> Tensor:

@@ -21,11 +21,13 @@ FOLDED_ROWS = 32  # from here on attention is bound by arithmetic, and folding h
 Stacked = Callable[[Tensor], Tensor]  # (rows, in) -> (rows, out of all parts)
 
 
-def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """Return the RMS norm (Zhang 1910.07467), computed as the layer norm of x concatenated with -x, whose mean is zero. x: (..., H)
+def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+    """Return the RMS norm (Zhang 1910.07467), or `x` itself if a layer has no norm there. x: (..., H)
 
-    torch's own is five kernels on a CPU.
+    It is computed as the layer norm of x concatenated with -x, whose mean is zero: torch's own is five kernels on a CPU.
     """
+    if weight is None:
+        return x
     both = torch.cat((x, -x), dim=-1)
     width = x.shape[-1]
     return torch.layer_norm(both, (2 * width,), None, None, eps)[..., :width] * weight

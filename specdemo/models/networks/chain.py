@@ -31,7 +31,7 @@ from specdemo.kernels.runtime import (
     SequenceRows,
     Shape,
 )
-from specdemo.models.decoders.layer import CacheRows, LlamaLayer, PassRows, normalised
+from specdemo.models.decoders.layer import CacheRows, LlamaLayer, PassRows
 from specdemo.models.decoders.operators import look, rms_norm
 from specdemo.models.networks.four_bit import GROUP_WEIGHTS, FourBitLinear, Linear, pack, rounded
 from specdemo.models.networks.parts import (
@@ -192,14 +192,15 @@ class CompactDecoder:
             if index == weights.extends and joins:
                 x = self._join(inputs, x)
                 at = self._layout(inputs, [len(one.positions) for one in inputs])
-            normed = normalised(x, layer.input_norm, sizes.eps)
+            normed = rms_norm(x, layer.input_norm, sizes.eps)
             if concat and index == 0:
                 x = self._states(inputs, x)
                 own = rms_norm(x, concat.norm, sizes.eps)
                 normed = torch.cat([normed, own], dim=-1)
                 x = own if concat.normed else x
             x = layer.after(index, at, x, normed)
-        finals = [part[-one.answers :] for one, part in zip(inputs, _split(x, inputs), strict=True)]
+        parts = x.split([len(one.positions) for one in inputs])
+        finals = [part[-one.answers :] for one, part in zip(inputs, parts, strict=True)]
         return [
             ForwardOutput(self._logits(one, final), (final,))
             for one, final in zip(inputs, finals, strict=True)
@@ -274,7 +275,7 @@ class CompactDecoder:
         found = compiled.run(rows, start, final=True)
         assert found.final is not None
         outputs: list[ForwardOutput] = []
-        parts = _split(found.final, inputs)
+        parts = found.final.split([len(one.positions) for one in inputs])
         for one, part, logits, chain in zip(inputs, parts, found.logits, found.chains, strict=True):
             final = part if part.shape[0] == one.answers else part[-one.answers :]
             logits = self._logits(one, final) if one.adjust else logits
@@ -497,12 +498,6 @@ def compiled_layers(weights: CompactWeights) -> CompiledLayers | None:
     table, _ = runtime.meanings(packing.AFFINE)
     feedback = None if weights.feedback is None else weights.feedback.float()
     return CompiledLayers(layers, shape, table, packed[-1], weights.norm.float(), feedback)
-
-
-def _split(x: Tensor, inputs: Sequence[DraftInput]) -> Sequence[Tensor]:
-    if len(inputs) == 1:
-        return [x]
-    return list(x.split([len(one.positions) for one in inputs]))
 
 
 def _drafting(plan: DraftPlan, text: TextWords) -> Drafting:

@@ -28,7 +28,7 @@ from specdemo.engine.passes import (
 )
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel, FeatureReader, Features
-from specdemo.models.decoders.layer import CacheRows, LlamaLayer, PassRows, normalised
+from specdemo.models.decoders.layer import CacheRows, LlamaLayer, PassRows
 from specdemo.models.decoders.operators import FOLDED_ROWS, Look, look, rms_norm
 from specdemo.models.networks.four_bit import Linear
 from specdemo.models.networks.parts import CompactConfig, Corrector
@@ -232,7 +232,7 @@ class DFlashDecoder:
         weights, eps = self.weights, at.sizes.eps
         layer, counts = weights.layers[index], [len(one.token_ids) for one in inputs]
         around, gates = weights.convolutions[index] if weights.convolutions else (None, None)
-        normed, kernels = normalised(x, layer.input_norm, eps), torch.empty(0)
+        normed, kernels = rms_norm(x, layer.input_norm, eps), torch.empty(0)
         if around:
             normed, kernels = around.before(normed, counts)
         blocks = zip(inputs, normed.split(counts), strict=True)
@@ -240,7 +240,7 @@ class DFlashDecoder:
         if not (around and gates):
             return layer.after(index, at, x, both)
         x = x + around.after(layer.attention(index, at, both), kernels, counts)
-        normed, kernels = gates.before(normalised(x, layer.post_norm, eps), counts)
+        normed, kernels = gates.before(rms_norm(x, layer.post_norm, eps), counts)
         return x + gates.after(layer.gated(normed), kernels, counts)
 
     def _rows(

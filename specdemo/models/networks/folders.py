@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,39 +88,68 @@ class TargetTensors:
         return output.to(self.device, self.dtype)
 
 
+Shape = tuple[int, ...]
+
+
 class TensorLoader:
-    """Reads a drafter's tensors. read: a tensor as it is stored, by name; names: of all tensors"""
+    """Reads a drafter's tensors.
+
+    read: returns a tensor as it is stored, by its name, and refuses it if it has another shape than the given one; the
+        shape is () for own folders, which are not checked
+    names: of all tensors
+    """
 
     def __init__(
-        self, read: Callable[[str], Tensor | FourBit], names: Container[str], target: TargetTensors
+        self,
+        read: Callable[[str, Shape], Tensor | FourBit],
+        names: Container[str],
+        target: TargetTensors,
     ) -> None:
         self.read, self.names, self.target = read, names, target
 
     def has(self, name: str) -> bool:
         return name in self.names
 
-    def vector(self, name: str, dtype: torch.dtype | None = None) -> Tensor:
+    def vector(self, name: str, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         """Return a tensor, in the dtype of the computation by default."""
-        return dense(self.read(name)).to(self.target.device, dtype or self.target.dtype)
+        return dense(self.read(name, shape)).to(self.target.device, dtype or self.target.dtype)
 
-    def matrix(self, *names: str, in_pass: bool = False) -> Linear:
-        """Return matrices by the names of their modules as one, with their biases. in_pass: see `pack_linear`"""
-        parts = [self.read(f"{name}.weight") for name in names]
-        weight = stacked(parts, self.target.device, self.target.dtype)
-        biases = [self.vector(f"{name}.bias") for name in names if self.has(f"{name}.bias")]
-        bias = torch.cat(biases) if biases else None
+    def matrix(self, name: str, *shape: int) -> Linear:
+        """Return a matrix by the name of its module, with the bias if there is one."""
+        return self.joined({name: shape})
+
+    def joined(self, shapes: Mapping[str, Shape], *, in_pass: bool = False) -> Linear:
+        """Return matrices as one. shapes: by the names of their modules; in_pass: see `pack_linear`"""
+        parts = [self.read(f"{name}.weight", shape) for name, shape in shapes.items()]
+        weight, bias = stacked(parts, self.target.device, self.target.dtype), None
+        if any(self.has(f"{name}.bias") for name in shapes):
+            biases = [self.vector(f"{name}.bias", *shape[:1]) for name, shape in shapes.items()]
+            bias = torch.cat(biases)
         return pack_linear(weight, bias, four_bit=self.target.four_bit, in_pass=in_pass)
 
-    def layer(self, prefix: str, *, in_pass: bool = False) -> LlamaLayer:
-        """Return one layer, by the names of transformers' tensors after a prefix. in_pass: see `pack_linear`"""
+    def layer(
+        self,
+        prefix: str,
+        shapes: Mapping[str, Shape] | None = None,
+        *,
+        norms: bool = False,
+        in_pass: bool = False,
+    ) -> LlamaLayer:
+        """Return one layer, by the names of transformers' tensors after a prefix.
+
+        shapes: by these names, see `layer_shapes`; norms: those of queries and keys are required
+        in_pass: see `pack_linear`
+        """
+        known = shapes or {}
 
         def matrix(*names: str) -> Linear:
-            return self.matrix(*(prefix + name for name in names), in_pass=in_pass)
+            parts = {f"{prefix}{name}": known.get(name, ()) for name in names}
+            return self.joined(parts, in_pass=in_pass)
 
         def vector(name: str) -> Tensor:
-            return self.vector(f"{prefix}{name}.weight")
+            return self.vector(f"{prefix}{name}.weight", *known.get(name, ()))
 
-        normed = self.has(f"{prefix}self_attn.q_norm.weight")
+        normed = norms or self.has(f"{prefix}self_attn.q_norm.weight")
         return LlamaLayer(
             input_norm=vector("input_layernorm"),
             qkv=matrix(*(f"self_attn.{part}_proj" for part in "qkv")),
@@ -132,13 +161,13 @@ class TensorLoader:
             key_norm=vector("self_attn.k_norm") if normed else None,
         )
 
-    def embedding(self) -> Tensor:
-        """Return the drafter's own embedding if it differs from the target's, else that one. (V, H)"""
-        return self._own("embed_tokens.weight", self.target.shared_embedding())
+    def embedding(self, *shape: int) -> Tensor:
+        """Return the drafter's own embedding if it differs from the target's, else that one. shape: (V, H)"""
+        return self._own("embed_tokens.weight", self.target.shared_embedding(), shape)
 
-    def head(self) -> Linear:
-        """Return the drafter's own head if it differs from the target's."""
-        return self.wide(self._own("lm_head.weight", self.target.shared_head()))
+    def head(self, *shape: int) -> Linear:
+        """Return the drafter's own head if it differs from the target's, else that one. shape: (W, H)"""
+        return self.wide(self._own("lm_head.weight", self.target.shared_head(), shape))
 
     def wide(self, weight: Tensor) -> Linear:
         """Pack a matrix with a row per token in parts: as a whole it would take several times its own memory."""
@@ -147,11 +176,11 @@ class TensorLoader:
         parts = [pack_linear(part, four_bit=True) for part in weight.split(HEAD_ROWS)]
         return lambda x: torch.cat([part(x) for part in parts], dim=-1)
 
-    def _own(self, name: str, shared: Tensor) -> Tensor:
-        if not self.has(name):
+    def _own(self, name: str, shared: Tensor, shape: Shape) -> Tensor:
+        if not self.has(name) and shared.shape == shape:
             return shared
-        own = self.vector(name)
-        return shared if own.shape == shared.shape and own.equal(shared) else own
+        own = self.vector(name, *shape)
+        return shared if not own.is_meta and own.equal(shared) else own
 
 
 def read_tensors(paths: Iterable[Path], wanted: Callable[[str], bool]) -> dict[str, Tensor]:
@@ -302,9 +331,9 @@ class OpenedFolder:
         self.config, self.target = read_config(folder), target
         state = read_state(folder)
         self.facts: Json = self.config["specdemo"]
-        self.loader = TensorLoader(state.__getitem__, state, target)
+        self.loader = TensorLoader(lambda name, _: state[name], state, target)
         self.embedding = target.shared_embedding()
-        self.word_ids = self.loader.vector("word_ids", torch.int64)
+        self.word_ids = self.loader.vector("word_ids", dtype=torch.int64)
         self.words = ReducedVocabulary(self.word_ids.cpu(), len(self.embedding))
         self.reads = tuple(self.facts.get("reads", ()))
 
@@ -332,7 +361,7 @@ def load_compact(
         concat = ConcatInput(loader.vector("layers.0.hidden_norm.weight"), normed=False)
     in_pass = concat is None  # the compiled pass supports no concatenated state
     if loader.has("mix.weight"):
-        mix = loader.vector("mix.weight", torch.float32)
+        mix = loader.vector("mix.weight", dtype=torch.float32)
         mixed = MixedEmbedding(opened.embedding, mix, opened.word_ids.cpu())
     inject, feedback = _state_inputs(loader, shape, concat)
     return CompactWeights(
@@ -375,8 +404,8 @@ def _markov(loader: TensorLoader) -> MarkovHead | None:
     return MarkovHead(
         token=loader.vector("markov.token.weight"),
         bias=loader.matrix("markov.bias"),
-        confidence=loader.vector("markov.confidence.weight", torch.float32)[0],
-        constant=float(loader.vector("markov.confidence.bias")),
+        confidence=loader.vector("markov.confidence.weight", dtype=torch.float32)[0],
+        constant=loader.vector("markov.confidence.bias"),
         temperatures=tuple(loader.vector("temperatures").tolist()),
     )
 

@@ -110,14 +110,14 @@ class MarkovHead:
     """DSpark's sequential stage: a low-rank matrix from the previous token to logits, and a confidence.
 
     token: (W + 1, R) by column, the last row for all other tokens, or (V, R) by token; bias: R to W
-    confidence: (H + R,) with its constant, None if there is none; temperatures: (depth,)
+    confidence: (H + R,), None if there is none; constant: (1,), added to it; temperatures: (depth,)
     by_token: rows of `token` are tokens of the target
     """
 
     token: Tensor
     bias: Linear
     confidence: Tensor | None
-    constant: float
+    constant: Tensor
     temperatures: tuple[float, ...]
     by_token: bool = False
 
@@ -132,7 +132,7 @@ class MarkovHead:
         if self.confidence is None:
             return None
         inputs = torch.cat([state.float(), self.token[previous].float()])
-        logit = float(inputs @ self.confidence) + self.constant
+        logit = float(inputs @ self.confidence) + float(self.constant)
         return 1 / (1 + math.exp(-logit / self.temperatures[guess]))
 
 

@@ -162,7 +162,7 @@ def test_an_8_bit_head_is_the_target_in_every_pass(monkeypatch):
     alone = target.forward(TEXT[-1], Proposal.chain([])).logits
     assert torch.equal(alone[0], together[0])
     states = heads.states_of(decoder, TEXT)
-    own = heads.logits_of(states, heads.head_values(weight, decoder.head))
+    own = heads.logits_of(states, heads.head_values(len(weight), decoder.head))
     assert (alone[0] - own[-1]).norm() < 0.01 * own[-1].norm()
     exact = heads.logits_of(states, heads.exact_values(weight))
     assert 0.001 < float((own - exact).norm() / exact.norm()) < 0.012

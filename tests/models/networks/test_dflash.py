@@ -203,9 +203,9 @@ def test_a_head_in_4_bits_is_packed_part_by_part(tmp_path, monkeypatch):
     files = drafter_files(str(write_flat(tmp_path / "drafter", make())), tmp_path)
     shared = TargetTensors(EMBEDDING, CPU, torch.bfloat16, True, HEAD)
     row = torch.randn(3, HIDDEN).bfloat16()
-    whole = files.loader(shared).head()(row)
+    whole = files.loader(shared).head(VOCABULARY, HIDDEN)(row)
     monkeypatch.setattr("specdemo.models.networks.folders.HEAD_ROWS", 32)
-    assert files.loader(shared).head()(row).equal(whole)
+    assert files.loader(shared).head(VOCABULARY, HIDDEN)(row).equal(whole)
     torch.testing.assert_close(whole.float(), row.float() @ HEAD.T, atol=2.5, rtol=0)
 
 

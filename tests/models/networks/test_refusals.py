@@ -40,7 +40,7 @@ CONFIGS = [
     ("block_size is 4.0; allowed", flat({"block_size": 4.0})),
     (r"target_layer_ids is \[-2, 3\]; allowed: .* 0 to 7", flat({"target_layer_ids": [-2, 3]})),
     ("target_layer_ids is 3; allowed", flat({"target_layer_ids": 3})),
-    ("mixes 64 numbers of states, and the 3 that it names", flat({"target_layer_ids": [1, 2, 3]})),
+    ("fc.weight has the shape .*64. in place of .*96", flat({"target_layer_ids": [1, 2, 3]})),
     ("num_attention_heads is many; allowed", flat(num_attention_heads="many")),
     ("num_key_value_heads is 3; allowed: divisors of", flat(num_key_value_heads=3)),
     ("head_dim is 7; allowed: even numbers", flat(head_dim=7)),
@@ -74,7 +74,7 @@ CONFIGS = [
     ("shape .* in place of", dspark(markov_rank=5)),
     ("architectures is .*Gemma4DSparkModel", dspark(architectures=["Gemma4DSparkModel"])),
     (
-        "mixes 64 numbers of states, and the 3 that it names have 96",
+        "fc.weight has the shape .*64. in place of .*96",
         speculators(eagle3, eagle_aux_hidden_state_layer_ids=[1, 2, 3]),
     ),
 ]

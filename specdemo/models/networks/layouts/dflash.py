@@ -13,14 +13,12 @@ the token before it, and a confidence head; its pending token guesses too, so a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
-from torch import Tensor
 
 from specdemo.config.errors import Phrase
 from specdemo.config.strings import Json, JsonView
-from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.models.networks.dflash import (
     BlockForm,
     Convolution,
@@ -29,16 +27,15 @@ from specdemo.models.networks.dflash import (
     Scales,
     Windows,
 )
-from specdemo.models.networks.folders import TargetTensors, TensorLoader
+from specdemo.models.networks.folders import TensorLoader
 from specdemo.models.networks.layouts.family import (
     DrafterFamily,
     DrafterFiles,
     Reading,
-    Shapes,
     TargetFacts,
     layer_shapes,
 )
-from specdemo.models.networks.parts import MarkovHead, Selector
+from specdemo.models.networks.parts import Corrector, MarkovHead, Selector
 
 ARCHITECTURES = (
     "dflashdraftmodel", "dflashspeculator", "dflash2draftmodel", "dflash2speculator", "qwen3dsparkmodel",
@@ -59,39 +56,7 @@ VARIANT_KEYS = {
         "markov_rank",
     }),
 }  # fmt: skip
-CONVOLUTIONS = ("attention_conv", "mlp_conv")
-CODEBOOKS = ("predecessor_codebook", "successor_codebook")
 LONGEST_BLOCK = 256  # rows; a pass has the logits of all of them at the same time
-
-
-@dataclass(frozen=True, slots=True)
-class SelectorSizes:
-    """Sizes of DFlash 2. taps: rows that a kernel reads; group: channels that share a kernel; rank, most: of the selector"""
-
-    taps: int
-    group: int
-    rank: int
-    most: int
-
-
-@dataclass(frozen=True, slots=True)
-class DFlashConfig:
-    """The config of a drafter, read from any layout.
-
-    inner: width between gate and down projection; count: number of layers
-    words: tokens of the head's vocabulary; vocabulary: of the target's
-    selector: sizes of DFlash 2's selector, None for another family
-    rank: of DSpark's Markov head, 0 without one; sure: inputs of its confidence head, 0 without one
-    """
-
-    form: BlockForm
-    inner: int
-    count: int
-    words: int
-    vocabulary: int
-    selector: SelectorSizes | None = None
-    rank: int = 0
-    sure: int = 0
 
 
 def variant_of(config: JsonView) -> str:
@@ -114,15 +79,58 @@ def is_causal(config: JsonView, *, otherwise: bool = False) -> bool:
     return bool(next((one for one in said if one is not None), otherwise))
 
 
-def read_config(files: DrafterFiles, target: TargetFacts) -> DFlashConfig:
-    """Read the config of either layout. Raises UserError for one that is not supported, and of another target."""
+def read(files: DrafterFiles, target: TargetFacts) -> Reading:
+    """Check a drafter against its own config and the target. Raises UserError."""
+    load = partial(_weights, files, target)
+    found = files.check_tensors(target, load)
+    kinds = ("block",) if found.markov else ("block", "jet")
+    return Reading(
+        files,
+        kinds,
+        found.form.reads,
+        False,
+        lambda shared: DFlashDecoder(load(files.loader(shared))),
+    )
+
+
+def _weights(files: DrafterFiles, target: TargetFacts, loader: TensorLoader) -> DFlashWeights:
+    """Read the config of either layout, and the tensors. Raises UserError."""
+    form, sizes, vocabulary = _form(files, target), files.layer_sizes(), target.vocabulary
+    hidden, count = form.config.hidden_size, files.layer_count(sizes)
+    words = files.number(files.config, "draft_vocab_size", vocabulary, most=vocabulary)
+    shapes = layer_shapes(form.config, files.number(sizes, "intermediate_size"))
+    variant = variant_of(files.config)
+    corrector: Corrector | None = None
+    convolutions: tuple[tuple[Convolution, Convolution], ...] = ()
+    if variant == "dflash2":
+        if form.anchored or words != vocabulary:
+            raise files.wrong("its selector speaks another vocabulary, or from the anchor")
+        convolutions = _convolutions(files, loader, count, hidden)
+        corrector = _selector(files, loader, vocabulary, hidden)
+    if variant == "dspark":
+        corrector = _markov(files, loader, vocabulary, words, form)
+    return DFlashWeights(
+        form=form,
+        layers=tuple(loader.layer(f"layers.{one}.", shapes, norms=True) for one in range(count)),
+        norm=loader.vector("norm.weight", hidden),
+        embedding=loader.embedding(vocabulary, hidden),
+        head=loader.head(words, hidden),
+        words=files.offset_words(words, vocabulary),
+        mix=loader.matrix("fc", hidden, len(form.reads) * hidden),
+        mix_norm=loader.vector("hidden_norm.weight", hidden),
+        markov=corrector,
+        convolutions=convolutions,
+    )
+
+
+def _form(files: DrafterFiles, target: TargetFacts) -> BlockForm:
+    """Read the form of blocks. Raises UserError for one that is not supported, and for a drafter of another target."""
     config, sizes, variant = files.config, files.layer_sizes(), variant_of(files.config)
-    nested, said = sizes is not config, _facts(config)
+    said = _facts(config)
     _check_variant(files, said, variant)
-    count = files.number(sizes, "num_hidden_layers", most=len(files.shapes))
+    count, vocabulary = files.layer_count(sizes), files.number(sizes, "vocab_size")
     windows = _windows(files, sizes, count=count, second=variant == "dflash2")
     layers = files.layer_config(sizes, windows=bool(windows.rows))
-    vocabulary = files.number(sizes, "vocab_size")
     width = files.number(said, "target_hidden_size", layers.hidden_size)
     if width != layers.hidden_size:
         raise files.refused("target_hidden_size", width, layers.hidden_size)
@@ -131,9 +139,9 @@ def read_config(files: DrafterFiles, target: TargetFacts) -> DFlashConfig:
         raise files.refuse(target, Phrase("drafter.target_layers", own=own, theirs=target.layers)
         )  # fmt: skip
     anchored = said.get("sample_from_anchor", variant == "dspark") or said.get("shift_label")
-    form = BlockForm(
+    return BlockForm(
         layers,
-        _reads(files, said, target, count=count, nested=nested),
+        _reads(files, said, target, count=count, nested=sizes is not config),
         files.number(
             said, "block_size", least=1 if anchored else 2, most=min(LONGEST_BLOCK, target.context)
         ),
@@ -147,10 +155,67 @@ def read_config(files: DrafterFiles, target: TargetFacts) -> DFlashConfig:
         ),
         windows,
     )
-    inner = files.number(sizes, "intermediate_size")
-    words = files.number(config, "draft_vocab_size", vocabulary, most=vocabulary)
-    found = DFlashConfig(form, inner, count, words, vocabulary)
-    return _with_corrector(files, said, variant, found)
+
+
+def _selector(files: DrafterFiles, loader: TensorLoader, vocabulary: int, hidden: int) -> Selector:
+    """Return the selector of DFlash 2."""
+    said, name = _facts(files.config), "candidate_selector."
+    rank = files.number(said, "selector_rank")
+    return Selector(
+        before=loader.vector(f"{name}predecessor_codebook", vocabulary, rank),
+        after=loader.vector(f"{name}successor_codebook", vocabulary, rank),
+        project=loader.matrix(f"{name}hidden_projection", rank, hidden),
+        most=files.number(said, "selector_top_k", most=vocabulary),
+    )
+
+
+def _convolutions(
+    files: DrafterFiles, loader: TensorLoader, count: int, hidden: int
+) -> tuple[tuple[Convolution, Convolution], ...]:
+    """Return the convolutions of DFlash 2 around attention and gates of each layer."""
+    said = _facts(files.config)
+    taps = files.number(said, "conv_kernel_size", most=LONGEST_BLOCK)
+    group = files.number(said, "conv_group_size")  # channels that share a kernel
+    if hidden % group:
+        raise files.refused("conv_group_size", group, Phrase("drafter.divisors", of=hidden))
+
+    def convolution(name: str) -> Convolution:
+        base = loader.vector(f"{name}.base_kernel", 2, taps, hidden)
+        rows = 2 * taps * hidden // group
+        return Convolution(base, loader.matrix(f"{name}.kernel_projection", rows, hidden))
+
+    layers = [f"layers.{number}." for number in range(count)]
+    return tuple(
+        (convolution(f"{one}attention_conv"), convolution(f"{one}mlp_conv")) for one in layers
+    )
+
+
+def _markov(
+    files: DrafterFiles, loader: TensorLoader, vocabulary: int, words: int, form: BlockForm
+) -> MarkovHead | None:
+    """Return the Markov head and the confidence head of DSpark; None without a Markov head."""
+    said, hidden = _facts(files.config), form.config.hidden_size
+    rank = files.number(said, "markov_rank", 0, least=0)
+    is_sure = said.get("enable_confidence_head", False)
+    if not rank:
+        if is_sure:
+            raise files.wrong("it has a confidence head and no Markov head, which is not read yet")
+        return None
+    files.choice(said, "markov_head_type", "vanilla")
+    confidence, constant = None, torch.zeros(1)
+    if is_sure:
+        inputs = hidden + (rank if said.get("confidence_head_with_markov", False) else 0)
+        confidence = torch.zeros(hidden + rank, device=loader.target.device)
+        confidence[:inputs] = loader.vector("confidence_head.proj.weight", 1, inputs)[0]
+        constant = loader.vector("confidence_head.proj.bias", 1)
+    return MarkovHead(
+        token=loader.vector("markov_head.markov_w1.weight", vocabulary, rank),
+        bias=loader.wide(loader.vector("markov_head.markov_w2.weight", words, rank)),
+        confidence=confidence,
+        constant=constant,
+        temperatures=(1.0,) * form.depth,
+        by_token=True,
+    )
 
 
 def _architectures(config: JsonView) -> str:
@@ -211,145 +276,6 @@ def _windows(files: DrafterFiles, sizes: JsonView, *, count: int, second: bool) 
         causal = is_causal(files.config, otherwise=True)
     near = tuple(one == "sliding_attention" for one in kinds)
     return Windows(near, files.number(sizes, "sliding_window"), causal)
-
-
-def _with_corrector(
-    files: DrafterFiles, said: JsonView, variant: str, config: DFlashConfig
-) -> DFlashConfig:
-    """Add the sizes of the parts that correct guesses. Raises UserError for unsupported ones."""
-    hidden, vocabulary = config.form.config.hidden_size, config.vocabulary
-    if variant == "dflash2":
-        taps = files.number(said, "conv_kernel_size", most=LONGEST_BLOCK)
-        group = files.number(said, "conv_group_size")
-        if hidden % group:
-            raise files.refused("conv_group_size", group, Phrase("drafter.divisors", of=hidden))
-        if config.form.anchored or config.words != vocabulary:
-            raise files.wrong("its selector speaks another vocabulary, or from the anchor")
-        selector = SelectorSizes(
-            taps,
-            group,
-            files.number(said, "selector_rank"),
-            files.number(said, "selector_top_k", most=vocabulary),
-        )
-        return replace(config, selector=selector)
-    if variant != "dspark":
-        return config
-    rank = files.number(said, "markov_rank", 0, least=0)
-    if rank:
-        files.choice(said, "markov_head_type", "vanilla")
-    if not said.get("enable_confidence_head", False):
-        return replace(config, rank=rank)
-    if not rank:
-        raise files.wrong("it has a confidence head and no Markov head, which is not read yet")
-    with_markov = said.get("confidence_head_with_markov", False)
-    return replace(config, rank=rank, sure=hidden + (rank if with_markov else 0))
-
-
-def read(files: DrafterFiles, target: TargetFacts) -> Reading:
-    """Check a drafter against its own config and the target. Raises UserError."""
-    config = read_config(files, target)
-    files.check_mix(target, len(config.form.reads))
-    files.check_tensors(*shapes(files, config))
-    words = files.offset_words(config.words, config.vocabulary)
-    kinds = ("block",) if config.selector or config.rank else ("block", "jet")
-    return Reading(
-        files,
-        kinds,
-        config.form.reads,
-        False,
-        lambda shared: DFlashDecoder(load(files, config, words, shared)),
-    )
-
-
-def shapes(files: DrafterFiles, config: DFlashConfig) -> tuple[Shapes, Shapes]:
-    hidden, vocabulary, added = config.form.config.hidden_size, config.vocabulary, config.selector
-    needed: Shapes = {
-        "fc.weight": (hidden, len(config.form.reads) * hidden),
-        "hidden_norm.weight": (hidden,),
-        "norm.weight": (hidden,),
-    }
-    optional = files.shared_shapes(vocabulary, hidden)
-    for number in range(config.count):
-        own, extra = layer_shapes(
-            f"layers.{number}.", config.form.config, config.inner, hidden, norms=True
-        )
-        needed, optional = needed | own, optional | extra
-        for part in CONVOLUTIONS if added else ():
-            begin, taps = f"layers.{number}.{part}.", added.taps if added else 0
-            rows = 2 * taps * hidden // (added.group if added else 1)
-            needed[f"{begin}base_kernel"] = (2, taps, hidden)
-            needed[f"{begin}kernel_projection.weight"] = (rows, hidden)
-    head: Shapes = {"lm_head.weight": (config.words, hidden), "d2t": (config.words,)}
-    (needed if config.words < vocabulary else optional).update(head)
-    if added:
-        needed["candidate_selector.hidden_projection.weight"] = (added.rank, hidden)
-        needed |= {f"candidate_selector.{name}": (vocabulary, added.rank) for name in CODEBOOKS}
-    if config.rank:
-        needed["markov_head.markov_w1.weight"] = (vocabulary, config.rank)
-        needed["markov_head.markov_w2.weight"] = (config.words, config.rank)
-    if config.sure:
-        needed["confidence_head.proj.weight"] = (1, config.sure)
-        needed["confidence_head.proj.bias"] = (1,)
-    return needed, optional
-
-
-def load(
-    files: DrafterFiles, config: DFlashConfig, words: ReducedVocabulary, shared: TargetTensors
-) -> DFlashWeights:
-    loader = files.loader(shared)
-    weights = DFlashWeights(
-        form=config.form,
-        layers=tuple(loader.layer(f"layers.{number}.") for number in range(config.count)),
-        norm=loader.vector("norm.weight"),
-        embedding=loader.embedding(),
-        head=loader.head(),
-        words=words,
-        mix=loader.matrix("fc"),
-        mix_norm=loader.vector("hidden_norm.weight"),
-    )
-    if config.selector:
-        return _with_selector(loader, config, config.selector, weights)
-    return (
-        replace(weights, markov=_markov(loader, config, weights.depth)) if config.rank else weights
-    )
-
-
-def _with_selector(
-    loader: TensorLoader, config: DFlashConfig, added: SelectorSizes, weights: DFlashWeights
-) -> DFlashWeights:
-    def convolution(name: str) -> Convolution:
-        base = loader.vector(f"{name}.base_kernel")
-        return Convolution(base, loader.matrix(f"{name}.kernel_projection"))
-
-    before, after = (loader.vector(f"candidate_selector.{name}") for name in CODEBOOKS)
-    project = loader.matrix("candidate_selector.hidden_projection")
-    attention, gates = (
-        [convolution(f"layers.{layer}.{part}") for layer in range(config.count)]
-        for part in CONVOLUTIONS
-    )
-    return replace(
-        weights,
-        markov=Selector(before, after, project, added.most),
-        convolutions=tuple(zip(attention, gates, strict=True)),
-    )
-
-
-def _markov(loader: TensorLoader, config: DFlashConfig, depth: int) -> MarkovHead:
-    confidence: Tensor | None = None
-    constant = 0.0
-    if config.sure:
-        constant = float(loader.vector("confidence_head.proj.bias"))
-        size = config.form.config.hidden_size + config.rank
-        confidence = torch.zeros(size, device=loader.target.device)
-        confidence[: config.sure] = loader.vector("confidence_head.proj.weight")[0]
-    return MarkovHead(
-        token=loader.vector("markov_head.markov_w1.weight"),
-        bias=loader.wide(loader.vector("markov_head.markov_w2.weight")),
-        confidence=confidence,
-        constant=constant,
-        temperatures=(1.0,) * depth,
-        by_token=True,
-    )
 
 
 BLOCK_FAMILIES = (

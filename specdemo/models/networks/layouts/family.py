@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from safetensors import safe_open
@@ -24,7 +24,7 @@ from specdemo.files.store import file_sha256, made_once
 from specdemo.models.decoders.layer import HeadSizes
 from specdemo.models.loading import check_room
 from specdemo.models.memory import BYTES_PER_WEIGHT
-from specdemo.models.networks.folders import TargetTensors, TensorLoader, read_tensors
+from specdemo.models.networks.folders import Shape, TargetTensors, TensorLoader, read_tensors
 from specdemo.models.networks.parts import CompactConfig
 from specdemo.models.networks.registry import Draft, DraftNetwork
 from specdemo.models.outlook import licence_of
@@ -32,6 +32,8 @@ from specdemo.trace.events import ModelInfo
 
 if TYPE_CHECKING:
     from specdemo.models.loading import LoadedModel
+
+Weights = TypeVar("Weights")
 
 LARGEST_SIZE = 1 << 24  # of any size in a config: larger ones would only fill the memory
 
@@ -51,13 +53,18 @@ class DrafterFiles:
     licence: str
     config: JsonView
     weights: tuple[Path, ...]
-    shapes: Mapping[str, tuple[int, ...]]
+    shapes: Mapping[str, Shape]
 
-    def tensor(self, name: str) -> Tensor:
-        found = read_tensors(self.weights, name.__eq__)
-        if name not in found:
+    def tensor(self, name: str, shape: Shape) -> Tensor:
+        """Return a tensor. Raises UserError for a missing one, and for another shape."""
+        self._check_shape(name, shape)
+        return read_tensors(self.weights, name.__eq__)[name]
+
+    def _check_shape(self, name: str, shape: Shape) -> None:
+        if name not in self.shapes:
             raise self.wrong(f"it has no tensor {name}")
-        return found[name]
+        if (own := self.shapes[name]) != shape:
+            raise self.wrong(f"its tensor {name} has the shape {own} in place of {shape}")
 
     def number(
         self,
@@ -168,35 +175,28 @@ class DrafterFiles:
             raise self.refuse(target, reason)
         return tuple(one + by_layer for one in numbers)
 
-    def check_mix(self, target: TargetFacts, count: int) -> None:
-        """Refuse a drafter that mixes another number of states than the `count` that it names."""
-        width = count * target.hidden_size
-        mixes = self.shapes.get("fc.weight", (0, width))[-1]
-        if mixes != width:
-            raise self.refuse(target,
-                Phrase("drafter.mixes", own=f"{mixes:,}", count=count, theirs=f"{width:,}"),
-            )  # fmt: skip
+    def check_tensors(
+        self, target: TargetFacts, load: Callable[[TensorLoader], Weights]
+    ) -> Weights:
+        """Refuse files with a missing tensor, one of another shape, an unknown one, or numbers that are not finite.
 
-    def check_tensors(self, needed: Shapes, optional: Shapes) -> None:
-        """Refuse files with a missing tensor, one of another shape, an unknown one, or numbers that are not finite."""
-        used = needed | optional
-        for name, shape in self.shapes.items():
-            if name.endswith(("rotary_emb.inv_freq", "num_batches_tracked")):
-                continue
-            if name not in used:
+        load: reads config and tensors of the drafter
+        returns: its weights on torch's device `meta`, where tensors have a shape and no numbers
+        """
+        known: set[str] = set()
+
+        def read(name: str, shape: Shape) -> Tensor:
+            self._check_shape(name, shape)
+            known.add(name)
+            return torch.empty(shape, device="meta")
+
+        embedding = torch.empty(target.vocabulary, target.hidden_size, device="meta")
+        weights = load(TensorLoader(read, self.shapes, TargetTensors(embedding, embedding.device)))
+        for name in self.shapes:
+            if name not in known and not name.endswith(UNREAD):
                 raise self.wrong(f"nothing is known of its tensor {name}")
-            if shape != used[name]:
-                raise self.wrong(
-                    f"its tensor {name} has the shape {shape} in place of {used[name]}"
-                )
-        if missing := [name for name in needed if name not in self.shapes]:
-            raise self.wrong(f"it has no tensor {missing[0]}")
-        self.check_finite(used)
-
-    def shared_shapes(self, vocabulary: int, hidden: int) -> Shapes:
-        """Return the shapes of tensors that any drafter may have: of the target, and lists of tokens."""
-        shapes: Shapes = {"embed_tokens.weight": (vocabulary, hidden), "t2d": (vocabulary,)}
-        return shapes | {name: self.shapes[name] for name in TIED if name in self.shapes}
+        self.check_finite(known)
+        return weights
 
     def loader(self, target: TargetTensors) -> TensorLoader:
         return TensorLoader(self.tensor, self.shapes, target)
@@ -204,8 +204,8 @@ class DrafterFiles:
     def offset_words(self, words: int, vocabulary: int) -> ReducedVocabulary:
         """Return the token of each row of a head: `d2t` is its distance from the row's number. Raises UserError."""
         rows = ids = torch.arange(words)
-        if "d2t" in self.shapes:
-            offsets = self.tensor("d2t").long()
+        if "d2t" in self.shapes or words < vocabulary:
+            offsets = self.tensor("d2t", (words,)).long()
             ids = rows + offsets
             for row in ((ids < 0) | (ids >= vocabulary)).nonzero().flatten()[:1].tolist():
                 allowed = Phrase("drafter.between", least=-row, most=vocabulary - 1 - row)
@@ -213,10 +213,14 @@ class DrafterFiles:
         if len(ids.unique()) < len(ids):
             raise self.wrong("its d2t does not name different tokens of the target")
         if "t2d" in self.shapes:
-            known = self.tensor("t2d").bool().nonzero().flatten()
+            known = self.tensor("t2d", (vocabulary,)).bool().nonzero().flatten()
             if not ids.sort().values.equal(known):
                 raise self.wrong("its d2t and its t2d name different tokens")
         return ReducedVocabulary(ids, vocabulary)
+
+    def layer_count(self, config: JsonView) -> int:
+        """Return the number of a drafter's layers."""
+        return self.number(config, "num_hidden_layers", 1, most=max(1, len(self.shapes)))
 
     def layer_config(self, config: JsonView, *, windows: bool = False) -> CompactConfig:
         """Return the sizes of a drafter's layers. Raises UserError for unsupported layers.
@@ -331,11 +335,10 @@ def _unpickled(path: Path, name: str) -> dict[str, Tensor]:
         raise UserError("drafter.pickled", file=path.name, drafter=name) from error
 
 
-# The target's own tensors, only used in training.
-TIED = ("verifier_norm.weight", "verifier_lm_head.weight")
-
-Shapes = dict[str, tuple[int, ...]]
-"""Shapes of tensors, by name."""
+# Ends of names that no network reads: lists of tokens, see `offset_words`; the target's own tensors, only used in training.
+UNREAD = (
+    "d2t", "t2d", "verifier_norm.weight", "verifier_lm_head.weight", "rotary_emb.inv_freq", "num_batches_tracked",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,30 +396,24 @@ class DrafterFamily:
     read: Callable[[DrafterFiles, TargetFacts], Reading]
 
 
-def layer_shapes(
-    prefix: str, config: CompactConfig, inner: int, width: int, *, norms: bool
-) -> tuple[Shapes, Shapes]:
-    """Return the shapes of a Llama layer's required and optional tensors.
+def layer_shapes(config: CompactConfig, inner: int, *, doubled: bool = False) -> dict[str, Shape]:
+    """Return the shapes of a Llama layer's tensors, see `TensorLoader.layer`.
 
-    inner: of its gates; width: numbers that go into attention; norms: those of queries and keys are required
+    inner: of its gates; doubled: its attention reads twice the numbers, see `ConcatInput`
     """
     hidden, size = config.hidden_size, config.sizes.head_dim
     queries, keys = config.sizes.heads * size, config.sizes.kv_heads * size
-    needed: Shapes = {
-        f"{prefix}input_layernorm.weight": (hidden,),
-        f"{prefix}self_attn.q_proj.weight": (queries, width),
-        f"{prefix}self_attn.k_proj.weight": (keys, width),
-        f"{prefix}self_attn.v_proj.weight": (keys, width),
-        f"{prefix}self_attn.o_proj.weight": (hidden, queries),
-        f"{prefix}post_attention_layernorm.weight": (hidden,),
-        f"{prefix}mlp.gate_proj.weight": (inner, hidden),
-        f"{prefix}mlp.up_proj.weight": (inner, hidden),
-        f"{prefix}mlp.down_proj.weight": (hidden, inner),
+    width = 2 * hidden if doubled else hidden
+    return {
+        "input_layernorm": (hidden,),
+        "self_attn.q_proj": (queries, width),
+        "self_attn.k_proj": (keys, width),
+        "self_attn.v_proj": (keys, width),
+        "self_attn.o_proj": (hidden, queries),
+        "self_attn.q_norm": (size,),
+        "self_attn.k_norm": (size,),
+        "post_attention_layernorm": (hidden,),
+        "mlp.gate_proj": (inner, hidden),
+        "mlp.up_proj": (inner, hidden),
+        "mlp.down_proj": (hidden, inner),
     }
-    optional: Shapes = {
-        f"{prefix}self_attn.{part}_proj.bias": (rows,)
-        for part, rows in (("q", queries), ("k", keys), ("v", keys))
-    }
-    extra = needed if norms else optional
-    extra |= {f"{prefix}self_attn.{part}_norm.weight": (size,) for part in "qk"}
-    return needed, optional
