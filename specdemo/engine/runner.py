@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -122,7 +122,9 @@ class Runner:
         self._inbox.put((work, result))
         return result.result()
 
-    def run(self, events: Generator[Event, None, object], every: float = 0.0) -> Iterator[Event]:
+    def run(
+        self, events: Generator[Event, None, object], every: float = 0.0
+    ) -> Generator[Event, None, None]:
         """Yield the events of a run, which does not wait for their reader. Closing ends the run.
 
         every: polling interval in seconds. A thread that wakes for each event takes a core

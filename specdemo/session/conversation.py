@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from specdemo.config.settings import RunSettings
-from specdemo.config.strings import Json
 from specdemo.models.memory import return_freed
 from specdemo.session.door import ConversationClient, EngineClient
 from specdemo.session.loaded import machine_name
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from specdemo.drafters.memory.visit import Memory
     from specdemo.engine.runner import Runner
     from specdemo.models.pair import LoadedPair
-    from specdemo.session.door import Work
+    from specdemo.session.door import Part, Work
     from specdemo.session.keeper import Keeper
     from specdemo.session.loaded import Loaded
 
@@ -133,14 +132,14 @@ class Conversation(ConversationClient):
         *,
         system: str = "",
         every: float = 0.0,
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """Run the variants in the compute thread."""
         steps = self._run(prompt, settings.checked(), system, cancel)
         return self.host.runner.run(steps, every)
 
     def perform(
         self, work: Work, arguments: Mapping[str, object], cancel: threading.Event | None = None
-    ) -> Iterator[Json]:
+    ) -> Iterator[Part]:
         return work(self, cancel or threading.Event(), **arguments)
 
     def _run(

@@ -22,7 +22,7 @@ from specdemo.drafters.methods import METHODS, NEEDED
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.files.catalogue import Pair, pairs
 from specdemo.files.progress import Progress, ProgressCallback
-from specdemo.session.admission import TIMED, Admission, Cancel
+from specdemo.session.admission import TIMED, Admission, Cancel, Waiting
 from specdemo.session.meter import Meter
 from specdemo.session.text import Message, with_answer
 from specdemo.trace.events import Event, ModelInfo
@@ -33,10 +33,14 @@ if TYPE_CHECKING:
     from specdemo.models.outlook import Outlook as Outlook
 
 T = TypeVar("T")
-Work: TypeAlias = "Callable[..., Iterator[Json]]"
+News: TypeAlias = Event | Waiting | UserError | None
+"""An event of a run, its position in the queue, the error that ended it, or None when it starts."""
+Part: TypeAlias = tuple[int, News]
+"""A result of work: the number of a run, and its news."""
+Work: TypeAlias = "Callable[..., Iterator[Part]]"
 """A function `(conversation, cancel, **arguments)` of `session.work` that runs where the models are.
 
-Its arguments and results are JSON values; other processes call it by name.
+Its arguments are JSON values; other processes call it by name.
 """
 
 
@@ -140,13 +144,13 @@ class ConversationClient(ABC):
         *,
         system: str = "",
         every: float = 0.0,
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """Yield the same events as `run`, which the host's meter does not count."""
 
     @abstractmethod
     def perform(
         self, work: Work, arguments: Mapping[str, object], cancel: threading.Event | None = None
-    ) -> Iterator[Json]:
+    ) -> Iterator[Part]:
         """Work on this conversation's caches, where the models are. Raises UserError."""
 
     @abstractmethod
@@ -364,6 +368,6 @@ def streamed(
 
 def perform(
     door: EngineClient, work: Work, cancel: threading.Event, **arguments: object
-) -> Generator[Json, None, None]:
+) -> Generator[Part, None, None]:
     with closing(door.open()) as chat:
         yield from chat.perform(work, arguments, cancel)

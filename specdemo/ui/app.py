@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from html import escape
 from typing import Any
@@ -18,10 +19,10 @@ from specdemo.ui.checks import Page
 from specdemo.ui.endpoint import create_endpoint
 from specdemo.ui.links import follow, others_reach, own_address, qr
 from specdemo.ui.model import ModelHandlers, wire_model_menu
-from specdemo.ui.run_tab import QUICK, current_session_id
+from specdemo.ui.run_tab import QUICK, Follow, current_session_id
 from specdemo.ui.serving import launch_options
 from specdemo.ui.tabs.play import Play
-from specdemo.ui.tabs.race import against_plain
+from specdemo.ui.tabs.race import Race, against_plain
 from specdemo.ui.view import find_tabs, mounted, only, script
 from specdemo.ui.words import languages
 
@@ -50,8 +51,9 @@ def create_app(studio: EngineClient) -> gr.Blocks:
                     made[tab.name] = tab.create(studio)
         first: Play = made["play"]
         dialogs = create_dialogs(studio, share, first.fields)
-        refreshed = _follow_model(demo, studio, status, first, made["methods"].card)
-        _race_methods(studio, tabs, made["methods"].table, made["race"])
+        race: Race = made["race"]
+        refreshed = _follow_model(demo, studio, status, first, made["methods"].card, race.follow)
+        _race_methods(studio, tabs, made["methods"].table, race.setup)
         names = tuple(tab.id for tab in tabs.children)
         dialogs.sent(
             partial(follow, fields=first.fields, tabs=names),
@@ -117,9 +119,18 @@ def create_dialogs(studio: EngineClient, share: gr.Button, fields: JsonView) -> 
 
 
 def _follow_model(
-    demo: gr.Blocks, studio: EngineClient, status: gr.HTML, play: Play, card: gr.HTML
-) -> tuple[object, ...]:
-    """Update components that depend on the loaded model and the chosen method. returns: the event for the method"""
+    demo: gr.Blocks,
+    studio: EngineClient,
+    status: gr.HTML,
+    play: Play,
+    card: gr.HTML,
+    others: Sequence[Follow],
+) -> Follow:
+    """Update components that depend on the loaded model and the chosen method.
+
+    others: events of other tabs after another model was loaded
+    returns: the event for the method
+    """
     timer, model = gr.Timer(LOADING_SECONDS), ModelHandlers(studio)
     fields, drawing = play.settings.fields, play.settings.drawing
     method, preset = [fields["method"], fields["policy"]], fields["preset"]
@@ -131,10 +142,12 @@ def _follow_model(
     fields["method"].input(*refreshed, **QUICK)
     preset.change(*redrawn, **QUICK)
     if play.model:
-        wire_model_menu(play.model, model, status, (refreshed, redrawn))
+        loaded = (refreshed, redrawn, *others)
+        wire_model_menu(play.model, model, status, loaded)
         # After a run the header names the model, which another visitor may have changed.
         shown = play.answered.then(model.status, None, status, **QUICK)
-        shown.then(*refreshed, **QUICK).then(*redrawn, **QUICK)
+        for event in loaded:
+            shown = shown.then(*event, **QUICK)
     return refreshed
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -16,7 +16,7 @@ from specdemo.config.settings import OWN, PRECISIONS, PRESET_NAMES, RECOMMENDED,
 from specdemo.files.progress import Progress
 from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.ui import present, words
-from specdemo.ui.run_tab import QUICK, LatestRun, Shown, stream
+from specdemo.ui.run_tab import QUICK, Follow, LatestRun, Shown, stream
 from specdemo.ui.settings_panel import OPTIONS
 from specdemo.ui.view import note_view
 from specdemo.ui.visits import switch_allowed, tell
@@ -110,12 +110,9 @@ def wire_model_menu(
     menu: ModelMenu,
     handlers: ModelHandlers,
     status: gr.HTML,
-    loaded: Sequence[tuple[Callable[..., Updates], object, object]],
+    loaded: Sequence[Follow],
 ) -> None:
-    """Connect the menu.
-
-    loaded: (handler, inputs, outputs) of each event after loading
-    """
+    """Connect the menu. loaded: the events after loading"""
     look = (handlers.look, menu.chosen, menu.told)
     gr.on([menu.box.expand, menu.precision.input, menu.drafter.input], *look, **QUICK)
     menu.pair.input(handlers.another, menu.chosen, menu.told, **QUICK)

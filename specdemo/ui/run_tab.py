@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
 import gradio as gr
 from gradio.components import Component
@@ -32,6 +32,8 @@ BARE: Json = {"show_label": False, "container": False}  # options of a component
 TELLING: Json = {"concurrency_limit": None, "show_progress": "hidden"}
 # Events that use the engine: its queue decides on the order. Gradio's queue would drop a run before the previous run's end.
 IN_LINE: Json = {"concurrency_limit": None, "show_progress": "hidden", "trigger_mode": "multiple"}
+Follow: TypeAlias = tuple[Callable[..., object], object, object]
+"""Handler, inputs and outputs of an event that follows another one."""
 
 
 def current_session_id() -> str:

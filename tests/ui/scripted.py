@@ -19,6 +19,7 @@ from specdemo.config.settings import (
 from specdemo.files.catalogue import Entry, Pair
 from specdemo.session.admission import Admission
 from specdemo.session.door import About, MethodInfo
+from specdemo.session.meter import Meter
 from specdemo.session.studio import Studio
 from specdemo.trace.events import Drafted, Node, Status, Verified
 
@@ -38,7 +39,7 @@ class ScriptedConversation:
         self.steps = steps
         self.closed = False
 
-    def run(self, prompt, settings, *, system="", cancel, every=0.0):
+    def run(self, prompt, settings, cancel, *, system="", every=0.0):
         if self.error:
             raise self.error
 
@@ -47,6 +48,10 @@ class ScriptedConversation:
             yield Verified("speculative", number, (), (), own, 0, 0.1, 0, 0.1 * (number + 1))
 
         yield from run_events("speculative", settings.method, prompt, self.steps, cancel, step)
+
+    def events(self, *asked, **given):
+        """Yield the same as `run`; a subclass may have another."""
+        return self.run(*asked, **given)
 
     def reset(self):
         pass
@@ -59,7 +64,7 @@ class ScriptedConversation:
 
 
 class ScriptedStudio:
-    admission = Admission(lambda: 8, 8)
+    admission, meter = Admission(lambda: 8, 8), Meter()
     settings = AppSettings()
     ready = True
     error = None
@@ -116,7 +121,7 @@ HOSTILE = [
 class HostileConversation(ScriptedConversation):
     """Real events with the worst token texts that a model could write."""
 
-    def run(self, prompt, settings, *, system="", cancel, every=0.0):
+    def run(self, prompt, settings, cancel, *, system="", every=0.0):
         if prompt == "fail":
             raise reported("It happened.", unaffected="All is well.", advice="Try again.")
         told = asdict(settings) if prompt == "drawn" else {}

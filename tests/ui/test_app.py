@@ -41,3 +41,15 @@ def test_a_tab_needs_a_module_a_script_and_strings(monkeypatch, tmp_path):
     assert tab["props"]["label"] == "Echo"
     assert "view/echo/echo.js" in view["props"]["js_on_load"]
     assert site.parts()["echo"]["words"] == {"said": "hello"}
+
+
+def test_the_methods_of_the_race_follow_another_model():
+    """After loading, the events of the tab update its menus: the methods depend on the model."""
+    page = create_app(Studio(AppSettings()))
+    menus = {f"sd-race-method-{number}" for number in range(1, 5)}
+    (event,) = [number for number, one in page.fns.items() if one.api_name == "load"]
+    updated: set[str] = set()
+    while following := [n for n, one in page.fns.items() if one.trigger_after == event]:
+        (event,) = following
+        updated |= {one.elem_id for one in page.fns[event].outputs}
+    assert updated >= menus

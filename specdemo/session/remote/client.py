@@ -5,7 +5,6 @@ A user's messages stay here and are sent with each run, so a lost engine loses o
 
 from __future__ import annotations
 
-import json
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -23,8 +22,8 @@ from specdemo.config.strings import Json
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.files.progress import ProgressCallback
 from specdemo.session.admission import Cancel
-from specdemo.session.door import About, ConversationClient, EngineClient, Work, streamed
-from specdemo.session.remote.server import name_of, raise_reported
+from specdemo.session.door import About, ConversationClient, EngineClient, Part, Work, streamed
+from specdemo.session.remote.server import decode_part, name_of, raise_reported
 from specdemo.session.runs import failed
 from specdemo.trace.codec import decode
 from specdemo.trace.events import SPECULATIVE, Event, FinishReason, RunFailed, RunFinished
@@ -169,12 +168,11 @@ class RemoteConversation(ConversationClient):
 
     def perform(
         self, work: Work, arguments: Mapping[str, object], cancel: threading.Event | None = None
-    ) -> Iterator[Json]:
+    ) -> Iterator[Part]:
         request = {"work": name_of(work), "arguments": dict(arguments)}
         try:
             with closing(self._lines("perform", request, cancel or threading.Event())) as lines:
-                for line in lines:
-                    yield json.loads(line)["part"]
+                yield from map(decode_part, lines)
         except Lost as lost:
             raise lost.error from None
 

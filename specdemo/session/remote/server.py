@@ -16,10 +16,11 @@ from specdemo.config.errors import UserError, decode_error, encode_error
 from specdemo.config.settings import RunSettings
 from specdemo.config.strings import Json, JsonView
 from specdemo.session.conversation import Conversation
-from specdemo.session.door import About, Work
+from specdemo.session.door import About, Part, Work
 from specdemo.session.studio import Studio
 from specdemo.session.work import batch, proposals, race
-from specdemo.trace.codec import encode
+from specdemo.trace.codec import decode, encode
+from specdemo.trace.events import Event
 
 MOST_VISITORS = 512  # conversations that are stored; the longest unused one is closed first
 Given = ParamSpec("Given")
@@ -82,9 +83,8 @@ class Engine:
     def perform(self, request: JsonView, cancel: threading.Event) -> Iterator[str]:
         """Yield the results of a function of `session.work` as lines. request: visitor, lesson, work (its name), arguments"""
         conversation = self.conversation(request["visitor"], request["lesson"])
-        parts = conversation.perform(find_work(request["work"]), request["arguments"], cancel)
-        for part in parts:
-            yield line(PART, part=part)
+        work = find_work(request["work"])
+        yield from map(encode_part, conversation.perform(work, request["arguments"], cancel))
 
     def leave(self, visitor: str) -> None:
         """Free the caches of a user who left or is served by another engine now."""
@@ -110,6 +110,21 @@ class Engine:
 
 def line(kind: str, **values: object) -> str:
     return json.dumps({"type": kind, **values}, separators=(",", ":"))
+
+
+def encode_part(part: Part) -> str:
+    name, found = part
+    error = encode_error(found) if isinstance(found, UserError) else None
+    return line(
+        PART, run=name, event=encode(found) if isinstance(found, Event) else "", error=error
+    )
+
+
+def decode_part(line: str) -> Part:
+    part = json.loads(line)
+    if part["error"]:
+        return part["run"], decode_error(part["error"])
+    return part["run"], decode(part["event"]) if part["event"] else None
 
 
 def raise_reported(line: str) -> None:

@@ -13,10 +13,9 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
 from specdemo.config.strings import Json
 from specdemo.session.conversation import Conversation
-from specdemo.session.door import EngineClient
+from specdemo.session.door import EngineClient, Part
 from specdemo.session.runs import failure
 from specdemo.session.text import encode_prompt
-from specdemo.trace.codec import decode, encode
 from specdemo.trace.events import (
     NOTHING,
     SPECULATIVE,
@@ -113,7 +112,7 @@ class Comparison:
             settings, memory=False, fallback=False, detail=0, baseline=False
         ).checked()
         methods = [method for method in self._studio.methods() if method.name != NOTHING]
-        asked = {
+        asked: Json = {
             "prompt": text.prompt,
             "system": text.system,
             "answer_ids": [node.token_id for node in text.tokens[:position]],
@@ -121,7 +120,7 @@ class Comparison:
             "methods": [method.name for method in methods if method.available],
         }
         found = self._conversation.perform(steps_of_all, asked, cancel)
-        with closing(_guesses(found)) as judged:
+        with closing(_guesses(found, asked["methods"])) as judged:
             for method in methods:
                 if cancel.is_set():
                     return
@@ -142,10 +141,10 @@ def steps_of_all(
     answer_ids: Sequence[int],
     settings: Mapping[str, object],
     methods: Sequence[str],
-) -> Iterator[Json]:
+) -> Iterator[Part]:
     """Run one step of each method after the first tokens of an answer, in the process of the models.
 
-    yields: {"method": name, "line": an event}, or "why_not" in place of "line"
+    yields: number of the method, with an event or with the error for which there is none
     """
     shared = RunSettings.from_values(settings)
 
@@ -174,27 +173,27 @@ def steps_of_all(
                     break
         yield from events
 
-    for name in methods:
+    for number, name in enumerate(methods):
         if cancel.is_set():
             return
         try:
             for event in conversation.host.runner.run(second_take(replace(shared, method=name))):
-                yield {"method": name, "line": encode(event)}
+                yield number, event
         except UserError as error:
-            yield {"method": name, "why_not": str(error)}
+            yield number, error
 
 
-def _guesses(found: Iterable[Json]) -> Generator[Guess, None, None]:
-    for method, parts in groupby(found, key=itemgetter("method")):
-        guess = Guess(method)
-        for part in parts:
-            match decode(part["line"]) if "line" in part else part["why_not"]:
-                case Drafted() as event:
-                    guess = replace(guess, drafted=event)
-                case Verified() as event:
-                    guess = replace(guess, verified=event)
-                case RunFailed() as event:
-                    guess = Guess(method, why_not=str(failure(event)))
-                case str(why_not):
-                    guess = Guess(method, why_not=why_not)
+def _guesses(found: Iterable[Part], methods: Sequence[str]) -> Generator[Guess, None, None]:
+    for number, parts in groupby(found, key=itemgetter(0)):
+        guess = Guess(methods[number])
+        for _, news in parts:
+            match news:
+                case Drafted():
+                    guess = replace(guess, drafted=news)
+                case Verified():
+                    guess = replace(guess, verified=news)
+                case RunFailed():
+                    guess = Guess(guess.method, why_not=str(failure(news)))
+                case UserError():
+                    guess = Guess(guess.method, why_not=str(news))
         yield guess

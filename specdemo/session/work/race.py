@@ -13,10 +13,8 @@ from pathlib import Path
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
-from specdemo.config.strings import Json
 from specdemo.session.conversation import Conversation
-from specdemo.session.door import EngineClient, perform
-from specdemo.trace.codec import decode, encode
+from specdemo.session.door import EngineClient, Part, perform
 from specdemo.trace.events import LANES, NOTHING, PLAIN, SPECULATIVE, Event
 from specdemo.trace.replay import RecordedRun, recorded_runs
 
@@ -46,9 +44,9 @@ def run_race(
     cancel = cancel or threading.Event()
     running = perform(studio, race_lanes, cancel, prompt=prompt, lanes=asked, every=every)
     with closing(running) as parts:
-        for number, own in groupby(parts, key=itemgetter("lane")):
+        for number, own in groupby(parts, key=itemgetter(0)):
             yield number, None
-            events = (decode(part["line"]) for part in own if part["line"])
+            events = (event for _, event in own if isinstance(event, Event))
             yield from ((number, event) for event in studio.meter.watch(events))
 
 
@@ -59,19 +57,19 @@ def race_lanes(
     prompt: str,
     lanes: Sequence[Mapping[str, object]],
     every: float,
-) -> Iterator[Json]:
-    """Run the variants of a race where the models are. yields: {"lane": number, "line": an event, empty when it starts}"""
+) -> Iterator[Part]:
+    """Run the variants of a race where the models are. yields: the number of a variant, with an event, or None when it starts"""
     for number, values in enumerate(lanes):
         if cancel.is_set():
             return
-        yield {"lane": number, "line": ""}
+        yield number, None
         settings = RunSettings.from_values(values)
         short = replace(settings, max_new_tokens=min(WARM_UP_TOKENS, settings.max_new_tokens))
         for part, shown in ((short, False), (settings, True)):
             with closing(conversation.host.open()) as own:
                 for event in own.events(prompt, part, cancel, every=every):
                     if shown:
-                        yield {"lane": number, "line": encode(event)}
+                        yield number, event
 
 
 def _check(studio: EngineClient, lanes: Sequence[RunSettings]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, TypeAlias
 
@@ -25,6 +26,7 @@ from specdemo.ui.checks import asked_settings, asked_text
 from specdemo.ui.run_tab import (
     QUICK,
     YIELD_SECONDS,
+    Follow,
     Lines,
     RunTab,
     TabState,
@@ -41,6 +43,18 @@ TOKENS = 96
 LANE_SETTINGS = ("method", "policy", "lookahead")  # settings of each single run
 # Title, prompt, temperature and seed of a set-up, and the LANE_SETTINGS of each of its runs.
 Preset: TypeAlias = tuple[str, str, float, int, Sequence[tuple[str, str, int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Components of the tab for other parts of the page.
+
+    setup: the outputs of `against_plain`
+    follow: (handler, inputs, outputs) of each event after another model was loaded
+    """
+
+    setup: list[Component]
+    follow: Sequence[Follow]
 
 
 class RaceLines(Lines):
@@ -140,8 +154,8 @@ def read_lanes(values: Mapping[str, object], limits: AppSettings) -> list[RunSet
     ]
 
 
-def create_race(studio: EngineClient) -> list[Component]:
-    """Create the tab's components and their events. Call it inside the tab. returns: the outputs of `against_plain`"""
+def create_race(studio: EngineClient) -> Race:
+    """Create the tab's components and their events. Call it inside the tab."""
     handlers = RaceHandlers(studio)
     task = create_state()
     prompt, start, stop, presets, recorded = create_ask(
@@ -178,9 +192,10 @@ def create_race(studio: EngineClient) -> list[Component]:
     timer = gr.Timer(1)
     asked = [lane[name] for _, lane in lanes for name in ("method", "policy")]
     depends = [lane[name] for _, lane in lanes for name in ("policy", "lookahead")]
-    known = timer.tick(handlers.watch_loading, methods, [timer, *methods], **QUICK)
-    known.then(handlers.offered, asked, depends, **QUICK)
-    return [prompt, *preset_of]
+    known = (handlers.watch_loading, methods, [timer, *methods])
+    offered = (handlers.offered, asked, depends)
+    timer.tick(*known, **QUICK).then(*offered, **QUICK)
+    return Race([prompt, *preset_of], (known, offered))
 
 
 def _create_setup(
