@@ -135,14 +135,15 @@ def _follow_model(
     fields, drawing = play.settings.fields, play.settings.drawing
     method, preset = [fields["method"], fields["policy"]], fields["preset"]
     menu = [*play.settings.menu, card]
-    refreshed, redrawn = (model.menu, method, menu), (model.drawing, preset, drawing)
+    refreshed: Follow = (model.menu, method, menu)
+    redrawn: Follow = (model.drawing, preset, drawing)
+    loaded: list[Follow] = [refreshed, redrawn, *others]
     for event in ((model.status, None, status), refreshed, redrawn):
         demo.load(*event, **QUICK)
     timer.tick(model.tick, [*method, preset], [status, timer, *drawing, *menu], **QUICK)
     fields["method"].input(*refreshed, **QUICK)
     preset.change(*redrawn, **QUICK)
     if play.model:
-        loaded = (refreshed, redrawn, *others)
         wire_model_menu(play.model, model, status, loaded)
         # After a run the header names the model, which another visitor may have changed.
         shown = play.answered.then(model.status, None, status, **QUICK)
