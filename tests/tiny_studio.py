@@ -10,6 +10,7 @@ from specdemo.config.settings import AppSettings, Recommended
 from specdemo.engine.runner import Runner
 from specdemo.engine.sampling import Shaper
 from specdemo.session.door import MethodInfo
+from specdemo.session.meter import Meter
 from specdemo.trace.events import ModelInfo, RunFailed
 
 
@@ -28,6 +29,7 @@ class TinyStudio:
     def __init__(self, weights, drafters, absent, **pair):
         self.drafters, self.broken = drafters, set()
         self.settings, self.runner = AppSettings(target="tiny", draft="none"), Runner()
+        self.meter = Meter()
         self.shaper = Shaper.of
         self.infos = [MethodInfo(name, name.title(), "", (), True) for name in drafters]
         for name, why in absent.items():
@@ -50,7 +52,7 @@ class TinyStudio:
 
     def open(self):
         nothing = lambda: None  # noqa: E731
-        return SimpleNamespace(run=self.run, close=nothing, reset=nothing)
+        return SimpleNamespace(run=self.run, events=self.run, close=nothing, reset=nothing)
 
     def run(self, prompt, settings, **_options):
         if settings.method in self.broken:

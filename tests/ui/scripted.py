@@ -39,7 +39,7 @@ class ScriptedConversation:
         self.steps = steps
         self.closed = False
 
-    def run(self, prompt, settings, cancel, *, system="", every=0.0):
+    def run(self, prompt, settings, *, system="", cancel, every=0.0):
         if self.error:
             raise self.error
 
@@ -49,9 +49,8 @@ class ScriptedConversation:
 
         yield from run_events("speculative", settings.method, prompt, self.steps, cancel, step)
 
-    def events(self, *asked, **given):
-        """Yield the same as `run`; a subclass may have another."""
-        return self.run(*asked, **given)
+    def events(self, prompt, settings, **options):
+        return self.run(prompt, settings, **options)
 
     def reset(self):
         pass
@@ -121,7 +120,7 @@ HOSTILE = [
 class HostileConversation(ScriptedConversation):
     """Real events with the worst token texts that a model could write."""
 
-    def run(self, prompt, settings, cancel, *, system="", every=0.0):
+    def run(self, prompt, settings, *, system="", cancel, every=0.0):
         if prompt == "fail":
             raise reported("It happened.", unaffected="All is well.", advice="Try again.")
         told = asdict(settings) if prompt == "drawn" else {}

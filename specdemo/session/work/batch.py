@@ -176,7 +176,7 @@ class Batch:
         with ExitStack() as ending:
             conversation = ending.enter_context(closing(self.studio.open()))
             events = conversation.events(
-                prompt, self.settings, self.cancel, system=self.system, every=LOOK_SECONDS
+                prompt, self.settings, cancel=self.cancel, system=self.system, every=LOOK_SECONDS
             )
             for event in ending.enter_context(closing(events)):
                 if isinstance(event, RunStarted) and expected not in (None, event.target):
