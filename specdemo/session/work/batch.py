@@ -215,13 +215,15 @@ def _counted(parts: Generator[Part, None, None], meter: Meter) -> Generator[Part
     try:
         with closing(parts):
             for number, news in parts:
-                if news is None:
-                    runs[number] = meter.begin()
-                elif isinstance(news, Event):
+                if isinstance(news, Event):
                     runs[number].count(news)
                 if isinstance(news, RunFinished | RunFailed | UserError) and number in runs:
                     runs.pop(number).end()
                 yield number, news
+                if (
+                    news is None
+                ):  # not before: the first run of a process waits for the metrics' library
+                    runs[number] = meter.begin()
     finally:
         for run in runs.values():
             run.reason = "abort"
