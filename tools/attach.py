@@ -44,7 +44,8 @@ from specdemo.attach.tuning import DraftSetting, TuningPlan, ask_in_turn, plan, 
 from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.engine.cost import CostProfile
 from specdemo.files.catalogue import DEFAULT_TARGET, find, partner
-from specdemo.files.sources import fetch_catalogue_gguf, resolve
+from specdemo.files.hub import fetch_gguf
+from specdemo.files.sources import resolve
 from specdemo.models.networks.folders import export_gguf
 from tools.probe import served
 
@@ -423,11 +424,10 @@ def main() -> int:
     parsed = parser.parse_args()
     settings, entry = AppSettings(target=DEFAULT_TARGET), find(DEFAULT_TARGET)
     assert entry
+    assert entry.gguf
+    target = fetch_gguf(entry.gguf, settings.cache_dir)
     with tempfile.TemporaryDirectory() as work:
-        target, draft = (
-            fetch_catalogue_gguf(entry, settings.cache_dir, Path(work)),
-            Path(work) / "draft.gguf",
-        )
+        draft = Path(work) / "draft.gguf"
         folder = resolve(partner(DEFAULT_TARGET) or "", settings.cache_dir).folder
         export_gguf(folder, target, draft)
         return int(not CHECKS[parsed.check](target, draft, *parsed.options))

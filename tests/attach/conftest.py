@@ -12,7 +12,7 @@ from llama_server import llama_server
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.files.catalogue import DEFAULT_TARGET, find
-from specdemo.files.sources import fetch_catalogue_gguf
+from specdemo.files.hub import fetch_gguf
 
 NGRAM = """
 kind = xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE
@@ -24,12 +24,11 @@ KINDS = {"plain": "", "ngram": NGRAM, "lossy": NGRAM + LOSSY}
 
 
 @pytest.fixture(scope="session")
-def real_server(tmp_path_factory) -> Iterator[Callable[[str], str]]:
+def real_server() -> Iterator[Callable[[str], str]]:
     """Return a function from a name of KINDS to a server's address; skips without package or model file."""
     pytest.importorskip("xllamacpp")
     try:
-        folder = tmp_path_factory.mktemp("gguf")
-        path = fetch_catalogue_gguf(find(DEFAULT_TARGET), AppSettings().cache_dir, folder)
+        path = fetch_gguf(find(DEFAULT_TARGET).gguf, AppSettings().cache_dir)
     except UserError as error:
         pytest.skip(str(error))
     with ExitStack() as running:

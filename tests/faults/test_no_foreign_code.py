@@ -57,9 +57,6 @@ def test_every_model_of_the_catalogue_is_one_commit_or_one_file():
             assert re.fullmatch(r"[0-9a-f]{64}", entry.gguf.sha256)
         elif entry.repo:
             assert re.fullmatch(r"[0-9a-f]{40}", entry.revision or ""), entry.name
-        if entry.wheel:
-            assert re.fullmatch(r"[0-9a-f]{64}", entry.wheel.sha256)
-            assert re.fullmatch(r"[0-9a-f]{64}", entry.wheel.member_sha256)
 
 
 def test_the_workflow_checks_pinned_packages_for_known_faults():

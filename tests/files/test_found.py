@@ -11,7 +11,7 @@ from tiny_gguf import HIDDEN, tiny_gguf
 
 from specdemo.config.errors import UserError
 from specdemo.files import found, header, sources
-from specdemo.files.catalogue import HubGguf, find
+from specdemo.files.catalogue import GgufFile, find
 from specdemo.files.found import FoundModel, found_models, ollama_models, tokenizer_of
 from specdemo.files.gguf import stored_as
 from specdemo.files.header import read_header, recognise
@@ -39,7 +39,7 @@ def machine(ggufs, tmp_path, monkeypatch):
     entry = replace(
         find("qwen2.5-coder-1.5b-instruct"),
         norms=read_header(ggufs["own"]).norms,
-        gguf=HubGguf("owner/own", "own.gguf", file_sha256(ggufs["own"]), 1),
+        gguf=GgufFile("owner/own", "own.gguf", file_sha256(ggufs["own"]), 1),
     )
     for module in (header, found):
         monkeypatch.setattr(module, "entries", lambda: (find("smollm2-135m-instruct"), entry))

@@ -13,7 +13,7 @@ from tiny_gguf import tiny_gguf
 
 from specdemo.config.errors import UserError
 from specdemo.files import hub, sources
-from specdemo.files.catalogue import CatalogueDrafter, Entry, HubGguf
+from specdemo.files.catalogue import CatalogueDrafter, Entry, GgufFile
 from specdemo.files.sources import resolve
 from specdemo.models import outlook
 from specdemo.models.loading import load_model
@@ -205,7 +205,7 @@ def gguf_file(tmp_path_factory):
 def entry(server, monkeypatch, gguf_file):
     """A model of the catalogue whose weights are in a GGUF file of the hub."""
     digest = hashlib.sha256(gguf_file).hexdigest()
-    file = HubGguf("owner/gguf", "tiny.gguf", digest, len(gguf_file))
+    file = GgufFile("owner/gguf", "tiny.gguf", digest, len(gguf_file))
     entry = Entry("tiny-coder", "Tiny", "MIT", 1, "", repo="owner/main", gguf=file)
     server.repos["owner/gguf"] = {"tiny.gguf": gguf_file}
     monkeypatch.setattr(sources, "find", lambda name: entry if name == entry.name else None)

