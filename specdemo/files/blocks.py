@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from specdemo.config.strings import Json
-from specdemo.files.folder import GGUF_BLOCKS, read_header, weight_files
-from specdemo.files.packing import GgufWeight, NotReadable, Numbers, Quantiser, Weight, parts_of
+from specdemo.files.folder import GGUF_BLOCKS, safetensors_table, weight_files
+from specdemo.files.header import Numbers
+from specdemo.files.packing import GgufWeight, NotReadable, Quantiser, Weight, parts_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -172,7 +173,7 @@ def read_bytes(folder: Path, name: str) -> int:
     """Return the bytes that a pass over one row reads of a folder in blocks: not those of 16-bit copies for others. Raises UserError."""
     stored: Json = {}
     for path in weight_files(folder, name):
-        stored |= read_header(path)
+        stored |= safetensors_table(path)
     embedding, head = "model.embed_tokens.weight", "lm_head.weight"
     used = head if head in stored else embedding
     unread = {embedding, head} - (set() if f"{used}.{HEAD_BLOCKS}" in stored else {used})

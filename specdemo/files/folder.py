@@ -238,7 +238,7 @@ def check_read(folder: Path, name: str, report: Mapping[str, Collection[object]]
             raise UserError(code, name=name, tensors=few(found))
 
 
-def read_header(path: Path) -> Json:
+def safetensors_table(path: Path) -> Json:
     """Return the table of tensors in a safetensors file. Raises ValueError and others when the file is cut or damaged."""
     size = path.stat().st_size
     with path.open("rb") as stream:
@@ -262,7 +262,7 @@ def broken_files(paths: list[Path]) -> list[Path]:
     broken = []
     for path in paths:
         try:
-            read_header(path)
+            safetensors_table(path)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             broken.append(path)
     return broken
@@ -303,7 +303,7 @@ def tensors(folder: Path, name: str) -> Iterator[tuple[str, int, bool]]:
     """
     tied = bool(read_config(folder, name).get("tie_word_embeddings"))
     for path in weight_files(folder, name):
-        stored = read_header(path)
+        stored = safetensors_table(path)
         for key, row in stored.items():
             if (tied and key == "lm_head.weight") or ".weight." in key:
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import struct
 from collections.abc import Iterator
@@ -54,10 +55,11 @@ class FoundModel:
         name = known.name if known else self.name
         file = known.gguf if known else None
         listed = file and file.size == self.path.stat().st_size  # its digest takes seconds
+        head, own_head = header.tensors.get("token_embd.weight"), "output.weight" in header.tensors
         return Entry(
-            name, self.name, "", header.parameters, "", head_parameters=header.head_parameters,
-            own_head=header.own_head, blocks=0.0 if listed else header.block_bytes, norms=header.norms,
-            tokenizer=header.tokenizer,
+            name, self.name, "", header.sizes.total(), "", own_head=own_head,
+            head_parameters=math.prod(head.shape) if head else 0,
+            blocks=0.0 if listed else header.block_bytes, norms=header.norms, tokenizer=header.tokenizer,
         )  # fmt: skip
 
 

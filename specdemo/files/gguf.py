@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,10 @@ from specdemo.files.folder import (
     few,
     find_family,
 )
-from specdemo.files.header import read_header
-from specdemo.files.packing import NotReadable, Numbers
+from specdemo.files.header import Numbers, is_gguf, read_header, read_vector
+from specdemo.files.packing import NotReadable, gguf_names
 from specdemo.files.progress import Progress, ProgressCallback, silent
-from specdemo.files.quiet import quiet_gguf, quiet_transformers
+from specdemo.files.quiet import quiet_transformers
 from specdemo.files.store import check_space
 
 RECIPE = "gguf-3"  # increased when the conversion changes; older folders and packed copies are then made again
@@ -61,9 +62,8 @@ CAPS = (
 def check_gguf(path: Path) -> None:
     """Raise UserError unless the file starts with GGUF's signature and is whole."""
     check_fetched(path, path.name)
-    with path.open("rb") as stream:
-        if stream.read(4) != b"GGUF":
-            raise UserError("model.not_gguf", name=path.name)
+    if not is_gguf(path):
+        raise UserError("model.not_gguf", name=path.name)
     if GGUF_PART.search(path.name):
         raise UserError("model.gguf_parts", name=path.name, first=path.name)
 
@@ -132,7 +132,12 @@ def convert_gguf(gguf: Path, folder: Path, progress: ProgressCallback = silent) 
 @contextmanager
 def reporting_damage(gguf: Path) -> Iterator[None]:
     """Turn any error of reading a damaged GGUF file into a UserError."""
-    with quiet_transformers(), quiet_gguf():
+    from unittest.mock import patch
+
+    from transformers import modeling_gguf_pytorch_utils as reading
+
+    no_bar = patch.object(reading, "tqdm", lambda items, **_: items)
+    with quiet_transformers(), no_bar:
         try:
             yield
         except (UserError, MemoryError, NotReadable):
@@ -162,9 +167,8 @@ def _save_tokenizer(gguf: Path, folder: Path) -> None:
     from tokenizers import Regex
     from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
     from transformers import AutoTokenizer
-    from transformers.integrations.gguf.reader import read_gguf_metadata
 
-    said, _ = read_gguf_metadata(str(gguf))
+    said = read_header(gguf).values
     splitting = _splitting(said) or {}
     default = (
         {"add_bos_token": True} if "bos" in splitting else {}
@@ -224,10 +228,10 @@ def config_of(gguf: Path) -> ModelConfig:
     stay unread: its model would load and compute other logits.
     """
     from transformers import AutoConfig, AutoModelForCausalLM
-    from transformers.integrations.gguf.reader import read_gguf_metadata
 
     _tell_transformers()
-    said, names = read_gguf_metadata(str(gguf))
+    header = read_header(gguf)
+    said, kind, stored = header.values, header.family, header.tensors
     if int(said.get("split.count", 1)) > 1:
         raise UserError("model.gguf_parts", name=gguf.name, first=gguf.name)
     config = AutoConfig.from_pretrained(
@@ -236,22 +240,21 @@ def config_of(gguf: Path) -> ModelConfig:
     if type(config) not in AutoModelForCausalLM._model_mapping:
         raise UserError("model.not_causal", name=gguf.name, kind=config.model_type)
     check_rollback(config)
-    kind = str(said["general.architecture"])
     own = {key.removeprefix(f"{kind}."): value for key, value in said.items()}
     try:
         _splitting(said)
         _complete(config, kind, own)
         ends = [said[key] for key in ENDS if key in said]
         config.eos_token_id = ends or config.eos_token_id
-        if FREQUENCIES in names:
-            _stretch_as_llama3(config, _vector(gguf, FREQUENCIES))
+        if FREQUENCIES in stored:
+            _stretch_as_llama3(config, read_vector(gguf, stored[FREQUENCIES]))
         read = {FREQUENCIES}
-        if set(LONG.values()) <= set(names):
+        if set(LONG.values()) <= stored.keys():
             read |= set(LONG.values())
-            divisors = {key: _vector(gguf, name).tolist() for key, name in LONG.items()}
+            divisors = {key: read_vector(gguf, stored[name]).tolist() for key, name in LONG.items()}
             known = {key: own[f"rope.scaling.{name}"] for key, name in LONG_KEYS.items()}
             _rope(config).update(divisors, **known, rope_type="longrope")
-        _check_tensors(config, kind, set(names) - read)
+        _check_tensors(config, kind, stored.keys() - read)
     except Unread as reason:
         raise UserError("model.gguf_ambiguous", name=gguf.name, reason=reason) from None
     return config
@@ -312,13 +315,6 @@ def _stretch_as_llama3(config: ModelConfig, divisors: Numbers) -> None:
     rope.update(LLAMA3, rope_type="llama3", factor=factor)
 
 
-def _vector(gguf: Path, name: str) -> Numbers:
-    from gguf import GGUFReader
-
-    found = next(tensor for tensor in GGUFReader(gguf).tensors if tensor.name == name)
-    return np.array(found.data, np.float32)
-
-
 def _check_tensors(config: ModelConfig, kind: str, names: set[str]) -> None:
     """Raise Unread unless the tensors of the file and of the model correspond one to one."""
     import torch
@@ -338,11 +334,9 @@ def _check_tensors(config: ModelConfig, kind: str, names: set[str]) -> None:
 
 def _places(own: Iterable[str], kind: str, layers: int) -> dict[str, str]:
     """Map the file's names of tensors to the model's."""
-    from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
     from transformers import modeling_gguf_pytorch_utils as reading
 
-    architecture = next(key for key, value in MODEL_ARCH_NAMES.items() if value == kind)
-    known = get_tensor_name_map(architecture, layers)
+    known = gguf_names(kind, layers)
     # Experts have their own names, several of which may be one tensor of the model.
     processors: Json = reading.TENSOR_PROCESSORS
     processor = processors.get(kind, reading.TensorProcessor)(config={})
@@ -360,17 +354,16 @@ def _places(own: Iterable[str], kind: str, layers: int) -> dict[str, str]:
 
 @contextmanager
 def read_once() -> Iterator[None]:
-    """Share one header among all readers of the same file. It uses hundreds of megabytes: leave the context soon."""
+    """Let transformers read the description of a file once, and several times as fast."""
+    from unittest.mock import patch
+
     import gguf
-    from transformers import modeling_gguf_pytorch_utils
+    from transformers import modeling_gguf_pytorch_utils as reading
 
-    library: Any = gguf
-    in_transformers: Any = modeling_gguf_pytorch_utils
-    reader, load = library.GGUFReader, in_transformers.load_gguf_checkpoint
-    readers: Json = {}
-    described: Json = {}
+    reader: Any = gguf.GGUFReader
+    described = cache(reading.load_gguf_checkpoint)
 
-    class Reader(reader):  # type: ignore[misc, valid-type]
+    class Reader(reader):  # type: ignore[misc]
         """Read from an array: slices of a NumPy memory map are several times slower."""
 
         @property
@@ -381,20 +374,9 @@ def read_once() -> Iterator[None]:
         def data(self, mapped: Numbers) -> None:
             self._data = mapped.view(np.ndarray)
 
-    def read(path: object, mode: str = "r") -> Any:
-        if str(path) not in readers:
-            readers[str(path)] = Reader(path, mode)
-        return readers[str(path)]
+    def describe(*file: str, **options: bool) -> Any:
+        return copy.deepcopy(described(*file, **options))
 
-    def describe(path: object, **options: object) -> Any:
-        if options.get("return_tensors"):
-            return load(path, **options)
-        if str(path) not in described:
-            described[str(path)] = load(path)
-        return copy.deepcopy(described[str(path)])
-
-    library.GGUFReader, in_transformers.load_gguf_checkpoint = read, describe
-    try:
+    quick = patch.object(gguf, "GGUFReader", Reader)
+    with quick, patch.object(reading, "load_gguf_checkpoint", describe):
         yield
-    finally:
-        library.GGUFReader, in_transformers.load_gguf_checkpoint = reader, load

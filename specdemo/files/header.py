@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,32 +30,45 @@ BLOCK_BYTES = {
 NORMS = ("output_norm.weight", "attn_norm.weight", "ffn_norm.weight")
 PADDING = b"[PAD"  # start of the tokens that only fill the vocabulary up
 ALIGNMENT = 32  # bytes, if the file does not name another
+Numbers = np.ndarray[Any, Any]
+
+
+class StoredTensor(NamedTuple):
+    """A tensor of a GGUF file. shape: as in torch; kind: GGUF's number of its type; offset: in the file"""
+
+    shape: tuple[int, ...]
+    kind: int
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
     """Facts about a GGUF file's model.
 
-    values: the numbers and texts of the file
-    parameters, head_parameters, own_head: as in the catalogue's `Entry`
+    values: the numbers and texts of the file; an array is None
+    tensors: by llama.cpp's names
     norms: digest of the weights of all norms. Files in every quantisation store them exactly, so two files with the same
         digest have the same weights, or one is a small change of the other that left the norms alone
     tokenizer: digest of the vocabulary without padding; "" without a vocabulary
-    sizes: number of weights in tensors of each type, by GGUF's numbers
     """
 
     values: JsonView
-    parameters: int
-    head_parameters: int
-    own_head: bool
+    tensors: Mapping[str, StoredTensor]
     norms: str
     tokenizer: str
-    sizes: Mapping[int, int]
 
     @property
     def family(self) -> str:
         """The model's architecture by llama.cpp's name."""
         return str(self.values.get("general.architecture", ""))
+
+    @property
+    def sizes(self) -> Counter[int]:
+        """Number of weights in tensors of each type, by GGUF's numbers."""
+        sizes: Counter[int] = Counter()
+        for tensor in self.tensors.values():
+            sizes[tensor.kind] += math.prod(tensor.shape)
+        return sizes
 
     @property
     def kinds(self) -> set[int]:
@@ -65,10 +78,11 @@ class Header:
     @property
     def block_bytes(self) -> float:
         """Bytes of memory for a weight in the file's own blocks; 0 if the compiled pass does not read all of them."""
-        if not self.kinds or self.kinds - BLOCK_BYTES.keys():
+        sizes, kinds = self.sizes, self.kinds
+        if not kinds or kinds - BLOCK_BYTES.keys():
             return 0.0
-        count = sum(self.sizes[kind] for kind in self.kinds)
-        return sum(self.sizes[kind] * BLOCK_BYTES[kind] for kind in self.kinds) / count
+        count = sum(sizes[kind] for kind in kinds)
+        return sum(sizes[kind] * BLOCK_BYTES[kind] for kind in kinds) / count
 
     @property
     def generates(self) -> bool:
@@ -92,9 +106,26 @@ def read_header(path: Path) -> Header:
     """Return the header of a GGUF file. Raises ValueError for a damaged one."""
     try:
         with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as m:
-            return _Reader(m).header()
+            values, tensors, tokens = _Reader(m).read()
+        return Header(values, tensors, _norms_digest(path, tensors), tokens_digest(tokens))
     except (struct.error, ArithmeticError, LookupError, TypeError) as error:
         raise ValueError(f"{path.name}: {error}") from error
+
+
+def read_vector(path: Path, tensor: StoredTensor) -> Numbers:
+    """Return an unquantised vector, float32. Raises ValueError if the file is too short, KeyError for quantised ones."""
+    stored = np.memmap(path, VECTOR_TYPES[tensor.kind], "r", tensor.offset, tensor.shape)
+    if tensor.kind == BFLOAT16:  # the upper half of float32
+        return (stored.astype(np.uint32) << 16).view(np.float32)
+    return np.array(stored, np.float32)
+
+
+def _norms_digest(path: Path, tensors: Mapping[str, StoredTensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        if name.endswith(NORMS):
+            digest.update(name.encode() + read_vector(path, tensors[name]).tobytes())
+    return digest.hexdigest()[:16]
 
 
 def recognise(header: Header) -> Entry | None:
@@ -116,28 +147,24 @@ class _Reader:
         self.data, self.at = data, 0
         self.arrays: dict[str, tuple[int, int]] = {}  # first and last byte of each array of texts
 
-    def header(self) -> Header:
+    def read(self) -> tuple[Json, dict[str, StoredTensor], bytes]:
+        """Return the values, the tensors and the vocabulary as it is stored."""
         if self.data[: len(MAGIC)] != MAGIC:
             raise ValueError("another signature")
         self.at = len(MAGIC)
         version, tensors, count = self._numbers("IQQ")
         if version not in VERSIONS:
-            raise ValueError(f"version {version}")
+            raise ValueError(f"GGUF v{version}")
         values: Json = {}
         for _ in range(count):
             key = self._text()
             values[key] = self._value(key, self._numbers("I")[0])
-        table = [self._tensor() for _ in range(tensors)]
+        table = dict(self._tensor() for _ in range(tensors))
         alignment = int(values.get("general.alignment", ALIGNMENT))
         first = math.ceil(self.at / alignment) * alignment
-        sizes = {name: math.prod(shape) for name, shape, _, _ in table}
-        of_kinds: Counter[int] = Counter()
-        for name, _, kind, _ in table:
-            of_kinds[kind] += sizes[name]
-        return Header(
-            values, sum(sizes.values()), sizes.get("token_embd.weight", 0), "output.weight" in sizes,
-            self._norms(table, first), self._tokenizer(), of_kinds,
-        )  # fmt: skip
+        begin, end = self.arrays.get("tokenizer.ggml.tokens", (0, 0))
+        placed = {name: one._replace(offset=first + one.offset) for name, one in table.items()}
+        return values, placed, self.data[begin:end]
 
     def _numbers(self, form: str) -> tuple[Any, ...]:
         found = struct.unpack_from(f"<{form}", self.data, self.at)
@@ -168,27 +195,9 @@ class _Reader:
         self.at, self.arrays[key] = at, (begin, at)
         return None
 
-    def _tensor(self) -> tuple[str, tuple[int, ...], int, int]:
-        """Return name, shape, type and offset in the data."""
+    def _tensor(self) -> tuple[str, StoredTensor]:
+        """Return a tensor with its name; its offset is one in the data."""
         name = self._text()
         (dimensions,) = self._numbers("I")
         shape = self._numbers(f"{dimensions}Q")
-        kind, offset = self._numbers("IQ")
-        return name, shape, kind, offset
-
-    def _norms(self, table: list[tuple[str, tuple[int, ...], int, int]], first: int) -> str:
-        digest = hashlib.sha256()
-        for name, shape, kind, offset in sorted(table):
-            if not name.endswith(NORMS):
-                continue
-            dtype = VECTOR_TYPES[kind]
-            stored = np.frombuffer(self.data, dtype, math.prod(shape), first + offset)
-            # bfloat16 is the upper half of float32
-            wide = stored.astype(np.uint32) << 16 if kind == BFLOAT16 else stored.astype(np.float32)
-            digest.update(name.encode() + wide.tobytes())
-            del stored  # the map cannot be closed before
-        return digest.hexdigest()[:16]
-
-    def _tokenizer(self) -> str:
-        begin, end = self.arrays.get("tokenizer.ggml.tokens", (0, 0))
-        return tokens_digest(self.data[begin:end])
+        return name, StoredTensor(shape[::-1], *self._numbers("IQ"))

@@ -10,19 +10,25 @@ import json
 import math
 import re
 import shutil
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from specdemo.config.errors import Phrase
 from specdemo.config.strings import Json
-from specdemo.files.folder import INDEX, find_family, read_config, read_header, weight_files
+from specdemo.files.folder import (
+    INDEX,
+    find_family,
+    read_config,
+    safetensors_table,
+    weight_files,
+)
+from specdemo.files.header import Header, Numbers, read_header
 from specdemo.files.progress import Pace, ProgressCallback
 from specdemo.files.quiet import import_bitsandbytes, quiet_transformers
 from specdemo.files.store import MARKER, check_space
@@ -30,22 +36,19 @@ from specdemo.files.store import MARKER, check_space
 if TYPE_CHECKING:
     import torch
     from bitsandbytes.functional import QuantState
-    from gguf import GGMLQuantizationType, GGUFReader
-    from gguf.gguf_reader import ReaderTensor
+    from gguf import GGMLQuantizationType, TensorNameMap
     from torch import Tensor
     from transformers import BitsAndBytesConfig
-
-Found = TypeVar("Found")
 
 PACKING_RECIPE = "nf4-1"  # increased when packing changes; older copies are then made again
 SHARD_BYTES = 200_000_000  # packed weights that are in memory at a time
 DESCRIPTION = ("*.json", "*.jinja", "*.txt", "tokenizer.model", "LICENSE*")
 READ_STEP = 1 << 21  # weights that are unpacked in one step
 ROWS = 64  # the rows of one read are a multiple of it, so that blocks of 64 weights stay whole
+COUNTS = ("block_count", "attention.head_count", "attention.head_count_kv")  # in a GGUF file
 ROTARY_TABLES = r"rotary_emb\.inv_freq"  # stored by older versions of transformers
 NF4_BLOCK = 64  # weights that share a scale
 NF4_STEP = 1 << 17  # weights that fit in the processor's cache with their intermediate values
-Numbers = np.ndarray[Any, Any]
 
 
 class NotReadable(Exception):
@@ -56,7 +59,7 @@ class NotReadable(Exception):
 class GgufWeight:
     """A tensor of a GGUF file.
 
-    shape: as in torch; rows: layout of its bytes, (rows, bytes of a row) for a matrix
+    shape: as in torch; offset: of its bytes in the file
     heads: number of heads by which llama.cpp has permuted the rows; 0 for rows in transformers' order
     above: number that llama.cpp has added to each of its numbers
     """
@@ -65,9 +68,16 @@ class GgufWeight:
     shape: tuple[int, ...]
     kind: GGMLQuantizationType
     offset: int
-    rows: tuple[int, int]
     heads: int = 0
     above: float = 0.0
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Number of rows, and bytes of a row; a vector has a row for each number."""
+        from gguf import GGML_QUANT_SIZES
+
+        count, size = GGML_QUANT_SIZES[self.kind]
+        return self.shape[0], math.prod(self.shape[1:]) // count * size
 
     def read(self, part: slice) -> Tensor:
         """Return some of its rows, float32."""
@@ -115,7 +125,7 @@ def safetensors_weights(folder: Path, name: str) -> Weights:
     return {
         key: SafetensorsWeight(path, key, tuple(row["shape"]))
         for path in weight_files(folder, name)
-        for key, row in read_header(path).items()
+        for key, row in safetensors_table(path).items()
     }
 
 
@@ -124,49 +134,47 @@ def gguf_weights(path: Path, names: Mapping[str, tuple[int, ...]]) -> Weights:
 
     names: the tensors of the model and their shapes
     """
-    from gguf import MODEL_ARCH_NAMES, GGUFReader, get_tensor_name_map
+    from gguf import GGMLQuantizationType
 
-    reader = GGUFReader(path)
-    if reader.byte_order != "I":
-        raise NotReadable("the order of bytes")
-    kind = str(_field(reader, "general.architecture"))
-    family = find_family(gguf=kind)
+    header = read_header(path)
+    family = find_family(gguf=header.family)
     if not family.packs:
-        raise NotReadable(kind)
-    blocks = int(_field(reader, f"{kind}.block_count"))
-    heads = int(_field(reader, f"{kind}.attention.head_count"))
-    kv_heads = int(_field(reader, f"{kind}.attention.head_count_kv"))
+        raise NotReadable(header.family)
+    layers, heads, kv_heads = (_count(header, key) for key in COUNTS)
     permuted = {"attn_q": heads, "attn_k": kv_heads} if family.permuted else {}
     above = family.layer.offset if family.layer else 0.0
-    architecture = next(key for key, value in MODEL_ARCH_NAMES.items() if value == kind)
-    known = get_tensor_name_map(architecture, blocks)
-    stored = {tensor.name: tensor for tensor in reader.tensors}
+    known = gguf_names(header.family, layers)
     found = {}
     for name, shape in names.items():
         stem, _, suffix = name.rpartition(".")
         gguf_name = known.get_name(stem) or ""
-        tensor = stored.get(f"{gguf_name}.{suffix}")
+        tensor = header.tensors.get(f"{gguf_name}.{suffix}")
         if tensor is None:
             continue
+        if tensor.shape != shape:
+            raise NotReadable(name)
         found[name] = GgufWeight(
-            path, shape, tensor.tensor_type, int(tensor.data_offset), _byte_shape(tensor, shape),
+            path, shape, GGMLQuantizationType(tensor.kind), tensor.offset,
             permuted.get(gguf_name.rpartition(".")[2], 0), above if len(shape) == 1 else 0.0,
         )  # fmt: skip
+        if tensor.offset + math.prod(found[name].rows) > path.stat().st_size:
+            raise ValueError(f"{name} is cut short")
     return found
 
 
-def _field(reader: GGUFReader, name: str) -> Any:
-    field = reader.fields.get(name)
-    if field is None:
-        raise NotReadable(name)
-    return field.contents()
+def gguf_names(family: str, layers: int) -> TensorNameMap:
+    """Return llama.cpp's names of tensors by transformers' names. family: by llama.cpp's name"""
+    from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
+
+    architecture = next(key for key, value in MODEL_ARCH_NAMES.items() if value == family)
+    return get_tensor_name_map(architecture, layers)
 
 
-def _byte_shape(tensor: ReaderTensor, shape: tuple[int, ...]) -> tuple[int, int]:
-    """Return (rows, bytes of a row); a vector has a row for each number. shape: that of the model"""
-    if tuple(int(size) for size in reversed(tensor.shape)) != shape:
-        raise NotReadable(tensor.name)
-    return shape[0], int(tensor.n_bytes) // shape[0]
+def _count(header: Header, key: str) -> int:
+    found = header.values.get(f"{header.family}.{key}")
+    if not isinstance(found, int):
+        raise NotReadable(key)
+    return found
 
 
 def parts_of(shape: tuple[int, ...]) -> list[slice]:
@@ -396,18 +404,18 @@ def pack(
 
     quantiser = quantiser or Nf4(dtype)
     total = total_bytes(plan, weights)
-    shards = _shards(plan, [name for name in plan.shapes if name in weights])
     pace = Pace(progress, "quantise", total, "4-bit")
     pace.reached(0)
     check_space(folder, total, Phrase("disk.packed_copy"))
+    sizes = {name: plan.packed_bytes(name) for name in plan.shapes if name in weights}
+    shards = group_by_size(sizes, SHARD_BYTES)
     index: dict[str, str] = {}
-    threads = torch.get_num_threads()
-    with ThreadPoolExecutor(threads) as pool:
-        work = _PartWorkers(pool, threads, pace)
-        for file, names in shards.items():
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        for number, names in enumerate(shards, start=1):
+            file = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
             tensors: dict[str, Tensor] = {}
             for name in names:
-                tensors |= _packed(name, plan, weights[name], dtype, work, quantiser)
+                tensors |= _packed(name, plan, weights[name], dtype, pool, pace, quantiser)
             save_file(tensors, folder / file, metadata={"format": "pt"})
             index |= dict.fromkeys(tensors, file)
     text = json.dumps({"metadata": {"total_size": total}, "weight_map": index}, indent=2)
@@ -435,56 +443,32 @@ def group_by_size(sizes: Mapping[str, int], most: int) -> list[list[str]]:
     return groups
 
 
-def _shards(plan: Plan, names: Sequence[str]) -> dict[str, list[str]]:
-    """Return the names of tensors by file."""
-    shards = group_by_size({name: plan.packed_bytes(name) for name in names}, SHARD_BYTES)
-    return {
-        f"model-{number:05d}-of-{len(shards):05d}.safetensors": shard
-        for number, shard in enumerate(shards, start=1)
-    }
-
-
 def _packed(
     name: str,
     plan: Plan,
     weight: Weight,
     dtype: torch.dtype,
-    work: _PartWorkers,
+    pool: ThreadPoolExecutor,
+    pace: Pace,
     quantiser: Quantiser,
 ) -> dict[str, Tensor]:
-    """Return the stored form of a tensor by names."""
+    """Return the stored form of a tensor by names. pool: works on its parts"""
     import torch
 
-    shape = plan.shapes[name]
+    shape, before, quantised = plan.shapes[name], pace.count, name in plan.quantised
+    kept = torch.empty(0 if quantised else shape, dtype=dtype)
 
-    def read(part: slice) -> Tensor:
-        return weight.read(part).to(dtype)
+    def work_on(part: slice) -> Any:
+        """Return a part in its quantised form, or copy it into `kept`."""
+        if quantised:
+            return quantiser.part(weight, part)
+        kept[part] = weight.read(part)
+        return None
 
-    total = plan.packed_bytes(name)
-    if name in plan.quantised:
-        parts = work.on_parts(shape, total, partial(quantiser.part, weight))
-        return quantiser.named(name, weight, [found for _, found in parts])
-    kept = torch.empty(shape, dtype=dtype)
-    for part, piece in work.on_parts(shape, total, read):
-        kept[part] = piece
+    found, parts = [], parts_of(shape)
+    for part, one in zip(parts, pool.map(work_on, parts), strict=True):
+        found.append(one)
+        pace.reached(before + plan.packed_bytes(name) * part.stop // shape[0])
+    if quantised:
+        return quantiser.named(name, weight, found)
     return {name: kept} | quantiser.beside(name, weight)
-
-
-@dataclass(frozen=True, slots=True)
-class _PartWorkers:
-    """Process parts of tensors in several threads, and report progress."""
-
-    pool: ThreadPoolExecutor
-    threads: int
-    pace: Pace
-
-    def on_parts(
-        self, shape: tuple[int, ...], total: int, do: Callable[[slice], Found]
-    ) -> Iterator[tuple[slice, Found]]:
-        """Yield each part with its result, in order; a few are computed ahead. total: bytes of the whole"""
-        before, waiting, coming = self.pace.count, parts_of(shape), deque[Future[Found]]()
-        for number, part in enumerate(waiting):
-            while len(coming) <= self.threads and number + len(coming) < len(waiting):
-                coming.append(self.pool.submit(do, waiting[number + len(coming)]))
-            yield part, coming.popleft().result()
-            self.pace.reached(before + total * part.stop // shape[0])

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
-from typing import Any
 
 NO_COMPILER = "TORCHDYNAMO_DISABLE"  # makes `torch.compile` give functions back as they are
 
@@ -30,20 +29,6 @@ def quiet_transformers() -> Iterator[None]:
             chatter.enable_progress_bar()
 
 
-@contextmanager
-def quiet_gguf() -> Iterator[None]:
-    """Hide the bar that transformers always draws while it reads a GGUF file."""
-    from transformers import modeling_gguf_pytorch_utils
-
-    reader: Any = modeling_gguf_pytorch_utils  # its type has no `tqdm`
-    bar = getattr(reader, "tqdm", None)
-    reader.tqdm = lambda items, **_: items
-    try:
-        yield
-    finally:
-        reader.tqdm = bar
-
-
 @cache
 def import_bitsandbytes() -> None:
     """Import bitsandbytes without its messages, without letting it download native code, and without torch's compiler.
@@ -52,21 +37,16 @@ def import_bitsandbytes() -> None:
     Hiding that package during the import makes it use its own compiled kernels. Four functions that it
     marks for `torch.compile`, and that run as well without, would load the compiler: a second and 46 MB.
     """
+    from unittest.mock import patch
+
     for name in ("bitsandbytes.backends.cpu.ops", "bitsandbytes.autograd._functions"):
         logging.getLogger(name).setLevel(logging.ERROR)
     modules: dict[str, ModuleType | None] = sys.modules  # type: ignore[assignment]
-    present = "kernels" in modules
-    before = modules.get("kernels")
+    before = {name: modules[name] for name in ("kernels",) if name in modules}
     modules["kernels"] = None  # makes `import kernels` fail
-    compiles = os.environ.get(NO_COMPILER)
-    os.environ[NO_COMPILER] = "1"
     try:
-        import bitsandbytes  # noqa: F401
+        with patch.dict(os.environ, {NO_COMPILER: "1"}):
+            import bitsandbytes  # noqa: F401
     finally:
-        os.environ.pop(NO_COMPILER)
-        if compiles is not None:
-            os.environ[NO_COMPILER] = compiles
-        if present:
-            modules["kernels"] = before
-        else:
-            del modules["kernels"]
+        del modules["kernels"]
+        modules.update(before)

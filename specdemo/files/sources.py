@@ -149,10 +149,11 @@ class _Conversion:
                             "model.other_blocks", name=file.name, reason=reason
                         ) from reason
         doing = Phrase("disk.while_converting", name=file.name)
-        return made_once(self.models / file.stem, made_from, doing, partial(self._convert, file))
 
-    def _convert(self, file: _Gguf, content: Path) -> None:
-        convert_gguf(file.fetch(), content, self.progress)
+        def fill_unpacked(content: Path) -> None:
+            convert_gguf(file.fetch(), content, self.progress)
+
+        return made_once(self.models / file.stem, made_from, doing, fill_unpacked)
 
     def _pack_gguf(self, file: _Gguf, dtype: torch.dtype, form: str, content: Path) -> None:
         gguf = file.fetch()

@@ -14,7 +14,7 @@ from specdemo.cli.show import show_metrics
 from specdemo.drafters.methods import METHODS
 from specdemo.files.catalogue import find
 from specdemo.files.found import FoundModel
-from specdemo.files.header import Header
+from specdemo.files.header import Header, StoredTensor
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import SPECULATIVE, ModelInfo, RunStarted, Status, Trace, Verified
 from specdemo.trace.metrics import output_text
@@ -184,7 +184,8 @@ def test_help_of_a_method_shows_the_settings_and_policies_that_it_honours(name, 
 
 def test_models_lists_what_other_programs_have_stored(tmp_path, monkeypatch, capsys):
     family = {"general.architecture": "qwen2"}
-    header = Header(family, 2 * 10**9, 10**8, own_head=False, norms="", tokenizer="other", sizes={})
+    tensors = {"token_embd.weight": StoredTensor((2 * 10**9,), 0, 0)}
+    header = Header(family, tensors, "", "other")
     models = [
         FoundModel(
             "ollama:coder:1.5b", "Ollama", tmp_path, header, find("qwen2.5-coder-1.5b-instruct")

@@ -10,7 +10,7 @@ from specdemo.config.settings import AppSettings
 from specdemo.engine.cost import CostProfile
 from specdemo.files.catalogue import Pair, find, pairs
 from specdemo.files.found import FoundModel
-from specdemo.files.header import Header
+from specdemo.files.header import Header, StoredTensor
 from specdemo.models import outlook
 from specdemo.models.memory import Way, pass_bytes
 from specdemo.models.outlook import (
@@ -198,15 +198,9 @@ def test_the_size_of_a_download_is_known_before_it(monkeypatch, disk, tmp_path):
 
 
 def found(name, parameters, tokenizer="same"):
-    header = Header(
-        {"general.architecture": "llama"},
-        parameters,
-        parameters // 10,
-        own_head=False,
-        norms=name,
-        tokenizer=tokenizer,
-        sizes={},
-    )
+    sizes = {"token_embd.weight": parameters // 10, "output_norm.weight": parameters * 9 // 10}
+    tensors = {key: StoredTensor((int(size),), 0, 0) for key, size in sizes.items()}
+    header = Header({"general.architecture": "llama"}, tensors, name, tokenizer)
     return FoundModel(f"/models/{name}.gguf", "LM Studio", Path(name), header)
 
 

@@ -17,7 +17,7 @@ from specdemo.config.errors import Phrase, UserError
 from specdemo.config.strings import JsonView
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.files.catalogue import find_drafter
-from specdemo.files.folder import broken_files, read_config, read_header, weight_files
+from specdemo.files.folder import broken_files, read_config, safetensors_table, weight_files
 from specdemo.files.hub import PICKLES, fetch
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import file_sha256, made_once
@@ -301,7 +301,7 @@ def drafter_files(name: str, cache_dir: Path, progress: ProgressCallback = silen
     if broken := broken_files(list(weights)):
         raise UserError("drafter.incomplete", drafter=title, file=broken[0].name)
     shapes = {
-        key: tuple(row["shape"]) for path in weights for key, row in read_header(path).items()
+        key: tuple(row["shape"]) for path in weights for key, row in safetensors_table(path).items()
     }
     return DrafterFiles(folder, title, revision, licence_of(folder), config, weights, shapes)
 
