@@ -239,31 +239,24 @@ def check_read(folder: Path, name: str, report: Mapping[str, Collection[object]]
 
 
 def safetensors_table(path: Path) -> Json:
-    """Return the table of tensors in a safetensors file. Raises ValueError and others when the file is cut or damaged."""
-    size = path.stat().st_size
+    """Return the table of tensors in a safetensors file that is not one of the `broken_files`."""
     with path.open("rb") as stream:
-        start = stream.read(8)
-        length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
-        if not 0 < length <= size - 8:
-            raise ValueError(f"{path.name}: no header")
-        header: Json = json.loads(stream.read(length))
-    header.pop("__metadata__", None)
-    for key, row in header.items():
-        if not all(type(size) is int and size >= 0 for size in row["shape"]):
-            raise ValueError(f"{path.name}: {key} has no shape")
-    end = max((row["data_offsets"][1] for row in header.values()), default=0)
-    if size != 8 + length + end:
-        raise ValueError(f"{path.name}: {size} bytes in place of {8 + length + end}")
-    return header
+        (length,) = struct.unpack("<Q", stream.read(8))
+        table: Json = json.loads(stream.read(length))
+    table.pop("__metadata__", None)
+    return table
 
 
 def broken_files(paths: list[Path]) -> list[Path]:
     """Return the weight files that are missing, cut short or without a readable header."""
+    from safetensors import SafetensorError, safe_open
+
     broken = []
     for path in paths:
         try:
-            safetensors_table(path)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            with safe_open(path, framework="np"):
+                pass
+        except (OSError, SafetensorError):
             broken.append(path)
     return broken
 

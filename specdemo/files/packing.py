@@ -10,7 +10,7 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -129,11 +129,8 @@ def safetensors_weights(folder: Path, name: str) -> Weights:
     }
 
 
-def gguf_weights(path: Path, names: Mapping[str, tuple[int, ...]]) -> Weights:
-    """Return the weights of a GGUF file, by transformers' names. Raises NotReadable, and any error for a damaged file.
-
-    names: the tensors of the model and their shapes
-    """
+def gguf_weights(path: Path, names: Iterable[str]) -> Weights:
+    """Return those weights of a GGUF file, by transformers' names. Raises NotReadable, and any error for a damaged file."""
     from gguf import GGMLQuantizationType
 
     header = read_header(path)
@@ -145,17 +142,15 @@ def gguf_weights(path: Path, names: Mapping[str, tuple[int, ...]]) -> Weights:
     above = family.layer.offset if family.layer else 0.0
     known = gguf_names(header.family, layers)
     found = {}
-    for name, shape in names.items():
+    for name in names:
         stem, _, suffix = name.rpartition(".")
         gguf_name = known.get_name(stem) or ""
         tensor = header.tensors.get(f"{gguf_name}.{suffix}")
         if tensor is None:
             continue
-        if tensor.shape != shape:
-            raise NotReadable(name)
         found[name] = GgufWeight(
-            path, shape, GGMLQuantizationType(tensor.kind), tensor.offset,
-            permuted.get(gguf_name.rpartition(".")[2], 0), above if len(shape) == 1 else 0.0,
+            path, tensor.shape, GGMLQuantizationType(tensor.kind), tensor.offset,
+            permuted.get(gguf_name.rpartition(".")[2], 0), above if len(tensor.shape) == 1 else 0.0,
         )  # fmt: skip
         if tensor.offset + math.prod(found[name].rows) > path.stat().st_size:
             raise ValueError(f"{name} is cut short")
