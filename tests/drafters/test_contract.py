@@ -27,7 +27,7 @@ from tiny_published import published
 from toy import Table
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from specdemo.config.settings import COUPLED, RunSettings, Sampling
+from specdemo.config.settings import BLOCK, COUPLED, TOKEN, RunSettings, Sampling
 from specdemo.drafters.methods import METHODS
 from specdemo.drafters.policies.guard import Wrapper
 from specdemo.engine.sampling import Shaper, draw
@@ -484,6 +484,7 @@ def chi_square(method, sampling, *, words=4, runs=1_000, published=None, verifie
             drafter = drafter_for(
                 method, draft, vocabulary=words, sampling=seeded, policy="confidence", threshold=0.5,
                 lookahead=3, nodes=6, toy_text=text, published=published,
+                verification=BLOCK if verifier is verify_block else TOKEN,
             )  # fmt: skip
         target.rollback(0)
         seeded_shaper = replace(shaper, sampling=seeded)
