@@ -14,6 +14,7 @@ from specdemo.drafters.tree import CHOSEN_GUESS, GrownTree, Tree, depth_tree, tr
 from specdemo.engine.clock import Stopwatch
 from specdemo.engine.cost import FOLLOW, Costs
 from specdemo.engine.types import Drafter, Outcome, Proposal
+from specdemo.kernels.plan import Chain
 from specdemo.trace.events import Reason
 
 if TYPE_CHECKING:
@@ -91,9 +92,8 @@ class DSpark(Block, Drafter):
             return Proposal(reasons=(Reason("block_no_token"),))
         words = self.guess(committed)
         states = self.model.states
+        chain = Chain()
         token_ids: list[int] = []
-        rows: list[Tensor] = []
-        confidences: list[float] = []
         survivals: list[float] = []
         self._sure = []
         survival = expected = 1.0
@@ -114,23 +114,12 @@ class DSpark(Block, Drafter):
                 break
             expected += survival
             probs = self.draft.shaped(logits, committed, [token_ids])[0]
-            column = self.draft.pick(probs, len(committed) + position)
-            token_ids.append(self.draft.token(column))
-            rows.append(probs)
-            confidences.append(float(probs[column]))
+            chain.add(self.draft.pick(probs, len(committed) + position), probs)
+            token_ids.append(self.draft.token(chain.columns[-1]))
             survivals.append(survival)
             self._sure.append(sure)
             previous = self.row(token_ids[-1])
-        return Proposal.chain(
-            token_ids,
-            draft_probs=rows,
-            words=self.draft.words,
-            chosen=self.draft.greedy,
-            confidences=tuple(confidences),
-            survivals=tuple(survivals),
-            lookahead=allowed,
-            reasons=(reason,),
-        )
+        return self.draft.proposal(chain, allowed, reason, survivals=tuple(survivals))
 
     def observe(self, outcome: Outcome) -> None:
         reported = replace(outcome.proposal, confidences=tuple(self._sure))

@@ -35,16 +35,7 @@ class DraftModel(Drafter):
         self.draft.follow(committed)
         allowed = self.draft.room(committed, min(budget, self.lookahead.allowed(committed)))
         chain = self.draft.chain(committed, allowed, self.lookahead)
-        words = self.draft.words
-        return Proposal.chain(
-            [words.tokens[column] for column in chain.columns] if words else chain.columns,
-            draft_probs=chain.rows,
-            words=words,
-            chosen=self.draft.greedy,
-            confidences=tuple(chain.confidences),
-            lookahead=allowed,
-            reasons=(self.draft.why(allowed, self.lookahead.reason),),
-        )
+        return self.draft.proposal(chain, allowed, self.lookahead.reason)
 
     def observe(self, outcome: Outcome) -> None:
         """Update the policy; the cache catches up at the next proposal."""

@@ -6,30 +6,25 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from specdemo.drafters.base import CHAIN_OPTIONS, Method
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.types import Drafter, Outcome, Proposal
+from specdemo.kernels.plan import Chain
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from specdemo.drafters.reader import DraftReader
 
 GUESSES = 3  # outcomes of a verification that are prepared for, most likely first
 
 
 @dataclass(slots=True)
-class PreparedChain:
+class PreparedChain(Chain):
     """A draft on a text, possibly unfinished. seconds: drafting time in parallel with the target's pass."""
 
-    token_ids: list[int] = field(default_factory=list)
-    columns: list[int] = field(default_factory=list)
-    rows: list[Tensor] = field(default_factory=list)
-    confidences: list[float] = field(default_factory=list)
     seconds: float = 0.0
 
 
@@ -51,7 +46,7 @@ class Parallel(Drafter):
         self._task: Future[None] | None = None
         self._prepared: dict[tuple[int, ...], PreparedChain] = {}
         # The text and the draft that are verified, and most tokens of the next draft, before and after the limit.
-        self._drafted: tuple[list[int], PreparedChain, int, int] = ([], PreparedChain(), 0, 0)
+        self._drafted: tuple[list[int], Chain, int, int] = ([], Chain(), 0, 0)
 
     def start(self, prompt_ids: Sequence[int]) -> None:
         self.close()
@@ -65,26 +60,21 @@ class Parallel(Drafter):
         ready = self._prepared.get(tuple(text), PreparedChain())
         self._prepared = {}
         allowed = self.draft.room(committed, min(budget, self.lookahead.allowed(committed)))
-        chain = PreparedChain(seconds=ready.seconds)
-        while len(chain.token_ids) < allowed:
-            place = len(chain.token_ids)
-            if place < len(ready.token_ids):
-                self._append(chain, ready.columns[place], ready.rows[place])
+        chain = Chain()
+        while (place := len(chain.columns)) < allowed:
+            if place < len(ready.columns):
+                chain.add(ready.columns[place], ready.rows[place])
             else:
                 self._draft_one(chain, text)
             # The policy decides after each token: prepared tokens after its stop are dropped unseen.
             if not self.lookahead.go_on(chain.confidences[-1]):
                 break
         self._drafted = text, chain, allowed, budget
-        hit = bool(ready.token_ids)
-        return Proposal.chain(
-            chain.token_ids,
-            draft_probs=chain.rows,
-            words=self.draft.words,
-            chosen=self.draft.greedy,
-            confidences=tuple(chain.confidences),
-            lookahead=allowed,
-            reasons=(self.draft.why(allowed, self.lookahead.reason),),
+        hit = bool(ready.columns)
+        return self.draft.proposal(
+            chain,
+            allowed,
+            self.lookahead.reason,
             hit=hit if tried else None,
             saved_seconds=ready.seconds if hit else None,
         )
@@ -105,7 +95,7 @@ class Parallel(Drafter):
         assert self._worker is not None, "verifying before start"
         self._stop.clear()
         # At most this draft and one token more: tokens that the policy would not use only occupy the target's cores.
-        length = min(length, len(chain.token_ids) + 1)
+        length = min(length, len(chain.columns) + 1)
         self._task = self._worker.submit(self._prepare, text, chain, length, budget)
 
     def _finish(self) -> None:
@@ -115,26 +105,26 @@ class Parallel(Drafter):
         if task is not None:
             task.result()
 
-    def _prepare(self, text: list[int], chain: PreparedChain, length: int, budget: int) -> None:
+    def _prepare(self, text: list[int], chain: Chain, length: int, budget: int) -> None:
         """In the thread: draft after each likely outcome until the target is done, within the run's limit and the context."""
-        if not (length and self.draft.room([*text, *chain.token_ids], 1)):
+        if not (length and self.draft.room([*text, *self.draft.tokens(chain.columns)], 1)):
             return
         for added in self._outcomes(text, chain):
             guess = [*text, *added]
             most = self.draft.room(guess, min(length, budget - len(added)))
             ready = PreparedChain()
             begun = time.perf_counter()
-            while len(ready.token_ids) < most and not self._stop.is_set():
+            while len(ready.columns) < most and not self._stop.is_set():
                 self._draft_one(ready, guess)
             ready.seconds = time.perf_counter() - begun
             self._prepared[tuple(guess)] = ready
             if self._stop.is_set():
                 break
 
-    def _outcomes(self, text: list[int], chain: PreparedChain) -> list[list[int]]:
+    def _outcomes(self, text: list[int], chain: Chain) -> list[list[int]]:
         """Return possible commits of the step, most likely first: all accepted and one more, or one rejected and replaced."""
         found: list[tuple[float, list[int]]] = []
-        survival = 1.0
+        drafted, survival = self.draft.tokens(chain.columns), 1.0
         for place, confidence in enumerate(chain.confidences):
             chance = self.calibration.chance(confidence)
             rest = chain.rows[place].clone()
@@ -142,25 +132,19 @@ class Parallel(Drafter):
             instead = self.draft.expected(rest, len(text) + place)
             right = self.calibration.chance(float(rest[instead]) / max(1e-9, 1 - confidence))
             token = self.draft.token(instead)
-            found.append((survival * (1 - chance) * right, [*chain.token_ids[:place], token]))
+            found.append((survival * (1 - chance) * right, [*drafted[:place], token]))
             survival *= chance
-        after = self.draft.probs_after(text, chain.token_ids)
-        bonus = self.draft.expected(after, len(text) + len(chain.token_ids))
+        after = self.draft.probs_after(text, drafted)
+        bonus = self.draft.expected(after, len(text) + len(drafted))
         survival *= self.calibration.chance(float(after[bonus]))
-        found.append((survival, [*chain.token_ids, self.draft.token(bonus)]))
+        found.append((survival, [*drafted, self.draft.token(bonus)]))
         found.sort(key=lambda item: -item[0])
         return [added for _, added in found[:GUESSES]]
 
-    def _draft_one(self, chain: PreparedChain, text: list[int]) -> None:
-        probs = self.draft.probs_after(text, chain.token_ids)
-        column = self.draft.pick(probs, len(text) + len(chain.token_ids), repeatable=True)
-        self._append(chain, column, probs)
-
-    def _append(self, chain: PreparedChain, column: int, probs: Tensor) -> None:
-        chain.token_ids.append(self.draft.token(column))
-        chain.columns.append(column)
-        chain.rows.append(probs)
-        chain.confidences.append(float(probs[column]))
+    def _draft_one(self, chain: Chain, text: list[int]) -> None:
+        probs = self.draft.probs_after(text, self.draft.tokens(chain.columns))
+        position = len(text) + len(chain.columns)
+        chain.add(self.draft.pick(probs, position, repeatable=True), probs)
 
 
 def _one_thread_worker() -> ThreadPoolExecutor:

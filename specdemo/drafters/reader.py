@@ -18,6 +18,7 @@ from specdemo.engine.clock import Stopwatch
 from specdemo.engine.cost import Costs
 from specdemo.engine.sampling import ReducedVocabulary, Shaper, draw, draw_at, likeliest
 from specdemo.engine.target import PrefixReader
+from specdemo.engine.types import Proposal
 from specdemo.kernels.plan import Chain
 from specdemo.trace.events import Reason
 
@@ -137,23 +138,34 @@ class DraftReader:
                     self.costs.observe_draft(found.step_seconds, found.runs)
                 lookahead.took(len(found.columns), found.survival)
                 return found
-        columns: list[int] = []
-        rows: list[Tensor] = []
-        confidences: list[float] = []
-        while len(rows) < most:
-            drafted = [self.token(column) for column in columns]
-            probs = self.probs_after(committed, drafted)
-            at = len(columns)
-            columns.append(
+        chain = Chain()
+        while (at := len(chain.columns)) < most:
+            probs = self.probs_after(committed, self.tokens(chain.columns))
+            column = (
                 self.expected(probs, len(committed) + at)
                 if uniforms is None
                 else draw_at(probs, float(uniforms[at]))
             )
-            rows.append(probs)
-            confidences.append(float(probs[columns[-1]]))
-            if not lookahead.go_on(confidences[-1]):
+            chain.add(column, probs)
+            if not lookahead.go_on(chain.confidences[-1]):
                 break
-        return Chain(columns, rows, confidences)
+        return chain
+
+    def proposal(self, chain: Chain, allowed: int, reason: Reason, **more: object) -> Proposal:
+        """Return a drafted chain as a proposal.
+
+        allowed: tokens that the policy allowed; reason: why it ended; more: further fields of the proposal
+        """
+        return Proposal.chain(
+            self.tokens(chain.columns),
+            draft_probs=chain.rows,
+            words=self.words,
+            chosen=self.greedy,
+            confidences=tuple(chain.confidences),
+            lookahead=allowed,
+            reasons=(self.why(allowed, reason),),
+            **more,
+        )
 
     def _timed(self, step: Callable[[], Tensor]) -> Tensor:
         """Run a step of the model and measure the cost of one more; the first of each draft also reads the committed text."""
@@ -188,6 +200,10 @@ class DraftReader:
 
     def token(self, column: int) -> int:
         return self.words.token(column) if self.words else column
+
+    def tokens(self, columns: Sequence[int]) -> list[int]:
+        words = self.words
+        return [words.tokens[column] for column in columns] if words else list(columns)
 
     def shaped(
         self, logits: Tensor, committed: Sequence[int], paths: Sequence[Sequence[int]]

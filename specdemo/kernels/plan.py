@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class DraftPlan:
     noise: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Chain:
     """A draft: N tokens as columns of a model's vocabulary.
 
@@ -84,9 +84,15 @@ class Chain:
     runs: how many those were
     """
 
-    columns: Sequence[int] = ()
-    rows: Sequence[Tensor] = ()
-    confidences: Sequence[float] = ()
+    columns: list[int] = field(default_factory=list)
+    rows: list[Tensor] = field(default_factory=list)
+    confidences: list[float] = field(default_factory=list)
     survival: float = 1.0
     step_seconds: float | None = None
     runs: int = 1
+
+    def add(self, column: int, row: Tensor) -> None:
+        """Append a token that was drawn or chosen from a distribution, (W,)."""
+        self.columns.append(column)
+        self.rows.append(row)
+        self.confidences.append(float(row[column]))
