@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from specdemo.drafters.base import TREE_POLICIES, DraftingContext, Method
-from specdemo.drafters.policies.calibration import Calibration, stated
+from specdemo.drafters.policies.calibration import STATED, Calibration
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.drafters.tree import CHOSEN_GUESS, GrownTree, Tree, depth_tree, tree_method
 from specdemo.engine.clock import Stopwatch
@@ -83,7 +83,7 @@ class DSpark(Block, Drafter):
         )
         self.stopping = StoppingRule(context.costs)
         # The confidence head's estimates, corrected by the acceptances of this run.
-        self.calibration = Calibration(stated)
+        self.calibration = Calibration(STATED)
         self._sure: list[float] = []
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from specdemo.config.settings import MAX_LOOKAHEAD
 from specdemo.drafters.base import CHAIN_OPTIONS, DraftingContext, Method
 from specdemo.drafters.memory.automaton import SuffixAutomaton
-from specdemo.drafters.policies.calibration import Priors
+from specdemo.drafters.policies.calibration import Prior, Priors
 from specdemo.drafters.policies.lookahead import Lookahead
 from specdemo.engine.types import Drafter, Outcome, Proposal
 from specdemo.trace.events import Reason
@@ -28,12 +28,8 @@ SHORTEST_MATCH = 2  # tokens
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Earlier occurrence of the end of a text.
+    """Earlier occurrence of the end of a text. copies: pairs of the tokens that followed it and their confidences"""
 
-    length: number of tokens; copies: pairs of the tokens that followed it and their confidences
-    """
-
-    length: int
     copies: Iterable[tuple[int, float]]
     reason: Reason
 
@@ -106,7 +102,7 @@ class Ngram(Copier):
             (token_id, confidence(length + number)) for number, token_id in enumerate(followed, 1)
         ]
         reason = match_reason("ngram", self.automaton, position, matched=length)
-        return Match(length, copies, reason)
+        return Match(copies, reason)
 
 
 class Retrieval(Copier):
@@ -134,7 +130,7 @@ class Retrieval(Copier):
         count = len(continuations)
         numbers: dict[str, float] = {"matched": length, "places": count}
         reason = Reason("retrieval_once" if count == 1 else "retrieval", numbers)
-        return Match(length, itertools.islice(most_frequent(continuations), most), reason)
+        return Match(itertools.islice(most_frequent(continuations), most), reason)
 
 
 def most_frequent(continuations: Sequence[Sequence[int]]) -> Iterator[tuple[int, float]]:
@@ -176,26 +172,6 @@ def known_texts(context: DraftingContext) -> SuffixAutomaton:
     return context.memory.texts if context.memory else SuffixAutomaton()
 
 
-def same_text(confidence: float) -> float:
-    """Return the chance of a copy of the same text."""
-    return max(0.05, 1.2 * confidence - 0.15)
-
-
-def same_text_sampled(confidence: float) -> float:
-    """Return the chance of such a copy with sampling: the target departs from its own text more often."""
-    return max(0.05, 1.2 * confidence - 0.3)
-
-
-def other_text(confidence: float) -> float:
-    """Return the chance of a copy of another text: with few matches the fraction overestimates it."""
-    return 0.05 + 0.8 * confidence**2
-
-
-def other_text_sampled(confidence: float) -> float:
-    """Return the chance of such a copy with sampling."""
-    return 0.05 + 0.55 * confidence**2
-
-
 def _retrieval(context: DraftingContext) -> Retrieval:
     assert context.store is not None  # make_drafter has checked it
     return Retrieval(context.store, context.lookahead(0.0))
@@ -206,7 +182,11 @@ NGRAM = Method(
     make=lambda context: Ngram(known_texts(context), context.lookahead(0.0)),
     paper="Saxena 2023",
     options=(*CHAIN_OPTIONS, "memory", "fallback"),
-    prior=Priors(same_text, same_text_sampled),
+    prior=Priors(
+        Prior(lambda sure: max(0.05, 1.2 * sure - 0.15)),
+        # With sampling, the target departs from its own text more often.
+        Prior(lambda sure: max(0.05, 1.2 * sure - 0.3)),
+    ),
     tokens="copied",
 )
 RETRIEVAL = Method(
@@ -215,6 +195,8 @@ RETRIEVAL = Method(
     paper="He 2311.08252",
     needs=("store",),
     options=(*CHAIN_OPTIONS, "fallback"),
-    prior=Priors(other_text, other_text_sampled),
+    prior=Priors(  # with few matches, their fraction overestimates the chance
+        Prior(lambda sure: 0.05 + 0.8 * sure**2), Prior(lambda sure: 0.05 + 0.55 * sure**2)
+    ),
     tokens="copied",
 )

@@ -24,7 +24,7 @@ from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.guard import StepRecord, with_forecast
 from specdemo.drafters.policies.lookahead import CostAware, Lookahead
 from specdemo.drafters.policies.rule import StoppingRule
-from specdemo.engine.cost import FOLLOW, Costs
+from specdemo.engine.cost import Costs
 from specdemo.engine.types import Drafter, Outcome, Proposal
 from specdemo.trace.events import Reason
 
@@ -58,10 +58,7 @@ class Arm:
     def observe(self, outcome: Outcome, costs: Costs) -> None:
         self.drafter.observe(outcome)
         self.calibration.observe(outcome)
-        drafted = len(outcome.proposal)
-        if drafted:
-            seconds = costs.alone(outcome) / drafted
-            self.token_seconds += FOLLOW * (seconds - self.token_seconds)
+        self.token_seconds = costs.token_seconds(self.token_seconds, outcome)
 
 
 def copiers(context: DraftingContext, texts: SuffixAutomaton) -> list[Arm]:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from specdemo.drafters.base import TREE_OPTIONS, TREE_POLICIES, DraftingContext, Method
-from specdemo.drafters.policies.calibration import Calibration, Priors
+from specdemo.drafters.policies.calibration import Calibration, Prior, Priors
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
 from specdemo.engine.types import Drafter, Proposal
@@ -178,12 +178,9 @@ class TreeBuilder:
         return node
 
 
-def chosen_guess(confidence: float) -> float:
-    """Acceptance of a token that was chosen, not drawn, and predicted without the tokens before it."""
-    return 0.02 + 0.9 * confidence
-
-
-CHOSEN_GUESS = Priors(chosen_guess, chosen_guess)
+# Of a token that was chosen, not drawn, and predicted without the tokens before it.
+_CHOSEN = Prior(lambda sure: 0.02 + 0.9 * sure)
+CHOSEN_GUESS = Priors(_CHOSEN, _CHOSEN)
 
 
 def depth_tree(

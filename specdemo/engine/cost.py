@@ -266,21 +266,21 @@ class Costs:
     @property
     def draft_step(self) -> float:
         """Another step of the draft model."""
-        return self.growth(self.together) * self._draft_step
+        return self.profile.draft_growth(self.together) * self._draft_step
 
-    def growth(self, runs: int) -> float:
-        """A step of so many runs' drafts, times one run's."""
-        return self.profile.draft_growth(runs)
-
-    def alone(self, outcome: Outcome) -> float:
-        """Seconds of a step's draft, had the run been alone."""
-        return outcome.draft_seconds / self.growth(outcome.sharing.runs)
+    def token_seconds(self, known: float, outcome: Outcome) -> float:
+        """Return the seconds of drafting a token in a run that is alone: those known, corrected by a step's draft."""
+        drafted = len(outcome.proposal)
+        if not drafted:
+            return known
+        alone = outcome.draft_seconds / self.profile.draft_growth(outcome.sharing.runs)
+        return known + FOLLOW * (alone / drafted - known)
 
     def change(self, drafted: float, before: int, after: int) -> float:
         """A step with so many drafted tokens in one company, times the same step in another."""
 
         def seconds(runs: int) -> float:
-            drafting = drafted * self.growth(runs) * self._draft_step
+            drafting = drafted * self.profile.draft_growth(runs) * self._draft_step
             return self._verify_seconds(drafted, runs) + drafting
 
         return seconds(after) / seconds(before)
@@ -339,7 +339,7 @@ class Costs:
 
     def observe_draft(self, seconds: float, runs: int = 1, weight: float = FOLLOW / 4) -> None:
         """Learn the measured duration of one more step of the draft model. seconds: per run; runs: that shared it"""
-        step, seconds = self._draft_step, seconds * runs / self.growth(runs)
+        step, seconds = self._draft_step, seconds * runs / self.profile.draft_growth(runs)
         self._draft_step += weight * (min(seconds, STALLED * step or seconds) - step)
 
 

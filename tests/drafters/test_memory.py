@@ -96,7 +96,7 @@ def test_without_new_verdicts_nothing_is_learned(weights):
 def test_a_token_that_the_draft_cannot_say_is_skipped(weights):
     head = OnlineHead(weights)
     head.remember(torch.randn(3, HIDDEN), torch.tensor([1, 60, 2]))
-    assert head.num_verdicts == 2
+    assert len(head._verdicts) == 2
 
 
 def test_the_buffer_is_bounded_and_keeps_the_newest(weights):
@@ -105,7 +105,7 @@ def test_the_buffer_is_bounded_and_keeps_the_newest(weights):
         head.begin_run()
         head.remember(*verdicts(weights, seed))
     head.learn()
-    assert head.num_verdicts == MOST_PAIRS
+    assert len(head._verdicts) == MOST_PAIRS
     newest = [state for state, _ in head._verdicts][-300:]
     assert torch.equal(torch.stack(newest), verdicts(weights, seed)[0])
     assert head._of_run == 300
@@ -133,7 +133,7 @@ def test_two_users_share_neither_head_nor_counts(weights):
     head.learn()
     assert head.up.any()
     assert not other.head_of(CompactModel(CompactDecoder(weights))).up.any()
-    assert other.head_of(CompactModel(CompactDecoder(weights))).num_verdicts == 0
+    assert len(other.head_of(CompactModel(CompactDecoder(weights)))._verdicts) == 0
     # but the user's conversations continue with theirs
     assert one.head_of(CompactModel(CompactDecoder(weights))) is head
 
@@ -159,7 +159,7 @@ def test_the_memory_of_one_run_improves_the_next_draft(weights, target_weights, 
         if sampling.greedy:
             assert output_ids(events) == reference_greedy(target_weights, PROMPT, 80)
     head = memory.head_of(model)
-    assert head.num_verdicts > 100
+    assert len(head._verdicts) > 100
     assert head.up.any()
     without = measure(run("draft_model"))
     assert model.adjust is None  # the same model in a method that does not learn

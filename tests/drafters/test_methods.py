@@ -44,7 +44,7 @@ def test_an_entry_names_only_existing_parts(method: Method):
 @ENTRIES
 def test_a_prior_is_a_chance(method: Method):
     for prior in (method.prior.greedy, method.prior.sampled):
-        chances = [prior(tenth / 10) for tenth in range(11)]
+        chances = [prior.first(tenth / 10) for tenth in range(11)]
         assert chances == sorted(chances)
         assert min(chances) >= 0
 

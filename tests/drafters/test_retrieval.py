@@ -194,7 +194,8 @@ def test_retrieval_drafts_the_most_frequent_and_keeps_to_policy_and_budget(tmp_p
     assert (proposal.source, proposal.lookahead) == ("retrieval", 5)
     assert proposal.reasons[0] == Reason("retrieval", {"matched": 2, "places": 3})
     match = retrieval.search([7, 1, 2], 32)
-    assert (match.length, [token for token, _ in match.copies]) == (2, list(proposal.token_ids))
+    matched = match.reason.values["matched"]
+    assert (matched, [token for token, _ in match.copies]) == (2, list(proposal.token_ids))
     assert retrieval.propose([7, 1, 2], 1).token_ids == (3,)
     assert len(retrieval.propose([7, 1, 2], 0)) == 0
     assert Retrieval(store, Confidence(0.6)).propose([1, 2], 8).token_ids == (3,)

@@ -189,7 +189,7 @@ def test_a_shared_draft_pass_costs_what_its_rows_take():
     profile = CostProfile(PROFILE.verify, 0.002, draft_rows=((4, 0.0026), (8, 0.003)))
     costs = Costs(profile, together=8)
     assert costs.draft_step == pytest.approx(0.003)
-    assert costs.growth(2) == pytest.approx(1.1)
+    assert profile.draft_growth(2) == pytest.approx(1.1)
     assert Costs(PROFILE, together=8).draft_step == pytest.approx(8 * 0.002)  # nothing was measured
     for _ in range(400):
         costs.observe_draft(0.006 / 8, runs=8)  # the run's part of a pass that needs twice the time

@@ -53,10 +53,6 @@ class OnlineHead:
         self._lessons = 0
 
     @property
-    def num_verdicts(self) -> int:
-        return len(self._verdicts)
-
-    @property
     def memory_bytes(self) -> int:
         return sum(
             one.nbytes for one in (self.down, self.up, *(state for state, _ in self._verdicts))

@@ -13,38 +13,19 @@ PRIOR_WEIGHT = 6.0  # tokens that the prior counts for, per bin
 FADE = 0.98  # decay of older evidence per tested token of the same bin
 
 
-Prior = Callable[[float], float]
+Chance = Callable[[float], float]  # that a token is accepted once it is tested, by its confidence
 
 
-def greedy_model(confidence: float) -> float:
-    """A draft model's choice: right somewhat more often than its probability, for only the target's most likely token counts."""
-    return 0.03 + confidence + 0.3 * confidence * (1 - confidence)
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """Acceptance rates before the run has shown any.
 
+    first: of a parent's first child
+    later: of a sibling after a rejected one, by its confidence among the rest; by default as of the first
+    """
 
-def sampled_model(confidence: float) -> float:
-    """A drawn token is accepted with min(1, target / draft): often even when it was unlikely."""
-    return 0.32 + 0.62 * confidence
-
-
-def coupled_model(confidence: float) -> float:
-    """With shared noise (1 - TV) / (1 + TV) of the drawn tokens are accepted, where rejection sampling accepts 1 - TV."""
-    overlap = sampled_model(confidence)
-    return overlap / (2 - overlap)
-
-
-def greedy_sibling(confidence: float) -> float:
-    """The next choice after a rejected one, its confidence among the rest: about as often right as its confidence."""
-    return 0.05 + 0.8 * confidence
-
-
-def sampled_sibling(confidence: float) -> float:
-    """A further draw after a rejected one: the target then prefers the very tokens that are unlikely under the draft."""
-    return 0.1 + 0.5 * confidence
-
-
-def stated(confidence: float) -> float:
-    """The confidence of a drafter that was trained to estimate it."""
-    return confidence
+    first: Chance
+    later: Chance | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +40,27 @@ class Priors:
     coupled: Prior | None = None
 
 
-MODEL_DRAFT = Priors(greedy_model, sampled_model, coupled_model)
-SIBLINGS: dict[Prior, Prior] = {
-    greedy_model: greedy_sibling,
-    sampled_model: sampled_sibling,
-    coupled_model: sampled_sibling,
-}
+def _drawn(confidence: float) -> float:
+    """A drawn token is accepted with min(1, target / draft): often even when it was unlikely."""
+    return 0.32 + 0.62 * confidence
+
+
+def _drawn_later(confidence: float) -> float:
+    """A further draw after a rejected one: the target then prefers the very tokens that are unlikely under the draft."""
+    return 0.1 + 0.5 * confidence
+
+
+MODEL_DRAFT = Priors(
+    # A chosen token is right somewhat more often than its probability, for only the target's most likely token counts.
+    # The next choice after a rejected one is about as often right as its confidence among the rest.
+    greedy=Prior(
+        lambda sure: 0.03 + sure + 0.3 * sure * (1 - sure), lambda sure: 0.05 + 0.8 * sure
+    ),
+    sampled=Prior(_drawn, _drawn_later),
+    # With shared noise (1 - TV) / (1 + TV) of the drawn tokens are accepted, where rejection sampling accepts 1 - TV.
+    coupled=Prior(lambda sure: _drawn(sure) / (2 - _drawn(sure)), _drawn_later),
+)
+STATED = Prior(lambda sure: sure)  # of a drafter that was trained to estimate the chance
 
 
 class Calibration:
@@ -75,9 +71,9 @@ class Calibration:
     fits to runs of the embedded pair on a few dozen instructions; evidence of the run soon outweighs them.
     """
 
-    def __init__(self, prior: Prior = greedy_model) -> None:
-        self._first = _Table(prior)
-        self._later = _Table(SIBLINGS.get(prior, prior))
+    def __init__(self, prior: Prior = MODEL_DRAFT.greedy) -> None:
+        self._first = _Table(prior.first)
+        self._later = _Table(prior.later or prior.first)
 
     @property
     def mean(self) -> float:
@@ -112,7 +108,7 @@ class Calibration:
 class _Table:
     """Decaying counts of accepted and tested tokens by confidence."""
 
-    def __init__(self, prior: Prior) -> None:
+    def __init__(self, prior: Chance) -> None:
         middles = [(place + 0.5) / BINS for place in range(BINS)]
         self._kept = [PRIOR_WEIGHT * min(0.99, prior(middle)) for middle in middles]
         self._seen = [PRIOR_WEIGHT] * BINS

@@ -298,10 +298,7 @@ class WithForecast(Wrapper):
 
     def observe(self, outcome: Outcome) -> None:
         """Let the costs learn first: the drafter counts the step in passes as long as those of this run."""
-        drafted = len(outcome.proposal)
-        if drafted:
-            seconds = self.costs.alone(outcome) / drafted
-            self.token_seconds += FOLLOW * (seconds - self.token_seconds)
+        self.token_seconds = self.costs.token_seconds(self.token_seconds, outcome)
         self.calibration.observe(outcome)
         self.costs.observe(outcome)
         self.drafter.observe(outcome)
@@ -319,7 +316,7 @@ def with_forecast(
     token_seconds: duration of drafting one token in a run that is alone; source: see `Proposal`
     """
     kept = proposal.survivals or tuple(survivals(proposal, calibration))
-    drafting = len(proposal) * costs.growth(costs.together) * token_seconds
+    drafting = len(proposal) * costs.profile.draft_growth(costs.together) * token_seconds
     return replace(
         proposal,
         source=source or proposal.source,
