@@ -28,13 +28,9 @@ if TYPE_CHECKING:
 
 Tokens = Literal["drawn", "chosen", "copied", "mixed", "none"]
 TREE_POLICIES = ("constant", "cost")
-CHAIN_OPTIONS = (
-    "policy",
-    "lookahead",
-    "threshold",
-    "exact",
-)  # options of methods that draft chains
-TREE_OPTIONS = ("policy", "lookahead", "nodes", "fallback")  # options of tree methods
+# options of methods that draft chains, and of tree methods
+CHAIN_OPTIONS = ("policy", "lookahead", "threshold", "exact")
+TREE_OPTIONS = ("policy", "lookahead", "nodes", "fallback")
 # Any other need is the kind of a drafter that `python -m specdemo train KIND` makes for the target.
 NEEDS = ("draft", "copy", "store")
 WORDS = load("methods")

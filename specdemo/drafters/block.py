@@ -77,10 +77,8 @@ class DSpark(Block, Drafter):
 
     def __init__(self, context: DraftingContext) -> None:
         super().__init__(context.distributions("block"))
-        self.most, self.scheduled = (
-            context.settings.lookahead,
-            context.settings.policy != "constant",
-        )
+        self.most = context.settings.lookahead
+        self.scheduled = context.settings.policy != "constant"
         self.stopping = StoppingRule(context.costs)
         # The confidence head's estimates, corrected by the acceptances of this run.
         self.calibration = Calibration(STATED)

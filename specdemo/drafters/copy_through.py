@@ -12,6 +12,7 @@ from specdemo.drafters.base import CHAIN_OPTIONS, PLAIN, DraftingContext, Method
 from specdemo.drafters.copies import (
     NGRAM,
     RETRIEVAL,
+    SHORTEST_MATCH,
     Ngram,
     Retrieval,
     confidence,
@@ -85,9 +86,6 @@ def model_arm(context: DraftingContext, policy: Callable[[Calibration], Lookahea
     return Arm(method.name, drafter, calibration, context.profile.draft_step or 0.0)
 
 
-SHORTEST_COPY = 2  # tokens of a match: drafted ones count
-
-
 class Through:
     """Appends copies to a draft: finds the end of text and draft in the earlier text, and copies its continuation there.
 
@@ -99,7 +97,7 @@ class Through:
 
     calibration: how often copied tokens are accepted, once all before them are
     most: copied tokens; None for as many as are expected to give more than their rows cost
-    shortest: tokens of a match
+    shortest: tokens of a match; drafted ones count
     """
 
     def __init__(
@@ -109,7 +107,7 @@ class Through:
         costs: Costs,
         most: int | None = None,
         *,
-        shortest: int = SHORTEST_COPY,
+        shortest: int = SHORTEST_MATCH,
     ) -> None:
         self.automaton = automaton
         self.calibration = calibration
@@ -193,13 +191,14 @@ class Through:
         assert draft.expected_tokens is not None  # with the arm's forecast
         assert draft.expected_seconds is not None
         length, count = len(draft), len(copied)
-        more = self.costs.verify_seconds(length + count) - self.costs.verify_seconds(length)
+        more = self.costs.row_seconds(length, count)
         rows = None if draft.draft_probs is None else [*draft.draft_probs, *[None] * count]
-        return Proposal.chain(
-            [*draft.token_ids, *copied],
+        return replace(
+            draft,
+            token_ids=(*draft.token_ids, *copied),
+            parents=tuple(range(-1, length + count - 1)),
+            chained=True,
             draft_probs=rows if length else None,
-            words=draft.words,
-            chosen=draft.chosen,
             confidences=(*draft.confidences, *confidences[:count]),
             lookahead=draft.lookahead + count,
             reasons=(*draft.reasons, reason),
@@ -207,8 +206,6 @@ class Through:
             survivals=(*draft.survivals, *kept),
             expected_tokens=draft.expected_tokens + sum(kept),
             expected_seconds=draft.expected_seconds + more,
-            hit=draft.hit,
-            saved_seconds=draft.saved_seconds,
         )
 
 

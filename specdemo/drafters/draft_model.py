@@ -61,14 +61,7 @@ class LookBack(Wrapper):
             kept -= 1
         code = "look_back" if proposal.drawn_from is None else "look_back_lossy"
         values = {"dropped": len(proposal) - kept, "threshold": self.threshold}
-        return replace(
-            proposal,
-            token_ids=proposal.token_ids[:kept],
-            parents=proposal.parents[:kept],
-            draft_probs=None if proposal.draft_probs is None else proposal.draft_probs[:kept],
-            confidences=proposal.confidences[:kept],
-            reasons=(Reason(code, values),),
-        )
+        return replace(proposal.only(range(kept)), reasons=(Reason(code, values),))
 
     def _unlikely(self, confidence: float | None) -> bool:
         return confidence is not None and confidence < self.threshold

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -208,36 +209,32 @@ def alternatives(
     path: committed nodes, root first; most: tokens of each distribution; ticket: see `Step.verified`
     """
     nodes = (-1, *path)
-    rows = torch.stack([target.probs(node + 1) for node in nodes])
     found = []
-    for depth, (node, choices) in enumerate(zip(nodes, _most_likely(rows, most), strict=True)):
+    for depth, node in enumerate(nodes):
         child = next(iter(proposal.children(node)), None)
-        draft_probs = None if child is None else proposal.all_probs(child)
-        draft = () if draft_probs is None else _most_likely(draft_probs[None], most)[0]
+        draft = None if child is None else proposal.all_probs(child)
         residual = verdict.residual if node == nodes[-1] else None
+        noise = partial(ticket, depth) if ticket else None
         found.append(
             Place(
                 node,
-                _with_tickets(choices, depth, ticket),
-                _with_tickets(draft, depth, ticket),
-                () if residual is None else _most_likely(residual[None], most)[0],
+                _most_likely(target.probs(node + 1), most, noise),
+                _most_likely(draft, most, noise),
+                _most_likely(residual, most),
             )
         )
     return tuple(found)
 
 
-def _with_tickets(
-    choices: tuple[Choice, ...], depth: int, ticket: Callable[[int, int], float] | None
+def _most_likely(
+    probs: Tensor | None, most: int, ticket: Callable[[int], float] | None = None
 ) -> tuple[Choice, ...]:
-    if ticket is None:
-        return choices
-    return tuple(replace(one, ticket=ticket(depth, one.token_id)) for one in choices)
-
-
-def _most_likely(probs: Tensor, most: int) -> list[tuple[Choice, ...]]:
-    """Return the largest non-zero entries of each row, (R, V)."""
-    top = torch.topk(probs, min(most, probs.shape[-1]))
-    return [
-        tuple(Choice(token, prob) for token, prob in zip(ids, values, strict=True) if prob > 0)
-        for ids, values in zip(top.indices.tolist(), top.values.tolist(), strict=True)
-    ]
+    """Return the largest non-zero entries of a distribution, (V,), with the tickets of their tokens; empty without one."""
+    if probs is None:
+        return ()
+    top = torch.topk(probs, min(most, len(probs)))
+    return tuple(
+        Choice(token, prob, ticket=ticket(token) if ticket else None)
+        for token, prob in zip(top.indices.tolist(), top.values.tolist(), strict=True)
+        if prob > 0
+    )

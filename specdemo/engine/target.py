@@ -16,12 +16,7 @@ from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.cache import RollbackCache, slots_for
 from specdemo.engine.passes import Decoder, ForwardInput, ForwardOutput, chunks, request_pass
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.engine.types import (
-    BlockModel,
-    LanguageModel,
-    Proposal,
-    depths,
-)
+from specdemo.engine.types import BlockModel, LanguageModel, Proposal, depths
 from specdemo.kernels.plan import Chain, DraftPlan
 from specdemo.trace.metrics import same_prefix
 

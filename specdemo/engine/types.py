@@ -90,14 +90,17 @@ class Proposal:
         """Return the proposal without the nodes that follow a stop token: none of them can be committed."""
         if not any(token_id in stop_ids for token_id in self.token_ids):
             return self
-        nodes: list[int] = []
-        places = {-1: -1}  # of the kept nodes that others may follow
+        nodes, followed = list[int](), {-1}
         for node, parent in enumerate(self.parents):
-            if parent not in places:
-                continue
-            if self.token_ids[node] not in stop_ids:
-                places[node] = len(nodes)
-            nodes.append(node)
+            if parent in followed:
+                nodes.append(node)
+                if self.token_ids[node] not in stop_ids:
+                    followed.add(node)
+        return self.only(nodes)
+
+    def only(self, nodes: Sequence[int]) -> Proposal:
+        """Return the proposal without its other nodes. nodes: ascending, with the parent of each"""
+        places = {node: place for place, node in enumerate((-1, *nodes), start=-1)}
         rows, expected = self.draft_probs, self.expected_tokens
         survivals = tuple(self.survivals[node] for node in nodes) if self.survivals else ()
         return replace(

@@ -13,14 +13,7 @@ import torch
 from torch import Tensor
 
 from specdemo.config.settings import BLOCK, TOKEN
-from specdemo.engine.sampling import (
-    ReducedVocabulary,
-    Shaper,
-    TargetRows,
-    Tickets,
-    draw,
-    likeliest,
-)
+from specdemo.engine.sampling import ReducedVocabulary, Shaper, TargetRows, Tickets, draw, likeliest
 from specdemo.engine.types import Proposal, Verdict, depths
 from specdemo.trace.events import Status
 

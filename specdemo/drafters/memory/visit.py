@@ -22,9 +22,8 @@ RANK = 16
 MOST_PAIRS = 4096  # verdicts that are remembered, the newest
 FEWEST_PAIRS = 16  # verdicts of each part: fewer are too few to learn from or to validate on
 STEPS, BATCH = 16, 256  # steps and batch of one `learn`: about a tenth of a second
-SURE_ERRORS = (
-    2.0  # standard errors by which a step must help: chance alone would pass a smaller gain
-)
+# standard errors by which a step must help: chance alone would pass a smaller gain
+SURE_ERRORS = 2.0
 JUDGED = 256  # most verdicts on which a step is validated
 LEARNING_RATE = 1e-3
 PULL = 1.0  # towards the draft as it was trained: times how far its states are moved, relative to their size
@@ -49,7 +48,7 @@ class OnlineHead:
         # The newest verdicts, of which `_of_run` are of the newest run: a state (H,), and a column of the vocabulary.
         self._verdicts: deque[tuple[Tensor, int]] = deque(maxlen=MOST_PAIRS)
         self._of_run = 0
-        self._new_run = self._unread = False
+        self._unread = False
         self._lessons = 0
 
     @property
@@ -64,7 +63,7 @@ class OnlineHead:
 
     def begin_run(self) -> None:
         """Start a new run: verdicts stored from here on belong to it."""
-        self._new_run = True
+        self._of_run = 0
 
     def remember(self, states: Iterable[Tensor], token_ids: Tensor) -> None:
         """Store verdicts: n states of the draft, (H,) each, unadjusted, and the target's tokens there, (n,).
@@ -76,8 +75,6 @@ class OnlineHead:
         known = [(state, column_of[token]) for state, token in pairs if token in column_of]
         if not known:
             return
-        if self._new_run:
-            self._of_run, self._new_run = 0, False
         self._unread = True
         self._of_run += len(known)
         self._verdicts += known

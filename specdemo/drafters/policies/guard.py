@@ -124,9 +124,8 @@ class Ledger:
         self.elapsed = self.explored = 0.0
         self._plain_steps = 1
         self._since_plain = 0
-        self._scale = (
-            costs.scale
-        )  # when a plain step was measured last; after the first step if none was
+        # When a plain step was measured last; after the first step if none was.
+        self._scale = costs.scale
         self._stale = False  # whether passes cost more or less since then, see `_moved`
         self._planned_unit = self._unit  # when the last step was planned
 

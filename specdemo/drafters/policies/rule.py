@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from specdemo.engine.cost import Costs, best_count, best_rate, pays, survival_floors
 
-GROUP_TOKENS = (
-    4  # tokens: a pass costs more by groups of rows, so up to this many are charged as one
-)
+# tokens: a pass costs more by groups of rows, so up to this many are charged as one
+GROUP_TOKENS = 4
 
 
 class StoppingRule:
