@@ -110,11 +110,12 @@ def recorded_together(folder: Path) -> list[list[RecordedRun]]:
 
     In the order of the folder's index; runs without a file are skipped.
     """
-    groups: dict[tuple[str, str, str], list[RecordedRun]] = {}
+    groups: dict[tuple[str, str, str, str], list[RecordedRun]] = {}
     for run in recorded_runs(folder):
         sampling = json.dumps(run.settings.get("sampling", {}), sort_keys=True)
         if run.method != NOTHING:
-            groups.setdefault((run.prompt, run.precision, sampling), []).append(run)
+            key = run.prompt, run.target, run.precision, sampling
+            groups.setdefault(key, []).append(run)
     return list(groups.values())
 
 
@@ -126,10 +127,10 @@ def recorded_races(folder: Path) -> list[RecordedRace]:
         lanes = RecordedLane(runs[0], PLAIN), *map(RecordedLane, runs)
         if len(runs) >= LEAST:
             races.append(RecordedRace(runs[0].prompt, lanes[:MOST]))
-    by_prompt: dict[str, dict[str, RecordedRun]] = {}
+    by_prompt: dict[tuple[str, str], dict[str, RecordedRun]] = {}
     for run, *_ in together:
-        by_prompt.setdefault(run.prompt, {}).setdefault(run.precision, run)
-    for prompt, first in by_prompt.items():
+        by_prompt.setdefault((run.prompt, run.target), {}).setdefault(run.precision, run)
+    for (prompt, _), first in by_prompt.items():
         if len(first) > 1:
             pairs = [RecordedLane(run, lane) for run in first.values() for lane in LANES]
             races.append(RecordedRace(prompt, tuple(pairs[:MOST]), precisions=True))

@@ -148,17 +148,19 @@ def test_lanes_are_read_from_the_page_and_called_by_what_they_do():
 def recordings(tmp_path):
     """A folder of recorded runs: an index, and empty files."""
     runs = [
-        ("a", "p", {"method": "draft_model"}, "nf4"),
-        ("b", "p", {"method": "tree"}, "nf4"),
-        ("c", "p", {"method": "tree", "sampling": {"temperature": 1.0}}, "nf4"),
-        ("d", "p", {"method": "quantised_self"}, "bf16"),
-        ("e", "p", {"method": "nothing"}, "nf4"),
-        ("f", "q", {"method": "tree"}, "nf4"),
-        ("gone", "q", {"method": "ngram"}, "nf4"),
+        ("a", "p", {"method": "draft_model"}, "nf4", ""),
+        ("b", "p", {"method": "tree"}, "nf4", ""),
+        ("c", "p", {"method": "tree", "sampling": {"temperature": 1.0}}, "nf4", ""),
+        ("d", "p", {"method": "quantised_self"}, "bf16", ""),
+        ("e", "p", {"method": "nothing"}, "nf4", ""),
+        ("f", "q", {"method": "tree"}, "nf4", ""),
+        ("g", "p", {"method": "ngram"}, "bf16", "larger"),
+        ("gone", "q", {"method": "ngram"}, "nf4", ""),
     ]
+    keys = ("prompt", "settings", "precision", "target")
     entries = [
-        {"name": name, "title": name, "prompt": prompt, "settings": settings, "precision": kind}
-        for name, prompt, settings, kind in runs
+        {"name": name, "title": name} | dict(zip(keys, values, strict=True))
+        for name, *values in runs
     ]
     (tmp_path / "index.json").write_text(json.dumps({"runs": entries}), encoding="utf-8")
     for name, *_ in runs[:-1]:
@@ -168,7 +170,7 @@ def recordings(tmp_path):
 
 def test_recorded_runs_race_when_text_target_and_rule_are_the_same(recordings):
     together = [[run.name for run in runs] for runs in recorded_together(recordings)]
-    assert together == [["a", "b"], ["c"], ["d"], ["f"]]
+    assert together == [["a", "b"], ["c"], ["d"], ["f"], ["g"]]
     methods, precisions = recorded_races(recordings)
     assert [(lane.run.name, lane.lane) for lane in methods.lanes] == [
         ("a", "plain"),
