@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import abstractmethod
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from specdemo.config.settings import RunSettings
 from specdemo.models.memory import return_freed
-from specdemo.session.door import ConversationClient
+from specdemo.session.door import ConversationClient, EngineClient
 from specdemo.session.loaded import machine_name
 from specdemo.session.runs import Caches, beside
 from specdemo.session.text import Transcript, as_generated, encode_prompt
@@ -19,19 +20,45 @@ from specdemo.trace.events import NOTHING, PLAIN, SPECULATIVE, Event, RunStarted
 
 if TYPE_CHECKING:
     from specdemo.drafters.memory.visit import Memory
+    from specdemo.engine.runner import Runner
     from specdemo.models.pair import LoadedPair
     from specdemo.session.door import Part, Work
-    from specdemo.session.studio import Studio
+    from specdemo.session.keeper import Keeper
+    from specdemo.session.loaded import Loaded
 
 RETURNED = 16_000_000  # bytes of freed caches above which memory is returned to the system
+
+
+class Host(EngineClient):
+    """An engine client in the process of the models, with everything that its conversations share.
+
+    runner: computes all passes in one thread; keeper: limits the memory between runs
+    """
+
+    runner: Runner
+    keeper: Keeper
+
+    @property
+    @abstractmethod
+    def loaded(self) -> Loaded:
+        """The loaded pair with its shipped data. Raises UserError if there is none."""
+
+    @abstractmethod
+    def open(self, visitor: str = "") -> Conversation:
+        """Return a new conversation. visitor: the user, whose caches are freed when the user leaves"""
+
+    @property
+    def together(self) -> int:
+        """Number of concurrent runs, including one that is about to start in the compute thread."""
+        return max(1, self.runner.going_on)
 
 
 class Conversation(ConversationClient):
     """The messages of one user, with the caches of their runs."""
 
-    host: Studio
+    host: Host
 
-    def __init__(self, host: Studio, visitor: str = "") -> None:
+    def __init__(self, host: Host, visitor: str = "") -> None:
         super().__init__(host, visitor)
         self._caches: Caches | None = None
         self._memory: Memory | None = None

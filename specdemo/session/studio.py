@@ -20,8 +20,8 @@ from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.models.doctor import installed
 from specdemo.models.memory import return_freed
 from specdemo.session.admission import Cancel
-from specdemo.session.conversation import Conversation
-from specdemo.session.door import About, EngineClient, MethodInfo, streamed
+from specdemo.session.conversation import Conversation, Host
+from specdemo.session.door import About, MethodInfo, streamed
 from specdemo.session.keeper import Keeper
 from specdemo.session.loaded import (
     Loaded,
@@ -44,11 +44,10 @@ AUDIT_FILE = "audit.json"  # the last audit, in the cache folder
 REQUIRED_LIBRARIES = ("torch", "transformers")  # required for live runs
 
 
-class Studio(EngineClient):
+class Studio(Host):
     """The loaded pair and its device, one per process. Thread-safe.
 
     Concurrent runs share the target's passes; each step of a trace reports how many did.
-    runner: computes all passes in one thread; keeper: limits the memory between runs
     """
 
     thread_name = "specdemo-load"
@@ -74,7 +73,6 @@ class Studio(EngineClient):
 
     @property
     def loaded(self) -> Loaded:
-        """The loaded pair with its shipped data. Raises UserError if there is none."""
         if self._loaded is None:
             raise self.error or UserError(self.not_loaded)
         return self._loaded
@@ -120,11 +118,6 @@ class Studio(EngineClient):
             memory_mb=sum(self._memory_mb(one) for one in method.uses),
             no_exact=error.message if error else "",
         )
-
-    @property
-    def together(self) -> int:
-        """Number of concurrent runs, including one that is about to start in the compute thread."""
-        return max(1, self.runner.going_on)
 
     @property
     def store(self) -> Datastore | None:
