@@ -90,22 +90,17 @@ def test_imports_point_one_way(path: Path) -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    """Also inside functions; names that only type checkers read do not count."""
+    """Also inside functions, and for names that only type checkers read."""
     known = {name_of(path).removesuffix(".py").replace("/", "."): path for path in MODULES}
-    graph: dict[str, set[str]] = {}
-    for module, path in known.items():
-        typed = [
-            id(inner)
-            for node in ast.walk(parsed(path))
-            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-            for inner in ast.walk(node)
-        ]
-        graph[module] = {
+    graph = {
+        module: {
             f"{node.module}.{name.name}" if f"{node.module}.{name.name}" in known else node.module
             for node in ast.walk(parsed(path))
-            if isinstance(node, ast.ImportFrom) and node.module and id(node) not in typed
+            if isinstance(node, ast.ImportFrom) and node.module
             for name in node.names
         }
+        for module, path in known.items()
+    }
     TopologicalSorter(graph).prepare()
 
 
