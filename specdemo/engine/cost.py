@@ -269,7 +269,10 @@ class Costs:
         return self.profile.draft_growth(self.together) * self._draft_step
 
     def token_seconds(self, known: float, outcome: Outcome) -> float:
-        """Return the seconds of drafting a token in a run that is alone: those known, corrected by a step's draft."""
+        """Return the drafting time of a token in seconds, had the run been alone, with one more step's draft counted in.
+
+        known: the estimate before this step
+        """
         drafted = len(outcome.proposal)
         if not drafted:
             return known

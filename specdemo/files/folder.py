@@ -239,7 +239,7 @@ def check_read(folder: Path, name: str, report: Mapping[str, Collection[object]]
 
 
 def safetensors_table(path: Path) -> Json:
-    """Return the table of tensors in a safetensors file that is not one of the `broken_files`."""
+    """Return the table of tensors of a safetensors file. The file must have passed `broken_files`."""
     with path.open("rb") as stream:
         (length,) = struct.unpack("<Q", stream.read(8))
         table: Json = json.loads(stream.read(length))

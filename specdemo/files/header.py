@@ -148,7 +148,7 @@ class _Reader:
         self.arrays: dict[str, tuple[int, int]] = {}  # first and last byte of each array of texts
 
     def read(self) -> tuple[Json, dict[str, StoredTensor], bytes]:
-        """Return the values, the tensors and the vocabulary as it is stored."""
+        """Return the metadata, the tensors by name, and the stored bytes of the vocabulary."""
         if self.data[: len(MAGIC)] != MAGIC:
             raise ValueError("another signature")
         self.at = len(MAGIC)
@@ -196,7 +196,7 @@ class _Reader:
         return None
 
     def _tensor(self) -> tuple[str, StoredTensor]:
-        """Return a tensor with its name; its offset is one in the data."""
+        """Return a tensor's name and entry, whose offset counts from the first byte of the tensors' data."""
         name = self._text()
         (dimensions,) = self._numbers("I")
         shape = self._numbers(f"{dimensions}Q")

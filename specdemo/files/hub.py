@@ -177,7 +177,7 @@ def has_gguf(file: GgufFile, cache_dir: Path) -> bool:
 
 
 def _copies(file: GgufFile, cache_dir: Path) -> list[Path]:
-    """Return the paths at which a GGUF file may be on this disk, that in specdemo's own cache first."""
+    """Return the paths at which a GGUF file may be on this disk, the one in specdemo's own cache first."""
     from huggingface_hub import try_to_load_from_cache
 
     cached = try_to_load_from_cache(file.repo, file.file) if file.repo else None

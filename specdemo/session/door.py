@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from specdemo.models.outlook import Outlook as Outlook
 
 T = TypeVar("T")
-News: TypeAlias = Event | Waiting | UserError | None
+RunUpdate: TypeAlias = Event | Waiting | UserError | None
 """An event of a run, its position in the queue, the error that ended it, or None when it starts."""
-Part: TypeAlias = tuple[int, News]
-"""A result of work: the number of a run, and its news."""
+Part: TypeAlias = tuple[int, RunUpdate]
+"""One result of a `Work` function: the number of a run, and an update of that run."""
 Work: TypeAlias = "Callable[..., Iterator[Part]]"
 """A function `(conversation, cancel, **arguments)` of `session.work` that runs where the models are.
 

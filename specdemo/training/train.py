@@ -160,7 +160,7 @@ def _gather(
 def _worth_learning(
     answers: list[Answer], rows: list[Row], tokenizer: PreTrainedTokenizerBase
 ) -> list[Row]:
-    """Return the texts whose answers do not repeat themselves: a loop is easy to draft, and teaches nothing else."""
+    """Return the texts whose answers do not repeat themselves. A repetition is easy to draft, and a drafter learns little from it."""
     return [
         row
         for one, row in zip(answers, rows, strict=True)

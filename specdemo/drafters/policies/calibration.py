@@ -13,12 +13,14 @@ PRIOR_WEIGHT = 6.0  # tokens that the prior counts for, per bin
 FADE = 0.98  # decay of older evidence per tested token of the same bin
 
 
-Chance = Callable[[float], float]  # that a token is accepted once it is tested, by its confidence
+Chance = Callable[
+    [float], float
+]  # confidence of a token to its chance of acceptance, once it is tested
 
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """Acceptance rates before the run has shown any.
+    """Acceptance rates that are assumed until the run has measured its own.
 
     first: of a parent's first child
     later: of a sibling after a rejected one, by its confidence among the rest; by default as of the first

@@ -17,7 +17,7 @@ from specdemo.config.strings import Json
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.admission import Turn, Waiting
 from specdemo.session.conversation import Conversation
-from specdemo.session.door import Changed, EngineClient, News, Part, perform
+from specdemo.session.door import Changed, EngineClient, Part, RunUpdate, perform
 from specdemo.session.meter import Meter, MeteredRun
 from specdemo.session.runs import failure
 from specdemo.trace.events import (
@@ -118,12 +118,12 @@ class Batch:
         begun: list[float] = []  # times at which turns came
         parts = plain.in_one_request() if self.studio.whole else plain.in_threads()
         with closing(_counted(parts, self.studio.meter)) as counted:
-            for number, news in counted:
-                if news is None:
+            for number, update in counted:
+                if update is None:
                     begun.append(time.perf_counter())
-                answer = _after(latest[number], news, last[number])
-                if isinstance(news, Verified):
-                    last[number] = news.committed[-1].text
+                answer = _after(latest[number], update, last[number])
+                if isinstance(update, Verified):
+                    last[number] = update.committed[-1].text
                 if answer is not latest[number]:
                     latest[number] = answer
                     yield answer
@@ -149,8 +149,8 @@ class Batch:
                 with self.turn() if self.turn else nullcontext() as mine:
                     for waiting in mine or ():
                         arrived.put((number, waiting))
-                    for news in self._run(prompt, expected):
-                        arrived.put((number, news))
+                    for update in self._run(prompt, expected):
+                        arrived.put((number, update))
             except UserError as error:
                 arrived.put((number, error))
             except Exception as error:  # noqa: BLE001 - an error of one prompt must not end the others
@@ -210,19 +210,18 @@ def answers(
 
 
 def _counted(parts: Generator[Part, None, None], meter: Meter) -> Generator[Part, None, None]:
-    """Yield the same, and count the runs."""
+    """Yield the parts unchanged, and count their runs in the meter."""
     runs: dict[int, MeteredRun] = {}
     try:
         with closing(parts):
-            for number, news in parts:
-                if isinstance(news, Event):
-                    runs[number].count(news)
-                if isinstance(news, RunFinished | RunFailed | UserError) and number in runs:
+            for number, update in parts:
+                if isinstance(update, Event):
+                    runs[number].count(update)
+                if isinstance(update, RunFinished | RunFailed | UserError) and number in runs:
                     runs.pop(number).end()
-                yield number, news
-                if (
-                    news is None
-                ):  # not before: the first run of a process waits for the metrics' library
+                yield number, update
+                # After the yield: the first run of a process waits here for the metrics' library.
+                if update is None:
                     runs[number] = meter.begin()
     finally:
         for run in runs.values():
@@ -230,26 +229,26 @@ def _counted(parts: Generator[Part, None, None], meter: Meter) -> Generator[Part
             run.end()
 
 
-def _after(answer: BatchAnswer, news: News, last: str) -> BatchAnswer:
-    """Return the answer after more news; the same object if they add nothing to it.
+def _after(answer: BatchAnswer, update: RunUpdate, last: str) -> BatchAnswer:
+    """Return the answer after an update of its run; the same object if the update does not change it.
 
     last: text of the last token, which is no part of the answer when it is the one that ends it
     """
-    match news:
+    match update:
         case Waiting():
-            return replace(answer, waiting=news)
+            return replace(answer, waiting=update)
         case UserError():
-            return replace(answer, state=State.FAILED, error=news, waiting=None)
+            return replace(answer, state=State.FAILED, error=update, waiting=None)
         case RunStarted():
             return replace(answer, state=State.RUNNING, waiting=None)
         case Verified():
             return replace(
                 answer,
-                text=answer.text + "".join(node.text for node in news.committed),
-                new_tokens=answer.new_tokens + len(news.committed),
-                seconds=news.elapsed_seconds,
+                text=answer.text + "".join(node.text for node in update.committed),
+                new_tokens=answer.new_tokens + len(update.committed),
+                seconds=update.elapsed_seconds,
             )
-        case Drafted() if error := dropped([news]):
+        case Drafted() if error := dropped([update]):
             return replace(answer, dropped=error)
         case RunFinished(reason=FinishReason.CANCELLED):
             return replace(answer, state=State.STOPPED)
@@ -258,6 +257,6 @@ def _after(answer: BatchAnswer, news: News, last: str) -> BatchAnswer:
         case RunFinished():
             return replace(answer, state=State.DONE)
         case RunFailed():
-            return replace(answer, state=State.FAILED, error=failure(news))
+            return replace(answer, state=State.FAILED, error=failure(update))
         case _:
             return answer

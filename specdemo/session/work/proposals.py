@@ -186,14 +186,14 @@ def steps_of_all(
 def _guesses(found: Iterable[Part], methods: Sequence[str]) -> Generator[Guess, None, None]:
     for number, parts in groupby(found, key=itemgetter(0)):
         guess = Guess(methods[number])
-        for _, news in parts:
-            match news:
+        for _, update in parts:
+            match update:
                 case Drafted():
-                    guess = replace(guess, drafted=news)
+                    guess = replace(guess, drafted=update)
                 case Verified():
-                    guess = replace(guess, verified=news)
+                    guess = replace(guess, verified=update)
                 case RunFailed():
-                    guess = Guess(guess.method, why_not=str(failure(news)))
+                    guess = Guess(guess.method, why_not=str(failure(update)))
                 case UserError():
-                    guess = Guess(guess.method, why_not=str(news))
+                    guess = Guess(guess.method, why_not=str(update))
         yield guess
