@@ -71,6 +71,7 @@ SIZES = {
     "Q6_K": (("low", 128), ("high", 64), ("scales", 16), ("d", 2)),
 }
 STORED = {"Q5_0": "Q8_0"}  # 5 bits with signs are stored as 8
+WIDE = {"Q5_1", "Q5_K", "Q6_K", "Q8_0"}  # kinds whose codes are stored as 8 bits
 
 
 def _halves(stored: Numbers, rows: int) -> Numbers:
@@ -118,7 +119,7 @@ def lay(blocks: Blocks) -> dict[str, Numbers]:
     """Return the arrays by the ends of their names: rows in blocks of 32, and four inputs of an output side by side."""
     rows, inputs = blocks.codes.shape
     quads = blocks.codes.reshape(rows // OUTPUTS, 2, 16, inputs // 4, 4).transpose(0, 3, 1, 2, 4)
-    if blocks.kind.startswith("Q4"):
+    if blocks.kind not in WIDE:
         quads = quads[:, :, 0] | quads[:, :, 1] << 4
     found = {"": quads.reshape(rows // OUTPUTS, inputs // 4, -1)}
     for end, one in ((".units", blocks.units), (".zeros", blocks.zeros)):

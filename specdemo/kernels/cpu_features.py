@@ -56,6 +56,12 @@ def has_wide_vectors() -> bool:
     return has("avx512f", "avx512bw")
 
 
+def multiplies_bytes() -> bool:
+    """Whether one instruction multiplies and adds numbers of 8 bits (VNNI), and there are no tiles, which are faster still."""
+    wide = has_wide_vectors() and has("avx512vnni")
+    return (wide or has("avxvnni")) and not has_tiles()
+
+
 @cache
 def has_tiles() -> bool:
     """Whether there are bfloat16 matrix tiles (AMX) and the system grants them."""

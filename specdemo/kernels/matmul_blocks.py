@@ -1,4 +1,4 @@
-"""Products with 8-bit activations over weights in blocks of 32 inputs: those of GGUF files as they are.
+"""Products with 8-bit activations over weights in blocks of 32 inputs, see `blocks.KINDS`.
 
 Activations become whole numbers of 8 bits with a step for each row and 32 inputs, as in llama.cpp. Their products with the
 codes add up to the same 32-bit integer in any order; the sums over the blocks are float32, in the order of the blocks.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 from numba.core import cgutils
 
-from specdemo.kernels import cpu_features, llvm
+from specdemo.kernels import cpu_features, llvm, simd
 from specdemo.kernels.blocks import INPUTS, KINDS, Kind
 from specdemo.kernels.cache import compiled
 from specdemo.kernels.matmul_vectors import paired
@@ -99,7 +99,26 @@ def _codes(builder: ir.IRBuilder, kind: Kind, address: ir.Value) -> list[ir.Valu
     # Shifts of bytes are shifts of 16 bits without what crosses.
     wide = builder.bitcast(both, llvm.WIDE_SHORTS)
     shifted = builder.lshr(wide, ir.Constant(llvm.WIDE_SHORTS, [4] * llvm.WIDE_SHORTS.count))
-    return [builder.and_(one, low) for one in (both, builder.bitcast(shifted, BYTE_LANES))]
+    codes = [builder.and_(one, low) for one in (both, builder.bitcast(shifted, BYTE_LANES))]
+    return [_looked_up(builder, kind, one) for one in codes] if kind.values else codes
+
+
+def _looked_up(builder: ir.IRBuilder, kind: Kind, codes: ir.Value) -> ir.Value:
+    """Turn 4-bit codes into what they mean, plus the kind's offset: BYTE_LANES without signs."""
+    entries = [value + kind.offset for value in kind.values]
+    if cpu_features.has_wide_vectors():
+        table = ir.Constant(BYTE_LANES, entries * 4)
+        return llvm.call(builder, "llvm.x86.avx512.pshuf.b.512", BYTE_LANES, (table, codes))
+    half = ir.VectorType(llvm.I8, BYTE_LANES.count // 2)
+    parts = []
+    for first in (0, half.count):
+        lanes = ir.Constant(
+            ir.VectorType(llvm.I32, half.count), list(range(first, first + half.count))
+        )
+        part = builder.shuffle_vector(codes, codes, lanes)
+        parts.append(simd.permuted(builder, ir.Constant(half, entries * 2), part))
+    every = ir.Constant(ir.VectorType(llvm.I32, BYTE_LANES.count), list(range(BYTE_LANES.count)))
+    return builder.shuffle_vector(*parts, every)
 
 
 def _floats(builder: ir.IRBuilder, address: ir.Value, half: int) -> ir.Value:
@@ -164,7 +183,10 @@ def _add_group(builder: ir.IRBuilder, kind: Kind, at: _Group, totals: Sequence[i
             small = [_small(builder, place, half, signed=halved) for half in range(2)]
             scales = [builder.fmul(*both) for both in zip(units, small, strict=True)]
         for row, facts in enumerate(at.facts):
-            step = llvm.splat(builder, llvm.load(builder, facts, ir.FloatType()), llvm.FLOATS)
+            one = llvm.load(builder, facts, ir.FloatType())
+            if kind.values:
+                one = builder.fmul(one, ir.Constant(ir.FloatType(), kind.value))
+            step = llvm.splat(builder, one, llvm.FLOATS)
             for half, scale in enumerate(scales):
                 found = builder.fmul(builder.sitofp(sums[row][half], llvm.FLOATS), step)
                 _add(builder, totals[2 * row + half], found, scale)

@@ -41,6 +41,19 @@ class Packed:
         """Number of outputs."""
         return BLOCK_OUTPUTS * len(self.codes)
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Codes, scales and zeros, of which each has a row for 32 outputs."""
+        return [one for one in (self.codes, self.scales, self.zeros) if one is not None]
+
+    def values(self, first: int, last: int) -> Tensor:
+        """Rows of a matrix of `whole_numbers`, both in whole blocks. returns: (rows, in) float32"""
+        blocks = slice(first // BLOCK_OUTPUTS, last // BLOCK_OUTPUTS)
+        assert self.scales is not None
+        codes = self.codes[blocks].permute(0, 2, 4, 1, 3, 5).reshape(last - first, -1, GROUP_INPUTS)
+        scales = self.scales[blocks].transpose(1, 2).reshape(last - first, -1, 1)
+        return (codes * scales).flatten(1)
+
     def write(self, record: Any) -> None:
         """Fill its record, see `job.MATRIX`."""
         record.codes = self.codes.data_ptr()
@@ -68,15 +81,6 @@ def whole_numbers(matrix: Tensor, most: int = MOST_BYTE, dtype: torch.dtype = to
         codes[first:last] = whole.permute(0, 3, 1, 4, 2, 5)
         first = last
     return Packed(codes, scales)
-
-
-def from_whole_numbers(matrix: Packed, first: int, last: int) -> Tensor:
-    """Rows of a matrix of `whole_numbers`, both in whole blocks. returns: (rows, in) float32"""
-    blocks = slice(first // BLOCK_OUTPUTS, last // BLOCK_OUTPUTS)
-    assert matrix.scales is not None
-    codes = matrix.codes[blocks].permute(0, 2, 4, 1, 3, 5).reshape(last - first, -1, GROUP_INPUTS)
-    scales = matrix.scales[blocks].transpose(1, 2).reshape(last - first, -1, 1)
-    return (codes * scales).flatten(1)
 
 
 def pack_codes(levels: Tensor, scale: Tensor, zero: Tensor, bias: Tensor | None = None) -> Packed:

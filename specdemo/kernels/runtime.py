@@ -144,7 +144,7 @@ class Injected:
 class ExtraHead:
     """Rows that a conversation has behind those of a 4-bit head. count: how many of them count, the rest only fills a block"""
 
-    matrix: Packed
+    matrix: Matrix
     count: int
 
 

@@ -155,7 +155,7 @@ def warm(
     assert files
     check = None
     if cache_dir and files.revision:  # which identifies the content of the weights
-        check = pass_check(cache_dir, f"{files.name} {files.revision}", head)
+        check = pass_check(cache_dir, f"{files.name} {files.revision} {info.precision}", head)
     with one_at_a_time, reporting_out_of_memory(info.name, info.precision):
         progress(Progress("warm up", None, info.name))
         decoder, kernel = ready(

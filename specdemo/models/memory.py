@@ -33,7 +33,7 @@ BYTES_PER_WEIGHT = {
     "int4": 0.625,  # a compact draft: groups of 32 with a scale and a zero each
 }  # quantised matrices; scales included
 HEAD_BYTES = {8: 1.0625}  # bytes per weight of the output head; scales included
-LARGE_HEAD = 100_000_000  # bytes of a bfloat16 head from which `auto` tries a smaller one
+LARGE_HEAD = 50_000_000  # bytes of a bfloat16 head from which `auto` tries a smaller one
 LOADING_FACTOR = 1.15  # buffers while loading, activations of a short run
 LIMITS = (  # container limit and use: cgroup 2, cgroup 1
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),

@@ -45,7 +45,7 @@ def of_bytes(outputs: int, width: int) -> tuple[packing.Packed, torch.Tensor]:
     scales = 2.0 ** torch.randint(-9, 9, (outputs, width // packing.GROUP_INPUTS, 1))
     weight = (codes * scales).flatten(1)
     matrix = packing.whole_numbers(weight)
-    assert torch.equal(packing.from_whole_numbers(matrix, 32, outputs), weight[32:])
+    assert torch.equal(matrix.values(32, outputs), weight[32:])
     return matrix, weight
 
 

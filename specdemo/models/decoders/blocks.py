@@ -1,26 +1,32 @@
-"""A model whose matrices are the blocks of a GGUF file, and its modules for those who run it through transformers."""
+"""Matrices in blocks: those of a GGUF file and of NF4, and their modules for those who run the model through transformers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from specdemo.config.strings import Json
-from specdemo.files.blocks import HEAD_BLOCKS
+from specdemo.files.blocks import HEAD_BLOCKS, Blocks, lay
 from specdemo.files.folder import check_read, find_family, read_config, weight_files
 from specdemo.files.quiet import quiet_transformers
-from specdemo.kernels.blocks import KINDS, NAMES, BlockMatrix, Part
+from specdemo.kernels import cpu_features, packing
+from specdemo.kernels.blocks import INPUTS, KINDS, NAMES, BlockMatrix, Part
+from specdemo.kernels.packing import BLOCK_OUTPUTS
+from specdemo.kernels.runtime import Matrix
 from specdemo.models.decoders.form import Module
+from specdemo.models.decoders.operators import scales_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from specdemo.files.sources import ModelFiles
 
+LAYOUT_ROWS = 512  # rows laid out at a time, which limits the extra memory to that of a slice
+NF4_GROUP = 64  # inputs to a scale
 ENDS = ("kind", "units", "zeros", "steps")  # of the names of a matrix's tensors beside its codes
 
 
@@ -91,8 +97,64 @@ def part_of(codes: Tensor, facts: Mapping[str, Tensor]) -> Part:
     return Part(KINDS[NAMES[kind]], codes, units, zeros, steps)
 
 
+def part_of_blocks(blocks: Blocks) -> Part:
+    """Lay a matrix out for the compiled pass."""
+    laid = {end[1:] or "codes": torch.from_numpy(one) for end, one in lay(blocks).items()}
+    return Part(KINDS[NAMES[blocks.kind]], **laid)
+
+
+def part_of_slices(outputs: int, slices: Iterable[Blocks]) -> Part:
+    """Lay a matrix out of so many outputs whose rows come in slices: the extra memory is that of a slice."""
+    tensors: dict[str, Tensor] = {}
+    first = 0
+    for blocks in slices:
+        part = part_of_blocks(blocks)
+        last = first + len(part.codes)
+        for name in ("codes", "units", "zeros"):
+            one = getattr(part, name)
+            if one is None:
+                continue
+            whole = tensors.setdefault(
+                name, one.new_empty(outputs // BLOCK_OUTPUTS, *one.shape[1:])
+            )
+            whole[first:last] = one
+        first = last
+    return Part(part.kind, **tensors)
+
+
+def part_of_nf4(weight: Any) -> Part:
+    """Lay a matrix out that bitsandbytes has quantised: the same codes, and scales in float16.
+
+    weight: (out, in) in NF4, with 64 inputs to a scale
+    """
+    outputs = int(weight.quant_state.shape[0])
+    scales = scales_of(weight.quant_state).view(outputs, -1).half().split(LAYOUT_ROWS)
+    pairs = weight.data.view(torch.uint8).view(outputs, -1).split(LAYOUT_ROWS)
+    codes = (torch.stack([rows >> 4, rows & 15], dim=-1).flatten(1) for rows in pairs)
+    slices = (Blocks("NF4", a.numpy(), b.numpy()) for a, b in zip(codes, scales, strict=True))
+    return part_of_slices(outputs, slices)
+
+
+def head_of_bytes(weight: Tensor) -> Matrix:
+    """Return an output head in whole numbers of 8 bits: in blocks where activations are bytes too. weight: (V, hidden)"""
+    if not cpu_features.multiplies_bytes():
+        return packing.whole_numbers(weight)
+
+    def blocks(rows: Tensor) -> Blocks:
+        groups = rows.detach().float().view(len(rows), -1, INPUTS)
+        units = (groups.abs().amax(-1).clamp(min=1e-7) / packing.MOST_BYTE).half()
+        codes = (groups / units.float()[..., None]).round().clamp(
+            -packing.MOST_BYTE, packing.MOST_BYTE
+        ) + 128
+        return Blocks("Q8_0", codes.to(torch.uint8).flatten(1).numpy(), units.numpy())
+
+    return BlockMatrix(
+        (part_of_slices(len(weight), map(blocks, weight.split(packing.SLICE_OUTPUTS))),)
+    )
+
+
 def in_blocks(parts: Sequence[Module]) -> bool:
-    """Return whether all layers are in blocks of a file."""
+    """Return whether all layers are in blocks."""
     return all(isinstance(part, BlockLinear) for part in parts)
 
 

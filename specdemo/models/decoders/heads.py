@@ -10,8 +10,8 @@ from torch import Tensor
 
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.passes import Decoder, ForwardInput
-from specdemo.kernels import packing
-from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
+from specdemo.kernels.packing import BLOCK_OUTPUTS
+from specdemo.kernels.runtime import Matrix
 from specdemo.models.memory import leave_to_file
 
 AUTO_HEAD = "auto"
@@ -54,12 +54,12 @@ def exact_values(weight: Tensor) -> Iterator[Tensor]:
         leave_to_file(rows)
 
 
-def head_values(rows: int, head: Packed) -> Iterator[Tensor]:
+def head_values(rows: int, head: Matrix) -> Iterator[Tensor]:
     """Yield the values of the first rows of an 8-bit head, in slices as `exact_values` does."""
     for first in range(0, rows, SLICE_ROWS):
         last = min(first + SLICE_ROWS, rows)
         whole = -(-last // BLOCK_OUTPUTS) * BLOCK_OUTPUTS
-        yield packing.from_whole_numbers(head, first, whole)[: last - first]
+        yield head.values(first, whole)[: last - first]
 
 
 def logits_of(states: Tensor, slices: Iterator[Tensor]) -> Tensor:
@@ -80,7 +80,7 @@ def divergence(found: Tensor, wanted: Tensor) -> Divergence:
     return Divergence(max(kl / rows, 0.0), variation / rows)
 
 
-def measure_head(states: Tensor, weight: Tensor, head: Packed) -> Divergence:
+def measure_head(states: Tensor, weight: Tensor, head: Matrix) -> Divergence:
     """Compare an 8-bit head with the bfloat16 head `weight` on the same states, (rows, hidden) after the last norm."""
     wanted = logits_of(states, exact_values(weight))
     return divergence(logits_of(states, head_values(len(weight), head)), wanted)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 
 import torch
@@ -17,10 +17,16 @@ from torch import Tensor, nn
 from specdemo.engine.attention import chunk_of
 from specdemo.engine.passes import ForwardInput, ForwardOutput, split_outputs
 from specdemo.files.quiet import quiet_transformers
-from specdemo.kernels import packing, runtime
+from specdemo.kernels import cpu_features, packing, runtime
 from specdemo.kernels.blocks import INPUTS
 from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
-from specdemo.models.decoders.blocks import in_blocks, joined
+from specdemo.models.decoders.blocks import (
+    NF4_GROUP,
+    BlockLinear,
+    in_blocks,
+    joined,
+    part_of_nf4,
+)
 from specdemo.models.decoders.form import ModelForm, Module, form_of
 from specdemo.models.decoders.operators import biases, in_4_bits, rms_norm, scales_of
 from specdemo.models.decoders.rotary import RotaryTables, module_tables
@@ -38,6 +44,11 @@ class Coding:
 
     code: Tensor
     block: int
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether matrices are multiplied in blocks by 8-bit activations."""
+        return cpu_features.multiplies_bytes() and self.block == NF4_GROUP
 
     @property
     def unit(self) -> float:
@@ -165,10 +176,20 @@ def _pack(parent: Module, names: Sequence[str]) -> runtime.Matrix:
     if in_blocks(parts):
         return joined(parts, bias)
     coding = _coding(parts[0])
-    matrix, first = _stack(parts, coding, bias), 0
-    for name, part in zip(names, parts, strict=True):
-        setattr(parent, name, PackedLinear(matrix, coding, first, part))
-        first += part.out_features
+    matrix: runtime.Matrix
+    readers: list[Module]
+    if coding.in_blocks:
+        readers = [BlockLinear(part_of_nf4(part.weight), part.bias) for part in parts]
+        matrix = joined(readers, bias)
+    else:
+        matrix = stack = _stack(parts, coding, bias)
+        firsts = accumulate((part.out_features for part in parts), initial=0)
+        readers = [
+            PackedLinear(stack, coding, first, part)
+            for first, part in zip(firsts, parts, strict=False)
+        ]
+    for name, part, reader in zip(names, parts, readers, strict=True):
+        setattr(parent, name, reader)
         # Layer and weight refer to each other, so they would stay in memory until the next garbage collection.
         part.weight.data, part.weight.module = part.weight.data.new_empty(0), None
     return matrix

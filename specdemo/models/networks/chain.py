@@ -482,7 +482,7 @@ def compiled_layers(weights: CompactWeights) -> CompiledLayers | None:
     packed = [one.packed for one in linear if isinstance(one, FourBitLinear) and one.packed]
     if not weights.compiles or len(packed) < len(linear):
         return None
-    inner = len(packed[2].codes) * packing.BLOCK_OUTPUTS // 2
+    inner = packed[2].outputs // 2
     sizes = config.sizes
     shape = Shape(
         sizes.heads, sizes.kv_heads, sizes.head_dim, config.hidden_size, inner, GROUP_WEIGHTS,

@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from specdemo.kernels import packing, runtime
-from specdemo.kernels.packing import Packed
+from specdemo.files.blocks import Blocks
+from specdemo.kernels import cpu_features, packing, runtime
+from specdemo.kernels.blocks import BlockMatrix
+from specdemo.kernels.runtime import Matrix
+from specdemo.models.decoders.blocks import part_of_blocks
 
 GROUP_WEIGHTS = 32  # weights that share a scale
 STORED_PARTS = (".scale", ".zero")  # tensors of a matrix on disk in addition to its levels
@@ -124,7 +127,7 @@ def fits(weight: Tensor) -> bool:
     return not (weight.shape[1] % GROUP_WEIGHTS or weight.shape[0] % 32)
 
 
-def pack(weight: Tensor) -> Packed:
+def pack(weight: Tensor) -> Matrix:
     """Return a matrix (out, in) in the layout of the compiled pass."""
     return _pack(FourBit.of(weight))
 
@@ -134,5 +137,9 @@ def rounded(weight: Tensor) -> Tensor:
     return FourBit.of(weight).dense().to(weight.dtype) if fits(weight) else weight
 
 
-def _pack(weight: FourBit, bias: Tensor | None = None) -> Packed:
-    return packing.pack_codes(weight.levels, weight.scale, weight.zero, bias)
+def _pack(weight: FourBit, bias: Tensor | None = None) -> Matrix:
+    if not cpu_features.multiplies_bytes():
+        return packing.pack_codes(weight.levels, weight.scale, weight.zero, bias)
+    scale, zero = (one.detach().half().numpy() for one in (weight.scale, weight.zero))
+    part = part_of_blocks(Blocks("I4", weight.levels.detach().numpy(), scale, zero))
+    return BlockMatrix((part,), None if bias is None else bias.float())

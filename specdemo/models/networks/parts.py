@@ -16,8 +16,8 @@ from specdemo.config.settings import MAX_LOOKAHEAD
 from specdemo.config.strings import JsonView
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
-from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
-from specdemo.kernels.runtime import ExtraHead
+from specdemo.kernels.packing import BLOCK_OUTPUTS
+from specdemo.kernels.runtime import ExtraHead, Matrix
 from specdemo.models.decoders.layer import HeadSizes
 from specdemo.models.decoders.rotary import RotaryTables, frequency_tables, rotary_frequencies
 from specdemo.models.networks.four_bit import Linear
@@ -244,7 +244,7 @@ class TextWords:
         words: ReducedVocabulary,
         embedding: Tensor,
         rounded: Callable[[Tensor], Tensor],
-        pack: Callable[[Tensor], Packed] | None,
+        pack: Callable[[Tensor], Matrix] | None,
         most: int = MOST_ADDED,
     ) -> None:
         self._most = most
@@ -252,7 +252,7 @@ class TextWords:
         self._embedding, self._rounded, self._pack = embedding, rounded, pack
         self._met: list[int] = []  # position of each added word in the text
         self._rows = embedding.new_empty(0, embedding.shape[1])
-        self._packed: Packed | None = None
+        self._packed: Matrix | None = None
         self._places: dict[int, int] = {}  # position of each marked column in the text, ascending
         self.marked = array("q", bytes(8 * (len(words.tokens) + most + MAX_LOOKAHEAD)))
 
@@ -322,13 +322,6 @@ class TextWords:
             self._rows, self._packed = empty, self._pack(empty) if self._pack else None
         self._rows[begin : begin + len(rows)] = self._rounded(rows)
         if self._pack and self._packed:
-            packed = self._pack(rows)
             blocks = slice(begin // BLOCK_OUTPUTS, (begin + len(rows)) // BLOCK_OUTPUTS)
-            self._packed.codes[blocks] = packed.codes
-            for kept, new in (
-                (self._packed.scales, packed.scales),
-                (self._packed.zeros, packed.zeros),
-            ):
-                assert kept is not None
-                assert new is not None
+            for kept, new in zip(self._packed.tensors, self._pack(rows).tensors, strict=True):
                 kept[blocks] = new

@@ -10,7 +10,7 @@ from torch import nn
 from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
-from specdemo.kernels import packing
+from specdemo.kernels import cpu_features, packing
 from specdemo.models.decoders import choose, heads, packed
 from specdemo.models.decoders.choose import open_decoder
 from specdemo.models.decoders.lean import LeanDecoder
@@ -18,6 +18,9 @@ from specdemo.models.decoders.packed import CompiledDecoder
 from specdemo.models.measurements import pass_check
 
 pytestmark = pytest.mark.usefixtures("compiled_pass")
+
+# Distance of logits of a small model after its values of NF4 were rounded for products of bytes; 0 if they were not.
+ROUNDED = 0.05 if cpu_features.multiplies_bytes() else 0
 
 
 def sample() -> list[int]:
@@ -32,11 +35,21 @@ def weight_bytes(model) -> int:
     """Bytes of all 4-bit codes of a model, each memory counted once."""
     found = {}
     for one in model.modules():
-        codes = one.matrix.codes if isinstance(one, packed.PackedLinear) else None
-        codes = one.weight if is_nf4(one) else codes
+        codes = one.weight if is_nf4(one) else codes_of(one)
         if codes is not None:
-            found[id(codes)] = codes.nbytes
+            found[codes.data_ptr()] = codes.nbytes
     return sum(found.values())
+
+
+def codes_of(layer) -> torch.Tensor | None:
+    """Codes that a layer shares with the compiled pass; None for a layer that was not packed."""
+    matrix = getattr(layer, "part", None) or getattr(layer, "matrix", None)
+    return None if matrix is None else matrix.codes
+
+
+def all_codes(matrix) -> list[torch.Tensor]:
+    """Codes of a matrix of the compiled pass."""
+    return [one.codes for one in getattr(matrix, "parts", (matrix,))]
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2"])
@@ -53,11 +66,12 @@ def test_the_module_shares_the_memory_of_the_compiled_pass_and_predicts_the_same
         for layer in decoder._layers.layers
         for name in ("qkv", "output", "gate_up", "down")
     ]
-    assert sum(one.codes.nbytes for one in matrices) == sizes
-    stacks = [one.matrix for one in model.modules() if isinstance(one, packed.PackedLinear)]
-    assert {one.codes.data_ptr() for one in stacks} == {one.codes.data_ptr() for one in matrices}
+    codes = [one for matrix in matrices for one in all_codes(matrix)]
+    assert sum(one.nbytes for one in codes) == sizes
+    shared = [one for one in map(codes_of, model.modules()) if one is not None]
+    assert {one.data_ptr() for one in shared} == {one.data_ptr() for one in codes}
     for got, wanted in zip(passes_of(ModuleDecoder(model)), want, strict=True):
-        assert (got - wanted).float().norm() < 0.003 * wanted.float().norm()
+        assert (got - wanted).float().norm() < (ROUNDED or 0.003) * wanted.float().norm()
 
 
 def is_nf4(layer) -> bool:
@@ -71,7 +85,7 @@ def test_packing_a_model_takes_the_memory_of_one_matrix_more_at_most(monkeypatch
     def watched(parent, names):
         before = sum(getattr(parent, name).weight.nbytes for name in names)
         matrix = real(parent, names)
-        most.append(matrix.codes.nbytes - before)
+        most.append(sum(one.nbytes for one in all_codes(matrix)) - before)
         assert weight_bytes(model) == size
         return matrix
 
@@ -89,7 +103,7 @@ def test_the_module_goes_through_each_layer_once_before_it_is_packed():
 
 
 def packed_now(model) -> int:
-    return sum(isinstance(one, packed.PackedLinear) for one in model.modules())
+    return sum(codes_of(one) is not None for one in model.modules())
 
 
 @pytest.mark.parametrize("wrong", ["layers", "head"])
@@ -102,8 +116,8 @@ def test_a_pass_that_computes_something_else_is_not_taken(monkeypatch, wrong, tm
 
     check, want = pass_check(tmp_path, "weights", "auto"), passes_of(ModuleDecoder(model()))[0]
     if wrong == "head":
-        real = packing.whole_numbers
-        monkeypatch.setattr(packing, "whole_numbers", lambda weight: real(weight.roll(1, 0)))
+        real = choose.head_of_bytes
+        monkeypatch.setattr(choose, "head_of_bytes", lambda weight: real(weight.roll(1, 0)))
     monkeypatch.setattr(choose, "LARGE_HEAD", 0 if wrong == "head" else 1e9)
     monkeypatch.setattr(heads, "MAX_VARIATION", 1.0)
     monkeypatch.setattr(heads, "MAX_KL", 100.0)
@@ -112,7 +126,7 @@ def test_a_pass_that_computes_something_else_is_not_taken(monkeypatch, wrong, tm
         assert not isinstance(decoder, CompiledDecoder)
         assert "transformers" in way if wrong == "layers" else way == "lean pass"
         got = passes_of(decoder)[0]
-        assert (got - want).float().norm() < 0.03 * want.float().norm()
+        assert (got - want).float().norm() < (ROUNDED or 0.03) * want.float().norm()
     assert json.loads(next(tmp_path.rglob("*.json")).read_text())["agrees"] is False
 
 
@@ -151,8 +165,8 @@ def test_an_8_bit_head_is_the_target_in_every_pass(monkeypatch):
     """Logits are those of the head's own values, and a drafted row's are a plain row's, bit for bit."""
     model = fresh()
     monkeypatch.setattr(choose, "LARGE_HEAD", 0)
-    decoder, _ = open_decoder(model, "auto", sample)
-    assert decoder.head.bits == 8
+    decoder, way = open_decoder(model, "auto", sample)
+    assert way.endswith(", 8-bit head")
     weight = model.lm_head.weight
     target = CachedModel(decoder, reads=(3,))
     target.record(wanted=True)
@@ -206,4 +220,4 @@ def test_the_lean_pass_reads_packed_layers():
     want = passes_of(LeanDecoder(model))[0]
     packed.pack_layers(model, packed.layout_of(model).form)
     got = passes_of(LeanDecoder(model))[0]
-    assert (got - want).float().norm() < 0.01 * want.float().norm()
+    assert (got - want).float().norm() < (ROUNDED or 0.01) * want.float().norm()

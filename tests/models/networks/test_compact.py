@@ -10,7 +10,7 @@ from transformers import LlamaForCausalLM
 
 from specdemo.config.errors import UserError
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.kernels import packing
+from specdemo.kernels.runtime import Matrix
 from specdemo.models.networks import four_bit
 from specdemo.models.networks.chain import CompactDecoder, CompactModel, CompactWeights
 from specdemo.models.networks.folders import TargetTensors, export, load_compact, read_tensor
@@ -109,7 +109,7 @@ SAID = list(range(0, SIZE, 4))  # in the reduced vocabulary
 EMBEDDING = torch.randn(SIZE, WIDTH, generator=torch.Generator().manual_seed(3)).bfloat16()
 
 
-def text_words(pack: Callable[[Tensor], packing.Packed] | None = None) -> TextWords:
+def text_words(pack: Callable[[Tensor], Matrix] | None = None) -> TextWords:
     return TextWords(ReducedVocabulary(torch.tensor(SAID), SIZE), EMBEDDING, rounded, pack)
 
 
@@ -151,8 +151,8 @@ def test_words_depend_on_the_text_and_not_on_how_it_was_read(pack):
         assert count == pieces.extra.count == len(whole.words.tokens) - len(SAID)
         one, other = whole.extra.matrix, pieces.extra.matrix
         blocks = -(-count // 32)
-        assert torch.equal(one.codes[:blocks], other.codes[:blocks])
-        assert torch.equal(one.scales[:blocks], other.scales[:blocks])
+        for kept, same_kept in zip(one.tensors, other.tensors, strict=True):
+            assert torch.equal(kept[:blocks], same_kept[:blocks])
     pieces.forget(0)
     assert pieces.words.tokens == tuple(SAID)
     assert pieces.extra is None
