@@ -34,8 +34,9 @@ STEP, FIRST_FACTOR, SECOND_FACTOR = map(
 )
 LARGEST = 1 - 2.0**-53  # uniform number
 # columns of a row that are compared with the best so far before any of them is computed
-WINNER_BLOCK = 512
+WINNER_BLOCK = 64
 SMALLEST, CLOSE = 1e-12, 1 + 1e-7  # limits of a probability, and of the quotient of two
+WHOLE_HALVINGS = 4  # halvings over a whole row, after which few columns are left
 
 
 @compiled
@@ -71,6 +72,17 @@ def count_from(row, columns, least):
 
 
 @compiled
+def lines_from(row, lines, least, into):
+    """Copy the lines with a value that is not below `least`. row, into: addresses of `lines` times 16 float32. Returns their number"""
+    count = 0
+    for line in range(lines):
+        if simd.sum_from(row + line * 64, 1, least) > 0:
+            simd.copy_lines(row + line * 64, into + count * 64, 1)
+            count += 1
+    return count
+
+
+@compiled
 def keep_most_likely(row, columns, top_k, top_p):
     """Keep the `top_k` most likely tokens, or if it is 0 those that reach `top_p`, with those as likely as the last.
 
@@ -79,20 +91,28 @@ def keep_most_likely(row, columns, top_k, top_p):
     The least that stays is found by halving the distance, which takes a few microseconds; sorting takes milliseconds.
     """
     lines = columns // 16
+    searched, left = row, lines  # what may stay
+    likely = np.empty(columns + 16, dtype=np.float32)
     least, above = SMALLEST, 2.0  # enough stays from the one on, too little from the other on
+    halvings = 0
     while above > least * CLOSE:
+        if halvings == WHOLE_HALVINGS:
+            searched = (likely.ctypes.data + 63) // 64 * 64
+            left = lines_from(row, lines, np.float32(least), searched)
+        halvings += 1
         middle = math.sqrt(least * above)
         floor = np.float32(middle)
         if top_k:
-            enough = count_from(row, columns, floor) >= top_k
+            enough = count_from(searched, left * 16, floor) >= top_k
         else:
-            enough = simd.sum_from(row, lines, floor) >= top_p
+            enough = simd.sum_from(searched, left, floor) >= top_p
         if enough:
             least = middle
         else:
             above = middle
     floor = np.float32(least)
-    total = simd.sum_from(row, lines, floor)
+    total = simd.sum_from(searched, left, floor)
+    likely[0] = total  # its memory must live until here
     probs = carray(simd.float32s_at(row), columns)
     for column in range(columns):
         probs[column] = probs[column] / total if probs[column] >= floor else np.float32(0.0)
@@ -178,8 +198,12 @@ def may_win(probs, key, word_ids, first, end, bound):
 def winner(probs, key, word_ids):
     """The column that is drawn with a position's noise, see `engine.sampling`. word_ids: the token of each column"""
     best, least = 0, np.inf
+    address, lines, none = probs.ctypes.data, WINNER_BLOCK // 16, np.float32(0.0)
     for first in range(0, len(probs), WINNER_BLOCK):
         end = min(first + WINNER_BLOCK, len(probs))
+        whole = end - first == WINNER_BLOCK
+        if whole and simd.sum_from(address + 4 * first, lines, none) == 0:
+            continue
         bound = np.float32(least * 2.0**31 * (1 + 1e-6))
         if first and not may_win(probs, key, word_ids, first, end, bound):
             continue
