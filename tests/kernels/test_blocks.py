@@ -1,4 +1,4 @@
-"""Blocks of GGUF files: the weights are the file's, and products with 8-bit activations are exact and the same in any company."""
+"""Blocks: weights are those of the file, of NF4 and of drafters, and products with 8-bit activations are exact and the same in any company."""
 
 import ctypes
 import sys
@@ -14,12 +14,12 @@ from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
 from tiny_gguf import random_blocks
 
-from specdemo.files.blocks import SIZES, lay, read_blocks
+from specdemo.files.blocks import SIZES, Blocks, lay, read_blocks
 from specdemo.kernels import blocks, cpu_features, matmul_blocks
 
 pytestmark = pytest.mark.usefixtures("compiled_pass")
 OUTPUTS, WIDTH = 96, 512
-KINDS = sorted(SIZES)
+KINDS = [*sorted(SIZES), "NF4", "I4"]
 AVX2 = {"avx2", "fma", "f16c"}
 FORMS = {
     "portable": set(),
@@ -42,16 +42,39 @@ def of_file(kind: str) -> tuple[blocks.Part, torch.Tensor]:
     return part, torch.from_numpy(dequantize(raw, stored))
 
 
+def of_codes(kind: str) -> tuple[blocks.Part, torch.Tensor]:
+    """A random matrix of a kind that no file has, and its values."""
+    torch.manual_seed(5)
+    found = blocks.KINDS[blocks.NAMES[kind]]
+    codes = torch.randint(0, 16, (OUTPUTS, WIDTH), dtype=torch.uint8)
+    units = (torch.rand(OUTPUTS, WIDTH // found.span) * 10 - 5).half()
+    zeros = torch.randn(units.shape).half() if found.zeros else None
+    numbers = Blocks(kind, codes.numpy(), units.numpy(), None if zeros is None else zeros.numpy())
+    laid = {end[1:] or "codes": torch.from_numpy(one) for end, one in lay(numbers).items()}
+    means = torch.tensor(found.values or [code - found.offset for code in range(16)])
+    spread = [
+        one.float().repeat_interleave(found.span, dim=1)
+        for one in (units, zeros)
+        if one is not None
+    ]
+    weight = means[codes.int()] * found.value * spread[0] + (spread[1] if found.zeros else 0)
+    return blocks.Part(found, **laid), weight
+
+
+def matrix_of(kind: str) -> tuple[blocks.Part, torch.Tensor]:
+    return of_file(kind) if kind in SIZES else of_codes(kind)
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_expanded_weights_are_those_of_the_file_bit_by_bit(kind):
-    part, wanted = of_file(kind)
+def test_expanded_weights_are_those_that_were_stored_bit_by_bit(kind):
+    part, wanted = matrix_of(kind)
     assert torch.equal(part.values(0, OUTPUTS), wanted)
     assert torch.equal(part.values(32, 64), wanted[32:64])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_products_are_exact_and_rows_do_not_depend_on_their_company(kind):
-    part, weight = of_file(kind)
+    part, weight = matrix_of(kind)
     torch.manual_seed(1)
     x = torch.randn(21, WIDTH) * torch.logspace(-2, 2, WIDTH)
     x[3, 64:128] = 0
@@ -72,7 +95,7 @@ def test_products_of_every_form_have_the_same_bits(form, monkeypatch):
         pytest.skip("this processor has no such instructions")
     torch.manual_seed(2)
     x = torch.randn(2, WIDTH) * torch.logspace(-2, 2, WIDTH)
-    parts = [of_file(kind)[0] for kind in KINDS]
+    parts = [matrix_of(kind)[0] for kind in KINDS]
     wanted = [product(x, part) for part in parts]
     monkeypatch.setattr(cpu_features, "features", lambda: frozenset(FORMS[form]))
     monkeypatch.setattr(matmul_blocks, "CALL_ROWS", 1)  # less to compile

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from bitsandbytes.functional import dequantize_4bit
 from passes import TEXT, TREE, WORDS, passes_of, tiny_nf4
 from torch import nn
 
@@ -12,8 +13,10 @@ from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.kernels import cpu_features, packing
 from specdemo.models.decoders import choose, heads, packed
+from specdemo.models.decoders.blocks import NF4_GROUP, head_of_bytes, part_of_nf4
 from specdemo.models.decoders.choose import open_decoder
 from specdemo.models.decoders.lean import LeanDecoder
+from specdemo.models.decoders.operators import scales_of
 from specdemo.models.decoders.packed import CompiledDecoder
 from specdemo.models.measurements import pass_check
 
@@ -213,6 +216,26 @@ def test_codes_are_laid_out_alike_from_either_form():
     laid = packing.lay_pairs(pairs)
     assert torch.equal(laid, packing.lay_codes(levels))
     assert torch.equal(packing.pairs_of(laid), pairs)
+
+
+def test_nf4_in_blocks_is_nf4_but_for_the_rounding_of_its_values():
+    (layer,) = [
+        one for path, one in fresh().named_modules() if path == "model.layers.0.mlp.up_proj"
+    ]
+    found = part_of_nf4(layer.weight).values(0, layer.out_features)
+    state = layer.weight.quant_state
+    wanted = dequantize_4bit(layer.weight.data, state).float()
+    scale = scales_of(state).view(len(wanted), -1, 1)
+    apart = (found - wanted).view(len(wanted), -1, NF4_GROUP).abs() / scale
+    assert (
+        0.001 < apart.max() < 0.005
+    )  # of the largest weight of a group; neighbouring values are 0.08 apart
+
+
+def test_a_head_of_bytes_is_near_the_head():
+    weight = fresh().lm_head.weight
+    found = head_of_bytes(weight).values(0, len(weight))
+    assert (found - weight).abs().max() <= weight.abs().max() / 127
 
 
 def test_the_lean_pass_reads_packed_layers():
