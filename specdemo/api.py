@@ -209,7 +209,7 @@ class Model:
 
 
 def _asked(studio: Studio, method: str | Method, settings: Json) -> RunSettings:
-    """Return the settings of a run. A `Method` is registered."""
+    """Return the settings of a run, and add a `Method` to those that the studio knows. Raises UserError for an unknown name."""
     if isinstance(method, Method):
         studio.add(method)
         method = method.name

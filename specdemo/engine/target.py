@@ -186,7 +186,7 @@ class CachedModel:
         rows: int,
         earlier: Sequence[int] = (),
     ) -> ForwardOutput:
-        """Run one pass over nodes that follow the cached text; logits of the last `rows` nodes.
+        """Run one pass over nodes that follow the cached text, and return the logits of the last `rows` of them.
 
         earlier: parents of nodes that were read before and are still in the cache; `parents` index all of them
         """

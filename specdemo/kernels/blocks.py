@@ -25,7 +25,7 @@ class Kind:
 
     bits: of a stored code; span: inputs that share a unit; step: inputs that share a step; offset: of codes
     zeros: whether there is a minimum; steps: whether units have factors of 8 bits
-    values: whole numbers of 8 bits that codes mean in place of themselves, (16,), and `value` of one in units
+    values: of the codes, (16,) whole numbers of 8 bits, in place of the codes themselves; value: of one of these, in units
     """
 
     name: str
@@ -111,7 +111,7 @@ class Part:
         return rows.repeat_interleave(self.kind.span // step, dim=1)
 
     def _numbers(self, stored: Tensor) -> Tensor:
-        """Codes without their offset, or what they mean, (rows, in) float32. stored: blocks of `codes`"""
+        """Return the codes without their offset, or their values, (rows, in) float32. stored: blocks of `codes`"""
         kind = self.kind
         halves = [stored & 15, stored >> 4] if kind.bits == 4 else stored.chunk(2, dim=-1)
         both = torch.stack([one.unflatten(-1, (16, 4)) for one in halves], dim=1)

@@ -104,7 +104,7 @@ def _codes(builder: ir.IRBuilder, kind: Kind, address: ir.Value) -> list[ir.Valu
 
 
 def _looked_up(builder: ir.IRBuilder, kind: Kind, codes: ir.Value) -> ir.Value:
-    """Turn 4-bit codes into what they mean, plus the kind's offset: BYTE_LANES without signs."""
+    """Replace 4-bit codes by their values plus the kind's offset, BYTE_LANES without signs."""
     entries = [value + kind.offset for value in kind.values]
     if cpu_features.has_wide_vectors():
         table = ir.Constant(BYTE_LANES, entries * 4)

@@ -62,7 +62,7 @@ class Packed:
 
 
 def whole_numbers(matrix: Tensor, most: int = MOST_BYTE, dtype: torch.dtype = torch.int8) -> Packed:
-    """A matrix as whole numbers from -most to most, and the value of one unit in each group of inputs.
+    """Convert a matrix to whole numbers from -most to most, with the value of one in each group of inputs.
 
     matrix: (out, in); codes: (out // 32, groups, 2 halves of the outputs, pairs of inputs, 16 outputs, 2 inputs)
     """

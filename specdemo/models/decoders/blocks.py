@@ -104,20 +104,15 @@ def part_of_blocks(blocks: Blocks) -> Part:
 
 
 def part_of_slices(outputs: int, slices: Iterable[Blocks]) -> Part:
-    """Lay a matrix out of so many outputs whose rows come in slices: the extra memory is that of a slice."""
+    """Lay a matrix of so many outputs, without zeros, out whose rows come in slices: the extra memory is that of a slice."""
     tensors: dict[str, Tensor] = {}
     first = 0
     for blocks in slices:
         part = part_of_blocks(blocks)
         last = first + len(part.codes)
-        for name in ("codes", "units", "zeros"):
-            one = getattr(part, name)
-            if one is None:
-                continue
-            whole = tensors.setdefault(
-                name, one.new_empty(outputs // BLOCK_OUTPUTS, *one.shape[1:])
-            )
-            whole[first:last] = one
+        for name, one in (("codes", part.codes), ("units", part.units)):
+            shape = (outputs // BLOCK_OUTPUTS, *one.shape[1:])
+            tensors.setdefault(name, one.new_empty(shape))[first:last] = one
         first = last
     return Part(part.kind, **tensors)
 

@@ -264,7 +264,7 @@ class DFlashDecoder:
 
 
 class DFlashModel:
-    """One conversation of such a drafter; implements `BlockModel`.
+    """One conversation of a DFlash drafter; implements `BlockModel`.
 
     features: the target's states of this conversation
     states: (depth, H), the head's input in the last block

@@ -216,7 +216,7 @@ def bugs() -> Iterator[Rule]:
 
 @cache
 def controls() -> tuple[Control, ...]:
-    """Return the findings of the audit's tests about both bugs: always the same, because the seeds are."""
+    """Run the tests of the audit on both bugs, which they must find. The results are always the same, because the seeds are fixed."""
     return tuple(bug.audited() for bug in bugs())
 
 
