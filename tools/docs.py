@@ -203,17 +203,31 @@ def _section(result: Result) -> str:
 
 
 def readme_table(root: Path) -> str:
-    """Return the README's table: the variants that a file of `bench pairs` lists under `readme`."""
-    data = next(data for data in read_measurements(root) if "readme" in data)
-    keys = ("speedup", "speedup_quartiles", "repeats", "speedup_all", "tokens_per_step")
+    """Return the README's table: the variants that files of `bench pairs` list under `readme`."""
+    keys = (
+        "tokens_per_second",
+        "speedup",
+        "speedup_quartiles",
+        "repeats",
+        "speedup_all",
+        "tokens_per_step",
+    )
+    files = [data for data in read_measurements(root) if "readme" in data]
     body = [
-        [pair["preset"], f"`{row['lane']}`", *(cell(row, key) for key in keys)]
+        [
+            f"`{pair['target']}`",
+            pair["preset"],
+            f"`{row['lane']}`",
+            *(cell(row, key) for key in keys),
+        ]
+        for data in files
         for pair in data["pairs"]
         for row in totals(pair["rows"])
         if row["lane"] in data["readme"]
     ]
-    shown = markdown(Table(["sampling", "method", *(ROW_COLUMNS[key][0] for key in keys)], body))
-    return FACTOR.sub("×", f"{shown}\n\n{data['machine']}, {data['date']}. {data['about']}")
+    heads = ["target", "sampling", "method", *(ROW_COLUMNS[key][0] for key in keys)]
+    about = (f"{data['machine']}, {data['date']}. {data['about']}" for data in files)
+    return FACTOR.sub("×", "\n\n".join([markdown(Table(heads, body)), *about]))
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -72,10 +72,12 @@ def test_a_bench_is_rendered_with_its_machine_date_and_command(tmp_path: Path) -
 
 def test_the_readme_shows_chosen_lanes(tmp_path: Path) -> None:
     write(tmp_path, "1.json", a_bench(readme=["slow", "tree"]))
+    write(tmp_path, "2.json", a_bench())
+    write(tmp_path, "3.json", a_bench(readme=["tree"]))
     table = docs.readme_table(tmp_path).splitlines()
-    assert [line.split("`")[1] for line in table[2:4]] == ["tree", "slow"]
+    assert [line.split("`")[3] for line in table[2:5]] == ["tree", "slow", "tree"]
     cells = [cell.strip() for cell in table[2].split("|")[1:-1]]
-    assert cells == ["greedy", "`tree`", "0.50×", "-", "1 of 3", "-", "-"]
+    assert cells == ["`tiny`", "greedy", "`tree`", "-", "0.50×", "-", "1 of 3", "-", "-"]
     assert table[-1] == "A processor, 2026-01-01. Two prompts."
 
 
