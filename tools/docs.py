@@ -226,8 +226,9 @@ def readme_table(root: Path) -> str:
         if row["lane"] in data["readme"]
     ]
     heads = ["target", "sampling", "method", *(ROW_COLUMNS[key][0] for key in keys)]
-    about = (f"{data['machine']}, {data['date']}. {data['about']}" for data in files)
-    return FACTOR.sub("×", "\n\n".join([markdown(Table(heads, body)), *about]))
+    first = files[0]  # the others are measured alike
+    about = f"{first['machine']}, {first['date']}. {first['about']}"
+    return FACTOR.sub("×", f"{markdown(Table(heads, body))}\n\n{about}")
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
