@@ -30,6 +30,18 @@ assert.equal(begun, 1);
 shown = `{"type":"open","source":"live","key":"b"}\n{"type":"wai`;
 grown();
 assert.deepEqual([begun, arrived.length, arrived.at(-1).key], [2, items.length + 1, "b"]);
+// A late value of a live stream that was replaced changes nothing; the present one goes on, and a recording may come again.
+for (const late of [false, true]) {
+  const [live, next] = ["a", "b"].map((key) => `{"type": "open", "source": "live", "key": "${key}"}\n`);
+  const taken = [];
+  readLines({ read: () => shown, watch: (call) => (grown = call) }, (more) => taken.push(...more.map(({ key, type }) => key ?? type)));
+  taken.length = 0;
+  for (shown of [live, next, ...(late ? [live + `{"type": "waiting"}\n`] : []), next + `{"type": "notice"}\n`]) grown();
+  assert.deepEqual(taken, ["a", "b", "notice"]);
+  const recorded = live.replace("live", "recorded");
+  for (shown of [recorded, next.replace("b", "c"), recorded]) grown();
+  assert.deepEqual(taken.slice(3), ["a", "c", "a"]);
+}
 
 // Playing to an event equals folding up to it: live, replay and scrubbing cannot disagree.
 const state = emptyState();

@@ -24,15 +24,20 @@ export const isEvent = (item) => EVENTS.has(item.type);
 
 /**
  * Hand the whole lines of a growing text to a part, each once, now and whenever there are more. A text that does not begin
- * as before is another stream: `restarted` is then true.
+ * as before is another stream: `restarted` is then true. Values of a live stream that another one has replaced may still arrive when
+ * the browser is busy; they are ignored.
  * @param {{ read(): string, watch(call: () => void): void }} given @param {(items: Line[], restarted: boolean) => void} take
  */
 export function readLines({ read, watch }, take) {
   let head = "";
   let offset = 0;
+  /** @type {Set<string>} first lines of live streams before this one */
+  const replaced = new Set();
   const consume = () => {
     const text = read() ?? "";
     const first = text.slice(0, Math.max(0, text.indexOf("\n")));
+    if (replaced.has(first)) return;
+    if (first !== head && isLive(head)) replaced.add(head);
     const restarted = first !== head || text.length < offset;
     if (restarted) offset = 0;
     head = first;
@@ -43,6 +48,9 @@ export function readLines({ read, watch }, take) {
   watch(consume);
   consume();
 }
+
+/** Whether a first line opens a live stream, whose key no other stream has. @param {string} first */
+const isLive = (first) => first.startsWith('{"type": "open", "source": "live"');
 
 /** Whether a file of so many bytes is not read at all. @param {number} size */
 export const isTooLarge = (size) => size > RULES.largestFile;
