@@ -142,7 +142,7 @@ class BlockMatrix:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """Those of a matrix of one part, of which each has a row for 32 outputs."""
+        """Codes, units, zeros and steps of a matrix of one part. Their first dimension counts blocks of 32 outputs."""
         (part,) = self.parts
         parts = (part.codes, part.units, part.zeros, part.steps)
         return [one for one in parts if one is not None]

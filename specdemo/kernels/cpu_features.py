@@ -57,7 +57,7 @@ def has_wide_vectors() -> bool:
 
 
 def multiplies_bytes() -> bool:
-    """Whether one instruction multiplies and adds numbers of 8 bits (VNNI), and there are no tiles, which are faster still."""
+    """Whether there is VNNI, which multiplies and adds 8-bit numbers in one instruction, and no AMX, which is faster."""
     wide = has_wide_vectors() and has("avx512vnni")
     return (wide or has("avxvnni")) and not has_tiles()
 

@@ -73,7 +73,7 @@ def count_from(row, columns, least):
 
 @compiled
 def lines_from(row, lines, least, into):
-    """Copy the lines with a value that is not below `least`. row, into: addresses of `lines` times 16 float32. Returns their number"""
+    """Copy the lines in which a value reaches `least`. row, into: addresses of `lines` times 16 float32. Returns their number"""
     count = 0
     for line in range(lines):
         if simd.sum_from(row + line * 64, 1, least) > 0:

@@ -239,10 +239,10 @@ def permuted(builder: ir.IRBuilder, table: ir.Value, codes: ir.Value) -> ir.Valu
     One extraction for each entry: LLVM joins sixteen of them into one instruction if the processor has it.
     """
     kind = ir.VectorType(I8, TABLE)
-    entries = builder.shuffle_vector(table, table, _lanes(0, TABLE))
+    entries = builder.shuffle_vector(table, table, lanes(0, TABLE))
     parts = []
     for first in range(0, codes.type.count, TABLE):
-        wanted = builder.shuffle_vector(codes, codes, _lanes(first, TABLE))
+        wanted = builder.shuffle_vector(codes, codes, lanes(first, TABLE))
         found = ir.Constant(kind, ir.Undefined)
         for lane in range(TABLE):
             number = ir.Constant(I32, lane)
@@ -250,10 +250,11 @@ def permuted(builder: ir.IRBuilder, table: ir.Value, codes: ir.Value) -> ir.Valu
             entry = builder.extract_element(entries, code)
             found = builder.insert_element(found, entry, number)
         parts.append(found)
-    return builder.shuffle_vector(*parts, _lanes(0, codes.type.count))
+    return builder.shuffle_vector(*parts, lanes(0, codes.type.count))
 
 
-def _lanes(first: int, count: int) -> ir.Value:
+def lanes(first: int, count: int) -> ir.Value:
+    """`count` lanes from `first` on, for `shuffle_vector`."""
     return ir.Constant(ir.VectorType(I32, count), list(range(first, first + count)))
 
 

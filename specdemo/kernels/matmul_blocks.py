@@ -74,14 +74,13 @@ def _summed(builder: ir.IRBuilder, total: ir.Value, codes: ir.Value, inputs: ir.
     if cpu_features.has("avxvnni"):
         kind = ir.VectorType(llvm.I32, 8)
         halves = []
-        for lanes in (range(8), range(8, 16)):
-            picked = ir.Constant(kind, list(lanes))
+        for first in (0, 8):
             parts = [
-                builder.shuffle_vector(one, one, picked)
+                builder.shuffle_vector(one, one, llvm.lanes(first, 8))
                 for one in (total, builder.bitcast(codes, llvm.INTS), values)
             ]
             halves.append(llvm.call(builder, "llvm.x86.avx512.vpdpbusd.256", kind, parts))
-        return builder.shuffle_vector(*halves, ir.Constant(llvm.INTS, list(range(16))))
+        return builder.shuffle_vector(*halves, llvm.lanes(0, 16))
     eight = ir.Constant(llvm.WIDE_SHORTS, [8] * llvm.WIDE_SHORTS.count)
     codes, values = (builder.bitcast(one, llvm.WIDE_SHORTS) for one in (codes, values))
     lower = builder.and_(codes, ir.Constant(llvm.WIDE_SHORTS, [255] * llvm.WIDE_SHORTS.count))
@@ -110,15 +109,12 @@ def _looked_up(builder: ir.IRBuilder, kind: Kind, codes: ir.Value) -> ir.Value:
         table = ir.Constant(BYTE_LANES, entries * 4)
         return llvm.call(builder, "llvm.x86.avx512.pshuf.b.512", BYTE_LANES, (table, codes))
     half = ir.VectorType(llvm.I8, BYTE_LANES.count // 2)
+    table = ir.Constant(half, entries * 2)
     parts = []
     for first in (0, half.count):
-        lanes = ir.Constant(
-            ir.VectorType(llvm.I32, half.count), list(range(first, first + half.count))
-        )
-        part = builder.shuffle_vector(codes, codes, lanes)
-        parts.append(simd.permuted(builder, ir.Constant(half, entries * 2), part))
-    every = ir.Constant(ir.VectorType(llvm.I32, BYTE_LANES.count), list(range(BYTE_LANES.count)))
-    return builder.shuffle_vector(*parts, every)
+        part = builder.shuffle_vector(codes, codes, llvm.lanes(first, half.count))
+        parts.append(simd.permuted(builder, table, part))
+    return builder.shuffle_vector(*parts, llvm.lanes(0, BYTE_LANES.count))
 
 
 def _floats(builder: ir.IRBuilder, address: ir.Value, half: int) -> ir.Value:

@@ -104,17 +104,13 @@ def paired(builder: ir.IRBuilder, total: ir.Value, codes: ir.Value, inputs: ir.V
         return builder.add(total, found)
     if not cpu_features.has_vectors():
         return llvm.add_pairs(builder, total, codes, inputs)
-    half, kind = llvm.WIDTH // 2, ir.VectorType(llvm.I32, llvm.WIDTH)
+    half = ir.VectorType(llvm.I32, llvm.WIDTH // 2)
     parts = []
     for first in (0, llvm.WIDTH):
-        picked = ir.Constant(kind, list(range(first, first + llvm.WIDTH)))
+        picked = llvm.lanes(first, llvm.WIDTH)
         both = [builder.shuffle_vector(one, one, picked) for one in (codes, inputs)]
-        parts.append(
-            llvm.call(builder, "llvm.x86.avx2.pmadd.wd", ir.VectorType(llvm.I32, half), both)
-        )
-    return builder.add(
-        total, builder.shuffle_vector(*parts, ir.Constant(kind, list(range(llvm.WIDTH))))
-    )
+        parts.append(llvm.call(builder, "llvm.x86.avx2.pmadd.wd", half, both))
+    return builder.add(total, builder.shuffle_vector(*parts, llvm.lanes(0, llvm.WIDTH)))
 
 
 @llvm.emits()

@@ -43,7 +43,7 @@ class Packed:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """Codes, scales and zeros, of which each has a row for 32 outputs."""
+        """Codes, scales and zeros. Their first dimension counts blocks of 32 outputs."""
         return [one for one in (self.codes, self.scales, self.zeros) if one is not None]
 
     def values(self, first: int, last: int) -> Tensor:
@@ -62,7 +62,7 @@ class Packed:
 
 
 def whole_numbers(matrix: Tensor, most: int = MOST_BYTE, dtype: torch.dtype = torch.int8) -> Packed:
-    """Convert a matrix to whole numbers from -most to most, with the value of one in each group of inputs.
+    """Convert a matrix to whole numbers from -most to most, with a scale for each group of inputs.
 
     matrix: (out, in); codes: (out // 32, groups, 2 halves of the outputs, pairs of inputs, 16 outputs, 2 inputs)
     """

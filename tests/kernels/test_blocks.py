@@ -1,4 +1,4 @@
-"""Blocks: weights are those of the file, of NF4 and of drafters, and products with 8-bit activations are exact and the same in any company."""
+"""Matrices in blocks have the values that were stored, and a row's products with them are exact, whatever the other rows are."""
 
 import ctypes
 import sys
@@ -14,8 +14,9 @@ from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
 from tiny_gguf import random_blocks
 
-from specdemo.files.blocks import SIZES, Blocks, lay, read_blocks
+from specdemo.files.blocks import SIZES, Blocks, read_blocks
 from specdemo.kernels import blocks, cpu_features, matmul_blocks
+from specdemo.models.decoders.blocks import part_of_blocks
 
 pytestmark = pytest.mark.usefixtures("compiled_pass")
 OUTPUTS, WIDTH = 96, 512
@@ -33,13 +34,7 @@ def of_file(kind: str) -> tuple[blocks.Part, torch.Tensor]:
     """A random matrix of a file, and its values by gguf's own reader."""
     stored = GGMLQuantizationType[kind]
     raw = random_blocks(np.random.default_rng(3), OUTPUTS, WIDTH, stored)
-    laid = {
-        end[1:] or "codes": torch.from_numpy(one)
-        for end, one in lay(read_blocks(raw, kind)).items()
-    }
-    name = read_blocks(raw, kind).kind
-    part = blocks.Part(blocks.KINDS[blocks.NAMES[name]], **laid)
-    return part, torch.from_numpy(dequantize(raw, stored))
+    return part_of_blocks(read_blocks(raw, kind)), torch.from_numpy(dequantize(raw, stored))
 
 
 def of_codes(kind: str) -> tuple[blocks.Part, torch.Tensor]:
@@ -50,7 +45,6 @@ def of_codes(kind: str) -> tuple[blocks.Part, torch.Tensor]:
     units = (torch.rand(OUTPUTS, WIDTH // found.span) * 10 - 5).half()
     zeros = torch.randn(units.shape).half() if found.zeros else None
     numbers = Blocks(kind, codes.numpy(), units.numpy(), None if zeros is None else zeros.numpy())
-    laid = {end[1:] or "codes": torch.from_numpy(one) for end, one in lay(numbers).items()}
     means = torch.tensor(found.values or [code - found.offset for code in range(16)])
     spread = [
         one.float().repeat_interleave(found.span, dim=1)
@@ -58,7 +52,7 @@ def of_codes(kind: str) -> tuple[blocks.Part, torch.Tensor]:
         if one is not None
     ]
     weight = means[codes.int()] * found.value * spread[0] + (spread[1] if found.zeros else 0)
-    return blocks.Part(found, **laid), weight
+    return part_of_blocks(numbers), weight
 
 
 def matrix_of(kind: str) -> tuple[blocks.Part, torch.Tensor]:

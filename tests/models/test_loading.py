@@ -205,6 +205,15 @@ def test_a_start_checks_each_file_once(tiny_folder, tmp_path, monkeypatch):
     assert asked == [name]
 
 
+def test_the_check_of_a_pass_is_stored_for_each_precision(files, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(loading, "pass_check", lambda _, weights, _head: asked.append(weights))
+    known = replace(files, revision="1")
+    for precision in ("nf4", "bf16"):
+        loading.warm(loading.place_model(known, precision, "cpu"), cache_dir=tmp_path)
+    assert len(set(asked)) == 2
+
+
 def test_an_unknown_precision_is_refused(files):
     with pytest.raises(UserError, match="no precision 'int2'"):
         load_model(files, "int2", "cpu")

@@ -50,7 +50,7 @@ export function readLines({ read, watch }, take) {
 }
 
 /** Whether a first line opens a live stream, whose key no other stream has. @param {string} first */
-const isLive = (first) => first.startsWith('{"type": "open", "source": "live"');
+const isLive = (first) => first !== "" && JSON.parse(first).source === "live";
 
 /** Whether a file of so many bytes is not read at all. @param {number} size */
 export const isTooLarge = (size) => size > RULES.largestFile;

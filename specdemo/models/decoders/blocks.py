@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 LAYOUT_ROWS = 512  # rows laid out at a time, which limits the extra memory to that of a slice
 NF4_GROUP = 64  # inputs to a scale
+SMALLEST_HALF = 2.0**-24  # above 0
 ENDS = ("kind", "units", "zeros", "steps")  # of the names of a matrix's tensors beside its codes
 
 
@@ -98,13 +99,13 @@ def part_of(codes: Tensor, facts: Mapping[str, Tensor]) -> Part:
 
 
 def part_of_blocks(blocks: Blocks) -> Part:
-    """Lay a matrix out for the compiled pass."""
+    """Lay out a matrix for the compiled pass."""
     laid = {end[1:] or "codes": torch.from_numpy(one) for end, one in lay(blocks).items()}
     return Part(KINDS[NAMES[blocks.kind]], **laid)
 
 
 def part_of_slices(outputs: int, slices: Iterable[Blocks]) -> Part:
-    """Lay a matrix of so many outputs, without zeros, out whose rows come in slices: the extra memory is that of a slice."""
+    """Lay out a matrix without zeros whose rows come in slices, so that the extra memory is that of one slice."""
     tensors: dict[str, Tensor] = {}
     first = 0
     for blocks in slices:
@@ -118,7 +119,7 @@ def part_of_slices(outputs: int, slices: Iterable[Blocks]) -> Part:
 
 
 def part_of_nf4(weight: Any) -> Part:
-    """Lay a matrix out that bitsandbytes has quantised: the same codes, and scales in float16.
+    """Lay out a matrix that bitsandbytes has quantised: the same codes, and scales in float16.
 
     weight: (out, in) in NF4, with 64 inputs to a scale
     """
@@ -131,16 +132,15 @@ def part_of_nf4(weight: Any) -> Part:
 
 
 def head_of_bytes(weight: Tensor) -> Matrix:
-    """Return an output head in whole numbers of 8 bits: in blocks where activations are bytes too. weight: (V, hidden)"""
+    """Return an output head in whole numbers of 8 bits, in blocks where activations have 8 bits too. weight: (V, hidden)"""
     if not cpu_features.multiplies_bytes():
         return packing.whole_numbers(weight)
+    most = packing.MOST_BYTE
 
     def blocks(rows: Tensor) -> Blocks:
         groups = rows.detach().float().view(len(rows), -1, INPUTS)
-        units = (groups.abs().amax(-1).clamp(min=1e-7) / packing.MOST_BYTE).half()
-        codes = (groups / units.float()[..., None]).round().clamp(
-            -packing.MOST_BYTE, packing.MOST_BYTE
-        ) + 128
+        units = (groups.abs().amax(-1) / most).clamp(min=SMALLEST_HALF).half()
+        codes = (groups / units.float()[..., None]).round().clamp(-most, most) + 128
         return Blocks("Q8_0", codes.to(torch.uint8).flatten(1).numpy(), units.numpy())
 
     return BlockMatrix(

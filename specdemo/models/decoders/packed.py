@@ -21,6 +21,7 @@ from specdemo.kernels import cpu_features, packing, runtime
 from specdemo.kernels.blocks import INPUTS
 from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
 from specdemo.models.decoders.blocks import (
+    LAYOUT_ROWS,
     NF4_GROUP,
     BlockLinear,
     in_blocks,
@@ -33,9 +34,6 @@ from specdemo.models.decoders.rotary import RotaryTables, module_tables
 from specdemo.models.memory import leave_to_file, return_freed
 
 PackedLayer = runtime.LayerWeights[runtime.Matrix]
-LAYOUT_ROWS = (
-    512  # rows that are laid out at a time, which limits the extra memory to that of a slice
-)
 
 
 @dataclass(frozen=True, slots=True)
