@@ -172,14 +172,12 @@ class ModuleDecoder:
 
     def _mask(self, one: ForwardInput) -> Tensor | None:
         """Additive (1, 1, rows, keys), which every attention of transformers takes; None for plain causal ones."""
-        seen = one.seen
-        if len(one.token_ids) == 1 and (seen is None or bool(seen.all())):
-            if not self._windowed:
+        rows, start, seen = len(one.token_ids), one.cache.start, one.seen
+        if seen is None or (rows == 1 and bool(seen.all())):
+            if not start or (rows == 1 and not self._windowed):
                 return None
-            # transformers would measure the window from the counted text, without the nodes that follow it.
-            seen = torch.ones((1, one.cache.start + 1), dtype=torch.bool)
-        if seen is None:
-            return None
+            # transformers would measure a window from the counted text, without the nodes that follow it.
+            seen = torch.ones(rows, start + rows, dtype=torch.bool).tril_(start)
         least = torch.finfo(self.model.dtype).min
         mask = torch.zeros(seen.shape, dtype=self.model.dtype).masked_fill_(~seen, least)
         return mask[None, None].to(self.model.device)

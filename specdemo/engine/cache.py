@@ -181,9 +181,10 @@ class RollbackCache(Cache):
         """Count `rows` of the last pass (ascending, 0 is its first) and drop its others."""
         start = self.length
         if list(rows) != list(range(len(rows))):
-            index = torch.tensor(rows)
-            for layer in self.layers:
-                layer.move(start, index)
+            with torch.inference_mode():
+                index = torch.tensor(rows)
+                for layer in self.layers:
+                    layer.move(start, index)
         self._count(start + len(rows))
 
     def skip(self, rows: int) -> None:

@@ -13,7 +13,7 @@ from typing import TypeVar
 import torch
 
 from specdemo.engine.clock import Cancelled, Stage, Stopwatch, never
-from specdemo.engine.sampling import Shaper, TargetRows
+from specdemo.engine.sampling import Shaper, TargetRows, TextTokens
 from specdemo.engine.step import Step
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Drafter, Limits, Outcome, Proposal, depths
@@ -44,6 +44,7 @@ def generate(
     """
     drafter = GuardedDrafter(drafter, target.vocabulary_size, limits.stop_ids)
     committed, num_prompt = list(prompt_ids), len(prompt_ids)
+    text = TextTokens(committed)
     generator = torch.Generator().manual_seed(shaper.sampling.seed)
     step = Step(started.lane)
     try:
@@ -57,7 +58,7 @@ def generate(
             with step.check:
                 drafter.verifying(step.proposal)
                 step.output = target.forward(committed[-1], step.proposal)
-                step.rows = TargetRows(shaper, step.output.logits, committed, step.proposal.paths())
+                step.rows = TargetRows(shaper, step.output.logits, text, step.proposal.paths())
                 step.verdict = verify(
                     step.proposal, step.rows, shaper, verifier, generator, len(committed)
                 )
@@ -65,6 +66,7 @@ def generate(
                 reason = step.cut(limits, num_new)
                 target.keep(step.kept)
                 committed += step.new_ids
+                text.add(step.new_ids)
                 drafter.observe(step.outcome())
             yield step.verified(detail, shaper.noise(num_prompt + num_new))
         yield RunFinished(started.lane, reason, len(committed) - num_prompt, step.elapsed)

@@ -58,7 +58,7 @@ class ForwardInput:
     """Rows of one conversation; the pass writes them after the cached text, without counting them.
 
     positions: of each row in the text
-    seen: (rows, keys) bool — row r attends to key k; None if each row sees all before it and nothing was cached
+    seen: (rows, keys) bool — row r attends to key k; None if each row sees all before it
     cache: the conversation's own
     answers: number of last rows whose logits are needed
     reads: layers whose hidden states are needed, numbered as in transformers (0 = embedding, the last = after the norm)

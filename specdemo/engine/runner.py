@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import groupby
 from math import log2
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from specdemo.engine.clock import Cancelled
@@ -213,11 +213,8 @@ class Runner:
 
     def _take(self) -> None:
         """Process the inbox; wait for an item if there is no run."""
-        while self._runs or not self._stopped:
-            try:
-                item = self._inbox.get(block=not self._runs)
-            except Empty:
-                return
+        while not self._inbox.empty() if self._runs else not self._stopped:
+            item = self._inbox.get()
             if isinstance(item, _Run):
                 item.turn = self._turns
                 self._runs.append(item)

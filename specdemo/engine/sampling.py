@@ -17,9 +17,10 @@ The numbers come from a hash (SplitMix64, Steele 2014) on the CPU: the same in e
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby
+from itertools import groupby
 from operator import itemgetter
 
 import numpy as np
@@ -147,6 +148,29 @@ class ReducedVocabulary:
         return wide
 
 
+class TextTokens:
+    """The tokens of a text that grows, each once: a repetition penalty applies to them."""
+
+    def __init__(self, token_ids: Iterable[int]) -> None:
+        self._known: set[int] = set()
+        self._ids = array("q")
+        self.add(token_ids)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._ids)
+
+    def add(self, token_ids: Iterable[int]) -> None:
+        for token in token_ids:
+            if token not in self._known:
+                self._known.add(token)
+                self._ids.append(token)
+
+    def with_path(self, path: Sequence[int]) -> array[int]:
+        """Return int64 ids of the text's tokens and those of a path of drafted ones, each once."""
+        more = {token for token in path if token not in self._known}
+        return self._ids + array("q", more) if more else self._ids
+
+
 @dataclass(frozen=True, slots=True)
 class Shaper:
     """Turns logits into the distribution from which a token is drawn.
@@ -217,11 +241,16 @@ class Shaper:
         """Shaped probabilities, (R, V) float32. When greedy: of temperature 1, for pictures and policies."""
         return torch.softmax(self.logits(logits, committed, paths, words), dim=-1)
 
-    def compiled(self, logits: Tensor, text_ids: Iterable[int]) -> Tensor | None:
-        """Shaped probabilities of one row on the CPU, (V,) float32, in a fraction of the time; None if no compiled code is loaded."""
-        one = self.sampling
+    def compiled(self, logits: Tensor, text: TextTokens, path: Sequence[int] = ()) -> Tensor | None:
+        """Turn a row of logits on the CPU, (V,), into probabilities of the text `text + path`, in a fraction of the time.
+
+        returns: (V,) float32, in the memory of logits that are float32; None if no compiled code is loaded
+        """
+        one, penalised = self.sampling, array("q")
+        if one.repetition_penalty != 1:
+            penalised = text.with_path(path)
         return runtime.shaped(
-            logits, one.repetition_penalty, text_ids, one.temperature, one.top_k, one.top_p
+            logits, one.repetition_penalty, penalised, one.temperature, one.top_k, one.top_p
         )
 
     def _penalised(
@@ -256,14 +285,11 @@ class TargetRows:
         self,
         shaper: Shaper,
         logits: Tensor,
-        committed: Sequence[int],
+        text: TextTokens,
         paths: Sequence[Sequence[int]],
     ) -> None:
-        """logits, committed, paths: as for `Shaper.logits`"""
-        self._shaper, self._logits, self._paths = shaper, logits, paths
-        # Only a penalty depends on the text, and not on how often a token occurs.
-        penalised = shaper.sampling.repetition_penalty != 1
-        self._committed = frozenset(committed if penalised else ())
+        """logits: as for `Shaper.logits`; they may be overwritten. text, paths: row r answers `text + paths[r]`"""
+        self._shaper, self._logits, self._text, self._paths = shaper, logits, text, paths
         self._is_on_cpu = logits.device.type == "cpu"
         self._shaped: dict[int, Tensor] = {}
         self._probs: dict[int, Tensor] = {}
@@ -275,7 +301,7 @@ class TargetRows:
             # A GPU shapes all rows in the time of one.
             first, end = (row, row + 1) if self._is_on_cpu else (0, None)
             paths = self._paths[first:end]
-            found = self._shaper.logits(self._logits[first:end], self._committed, paths)
+            found = self._shaper.logits(self._logits[first:end], self._text, paths)
             self._shaped.update(enumerate(found, first))
         return self._shaped[row]
 
@@ -284,8 +310,7 @@ class TargetRows:
         if row not in self._probs:
             found = None
             if self._is_on_cpu and not self._shaper.sampling.greedy:
-                text_ids = chain(self._committed, self._paths[row])
-                found = self._shaper.compiled(self._logits[row], text_ids)
+                found = self._shaper.compiled(self._logits[row], self._text, self._paths[row])
             self._probs[row] = self.shaped(row).softmax(dim=-1) if found is None else found
         return self._probs[row]
 

@@ -54,7 +54,8 @@ class Features:
         """Count `rows` of the last pass (ascending) and drop its others, as the cache does."""
         start, end = self.length, self.length + len(rows)
         if list(rows) != list(range(len(rows))):
-            self._rows[start:end] = self._rows[start + torch.tensor(rows)]
+            with torch.inference_mode():
+                self._rows[start:end] = self._rows[start + torch.tensor(rows)]
         self.length = end
 
     def rollback(self, length: int) -> None:
@@ -169,7 +170,6 @@ class CachedModel:
         """Commit the pending token and the nodes of `path` of the last `forward`; forget its other nodes."""
         self._count([0, *(node + 1 for node in path)])
 
-    @torch.inference_mode()
     def _count(self, rows: Sequence[int]) -> None:
         self._cache.gather(rows)
         if self._recording:
@@ -213,12 +213,9 @@ class CachedModel:
 
     def _seen(self, tree: Sequence[int], first: int) -> Tensor | None:
         """Return the keys that the nodes from `first` on attend to, see `ForwardInput`."""
-        chain = all(parent == node - 1 for node, parent in enumerate(tree))
-        if chain and (len(tree) == first + 1 or (self.length == 0 and first == 0)):
+        if all(parent == node - 1 for node, parent in enumerate(tree)):
             return None
         seen = torch.ones((len(tree) - first, self.length + len(tree)), dtype=torch.bool)
-        if chain:
-            return seen.tril_(diagonal=self.length + first)
         seen[:, self.length :] = ancestor_mask(tree)[first:]
         return seen
 

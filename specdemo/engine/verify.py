@@ -247,8 +247,9 @@ def _node_probs(
     found: list[float | None] = [None] * len(proposal)
     for node in (-1, *reached):
         if children := proposal.children(node):
-            row = probs(node + 1)[[proposal.token_ids[child] for child in children]]
-            for child, prob in zip(children, row.tolist(), strict=True):
+            row, tokens = probs(node + 1), [proposal.token_ids[child] for child in children]
+            values = row[tokens].tolist() if len(tokens) > 1 else [float(row[tokens[0]])]
+            for child, prob in zip(children, values, strict=True):
                 found[child] = prob
     return tuple(found)
 

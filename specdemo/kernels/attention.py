@@ -87,6 +87,15 @@ def first_key(window, sequence):
 
 
 @compiled
+def sees(sequence, row, key):
+    """Whether a row of a conversation attends to a key. row: among those of the conversation"""
+    if not sequence.seen:
+        return key <= sequence.start + row
+    keys = sequence.num_keys
+    return carray(simd.uint8s_at(sequence.seen + row * keys), keys)[key] != 0
+
+
+@compiled
 def apply_mask(scores, sequence, begin, window, first, count, group):
     """Hide from QUERIES queries the keys that they do not see, and those that a window has left behind.
 
@@ -96,10 +105,9 @@ def apply_mask(scores, sequence, begin, window, first, count, group):
     keys, prefix = sequence.num_keys, sequence.prefix
     table = carray(simd.float32s_at(scores), (keys - begin, QUERIES))
     for query in range(count):
-        sees = carray(simd.uint8s_at(sequence.seen + (first + query) // group * keys), keys)
-        room = window if window else keys
+        row, room = (first + query) // group, window if window else keys
         for key in range(keys - 1, prefix - 1, -1):
-            if sees[key] and room:
+            if room and sees(sequence, row, key):
                 room -= 1
             else:
                 table[key - begin, query] = UNSEEN

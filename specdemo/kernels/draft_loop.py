@@ -50,12 +50,17 @@ def softmax_in_place(row, columns, inverse_temperature):
 
 
 @compiled
-def penalise(row, penalty, penalised, count):
-    """Make the columns of tokens that are in the text less likely. row: address of float32 logits; penalised: of `count` int64"""
+def penalise(row, columns, penalty, penalised, count):
+    """Make the columns of tokens that are in the text less likely.
+
+    row: address of `columns` float32 logits; penalised: of `count` int64; those without a column are left out
+    """
     marked = carray(simd.int64s_at(penalised), count)
     logits = simd.float32s_at(row)
     factor = np.float32(penalty)
     for number in range(count):
+        if marked[number] >= columns:
+            continue
         logit = carray(logits, marked[number] + 1)
         value = logit[marked[number]]
         logit[marked[number]] = value / factor if value > 0 else value * factor
@@ -125,7 +130,7 @@ def shape_row(row, columns, penalty, penalised, count, inverse_temperature, top_
     row: address of `columns` float32; penalised: of `count` int64, the columns of tokens in the text; top_k 0 and top_p 1 are off
     """
     if penalty != 1:
-        penalise(row, penalty, penalised, count)
+        penalise(row, columns, penalty, penalised, count)
     softmax_in_place(row, columns, inverse_temperature)
     if top_k:
         keep_most_likely(row, columns, top_k, 1.0)

@@ -6,7 +6,7 @@ import ctypes
 import sys
 import threading
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -280,7 +280,7 @@ class CompiledLayers:
         num_logits = buffer.num_asked + sum(one.more for one in sequences)
         logits = torch.empty(num_logits, max(map(self._width, sequences)))
         behind = torch.empty_like(rows.x) if final else None
-        masks = [_mask(one) for one in sequences]
+        masks = [None if one.seen is None else one.seen.contiguous() for one in sequences]
         self._write(buffer, rows, masks, logits, states or {}, behind)
         job.first_layer, job.last_layer = first, len(self.layers) if last is None else last
         team.run(self._run_in_team, ctypes.addressof(job), torch.get_num_threads())
@@ -334,8 +334,7 @@ class CompiledLayers:
         """Fill the fields of a conversation's record that do not follow from the job's form."""
         start = one.cache.start
         keys = start + len(one.positions)
-        record.start, record.num_keys = start, keys
-        record.prefix = keys
+        record.start, record.num_keys, record.prefix = start, keys, start + 1
         if mask is not None:
             record.prefix, record.seen = min(one.cache.length, start), mask.data_ptr()
         slots = one.cache.slots(keys + one.more, self._like)
@@ -460,36 +459,25 @@ def winner(probs: Tensor, key: int, word_ids: Tensor | None) -> int | None:
 def shaped(
     logits: Tensor,
     penalty: float,
-    text_ids: Iterable[int],
+    penalised: array[int],
     temperature: float,
     top_k: int,
     top_p: float,
 ) -> Tensor | None:
     """Shape a row of logits on the CPU as `draft_loop.shape_row` does; None if it is not loaded, or reads no row of this width.
 
-    logits: (V,); penalty: of `text_ids`; the rest as in `DraftPlan`. returns: probabilities, (V,) float32
+    logits: (V,); if they are float32 and contiguous, the result is written over them
+    penalty: of the columns in `penalised`, int64; the rest as in `DraftPlan`. returns: probabilities, (V,) float32
     """
     shapes, width = _in_draft_loop("shape_row_at"), len(logits)
     if shapes is None or width % WIDTH:
         return None
-    row = logits.to(torch.float32, copy=True).contiguous()
-    known = {token for token in text_ids if token < width} if penalty != 1 else ()
-    penalised = np.fromiter(known, dtype=np.int64)
-    shapes.ctypes(
-        row.data_ptr(), width, penalty, penalised.ctypes.data, len(penalised), 1 / temperature, top_k, top_p
-    )  # fmt: skip
+    row, (marked, count) = logits.float().contiguous(), penalised.buffer_info()
+    shapes.ctypes(row.data_ptr(), width, penalty, marked, count, 1 / temperature, top_k, top_p)
     return row
 
 
 _all_ids = lru_cache(maxsize=4)(torch.arange)
-
-
-def _mask(one: SequenceRows) -> Tensor | None:
-    """(rows, keys) bool; None where all rows see all keys."""
-    rows, start = len(one.positions), one.cache.start
-    if one.seen is not None:
-        return one.seen.contiguous()
-    return torch.ones(rows, start + rows, dtype=torch.bool).tril_(start) if rows > 1 else None
 
 
 def _most(one: SequenceRows) -> int:

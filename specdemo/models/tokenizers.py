@@ -54,8 +54,9 @@ def stop_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
     ends = TURN_ENDS - {"<|end|>"} if in_parts else TURN_ENDS
     after = _after_answer(tokenizer)
     ends |= set(sorted(filter(after.startswith, added), key=len)[-1:])
-    known = tokenizer.get_vocab()  # some files list them among ordinary tokens
-    return frozenset(ids | {known[token] for token in ends & known.keys()})
+    # Some files list them among ordinary tokens. A token that is not known gets the id of another one, or none.
+    found: set[Any] = {tokenizer.convert_tokens_to_ids(token) for token in ends} - {None}
+    return frozenset(ids | {one for one in found if tokenizer.convert_ids_to_tokens(one) in ends})
 
 
 def _after_answer(tokenizer: PreTrainedTokenizerBase) -> str:

@@ -21,7 +21,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.passes import Decoder, ForwardInput
-from specdemo.engine.sampling import Shaper, draw_at
+from specdemo.engine.sampling import Shaper, TextTokens, draw_at
 from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.session.text import encode_prompt
 from specdemo.training.data import Answer, Prompt, answered_keys, save_answers, states_path
@@ -137,12 +137,9 @@ class AnswerWriter:
 
     def _input(self, one: AnswerText, rows: Sequence[int]) -> ForwardInput:
         start, end = one.cache.length, one.cache.length + len(rows)
-        seen = None
-        if start and len(rows) > 1:
-            seen = torch.ones(len(rows), end, dtype=torch.bool).tril_(start)
         # The last row of the prompt and each row behind it precede a token of the answer.
         answers = min(len(rows), max(1, end - len(one.prompt_ids) + 1))
-        return ForwardInput(rows, range(start, end), seen, one.cache, answers, self.layers)
+        return ForwardInput(rows, range(start, end), None, one.cache, answers, self.layers)
 
     def _choose(self, texts: Sequence[AnswerText], counts: list[int], logits: Tensor) -> None:
         """Store the most likely tokens of each row, and choose the next token of written texts.
@@ -163,7 +160,7 @@ class AnswerWriter:
     def _next_token(self, one: AnswerText, likeliest: int, logits: Tensor) -> int:
         if one.sampling.greedy:
             return likeliest
-        text, shaper = [*one.prompt_ids, *one.answer_ids], Shaper(one.sampling)
+        text, shaper = TextTokens([*one.prompt_ids, *one.answer_ids]), Shaper(one.sampling)
         probs = shaper.compiled(logits[0], text)
         if probs is None:
             probs = shaper.probs(logits, text, [[]])[0]

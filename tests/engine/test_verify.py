@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from specdemo.config.settings import BLOCK, COUPLED, Sampling, field
-from specdemo.engine.sampling import ReducedVocabulary, Shaper, TargetRows, Tickets
+from specdemo.engine.sampling import ReducedVocabulary, Shaper, TargetRows, TextTokens, Tickets
 from specdemo.engine.types import Proposal
 from specdemo.engine.verify import (
     VERIFIERS,
@@ -122,7 +122,7 @@ def test_greedy_walks_a_tree_and_reports_why_it_stopped():
     logits[0, 2] = logits[2, 4] = logits[3, 1] = 5.0
 
     def greedy(proposal):
-        rows = TargetRows(Shaper(Sampling()), logits, (), proposal.paths())
+        rows = TargetRows(Shaper(Sampling()), logits, TextTokens(()), proposal.paths())
         return verify_greedy(proposal, rows)
 
     verdict = greedy(Proposal((1, 2, 4), (-1, -1, 1)))
@@ -149,7 +149,7 @@ def test_rows_behind_a_refused_token_are_not_shaped(rule, accepted):
         row = shaper.logits(logits[len(draft)][None], committed, [draft])[0]
         draft.append(int(row.argmax() if len(draft) < accepted else row.argmin()))
     proposal = Proposal.chain(draft, draft_probs=torch.full((3, 64), 1 / 64))
-    rows = TargetRows(shaper, logits, committed, proposal.paths())
+    rows = TargetRows(shaper, logits.clone(), TextTokens(committed), proposal.paths())
     generator = torch.Generator().manual_seed(0)
     verdict = verify(proposal, rows, shaper, VERIFIERS.get(rule), generator, 3)
     assert verdict.path == tuple(range(accepted))

@@ -51,21 +51,21 @@ def look(
 ) -> Look:
     """Return the mask of a pass of `rows` rows.
 
-    seen: (rows, keys) bool; None if each row attends to all before it and, unless it is alone, nothing was cached
+    seen: (rows, keys) bool; None if each row attends to all before it
     group: heads that share keys; like: a tensor of the dtype and device
     start: keys before those of the rows; window: keys that a row looks back at; 0 for all
     """
     folded = rows <= FOLDED_ROWS
-    if window and start + rows > window:
-        if seen is None:
-            seen = torch.ones(rows, start + rows, dtype=torch.bool).tril_(start)
-        seen = forget(seen, window)
-    if seen is None and rows > 1:
-        if not folded:
+    cut = window and start + rows > window
+    if seen is None and not cut:
+        if rows == 1:
+            return Look(None, folded)
+        if not start and not folded:
             return Look(None, folded, causal=True)
-        seen = torch.ones(rows, rows, dtype=torch.bool).tril_()
     if seen is None:
-        return Look(None, folded)
+        seen = torch.ones(rows, start + rows, dtype=torch.bool).tril_(start)
+    if cut:
+        seen = forget(seen, window)
     mask = torch.zeros(seen.shape, dtype=like.dtype).masked_fill_(~seen.cpu(), -torch.inf)
     if folded:
         mask = mask.repeat_interleave(group, dim=0)

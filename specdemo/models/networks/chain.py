@@ -222,7 +222,7 @@ class CompactDecoder:
         positions: list[int] = []
         for one, count, end in zip(inputs, counts, accumulate(counts), strict=True):
             group = sizes.heads // sizes.kv_heads
-            at = look(one.seen_by(count), count, group, self.weights.embedding)
+            at = look(one.seen_by(count), count, group, self.weights.embedding, one.cache.start)
             found.append(CacheRows(end - count, end, one.cache.layers, at))
             positions += one.positions[:count]
         return PassRows(sizes, self._rotary.at(positions), found)
