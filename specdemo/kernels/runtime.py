@@ -224,6 +224,19 @@ def meanings(code: Tensor) -> tuple[Tensor, float]:
     return found
 
 
+def bits_of(table: Tensor) -> np.ndarray[Any, Any]:
+    """Return the bits of a bfloat16 table on the CPU, (V, H) uint16, in the same memory."""
+    bits: np.ndarray[Any, Any] = table.view(torch.int16).numpy().view(np.uint16)
+    return bits
+
+
+def rows_of(bits: np.ndarray[Any, Any], token_ids: Sequence[int]) -> Tensor:
+    """Return rows of a table, (rows, H) float32, in a quarter of torch's time. bits: from `bits_of`"""
+    rows = bits[np.array(token_ids)].astype(np.uint32)
+    rows <<= np.uint32(16)
+    return torch.from_numpy(rows.view(np.float32))
+
+
 class CompiledLayers:
     """Layers and their head, run by the compiled pass. Shares weights between any number of conversations.
 

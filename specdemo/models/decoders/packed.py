@@ -224,6 +224,8 @@ class CompiledDecoder:
         self.chunk = chunk_of(self.config, model.device)
         self._layers, self._form, self._embedding = layers, form, base.embed_tokens.weight
         self._norm, self._words = form.norm(base.norm), len(model.lm_head.weight)
+        plain = form.embedding == 1 and self._embedding.dtype == torch.bfloat16
+        self._bits = runtime.bits_of(self._embedding.data) if plain else None
         self._tables = RotaryTables(module_tables(base, form.rope_kinds))
 
     @property
@@ -236,8 +238,7 @@ class CompiledDecoder:
         """Compute passes of different conversations in one call; their `depth` must be the same."""
         depth = passes[0].depth
         last = self.config.num_hidden_layers
-        token_ids = torch.tensor([token for one in passes for token in one.token_ids])
-        embedded = self._form.embedded(self._embedding, token_ids)
+        x = self._embedded([token for one in passes for token in one.token_ids])
         cos, sin = self._tables.full(max(max(one.positions) for one in passes) + 1)
         sequences = [
             runtime.SequenceRows(
@@ -246,17 +247,24 @@ class CompiledDecoder:
             for one in passes
         ]
         wanted = {layer for one in passes for layer in one.reads}
-        inner = {layer: torch.empty_like(embedded) for layer in wanted if 0 < layer < last}
-        rows = runtime.Rows(embedded.float(), cos, sin, sequences)
+        dtype = self._embedding.dtype
+        inner = {layer: torch.empty(x.shape, dtype=dtype) for layer in wanted if 0 < layer < last}
+        rows = runtime.Rows(x, cos, sin, sequences)
         final = depth is not None or last in wanted
         found = self._layers.run(rows, 0, depth, states=inner, final=final)
         if depth is not None:
             assert found.final is not None
-            parts = found.final.to(embedded.dtype).split([len(one.token_ids) for one in passes])
+            parts = found.final.to(dtype).split([len(one.token_ids) for one in passes])
             return [ForwardOutput(torch.empty(0), (part,)) for part in parts]
-        states = inner | ({0: embedded} if 0 in wanted else {})
+        states = inner | ({0: x.to(dtype)} if 0 in wanted else {})
         if found.final is not None:
-            final_states = found.final.to(embedded.dtype)
+            final_states = found.final.to(dtype)
             states[last] = rms_norm(final_states, self._norm, self._layers.shape.epsilon)
         logits = [rows[:, : self._words] for rows in found.logits]
         return split_outputs(passes, logits, states)
+
+    def _embedded(self, token_ids: Sequence[int]) -> Tensor:
+        """Return the first layer's inputs, (rows, H) float32."""
+        if self._bits is not None:
+            return runtime.rows_of(self._bits, token_ids)
+        return self._form.embedded(self._embedding, torch.tensor(token_ids)).float()

@@ -33,7 +33,7 @@ from specdemo.kernels.runtime import (
 )
 from specdemo.models.decoders.layer import CacheRows, LlamaLayer, PassRows
 from specdemo.models.decoders.operators import look, rms_norm
-from specdemo.models.networks.four_bit import GROUP_WEIGHTS, FourBitLinear, Linear, pack, rounded
+from specdemo.models.networks.four_bit import GROUP_WEIGHTS, FourBitLinear, Linear
 from specdemo.models.networks.parts import (
     MOST_ADDED,
     Adjust,
@@ -95,11 +95,9 @@ class CompactWeights:
 
     def text_words(self, *, packed: bool) -> TextWords:
         """Return the additional vocabulary of one conversation's text. packed: also for the compiled pass"""
-        four_bit = isinstance(self.head, FourBitLinear)
         rows = self.embedding if self.output is None else self.output
-        rounding = rounded if four_bit else lambda weight: weight
-        most = 0 if self.own_head else MOST_ADDED
-        return TextWords(self.words, rows, rounding, pack if packed else None, most)
+        most, four_bit = 0 if self.own_head else MOST_ADDED, isinstance(self.head, FourBitLinear)
+        return TextWords(self.words, rows, most, four_bit=four_bit, packed=packed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +144,8 @@ class CompactDecoder:
         device = weights.embedding.device.type
         self.chunk = chunk_rows(device, len(weights.layers), hidden, 4 * hidden)
         self.compiled = compiled_layers(weights)
+        self._table = weights.mixed.table if weights.mixed else weights.embedding
+        self._bits = runtime.bits_of(self._table) if self.compiled else None
         self._rotary = weights.config.rotary_tables(weights.embedding)
 
     def open(self, target: CachedModel) -> PrefixReader:
@@ -172,10 +172,10 @@ class CompactDecoder:
         if one.states is not None:
             return one.states
         if self.weights.mixed:
-            return self.weights.mixed.rows(one.token_ids)
-        if len(one.token_ids) == 1:  # a view: looking rows up takes ten times as long
-            return self.weights.embedding[one.token_ids[0] : one.token_ids[0] + 1]
-        return self.weights.embedding[list(one.token_ids)]
+            self.weights.mixed.read(torch.as_tensor(one.token_ids))
+        if self.compiled and self._bits is not None:
+            return runtime.rows_of(self._bits, one.token_ids)
+        return self._table[list(one.token_ids)]
 
     def _logits(self, one: DraftInput, final: Tensor) -> Tensor:
         """(answers, W) float32 logits in torch. final: (answers, H)"""
@@ -284,12 +284,10 @@ class CompactDecoder:
 
     def _drafted_from(self, inputs: Sequence[DraftInput]) -> Tensor:
         """(V, H): the rows of all tokens that may be drafted in a pass."""
-        if not self.weights.mixed:
-            return self.weights.embedding
         for one in inputs:
-            if one.plan:
+            if one.plan and self.weights.mixed:
                 self.weights.mixed.read(one.text.words.ids)
-        return self.weights.mixed.table
+        return self._table
 
 
 class CompactModel(CachedModel):

@@ -72,7 +72,7 @@ class FourBitLinear:
         both = torch.stack([weight.scale, weight.zero], dim=-1).transpose(0, 1)
         self._scales_and_zeros = both.contiguous().to(dtype)
         fits = in_pass and dtype == torch.bfloat16 and runtime.runs_here()
-        self.packed = _pack(weight, bias) if fits else None
+        self.packed = pack(weight, bias) if fits else None
         self._bias = bias
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -127,17 +127,13 @@ def fits(weight: Tensor) -> bool:
     return not (weight.shape[1] % GROUP_WEIGHTS or weight.shape[0] % 32)
 
 
-def pack(weight: Tensor) -> Matrix:
-    """Return a matrix (out, in) in the layout of the compiled pass."""
-    return _pack(FourBit.of(weight))
-
-
 def rounded(weight: Tensor) -> Tensor:
     """Round a matrix to the values that `pack_linear` computes with; unchanged if its shape does not fit."""
     return FourBit.of(weight).dense().to(weight.dtype) if fits(weight) else weight
 
 
-def _pack(weight: FourBit, bias: Tensor | None = None) -> Matrix:
+def pack(weight: FourBit, bias: Tensor | None = None) -> Matrix:
+    """Return a matrix in the layout of the compiled pass. bias: (out,)"""
     if not cpu_features.multiplies_bytes():
         return packing.pack_codes(weight.levels, weight.scale, weight.zero, bias)
     scale, zero = (one.detach().half().numpy() for one in (weight.scale, weight.zero))

@@ -20,7 +20,7 @@ from specdemo.kernels.packing import BLOCK_OUTPUTS
 from specdemo.kernels.runtime import ExtraHead, Matrix
 from specdemo.models.decoders.layer import HeadSizes
 from specdemo.models.decoders.rotary import RotaryTables, frequency_tables, rotary_frequencies
-from specdemo.models.networks.four_bit import Linear
+from specdemo.models.networks.four_bit import FourBit, Linear, pack
 
 EPSILON = 1e-5  # epsilon of the norm over the target's states
 MIXED_ROWS = 1024  # rows of an embedding that are mixed at the same time
@@ -178,12 +178,6 @@ class MixedEmbedding:
         self._known = torch.zeros(len(embedding), dtype=torch.bool)
         self.read(torch.as_tensor(token_ids))
 
-    def rows(self, token_ids: Sequence[int] | Tensor) -> Tensor:
-        """Return the mixed embeddings of some tokens, (N, H) bfloat16."""
-        index = torch.as_tensor(token_ids)
-        self.read(index)
-        return self.table[index.to(self.table.device)]
-
     def read(self, index: Tensor) -> None:
         """Compute the missing rows of some tokens. index: (N,)"""
         new = index[~self._known[index]].unique()
@@ -234,8 +228,8 @@ class TextWords:
 
     words: the reduced vocabulary, then the added tokens
     marked: columns of the text's tokens, `num_marked` of them, each once, and room for those of a draft
-    embedding: (V, H), whose rows are the head's; rounded: to the values that the head computes with
-    pack: rows for the compiled pass; None if that is not used
+    embedding: (V, H), whose rows are the head's
+    four_bit: whether the head computes in 4 bits; packed: also in the compiled pass
     most: number of added tokens; 0 for a drafter whose head is not the target's
     """
 
@@ -243,13 +237,14 @@ class TextWords:
         self,
         words: ReducedVocabulary,
         embedding: Tensor,
-        rounded: Callable[[Tensor], Tensor],
-        pack: Callable[[Tensor], Matrix] | None,
         most: int = MOST_ADDED,
+        *,
+        four_bit: bool,
+        packed: bool,
     ) -> None:
         self._most = most
         self.words = self._reduced = words
-        self._embedding, self._rounded, self._pack = embedding, rounded, pack
+        self._embedding, self._four_bit, self._in_pass = embedding, four_bit, packed
         self._met: list[int] = []  # position of each added word in the text
         self._rows = embedding.new_empty(0, embedding.shape[1])
         self._packed: Matrix | None = None
@@ -318,10 +313,11 @@ class TextWords:
     def _enter(self, begin: int, rows: Tensor) -> None:
         """Write rows from number `begin` on, in whole blocks."""
         if not len(self._rows):
-            empty = rows.new_zeros(MOST_ADDED, rows.shape[1])
-            self._rows, self._packed = empty, self._pack(empty) if self._pack else None
-        self._rows[begin : begin + len(rows)] = self._rounded(rows)
-        if self._pack and self._packed:
+            self._rows = rows.new_zeros(MOST_ADDED, rows.shape[1])
+            self._packed = pack(FourBit.of(self._rows)) if self._in_pass else None
+        coarse = FourBit.of(rows) if self._four_bit else None
+        self._rows[begin : begin + len(rows)] = coarse.dense() if coarse else rows
+        if coarse and self._packed:
             blocks = slice(begin // BLOCK_OUTPUTS, (begin + len(rows)) // BLOCK_OUTPUTS)
-            for kept, new in zip(self._packed.tensors, self._pack(rows).tensors, strict=True):
+            for kept, new in zip(self._packed.tensors, pack(coarse).tensors, strict=True):
                 kept[blocks] = new

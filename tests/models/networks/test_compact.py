@@ -1,20 +1,15 @@
 """A compact draft computes the logits of transformers' Llama, exports as one, and adds its conversation's tokens."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 from transformers import LlamaForCausalLM
 
 from specdemo.config.errors import UserError
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.kernels.runtime import Matrix
-from specdemo.models.networks import four_bit
 from specdemo.models.networks.chain import CompactDecoder, CompactModel, CompactWeights
 from specdemo.models.networks.folders import TargetTensors, export, load_compact, read_tensor
-from specdemo.models.networks.four_bit import rounded
 from specdemo.models.networks.parts import MOST_ADDED, TextWords
 from specdemo.training.package import Card, package
 
@@ -109,8 +104,9 @@ SAID = list(range(0, SIZE, 4))  # in the reduced vocabulary
 EMBEDDING = torch.randn(SIZE, WIDTH, generator=torch.Generator().manual_seed(3)).bfloat16()
 
 
-def text_words(pack: Callable[[Tensor], Matrix] | None = None) -> TextWords:
-    return TextWords(ReducedVocabulary(torch.tensor(SAID), SIZE), EMBEDDING, rounded, pack)
+def text_words(*, packed: bool = False) -> TextWords:
+    words = ReducedVocabulary(torch.tensor(SAID), SIZE)
+    return TextWords(words, EMBEDDING, four_bit=True, packed=packed)
 
 
 def same(one: TextWords, other: TextWords) -> bool:
@@ -132,10 +128,10 @@ def test_words_of_the_text_join_the_vocabulary():
     assert torch.corrcoef(both)[0, 1] > 0.98
 
 
-@pytest.mark.parametrize("pack", [None, four_bit.pack])
-def test_words_depend_on_the_text_and_not_on_how_it_was_read(pack):
+@pytest.mark.parametrize("packed", [False, True])
+def test_words_depend_on_the_text_and_not_on_how_it_was_read(packed):
     text = [(37 * i) % SIZE for i in range(200)]
-    whole, pieces = text_words(pack), text_words(pack)
+    whole, pieces = text_words(packed=packed), text_words(packed=packed)
     whole.read(0, text)
     pieces.read(0, text[:50])
     pieces.read(50, [4001, 4002, 4003])  # and taken back
@@ -146,7 +142,7 @@ def test_words_depend_on_the_text_and_not_on_how_it_was_read(pack):
     assert same(whole, pieces)
     columns = whole.words.columns(dict.fromkeys(text))
     assert whole.marked[: whole.num_marked].tolist() == columns
-    if pack:
+    if packed:
         count = whole.extra.count
         assert count == pieces.extra.count == len(whole.words.tokens) - len(SAID)
         one, other = whole.extra.matrix, pieces.extra.matrix
@@ -167,7 +163,7 @@ def test_the_number_of_words_of_the_text_is_limited():
 
 def test_two_conversations_share_no_words():
     words = ReducedVocabulary(torch.tensor(SAID), SIZE)
-    one, other = (TextWords(words, EMBEDDING, rounded, None) for _ in range(2))
+    one, other = (TextWords(words, EMBEDDING, four_bit=True, packed=False) for _ in range(2))
     one.read(0, [5])
     assert 5 not in other.words.column_of
     assert 5 not in words.column_of
