@@ -71,6 +71,7 @@ assert.deepEqual([{ text: "" }, { text: "", token_id: 5 }, { text: "a" }].map((n
 const lane = (knowledge) => ({ header: { knowledge } });
 assert.deepEqual([undefined, "exact", "totals"].map((known) => sentence(lane(known), { nodes: [], next: {} })), ["plain", "plain", "unknown"]);
 const own = [["rejected", {}], ["accepted", {}], ["accepted", null]];
+assert.equal(sentence(lane("arrival"), { nodes: [{ status: "accepted" }], next: {} }), "kept");
 assert.deepEqual(own.map(([status, next]) => sentence(lane(), { nodes: [{ status }], next })), ["wrong", "right", "end"]);
 // A token of the answer without a text is its end or a part of a character.
 assert.deepEqual(["accepted", "plain", "rejected"].map((status) => quote({ text: "", status })), ["", "", "?"]);

@@ -110,11 +110,12 @@ function slots(step) {
 }
 
 /**
- * The name of the sentence about a step. Another program's server that reports only sums does not report whether a step had a draft.
+ * The name of the sentence about a step. Another program's server may report only accepted guesses, or only sums.
  * @param {Lane} lane @param {Step} step
  */
 export function sentence(lane, step) {
-  if (!step.nodes.length) return roundsKnown(lane) ? "plain" : "unknown";
+  if (!roundsKnown(lane)) return step.nodes.length ? "kept" : "unknown";
+  if (!step.nodes.length) return "plain";
   if (step.open || !step.next) return step.open ? "open" : "end";
   return step.nodes.some((node) => node.status === "rejected") ? "wrong" : "right";
 }
