@@ -6,10 +6,11 @@ import hashlib
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.strings import ASSETS, Json, JsonView
@@ -17,6 +18,8 @@ from specdemo.config.strings import ASSETS, Json, JsonView
 DATASTORE_FORMAT = 1
 CARD, TOKENS, SUFFIXES = "card.json", "tokens.npy", "suffixes.npy"
 CHECKED = 4096  # entries of each array that are checked when a store is opened
+RUN = 4  # tokens of the runs that a small store also has as a set
+SMALL = 1 << 18  # tokens
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +39,14 @@ class Datastore:
     suffixes: np.ndarray
     vocabulary_size: int
     card: JsonView
+    # All runs of a small store, as bytes: most searches end here, in a few microseconds in place of fifty.
+    _runs: frozenset[bytes] | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if RUN <= len(self.tokens) <= SMALL:
+            runs = np.ascontiguousarray(sliding_window_view(self.tokens, RUN))
+            found = runs.view(np.dtype((np.void, runs.itemsize * RUN))).ravel().tolist()
+            object.__setattr__(self, "_runs", frozenset(found))
 
     @classmethod
     def open(cls, folder: Path, tokenizer: str = "") -> Datastore:
@@ -104,6 +115,9 @@ class Datastore:
 
     def _range(self, ids: list[int]) -> range:
         """Return the rows of `suffixes` that start with `ids`."""
+        start = np.array(ids[:RUN], self.tokens.dtype).tobytes()
+        if self._runs is not None and len(ids) >= RUN and start not in self._runs:
+            return range(0)
 
         def beginning(position: int) -> list[int]:
             return self.tokens[position : position + len(ids)].tolist()  # type: ignore[no-any-return]
