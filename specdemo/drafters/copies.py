@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from specdemo.config.settings import MAX_LOOKAHEAD
@@ -45,6 +45,7 @@ class Copier(Drafter):
     def __init__(self, lookahead: Lookahead, shortest: int) -> None:
         self.lookahead = lookahead
         self.shortest = shortest
+        self._nothing = Proposal(reasons=(Reason(f"{self.source}_no_match"),), source=self.source)
 
     def search(self, committed: Sequence[int], most: int) -> Match | None:
         """Return the match of the end of a text, with at most `most` copies; None if none is long enough."""
@@ -54,8 +55,9 @@ class Copier(Drafter):
         allowed = min(budget, self.lookahead.allowed(committed))
         match = self.search(committed, allowed)
         if match is None:
-            reason = Reason(f"{self.source}_no_match")
-            return Proposal(lookahead=allowed, reasons=(reason,), source=self.source)
+            if self._nothing.lookahead != allowed:
+                self._nothing = replace(self._nothing, lookahead=allowed)
+            return self._nothing
         token_ids: list[int] = []
         confidences: list[float] = []
         for token_id, confidence in match.copies:

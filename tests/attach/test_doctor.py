@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import time
 from dataclasses import replace
 
 import pytest
@@ -231,6 +232,33 @@ class Foreign:
             parts.append({"delta": {"content": token}, "logprobs": {"content": [own]}})
         parts.append({"delta": {}, "finish_reason": "stop"})
         return sse(*({"choices": [part]} for part in parts))
+
+
+class Crowded:
+    """Stand-in for a plain server whose text at temperature 0 changes beside other requests."""
+
+    def __init__(self) -> None:
+        self.running = 0
+
+    def answer(self, body: bytes) -> list[bytes]:
+        self.running += 1
+        time.sleep(0.3)  # other requests arrive
+        chance = 0.51 if self.running == 1 else 0.49
+        self.running -= 1
+        return Foreign(chance).answer(body)
+
+
+@pytest.mark.usefixtures("few_probes")
+@pytest.mark.parametrize(
+    ("chance", "found"), [(0.49, {"rounding", "control"}), (0.51, {"same_text"})]
+)
+def test_doctor_asks_the_plain_server_again_beside_other_requests(chance, found, capsys) -> None:
+    """If that alone changes its text too, drafts are not to blame for the difference."""
+    plain_server = chat(Crowded().answer, VLLM)
+    with serving(chat(Foreign(chance).answer, VLLM)) as url, serving(plain_server) as plain:
+        main(["doctor", url, "--plain", plain, "--json"])
+    kinds = {one["kind"] for one in json.loads(capsys.readouterr().out)["findings"]}
+    assert kinds & {"rounding", "control", "same_text", "unclear_text", "lossy"} == found
 
 
 @pytest.mark.parametrize(
