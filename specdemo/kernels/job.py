@@ -69,10 +69,8 @@ SEQUENCE = np.dtype(
         ("start", NUMBER),  # slot of its first row in the cache
         ("num_keys", COUNT),  # slots that are used after the pass
         ("prefix", COUNT),  # slots that every row sees
-        (
-            "seen",
-            ADDRESS,
-        ),  # (num_rows, num_keys) bool for the slots behind the prefix; 0: those up to each row's own
+        # (num_rows, num_keys) bool for the slots behind the prefix; 0: each row sees those up to its own
+        ("seen", ADDRESS),
         ("capacity", COUNT),  # slots of the cache
         ("caches", ADDRESS),  # (layers, 2) addresses of keys and values
         ("first_asked", COUNT),  # among all rows with logits
