@@ -177,10 +177,15 @@ class ModuleDecoder:
             if not start or (rows == 1 and not self._windowed):
                 return None
             # transformers would measure a window from the counted text, without the nodes that follow it.
-            seen = torch.ones(rows, start + rows, dtype=torch.bool).tril_(start)
+            seen = causal(rows, start)
         least = torch.finfo(self.model.dtype).min
         mask = torch.zeros(seen.shape, dtype=self.model.dtype).masked_fill_(~seen, least)
         return mask[None, None].to(self.model.device)
+
+
+def causal(rows: int, start: int = 0) -> Tensor:
+    """Return the mask in which each row sees the keys up to its own: (rows, start + rows) bool. start: keys before the rows"""
+    return torch.ones(rows, start + rows, dtype=torch.bool).tril_(start)
 
 
 def chunk_of(config: Any, device: torch.device) -> int:

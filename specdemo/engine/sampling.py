@@ -149,7 +149,7 @@ class ReducedVocabulary:
 
 
 class TextTokens:
-    """The tokens of a text that grows, each once: a repetition penalty applies to them."""
+    """The distinct tokens of a growing text, to which a repetition penalty applies."""
 
     def __init__(self, token_ids: Iterable[int]) -> None:
         self._known: set[int] = set()

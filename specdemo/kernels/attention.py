@@ -88,7 +88,7 @@ def first_key(window, sequence):
 
 @compiled
 def sees(sequence, row, key):
-    """Whether a row of a conversation attends to a key. row: among those of the conversation"""
+    """Whether a row of a conversation attends to a key. row: its number in the conversation's part of the pass"""
     if not sequence.seen:
         return key <= sequence.start + row
     keys = sequence.num_keys

@@ -47,7 +47,7 @@ class Packed:
         return [one for one in (self.codes, self.scales, self.zeros) if one is not None]
 
     def values(self, first: int, last: int) -> Tensor:
-        """Rows of a matrix of `whole_numbers`, both in whole blocks. returns: (rows, in) float32"""
+        """Return the rows from `first` to before `last` of a matrix made by `whole_numbers`: (rows, in) float32. Both are multiples of 32."""
         blocks = slice(first // BLOCK_OUTPUTS, last // BLOCK_OUTPUTS)
         assert self.scales is not None
         codes = self.codes[blocks].permute(0, 2, 4, 1, 3, 5).reshape(last - first, -1, GROUP_INPUTS)

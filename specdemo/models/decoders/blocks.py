@@ -105,7 +105,7 @@ def part_of_blocks(blocks: Blocks) -> Part:
 
 
 def part_of_slices(outputs: int, slices: Iterable[Blocks]) -> Part:
-    """Lay out a matrix without zeros whose rows come in slices, so that the extra memory is that of one slice."""
+    """Lay out a matrix whose rows come in slices, with the extra memory of one slice. Its format has no zero points."""
     tensors: dict[str, Tensor] = {}
     first = 0
     for blocks in slices:
@@ -149,7 +149,7 @@ def head_of_bytes(weight: Tensor) -> Matrix:
 
 
 def in_blocks(parts: Sequence[Module]) -> bool:
-    """Return whether all layers are in blocks."""
+    """Return whether the weights of all these linear layers are in blocks."""
     return all(isinstance(part, BlockLinear) for part in parts)
 
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from specdemo.engine.attention import ModuleDecoder
+from specdemo.engine.attention import ModuleDecoder, causal
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.passes import Decoder, ForwardInput
 from specdemo.engine.target import CachedModel
@@ -213,7 +213,7 @@ def _probe(decoder: Decoder, token_ids: list[int]) -> Tensor:
 def _module_states(model: Module, token_ids: list[int]) -> Tensor:
     """Return the input of the head at the rows that `_probe` returns, from one pass of the module, (5, hidden)."""
     module = ModuleDecoder(model)
-    seen = torch.ones(PROBED, PROBED, dtype=torch.bool).tril_()
+    seen = causal(PROBED)
     seen[-1, -2] = False  # siblings
     layers = module.config.num_hidden_layers
     positions = [*range(PROBED - 1), PROBED - 2]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from specdemo.engine.attention import finish, forget
+from specdemo.engine.attention import causal, finish, forget
 from specdemo.engine.cache import RollbackCache
 from specdemo.engine.passes import ForwardInput, ForwardOutput
 from specdemo.models.decoders.layer import CacheRows
@@ -135,8 +135,7 @@ class PassGraph:
             [*range(start, start + rows), *[self._last] * filling],
         )
         seen = torch.zeros(self._seen.shape, dtype=torch.bool)
-        ordered = torch.ones(rows, start + rows, dtype=torch.bool).tril_(start)
-        seen[:rows, : start + rows] = ordered if one.seen is None else one.seen
+        seen[:rows, : start + rows] = causal(rows, start) if one.seen is None else one.seen
         seen[rows:, self._last] = True
         self._numbers.copy_(torch.tensor(numbers))
         self._seen.copy_(seen)

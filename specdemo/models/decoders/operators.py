@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from specdemo.engine.attention import forget
+from specdemo.engine.attention import causal, forget
 from specdemo.kernels import cpu_features
 from specdemo.models.decoders.form import Module
 
@@ -63,7 +63,7 @@ def look(
         if not start and not folded:
             return Look(None, folded, causal=True)
     if seen is None:
-        seen = torch.ones(rows, start + rows, dtype=torch.bool).tril_(start)
+        seen = causal(rows, start)
     if cut:
         seen = forget(seen, window)
     mask = torch.zeros(seen.shape, dtype=like.dtype).masked_fill_(~seen.cpu(), -torch.inf)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from specdemo.engine.attention import causal
 from specdemo.engine.passes import ForwardInput, ForwardOutput, chunk_rows, chunks, request_pass
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel, FeatureReader, Features, PrefixReader
@@ -420,8 +421,7 @@ class CompactModel(CachedModel):
         if not (weights.concat or mutual):
             return seen
         if seen is None:
-            seen = torch.ones(len(tree) - first, start + len(tree), dtype=torch.bool)
-            seen = seen.tril_(start + first)
+            seen = causal(len(tree) - first, start + first)
         if weights.concat:
             seen[0 if start else 1 :, 0] = False
         if mutual:
