@@ -133,19 +133,21 @@ def _probe(server: Server, plain: Server | None, kind: str, prompt: str) -> Prob
 
 def _crowded(plain: Server, seen: Probe) -> bool:
     """Return whether the plain server's answer differs from its first one while it answers other requests too."""
-    over = threading.Event()
+    over, prompts = threading.Event(), (*MORE_PROSE, *PROBES["prose"])[:OTHERS]
+    begun = [threading.Event() for _ in prompts]
 
-    def other(prompt: str) -> None:
+    def other(prompt: str, begun: threading.Event) -> None:
         with suppress(UserError):
-            for _ in plain.stream(ask(prompt, TOKENS), over):
-                pass
+            while not over.is_set():  # an answer may be short
+                for _ in plain.stream(ask(prompt, TOKENS), over):
+                    begun.set()
+        begun.set()
 
-    threads = [
-        threading.Thread(target=other, args=[prompt], daemon=True)
-        for prompt in (*MORE_PROSE, *PROBES["prose"])[:OTHERS]
-    ]
+    threads = [threading.Thread(target=other, args=pair, daemon=True) for pair in zip(prompts, begun, strict=True)]  # fmt: skip
     for one in threads:
         one.start()
+    for each in begun:
+        each.wait()
     try:
         return whole_answer(plain, ask(seen.prompt, TOKENS)).text != seen.plain[0].text
     finally:

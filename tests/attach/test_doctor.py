@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import random
-import time
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -235,17 +236,24 @@ class Foreign:
 
 
 class Crowded:
-    """Stand-in for a plain server whose text at temperature 0 changes beside other requests."""
+    """Stand-in for a plain server whose text at temperature 0 changes beside another request.
 
-    def __init__(self) -> None:
-        self.running = 0
+    alone: requests before the control, which sends another one and, once that is being answered, its own
+    """
 
-    def answer(self, body: bytes) -> list[bytes]:
-        self.running += 1
-        time.sleep(0.3)  # other requests arrive
-        chance = 0.51 if self.running == 1 else 0.49
-        self.running -= 1
-        return Foreign(chance).answer(body)
+    def __init__(self, alone: int) -> None:
+        self.alone, self.asked, self.answered = alone, 0, threading.Event()
+
+    def answer(self, body: bytes) -> Iterator[bytes]:
+        self.asked += 1
+        place = self.asked - self.alone
+        first, *rest = Foreign(0.49 if place == 2 else 0.51).answer(body)
+        yield first
+        if place == 1:
+            assert self.answered.wait(60)
+        yield from rest
+        if place == 2:
+            self.answered.set()
 
 
 @pytest.mark.usefixtures("few_probes")
@@ -254,7 +262,7 @@ class Crowded:
 )
 def test_doctor_asks_the_plain_server_again_beside_other_requests(chance, found, capsys) -> None:
     """If that alone changes its text too, drafts are not to blame for the difference."""
-    plain_server = chat(Crowded().answer, VLLM)
+    plain_server = chat(Crowded(alone=3).answer, VLLM)
     with serving(chat(Foreign(chance).answer, VLLM)) as url, serving(plain_server) as plain:
         main(["doctor", url, "--plain", plain, "--json"])
     kinds = {one["kind"] for one in json.loads(capsys.readouterr().out)["findings"]}
