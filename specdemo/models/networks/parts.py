@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import mmap
+import sys
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -174,7 +176,7 @@ class MixedEmbedding:
         # In float64 a row does not depend on the other rows of the product. MPS has no float64.
         precise = torch.float32 if matrix.device.type == "mps" else torch.float64
         self._matrix = matrix.T.to(precise)
-        self.table = torch.zeros_like(embedding)
+        self.table = _sparse_zeros(embedding)
         self._known = torch.zeros(len(embedding), dtype=torch.bool)
         self.read(torch.as_tensor(token_ids))
 
@@ -186,6 +188,15 @@ class MixedEmbedding:
                 mixed = self._embedding[some].to(self._matrix) @ self._matrix
                 self.table[some] = mixed.to(self.table)
             self._known[new] = True
+
+
+def _sparse_zeros(like: Tensor) -> Tensor:
+    """Return zeros of which only written pages take memory, where the system can do that: torch writes all of its zeros."""
+    if like.device.type != "cpu" or sys.platform != "linux":
+        return torch.zeros_like(like)
+    memory = mmap.mmap(-1, like.nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_NOHUGEPAGE)  # with pages of 2 MB nearly all would be written
+    return torch.frombuffer(memory, dtype=like.dtype).view_as(like)
 
 
 @dataclass(frozen=True, slots=True)
