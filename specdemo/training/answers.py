@@ -231,6 +231,7 @@ def write_shards(
             finished.append(one)
             ended, tokens = ended + 1, tokens + len(one.answer_ids)
             positions += one.cache.length
+            one.cache = RollbackCache(0)  # a shard of long answers would keep gigabytes
             progress(
                 Progress(
                     "answer", ended / count, f"{ended:,} of {count:,} prompts, {tokens:,} tokens"
