@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from specdemo.models.devices import mixed_precision
-from specdemo.models.networks.four_bit import rounded
 from specdemo.training.data import Row, batches, padded, positions
 from specdemo.training.networks import FeatureNetwork
 from specdemo.training.student import EPSILON, Student, distilled_loss, normalised_error
@@ -104,7 +103,6 @@ class FeatureTask(Task):
     def __init__(self, network: FeatureNetwork, shared: Shared, layers: tuple[int, ...]) -> None:
         super().__init__(network, shared, layers)
         self.network = network
-        self.head, self.coarse_head = self.head.float(), rounded(self.head.float())
 
     def loss(self, batch: Sequence[Row], _done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
         """Return the loss, and the distance of the token that is drafted first."""
@@ -113,7 +111,8 @@ class FeatureTask(Task):
         first = loss = torch.zeros((), device=device)
         _, there = positions(batch, answers_only=True)
         for depth, states, at in self._drafts(batch, UNROLLED, SHARE):
-            wanted = self.shared.hidden.final(there[at], device).float()
+            wanted = self.shared.hidden.final(there[at], device)
+            states = states.to(wanted.dtype)
             distance = distilled_loss(states, wanted, self.head, own, along=depth == 0)
             loss = loss + FADING**depth * (distance + normalised_error(states, wanted))
             first = distance.detach() if depth == 0 else first
@@ -173,7 +172,8 @@ class FeatureTask(Task):
         counts = [len(row.token_ids) - max(row.first, 1) for row in batch]
         left = np.concatenate([np.arange(count)[::-1] for count in counts])
         texts, features, rows = self._begun(batch)
-        draft, states = self.network.begin(texts, features, rows)
+        with mixed_precision(rows.device):
+            draft, states = self.network.begin(texts, features, rows)
         at = np.arange(len(here))
         yield 0, states, at
         going = self.random.random(len(at)) < share
@@ -183,9 +183,10 @@ class FeatureTask(Task):
                 return
             at, going = at[kept], going[kept]
             tokens = texts.flatten()[rows[at] + depth]
-            draft, states = self.network.go_on(
-                draft, tokens, torch.from_numpy(kept).to(rows.device)
-            )
+            with mixed_precision(rows.device):
+                draft, states = self.network.go_on(
+                    draft, tokens, torch.from_numpy(kept).to(rows.device)
+                )
             yield depth, states, at + depth
 
     def _begun(self, batch: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor]:

@@ -222,7 +222,7 @@ class FeatureNetwork(StatesNetwork):
 
     def _joined(self, token_ids: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
         """Return residual, (..., H), and attention input, (..., inputs). states: (..., H), of the tokens before"""
-        x = self.embed(token_ids) + states
+        x = self.embed(token_ids).float() + states
         return x, self.layer.input_layernorm(x)
 
     def _fed(self, x: Tensor) -> Tensor:
