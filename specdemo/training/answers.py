@@ -47,7 +47,7 @@ class AnswerText:
 
     given: the answer was given with the prompt, and is read instead of written
     top: most likely token ids before each token of the answer and their probabilities, (rows, 8) each per pass
-    states: (rows, layers, H) int16 of each pass
+    states: (rows or more, layers, H) int16, of the tokens that were read
     """
 
     source: str
@@ -59,7 +59,7 @@ class AnswerText:
     answer_ids: list[int] = field(default_factory=list)
     given: bool = False
     top: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    states: list[np.ndarray] = field(default_factory=list)
+    states: np.ndarray = field(default_factory=lambda: np.empty((0, 0, 0), np.int16))
 
     @property
     def unread(self) -> list[int]:
@@ -71,6 +71,20 @@ class AnswerText:
     def is_written(self) -> bool:
         """Whether tokens of the answer have been chosen, so that each pass reads one more."""
         return bool(self.answer_ids) and not self.given
+
+    def store(self, states: np.ndarray, most: int) -> None:
+        """Store the states of the next rows, (n, layers, H), in one array for `most` rows.
+
+        Arrays of single passes, which are small, would lie between freed caches, so that no larger cache fits there.
+        """
+        if not len(self.states):
+            self.states = np.empty((most, *states.shape[1:]), np.int16)
+        self.states[self.cache.length : self.cache.length + len(states)] = states
+
+    @property
+    def stored(self) -> np.ndarray:
+        """Return the states of all rows that were read: nothing follows the last token."""
+        return self.states[: len(self.prompt_ids) + len(self.answer_ids) - 1]
 
     def answer(self) -> Answer:
         top_ids, top_probs = (torch.cat(parts).numpy() for parts in zip(*self.top, strict=True))
@@ -129,7 +143,8 @@ class AnswerWriter:
         for (one, rows), output in zip(inputs, outputs, strict=True):
             if self.layers:
                 states = torch.stack([state.to(torch.bfloat16) for state in output.states], dim=1)
-                one.states.append(states.cpu().view(torch.int16).numpy())
+                most = len(one.prompt_ids) + max(self.most, len(one.answer_ids))
+                one.store(states.cpu().view(torch.int16).numpy(), most)
             one.cache.gather(range(len(rows)))
             counts.append(min(len(rows), max(0, one.cache.length - len(one.prompt_ids) + 1)))
             logits.append(output.logits[len(output.logits) - counts[-1] :])
@@ -230,7 +245,7 @@ def write_shards(
         for one in writer.write(_unfinished(texts, done)):
             finished.append(one)
             ended, tokens = ended + 1, tokens + len(one.answer_ids)
-            positions += one.cache.length
+            positions += len(one.stored)
             one.cache = RollbackCache(0)  # a shard of long answers would keep gigabytes
             progress(
                 Progress(
@@ -262,7 +277,7 @@ def _unfinished(
 
 def _save(folder: Path, number: int, texts: Sequence[AnswerText], vocabulary_size: int) -> Path:
     """Write a shard. The answers come last: only with them it counts as finished."""
-    states = np.concatenate([part for one in texts for part in one.states])
+    states = np.concatenate([one.stored for one in texts])
     path = folder / f"answers-{number:04d}.npz"
     with path.with_suffix(".part").open("wb") as stream:
         np.save(stream, states)

@@ -39,7 +39,7 @@ def test_texts_are_written_together_as_alone(temperature):
         target = open_target(model)
         text = [*ids, *one.answer_ids[:-1]]
         target.read(text)
-        kept = torch.from_numpy(np.concatenate(one.states)).view(torch.bfloat16).float()
+        kept = torch.from_numpy(one.stored).view(torch.bfloat16).float()
         wanted = target.features.read(0, len(text), LAYERS).view(len(text), 2, -1)
         torch.testing.assert_close(kept, wanted, rtol=0.02, atol=0.02)
         answer = one.answer()
@@ -57,7 +57,7 @@ def test_answer_writer_reads_a_given_answer_as_the_written_one():
         "made", 0, written.prompt_ids, RollbackCache(2), answer_ids=written.answer_ids, given=True
     )
     (read,) = AnswerWriter(decoder, LAYERS, (), MOST).write(iter([given]))
-    states = [np.concatenate(one.states) for one in (read, written)]
+    states = [one.stored for one in (read, written)]
     found, wanted = (torch.from_numpy(one).view(torch.bfloat16).float() for one in states)
     torch.testing.assert_close(found, wanted, rtol=0.02, atol=0.02)
     assert (read.answer().top_ids[:, 0] == written.answer().answer_ids).all()
