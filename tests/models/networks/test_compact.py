@@ -1,7 +1,9 @@
 """A compact draft computes the logits of transformers' Llama, exports as one, and adds its conversation's tokens."""
 
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from transformers import LlamaForCausalLM
@@ -10,7 +12,7 @@ from specdemo.config.errors import UserError
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.models.networks.chain import CompactDecoder, CompactModel, CompactWeights
 from specdemo.models.networks.folders import TargetTensors, export, load_compact, read_tensor
-from specdemo.models.networks.parts import MOST_ADDED, TextWords
+from specdemo.models.networks.parts import MOST_ADDED, MixedEmbedding, TextWords
 from specdemo.training.package import Card, package
 
 NOISE = 0.02  # bf16 has 8 bits; logits of the tiny model are of the order of one
@@ -167,3 +169,15 @@ def test_two_conversations_share_no_words():
     one.read(0, [5])
     assert 5 not in other.words.column_of
     assert 5 not in words.column_of
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such memory")
+def test_mixed_embeddings_take_memory_for_the_tokens_that_were_read_alone():
+    size, own = 64, psutil.Process()
+    embedding, seldom = torch.randn(1, size).bfloat16().expand(1_000_000, size), torch.tensor([7, 900_000])  # fmt: skip
+    before = own.memory_info().rss
+    mixed = MixedEmbedding(embedding, torch.eye(size), seldom[:1])
+    mixed.read(seldom)
+    assert own.memory_info().rss - before < mixed.table.nbytes / 4
+    assert torch.equal(mixed.table[seldom], embedding[seldom])
+    assert not mixed.table[8:900_000].any()
