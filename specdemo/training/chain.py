@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -163,31 +163,31 @@ class FeatureTask(Task):
 
     def _drafts(
         self, batch: Sequence[Row], depths: int, share: float
-    ) -> Iterator[tuple[int, Tensor, np.ndarray]]:
+    ) -> list[tuple[int, Tensor, np.ndarray]]:
         """Draft from all positions of the answers: the first token from each, the next one from a fraction of them, and so on.
 
-        yields: tokens before it in the draft, (n, H) states, and (n,) which of the answers' positions each continues
+        returns: tokens before it in the draft, (n, H) states, and (n,) which of the answers' positions each continues
         """
         here, _ = positions(batch, answers_only=True)
         counts = [len(row.token_ids) - max(row.first, 1) for row in batch]
         left = np.concatenate([np.arange(count)[::-1] for count in counts])
         texts, features, rows = self._begun(batch)
-        with mixed_precision(rows.device):
-            draft, states = self.network.begin(texts, features, rows)
         at = np.arange(len(here))
-        yield 0, states, at
         going = self.random.random(len(at)) < share
-        for depth in range(1, depths):
-            kept = np.flatnonzero(going & (left[at] >= depth))
-            if not len(kept):
-                return
-            at, going = at[kept], going[kept]
-            tokens = texts.flatten()[rows[at] + depth]
-            with mixed_precision(rows.device):
+        with mixed_precision(rows.device):  # one context, because each converts the weights
+            draft, states = self.network.begin(texts, features, rows)
+            drafts = [(0, states, at)]
+            for depth in range(1, depths):
+                kept = np.flatnonzero(going & (left[at] >= depth))
+                if not len(kept):
+                    break
+                at, going = at[kept], going[kept]
+                tokens = texts.flatten()[rows[at] + depth]
                 draft, states = self.network.go_on(
                     draft, tokens, torch.from_numpy(kept).to(rows.device)
                 )
-            yield depth, states, at + depth
+                drafts.append((depth, states, at + depth))
+        return drafts
 
     def _begun(self, batch: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor]:
         """Return the inputs of `FeatureNetwork.begin`, with drafts from all positions; training disturbs states a little."""

@@ -217,7 +217,7 @@ class Trainer:
         self.options, self.task, self.checkpoint = options, task, checkpoint
         self.parameters = [p for p in task.module.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(
-            self.parameters, lr=options.learning_rate, weight_decay=WEIGHT_DECAY, betas=BETAS
+            self.parameters, options.learning_rate, BETAS, weight_decay=WEIGHT_DECAY, fused=True
         )
         self.step = self.tokens_seen = self.resumed_at = 0
         self.seconds = self.average = 0.0
