@@ -21,13 +21,7 @@ import numpy as np
 
 from specdemo.config.errors import Phrase
 from specdemo.config.strings import Json
-from specdemo.files.folder import (
-    INDEX,
-    find_family,
-    read_config,
-    safetensors_table,
-    weight_files,
-)
+from specdemo.files.folder import INDEX, find_family, read_config, safetensors_table, weight_files
 from specdemo.files.header import Header, Numbers, read_header
 from specdemo.files.progress import Pace, ProgressCallback
 from specdemo.files.quiet import import_bitsandbytes, quiet_transformers
@@ -418,11 +412,6 @@ def pack(
     config = read_config(folder, folder.name)
     config["quantization_config"] = quantiser.config()
     (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
-
-
-def is_packed(folder: Path) -> bool:
-    """Check whether the weights of a folder are quantised already, according to its config.json."""
-    return bool(read_config(folder, folder.name).get("quantization_config"))
 
 
 def group_by_size(sizes: Mapping[str, int], most: int) -> list[list[str]]:

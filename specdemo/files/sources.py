@@ -36,13 +36,7 @@ from specdemo.files.packing import (
     safetensors_weights,
 )
 from specdemo.files.progress import Progress, ProgressCallback, silent
-from specdemo.files.store import (
-    MAKING,
-    file_sha256,
-    is_complete,
-    made_once,
-    sweep,
-)
+from specdemo.files.store import MAKING, file_sha256, is_complete, made_once, sweep
 
 if TYPE_CHECKING:
     import torch
@@ -91,10 +85,8 @@ def resolve(
     text = str(name_or_path).strip()
     if not text:
         raise UserError("model.unnamed", names=_names())
-    path, work = (
-        Path(text).expanduser(),
-        _Conversion(cache_dir / "models", progress, pack_as, tuple(forms), suits),
-    )
+    path = Path(text).expanduser()
+    work = _Conversion(cache_dir / "models", progress, pack_as, tuple(forms), suits)
     for left in cache_dir.glob(f"*/{MAKING}*"):
         sweep(left.parent)
     if entry := find(text):
@@ -111,18 +103,37 @@ def resolve(
 
 
 @dataclass(frozen=True, slots=True)
-class _Gguf:
-    """A GGUF file that may still have to be fetched.
+class _Source:
+    """Weights of which folders in the cache are made: a GGUF file, which may still have to be fetched, or a model folder.
 
-    stem: start of the names of its conversions; fetch: returns the file
+    stem: start of the names of these folders; content: of their recipes, identifies the weights and the conversion
+    name: of the model; fetch: returns the file or the folder
     listed: whether it is the catalogue's very file, whose drafters were trained on its answers in 4-bit
     """
 
     stem: str
-    sha256: str
+    content: str
     name: str
     fetch: Callable[[], Path]
     listed: bool = False
+
+    def made(self, models: Path, form: str = "", kind: str = "") -> tuple[Path, str]:
+        """Return a folder that is made of it, and its recipe. models: the folder of all of them
+
+        form: of large matrices, nf4 or file, "" for unquantised ones; kind: bfloat16 or float16, type of the other tensors
+        """
+        if not form:
+            return models / self.stem, self.content
+        recipe = f"{PACKING_RECIPES[form]} {kind} {self.content}"
+        return models / f"{self.stem}-{form}-{kind}", recipe
+
+
+def _gguf_source(
+    sha256: str, name: str, fetch: Callable[[], Path], *, listed: bool = False
+) -> _Source:
+    """Return the source of a GGUF file. listed: see `_Source`"""
+    stem = f"{name}-{sha256[:12]}" if listed else f"gguf-{sha256[:16]}"
+    return _Source(stem, f"{RECIPE} {sha256}", name, fetch, listed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,85 +146,65 @@ class _Conversion:
     forms: tuple[str, ...] = (PACKED_PRECISION,)
     suits: Callable[[Path], bool] | None = None
 
-    def from_gguf(self, file: _Gguf) -> Path:
+    def from_gguf(self, file: _Source) -> Path:
         """Return the folder of a GGUF file; make it if necessary."""
-        made_from = recipe(file.sha256)
-        if self.pack_as is not None:
-            for form in self.forms[-1:] if file.listed else self.forms:
-                fill = partial(self._pack_gguf, file, self.pack_as, form)
-                try:
-                    return self._packed(file.stem, made_from, file.name, fill, form)
-                except NotReadable as reason:
-                    if self.forms == (BLOCKS,):
-                        raise UserError(
-                            "model.other_blocks", name=file.name, reason=reason
-                        ) from reason
-        doing = Phrase("disk.while_converting", name=file.name)
+        forms = self.forms[-1:] if file.listed else self.forms
+        for form in forms if self.pack_as is not None else ():
+            try:
+                return self._packed(file, form, partial(self._pack_gguf, file, form))
+            except NotReadable as reason:
+                if self.forms == (BLOCKS,):
+                    raise UserError("model.other_blocks", name=file.name, reason=reason) from reason
 
-        def fill_unpacked(content: Path) -> None:
+        def fill(content: Path) -> None:
             convert_gguf(file.fetch(), content, self.progress)
 
-        return made_once(self.models / file.stem, made_from, doing, fill_unpacked)
+        return made_once(
+            *file.made(self.models), Phrase("disk.while_converting", name=file.name), fill
+        )
 
-    def _pack_gguf(self, file: _Gguf, dtype: torch.dtype, form: str, content: Path) -> None:
+    def _pack_gguf(self, file: _Source, form: str, content: Path) -> None:
+        assert self.pack_as
         gguf = file.fetch()
         self.progress(Progress("convert", None, file.name))
         with reporting_damage(gguf), read_once():
             describe_gguf(gguf, content)
             if form == BLOCKS and self.suits and not self.suits(content):
                 raise NotReadable("a model that the compiled pass does not run")
-            planned = plan(content, dtype)
+            planned = plan(content, self.pack_as)
             weights = gguf_weights(gguf, planned.shapes)
         own = FileBlocks(planned.head) if form == BLOCKS else None
-        pack(content, planned, weights, dtype, self.progress, own)
+        pack(content, planned, weights, self.pack_as, self.progress, own)
 
-    def from_folder(self, folder: Path, stem: str, made_from: str, name: str) -> Path:
+    def from_folder(self, source: _Source) -> Path:
         """Return the packed copy of a model folder, or the folder itself if a copy is unwanted or impossible."""
+        folder, dtype = source.fetch(), self.pack_as
         if self.forms == (BLOCKS,):
-            raise UserError("model.no_blocks", name=name)
-        if self.pack_as is None:
+            raise UserError("model.no_blocks", name=source.name)
+        if dtype is None:
             return folder
-        dtype = self.pack_as
 
         def fill(content: Path) -> None:
             copy_description(folder, content)
             planned = plan(content, dtype)
-            weights = safetensors_weights(folder, name)
+            weights = safetensors_weights(folder, source.name)
             pack(content, planned, weights, dtype, self.progress)
 
         try:
-            return self._packed(stem, made_from, name, fill, PACKED_PRECISION)
+            return self._packed(source, PACKED_PRECISION, fill)
         except (NotReadable, UserError):  # a copy only saves time
             return folder
 
-    def _packed(
-        self,
-        stem: str,
-        made_from: str,
-        name: str,
-        fill: Callable[[Path], None],
-        form: str,
-    ) -> Path:
+    def _packed(self, source: _Source, form: str, fill: Callable[[Path], None]) -> Path:
         kind = str(self.pack_as).removeprefix("torch.")
-        folder, whole = packed_folder(self.models, stem, made_from, kind, form)
-        return made_once(folder, whole, Phrase("disk.while_packing", name=name), fill)
-
-
-def packed_folder(
-    models: Path, stem: str, made_from: str, kind: str, form: str = PACKED_PRECISION
-) -> tuple[Path, str]:
-    """Return the folder of a model's packed copy, and its recipe.
-
-    kind: bfloat16 or float16, type of unquantised tensors; form: nf4 or file
-    """
-    return models / f"{stem}-{form}-{kind}", f"{PACKING_RECIPES[form]} {kind} {made_from}"
+        doing = Phrase("disk.while_packing", name=source.name)
+        return made_once(*source.made(self.models, form, kind), doing, fill)
 
 
 def _from_entry(entry: Entry, cache_dir: Path, work: _Conversion) -> ModelFiles:
     if file := entry.gguf:
         fetch = partial(hub.fetch_gguf, file, cache_dir, work.progress)
-        stem = _stem(entry.name, file.sha256)
-        folder = work.from_gguf(_Gguf(stem, file.sha256, entry.name, fetch, listed=True))
+        folder = work.from_gguf(_gguf_source(file.sha256, entry.name, fetch, listed=True))
         stored = QUANTISATION.search(file.file)
         kind = stored[1].upper() if stored else ""
         return ModelFiles(folder, entry.name, file.sha256[:12], known=entry.name, stored=kind)
@@ -222,16 +213,11 @@ def _from_entry(entry: Entry, cache_dir: Path, work: _Conversion) -> ModelFiles:
     return _shipped(entry)
 
 
-def _stem(name: str, sha256: str) -> str:
-    """Return the start of the names of the conversions of a catalogue model's GGUF file."""
-    return f"{name}-{sha256[:12]}"
-
-
 def _from_hub(name: str, repo: str, revision: str | None, work: _Conversion) -> ModelFiles:
     folder, commit = hub.fetch(repo, revision, work.progress)
     stem = f"{repo.replace('/', '--')}-{commit[:12]}"
-    folder = work.from_folder(folder, stem, f"{repo} {commit}", name)
-    return ModelFiles(folder, name, commit)
+    source = _Source(stem, f"{repo} {commit}", name, lambda: folder)
+    return ModelFiles(work.from_folder(source), name, commit)
 
 
 def _shipped(entry: Entry) -> ModelFiles:
@@ -242,11 +228,6 @@ def _shipped(entry: Entry) -> ModelFiles:
     return ModelFiles(folder, entry.name, file_sha256(weights[0])[:12])
 
 
-def recipe(gguf_sha256: str) -> str:
-    """Return the recipe of a converted folder: source and version of the conversion."""
-    return f"{RECIPE} {gguf_sha256}"
-
-
 def _from_gguf(path: Path, work: _Conversion) -> ModelFiles:
     if not path.is_file():
         raise UserError("files.missing", path=path)
@@ -254,10 +235,8 @@ def _from_gguf(path: Path, work: _Conversion) -> ModelFiles:
     digest = file_sha256(path, work.progress, path.name)
     whole = path.resolve()
     known, same = known_as(whole, digest)
-    stem = _stem(known.name, digest) if known and same else f"gguf-{digest[:16]}"
     name = known.name if known and same else title_of(path)
-    file = _Gguf(stem, digest, name, lambda: whole, listed=same)
-    folder = work.from_gguf(file)
+    folder = work.from_gguf(_gguf_source(digest, name, lambda: whole, listed=same))
     check_folder(folder, name)
     files = ModelFiles(folder, name, digest[:12], stored=stored_as(whole))
     return replace(files, known=known.name) if known else files
@@ -272,8 +251,8 @@ def _from_folder(path: Path, work: _Conversion) -> ModelFiles:
         if one.is_file() and (found := one.stat())
     )  # a copy with an old time of change has a new ctime
     digest = hashlib.sha256(repr(state).encode()).hexdigest()
-    made = work.from_folder(folder, f"folder-{digest[:16]}", digest, folder.name)
-    return ModelFiles(made, folder.name, "")
+    source = _Source(f"folder-{digest[:16]}", digest, folder.name, lambda: folder)
+    return ModelFiles(work.from_folder(source), folder.name, "")
 
 
 def _unknown(text: str) -> UserError:
@@ -289,30 +268,23 @@ def _names() -> str:
     return ", ".join(pair.name for pair in pairs())
 
 
-def download_bytes(entry: Entry) -> int:
-    """Return the download size of the whole model, without network access."""
-    if entry.gguf:
-        return entry.gguf.size
-    return PUBLISHED_BYTES * entry.parameters if entry.repo else 0
-
-
 def missing_bytes(entry: Entry, cache_dir: Path, precision: str) -> int:
-    """Return the bytes still to be downloaded before the model can be loaded in a precision, which is not auto."""
-    return 0 if _is_present(entry, cache_dir, precision) else download_bytes(entry)
-
-
-def _is_present(entry: Entry, cache_dir: Path, precision: str) -> bool:
+    """Return the bytes still to be downloaded before the model can be loaded in a precision, which is not auto. Uses no network."""
     if file := entry.gguf:
-        return hub.has_gguf(file, cache_dir) or is_converted(entry.name, file, cache_dir, precision)
-    return not entry.repo or hub.cached_folder(entry.repo, entry.revision) is not None
+        here = hub.has_gguf(file, cache_dir) or is_converted(entry.name, file, cache_dir, precision)
+        return 0 if here else file.size
+    if not entry.repo or hub.cached_folder(entry.repo, entry.revision) is not None:
+        return 0
+    return PUBLISHED_BYTES * entry.parameters
 
 
 def is_converted(
     name: str, file: GgufFile, cache_dir: Path, precision: str, *, read: bool = False
 ) -> bool:
     """Check whether a catalogue model's GGUF file was converted for a precision. read: see `is_complete`"""
-    models, stem, made_from = cache_dir / "models", _stem(name, file.sha256), recipe(file.sha256)
-    copies = [(models / stem, made_from)]
+    fetch, models = partial(hub.fetch_gguf, file, cache_dir), cache_dir / "models"
+    source = _gguf_source(file.sha256, name, fetch, listed=True)
+    copies = [source.made(models)]
     if precision in PACKING_RECIPES:
-        copies += [packed_folder(models, stem, made_from, kind, precision) for kind in PACKED_KINDS]
-    return any(is_complete(folder, whole, read=read) for folder, whole in copies)
+        copies += [source.made(models, precision, kind) for kind in PACKED_KINDS]
+    return any(is_complete(*copy, read=read) for copy in copies)

@@ -159,13 +159,14 @@ def sweep(parent: Path) -> None:
 
 
 @contextmanager
-def making(folder: Path, recipe: str, doing: Phrase) -> Iterator[Path]:
-    """Fill a temporary folder that becomes `folder` in one move, or leaves no trace."""
+def making(folder: Path, recipe: str | None, doing: Phrase) -> Iterator[Path]:
+    """Fill a temporary folder that becomes `folder` in one move, or leaves no trace. recipe: see `write_marker`; None for no marker"""
     with scratch(folder.parent, doing) as temporary:
         content = temporary / "content"
         content.mkdir()
         yield content
-        write_marker(content, recipe)
+        if recipe is not None:
+            write_marker(content, recipe)
         if folder.exists():
             # damaged or stale: removed with the scratch folder
             folder.replace(temporary / "replaced")

@@ -24,7 +24,7 @@ from specdemo.files.folder import (
     quantised_by,
     read_config,
 )
-from specdemo.files.packing import is_packed, quantisation
+from specdemo.files.packing import quantisation
 from specdemo.files.progress import Progress, ProgressCallback, megabytes, silent
 from specdemo.files.quiet import import_bitsandbytes, quiet_transformers
 from specdemo.files.sources import ModelFiles
@@ -119,7 +119,7 @@ def place_model(
     needed = weights.loaded_bytes(Way(precision, head, compiled))
     check_room(files.name, precision, needed, where)
     with one_at_a_time, reporting_out_of_memory(files.name, precision):
-        quantises = precision in QUANTISED and not is_packed(files.folder)
+        quantises = precision in QUANTISED and not quantised_by(config)
         progress(Progress("quantise" if quantises else "load", None, files.name))
         model = load_blocks(files) if precision == FILE else _load(files, precision, where)
         use_shared_heads(model)
@@ -220,18 +220,17 @@ def _ids(files: ModelFiles, text: str) -> list[int]:
 
 def loading_options(folder: Path, precision: str, device: torch.device) -> Json:
     """Return transformers' options for a folder's weights in a precision. A packed copy contains its own quantisation."""
-    dtype = torch_dtype(precision, device)
-    kind = read_config(folder, folder.name)["model_type"]
+    dtype, config = torch_dtype(precision, device), read_config(folder, folder.name)
     options: Json = {
         "dtype": dtype,
-        "attn_implementation": find_family(model_type=kind).attention,
+        "attn_implementation": find_family(model_type=config["model_type"]).attention,
         "device_map": {"": device},
         "use_safetensors": True,
         "local_files_only": True,
     }
     if precision in QUANTISED:
         import_bitsandbytes()
-        if not is_packed(folder):
+        if not quantised_by(config):
             options["quantization_config"] = quantisation(precision, dtype)
     return options
 

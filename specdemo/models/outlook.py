@@ -90,7 +90,8 @@ class Outlook:
 def outlook(pair: Pair, way: Way, cache_dir: Path, free: int, known: Sequence[Measured]) -> Outlook:
     """Predict a pair of the catalogue. free: bytes of memory; known: passes timed on the same device, the newest last"""
     precision = way.of(pair.target).precision
-    needed, download = _together(pair, way), _to_download(pair, way, cache_dir)
+    needed = _together(pair, way)
+    download = sum(missing_bytes(one, cache_dir, way.of(one).precision) for one in pair.models)
     found = Outlook(needed, free, download, precision=precision)
     own = [one for one in known if (one.target, one.precision) == (pair.name, precision)]
     profile = own[-1].profile if own else _scaled(pair, way, known)
@@ -241,10 +242,6 @@ def choose(settings: AppSettings, known: Sequence[Measured] | None = None) -> tu
     return usual, False
 
 
-def _to_download(pair: Pair, way: Way, cache_dir: Path) -> int:
-    return sum(missing_bytes(one, cache_dir, way.of(one).precision) for one in pair.models)
-
-
 def _together(pair: Pair, way: Way) -> int:
     return sum(memory_bytes(entry, way) for entry in pair.models)
 
@@ -273,7 +270,11 @@ def offers(target: str) -> list[Offer]:
     names = {target.strip().lower()}
     if entry:
         names |= {entry.name, (entry.repo or "").lower()}
-    return [_on_disk(one) for one in drafters() if one.target.lower() in names - {""}]
+    return [
+        _stored(hub.cached_folder(one.repo, one.revision, drafter=True), one.repo, one.family)
+        for one in drafters()
+        if one.target.lower() in names - {""}
+    ]
 
 
 def offer(name: str, *, ask: bool) -> Offer:
@@ -283,16 +284,15 @@ def offer(name: str, *, ask: bool) -> Offer:
     """
     path = Path(name).expanduser()
     if path.is_dir():
-        return _from(path, name, "")
-    repo, _, revision = name.partition("@")
-    known = find_drafter(repo)
-    if revision or not known:
-        known = CatalogueDrafter(repo, known.family if known else "", "", revision or None)
-    found = _on_disk(known, name)
+        return _stored(path, name, "")
+    repo, _, wanted = name.partition("@")
+    known = find_drafter(repo) or CatalogueDrafter(repo, "", "")
+    family, revision = known.family, wanted or known.revision
+    found = _stored(hub.cached_folder(known.repo, revision, drafter=True), name, family)
     if found.here or not ask:
         return found
-    size, licence = hub.drafter_facts(repo, known.revision)
-    return Offer(name, known.family, size=size, licence=licence)
+    size, licence = hub.drafter_facts(known.repo, revision)
+    return Offer(name, family, size=size, licence=licence)
 
 
 def licence_of(folder: Path) -> str:
@@ -305,16 +305,10 @@ def licence_of(folder: Path) -> str:
     return found[1] if found else ""
 
 
-def _on_disk(one: CatalogueDrafter, name: str = "") -> Offer:
-    folder = hub.cached_folder(one.repo, one.revision, drafter=True)
-    return (
-        _from(folder, name or one.repo, one.family)
-        if folder
-        else Offer(name or one.repo, one.family)
-    )
-
-
-def _from(folder: Path, name: str, family: str) -> Offer:
+def _stored(folder: Path | None, name: str, family: str) -> Offer:
+    """Return the offer of a drafter. folder: None if it is not on this disk"""
+    if folder is None:
+        return Offer(name, family)
     files = list(folder.glob("*.safetensors")) or [folder / one for one in PICKLES]
     size = sum(file.stat().st_size for file in files if file.is_file())
     return Offer(name, family, here=True, size=size, licence=licence_of(folder))

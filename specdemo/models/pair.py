@@ -171,13 +171,7 @@ def warm_pair(
     if COPY in drafts:
         drafts[COPY] = quantised_copy(target)
     pair = replace(placed, target=target, drafts=drafts, no_draft_why=why)
-    return _measured(pair, settings, progress)
-
-
-def _measured(pair: LoadedPair, settings: AppSettings, progress: ProgressCallback) -> LoadedPair:
-    """Return the same pair with the costs of its passes."""
     progress(Progress("warm up", None, "measuring what a pass costs"))
-    target = pair.target
     passes = PairPasses(
         CachedModel(target.decoder), target.info, *_timed_draft(pair), card_name(target.device)
     )

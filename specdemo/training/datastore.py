@@ -15,7 +15,7 @@ from specdemo.config.strings import Json
 from specdemo.drafters.copies import LONGEST_MATCH
 from specdemo.drafters.memory.datastore import CARD, DATASTORE_FORMAT, SUFFIXES, TOKENS, fingerprint
 from specdemo.files.progress import Progress, ProgressCallback, silent
-from specdemo.files.store import make_folder, scratch
+from specdemo.files.store import make_folder, making
 from specdemo.session.text import read_prompts
 from specdemo.trace.events import RunStarted
 from specdemo.trace.metrics import output_ids
@@ -147,15 +147,10 @@ def build_datastore(texts: Iterable[Sequence[int]], out: Path, card: Json) -> Pa
     if len(tokens) > MAX_TOKENS:
         raise UserError("training.datastore_full", most=f"{MAX_TOKENS:,}")
     facts = {"format": DATASTORE_FORMAT, **card, "texts": len(texts), "tokens": len(tokens)}
-    with scratch(out.absolute().parent, Phrase("disk.while_writing", name=out.name)) as temporary:
-        content = temporary / "content"
-        content.mkdir()
+    with making(out.absolute(), None, Phrase("disk.while_writing", name=out.name)) as content:
         np.save(content / TOKENS, tokens, allow_pickle=False)
         np.save(content / SUFFIXES, suffix_array(tokens), allow_pickle=False)
         (content / CARD).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-        if out.exists():
-            out.replace(temporary / "replaced")  # leaves with the scratch
-        content.replace(out)
     return out
 
 

@@ -8,7 +8,6 @@ of published ones, as weights that run next to a target.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.files.folder import trained_facts, weight_files
-from specdemo.files.packing import group_by_size
+from specdemo.files.packing import copy_description, group_by_size
 from specdemo.files.quiet import import_bitsandbytes
 from specdemo.models.decoders.blocks import part_of
 from specdemo.models.decoders.layer import LlamaLayer
@@ -439,25 +438,17 @@ def export(folder: Path, target_folder: Path, out: Path) -> None:
     Its head is the whole tied embedding, so its vocabulary is no longer reduced.
     """
     config, state = read_config(folder), load_state(folder)
-    state = {
-        name: tensor for name, tensor in state.items() if name.startswith(("layers.", "norm."))
-    }
     out.mkdir(parents=True, exist_ok=True)
+    copy_description(target_folder, out)
     tensors = {
-        f"model.{name}": tensor.to(torch.bfloat16).contiguous() for name, tensor in state.items()
+        f"model.{name}": tensor.to(torch.bfloat16).contiguous()
+        for name, tensor in state.items()
+        if name.startswith(("layers.", "norm."))
     }
     tensors[EMBEDDING] = read_tensor(target_folder).to(torch.bfloat16)
     save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
     plain = {key: value for key, value in config.items() if key != "specdemo"}
     (out / "config.json").write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
-    for name in (
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "chat_template.jinja",
-        "generation_config.json",
-    ):
-        if (target_folder / name).is_file():
-            shutil.copyfile(target_folder / name, out / name)
 
 
 def export_gguf(folder: Path, target: Path, out: Path) -> None:
