@@ -107,6 +107,7 @@ def in_child(work: Callable[[], None]) -> int:
         code = 1
         try:
             faulthandler.disable()
+            torch.set_num_threads(1)  # the threads of its parent are not there
             work()
             code = 0
         except Exception:  # noqa: BLE001 - the child has no other way to report it

@@ -122,6 +122,11 @@ def nf4_layers(count: int, *, nested: bool = False):
     return layers
 
 
+def on_one_worker(names):
+    """Parameters of a fixture of a module: the tests of each go to one worker, which makes it once."""
+    return [pytest.param(one, marks=pytest.mark.xdist_group(f"made of {one}")) for one in names]
+
+
 def passes_of(decoder):
     """Return logits and states of four inputs: a text in chunks, a tree, the kept path, and a chain after it."""
     target = CachedModel(decoder, reads=(0, 2, 3))

@@ -195,12 +195,6 @@ class Reference(Layers):
         if self.model.head_is_embedding:
             self.head = embedding
 
-    def tokens(self) -> list[int]:
-        """The token of each row of the head."""
-        rows = range(self.model.words)
-        d2t = self.tensors["d2t"].tolist() if "d2t" in self.tensors else [0] * self.model.words
-        return [row + d2t[row] for row in rows]
-
     def guess(self, text: list[int]) -> Tensor:
         """(positions, W): logits of the positions after a text, whose last token is pending."""
         model, pending = self.model, len(text) - 1

@@ -36,7 +36,6 @@ class Eagle3:
     own_embedding: bool = False
     skips_first: bool = True  # the text starts with its second token
     embedding_first: bool = True
-    offsets: bool = True  # d2t contains offsets
     tensors: dict[str, Tensor] = field(default_factory=dict, compare=False)
 
 
@@ -168,9 +167,14 @@ def write_folder(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor
 
 
 class Layers:
-    """Parts of a layer, by the names of its weights."""
+    """Parts of a layer, by the names of its weights, and the vocabulary of a head."""
 
+    model: Any
     tensors: dict[str, Tensor]
+
+    def tokens(self) -> list[int]:
+        """The token of each row of the head."""
+        return (torch.arange(self.model.words) + self.tensors.get("d2t", 0)).tolist()
 
     def linear(self, name: str, x: Tensor) -> Tensor:
         return x @ self.tensors[f"{name}.weight"].T
@@ -230,14 +234,6 @@ class Reference(Layers):
     def logits(self, text: list[int]) -> Tensor:
         """(tokens - 1, W): logits after each token but the first, by rows of the head."""
         return self.linear("lm_head", self.normed("norm", torch.stack(self.outputs(text))))
-
-    def tokens(self) -> list[int]:
-        """The token of each row of the head."""
-        rows = range(self.model.words)
-        if "d2t" not in self.tensors:
-            return list(rows)
-        d2t = self.tensors["d2t"].tolist()
-        return [row + d2t[row] if self.model.offsets else d2t[row] for row in rows]
 
     def first(self, embedding: Tensor, state: Tensor, place: int, seen: list) -> Tensor:
         """The first layer: attention reads twice the numbers."""

@@ -8,12 +8,7 @@ import pytest
 
 from specdemo.bench.lanes import LaneResult, Paired, expand
 from specdemo.bench.pairs import PairResult, pairs_result, sampling_of, with_rules
-from specdemo.bench.results import (
-    BenchAnswers,
-    lanes_table,
-    markdown,
-    positions_table,
-)
+from specdemo.bench.results import BenchAnswers, lanes_table, markdown, positions_table
 from specdemo.cli.options import suite
 from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling

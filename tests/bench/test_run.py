@@ -25,13 +25,7 @@ from specdemo.bench.lanes import (
     measuring_order,
     run_lanes,
 )
-from specdemo.bench.results import (
-    BenchAnswers,
-    Journal,
-    against_table,
-    lanes_table,
-    text,
-)
+from specdemo.bench.results import BenchAnswers, Journal, against_table, lanes_table, text
 from specdemo.bench.run import BenchOptions, measure_throughput, run_bench
 from specdemo.bench.seeds import SeedComparison
 from specdemo.cli import console

@@ -12,6 +12,7 @@ from specdemo.trace.codec import decode
 from specdemo.trace.events import RunStarted
 from specdemo.trace.metrics import output_ids
 
+pytestmark = pytest.mark.xdist_group("echo")  # one copy of the project
 DOCUMENT = (ROOT / "docs" / "add-a-drafter.md").read_text(encoding="utf-8")
 
 

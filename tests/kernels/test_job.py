@@ -55,15 +55,6 @@ def test_what_python_writes_by_name_is_there_by_name(record):
             assert array[name]["zeros"][0] == number + 1
 
 
-@pytest.fixture
-def one_thread():
-    """A child has no threads of its own."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def drafts() -> list[torch.Tensor]:
     """Logits of a draft up to the last slot of its cache: a text, guessed positions, a tree, and a chain."""
     model = CompactModel(CompactDecoder(injecting(compact())), features_of(0))
@@ -84,7 +75,6 @@ TEXT = [(7 * number) % 128 for number in range(256)]
 
 
 @needs_fork
-@pytest.mark.usefixtures("one_thread")
 def test_a_draft_uses_its_own_memory_alone():
     wanted = drafts()
 
@@ -97,7 +87,6 @@ def test_a_draft_uses_its_own_memory_alone():
 
 
 @needs_fork
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", ["qwen2", "smollm3", "gemma3_text"])
 def test_a_targets_pass_uses_its_own_memory_alone(name):
     model = tiny_nf4(name)
@@ -114,7 +103,6 @@ def test_a_targets_pass_uses_its_own_memory_alone(name):
 
 
 @needs_fork
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("short", ["inputs", "results", "cache", "scratch"])
 def test_memory_that_is_too_small_ends_the_process(short):
     def work():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from passes import COMPILED_BUILDS, TEXT, TREE, WORDS, error, passes_of, tiny_nf4
+from passes import COMPILED_BUILDS, TEXT, TREE, WORDS, error, on_one_worker, passes_of, tiny_nf4
 from programs import python
 
 from specdemo.engine.attention import ModuleDecoder
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("compiled_pass")
 BYTES = cpu_features.multiplies_bytes()  # activations have 8 bits
 
 
-@pytest.fixture(scope="module", params=COMPILED_BUILDS)
+@pytest.fixture(scope="module", params=on_one_worker(COMPILED_BUILDS))
 def model(request):
     return tiny_nf4(request.param)
 

@@ -13,14 +13,7 @@ pytest.importorskip("numba")
 import llvmlite.binding as llvm
 from numba import carray, cfunc, njit, types
 
-from specdemo.kernels import (
-    cpu_features,
-    matmul_vectors,
-    packing,
-    parts,
-    simd,
-    team,
-)
+from specdemo.kernels import cpu_features, matmul_vectors, packing, parts, simd, team
 from specdemo.kernels import job as jobs
 
 INTEL = ("llvm.x86.", "pshufb", "vpmaddwd")

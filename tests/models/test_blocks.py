@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from gguf import GGMLQuantizationType
-from passes import error
+from passes import error, on_one_worker
 from tiny_files import make_tiny_tokenizer
 from tiny_gguf import random_blocks, tiny_gguf
 
@@ -28,7 +28,7 @@ from specdemo.models.pair import model_files
 pytestmark = pytest.mark.usefixtures("compiled_pass")
 
 
-@pytest.fixture(scope="module", params=["llama", "qwen2", "phi3", "gemma3"])
+@pytest.fixture(scope="module", params=on_one_worker(["llama", "qwen2", "phi3", "gemma3"]))
 def loaded(request, tmp_path_factory):
     """A model in blocks of five kinds, and the same in float32."""
     folder = tmp_path_factory.mktemp(request.param)

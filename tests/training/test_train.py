@@ -42,15 +42,6 @@ from specdemo.training.student import EVERYWHERE, KL, L1, DistilledHead, spread
 from specdemo.training.train import train
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Threads cost more than they gain at this size, most of all on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random four-layer Llama with sharpened distributions, and a byte-level tokenizer."""

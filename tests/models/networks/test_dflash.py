@@ -106,43 +106,41 @@ def test_blocks_of_several_conversations_are_one_pass(tmp_path, facts):
 
 
 TRAPS = {
-    "states by the layers that give them": (write_flat, Z_LAB, {}, {"shifted": True}),
-    "the mask's id": (write_flat, Z_LAB, {"mask": 7}, {}),
-    "a block sees itself both ways": (write_flat, Z_LAB, {"causal": True}, {}),
-    "a causal block": (write_flat, JETSPEC, {"causal": False}, {}),
-    "the block begins at the pending token": (write_flat, Z_LAB, {"begins": 1}, {}),
-    "norms of queries and keys": (write_flat, Z_LAB, {"norms": False}, {}),
-    "norm of mixed states": (write_flat, Z_LAB, {"mixed_norm": False}, {}),
-    "a layer's norm is the block's": (write_flat, Z_LAB, {"text_norm": True}, {}),
-    "the target's head": (write_flat, Z_LAB, {"head_is_embedding": True}, {}),
-    "rope_theta": (write_flat, Z_LAB, {"theta": 1e4}, {}),
-    "input_embedding_scale": (write_flat, SCALED, {"embedding_scale": 1.0}, {}),
-    "output_multiplier": (write_flat, SCALED, {"multiplier": 1.0}, {}),
-    "final_logit_softcapping": (write_flat, SCALED, {"cap": 0.0}, {}),
-    "block_size": (write_flat, Z_LAB, {"block": 5}, {}),
-    "sample_from_anchor": (write_speculators, ANCHORED, {"anchored": False}, {}),
-    "what goes in is convolved": (write_flat, SECOND, {"convolves": (False, True)}, {}),
-    "what comes out is convolved": (write_flat, SECOND, {"convolves": (True, False)}, {}),
-    "kernels depend on the place": (write_flat, SECOND, {"dynamic": False}, {}),
-    "kernels of what comes out, too": (write_flat, SECOND, {"from_input": False}, {}),
-    "kernels are written tap by tap": (write_flat, SECOND, {"tap_first": False}, {}),
-    "layers forget what is far back": (write_flat, SECOND, {"window": 0}, {}),
-    "a block sees all of itself": (write_flat, SECOND, {"window_causal": True}, {}),
+    "the mask's id": (Z_LAB, {"mask": 7}),
+    "a block sees itself both ways": (Z_LAB, {"causal": True}),
+    "a causal block": (JETSPEC, {"causal": False}),
+    "the block begins at the pending token": (Z_LAB, {"begins": 1}),
+    "norms of queries and keys": (Z_LAB, {"norms": False}),
+    "norm of mixed states": (Z_LAB, {"mixed_norm": False}),
+    "a layer's norm is the block's": (Z_LAB, {"text_norm": True}),
+    "the target's head": (Z_LAB, {"head_is_embedding": True}),
+    "rope_theta": (Z_LAB, {"theta": 1e4}),
+    "input_embedding_scale": (SCALED, {"embedding_scale": 1.0}),
+    "output_multiplier": (SCALED, {"multiplier": 1.0}),
+    "final_logit_softcapping": (SCALED, {"cap": 0.0}),
+    "block_size": (Z_LAB, {"block": 5}),
+    "sample_from_anchor": (ANCHORED, {"anchored": False}),
+    "what goes in is convolved": (SECOND, {"convolves": (False, True)}),
+    "what comes out is convolved": (SECOND, {"convolves": (True, False)}),
+    "kernels depend on the place": (SECOND, {"dynamic": False}),
+    "kernels of what comes out, too": (SECOND, {"from_input": False}),
+    "kernels are written tap by tap": (SECOND, {"tap_first": False}),
+    "layers forget what is far back": (SECOND, {"window": 0}),
+    "a block sees all of itself": (SECOND, {"window_causal": True}),
 }
 
 
 @pytest.mark.parametrize("trap", TRAPS)
-def test_a_trap_makes_a_difference(tmp_path, trap):
-    """A reader that ignores one of these computes something else, which the test above would find."""
-    write, facts, wrong, other = TRAPS[trap]
+def test_a_trap_makes_a_difference(trap):
+    """A reader that ignores one of these computes something else, which the tests of the layouts would find."""
+    facts, wrong = TRAPS[trap]
     model = make(**facts)
     states = states_of(model, len(TEXT))
-    found = guessed(opened(write(tmp_path / "drafter", model)), states)
-    same(found, Reference(model, EMBEDDING, HEAD, states).guess(TEXT))
-    read = -states if "shifted" in other else states  # layers of another kind
-    ignored = Reference(model, EMBEDDING, HEAD, read, **wrong).guess(TEXT)
-    places = min(len(found), len(ignored))
-    assert (found[:places] - ignored[:places]).abs().max() > 0.05
+    right, ignored = (
+        Reference(model, EMBEDDING, HEAD, states, **more).guess(TEXT) for more in ({}, wrong)
+    )
+    places = min(len(right), len(ignored))
+    assert (right[:places] - ignored[:places]).abs().max() > 0.05
 
 
 def test_states_and_the_size_of_a_block_are_read_wherever_they_stand(tmp_path):
@@ -241,15 +239,16 @@ def test_dflash_2_convolves_and_chooses_among_candidates(tmp_path, layout):
         assert selector.survival(place, drafter.states[place], token) is None
 
 
-def test_the_selector_heeds_the_state_of_a_place(tmp_path):
+def test_the_selector_heeds_the_state_of_a_place():
     model = make(**SECOND)
     states = states_of(model, len(TEXT))
-    drafter = opened(write_flat(tmp_path / "it", model))
-    found = guessed(drafter, states)
-    scores = drafter.weights.markov.corrected(found[:1], TEXT[-1], drafter.states[0])[0]
-    ignoring = Reference(model, EMBEDDING, HEAD, states, state_gates=False)
-    ignored = ignoring.selected(0, ignoring.guess(TEXT)[0], TEXT[-1])
-    assert max(abs(float(scores[one]) - ignored[one]) for one in ignored) > 0.05
+    right, ignored = (
+        Reference(model, EMBEDDING, HEAD, states, state_gates=gates) for gates in (True, False)
+    )
+    logits = right.guess(TEXT)[0]
+    ignored.guess(TEXT)
+    scores = [one.selected(0, logits, TEXT[-1]) for one in (right, ignored)]
+    assert max(abs(scores[0][one] - scores[1][one]) for one in scores[0]) > 0.05
 
 
 @pytest.mark.parametrize(
