@@ -10,14 +10,14 @@ from dataclasses import asdict, dataclass, replace
 
 from specdemo.bench.lanes import LaneLost, LaneResult, Paired, run_once
 from specdemo.bench.results import STRINGS, Result, Table, as_percent, sameness, write_file
+from specdemo.bench.statistics import SamplingAudit, judge_sampling
+from specdemo.bench.wrong_rules import Control, controls
 from specdemo.config.errors import UserError
 from specdemo.config.settings import TOKEN, RunSettings, Sampling
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.models.pair import COPY, DRAFT
 from specdemo.session.conversation import Conversation
 from specdemo.session.studio import AUDIT_FILE, Studio
-from specdemo.session.work.judges import SamplingAudit, judge_sampling
-from specdemo.session.work.wrong_rules import Control, controls
 from specdemo.trace.events import NOTHING
 
 FALSE_ALARMS = 0.01  # probability that one audit finds a fault in a correct program

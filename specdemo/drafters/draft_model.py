@@ -46,7 +46,7 @@ class LookBack(Wrapper):
     """Wraps a drafter of chains and drops its trailing tokens below a threshold, while `Confidence` stops after one.
 
     A scheduler that looks back like this (DSpark's counter-example) uses the drawn tokens to decide which draws
-    the target tests, so the tokens that remain occur too often: `specdemo.session.work.wrong_rules`.
+    the target tests, so the tokens that remain occur too often: `specdemo.bench.wrong_rules`.
     Chosen tokens are tested one by one, independent of the other proposals, so greedy decoding is unchanged.
     """
 

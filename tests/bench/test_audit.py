@@ -19,6 +19,11 @@ from specdemo.bench.audit import (
 )
 from specdemo.bench.lanes import LaneLost, LaneResult, Paired
 from specdemo.bench.results import text
+from specdemo.bench.statistics import (
+    SamplingAudit,
+    judge_sampling,
+    reread,
+)
 from specdemo.cli import console
 from specdemo.cli.commands import bench
 from specdemo.cli.parser import main
@@ -31,11 +36,6 @@ from specdemo.engine.target import PrefixReader
 from specdemo.engine.types import Drafter, Proposal
 from specdemo.engine.verify import verify_sampling
 from specdemo.session.studio import AUDIT_FILE
-from specdemo.session.work.judges import (
-    SamplingAudit,
-    judge_sampling,
-    reread,
-)
 from specdemo.trace.events import ModelInfo
 from specdemo.trace.metrics import measure, output_ids
 

@@ -12,6 +12,7 @@ from lanes import Scripted
 from toy import Table
 from transformers.generation.logits_process import TopPLogitsWarper
 
+from specdemo.bench.statistics import chi_square_p
 from specdemo.config.settings import Sampling
 from specdemo.drafters.base import Plain
 from specdemo.engine import sampling
@@ -26,7 +27,6 @@ from specdemo.engine.sampling import (
 from specdemo.engine.types import Proposal
 from specdemo.engine.verify import verify_coupled
 from specdemo.kernels import runtime
-from specdemo.session.work.statistics import chi_square_p
 from specdemo.trace.events import Status
 from specdemo.trace.metrics import output_ids
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from programs import needs_node, node
 
+from specdemo.bench.wrong_rules import bugs
 from specdemo.config.strings import load, strings
-from specdemo.session.work.wrong_rules import bugs
 from specdemo.trace.replay import RUNS
 from specdemo.ui import words
 from specdemo.ui.tabs.lessons import lessons_value, lessons_words

@@ -31,7 +31,7 @@ from specdemo.trace.events import NOTHING
 
 if TYPE_CHECKING:
     from specdemo.bench.run import BenchOptions
-    from specdemo.session.work.wrong_rules import Counts
+    from specdemo.bench.wrong_rules import Counts
 
 
 def run(options: argparse.Namespace) -> int:
@@ -271,7 +271,7 @@ def run_seeds(options: argparse.Namespace) -> int:
 
 def run_counterexample(options: argparse.Namespace) -> int:
     """Print three schedulers and two bugs of rules on two or three tokens, by fractions and by real runs."""
-    from specdemo.session.work.wrong_rules import bugs, schedulers
+    from specdemo.bench.wrong_rules import bugs, schedulers
 
     rows = [rule.run(options.runs) for rule in (*schedulers(), *bugs())]
     console.write(markdown(counterexample_table(rows)))

@@ -40,6 +40,7 @@ from functools import cache, partial
 import torch
 from torch import Tensor
 
+from specdemo.bench.statistics import chi_square_p, overrated, transform, uniformity_p
 from specdemo.config.settings import Sampling
 from specdemo.drafters.draft_model import LookBack
 from specdemo.engine.loop import generate
@@ -47,7 +48,6 @@ from specdemo.engine.passes import ForwardOutput
 from specdemo.engine.sampling import Shaper, Tickets, draw
 from specdemo.engine.types import Drafter, Limits, Proposal
 from specdemo.engine.verify import verify_sampling
-from specdemo.session.work.statistics import chi_square_p, overrated, transform, uniformity_p
 from specdemo.trace.events import ModelInfo, RunStarted, Verified
 from specdemo.trace.metrics import output_ids
 
@@ -63,7 +63,7 @@ def tenths(*counts: int) -> Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Findings of the audit's tests about a wrong rule. p_uniform, p_draft: see `judges.SamplingAudit`"""
+    """Findings of the audit's tests about a wrong rule. p_uniform, p_draft: see `statistics.SamplingAudit`"""
 
     name: str
     samples: int
@@ -107,7 +107,7 @@ class Rule:
         return Counts(self, tuple(map(tokens.count, range(len(self.target)))))
 
     def audited(self) -> Control:
-        """Test tokens of the rule as `judges.judge_sampling` tests those of a method, so many that the bias shows."""
+        """Test tokens of the rule as `statistics.judge_sampling` tests those of a method, so many that the bias shows."""
         count = math.ceil(CONTROL_EFFECT / self.effect)
         target, draft = as_row(self.target), as_row(self.draft)
         generator, tokens = torch.Generator().manual_seed(2**40), map(self.drawn, range(count))

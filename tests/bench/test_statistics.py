@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from specdemo.session.work.statistics import (
+from specdemo.bench.statistics import (
     chi_square_p,
     independence_p,
     overrated,

@@ -1,12 +1,18 @@
-"""Tests of whether tokens were drawn from the distributions that they should come from. Pure: torch and math only."""
+"""Tests of whether tokens were drawn from the distributions that they should come from."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from specdemo.config.settings import Sampling
+from specdemo.engine.sampling import Shaper
+from specdemo.engine.target import PrefixReader
+from specdemo.engine.types import Proposal
 
 LEAST_EXPECTED = 5.0  # smallest expected count per cell for the chi-square approximation
 
@@ -96,3 +102,72 @@ def _cells(samples: Sequence[float], cells: int) -> Tensor:
     """Return the number of the equal part of 0 to 1 that each sample falls into, of `cells` parts: (samples,) int64."""
     values = torch.tensor(samples, dtype=torch.float64)
     return (values * cells).long().clamp_(0, cells - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingAudit:
+    """Test of sampled tokens against the target's distributions, each given the tokens before it.
+
+    samples: tested tokens; impossible: those to which the target, read again, gives no probability
+    p_uniform, p_independent: p-values of the values of `transform`
+    p_draft: the same, ordered by how much the draft overrates a token; None without a draft
+    held: no p-value is below the limit
+    """
+
+    condition: str
+    samples: int
+    impossible: int
+    p_uniform: float
+    p_independent: float
+    p_draft: float | None
+    held: bool
+
+
+def judge_sampling(
+    reader: PrefixReader,
+    draft: PrefixReader | None,
+    condition: str,
+    sampling: Sampling,
+    answers: Iterable[tuple[Sequence[int], Sequence[int]]],
+    limit: float,
+) -> SamplingAudit:
+    """Test sampled outputs against the target's own distributions.
+
+    reader: a new one of the target's weights, independent of the engine's own passes
+    draft: a new one of the pair's draft; the most likely error of drafting is a bias towards it
+    answers: prompt ids and new ids of each run
+    """
+    generator = torch.Generator().manual_seed(2**40)  # no run has this seed
+    values: list[float] = []
+    by_draft: list[float] = []
+    impossible = 0
+    for prompt_ids, ids in answers:
+        rows = reread(reader, prompt_ids, ids, sampling)
+        for position, (probs, token_id) in enumerate(zip(rows, ids, strict=True)):
+            uniforms = torch.rand(2, generator=generator, dtype=torch.float64).tolist()
+            values.append(transform(probs, token_id, uniforms[0]))
+            text = [*prompt_ids, *ids[:position]]
+            if draft is not None and draft.room(len(text), 1):
+                guess = draft.probs_after(text, len(probs))
+                by_draft.append(transform(probs, token_id, uniforms[1], overrated(probs, guess)))
+            impossible += not probs[token_id] > 0
+    p_uniform, p_independent = uniformity_p(values), independence_p(values)
+    p_draft = uniformity_p(by_draft) if draft is not None else None
+    held = min(p for p in (p_uniform, p_independent, p_draft) if p is not None) >= limit
+    return SamplingAudit(
+        condition, len(values), impossible, p_uniform, p_independent, p_draft, held
+    )
+
+
+def reread(
+    reader: PrefixReader, prompt_ids: Sequence[int], ids: Sequence[int], sampling: Sampling
+) -> Tensor:
+    """Return the distribution from which each token of an output should have been sampled, in one pass over the output.
+
+    reader: of a CachedModel, whose cache is reused for a shared prompt
+    returns: (len(ids), V) float32 — row t follows the prompt and the first t new tokens
+    """
+    reader.prepare(prompt_ids[:-1])
+    output = reader.model.forward(prompt_ids[-1], Proposal.chain(ids[:-1]))  # type: ignore[attr-defined]
+    paths = [ids[:position] for position in range(len(ids))]
+    return Shaper(sampling).probs(output.logits, prompt_ids, paths).cpu()

@@ -9,10 +9,7 @@ from conftest import run_lane
 from lanes import always_right, always_wrong
 
 from specdemo.bench.results import markdown
-from specdemo.cli.commands.bench import counterexample_table
-from specdemo.drafters.draft_model import LookBack
-from specdemo.engine.types import Drafter
-from specdemo.session.work.wrong_rules import (
+from specdemo.bench.wrong_rules import (
     TARGET,
     Control,
     Counts,
@@ -27,6 +24,9 @@ from specdemo.session.work.wrong_rules import (
     tenths,
     with_shared_noise,
 )
+from specdemo.cli.commands.bench import counterexample_table
+from specdemo.drafters.draft_model import LookBack
+from specdemo.engine.types import Drafter
 from specdemo.trace.metrics import output_ids
 
 LOOKED_BACK = (Fraction(17, 20), Fraction(3, 20))
