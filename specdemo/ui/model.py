@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -16,7 +16,7 @@ from specdemo.config.settings import OWN, PRECISIONS, PRESET_NAMES, RECOMMENDED,
 from specdemo.files.progress import Progress
 from specdemo.session.door import EngineClient, MethodInfo
 from specdemo.ui import present, words
-from specdemo.ui.run_tab import QUICK, Follow, LatestRun, Shown, stream
+from specdemo.ui.run_tab import QUICK, Follow
 from specdemo.ui.settings_panel import OPTIONS
 from specdemo.ui.view import note_view
 from specdemo.ui.visits import switch_allowed, tell
@@ -192,16 +192,34 @@ class ModelHandlers:
 
     def load(
         self, target: Sent, precision: Sent, drafter: Sent, *, agreed: bool = False
-    ) -> Iterator[object]:
+    ) -> Iterator[Updates]:
         """Load the chosen pair, or ask whether to download it if files are missing. yields: status, then as `look`
 
         agreed: the visitor wants the download
-        All names that the visitor may not load get the same answer, without a search.
+        All names that the visitor may not load get the same answer, without a search. After a failure the old pair stays.
+        Closing the iterator, as Gradio does when the browser disconnects, cancels loading.
         """
         choice = self._choice(target, precision, drafter)
-        loading = _Loading(self, choice)
-        work = self._load(choice, loading, agreed=agreed)
-        yield from stream(None, work, loading, seconds=0)
+        try:
+            if not self._may_load(choice):
+                raise UserError("page.no_switch")
+            if not agreed and not self._here(choice):
+                yield self.status(), *self._question(choice)
+                return
+            note = json.dumps([("needs", words.COMING)]) if agreed else gr.skip()
+            told = *(gr.skip(),) * 2, note, gr.Button(interactive=False), gr.Row(visible=False)
+            yield self.status(), *told
+            draft = self._draft(choice.target)
+            switching = self.studio.switch(choice.target, draft, choice.precision, choice.drafter)
+            for progress in switching:
+                yield present.loading(progress), *told
+            status = self.status()
+        except UserError as error:
+            status = present.status("failed", str(error))
+        except Exception as error:  # noqa: BLE001 - a visitor is owed a sentence, not a stack trace
+            status = present.status("failed", str(UserError("page.unexpected", error=error)))
+        *menus, _, question = self.look(*astuple(choice))
+        yield status, *menus, gr.Button(visible=True, interactive=True), question
 
     def _choice(self, target: Sent, precision: Sent, drafter: Sent) -> ModelChoice:
         precision = precision if precision in PRECISIONS else self.studio.settings.precision
@@ -235,23 +253,6 @@ class ModelHandlers:
             gr.Button(visible=True),
             gr.Row(visible=False),
         )
-
-    def _load(
-        self, choice: ModelChoice, loading: _Loading, *, agreed: bool
-    ) -> Generator[None, None, None]:
-        if not self._may_load(choice):
-            raise UserError("page.no_switch")
-        if not agreed and not self._here(choice):
-            loading.told = self._question(choice)
-            return
-        note = json.dumps([("needs", words.COMING)]) if agreed else gr.skip()
-        loading.told = *(gr.skip(),) * 2, note, gr.Button(interactive=False), gr.Row(visible=False)
-        yield
-        draft = self._draft(choice.target)
-        for progress in self.studio.switch(choice.target, draft, choice.precision, choice.drafter):
-            loading.status = present.loading(progress)
-            yield
-        loading.end()
 
     def _question(self, choice: ModelChoice) -> Updates:
         """Return updates of `ModelMenu.told`: the question whether to download the missing files."""
@@ -308,28 +309,3 @@ class ModelHandlers:
 def _any_model(studio: EngineClient) -> bool:
     """Return whether files and hub names may be loaded: only if the operator allows it and the page is not public."""
     return studio.settings.allow_model_switch == "any" and not studio.settings.public
-
-
-class _Loading(Shown):
-    """Progress of loading another pair.
-
-    status: "" for the status of the loaded pair; told: updates of `ModelMenu.told`
-    """
-
-    def __init__(self, handlers: ModelHandlers, choice: ModelChoice) -> None:
-        super().__init__(LatestRun())
-        self.handlers, self.choice = handlers, choice
-        self.status = ""
-        self.told: Updates = (gr.skip(),) * 5
-
-    def value(self) -> Updates:
-        return self.status or self.handlers.status(), *self.told
-
-    def end(self, status: str = "") -> None:
-        *menus, _, question = self.handlers.look(*astuple(self.choice))
-        self.told = *menus, gr.Button(visible=True, interactive=True), question
-        self.status = status
-
-    def fail(self, error: UserError) -> None:
-        """Show the error; the old pair stays."""
-        self.end(present.status("failed", str(error)))

@@ -145,7 +145,7 @@ class Lines(Shown):
 
 
 def stream(
-    studio: EngineClient | None,
+    studio: EngineClient,
     work: Generator[object, None, None],
     shown: Shown,
     *,
@@ -155,7 +155,7 @@ def stream(
 ) -> Generator[object, None, None]:
     """Wait for the model and for a turn, do the work, and yield its growing results.
 
-    studio: waited for until its model is ready, has failed or the task is stopped; None for no model
+    studio: waited for until its model is ready, has failed or the task is stopped
     kind: of the work, for the queue of the engine; None for work that queues by itself
     counts: whether it counts for the visitor's runs per minute; seconds: least time between two values
     yields: values of the components; the last one at the end, unless the task was replaced
@@ -168,7 +168,7 @@ def stream(
         task.begin()
         try:
             yield from _load(studio, task)
-            if studio and studio.ready and not task.cancel.is_set():
+            if studio.ready and not task.cancel.is_set():
                 if counts:
                     check_run(studio, task.visitor, begins=True)
                 if kind:
@@ -193,9 +193,9 @@ def stream(
         yield shown.value()
 
 
-def _load(studio: EngineClient | None, task: LatestRun) -> Iterator[object]:
+def _load(studio: EngineClient, task: LatestRun) -> Iterator[object]:
     """Wait for the model."""
-    while not (studio is None or studio.ready or studio.error or task.cancel.wait(LOADING_SECONDS)):
+    while not (studio.ready or studio.error or task.cancel.wait(LOADING_SECONDS)):
         yield gr.skip()  # a closed browser is noticed here
 
 
