@@ -8,8 +8,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
-from itertools import count
 from operator import attrgetter
 
 from specdemo.config.errors import UserError
@@ -234,15 +232,14 @@ class Admission:
         """
         capacity, running = self._capacity(), list(self._running)
         line = {visitor: list(turns) for visitor, turns in self._line.items()}
-        numbers = count()
-        ends = [(self._left(turn, now), next(numbers), turn) for turn in self._running]
-        heapify(ends)
+        ends = {turn: self._left(turn, now) for turn in self._running}
         seconds: dict[Turn, float | None] = {}
         at: float | None = 0.0 if capacity and self._durations else None
         while line:
             turn = self._next(line, running, max(1, capacity))
             if turn is None and ends:
-                end, _, ended = heappop(ends)
+                ended = min(ends, key=ends.__getitem__)
+                end = ends.pop(ended)
                 running.remove(ended)
                 _put_last(line, ended.visitor)
                 at = None if at is None else max(at, end)
@@ -251,7 +248,7 @@ class Admission:
             _take(line, turn)
             seconds[turn] = at
             running.append(turn)
-            heappush(ends, ((at or 0.0) + self._usual(turn.kind), next(numbers), turn))
+            ends[turn] = (at or 0.0) + self._usual(turn.kind)
         return self._placed(seconds, capacity)
 
     def _placed(self, seconds: Mapping[Turn, float | None], capacity: int) -> dict[Turn, Waiting]:

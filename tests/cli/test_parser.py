@@ -2,11 +2,11 @@
 
 import argparse
 import ast
-import io
 import re
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 from programs import python
 
@@ -247,8 +247,8 @@ def test_app_names_an_address_that_it_cannot_use(host, monkeypatch, capsys):
 
 
 def test_app_says_that_it_already_runs(monkeypatch, capsys):
-    answer = io.BytesIO(b'{"status": "ready"}')
-    monkeypatch.setattr(app_command, "urlopen", lambda *_, **__: answer)
+    answer = httpx.Response(200, json={"status": "ready"})
+    monkeypatch.setattr(httpx, "get", lambda *_, **__: answer)
     assert serve(monkeypatch, Page(taken=True), "--port 7999 --desktop") == 1
     told = capsys.readouterr().err
     assert "specdemo already runs at http://127.0.0.1:7999." in told

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from http.client import HTTPException
 from importlib import import_module
 from socket import AF_INET, AF_INET6, create_server
 from typing import TYPE_CHECKING
-from urllib.request import urlopen
 
 from specdemo.cli.console import reached, reporting
 from specdemo.cli.options import app_settings
@@ -91,11 +88,12 @@ def _check_host(host: str) -> None:
 
 def _taken(settings: AppSettings) -> UserError:
     """Return the error for a port that specdemo itself or another program uses."""
+    import httpx
+
     url = f"http://{settings.host}:{settings.port}"
     try:
-        with urlopen(f"{url}/health", timeout=2) as answer:  # noqa: S310
-            ours = "status" in json.load(answer)
-    except (OSError, ValueError, TypeError, HTTPException):
+        ours = "status" in httpx.get(f"{url}/health", timeout=2).json()
+    except (httpx.HTTPError, ValueError, TypeError):
         ours = False
     if ours:
         return UserError("cli.already_running", url=url, port=settings.port + 1)

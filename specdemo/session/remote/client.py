@@ -23,7 +23,7 @@ from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.files.progress import ProgressCallback
 from specdemo.session.admission import Cancel
 from specdemo.session.door import About, ConversationClient, EngineClient, Part, Work, streamed
-from specdemo.session.remote.server import decode_part, name_of, raise_reported
+from specdemo.session.remote.server import decode_part, raise_reported
 from specdemo.session.runs import failed
 from specdemo.trace.codec import decode
 from specdemo.trace.events import SPECULATIVE, Event, FinishReason, RunFailed, RunFinished
@@ -169,7 +169,7 @@ class RemoteConversation(ConversationClient):
     def perform(
         self, work: Work, arguments: Mapping[str, object], cancel: threading.Event | None = None
     ) -> Iterator[Part]:
-        request = {"work": name_of(work), "arguments": dict(arguments)}
+        request = {"work": work.__name__, "arguments": dict(arguments)}
         try:
             with closing(self._lines("perform", request, cancel or threading.Event())) as lines:
                 yield from map(decode_part, lines)

@@ -137,13 +137,9 @@ def raise_reported(line: str) -> None:
     raise RuntimeError(report["message"])
 
 
-def name_of(work: Work) -> str:
-    """Return the name of work for other processes: `module:function`."""
-    return f"{work.__module__}:{work.__qualname__}"
-
-
+# Functions of `session.work` that other processes call by their names.
 WORKS: dict[str, Work] = {
-    name_of(work): work for work in (race.race_lanes, batch.answers, proposals.steps_of_all)
+    work.__name__: work for work in (race.race_lanes, batch.answers, proposals.steps_of_all)
 }
 
 
