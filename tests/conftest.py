@@ -52,7 +52,8 @@ store_compiled = compiled_code.kept_in
 @contextmanager
 def compile_in_turn(folder: Path | None) -> Iterator[None]:
     """Let one worker compile the pass, which takes most of a minute; the others load its code."""
-    with FileLock(folder / "lock") if folder else nullcontext(), store_compiled(folder):
+    lock = FileLock(folder / "lock", is_singleton=True) if folder else nullcontext()
+    with lock, store_compiled(folder):  # pytest imports this module twice
         yield
 
 
