@@ -6,14 +6,12 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Generator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 
 import pytest
 import torch
-from filelock import FileLock
 from tiny_trained import READS, TextFeatures, tiny_trained
 from transformers import LlamaConfig, LlamaForCausalLM
 from xdist.plugin import pytest_xdist_auto_num_workers as auto_num_workers
@@ -28,7 +26,6 @@ from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel, PrefixReader
 from specdemo.engine.types import Drafter, LanguageModel, Limits
-from specdemo.kernels import cache as compiled_code
 from specdemo.kernels import runtime
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.pair import LoadedPair
@@ -46,18 +43,6 @@ LOOKED = pytest.StashKey[Path]()  # the file whose tests run
 # Models this small are slower with several threads, and each worker has a core of its own.
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the programs that tests start
-store_compiled = compiled_code.kept_in
-
-
-@contextmanager
-def compile_in_turn(folder: Path | None) -> Iterator[None]:
-    """Let one worker compile the pass, which takes most of a minute; the others load its code."""
-    lock = FileLock(folder / "lock", is_singleton=True) if folder else nullcontext()
-    with lock, store_compiled(folder):  # pytest imports this module twice
-        yield
-
-
-compiled_code.kept_in = compile_in_turn
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from specdemo.kernels import cpu_features, team
 HERE = Path(__file__).resolve().parent
 FOLDER_PREFIX = "compiled-"
 KEPT_FOLDERS = 4  # number of folders to store, those used last
+COMPILE_SECONDS = 300.0  # after which a process no longer waits for another one to compile
 
 
 def sources() -> list[Path]:
@@ -83,13 +84,21 @@ def bases() -> list[Path]:
 
 @contextmanager
 def kept_in(place: Path | None) -> Iterator[None]:
-    """Let numba store code compiled with `cache=True` in a folder."""
+    """Let numba store code compiled with `cache=True` in a folder. One process compiles it, and others wait to load it."""
+    from filelock import FileLock
+
     config = _config()
-    before, config.CACHE_DIR = config.CACHE_DIR, str(place or "")
-    try:
-        yield
-    finally:
-        config.CACHE_DIR = before
+    with ExitStack() as stack:
+        if place:
+            lock = FileLock(place / "lock", COMPILE_SECONDS, is_singleton=True)
+            # A disk may have no locks, and a process that has one may hang.
+            with suppress(OSError, NotImplementedError):
+                stack.enter_context(lock)
+        before, config.CACHE_DIR = config.CACHE_DIR, str(place or "")
+        try:
+            yield
+        finally:
+            config.CACHE_DIR = before
 
 
 def _config() -> Any:

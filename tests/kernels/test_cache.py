@@ -95,6 +95,30 @@ def test_old_code_is_not_used_and_unchanged_code_is(tmp_path):
     assert len(list((tmp_path / "kept").iterdir())) == 2
 
 
+TOGETHER = """
+import os, time
+from pathlib import Path
+import numba
+
+def slow(*kind, **options):
+    time.sleep(1)
+    return numba.cfunc(*kind, **options)
+
+folder = Path(__file__).parent
+(folder / f"{os.getpid()}.here").touch()
+while len([*folder.glob("*.here")]) < 3:
+    time.sleep(0.01)
+"""
+
+
+def test_of_programs_that_start_together_one_compiles(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(TOGETHER + PROGRAM.replace("kept(cfunc", "kept(slow"))
+    with ThreadPoolExecutor(3) as pool:
+        printed = pool.map(lambda _: python(program, PYTHONPATH=str(ROOT)).strip(), range(3))
+        assert sorted(printed) == ["2 0", "2 1", "2 1"]
+
+
 def test_a_folder_that_cannot_be_written_to_is_passed_over(tmp_path, sources):
     blocked = tmp_path / "file"
     blocked.write_text("")
