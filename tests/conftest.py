@@ -51,13 +51,27 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 @pytest.hookimpl(tryfirst=True)  # before the plugin that reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that load the embedded model go to one worker, and so do those of a file that serve a page."""
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """Tests that share what is expensive go to one worker; any other test goes to the next free one."""
     for item in items:
-        if item.get_closest_marker("real"):
-            item.add_marker(pytest.mark.xdist_group("real"))
-        elif item.get_closest_marker("browser"):
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
+        group = group_of(item)
+        if group and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def group_of(item: pytest.Function) -> str:
+    """Name of what a test shares: the embedded model, its file's browser, real servers or fixtures of its file."""
+    if item.get_closest_marker("real"):
+        return "real"
+    if item.get_closest_marker("browser"):
+        return item.path.name
+    if "real_server" in item.fixturenames:
+        return "real_server"
+    found = item._fixtureinfo.name2fixturedefs
+    shared = [name for name, known in found.items() if known[-1].scope == "module"]
+    indices = item.callspec.indices if hasattr(item, "callspec") else {}
+    parameters = [str(indices[name]) for name in shared if name in indices]
+    return " ".join([item.nodeid.split("::")[0], *parameters]) if shared else ""
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -18,7 +18,6 @@ from specdemo.trace.replay import NODE_FIELDS, read
 
 ROOT = Path(__file__).resolve().parents[1]
 SHORT = {"max_new_tokens": 12}
-pytestmark = pytest.mark.xdist_group("api")  # one model
 
 
 @pytest.fixture(scope="module", autouse=True)

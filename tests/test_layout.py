@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Callable, Iterable
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
 from programs import python
 
 from tools import docs
@@ -67,10 +67,9 @@ def imports_of(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import; say where it comes from"
             base = node.module or ""
-            # `from specdemo import docs` names a module, `from specdemo.config.errors import UserError` does not.
-            names |= (
-                {f"{base}.{alias.name}" for alias in node.names} if base == "specdemo" else {base}
-            )
+            # `from specdemo import api` names a module, `from specdemo.config.errors import UserError` does not.
+            of_modules = base in ("specdemo", "specdemo.kernels")
+            names |= {f"{base}.{alias.name}" for alias in node.names} if of_modules else {base}
     return names
 
 
@@ -82,11 +81,27 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("path", in_layers(*ALLOWED), ids=name_of)
-def test_imports_point_one_way(path: Path) -> None:
-    layer = layer_of(path)
-    inner = {room_of(name) for name in imports_of(path) if name.startswith("specdemo.")}
-    assert inner <= ALLOWED[layer] | {layer}
+def found_in(paths: Iterable[Path], forbidden: Callable[[Path], set[str]]) -> dict[str, set[str]]:
+    """Return what a rule forbids in each module, for the modules that contain any of it."""
+    found = {name_of(path): forbidden(path) for path in paths}
+    return {name: names for name, names in found.items() if names}
+
+
+def inner_imports(path: Path, below: str = "specdemo.") -> set[str]:
+    return {name for name in imports_of(path) if name.startswith(below)}
+
+
+def roots(path: Path) -> set[str]:
+    """Top packages that a module imports."""
+    return {name.partition(".")[0] for name in imports_of(path)}
+
+
+def test_imports_point_one_way() -> None:
+    def wrong(path: Path) -> set[str]:
+        layer = layer_of(path)
+        return {room_of(name) for name in inner_imports(path)} - ALLOWED[layer] - {layer}
+
+    assert found_in(in_layers(*ALLOWED), wrong) == {}
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
@@ -104,12 +119,10 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     TopologicalSorter(graph).prepare()
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "ui").rglob("*.py")), ids=name_of)
-def test_tabs_are_self_contained(path: Path) -> None:
+def test_tabs_are_self_contained() -> None:
     """No tab imports another; only the page, and the site that is made of the same parts, import tabs."""
-    outside = {PACKAGE / "ui" / "app.py", PACKAGE / "ui" / "site.py"}
-    tabs = {name for name in imports_of(path) if name.startswith("specdemo.ui.tabs")}
-    assert not tabs or path in outside
+    others = {*in_layers("ui")} - {PACKAGE / "ui" / "app.py", PACKAGE / "ui" / "site.py"}
+    assert found_in(others, lambda path: inner_imports(path, "specdemo.ui.tabs")) == {}
 
 
 DOOR = {
@@ -117,65 +130,55 @@ DOOR = {
 }
 
 
-@pytest.mark.parametrize(
-    "path", [one for one in MODULES if layer_of(one) != "kernels"], ids=name_of
-)
-def test_the_kernels_have_one_door(path: Path) -> None:
+def test_the_kernels_have_one_door() -> None:
     """Weights are packed by `packing` and `blocks`, everything else goes through `runtime`."""
-    found = set()
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.ImportFrom) and node.module == "specdemo.kernels":
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found.add(node.module or "")
-        elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-    assert {name for name in found if name.startswith("specdemo.kernels")} <= DOOR
+
+    outside = (path for path in MODULES if layer_of(path) != "kernels")
+    assert found_in(outside, lambda path: inner_imports(path, "specdemo.kernels") - DOOR) == {}
 
 
-@pytest.mark.parametrize("path", in_layers("trace", "config"), ids=name_of)
-def test_the_trace_needs_pydantic_at_most(path: Path) -> None:
-    outside = {name.partition(".")[0] for name in imports_of(path)} - {"specdemo", "__future__"}
-    assert outside <= {*sys.stdlib_module_names, "pydantic", "pydantic_core"}
+def test_the_trace_needs_pydantic_at_most() -> None:
+    known = {*sys.stdlib_module_names, "pydantic", "pydantic_core", "specdemo", "__future__"}
+    assert found_in(in_layers("trace", "config"), lambda path: roots(path) - known) == {}
 
 
-@pytest.mark.parametrize("path", [*in_layers("ui"), ROOT / "app.py"], ids=name_of)
-def test_the_page_never_imports_the_models(path: Path) -> None:
-    assert not {name.partition(".")[0] for name in imports_of(path)} & HEAVY
+def test_the_page_never_imports_the_models() -> None:
+    page = [*in_layers("ui"), ROOT / "app.py"]
+    assert found_in(page, lambda path: roots(path) & HEAVY) == {}
 
 
-@pytest.mark.parametrize("path", in_layers(*UP_TO_SESSION), ids=name_of)
-def test_nothing_up_to_the_session_prints_sleeps_or_knows_the_page(path: Path) -> None:
-    assert not {name.partition(".")[0] for name in imports_of(path)} & {"gradio", "plotly", "rich"}
-    calls = {
-        ast.unparse(node.func) for node in ast.walk(parsed(path)) if isinstance(node, ast.Call)
-    }
-    assert not calls & {"print", "sleep", "time.sleep"}
+def test_nothing_up_to_the_session_prints_sleeps_or_knows_the_page() -> None:
+    def wrong(path: Path) -> set[str]:
+        calls = {
+            ast.unparse(node.func) for node in ast.walk(parsed(path)) if isinstance(node, ast.Call)
+        }
+        page = roots(path) & {"gradio", "plotly", "rich"}
+        return page | calls & {"print", "sleep", "time.sleep"}
+
+    assert found_in(in_layers(*UP_TO_SESSION), wrong) == {}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_every_module_has_a_docstring(path: Path) -> None:
-    assert ast.get_docstring(parsed(path))
+def test_every_module_has_a_docstring() -> None:
+    assert [name_of(path) for path in MODULES if not ast.get_docstring(parsed(path))] == []
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "specdemo.session.studio",
-        "specdemo.trace.replay",
-        "specdemo.config.settings",
-        "specdemo.drafters.methods",
-        "specdemo.cli.parser",
-        "specdemo.ui.app",
-    ],
-)
-def test_importing_loads_no_model_library(module: str) -> None:
-    code = f"import sys, {module}; sys.exit(', '.join(sorted({HEAVY!r} & set(sys.modules))) or 0)"
-    python("-c", code)
-
-
-def test_the_list_of_methods_loads_no_numpy() -> None:
-    code = "import sys, specdemo.drafters.methods; sys.exit('numpy' in sys.modules)"
+def test_importing_loads_no_model_library() -> None:
+    """The list of methods does not load numpy either."""
+    modules = (
+        "drafters.methods",
+        "trace.replay",
+        "config.settings",
+        "session.studio",
+        "cli.parser",
+        "ui.app",
+    )
+    code = f"""
+import importlib, sys
+for module in {modules!r}:
+    importlib.import_module(f"specdemo.{{module}}")
+    unwanted = {HEAVY!r} | ({{"numpy"}} if module == "drafters.methods" else set())
+    assert not unwanted & set(sys.modules), module
+"""
     python("-c", code)
 
 

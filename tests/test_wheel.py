@@ -21,7 +21,6 @@ from specdemo.trace.replay import read
 
 ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS = 120
-pytestmark = pytest.mark.xdist_group("wheel")  # built once
 
 
 @pytest.fixture(scope="module")

@@ -18,13 +18,12 @@ from specdemo.ui.links import follow, read_link
 
 
 @pytest.fixture(scope="module")
-def events():
-    """All events of the page that take values."""
-    page = make_page(Studio(AppSettings(target="none")))
-    return [event for event in page.fns.values() if event.inputs]
+def page():
+    return make_page(Studio(AppSettings(target="none")))
 
 
-def test_any_value_of_any_event_is_taken_or_refused(events):
+def test_any_value_of_any_event_is_taken_or_refused(page):
+    events = [event for event in page.fns.values() if event.inputs]
     rng = random.Random(SEED)
     told: list[str] = []
     for _ in range(COUNT):
@@ -83,14 +82,6 @@ def test_any_text_is_taken_unchanged_or_refused():
 teach = strings("teach")
 
 
-@pytest.fixture(scope="module")
-def fields():
-    """The controls of the page by their names in a link."""
-    page = make_page(Studio(AppSettings(target="none")))
-    call = next(fn for fn in page.fns.values() if getattr(fn.fn, "func", None) is follow)
-    return call.fn.keywords["fields"]
-
-
 def link(rng: random.Random, names: list[str]) -> str:
     pairs = []
     for _ in range(rng.randint(1, 6)):
@@ -105,7 +96,9 @@ def link(rng: random.Random, names: list[str]) -> str:
     return query[:at] + rng.choice(("%", "%ff", "&&", "=", ";", "%00", "+")) + query[at:]
 
 
-def test_any_link_is_followed_or_refused(fields):
+def test_any_link_is_followed_or_refused(page):
+    call = next(fn for fn in page.fns.values() if getattr(fn.fn, "func", None) is follow)
+    fields = call.fn.keywords["fields"]  # controls by their names in a link
     rng = random.Random(SEED)
     names, tabs = list(fields), ("play", "race")
     told = str(teach.WORDS["unknown_value"]).partition("{")[0]

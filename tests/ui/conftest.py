@@ -15,7 +15,7 @@ from ui.served import launched
 from specdemo.config.settings import AppSettings
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext
+    from playwright.sync_api import BrowserContext, Page
 
 FLAGS = [
     "--no-sandbox",
@@ -71,27 +71,47 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
         yield address
 
 
+def watched(page: Page, problems: list[str]) -> Page:
+    """Return the page with `problems`, its errors, and `asked`, the addresses that it has requested."""
+    page.problems, page.asked = problems, []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda request: page.asked.append(request.url))
+    return page
+
+
 @pytest.fixture
 def open_page(browser: object) -> Iterator[Callable[..., object]]:
-    """A function that opens an empty page with options of its context; the test fails at an error of a page.
-
-    problems: errors of all pages; asked: addresses that the page has requested
-    """
+    """A function that opens an empty page with options of its context; the test fails at an error of a page."""
     contexts, problems = [], []
 
     def opened(**options: object) -> object:
         contexts.append(browser.new_context(**{"viewport": SCREEN, **options}))
-        page = contexts[-1].new_page()
-        page.problems, page.asked = problems, []
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("request", lambda request: page.asked.append(request.url))
-        return page
+        return watched(contexts[-1].new_page(), problems)
 
     yield opened
     found = list(problems)
     for context in contexts:
         context.close()
     assert found == []
+
+
+@pytest.fixture(scope="module")
+def opened_once(browser: object, url: str, request: pytest.FixtureRequest) -> Page:
+    """The page of a test file at the QUERY and with the MOTION of the file."""
+    # A context of its own: those of `open_page` are emptied after each test.
+    context = browser.new_context(viewport=SCREEN, accept_downloads=True)
+    page = watched(context.new_page(), [])
+    page.emulate_media(reduced_motion=getattr(request.module, "MOTION", "no-preference"))
+    page.goto(url + getattr(request.module, "QUERY", ""))
+    return page
+
+
+@pytest.fixture
+def page(opened_once: Page) -> Iterator[Page]:
+    """A page that earlier tests of the file may have used, at its usual size; the test fails at an error of the page."""
+    opened_once.set_viewport_size(SCREEN)
+    yield opened_once
+    assert opened_once.problems == []
 
 
 @pytest.hookimpl(wrapper=True)

@@ -59,14 +59,7 @@ class RacedStudio(IdleStudio):
         return RacedConversation(self)
 
 
-STUDIO = RacedStudio
-
-
-@pytest.fixture
-def page(open_page, url):
-    page = open_page(reduced_motion="reduce")  # a replay rests at its end
-    page.goto(url)
-    return page
+STUDIO, MOTION = RacedStudio, "reduce"  # a replay rests at its end
 
 
 def open_tab(page, name):

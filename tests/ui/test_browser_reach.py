@@ -1,8 +1,12 @@
-"""Accessibility, class links and a projector: axe finds nothing serious, keys and links work as documented."""
+"""Accessibility, class links and a projector: axe finds nothing serious, keys and links work as documented.
+
+The first sight of the page fits its screen: nothing overlaps or is cut, the transport is in sight, the text has its share.
+"""
+
+from pathlib import Path
 
 import pytest
 from ui.scripted import ReadyStudio
-from ui.test_browser_layout import share_of_text
 
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import load, strings
@@ -12,7 +16,7 @@ from specdemo.ui import words
 race = strings("race")
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-STUDIO = ReadyStudio
+STUDIO, MOTION = ReadyStudio, "reduce"
 pytestmark = pytest.mark.browser
 
 TABS = ("play", "race", "proposals", "lab", "lessons", "methods")
@@ -24,17 +28,62 @@ TICKS = """(size) => {
 }"""
 
 
+SCREENS = ((1280, 800), (1920, 1080), (390, 844))
+LEAST_TEXT = 0.35  # of the screen
+MOST_CONTROLS, MOST_WORDS = 28, 120
+
+SEEN = Path(__file__).with_name("seen.js").read_text(encoding="utf-8")
+
+
 @pytest.fixture
 def visit(open_page, url):
     """Open the page at an address; return it when the opening run is complete."""
 
-    def visited(query="", width=1280, height=800):
-        page = open_page(viewport={"width": width, "height": height}, reduced_motion="reduce")
+    def visited(query=""):
+        page = open_page(reduced_motion="reduce")
         page.goto(url + query)
         page.locator("#sd-view .sd-answer .sd-token").first.wait_for()
         return page
 
     return visited
+
+
+def share_of_text(page):
+    return page.locator("#sd-view .sd-texts").evaluate(
+        "e => e.clientWidth * e.clientHeight / (innerWidth * innerHeight)"
+    )
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_the_first_view_fits_each_screen(open_page, url, language):
+    page = open_page(locale=language, reduced_motion="reduce")
+    page.goto(url)
+    page.locator("#sd-view .sd-answer .sd-token").first.wait_for()
+    page.locator("#sd-view .sd-plot .main-svg").first.wait_for(state="attached")
+    page.wait_for_function(f"document.documentElement.lang === '{language}'")
+    for width, height in SCREENS:
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_timeout(400)
+        for dark in (True, False):
+            page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, width
+            assert page.evaluate(SEEN, "covered") == [], width
+            assert page.evaluate(SEEN, "cut") == [], width
+            transport = page.locator("#sd-view .sd-transport").bounding_box()
+            assert transport["y"] + transport["height"] <= height, width
+            speedup = page.locator("#sd-view .sd-number-speedup").bounding_box()
+            assert 0 <= speedup["y"] < speedup["y"] + speedup["height"] <= height, width
+            assert page.locator("#sd-view .sd-answer").bounding_box()["y"] >= 0, width
+            assert share_of_text(page) >= LEAST_TEXT, width
+
+
+def test_the_first_view_has_few_controls(open_page, url):
+    page = open_page(reduced_motion="no-preference")
+    page.goto(url)
+    page.locator("#sd-view .sd-answer .sd-token").first.wait_for()
+    controls, said = page.evaluate(SEEN, "counted")
+    assert len(controls) <= MOST_CONTROLS, controls
+    assert len(said) <= MOST_WORDS, said
 
 
 def run(page):
@@ -64,8 +113,8 @@ STOP = """(parts) => {
 }"""
 
 
-def test_the_keyboard_goes_through_the_page_in_its_order(visit):
-    page = visit()
+def test_the_keyboard_goes_through_the_page_in_its_order(page):
+    page.locator("#sd-view .sd-answer .sd-token").first.wait_for()
     stops = []
     while len(stops) < 60:
         page.keyboard.press("Tab")
@@ -109,7 +158,9 @@ def test_axe_finds_nothing_serious_on_any_tab(visit, theme):
     assert not found, "\n".join(found)
 
 
-def test_a_run_and_its_first_draft_are_shown_before_the_page_has_started(open_page, url):
+def test_a_run_is_shown_before_the_page_has_started_unless_the_link_is_to_another_part(
+    open_page, url
+):
     page = open_page(locale="de-DE", color_scheme="dark")
     held = []
     page.route("**/assets/*.js", lambda route: held.append(route))  # Gradio's own scripts
@@ -128,10 +179,7 @@ def test_a_run_and_its_first_draft_are_shown_before_the_page_has_started(open_pa
     page.unroute("**/assets/*.js")
     page.locator("#sd-view .sd-answer .sd-token").first.wait_for()
     first.wait_for(state="detached")
-
-
-def test_a_link_to_another_part_shows_no_first_run(open_page, url):
-    page = open_page()
+    # A link to another part shows no first run.
     page.route("**/assets/*.js", lambda _: None)
     page.goto(url + "?tab=race", wait_until="commit")
     page.wait_for_function("document.body && document.querySelector('gradio-app')")
@@ -227,14 +275,13 @@ def test_a_link_holds_a_live_run(visit):
     other = visit(link[link.index("#") :])
     assert other.locator(".sd-badge").inner_text() == "recorded"
     assert other.locator("#sd-view .sd-answer").inner_text() == written
-    open_page = visit()  # a changed hash alone does not load the page again
-    open_page.evaluate("link => location.hash = link", link[link.index("#") :])
-    open_page.wait_for_function(
+    # A changed hash alone does not load the page again.
+    other.evaluate("location.hash = '#trace=garbage'")
+    other.locator(".sd-problem", has_text="A run from a link is damaged").wait_for()
+    other.evaluate("link => location.hash = link", link[link.index("#") :])
+    other.wait_for_function(
         "text => document.querySelector('#sd-view .sd-answer')?.innerText === text", arg=written
     )
-    visit("#trace=garbage").locator(
-        ".sd-problem", has_text="A run from a link is damaged"
-    ).wait_for()
 
 
 def test_back_and_reload_bring_back_a_step_a_token_and_a_live_run(visit):
@@ -268,8 +315,7 @@ def test_back_and_reload_bring_back_a_step_a_token_and_a_live_run(visit):
     page.locator(".sd-about", has_text="An earlier run").wait_for(state="attached")
 
 
-def test_a_run_is_saved_as_a_picture_and_as_an_animation(visit, tmp_path):
-    page = visit()
+def test_a_run_is_saved_as_a_picture_and_as_an_animation(page, tmp_path):
     page.get_by_role("button", name="Share").click()
     card = page.locator(".sd-run-card")
     card.wait_for()
@@ -286,10 +332,11 @@ def test_a_run_is_saved_as_a_picture_and_as_an_animation(visit, tmp_path):
         download.value.save_as(saved)
         assert saved.read_bytes().startswith(begin)
         assert saved.stat().st_size > 10_000
+    page.keyboard.press("Escape")
+    page.locator("dialog[open]").wait_for(state="detached")
 
 
-def test_a_notice_leaves_the_run_button_free_and_tab_closes_the_menu_of_methods(visit):
-    page = visit()
+def test_a_notice_leaves_the_run_button_free_and_tab_closes_the_menu_of_methods(page):
     page.locator("#sd-prompt textarea").fill("")
     page.locator("#sd-run").click()
     page.locator(".toast-body").wait_for()
@@ -302,8 +349,9 @@ def test_a_notice_leaves_the_run_button_free_and_tab_closes_the_menu_of_methods(
 
 
 @pytest.mark.parametrize(("width", "height"), [(1024, 768), (1920, 1080)])
-def test_the_presenter_mode_fits_its_screen_and_keys_lead_in_and_out(visit, width, height):
-    page = visit(width=width, height=height)
+def test_the_presenter_mode_fits_its_screen_and_keys_lead_in_and_out(page, width, height):
+    page.set_viewport_size({"width": width, "height": height})
+    page.evaluate("document.activeElement.blur()")
     small = page.locator(".sd-answer").evaluate("e => parseFloat(getComputedStyle(e).fontSize)")
     page.keyboard.press("p")
     page.locator("#sd-settings").wait_for(state="hidden")

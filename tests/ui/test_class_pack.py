@@ -24,6 +24,7 @@ from specdemo.ui.tabs.lessons import lessons_words
 
 CONTENT = "http://www.imsproject.org/xsd/imscp_rootv1p1p2"
 ADL = "http://www.adlnet.org/xsd/adlcp_rootv1p2"
+pytestmark = pytest.mark.xdist_group("pack")  # one process of node a language
 LANGUAGES = pytest.mark.parametrize("language", ["en", "de"])
 
 
@@ -89,7 +90,7 @@ def asked(language: str) -> list[dict[str, Any]]:
 
 @needs_node
 @LANGUAGES
-def test_the_questions_are_those_of_the_lessons(language: str) -> None:
+def test_the_questions_and_their_table_are_those_of_the_lessons(language: str) -> None:
     lessons = said(language)["lessons"]
     own = {
         f"{lesson}-{name}": question
@@ -107,11 +108,6 @@ def test_the_questions_are_those_of_the_lessons(language: str) -> None:
         else:
             assert question["told"] == options[question["answer"]]
         assert not re.search(r"\{\w+\}|undefined|NaN", json.dumps(question))
-
-
-@needs_node
-@LANGUAGES
-def test_the_table_has_a_line_for_each_question(language: str) -> None:
     table = list(csv.DictReader(io.StringIO(pack(language)["files"]["questions.csv"], newline="")))
     assert [row["id"] for row in table] == [question["id"] for question in asked(language)]
     assert {row["lesson"] for row in table} == set("12345678")

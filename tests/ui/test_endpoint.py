@@ -31,7 +31,6 @@ LIMIT = ("--max-time", "60")  # of curl, in seconds
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "api.md"
 EXAMPLE = re.compile(r"<!-- needs: page -->\n```(\w+)\n(.*?)```", re.S)
 PLACE = "http://127.0.0.1:7860"
-pytestmark = pytest.mark.xdist_group("endpoint")  # one page
 
 
 @pytest.fixture(scope="module")

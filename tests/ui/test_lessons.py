@@ -18,6 +18,7 @@ from specdemo.ui import words
 from specdemo.ui.tabs.lessons import lessons_value, lessons_words
 
 WORDS = strings("lessons").WORDS
+pytestmark = pytest.mark.xdist_group("lessons")  # one process of node
 
 GUIDE = Path(__file__).parents[2] / "docs" / "teachers-guide.md"
 MARKS = "<!-- answers:start -->", "<!-- answers:end -->"

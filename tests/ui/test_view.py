@@ -1,6 +1,7 @@
 """The script's pure parts under node, and its numbers against the Python definitions."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from programs import module, needs_node, node
 
 from specdemo.config.settings import COUPLED
 from specdemo.drafters.methods import METHODS
+from specdemo.trace import replay
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import ModelInfo, Node, RunStarted, Status, Trace, Verified
 from specdemo.trace.metrics import (
@@ -18,9 +20,11 @@ from specdemo.trace.metrics import (
     repeats_itself,
     speedup,
 )
-from specdemo.trace.replay import RUNS, read, read_index, recorded_runs
+from specdemo.trace.replay import RUNS, read_index, recorded_runs
 from tools.record import with_result
 
+pytestmark = pytest.mark.xdist_group("recorded")  # the runs are read once
+read = cache(replay.read)
 RECORDED = sorted(RUNS.glob("*.jsonl"))
 DRAFTED = [path for path in RECORDED if path.stem != "05-plain"]
 # Every shipped method but `look_back`, which is lossy, and `copy_through`
@@ -60,21 +64,21 @@ def test_a_part_of_the_script(script):
 
 
 @needs_node
-@pytest.mark.parametrize("path", DRAFTED, ids=lambda path: path.stem)
-def test_the_script_and_python_give_the_same_counts(path):
-    shown = json.loads(node(Path(__file__).with_name("view.test.mjs"), path))
-    trace = read(path).trace
-    plain, fast = measure(trace.lane("plain")), measure(trace.lane("speculative"))
-    assert shown["speedup"] == pytest.approx(speedup(plain, fast))
-    assert shown["disturbed"] == disturbed(trace)
-    assert shown["repeats"] == repeats_itself(trace)
-    started = next(iter(trace.lane("speculative").events))
-    assert shown["may_split"] == started.may_split
-    for name in ("tokens_per_second", "drafted_accept_rate", "tokens_per_step"):
-        assert shown[name] == pytest.approx(getattr(fast, name))
-    assert (shown["curve"] > 0) == (not shown["disturbed"])
-    assert shown["positions"] == [list(counts) for counts in fast.positions]
-    assert shown["text"].strip()
+def test_the_script_and_python_give_the_same_counts():
+    scripted = json.loads(node(Path(__file__).with_name("view.test.mjs"), *DRAFTED))
+    for path, shown in zip(DRAFTED, scripted, strict=True):
+        trace = read(path).trace
+        plain, fast = measure(trace.lane("plain")), measure(trace.lane("speculative"))
+        assert shown["speedup"] == pytest.approx(speedup(plain, fast)), path.stem
+        assert shown["disturbed"] == disturbed(trace), path.stem
+        assert shown["repeats"] == repeats_itself(trace), path.stem
+        started = next(iter(trace.lane("speculative").events))
+        assert shown["may_split"] == started.may_split, path.stem
+        for name in ("tokens_per_second", "drafted_accept_rate", "tokens_per_step"):
+            assert shown[name] == pytest.approx(getattr(fast, name)), path.stem
+        assert (shown["curve"] > 0) == (not shown["disturbed"]), path.stem
+        assert shown["positions"] == [list(counts) for counts in fast.positions], path.stem
+        assert shown["text"].strip(), path.stem
 
 
 def compared(plain_ms, steps_ms, *, accepted=1, runs=None, beside=False):
@@ -94,53 +98,47 @@ def compared(plain_ms, steps_ms, *, accepted=1, runs=None, beside=False):
     return Trace(tuple(events))
 
 
-@pytest.mark.parametrize(
-    ("trace", "busy"),
-    [
-        pytest.param(compared([10] * 16, [11] * 8), False, id="quiet"),
-        pytest.param(compared([40] * 16, [10] * 8), True, id="faster than tokens a step"),
-        pytest.param(compared([10] * 16, [1] * 8, accepted=2), True, id="ten times for three"),
-        pytest.param(compared([10] * 8 + [11.5] * 8, [12] * 8), True, id="slower second half"),
-        pytest.param(compared([13] * 8 + [10] * 8, [12] * 8), True, id="slower first half"),
-        pytest.param(compared([10] * 8 + [10.9] * 8, [12] * 8), False, id="usual halves"),
-        pytest.param(
-            compared([10] * 8 + [13] * 8, [23] * 8, beside=True), False, id="slow together"
-        ),
-        pytest.param(compared([10] * 8 + [13] * 8, [12] * 8, beside=True), True, id="slower alone"),
-        pytest.param(
-            compared([10] * 15 + [50], [12] * 8, beside=True), False, id="one stall alone"
-        ),
-        pytest.param(
-            compared([10] * 8 + [10, 30] * 8, [11] * 8, beside=True), True, id="busy at times alone"
-        ),
-        pytest.param(compared([10] * 16, [12] * 8 + [-12] * 4), True, id="slower passes inside"),
-        pytest.param(
-            compared([10] * 16, [12] * 8 + [-10] * 7 + [-60]), False, id="one stall inside"
-        ),
-        pytest.param(
-            compared([10] * 16, [12] * 8 + [-10, -10, -36] * 4), True, id="busy at times inside"
-        ),
-        pytest.param(compared([10] * 16, [12] * 8 + [-12] * 3), False, id="too few inside"),
-        pytest.param(compared([10] * 16, [12] * 8 + [-10.5] * 4), False, id="usual passes inside"),
-        pytest.param(compared([10, 10, 12, 12], [12] * 2), False, id="too few passes"),
-        pytest.param(compared([10] * 8 + [12] * 8, [12] * 8, runs=2), False, id="shared passes"),
-        pytest.param(compared([10] * 300 + [12] * 300, [12] * 300), False, id="a longer text"),
-        pytest.param(compared([], [12] * 8), False, id="no baseline"),
-        pytest.param(compared([10] * 8 + [15] * 8, []), True, id="no steps yet"),
-    ],
-)
+# Name of a run: its trace, and whether other programs disturbed it.
+BUSY = {
+    "quiet": (compared([10] * 16, [11] * 8), False),
+    "faster than tokens a step": (compared([40] * 16, [10] * 8), True),
+    "ten times for three": (compared([10] * 16, [1] * 8, accepted=2), True),
+    "slower second half": (compared([10] * 8 + [11.5] * 8, [12] * 8), True),
+    "slower first half": (compared([13] * 8 + [10] * 8, [12] * 8), True),
+    "usual halves": (compared([10] * 8 + [10.9] * 8, [12] * 8), False),
+    "slow together": (compared([10] * 8 + [13] * 8, [23] * 8, beside=True), False),
+    "slower alone": (compared([10] * 8 + [13] * 8, [12] * 8, beside=True), True),
+    "one stall alone": (compared([10] * 15 + [50], [12] * 8, beside=True), False),
+    "busy at times alone": (compared([10] * 8 + [10, 30] * 8, [11] * 8, beside=True), True),
+    "slower passes inside": (compared([10] * 16, [12] * 8 + [-12] * 4), True),
+    "one stall inside": (compared([10] * 16, [12] * 8 + [-10] * 7 + [-60]), False),
+    "busy at times inside": (compared([10] * 16, [12] * 8 + [-10, -10, -36] * 4), True),
+    "too few inside": (compared([10] * 16, [12] * 8 + [-12] * 3), False),
+    "usual passes inside": (compared([10] * 16, [12] * 8 + [-10.5] * 4), False),
+    "too few passes": (compared([10, 10, 12, 12], [12] * 2), False),
+    "shared passes": (compared([10] * 8 + [12] * 8, [12] * 8, runs=2), False),
+    "a longer text": (compared([10] * 300 + [12] * 300, [12] * 300), False),
+    "no baseline": (compared([], [12] * 8), False),
+    "no steps yet": (compared([10] * 8 + [15] * 8, []), True),
+}
+
+
 @needs_node
-def test_busy_programs_make_a_run_incomparable_for_the_script_and_python(trace, busy):
+def test_busy_programs_make_a_run_incomparable_for_the_script_and_python():
     view = RUNS.parent / "view/core"
     code = f"""
       import {{ readTrace }} from "{view}/lines.js"; import {{ fold }} from "{view}/reducer.js";
       import {{ disturbed, speedupCurve }} from "{view}/metrics.js"; import {{ readFileSync }} from "node:fs";
-      const {{ plain, speculative }} = fold(readTrace(readFileSync(0, "utf8")).items).lanes;
-      console.log(JSON.stringify([disturbed(plain, speculative), speedupCurve(plain, speculative).length > 0]));"""
-    told, drawn = json.loads(module(code, text=dumps(trace.events)))
-    assert told == disturbed(trace) == busy
-    plain = any(isinstance(event, Verified) for event in trace.lane("plain").events)
-    assert drawn == (plain and not busy)  # the chart of speedups has no figure either
+      console.log(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map((trace) => {{
+        const {{ plain, speculative }} = fold(readTrace(trace).items).lanes;
+        return [disturbed(plain, speculative), speedupCurve(plain, speculative).length > 0];
+      }})));"""
+    traces = json.dumps([dumps(trace.events) for trace, _ in BUSY.values()])
+    scripted = json.loads(module(code, text=traces))
+    for (name, (trace, busy)), (told, drawn) in zip(BUSY.items(), scripted, strict=True):
+        assert told == disturbed(trace) == busy, name
+        plain = any(isinstance(event, Verified) for event in trace.lane("plain").events)
+        assert drawn == (plain and not busy), name  # the chart of speedups has no figure either
 
 
 @needs_node

@@ -1,4 +1,4 @@
-// The view's pure parts, fed with a real recorded run. Run by tests/ui/test_view.py: node view.test.mjs TRACE
+// The view's pure parts, fed with recorded runs: prints the numbers of each. Run by tests/ui/test_view.py: node view.test.mjs TRACE ...
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { sum } from "../../assets/view/play/batch.js";
@@ -9,32 +9,67 @@ import { quote, split } from "../../assets/view/core/sentence.js";
 import { sentence } from "../../assets/view/parts/picture.js";
 import { isEnd } from "../../assets/view/parts/text.js";
 
-const text = readFileSync(process.argv[2], "utf8");
-const { items, problem } = readTrace(text);
-assert.equal(problem, "");
+let [shown, grown] = ["", () => {}];
+const source = { read: () => shown, watch: (call) => (grown = call) };
 
-// However the text is cut on its way, the lines arrive whole, each once.
-let [shown, grown, begun] = ["", () => {}, 0];
-const arrived = [];
-readLines({ read: () => shown, watch: (call) => (grown = call) }, (more, restarted) => {
-  begun += restarted;
-  arrived.push(...more);
-});
-for (let end = 0; end < text.length + 97; end += 97) {
-  shown = text.slice(0, end);
+/** Check a recorded run. Returns its numbers, which Python compares with its own. */
+const checked = (text) => {
+  const { items, problem } = readTrace(text);
+  assert.equal(problem, "");
+
+  // However the text is cut on its way, the lines arrive whole, each once.
+  let begun = 0;
+  shown = "";
+  const arrived = [];
+  readLines(source, (more, restarted) => {
+    begun += restarted;
+    arrived.push(...more);
+  });
+  for (let end = 0; end < text.length + 97; end += 97) {
+    shown = text.slice(0, end);
+    grown();
+  }
+  assert.deepEqual(arrived, items);
+  assert.equal(begun, 1);
+  // Another stream begins with another line.
+  shown = `{"type":"open","source":"live","key":"b"}\n{"type":"wai`;
   grown();
-}
-assert.deepEqual(arrived, items);
-assert.equal(begun, 1);
-// Another stream begins with another line.
-shown = `{"type":"open","source":"live","key":"b"}\n{"type":"wai`;
-grown();
-assert.deepEqual([begun, arrived.length, arrived.at(-1).key], [2, items.length + 1, "b"]);
+  assert.deepEqual([begun, arrived.length, arrived.at(-1).key], [2, items.length + 1, "b"]);
+
+  // Playing to an event equals folding up to it: live, replay and scrubbing cannot disagree.
+  const state = emptyState();
+  items.forEach((item, i) => {
+    reduce(state, item);
+    if (i % 17 === 0 || i === items.length - 1) assert.deepEqual(state, fold(items.slice(0, i + 1)));
+  });
+
+  // A cut trace shows what is whole.
+  const cut = readTrace(text.slice(0, text.length - 30));
+  assert.equal(cut.items.length, items.length - 1);
+  assert.ok(cut.problem);
+
+  const { plain, speculative } = state.lanes;
+  assert.deepEqual([plain.runs, speculative.runs], [1, 1]); // a recorded run was alone
+  return {
+    speedup: speedup(plain, speculative),
+    disturbed: disturbed(plain, speculative),
+    repeats: repeatsItself(speculative),
+    may_split: maySplit(speculative),
+    curve: speedupCurve(plain, speculative).length,
+    positions: positions(speculative).map(({ tested, kept }) => [tested, kept]),
+    text: laneText(speculative),
+    tokens_per_second: tokensPerSecond(speculative),
+    drafted_accept_rate: acceptRate(speculative),
+    tokens_per_step: tokensPerStep(speculative),
+  };
+};
+console.log(JSON.stringify(process.argv.slice(2).map((path) => checked(readFileSync(path, "utf8")))));
+
 // A late value of a live stream that was replaced changes nothing; the present one goes on, and a recording may come again.
 for (const late of [false, true]) {
   const [live, next] = ["a", "b"].map((key) => `{"type": "open", "source": "live", "key": "${key}"}\n`);
   const taken = [];
-  readLines({ read: () => shown, watch: (call) => (grown = call) }, (more) => taken.push(...more.map(({ key, type }) => key ?? type)));
+  readLines(source, (more) => taken.push(...more.map(({ key, type }) => key ?? type)));
   taken.length = 0;
   for (shown of [live, next, ...(late ? [live + `{"type": "waiting"}\n`] : []), next + `{"type": "notice"}\n`]) grown();
   assert.deepEqual(taken, ["a", "b", "notice"]);
@@ -43,23 +78,10 @@ for (const late of [false, true]) {
   assert.deepEqual(taken.slice(3), ["a", "c", "a"]);
 }
 
-// Playing to an event equals folding up to it: live, replay and scrubbing cannot disagree.
-const state = emptyState();
-items.forEach((item, i) => {
-  reduce(state, item);
-  if (i % 17 === 0 || i === items.length - 1) assert.deepEqual(state, fold(items.slice(0, i + 1)));
-});
-
-// A cut trace shows what is whole.
-const cut = readTrace(text.slice(0, text.length - 30));
-assert.equal(cut.items.length, items.length - 1);
-assert.ok(cut.problem);
-
 assert.deepEqual(split("a\u202eb\n").map((part) => part.name || part.text), ["a", "RLO", "b\n"]);
 assert.deepEqual([1.234, 148.6, 0.0456, null, 0].map(two), ["1.2", "150", "0.046", "–", "0"]);
 
-// Most runs that shared a pass with a lane; a recorded run was alone, and so is one that does not say.
-assert.deepEqual(Object.values(state.lanes).map((lane) => lane.runs), [1, 1]);
+// Most runs that shared a pass with a lane; one that does not say was alone.
 const verified = (runs, step) => ({ type: "verified", lane: "plain", step, nodes: [], path: [], next: { token_id: 1 }, runs });
 const crowd = [null, 3, undefined, 2].map(verified);
 assert.deepEqual(crowd.map((_, i) => fold(crowd.slice(0, i + 1)).lanes.plain.runs), [1, 3, 3, 3]);
@@ -92,20 +114,6 @@ const words = { total: "{prompts} prompts, {tokens} tokens, {rate} tokens/s" };
 assert.equal(sum({ prompts: 4, tokens: 512, rate: 123.4 }, words), "4 prompts, 512 tokens, 120 tokens/s");
 assert.equal(sum({ prompts: 0, tokens: 0, rate: null }, words), "0 prompts, 0 tokens, – tokens/s");
 assert.equal(sum(null, words), "");
-
-const { plain, speculative } = state.lanes;
-console.log(JSON.stringify({
-  speedup: speedup(plain, speculative),
-  disturbed: disturbed(plain, speculative),
-  repeats: repeatsItself(speculative),
-  may_split: maySplit(speculative),
-  curve: speedupCurve(plain, speculative).length,
-  positions: positions(speculative).map(({ tested, kept }) => [tested, kept]),
-  text: laneText(speculative),
-  tokens_per_second: tokensPerSecond(speculative),
-  drafted_accept_rate: acceptRate(speculative),
-  tokens_per_step: tokensPerStep(speculative),
-}));
 
 // A model's own mark of the end is drawn as a sign; a text that only holds one is a text.
 assert.deepEqual(["<|im_end|>", "</s>", "a <|im_end|>", "<b>", "<|im_end|>\n"].map(isEnd), [true, true, false, false, false]);
