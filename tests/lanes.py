@@ -105,24 +105,3 @@ class Always(Scripted):
 
     def observe(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
-
-
-def always_right(answer_ids: Sequence[int], lookahead: int) -> Scripted:
-    """Return a drafter of the true continuation. answer_ids: prompt and answer of plain decoding"""
-
-    def script(committed: Sequence[int], budget: int) -> Proposal:
-        ids = answer_ids[len(committed) : len(committed) + min(budget, lookahead)]
-        return Proposal.chain(ids, lookahead=lookahead, reasons=(Reason("oracle_right"),))
-
-    return Scripted(script)
-
-
-def always_wrong(answer_ids: Sequence[int], lookahead: int, vocabulary_size: int) -> Scripted:
-    """Return a drafter of tokens that are never the true continuation."""
-
-    def script(committed: Sequence[int], budget: int) -> Proposal:
-        right = list(answer_ids[len(committed) : len(committed) + min(budget, lookahead)])
-        ids = [(token_id + 1) % vocabulary_size for token_id in right]
-        return Proposal.chain(ids, lookahead=lookahead, reasons=(Reason("oracle_wrong"),))
-
-    return Scripted(script)

@@ -5,7 +5,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import PROMPT, VOCABULARY, disturbed_target, open_draft, open_target, run_lane
+from conftest import (
+    PROMPT,
+    VOCABULARY,
+    disturbed_target,
+    drafter_for,
+    open_draft,
+    open_target,
+    run_lane,
+)
 from lanes import Scripted
 from tiny_studio import TinyStudio
 
@@ -28,12 +36,13 @@ from specdemo.cli import console
 from specdemo.cli.commands import bench
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
-from specdemo.config.settings import AppSettings, Sampling
+from specdemo.config.settings import TOKEN, AppSettings, Sampling
 from specdemo.drafters.base import Plain
 from specdemo.drafters.draft_model import LookBack
-from specdemo.engine.sampling import Shaper, draw
+from specdemo.drafters.policies.guard import Wrapper
+from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import PrefixReader
-from specdemo.engine.types import Drafter, Proposal
+from specdemo.engine.types import Proposal
 from specdemo.engine.verify import verify_sampling
 from specdemo.session.studio import AUDIT_FILE
 from specdemo.trace.events import ModelInfo
@@ -44,34 +53,20 @@ LIMIT = 0.01 / 40
 UNLIKELY = 0.3
 
 
-class Sampler(Drafter):
-    """Drafter of chains of at most three tokens from a tiny draft model, which stops after an unlikely token.
+def sampler(weights, shaper):
+    """A drafter of chains from a tiny draft model, which stops after an unlikely token."""
+    settings = {"policy": "confidence", "threshold": UNLIKELY, "verification": TOKEN}
+    draft = open_draft(weights)
+    return drafter_for("draft_model", draft, sampling=shaper.sampling, **settings)
 
-    row: returns the distribution that it reports
-    """
 
-    def __init__(self, weights, shaper, row=lambda probs: probs):
-        self.reader = PrefixReader(open_draft(weights))
-        self.shaper = shaper
-        self.row = row
-        self.generator = torch.Generator().manual_seed(shaper.sampling.seed + 1_000_003)
-
-    def start(self, prompt_ids):
-        return self.reader.prepare(prompt_ids[:-1])
+class Misreporting(Wrapper):
+    """A drafter that reports flat distributions in place of those that it drew from."""
 
     def propose(self, committed, budget):
-        drafted, rows, confidences = [], [], []
-        while len(drafted) < min(3, budget):
-            logits = self.reader.logits_after([*committed, *drafted])
-            probs = self.shaper.probs(logits[None], committed, [drafted])[0]
-            greedy = self.shaper.sampling.greedy
-            drafted.append(int(probs.argmax()) if greedy else draw(probs, self.generator))
-            rows.append(self.row(probs))
-            confidences.append(float(probs[drafted[-1]]))
-            if confidences[-1] < UNLIKELY:
-                break
-        drawn = torch.stack(rows) if rows and not self.shaper.sampling.greedy else None
-        return Proposal.chain(drafted, draft_probs=drawn, confidences=tuple(confidences))
+        proposal = self.drafter.propose(committed, budget)
+        flat = torch.full((len(proposal), VOCABULARY), 1 / VOCABULARY)
+        return replace(proposal, draft_probs=flat)
 
 
 def guesses(committed, budget):
@@ -80,10 +75,6 @@ def guesses(committed, budget):
         return Proposal()
     first = (committed[-1] * 7 + 3) % VOCABULARY
     return Proposal((first, 41, (first + 9) % VOCABULARY), (-1, -1, 1))
-
-
-def flat(probs):
-    return torch.full_like(probs, 1 / VOCABULARY)
 
 
 @pytest.fixture(scope="module")
@@ -97,10 +88,10 @@ def makers(target_weights, draft):
     """Drafters by name, each made for one run. Looking back is worst with a good draft, so it has the target's copy."""
     return {
         "nothing": lambda _shaper: Plain(),
-        "sampler": lambda shaper: Sampler(draft, shaper),
+        "sampler": lambda shaper: sampler(draft, shaper),
         "guesses": lambda _shaper: Scripted(guesses),
-        "look back": lambda shaper: LookBack(Sampler(target_weights, shaper), UNLIKELY),
-        "wrong rows": lambda shaper: Sampler(draft, shaper, flat),
+        "look back": lambda shaper: LookBack(sampler(target_weights, shaper), UNLIKELY),
+        "wrong rows": lambda shaper: Misreporting(sampler(draft, shaper)),
         "broken": lambda _shaper: Scripted(lambda *_: Proposal((1,), (7,))),
     }
 
@@ -151,7 +142,7 @@ def test_dishonest_drafters_are_caught(judged, makers, method, condition):
 def test_a_verifier_that_accepts_too_much_is_caught(judged, makers):
     def lenient(proposal, target_probs, generator):
         drawn = proposal.draft_probs
-        softer = None if drawn is None else drawn * 0.5  # doubles every probability of acceptance
+        softer = drawn and [row * 0.5 for row in drawn]  # doubles each probability of acceptance
         return verify_sampling(replace(proposal, draft_probs=softer), target_probs, generator)
 
     found = judged(makers["sampler"], "temperature 1", runs=120, verifier=lenient)

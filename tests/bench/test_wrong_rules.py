@@ -1,12 +1,10 @@
 """DSpark's counter-example: stopping is exact, looking back gives .85 / .15, by listing and by running."""
 
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 import torch
-from conftest import run_lane
-from lanes import always_right, always_wrong
+from lanes import Scripted
 
 from specdemo.bench.results import markdown
 from specdemo.bench.wrong_rules import (
@@ -24,8 +22,7 @@ from specdemo.bench.wrong_rules import (
 )
 from specdemo.cli.commands.bench import counterexample_table
 from specdemo.drafters.draft_model import LookBack
-from specdemo.engine.types import Drafter
-from specdemo.trace.metrics import output_ids
+from specdemo.engine.types import Proposal
 
 LOOKED_BACK = (Fraction(17, 20), Fraction(3, 20))
 
@@ -97,34 +94,8 @@ def test_look_back_reports_dropped_tokens_and_that_it_is_lossy():
         assert proposal.reasons[0].code == "look_back_lossy"
 
 
-@pytest.mark.parametrize("oracle", ["right", "wrong"])
-def test_dropping_chosen_tokens_changes_nothing(target_weights, oracle):
-    prompt = [5, 6, 7, 5]
-    plain = output_ids(run_lane(target_weights, always_right([], 0), prompt))
-    inner = (
-        always_right(prompt + plain, 4)
-        if oracle == "right"
-        else always_wrong(prompt + plain, 4, 64)
-    )
-    dropping = LookBack(Unsure(inner), 0.5)
-    events = run_lane(target_weights, dropping, prompt)
-    assert output_ids(events) == plain
-    assert dropping.propose(prompt, 4).reasons[0].code == "look_back"
-    assert len(dropping.propose(prompt, 4)) == 2
-
-
-class Unsure(Drafter):
-    """The same chain, with low probabilities for the third and later tokens."""
-
-    def __init__(self, drafter):
-        self.drafter = drafter
-
-    def start(self, prompt_ids):
-        return self.drafter.start(prompt_ids)
-
-    def propose(self, committed, budget):
-        proposal = self.drafter.propose(committed, budget)
-        return replace(proposal, confidences=(0.9, 0.9, 0.1, 0.1)[: len(proposal)])
-
-    def observe(self, outcome):
-        self.drafter.observe(outcome)
+def test_look_back_drops_unsure_tokens_of_a_chosen_draft_and_stays_lossless():
+    unsure = Proposal.chain(range(4), confidences=(0.9, 0.9, 0.1, 0.1), chosen=True)
+    proposal = LookBack(Scripted(lambda *_: unsure), 0.5).propose([0], 4)
+    assert tuple(proposal.token_ids) == (0, 1)
+    assert proposal.reasons[0].code == "look_back"

@@ -18,7 +18,10 @@ from specdemo.files.blocks import SIZES, Blocks, read_blocks
 from specdemo.kernels import blocks, cpu_features, matmul_blocks
 from specdemo.models.decoders.blocks import part_of_blocks
 
-pytestmark = pytest.mark.usefixtures("compiled_pass")
+pytestmark = [
+    pytest.mark.usefixtures("compiled_pass"),
+    pytest.mark.xdist_group("blocks"),  # compiled once
+]
 OUTPUTS, WIDTH = 96, 512
 KINDS = [*sorted(SIZES), "NF4", "I4"]
 AVX2 = {"avx2", "fma", "f16c"}

@@ -19,9 +19,12 @@ from specdemo.kernels import job as jobs
 INTEL = ("llvm.x86.", "pshufb", "vpmaddwd")
 ROWS, WIDTH, OUTPUTS, GROUP = 3, 128, 64, 32
 
-pytestmark = pytest.mark.skipif(
-    not team.runs_here(), reason="the compiled pass does not run on this processor or system"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not team.runs_here(), reason="the compiled pass does not run on this processor or system"
+    ),
+    pytest.mark.xdist_group("portable"),  # compiled once
+]
 
 
 @pytest.fixture(scope="module")

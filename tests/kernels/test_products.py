@@ -12,7 +12,10 @@ from torch.nn import functional as F
 from specdemo.kernels import cpu_features, packing, runtime
 from specdemo.kernels import job as jobs
 
-pytestmark = pytest.mark.usefixtures("compiled_pass")
+pytestmark = [
+    pytest.mark.usefixtures("compiled_pass"),
+    pytest.mark.xdist_group("products"),  # compiled once
+]
 
 
 @pytest.mark.parametrize(("bits", "group"), [(4, 32), (4, 64), (8, 64)])

@@ -41,6 +41,8 @@ from specdemo.training.package import write_published
 from specdemo.training.student import EVERYWHERE, KL, L1, DistilledHead, spread
 from specdemo.training.train import train
 
+pytestmark = pytest.mark.xdist_group("training")  # one model, whose answers are written once
+
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -70,6 +72,14 @@ def options(target: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainOpti
         prompts=(folder / "prompts.jsonl",), steps=30, layers=2, words=150, max_answer_tokens=12,
         batch_tokens=128, warm_up_steps=2, learning_rate=3e-3, seed=1, device="cpu",
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def draft(options: TrainOptions) -> Path:
+    """A trained draft model, for drafters on top of one."""
+    out = options.work_dir.with_name("base")
+    train(replace(options, out=out))
+    return out
 
 
 def test_loss_falls_resume_continues_and_the_draft_loads(
@@ -125,17 +135,14 @@ def test_loss_falls_resume_continues_and_the_draft_loads(
 
 
 @pytest.mark.parametrize("kind", dict.fromkeys(row.kind for row in NETWORKS))
-def test_every_kind_learns(options: TrainOptions, tmp_path: Path, kind: str):
+def test_every_kind_learns(options: TrainOptions, draft: Path, tmp_path: Path, kind: str):
     rounds = replace(options, kind=kind, steps=40, depth=3, out=tmp_path / kind, patience=99)
     if kind in ("feature", "block", "jet"):
         if kind != "feature":  # which is also trained alone
             with pytest.raises(UserError, match="on top of a draft"):
                 train(rounds)
-        train(replace(options, out=tmp_path / "draft"))
-        rounds = replace(rounds, init=tmp_path / "draft")
-    if (
-        kind == "medusa"
-    ):  # its heads start near the optimum of these few texts, and large steps leave it
+        rounds = replace(rounds, init=draft)
+    if kind == "medusa":  # its heads start near an optimum, which large steps leave
         rounds = replace(rounds, learning_rate=3e-4)
     report = train(rounds)
     assert len(report.card.checks) == 10
