@@ -137,11 +137,13 @@ def _crowded(plain: Server, seen: Probe) -> bool:
     begun = [threading.Event() for _ in prompts]
 
     def other(prompt: str, begun: threading.Event) -> None:
-        with suppress(UserError):
-            while not over.is_set():  # an answer may be short
-                for _ in plain.stream(ask(prompt, TOKENS), over):
-                    begun.set()
-        begun.set()
+        try:
+            with suppress(UserError):
+                while not over.is_set():  # an answer may be short
+                    for _ in plain.stream(ask(prompt, TOKENS), over):
+                        begun.set()
+        finally:
+            begun.set()
 
     threads = [threading.Thread(target=other, args=pair, daemon=True) for pair in zip(prompts, begun, strict=True)]  # fmt: skip
     for one in threads:

@@ -81,7 +81,7 @@ def watched(page: Page, problems: list[str]) -> Page:
 
 @pytest.fixture
 def open_page(browser: object) -> Iterator[Callable[..., object]]:
-    """A function that opens an empty page with options of its context; the test fails at an error of a page."""
+    """Return a function that opens an empty page with the given options of its context. An error of a page fails the test."""
     contexts, problems = [], []
 
     def opened(**options: object) -> object:
