@@ -216,6 +216,7 @@ def test_clear_empties_the_page_with_a_notice(page):
     page.get_by_text("Cleared: the conversation").wait_for()
     page.locator("#sd-view .sd-empty").wait_for()  # the notice may come first
     assert page.locator("#sd-view .sd-answer .sd-token").count() == 0
+    page.get_by_role("button", name="Stop", exact=True).wait_for(state="hidden")
     page.wait_for_function("document.querySelector('#sd-prompt textarea').value === ''")
 
 
@@ -311,6 +312,14 @@ def test_an_error_is_a_block_of_sentences(same_page):
     block = page.locator(".sd-problem")
     block.wait_for()
     assert block.inner_text().split("\n") == ["It happened.", "All is well.", "Try again."]
+    page.get_by_role("button", name="Stop", exact=True).wait_for(state="hidden")
+
+
+def test_a_chart_says_when_it_follows_while_its_library_is_not_there(page, url):
+    other = page.context.new_page()
+    other.route("**/plotly.min.js", lambda asked: asked.abort())
+    other.goto(url)
+    other.locator("#sd-view .sd-chart-empty", has_text="The chart follows").first.wait_for()
 
 
 def test_ctrl_enter_runs_and_the_theme_changes(page):

@@ -60,6 +60,7 @@ export class Slot {
       this.origin.className = `sd-origin sd-origin-${kind}`;
       this.origin.textContent = this.#words.origin[kind] ?? "";
     }
+    if (kind && !globalThis.Plotly) this.#note(this.#words.later);
     this.plot.show((colours) => this.#draw(colours));
   }
 
@@ -82,9 +83,14 @@ export class Slot {
     this.#key = key;
     this.turn.hidden = !figure.shared;
     this.across.textContent = figure.shared ? "" : figure.x.title;
-    this.empty.hidden = !figure.empty;
-    this.empty.textContent = figure.empty;
+    this.#note(figure.empty);
     this.#fillSheet();
+  }
+
+  /** Say why nothing is drawn. @param {string} reason */
+  #note(reason) {
+    this.empty.hidden = !reason;
+    this.empty.textContent = reason;
   }
 
   #fillSheet() {
