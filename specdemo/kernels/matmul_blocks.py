@@ -20,7 +20,10 @@ from specdemo.kernels.matmul_vectors import paired
 
 MOST = 127  # of an activation
 # Rows per call: their sums of a block of inputs and of all blocks stay in registers.
-CALL_ROWS = 4 if cpu_features.has_wide_vectors() else 2
+CALL_ROWS = 6 if cpu_features.has_wide_vectors() else 2
+# Up to so many rows wait for memory, so codes are prefetched into the nearest cache. For more rows they are prefetched into the
+# next one, and earlier: the nearest cache is left to the activations.
+FEW_ROWS = 2
 ABOUT = 16  # bytes about a block of activations: its step, its value, and minus the sums of its numbers and of the first half
 OUTPUTS = 32
 BYTE_LANES = ir.VectorType(llvm.I8, 4 * llvm.WIDTH)  # four inputs of 16 outputs
@@ -157,15 +160,17 @@ def _sums(builder: ir.IRBuilder, kind: Kind, at: _Group, part: int) -> list[list
                 total = first if part == 0 else builder.sub(total, first)
             shift = ir.Constant(llvm.I32, kind.offset.bit_length() - 1)
             start = llvm.splat(builder, builder.shl(total, shift), llvm.INTS)
-        found.append([start, start])
-    for quad in range(part * QUADS // parts, (part + 1) * QUADS // parts):
-        place = llvm.at(builder, at.codes, quad * 4 * OUTPUTS * kind.bits // 8)
+        found.append(llvm.variables(builder, 2, start))
+    count, size = QUADS // parts, 4 * OUTPUTS * kind.bits // 8
+    with cgutils.for_range(builder, ir.Constant(llvm.I64, count)) as loop:
+        quad = builder.add(loop.index, ir.Constant(llvm.I64, part * count))
+        place = llvm.offset(builder, at.codes, quad, size.bit_length() - 1)
         decoded = _codes(builder, kind, place)
-        for row, address in enumerate(at.inputs):
-            four = llvm.load(builder, llvm.at(builder, address, 4 * quad), llvm.I32)
-            pairs = zip(found[row], decoded, strict=True)
-            found[row] = [_summed(builder, total, half, four) for total, half in pairs]
-    return found
+        for sums, address in zip(found, at.inputs, strict=True):
+            four = llvm.load(builder, llvm.offset(builder, address, quad, 2), llvm.I32)
+            for total, half in zip(sums, decoded, strict=True):
+                builder.store(_summed(builder, builder.load(total), half, four), total)
+    return [[builder.load(total) for total in sums] for sums in found]
 
 
 def _add_group(builder: ir.IRBuilder, kind: Kind, at: _Group, totals: Sequence[ir.Value]) -> None:
@@ -217,12 +222,13 @@ def _block(builder: ir.IRBuilder, kind: Kind, rows: int, given: Sequence[ir.Valu
     units_before = builder.lshr(before, unit_span)
     x_rows = [builder.add(x, times(groups, INPUTS * row)) for row in range(rows)]
     about_rows = [builder.add(about, times(groups, ABOUT * row)) for row in range(rows)]
-    totals = llvm.variables(builder, 2 * rows, llvm.constant(0.0))
+    totals, few = llvm.variables(builder, 2 * rows, llvm.constant(0.0)), rows <= FEW_ROWS
     with cgutils.for_range(builder, groups) as loop:
         group, here = loop.index, builder.add(codes, times(loop.index, size))
         unit = builder.add(units_before, builder.lshr(group, unit_span))
+        later = builder.add(here, builder.mul(ahead, ir.Constant(llvm.I64, 1 if few else 2)))
         for line in range(size // 64):
-            llvm.prefetch(builder, llvm.at(builder, builder.add(here, ahead), 64 * line))
+            llvm.prefetch(builder, llvm.at(builder, later, 64 * line), nearness=3 if few else 2)
         at = _Group(
             [llvm.offset(builder, one, group, 5) for one in x_rows],
             [llvm.offset(builder, one, group, 4) for one in about_rows],

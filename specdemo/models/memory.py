@@ -40,6 +40,7 @@ LIMITS = (  # container limit and use: cgroup 2, cgroup 1
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
 PAGE, DONT_NEED = 4096, 4  # Linux
+LARGE_PAGE, USE_LARGE_PAGES = 2 << 20, 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +191,24 @@ def leave_to_file(*tensors: Tensor) -> None:
     mapped = _unchanged_files()
     for begin, end in places:
         if any(first <= begin and end <= last for first, last in mapped):
-            first = -(-begin // PAGE) * PAGE  # other data on the pages around it stays
-            size = ctypes.c_size_t(max(end // PAGE * PAGE - first, 0))
-            ctypes.CDLL(None).madvise(ctypes.c_void_p(first), size, DONT_NEED)
+            _advise(begin, end, PAGE, DONT_NEED)
+
+
+def on_large_pages(empty: Tensor) -> Tensor:
+    """Ask Linux for pages of 2 MB under a tensor in main memory that is not filled yet, and return it.
+
+    A pass reads all weights. With pages of 4 KB, finding the pages takes up to an eighth of its time.
+    """
+    if sys.platform == "linux":
+        _advise(empty.data_ptr(), empty.data_ptr() + empty.nbytes, LARGE_PAGE, USE_LARGE_PAGES)
+    return empty
+
+
+def _advise(begin: int, end: int, page: int, advice: int) -> None:
+    """Give the system advice about the whole pages between two addresses; other data on the pages around them stays."""
+    first = -(-begin // page) * page
+    size = max(end // page * page - first, 0)
+    ctypes.CDLL(None).madvise(ctypes.c_void_p(first), ctypes.c_size_t(size), advice)
 
 
 def _unchanged_files() -> list[tuple[int, int]]:

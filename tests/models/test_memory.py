@@ -9,7 +9,14 @@ from programs import python
 
 from specdemo.files.catalogue import find
 from specdemo.models import memory
-from specdemo.models.memory import Way, Weights, leave_to_file, memory_bytes, pass_bytes
+from specdemo.models.memory import (
+    Way,
+    Weights,
+    leave_to_file,
+    memory_bytes,
+    on_large_pages,
+    pass_bytes,
+)
 
 
 @pytest.mark.parametrize(("bits", "weight"), [("16", 2.0), ("auto", 1.0625)])
@@ -87,6 +94,22 @@ def test_mapped_pages_of_a_file_leave_memory_and_come_back(tmp_path):
     assert resident(tmp_path / "written") > 10_000_000
     assert [int(one.sum()) for one in found.values()] == sums
     assert own.all()
+
+
+@pytest.mark.skipif(
+    not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="has no large pages"
+)
+def test_linux_is_asked_for_large_pages_under_a_tensor():
+    tensor = on_large_pages(torch.empty(9_000_000, dtype=torch.uint8))
+    middle = tensor.data_ptr() + len(tensor) // 2
+    flags: list[str] = []
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first, *rest = line.split()
+        if "-" in first:
+            begin, end = (int(one, 16) for one in first.split("-"))
+        elif first == "VmFlags:" and begin <= middle < end:
+            flags = rest
+    assert "hg" in flags
 
 
 def resident(file) -> int:

@@ -19,6 +19,7 @@ from specdemo.kernels.packing import BLOCK_OUTPUTS
 from specdemo.kernels.runtime import Matrix
 from specdemo.models.decoders.form import Module
 from specdemo.models.decoders.operators import scales_of
+from specdemo.models.memory import on_large_pages
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -113,7 +114,9 @@ def part_of_slices(outputs: int, slices: Iterable[Blocks]) -> Part:
         last = first + len(part.codes)
         for name, one in (("codes", part.codes), ("units", part.units)):
             shape = (outputs // BLOCK_OUTPUTS, *one.shape[1:])
-            tensors.setdefault(name, one.new_empty(shape))[first:last] = one
+            if name not in tensors:
+                tensors[name] = on_large_pages(one.new_empty(shape))
+            tensors[name][first:last] = one
         first = last
     return Part(part.kind, **tensors)
 

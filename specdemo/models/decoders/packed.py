@@ -31,7 +31,7 @@ from specdemo.models.decoders.blocks import (
 from specdemo.models.decoders.form import ModelForm, Module, form_of
 from specdemo.models.decoders.operators import biases, in_4_bits, rms_norm, scales_of
 from specdemo.models.decoders.rotary import RotaryTables, module_tables
-from specdemo.models.memory import leave_to_file, return_freed
+from specdemo.models.memory import leave_to_file, on_large_pages, return_freed
 
 PackedLayer = runtime.LayerWeights[runtime.Matrix]
 
@@ -198,6 +198,7 @@ def _stack(parts: Sequence[Module], coding: Coding, bias: Tensor | None) -> Pack
     inputs = int(parts[0].in_features)
     blocks = sum(part.out_features for part in parts) // BLOCK_OUTPUTS
     codes = torch.empty(blocks, inputs // 2, BLOCK_OUTPUTS, dtype=torch.uint8)
+    on_large_pages(codes)
     scales = torch.empty(blocks, inputs // coding.block, BLOCK_OUTPUTS)
     at = 0
     for part in parts:
