@@ -172,10 +172,15 @@ class Studio(Host):
             self.runner.call(work)
 
     def use(self, loaded: Loaded) -> None:
-        """Replace the loaded pair. Active runs use the old pair, whose memory is freed after the last of them."""
+        """Replace the loaded pair. Active runs use the old pair, whose memory is freed after the last of them.
+
+        Later collections of garbage pass over all that is loaded now: one that visits it stops an answer for a quarter of a second.
+        """
         self._loaded, self.error = loaded, None
         self.keeper.leave(None)
+        gc.unfreeze()
         gc.collect()
+        gc.freeze()
         return_freed()
 
     def add(self, method: Method) -> None:

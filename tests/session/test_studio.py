@@ -229,6 +229,19 @@ def test_the_old_pair_is_freed_once_no_run_uses_it(studio):
     assert old() is None
 
 
+def test_collections_of_garbage_pass_over_what_is_loaded_but_not_over_what_was(studio):
+    left = torch.nn.Module()
+    left.__dict__["itself"] = left
+    unused = weakref.ref(left)
+    gc.freeze()
+    del left
+    studio.use(Loaded(studio.settings, tiny_pair(seed=1)))
+    assert unused() is None
+    visited = {id(one) for one in gc.get_objects()}
+    assert id(studio.pair.target) not in visited
+    gc.unfreeze()
+
+
 def test_a_first_load_that_fails_is_kept_as_an_error(loader):
     loader.error = reported("It is not there.")
     studio = Studio(AppSettings(target="old"))
