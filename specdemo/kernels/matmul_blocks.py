@@ -267,11 +267,14 @@ def multiply_block(
 def product(x, about, rows, width, part, into, stride, first, end):
     """Multiply rows by blocks `first` to `end` of 32 outputs. x, about: from `quantize_inputs`; part: its record; into: (rows, stride) float32"""
     groups = width // INPUTS
+    # Equal parts: a call for one or two rows decodes for longer than it multiplies.
+    calls = (rows + CALL_ROWS - 1) // CALL_ROWS
+    each = (rows + calls - 1) // calls
     for block in range(first, end):
-        for row in range(0, rows, CALL_ROWS):
+        for row in range(0, rows, each):
             multiply_block(
                 part.kind,
-                min(CALL_ROWS, rows - row),
+                min(each, rows - row),
                 x + row * width,
                 about + row * groups * ABOUT,
                 groups,
