@@ -222,13 +222,14 @@ def _block(builder: ir.IRBuilder, kind: Kind, rows: int, given: Sequence[ir.Valu
     units_before = builder.lshr(before, unit_span)
     x_rows = [builder.add(x, times(groups, INPUTS * row)) for row in range(rows)]
     about_rows = [builder.add(about, times(groups, ABOUT * row)) for row in range(rows)]
-    totals, few = llvm.variables(builder, 2 * rows, llvm.constant(0.0)), rows <= FEW_ROWS
+    totals = llvm.variables(builder, 2 * rows, llvm.constant(0.0))
+    nearness, ahead = (3, ahead) if rows <= FEW_ROWS else (2, times(ahead, 2))
     with cgutils.for_range(builder, groups) as loop:
         group, here = loop.index, builder.add(codes, times(loop.index, size))
         unit = builder.add(units_before, builder.lshr(group, unit_span))
-        later = builder.add(here, builder.mul(ahead, ir.Constant(llvm.I64, 1 if few else 2)))
+        later = builder.add(here, ahead)
         for line in range(size // 64):
-            llvm.prefetch(builder, llvm.at(builder, later, 64 * line), nearness=3 if few else 2)
+            llvm.prefetch(builder, llvm.at(builder, later, 64 * line), nearness)
         at = _Group(
             [llvm.offset(builder, one, group, 5) for one in x_rows],
             [llvm.offset(builder, one, group, 4) for one in about_rows],

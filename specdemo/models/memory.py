@@ -39,7 +39,8 @@ LIMITS = (  # container limit and use: cgroup 2, cgroup 1
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
-PAGE, DONT_NEED = 4096, 4  # Linux
+# Sizes of pages in bytes, and Linux's numbers of advice about them
+PAGE, DONT_NEED = 4096, 4
 LARGE_PAGE, USE_LARGE_PAGES = 2 << 20, 14
 
 

@@ -65,7 +65,7 @@ def test_both_bugs_are_enumerated_found_and_need_as_many_tokens_as_listed():
 
 
 def test_the_winner_of_the_draft_changes_who_wins_in_the_rest_as_listed():
-    """Of the runs in which token 0 won in the draft. Without shared noise token 1 would win in three of five."""
+    """Runs in which token 0 won in the draft are counted. Without shared noise token 1 would win three of five of them."""
     shared, _ = bugs()
     rest = torch.tensor([0.3, 0.2])
     waits = torch.empty(2_000_000, 3).exponential_(generator=torch.Generator().manual_seed(1))

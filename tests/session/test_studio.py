@@ -229,7 +229,7 @@ def test_the_old_pair_is_freed_once_no_run_uses_it(studio):
     assert old() is None
 
 
-def test_collections_of_garbage_pass_over_what_is_loaded_but_not_over_what_was(studio):
+def test_garbage_collections_skip_a_loaded_pair_and_loading_collects_earlier_garbage(studio):
     left = torch.nn.Module()
     left.__dict__["itself"] = left
     unused = weakref.ref(left)

@@ -108,7 +108,7 @@ def opened_once(browser: object, url: str, request: pytest.FixtureRequest) -> Pa
 
 @pytest.fixture
 def page(opened_once: Page) -> Iterator[Page]:
-    """A page that earlier tests of the file may have used, at its usual size; the test fails at an error of the page."""
+    """A page that earlier tests of the file may have used, at its usual size. The test fails if the page reports an error."""
     opened_once.set_viewport_size(SCREEN)
     yield opened_once
     assert opened_once.problems == []

@@ -197,8 +197,7 @@ def _stack(parts: Sequence[Module], coding: Coding, bias: Tensor | None) -> Pack
     """Matrices as bitsandbytes stores them, laid out on top of each other. Scales are the coding's times its unit."""
     inputs = int(parts[0].in_features)
     blocks = sum(part.out_features for part in parts) // BLOCK_OUTPUTS
-    codes = torch.empty(blocks, inputs // 2, BLOCK_OUTPUTS, dtype=torch.uint8)
-    on_large_pages(codes)
+    codes = on_large_pages(torch.empty(blocks, inputs // 2, BLOCK_OUTPUTS, dtype=torch.uint8))
     scales = torch.empty(blocks, inputs // coding.block, BLOCK_OUTPUTS)
     at = 0
     for part in parts:
