@@ -53,7 +53,8 @@ class CompactWeights:
     """Shared, immutable weights.
 
     embedding: (V, H), the target's; words: the reduced vocabulary of the head
-    mixed: replaces the embedding as the first layer's input
+    mixed: replaces the embedding as the first layer's input; it has the rows of `words`, and a pass adds those that it reads,
+        so all tokens that can be drafted have one
     output: (V, H), the target's own head if that is another matrix; None for the embedding
     extends: number of layers that are a draft model's, below those that were trained on top of it
     reads: hidden states of the target that are read, by layer; inject: how, between the draft model and the rest
@@ -272,7 +273,7 @@ class CompactDecoder:
             )
             for one in inputs
         ]  # fmt: skip
-        rows = Rows(x, cos, sin, sequences, weights.extends, self._drafted_from(inputs))
+        rows = Rows(x, cos, sin, sequences, weights.extends, self._table)
         found = compiled.run(rows, start, final=True)
         assert found.final is not None
         outputs: list[ForwardOutput] = []
@@ -282,13 +283,6 @@ class CompactDecoder:
             logits = self._logits(one, final) if one.adjust else logits
             outputs.append(ForwardOutput(logits, (final,), chain))
         return outputs
-
-    def _drafted_from(self, inputs: Sequence[DraftInput]) -> Tensor:
-        """(V, H): the rows of all tokens that may be drafted in a pass."""
-        for one in inputs:
-            if one.plan and self.weights.mixed:
-                self.weights.mixed.read(one.text.words.ids)
-        return self._table
 
 
 class CompactModel(CachedModel):
