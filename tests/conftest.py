@@ -52,7 +52,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(tryfirst=True)  # before the plugin that reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
-    """Tests that share what is expensive go to one worker; any other test goes to the next free one."""
+    """Tests that share an expensive resource go to one worker; any other test goes to the next free one."""
     for item in items:
         group = group_of(item)
         if group and not item.get_closest_marker("xdist_group"):
@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
 
 
 def group_of(item: pytest.Function) -> str:
-    """Name of what a test shares: the embedded model, its file's browser, real servers or fixtures of its file."""
+    """Return the name of the resource that a test shares: the embedded model, its file's browser, real servers or fixtures of its file."""
     if item.get_closest_marker("real"):
         return "real"
     if item.get_closest_marker("browser"):
@@ -274,7 +274,7 @@ def _of_toy_text(
 
 @cache
 def _same_llama() -> LlamaForCausalLM:
-    """One for every test that changes nothing of it."""
+    """Return one model for all tests that do not change it."""
     return tiny_llama(0)
 
 
