@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -117,21 +118,23 @@ class ReducedVocabulary:
 
     ids: Tensor
     size: int
-    tokens: tuple[int, ...] = field(default=(), repr=False, compare=False)
-    column_of: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
+    tokens: array[int] = field(default_factory=lambda: array("q"), repr=False, compare=False)
+    column_of: MutableMapping[int, int] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Store both directions, for access by token."""
         if not self.tokens:
-            tokens = tuple(self.ids.tolist())
+            tokens = array("q", self.ids.tolist())
             object.__setattr__(self, "tokens", tokens)
-            self.column_of.update((token, column) for column, token in enumerate(tokens))
+            columns = {token: column for column, token in enumerate(tokens)}
+            object.__setattr__(self, "column_of", columns)
 
     def extended(self, tokens: Sequence[int]) -> ReducedVocabulary:
-        """These words and some more, none of which is among them."""
-        ids = torch.cat([self.ids, torch.tensor(tokens, dtype=self.ids.dtype)])
+        """These words and some more, none of which is among them. None of these words' objects is copied or read."""
         more = {token: column for column, token in enumerate(tokens, len(self.tokens))}
-        return ReducedVocabulary(ids, self.size, (*self.tokens, *tokens), self.column_of | more)
+        every = self.tokens + array("q", tokens)
+        ids = torch.frombuffer(every, dtype=torch.int64)
+        return ReducedVocabulary(ids, self.size, every, ChainMap(more, self.column_of))
 
     def token(self, column: int) -> int:
         return self.tokens[column]

@@ -269,17 +269,20 @@ def wide_product(x, count, width, matrix, into, stride, first, end, buffers):
 # Attention: the products of queries and keys, in float32.
 KEYS = 4  # keys per call for few queries; for many, the number of sums that fit into registers
 MANY_KEYS = 4 if cpu_features.has_wide_vectors() else 1
+FEW_QUERIES = 8  # up to so many, four at a time are fewer products than 16
 QUERY = 64 + 4 * KEYS  # bytes of a thread's buffer for queries, for each dimension of a head
 
 
 @compiled
 def put_query(x, queries, q, width, count):
     """Query `q` of `count`, at most 16, as `scores` reads them. x: float32"""
-    lanes = 4 if count <= 4 else 16
     row = carray(simd.float32s_at(x), width)
-    table = carray(simd.float32s_at(queries), (width, lanes))
+    if count > FEW_QUERIES:
+        table, lane = carray(simd.float32s_at(queries), (width, 16)), q
+    else:
+        table, lane = carray(simd.float32s_at(queries + q // 4 * width * 16), (width, 4)), q % 4
     for i in range(width):
-        table[i, q] = row[i]
+        table[i, lane] = row[i]
 
 
 def _key_rows(builder: ir.IRBuilder, keys: ir.Value, width: ir.Value, count: int) -> list[ir.Value]:
@@ -313,28 +316,40 @@ def _score_many(builder, queries, keys, width, into):
         llvm.store(builder, score, llvm.at(builder, into, 64 * key))
 
 
-@llvm.emits()
-def _score_few(builder, queries, keys, width, into):
-    """The same for KEYS rows and four queries, (width, 4): four neighbouring products side by side.
+@llvm.emits(parts=llvm.LITERAL)
+def _score_few(builder, parts, queries, keys, width, into):
+    """The same for KEYS rows and four queries or eight, (parts, width, 4): four neighbouring products side by side.
 
-    into: rows of 16, of which four count
+    into: rows of 16, of which 4 * parts count
     """
     spread = ir.Constant(llvm.INTS, [lane // 4 for lane in range(llvm.WIDTH)])
     turns = [ir.Constant(llvm.INTS, [(lane + by) % 16 for lane in range(16)]) for by in (8, 4)]
+    # The sums of a key repeat in each four lanes.
+    sides = ir.Constant(llvm.INTS, [lane % 4 + lane // 4 % 2 * llvm.WIDTH for lane in range(16)])
     rows = _key_rows(builder, keys, width, KEYS)
-    found = llvm.variables(builder, KEYS, llvm.constant(0.0))
+    tables = [
+        llvm.offset(builder, queries, builder.mul(width, ir.Constant(llvm.I64, part)), 4)
+        for part in range(parts)
+    ]
+    found = llvm.variables(builder, parts * KEYS, llvm.constant(0.0))
     with cgutils.for_range(builder, builder.lshr(width, ir.Constant(llvm.I64, 2))) as loop:
-        column = llvm.load(builder, llvm.offset(builder, queries, loop.index, 6), llvm.FLOATS)
-        for row, one in zip(rows, found, strict=True):
+        columns = [
+            llvm.load(builder, llvm.offset(builder, one, loop.index, 6), llvm.FLOATS)
+            for one in tables
+        ]
+        for key, row in enumerate(rows):
             four = ir.VectorType(ir.FloatType(), 4)
             value = llvm.load(builder, llvm.offset(builder, row, loop.index, 4), four)
             value = builder.shuffle_vector(value, value, spread)
-            builder.store(llvm.fma(builder, value, column, builder.load(one)), one)
-    for key, one in enumerate(found):
-        score = builder.load(one)
+            for part, column in enumerate(columns):
+                one = found[parts * key + part]
+                builder.store(llvm.fma(builder, value, column, builder.load(one)), one)
+    for key in range(KEYS):
+        scores = [builder.load(one) for one in found[parts * key : parts * (key + 1)]]
         for by in turns:
-            score = builder.fadd(score, builder.shuffle_vector(score, score, by))
-        llvm.store(builder, score, llvm.at(builder, into, 64 * key))
+            scores = [builder.fadd(one, builder.shuffle_vector(one, one, by)) for one in scores]
+        side_by_side = builder.shuffle_vector(scores[0], scores[-1], sides)
+        llvm.store(builder, side_by_side, llvm.at(builder, into, 64 * key))
 
 
 @compiled
@@ -347,8 +362,11 @@ def scores(queries, count, keys, width, length, into):
     for key in range(0, length, KEYS):
         simd.fetch(keys + key * width * 2 + llvm.AHEAD, KEYS * width // 32)
         simd.widen(keys + key * width * 2, room, KEYS * width // 16)
-        if count <= 4:
-            _score_few(queries, room, width, into + key * 64)
+        if count <= FEW_QUERIES:
+            if count <= 4:
+                _score_few(1, queries, room, width, into + key * 64)
+            else:
+                _score_few(2, queries, room, width, into + key * 64)
         else:
             for i in range(0, KEYS, MANY_KEYS):
                 _score_many(queries, room + i * width * 4, width, into + (key + i) * 64)

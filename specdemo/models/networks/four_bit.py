@@ -35,11 +35,16 @@ class FourBit:
     def of(cls, weight: Tensor) -> FourBit:
         """Return the nearest 4-bit matrix to a matrix (out, in)."""
         groups = weight.float().reshape(len(weight), -1, GROUP_WEIGHTS)
-        low, high = groups.amin(-1), groups.amax(-1)
-        scale = ((high - low) / 15).clamp(min=1e-8)
-        levels = ((groups - low[..., None]) / scale[..., None]).round_().clamp_(0, 15)
+        low, high = groups.aminmax(dim=-1)
+        scale = ((high - low) / 15).clamp_(min=1e-8)
+        levels = (groups - low[..., None]).div_(scale[..., None]).round_().clamp_(0, 15)
         zero = low + 8 * scale
         return cls(levels.flatten(1).to(torch.uint8), scale.bfloat16(), zero.bfloat16())
+
+    @classmethod
+    def zeros(cls, outputs: int, inputs: int) -> FourBit:
+        none = torch.zeros(outputs, inputs // GROUP_WEIGHTS, dtype=torch.bfloat16)
+        return cls(torch.zeros(outputs, inputs, dtype=torch.uint8), none, none)
 
     @classmethod
     def stored(cls, parts: Mapping[str, Tensor]) -> FourBit:
@@ -139,3 +144,24 @@ def pack(weight: FourBit, bias: Tensor | None = None) -> Matrix:
     scale, zero = (one.detach().half().numpy() for one in (weight.scale, weight.zero))
     part = part_of_blocks(Blocks("I4", weight.levels.detach().numpy(), scale, zero))
     return BlockMatrix((part,), None if bias is None else bias.float())
+
+
+def put_rows(matrix: Matrix, first: int, rows: FourBit) -> None:
+    """Replace rows of a matrix of `pack`, from number `first` on."""
+    codes, scales, zeros = matrix.tensors
+    half = packing.BLOCK_OUTPUTS // 2  # a byte has codes of two outputs: of the halves of a block
+    side_by_side = codes.shape[-1] // half  # inputs of an output
+    begin, count = 0, len(rows.levels)
+    while begin < count:
+        block, at = divmod(first + begin, packing.BLOCK_OUTPUTS)
+        upper, lane = divmod(at, half)
+        some = slice(begin, min(count, begin + half - lane))
+        into = slice(lane, lane + some.stop - begin)
+        lanes = codes[block].view(-1, half, side_by_side)[:, into]
+        levels = rows.levels[some].view(-1, lanes.shape[0], side_by_side).transpose(0, 1)
+        lanes &= 15 if upper else 240
+        lanes |= levels << 4 if upper else levels
+        places = slice(at, at + some.stop - begin)
+        scales[block, :, places] = rows.scale[some].t()
+        zeros[block, :, places] = rows.zero[some].t()
+        begin = some.stop

@@ -18,11 +18,10 @@ from specdemo.config.settings import MAX_LOOKAHEAD
 from specdemo.config.strings import JsonView
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
-from specdemo.kernels.packing import BLOCK_OUTPUTS
 from specdemo.kernels.runtime import ExtraHead, Matrix
 from specdemo.models.decoders.layer import HeadSizes
 from specdemo.models.decoders.rotary import RotaryTables, frequency_tables, rotary_frequencies
-from specdemo.models.networks.four_bit import FourBit, Linear, pack
+from specdemo.models.networks.four_bit import FourBit, Linear, pack, put_rows
 
 EPSILON = 1e-5  # epsilon of the norm over the target's states
 MIXED_ROWS = 1024  # rows of an embedding that are mixed at the same time
@@ -257,7 +256,7 @@ class TextWords:
         self.words = self._reduced = words
         self._embedding, self._four_bit, self._in_pass = embedding, four_bit, packed
         self._met: list[int] = []  # position of each added word in the text
-        self._rows = embedding.new_empty(0, embedding.shape[1])
+        self._rows: Tensor | None = None  # (added, H), values of the head's rows, at first use
         self._packed: Matrix | None = None
         self._places: dict[int, int] = {}  # position of each marked column in the text, ascending
         self.marked = array("q", bytes(8 * (len(words.tokens) + most + MAX_LOOKAHEAD)))
@@ -268,7 +267,8 @@ class TextWords:
 
     @property
     def memory_bytes(self) -> int:
-        return self._rows.nbytes + self.marked.itemsize * len(self.marked)
+        packed = sum(one.nbytes for one in self._packed.tensors) if self._packed else 0
+        return packed + self.marked.itemsize * len(self.marked)
 
     @property
     def extra(self) -> ExtraHead | None:
@@ -276,7 +276,15 @@ class TextWords:
 
     def logits(self, states: Tensor) -> Tensor:
         """(rows, added) logits of the added tokens. states: (rows, H), the head's input"""
-        return F.linear(states, self._rows[: len(self._met)])
+        if self._rows is None:
+            self._rows = self._embedding[self._added]
+            if self._four_bit and self._met:
+                self._rows = FourBit.of(self._rows).dense().to(self._embedding)
+        return F.linear(states, self._rows)
+
+    @property
+    def _added(self) -> list[int]:
+        return self.words.tokens[len(self._reduced.tokens) :].tolist()
 
     def read(self, start: int, token_ids: Sequence[int]) -> None:
         """Add the tokens of the text from position `start` on, and mark their columns."""
@@ -300,15 +308,15 @@ class TextWords:
 
     def _extend(self, new: dict[int, int]) -> None:
         """Add tokens to the vocabulary. new: position of each"""
-        begin = len(self._met) // BLOCK_OUTPUTS * BLOCK_OUTPUTS
+        if self._in_pass:
+            if self._packed is None:
+                self._packed = pack(FourBit.zeros(self._most, self._embedding.shape[1]))
+            put_rows(self._packed, len(self._met), FourBit.of(self._embedding[list(new)]))
         self._met += new.values()
-        self.words = self.words.extended(list(new))
-        tokens = self.words.tokens[len(self._reduced.tokens) + begin :]
-        rows = self._embedding.new_zeros(
-            -(-len(tokens) // BLOCK_OUTPUTS) * BLOCK_OUTPUTS, self._embedding.shape[1]
-        )
-        rows[: len(tokens)] = self._embedding[list(tokens)]
-        self._enter(begin, rows)
+        self._become([*self._added, *new])
+
+    def _become(self, added: Sequence[int]) -> None:
+        self.words, self._rows = self._reduced.extended(added), None
 
     def forget(self, length: int) -> None:
         """Shorten the text to `length` tokens, and remove tokens that only occurred later."""
@@ -318,17 +326,5 @@ class TextWords:
         while kept and self._met[kept - 1] >= length:
             kept -= 1
         if kept < len(self._met):
-            added = self.words.tokens[len(self._reduced.tokens) :][:kept]
-            self._met, self.words = self._met[:kept], self._reduced.extended(added)
-
-    def _enter(self, begin: int, rows: Tensor) -> None:
-        """Write rows from number `begin` on, in whole blocks."""
-        if not len(self._rows):
-            self._rows = rows.new_zeros(MOST_ADDED, rows.shape[1])
-            self._packed = pack(FourBit.of(self._rows)) if self._in_pass else None
-        coarse = FourBit.of(rows) if self._four_bit else None
-        self._rows[begin : begin + len(rows)] = coarse.dense() if coarse else rows
-        if coarse and self._packed:
-            blocks = slice(begin // BLOCK_OUTPUTS, (begin + len(rows)) // BLOCK_OUTPUTS)
-            for kept, new in zip(self._packed.tensors, pack(coarse).tensors, strict=True):
-                kept[blocks] = new
+            del self._met[kept:]
+            self._become(self._added[:kept])
