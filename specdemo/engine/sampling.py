@@ -130,8 +130,9 @@ class ReducedVocabulary:
             object.__setattr__(self, "column_of", columns)
 
     def extended(self, tokens: Sequence[int]) -> ReducedVocabulary:
-        """These words and some more, none of which is among them. None of these words' objects is copied or read."""
+        """These words and some more, none of which is among them."""
         more = {token: column for column, token in enumerate(tokens, len(self.tokens))}
+        # A copy of a dictionary or a tuple would touch the object of each word.
         every = self.tokens + array("q", tokens)
         ids = torch.frombuffer(every, dtype=torch.int64)
         return ReducedVocabulary(ids, self.size, every, ChainMap(more, self.column_of))

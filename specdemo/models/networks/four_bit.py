@@ -42,11 +42,6 @@ class FourBit:
         return cls(levels.flatten(1).to(torch.uint8), scale.bfloat16(), zero.bfloat16())
 
     @classmethod
-    def zeros(cls, outputs: int, inputs: int) -> FourBit:
-        none = torch.zeros(outputs, inputs // GROUP_WEIGHTS, dtype=torch.bfloat16)
-        return cls(torch.zeros(outputs, inputs, dtype=torch.uint8), none, none)
-
-    @classmethod
     def stored(cls, parts: Mapping[str, Tensor]) -> FourBit:
         levels = torch.stack([parts[""] & 15, parts[""] >> 4], dim=-1).flatten(1)
         return cls(levels, *(parts[part] for part in STORED_PARTS))
@@ -149,19 +144,12 @@ def pack(weight: FourBit, bias: Tensor | None = None) -> Matrix:
 def put_rows(matrix: Matrix, first: int, rows: FourBit) -> None:
     """Replace rows of a matrix of `pack`, from number `first` on."""
     codes, scales, zeros = matrix.tensors
-    half = packing.BLOCK_OUTPUTS // 2  # a byte has codes of two outputs: of the halves of a block
-    side_by_side = codes.shape[-1] // half  # inputs of an output
-    begin, count = 0, len(rows.levels)
-    while begin < count:
-        block, at = divmod(first + begin, packing.BLOCK_OUTPUTS)
-        upper, lane = divmod(at, half)
-        some = slice(begin, min(count, begin + half - lane))
-        into = slice(lane, lane + some.stop - begin)
-        lanes = codes[block].view(-1, half, side_by_side)[:, into]
-        levels = rows.levels[some].view(-1, lanes.shape[0], side_by_side).transpose(0, 1)
-        lanes &= 15 if upper else 240
-        lanes |= levels << 4 if upper else levels
-        places = slice(at, at + some.stop - begin)
-        scales[block, :, places] = rows.scale[some].t()
-        zeros[block, :, places] = rows.zero[some].t()
-        begin = some.stop
+    half = packing.BLOCK_OUTPUTS // 2  # a byte has codes of an output in each half of a block
+    inputs = codes.shape[-1] // half  # of an output, side by side
+    for number, one in enumerate(zip(rows.levels, rows.scale, rows.zero, strict=True), first):
+        levels, scale, zero = one
+        block, at = divmod(number, packing.BLOCK_OUTPUTS)
+        shared = codes[block].view(-1, half, inputs)[:, at % half]
+        shared &= 240 if at < half else 15
+        shared |= levels.view(-1, inputs) << (0 if at < half else 4)
+        scales[block, :, at], zeros[block, :, at] = scale, zero

@@ -310,12 +310,14 @@ class TextWords:
         """Add tokens to the vocabulary. new: position of each"""
         if self._in_pass:
             if self._packed is None:
-                self._packed = pack(FourBit.zeros(self._most, self._embedding.shape[1]))
+                none = self._embedding.new_zeros(self._most, self._embedding.shape[1])
+                self._packed = pack(FourBit.of(none))
             put_rows(self._packed, len(self._met), FourBit.of(self._embedding[list(new)]))
         self._met += new.values()
         self._become([*self._added, *new])
 
     def _become(self, added: Sequence[int]) -> None:
+        """Have these tokens in addition to the reduced vocabulary."""
         self.words, self._rows = self._reduced.extended(added), None
 
     def forget(self, length: int) -> None:
