@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,12 +90,10 @@ class Pace:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Return the bytes of the files under a folder; files that vanish while counting count as nothing."""
+    """Return the bytes of the files under a folder; files and folders that vanish while counting count as nothing."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            if path.is_file() and not path.is_symlink():
-                total += path.stat().st_size
-        except OSError:
-            continue
+    for parent, _, names in os.walk(folder):  # it leaves out folders that it cannot read
+        for path in (Path(parent, name) for name in names):
+            with suppress(OSError):
+                total += 0 if path.is_symlink() else path.stat().st_size
     return total

