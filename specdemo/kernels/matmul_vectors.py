@@ -362,11 +362,10 @@ def scores(queries, count, keys, width, length, into):
     for key in range(0, length, KEYS):
         simd.fetch(keys + key * width * 2 + llvm.AHEAD, KEYS * width // 32)
         simd.widen(keys + key * width * 2, room, KEYS * width // 16)
-        if count <= FEW_QUERIES:
-            if count <= 4:
-                _score_few(1, queries, room, width, into + key * 64)
-            else:
-                _score_few(2, queries, room, width, into + key * 64)
+        if count <= 4:
+            _score_few(1, queries, room, width, into + key * 64)
+        elif count <= FEW_QUERIES:
+            _score_few(2, queries, room, width, into + key * 64)
         else:
             for i in range(0, KEYS, MANY_KEYS):
                 _score_many(queries, room + i * width * 4, width, into + (key + i) * 64)

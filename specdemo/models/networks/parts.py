@@ -267,8 +267,10 @@ class TextWords:
 
     @property
     def memory_bytes(self) -> int:
-        packed = sum(one.nbytes for one in self._packed.tensors) if self._packed else 0
-        return packed + self.marked.itemsize * len(self.marked)
+        tensors = self._packed.tensors if self._packed else []
+        if self._rows is not None:
+            tensors = [*tensors, self._rows]
+        return sum(one.nbytes for one in tensors) + self.marked.itemsize * len(self.marked)
 
     @property
     def extra(self) -> ExtraHead | None:
@@ -314,10 +316,10 @@ class TextWords:
                 self._packed = pack(FourBit.of(none))
             put_rows(self._packed, len(self._met), FourBit.of(self._embedding[list(new)]))
         self._met += new.values()
-        self._become([*self._added, *new])
+        self._set_added([*self._added, *new])
 
-    def _become(self, added: Sequence[int]) -> None:
-        """Have these tokens in addition to the reduced vocabulary."""
+    def _set_added(self, added: Sequence[int]) -> None:
+        """Make the vocabulary the reduced one, followed by these tokens."""
         self.words, self._rows = self._reduced.extended(added), None
 
     def forget(self, length: int) -> None:
@@ -329,4 +331,4 @@ class TextWords:
             kept -= 1
         if kept < len(self._met):
             del self._met[kept:]
-            self._become(self._added[:kept])
+            self._set_added(self._added[:kept])
