@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
@@ -115,7 +115,7 @@ class RollbackCache(Cache):
         self._counted = Counted()
         super().__init__(layers=[RollbackLayer(self._counted) for _ in range(num_layers)])
         self._laid: Tensor | None = None  # the first layer's keys when `_places` was made
-        self._places = np.empty(0)
+        self._places = array("q")
 
     @property
     def length(self) -> int:
@@ -126,21 +126,20 @@ class RollbackCache(Cache):
         """Slot of the next pass's first row."""
         return self._counted.length + self._counted.skipped
 
-    def slots(self, end: int, like: Tensor) -> np.ndarray:
-        """Return the addresses of keys and values, with room up to `end`: (layers, 2) int64, valid until the cache grows.
+    def slots(self, end: int, like: Tensor) -> int:
+        """Return the address of those of keys and values, (layers, 2) int64, with room up to `end`; valid until the cache grows.
 
         like: (1, kv_heads, 1, head_dim), for a cache that is still empty
         """
         # All layers grow at the same time as the first.
-        if self._laid is not None and self._laid is self.layers[0].keys and end <= self.capacity:
-            return self._places
-        for layer in self.layers:
-            if not layer.is_initialized:
-                layer.lazy_initialization(like, like)
-            layer.make_room(end)
-        places = [(layer.keys.data_ptr(), layer.values.data_ptr()) for layer in self.layers]
-        self._laid, self._places = self.layers[0].keys, np.array(places, dtype=np.int64)
-        return self._places
+        if self._laid is None or self._laid is not self.layers[0].keys or end > self.capacity:
+            for layer in self.layers:
+                if not layer.is_initialized:
+                    layer.lazy_initialization(like, like)
+                layer.make_room(end)
+            places = [one.data_ptr() for layer in self.layers for one in (layer.keys, layer.values)]
+            self._laid, self._places = self.layers[0].keys, array("q", places)
+        return self._places.buffer_info()[0]
 
     @property
     def capacity(self) -> int:

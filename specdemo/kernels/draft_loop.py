@@ -292,18 +292,31 @@ def next_token(draft, row, number):
 def put_row(job, row, token_id, position, state):
     """Make a token a row of the job's next pass. state: address of the normed state that it was drafted from"""
     hidden = job.hidden
-    embedded = carray(simd.uint16s_at(job.embedding + token_id * hidden * 2), hidden)
-    x = carray(simd.int32s_at(job.input + row * hidden * 4), hidden)
-    for i in range(hidden):
-        x[i] = np.int32(embedded[i]) << np.int32(16)
+    x = job.input + row * hidden * 4
+    simd.widen(job.embedding + token_id * hidden * 2, x, hidden // 16)
     if job.feedback:
-        fed = carray(simd.float32s_at(job.input + row * hidden * 4), hidden)
+        fed = carray(simd.float32s_at(x), hidden)
         gain = carray(simd.float32s_at(job.feedback), hidden)
         normed = carray(simd.float32s_at(state), hidden)
         for i in range(hidden):
             fed[i] += gain[i] * normed[i]
     carray(simd.int64s_at(job.positions), row + 1)[row] = position
     carray(simd.int64s_at(job.asked), row + 1)[row] = row
+
+
+@kept(
+    cfunc,
+    types.void(types.intp, types.intp, types.int64, types.int64, types.intp),
+    nopython=True,
+)
+def look_up_at(table, token_ids, rows, hidden, into):
+    """Widen the rows of some tokens, for Python.
+
+    table: address of (V, hidden) bfloat16; token_ids: of `rows` int64; into: of (rows, hidden) float32
+    """
+    ids = carray(simd.int64s_at(token_ids), rows)
+    for row in range(rows):
+        simd.widen(table + ids[row] * hidden * 2, into + row * hidden * 4, hidden // 16)
 
 
 @compiled

@@ -128,8 +128,8 @@ class Slots(Protocol):
     def capacity(self) -> int:
         """Number of slots."""
 
-    def slots(self, end: int, like: Tensor) -> np.ndarray[Any, Any]:
-        """Return (layers, 2) int64 addresses of keys and values, with room up to slot `end`."""
+    def slots(self, end: int, like: Tensor) -> int:
+        """Return the address of the (layers, 2) int64 addresses of keys and values, with room up to slot `end`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,18 +222,6 @@ def meanings(code: Tensor) -> tuple[Tensor, float]:
     """The numbers that the compiled pass turns 4-bit codes into, and the factor for the scales that this takes. code: (16,)"""
     found: tuple[Tensor, float] = cpu_features.products().meanings(code)
     return found
-
-
-def bits_of(table: Tensor) -> np.ndarray[Any, Any]:
-    """Return the bits of a bfloat16 table on the CPU, (V, H) uint16, in the same memory."""
-    bits: np.ndarray[Any, Any] = table.view(torch.int16).numpy().view(np.uint16)
-    return bits
-
-
-def rows_of(bits: np.ndarray[Any, Any], token_ids: Sequence[int]) -> Tensor:
-    """Look up rows of a table: (rows, H) float32. It takes a quarter of torch's time. bits: from `bits_of`"""
-    rows = np.left_shift(bits[np.array(token_ids)], 16, dtype=np.uint32)
-    return torch.from_numpy(rows.view(np.float32))
 
 
 class CompiledLayers:
@@ -349,8 +337,8 @@ class CompiledLayers:
         record.start, record.num_keys, record.prefix = start, keys, start + 1
         if mask is not None:
             record.prefix, record.seen = min(one.cache.length, start), mask.data_ptr()
-        slots = one.cache.slots(keys + one.more, self._like)
-        record.caches, record.capacity = slots.__array_interface__["data"][0], one.cache.capacity
+        record.caches = one.cache.slots(keys + one.more, self._like)
+        record.capacity = one.cache.capacity
         if one.injected:
             record.injected = one.injected.rows.data_ptr()
             record.first_injected, record.num_injected = one.injected.first, len(one.injected.rows)
@@ -448,6 +436,20 @@ def compiling() -> Iterator[None]:
 def digest(more: Sequence[Path] = ()) -> str:
     """Names the compiled pass, further files and this processor: with the same name the same is computed."""
     return kept.digest([*kept.sources(), *more])
+
+
+def rows_of(table: Tensor, token_ids: Sequence[int]) -> Tensor:
+    """Look up rows of a table for a compiled pass: (rows, H) float32. Raises IndexError for a token without a row.
+
+    table: (V, H) bfloat16 on the CPU, contiguous
+    """
+    size, hidden = table.shape
+    if not 0 <= min(token_ids) <= max(token_ids) < size:
+        raise IndexError(f"a token has no embedding: there are {size}")
+    ids, rows = array("q", token_ids), torch.empty(len(token_ids), hidden)
+    look_up = _in_draft_loop("look_up_at")
+    look_up.ctypes(table.data_ptr(), ids.buffer_info()[0], len(ids), hidden, rows.data_ptr())
+    return rows
 
 
 def _in_draft_loop(name: str) -> Any:

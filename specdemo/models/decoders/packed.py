@@ -224,8 +224,8 @@ class CompiledDecoder:
         self.chunk = chunk_of(self.config, model.device)
         self._layers, self._form, self._embedding = layers, form, base.embed_tokens.weight
         self._norm, self._words = form.norm(base.norm), len(model.lm_head.weight)
-        plain = form.embedding == 1 and self._embedding.dtype == torch.bfloat16
-        self._bits = runtime.bits_of(self._embedding.data) if plain else None
+        self._is_plain = form.embedding == 1 and self._embedding.dtype == torch.bfloat16
+        self._num_layers = int(self.config.num_hidden_layers)
         self._tables = RotaryTables(module_tables(base, form.rope_kinds))
 
     @property
@@ -237,7 +237,7 @@ class CompiledDecoder:
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
         """Compute passes of different conversations in one call; their `depth` must be the same."""
         depth = passes[0].depth
-        last = self.config.num_hidden_layers
+        last = self._num_layers
         x = self._embedded([token for one in passes for token in one.token_ids])
         cos, sin = self._tables.full(max(max(one.positions) for one in passes) + 1)
         sequences = [
@@ -265,6 +265,6 @@ class CompiledDecoder:
 
     def _embedded(self, token_ids: Sequence[int]) -> Tensor:
         """Return the first layer's inputs, (rows, H) float32."""
-        if self._bits is not None:
-            return runtime.rows_of(self._bits, token_ids)
+        if self._is_plain:
+            return runtime.rows_of(self._embedding, token_ids)
         return self._form.embedded(self._embedding, torch.tensor(token_ids)).float()

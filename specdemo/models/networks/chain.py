@@ -147,7 +147,6 @@ class CompactDecoder:
         self.chunk = chunk_rows(device, len(weights.layers), hidden, 4 * hidden)
         self.compiled = compiled_layers(weights)
         self._table = weights.mixed.table if weights.mixed else weights.embedding
-        self._bits = runtime.bits_of(self._table) if self.compiled else None
         self._rotary = weights.config.rotary_tables(weights.embedding)
 
     def open(self, target: CachedModel) -> PrefixReader:
@@ -175,8 +174,8 @@ class CompactDecoder:
             return one.states
         if self.weights.mixed:
             self.weights.mixed.read(torch.as_tensor(one.token_ids))
-        if self.compiled and self._bits is not None:
-            return runtime.rows_of(self._bits, one.token_ids)
+        if self.compiled:
+            return runtime.rows_of(self._table, one.token_ids)
         return self._table[list(one.token_ids)]
 
     def _logits(self, one: DraftInput, final: Tensor) -> Tensor:
@@ -277,9 +276,10 @@ class CompactDecoder:
         found = compiled.run(rows, start, final=True)
         assert found.final is not None
         outputs: list[ForwardOutput] = []
-        parts = found.final.split([len(one.positions) for one in inputs])
-        for one, part, logits, chain in zip(inputs, parts, found.logits, found.chains, strict=True):
-            final = part if part.shape[0] == one.answers else part[-one.answers :]
+        end = 0
+        for one, logits, chain in zip(inputs, found.logits, found.chains, strict=True):
+            end += len(one.positions)
+            final = found.final[end - one.answers : end]
             logits = self._logits(one, final) if one.adjust else logits
             outputs.append(ForwardOutput(logits, (final,), chain))
         return outputs
@@ -426,7 +426,6 @@ class CompactModel(CachedModel):
         super()._forget_grown()
         self._grown_final.clear()
 
-    @torch.inference_mode()
     def _target_states(self, start: int, end: int) -> StateRows | None:
         """Return the states of the target that join the tokens from position `start` on.
 
@@ -442,8 +441,9 @@ class CompactModel(CachedModel):
             states = self.target_states.read(before - 1, end - 1, self.weights.reads)
         if not len(states):
             return self._own_states([-1])
-        reads = self.weights.reads
-        return before - start, inject.of(states, len(reads), self.weights.norm.dtype)
+        with torch.inference_mode():
+            injected = inject.of(states, len(self.weights.reads), self.weights.norm.dtype)
+        return before - start, injected
 
     def _state_of(self, node: int) -> Tensor | None:
         """(1, H): output of a grown node, or of the text's last token for -1; None if that was not read on its own."""
@@ -452,19 +452,19 @@ class CompactModel(CachedModel):
         position, final = self._last or (-1, None)
         return final if position == self.length - 1 else None
 
-    @torch.inference_mode()
     def _own_states(self, nodes: Sequence[int]) -> StateRows | None:
         """Return the drafter's own states at some grown nodes, or at the end of the text for -1."""
         feedback = self.weights.feedback
         finals = [] if feedback is None else [self._state_of(node) for node in nodes]
         if feedback is None or all(final is None for final in finals):
             return None
-        missing = torch.zeros_like(feedback, dtype=torch.float32)[None]
-        rows = torch.cat([missing if final is None else final.float() for final in finals])
-        if self.weights.feeds_normed:
-            epsilon = self.weights.config.sizes.eps
-            rows = F.rms_norm(rows, rows.shape[-1:], self.weights.norm.float(), eps=epsilon)
-        return 0, rows * feedback.float()
+        with torch.inference_mode():
+            missing = torch.zeros_like(feedback, dtype=torch.float32)[None]
+            rows = torch.cat([missing if final is None else final.float() for final in finals])
+            if self.weights.feeds_normed:
+                epsilon = self.weights.config.sizes.eps
+                rows = F.rms_norm(rows, rows.shape[-1:], self.weights.norm.float(), eps=epsilon)
+            return 0, rows * feedback.float()
 
 
 def compiled_layers(weights: CompactWeights) -> CompiledLayers | None:
