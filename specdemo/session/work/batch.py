@@ -110,8 +110,6 @@ class Batch:
         A failed prompt stores its error and does not affect the others. If another model was loaded meanwhile, a prompt
         fails with `Changed`. Raises UserError before the first answer.
         """
-        if self.at_once < 1:
-            raise UserError("batch.concurrent_runs", at_once=self.at_once)
         plain = replace(self, settings=replace(self.settings, baseline=False).checked())
         latest = [BatchAnswer(number, prompt) for number, prompt in enumerate(self.prompts)]
         last = [""] * len(latest)  # text of each one's last token

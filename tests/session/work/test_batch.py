@@ -118,8 +118,6 @@ def test_nothing_runs_with_settings_out_of_range():
     studio = ScriptedStudio()
     with pytest.raises(UserError, match="maximum number of tokens"):
         next(Batch(studio, ["a"], RunSettings(max_new_tokens=0)).answers())
-    with pytest.raises(UserError, match="0 prompts at once"):
-        next(Batch(studio, ["a"], SETTINGS, at_once=0).answers())
     assert studio.closed == 0
 
 
