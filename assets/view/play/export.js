@@ -69,7 +69,7 @@ export const COLUMNS = [
 export const traceText = (events) => events.map((item) => `${JSON.stringify(item)}\n`).join("");
 
 /**
- * One row for each token, refused ones included; the target's own has no node (RFC 4180). See `csv_table` in specdemo/trace/tables.py.
+ * One row for each token, refused ones included; the target's own has no node (RFC 4180). See `csv_table` in specdemo/trace/replay.py.
  * @param {Line[]} events
  */
 export function csvTable(events) {
@@ -105,7 +105,7 @@ function cell(/** @type {unknown} */ value) {
 const EMPTY = '<script type="application/json" id="sd-run">null</script>';
 
 /**
- * The player page with a run in it. page: what `player_page` of specdemo/trace/tables.py wrote
+ * The player page with a run in it. page: what `player_page` of specdemo/ui/player.py wrote
  * @param {string} page @param {{ title: string, trace: string }} run
  */
 export function withRun(page, run) {
