@@ -13,8 +13,6 @@ from pathlib import Path
 
 from specdemo.config.errors import UserError
 from specdemo.config.strings import ASSETS
-from specdemo.trace.codec import dumps
-from specdemo.trace.replay import parse
 
 SCRIPTS = ASSETS / "view"
 IMPORT = re.compile(r"""(\bfrom\s+|\bimport\s+|\bimport\()(["'])(\.{1,2}/[\w./-]+\.js)\2""")
@@ -22,14 +20,11 @@ IMPORT = re.compile(r"""(\bfrom\s+|\bimport\s+|\bimport\()(["'])(\.{1,2}/[\w./-]
 REPLAY_POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:"
 
 
-def html_replay(trace_text: str, title: str, words: Mapping[str, object]) -> str:
-    """Return a trace and its player as one HTML file. words: the view's. Raises UserError for a text that is no trace."""
-    run = {"title": title, "trace": dumps(parse(trace_text, title).trace.events)}
-    return player_page(words, run)
-
-
 def player_page(words: Mapping[str, object], run: Mapping[str, str] | None = None) -> str:
-    """Return the player as one file that needs no network. It has no charts: their library is larger than all the rest."""
+    """Return the player as one file that needs no network. It has no charts: their library is larger than all the rest.
+
+    run: `title` and `trace`, as JSON lines, of the run in it; words: the view's
+    """
     data = data_block("sd-words", words), data_block("sd-run", run)
     return inline_page("site/replay.js", REPLAY_POLICY, *data)
 

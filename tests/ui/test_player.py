@@ -6,11 +6,9 @@ import json
 import re
 from html.parser import HTMLParser
 
-import pytest
 from programs import module, needs_node
 
 from specdemo.cli import parser as cli
-from specdemo.config.errors import UserError
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import ModelInfo, Node, Origin, RunStarted, Status, Verified
 from specdemo.trace.replay import NODE_FIELDS, csv_table, parse
@@ -105,7 +103,7 @@ def test_the_script_writes_the_same_table(tmp_path):
 
 def test_a_replay_holds_the_trace_and_nothing_of_it_is_markup():
     trace = hostile_trace()
-    text = player.html_replay(trace, "<b>title</b>", VIEW)
+    text = player.player_page(VIEW, {"title": "<b>title</b>", "trace": trace})
     page = Blocks(text)
     assert json.loads(page.data["sd-run"]) == {"title": "<b>title</b>", "trace": trace}
     assert json.loads(page.data["sd-words"]) == VIEW
@@ -166,8 +164,3 @@ def test_the_command_writes_the_table_and_the_replay(tmp_path):
     assert b"\r\r\n" not in table.read_bytes()
     run = json.loads(Blocks(page.read_text(encoding="utf-8")).data["sd-run"])
     assert run["trace"].count("\n") == RECORDED[0].read_text(encoding="utf-8").count("\n")
-
-
-def test_a_replay_of_no_trace_is_refused():
-    with pytest.raises(UserError):
-        player.html_replay("no trace", "title", VIEW)

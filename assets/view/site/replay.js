@@ -1,4 +1,4 @@
-// One saved run with its player, in the file that `html_replay` of specdemo/trace/tables.py writes.
+// One saved run with its player, in the file that `player_page` of specdemo/ui/player.py writes.
 
 import { el } from "../parts/dom.js";
 import { frame, given } from "./frame.js";

@@ -27,7 +27,7 @@ MAKE = ASSETS / "cards/class_pack.js.txt"  # makes the files in the page
 def run(options: argparse.Namespace) -> int:
     from specdemo.trace.codec import dumps
     from specdemo.trace.replay import csv_table, read
-    from specdemo.ui.player import html_replay
+    from specdemo.ui.player import player_page
     from specdemo.ui.words import VIEW
 
     if not (options.csv or options.html):
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     if options.csv:
         options.csv.write_text("\ufeff" + csv_table(trace), encoding="utf-8", newline="")
     if options.html:
-        page = html_replay(trace, options.file.stem, VIEW)
+        page = player_page(VIEW, {"title": options.file.stem, "trace": trace})
         options.html.write_text(page, encoding="utf-8")
     return 0
 
