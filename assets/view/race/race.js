@@ -79,7 +79,7 @@ class RaceView {
       this.problems.append(problemBlock({ message: fill(this.#words.view.dropped, { error: item.reason }) }));
     }
     if (item.type === "started") this.#state = "running";
-    if (item.type === "raced") this.#ended();
+    if (item.type === "raced" || item.type === "notice") this.#ended();
   }
 
   /** @param {LaneTurn} turn */

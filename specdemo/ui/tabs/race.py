@@ -57,14 +57,6 @@ class Race:
     follow: Sequence[Follow]
 
 
-class RaceLines(Lines):
-    """Stream of a race; its last line marks the end of all runs."""
-
-    def fail(self, error: UserError) -> None:
-        super().fail(error)
-        self.add(RACED)
-
-
 class RaceHandlers(RunTab[TabState]):
     """Handlers of the race; each visitor has one at a time."""
 
@@ -105,13 +97,10 @@ class RaceHandlers(RunTab[TabState]):
     def opening(self, visitor: TabState, waiting: str, *asked: object) -> str:
         return present.open_line("live", uuid.uuid4().hex, waiting=waiting)
 
-    def shown(self, visitor: TabState) -> RaceLines:
-        return RaceLines(visitor.task, str(visitor.opening))
-
     def work(
         self,
         visitor: TabState,
-        lines: RaceLines,
+        lines: Lines,
         prompt: str | None,
         count: int,
         values: Mapping[str, object],
@@ -261,7 +250,7 @@ def _preset(preset: Preset) -> list[object]:
     return [prompt, temperature, seed, len(lanes), *used, *unused]
 
 
-RACED = present.line("raced")  # all runs have ended
+RACED = present.line("raced")  # all runs have ended; a notice ends a race too
 
 
 def lane_line(index: int, title: str, **recorded: str) -> str:
