@@ -41,8 +41,22 @@ words = strings("race")
 
 TOKENS = 96
 LANE_SETTINGS = ("method", "policy", "lookahead")  # settings of each single run
-# Title, prompt, temperature and seed of a set-up, and the LANE_SETTINGS of each of its runs.
-Preset: TypeAlias = tuple[str, str, float, int, Sequence[tuple[str, str, int]]]
+# Prompt, temperature and seed of a set-up, and the LANE_SETTINGS of each of its runs.
+Preset: TypeAlias = tuple[str, float, int, Sequence[tuple[str, str, int]]]
+PLAIN_LANE, DRAFT_LANE = ("nothing", "cost", 8), ("draft_model", "cost", 8)
+POEM = "Write a surreal poem about a clock that dreams of the sea, with unusual words."
+# Set-ups by the names of their titles, in the order of their buttons.
+PRESETS: Mapping[str, Preset] = {
+    "plain": (words.EXPLAIN, 0.0, 0, [PLAIN_LANE, DRAFT_LANE]),
+    "tree": (words.EXPLAIN, 0.0, 0, [PLAIN_LANE, ("draft_model", "cost", 6), ("tree", "cost", 6)]),
+    "policies": (
+        words.EXPLAIN,
+        0.0,
+        0,
+        [PLAIN_LANE, ("draft_model", "constant", 4), ("draft_model", "confidence", 8), DRAFT_LANE],
+    ),
+    "bad_draft": (POEM, 1.0, 3, [PLAIN_LANE, DRAFT_LANE, ("draft_model", "constant", 16)]),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +162,7 @@ def create_race(studio: EngineClient) -> Race:
     handlers = RaceHandlers(studio)
     task = create_state()
     prompt, start, stop, presets, recorded = create_ask(
-        handlers, "race", ("start", words.START), [title for title, *_ in words.PRESETS]
+        handlers, "race", ("start", words.START), [words.PRESETS[name] for name in PRESETS]
     )
     count, fields, lanes = _create_setup(handlers)
     view = mounted(
@@ -171,7 +185,7 @@ def create_race(studio: EngineClient) -> Race:
     pressed = [start.click, prompt.submit]
     handlers.connect(pressed, stop, task, view, [prompt, count], fields)
     recorded.input(handlers.replay, [task, recorded], view, **QUICK)
-    for button, preset in zip(presets, words.PRESETS, strict=True):
+    for button, preset in zip(presets, PRESETS.values(), strict=True):
         button.click(
             lambda preset=preset: _preset(preset),
             None,
@@ -212,7 +226,7 @@ def _create_setup(
 def _create_lane(handlers: RaceHandlers, number: int) -> tuple[gr.Column, Json]:
     """Create the column of one run, with its own settings by name. Defaults are from the first set-up with that many runs."""
     known = {method.name: method for method in handlers.studio.methods()}
-    wanted = next(lanes[number - 1] for *_, lanes in words.PRESETS if len(lanes) >= number)
+    wanted = next(lanes[number - 1] for *_, lanes in PRESETS.values() if len(lanes) >= number)
     name, policy, lookahead = wanted
     chosen = known.get(name) or next(iter(known.values()))
     with gr.Column(visible=number <= LEAST, min_width=200) as column:
@@ -238,13 +252,12 @@ def _create_lane(handlers: RaceHandlers, number: int) -> tuple[gr.Column, Json]:
 
 def against_plain(method: str) -> list[object]:
     """Return a set-up: plain decoding, and a method by the name that the menu of methods has."""
-    lanes = (("nothing", "cost", 8), (method, "cost", 8))
-    return _preset(("", words.EXPLAIN, 0.0, 0, lanes))
+    return _preset((words.EXPLAIN, 0.0, 0, [PLAIN_LANE, (method, "cost", 8)]))
 
 
 def _preset(preset: Preset) -> list[object]:
     """Return values of prompt, temperature, seed, count and the runs' settings; settings of unused runs stay unchanged."""
-    _, prompt, temperature, seed, lanes = preset
+    prompt, temperature, seed, lanes = preset
     used = [value for lane in lanes for value in lane]
     unused = [gr.skip()] * (3 * (MOST - len(lanes)))
     return [prompt, temperature, seed, len(lanes), *used, *unused]
