@@ -11,11 +11,17 @@ from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
+from specdemo.attach import audit, doctor
+from specdemo.attach.detection import attach
+from specdemo.attach.events import events
+from specdemo.attach.pasted import Findings, counters, read_file
+from specdemo.attach.records import MOST_ROWS, Problems, Record, markdown, markdown_table, total
+from specdemo.attach.servers import Server, ask
+from specdemo.attach.tuning import DraftSetting, TuningPlan, ask_in_turn, break_even, plan
 from specdemo.cli import console
 from specdemo.cli.options import run_settings
 from specdemo.cli.show import show_run
@@ -28,17 +34,9 @@ from specdemo.trace.events import Knowledge
 PROBLEM, NO_VERDICT = 3, 4  # exit codes of a server's examination
 LEVELS = {"problem": ("!", "red"), "unknown": ("?", "yellow"), "note": ("", "")}
 
-if TYPE_CHECKING:
-    from specdemo.attach.pasted import Findings
-    from specdemo.attach.records import Record
-    from specdemo.attach.servers import Server
-    from specdemo.attach.tuning import DraftSetting, TuningPlan
-
 
 def run_attach(options: argparse.Namespace) -> int:
     """Answer a prompt by a server and show what became of its drafts. returns: 1 if the answer broke off"""
-    from specdemo.attach.pasted import counters
-    from specdemo.attach.records import markdown
     from specdemo.session.remote.attached import answer
 
     server, plain = _attach(options)
@@ -55,8 +53,6 @@ def run_attach(options: argparse.Namespace) -> int:
 
 def run_import(options: argparse.Namespace) -> int:
     """Print the records of files as one table. returns: 1 if a line of them could not be read"""
-    from specdemo.attach.records import MOST_ROWS, markdown
-
     found = _read(options.files)
     records = [record for one in found for record in one.records]
     console.write(markdown(records))
@@ -74,8 +70,6 @@ def run_import(options: argparse.Namespace) -> int:
 
 def _save(folder: Path, records: Iterable[Record]) -> None:
     """Write a trace of each request whose rounds are known; `replay`, `export` and the page read them."""
-    from specdemo.attach.events import events
-
     folder.mkdir(parents=True, exist_ok=True)
     known = [record.generation for record in records if record.generation]
     for number, generation in enumerate(known, 1):
@@ -86,8 +80,6 @@ def _save(folder: Path, records: Iterable[Record]) -> None:
 
 def _read(paths: Iterable[Path]) -> list[Findings]:
     """Read files and report their formats and malformed lines on standard error."""
-    from specdemo.attach.pasted import read_file
-
     found, words = [], load("servers")["import_problems"]
     for path in paths:
         one = read_file(path)
@@ -105,8 +97,6 @@ def _read(paths: Iterable[Path]) -> list[Findings]:
 
 def run_tune(options: argparse.Namespace) -> int:
     """Print predictions for other settings of the drafts. returns: 1 if the confirmation failed"""
-    from specdemo.attach.tuning import DraftSetting, plan
-
     if options.sizes:
         return _print_break_even(options)
     if not options.sources:
@@ -138,16 +128,10 @@ def _recorded(options: argparse.Namespace) -> tuple[list[Findings], list[Record]
 
     returns: findings with drafts, and records without
     """
-    from specdemo.attach.doctor import TOKENS, prompts
-    from specdemo.attach.pasted import Findings
-    from specdemo.attach.records import Problems
-    from specdemo.attach.servers import ask
-    from specdemo.attach.tuning import ask_in_turn
-
     sources, without = ([[one for one in each if ("://" in one) == remote] for remote in (True, False)] for each in (options.sources, options.plain))  # fmt: skip
     found = [_of_file(number, one) for number, one in enumerate(_read(map(Path, sources[1])))]
     plain = [record for one in _read(map(Path, without[1])) for record in one.records]
-    requests = [ask(prompt, TOKENS) for prompt in prompts()]
+    requests = [ask(prompt, doctor.TOKENS) for prompt in doctor.prompts()]
     for url, plain_url in zip_longest(sources[0], without[0]):
         server, beside = (one and console.reached(one, options.key)[0] for one in (url, plain_url))
         with console.reporting() as report:
@@ -178,8 +162,6 @@ def _logged(log: Findings, records: Sequence[Record]) -> Findings:
 
 def _print_plan(found: TuningPlan) -> None:
     """Print the table of the best settings and the recommendation."""
-    from specdemo.attach.records import markdown_table
-
     rows = []
     for one in found.shown():
         mark = " (recorded)" if one.setting == found.current else ""
@@ -210,8 +192,6 @@ def _print_confirmation(
     found: TuningPlan, setting: DraftSetting, before: Sequence[Record], after: Sequence[Record]
 ) -> int:
     """Compare the measured speed of a new log with the prediction. returns: 1 if it is outside of the interval"""
-    from specdemo.attach.records import total
-
     # Answers that a draft ends were short to measure times.
     answers = ([one for one in each if (one.tokens or 0) > found.current.n_max + 1] for each in (before, after))  # fmt: skip
     old, new = (total(each).tokens_per_second if each else None for each in answers)
@@ -229,9 +209,6 @@ def _print_confirmation(
 
 def _print_break_even(options: argparse.Namespace) -> int:
     """Print the model of a pair before it is downloaded."""
-    from specdemo.attach.records import markdown_table
-    from specdemo.attach.tuning import break_even
-
     target, draft = options.sizes
     rows = []
     for drafted, needed, chance, speedup in break_even(target, draft):
@@ -248,15 +225,13 @@ def _print_break_even(options: argparse.Namespace) -> int:
 
 def run_doctor(options: argparse.Namespace) -> int:
     """Print the faults of a server's drafts. returns: 0, PROBLEM or NO_VERDICT"""
-    from specdemo.attach.doctor import diagnose, examine
-
     server, plain = _attach(options)
     words = load("servers")["doctor"]
     with console.reporting() as report:
-        seen = examine(server, plain, lambda done, about: report(Progress(words["progress"], done, about)))  # fmt: skip
+        seen = doctor.examine(server, plain, lambda done, about: report(Progress(words["progress"], done, about)))  # fmt: skip
     if options.log:
         seen = replace(seen, log=_read([options.log])[0])
-    found = diagnose(seen)
+    found = doctor.diagnose(seen)
     if options.json:
         named = {"server": seen.about.server, "version": seen.about.version}
         console.write(json.dumps(named | {"findings": [asdict(one) for one in found]}, indent=1))
@@ -274,8 +249,6 @@ def run_doctor(options: argparse.Namespace) -> int:
 
 def _attach(options: argparse.Namespace) -> tuple[Server, Server | None]:
     """Return the server of the command line and the one without drafts, if it is named. Raises UserError."""
-    from specdemo.attach.detection import attach
-
     server, key = console.reached(options.url, options.key)
     return server, attach(options.plain, key) if options.plain else None
 
@@ -289,18 +262,15 @@ def _rounded(values: JsonView) -> dict[str, str]:
 
 def run_audit(options: argparse.Namespace) -> int:
     """Compare a server's answers with a plain server's. returns: 0, PROBLEM or NO_VERDICT"""
-    from specdemo.attach import audit
-    from specdemo.attach.doctor import PROBES, prompts
-
     server, plain = _attach(options)
     if plain is None:
         raise UserError("servers.no_plain")
     words = load("servers")["audit"]
     drawn: audit.DrawComparison | None = None
     with console.reporting() as report:
-        result = audit.greedy_audit(server, plain, prompts(), options.tokens, lambda done: report(Progress("audit", done)))  # fmt: skip
+        result = audit.greedy_audit(server, plain, doctor.prompts(), options.tokens, lambda done: report(Progress("audit", done)))  # fmt: skip
         if options.samples:
-            drawn = audit.compare_draws(server, plain, PROBES["prose"], options.samples, lambda done: report(Progress("samples", done)))  # fmt: skip
+            drawn = audit.compare_draws(server, plain, doctor.PROBES["prose"], options.samples, lambda done: report(Progress("samples", done)))  # fmt: skip
     if options.json:
         console.write(json.dumps(asdict(result) | {"verdict": result.verdict, "draws": drawn and asdict(drawn)}))  # fmt: skip
     else:
