@@ -2,7 +2,6 @@
 
 import random
 
-import pytest
 from fuzz.odd import COUNT, SEED, TEXTS, text
 from tiny_files import make_tiny_tokenizer
 
@@ -20,20 +19,15 @@ from specdemo.trace.events import (
     Status,
     Verified,
 )
-from specdemo.trace.replay import csv_table, parse
+from specdemo.trace.replay import parse
 
 MARKUP, IMAGE = "<script>window.hacked=1</script>", "<img src=x onerror=window.hacked=1>"
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    made = make_tiny_tokenizer()
-    made.chat_template = TEMPLATE
-    return made
-
-
-def test_any_prompt_becomes_text_or_is_refused(tokenizer):
+def test_any_prompt_becomes_text_or_is_refused():
+    tokenizer = make_tiny_tokenizer()
+    tokenizer.chat_template = TEMPLATE
     rng = random.Random(SEED)
     told = 0
     special = set(tokenizer.all_special_ids)
@@ -79,5 +73,3 @@ def test_a_trace_of_odd_texts_is_read_as_it_was_written():
     read = parse(saved)
     assert not read.problem
     assert dumps(read.trace.events) == saved
-    cells = [cell for line in csv_table(saved).splitlines() for cell in line.split(",")]
-    assert not any(cell.startswith(("=", "@")) for cell in cells)

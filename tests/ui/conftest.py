@@ -15,7 +15,7 @@ from ui.served import launched
 from specdemo.config.settings import AppSettings
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
+    from playwright.sync_api import BrowserContext, Page, Request
 
 FLAGS = [
     "--no-sandbox",
@@ -24,6 +24,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+OWN_HOSTS = (None, "127.0.0.1", "localhost")  # None is that of a file, `data:` and `blob:`
 SCREEN = {"width": 1280, "height": 800}
 PATIENCE = 60_000  # milliseconds that a page may take for any action, also on a slow machine
 
@@ -72,10 +73,16 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def watched(page: Page, problems: list[str]) -> Page:
-    """Return the page with `problems`, its errors, and `asked`, the addresses that it has requested."""
+    """Return the page with `problems`, its errors and its requests to other machines, and `asked`, the addresses that it has requested."""
     page.problems, page.asked = problems, []
+
+    def requested(request: Request) -> None:
+        page.asked.append(request.url)
+        if urlsplit(request.url).hostname not in OWN_HOSTS:
+            problems.append(request.url)
+
     page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("request", lambda request: page.asked.append(request.url))
+    page.on("request", requested)
     return page
 
 

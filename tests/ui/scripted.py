@@ -69,7 +69,6 @@ class ScriptedStudio:
     error = None
     whole = False
     replay_only = None
-    audited = None
     cards: dict[str, dict[str, object]] = {}
     loading = None
     target = TINY
@@ -81,9 +80,6 @@ class ScriptedStudio:
 
     def pairs(self):
         return []
-
-    def last_audit(self):
-        return self.audited
 
     def card(self, method):
         return self.cards.get(method)

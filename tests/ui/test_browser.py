@@ -1,7 +1,6 @@
 """The page in a real Chromium: hostile text stays text, every state shows, nothing leaves the machine."""
 
 import pytest
-from ui.conftest import SCREEN
 from ui.scripted import HOSTILE, ReadyStudio
 
 pytestmark = pytest.mark.browser
@@ -9,37 +8,19 @@ pytestmark = pytest.mark.browser
 STUDIO = ReadyStudio
 
 
-def opened(page, url):
-    """Open the page. Each file that it loads from another host is a problem."""
-    own = (url, "data:", "blob:")
-    page.on(
-        "request",
-        lambda asked: None if asked.url.startswith(own) else page.problems.append(asked.url),
-    )
+@pytest.fixture
+def page(open_page, url):
+    page = open_page()
     page.goto(url)
     page.wait_for_selector("#sd-view .sd-numbers")
     return page
 
 
 @pytest.fixture
-def page(open_page, url):
-    return opened(open_page(), url)
-
-
-@pytest.fixture(scope="module")
-def one_page(browser, url):
-    # A context of its own: those of `open_page` are emptied after each test.
-    page = browser.new_context(viewport=SCREEN, accept_downloads=True).new_page()
-    page.problems = []
-    page.on("pageerror", lambda error: page.problems.append(str(error)))
-    return opened(page, url)
-
-
-@pytest.fixture
-def same_page(one_page):
+def same_page(opened_once):
     """A page on which other tests have run prompts."""
-    yield one_page
-    assert one_page.problems == []
+    yield opened_once
+    assert opened_once.problems == []
 
 
 def ask(page, prompt):
@@ -358,21 +339,6 @@ def test_a_trace_is_saved_and_opened_and_a_broken_one_is_explained(page, tmp_pat
     page.locator(".sd-problem", has_text="is not a trace").wait_for()
 
 
-def test_visitors_run_at_the_same_time_and_do_not_meet(page, url):
-    other = page.context.new_page()
-    other.goto(url)
-    other.wait_for_selector("#sd-view .sd-numbers")
-    run(page, "forever")
-    page.wait_for_function("document.querySelectorAll('.sd-answer .sd-token').length > 5")
-    run(other, "second")
-    finished(other)
-    assert "Stopped" not in page.locator(".sd-phase").inner_text()
-    page.get_by_role("button", name="Stop", exact=True).click()
-    finished(page, "Stopped")
-    assert "second" in other.locator(".sd-asked").inner_text()
-    assert "second" not in page.locator(".sd-text").inner_text()
-
-
 def test_a_run_that_shared_its_passes_is_marked(same_page):
     page = same_page
     run(page, "shared")
@@ -395,7 +361,7 @@ def batch(page, *prompts):
     page.get_by_role("button", name="Run all").click()
 
 
-def test_answers_to_several_prompts_are_text_with_a_total(page, url):
+def test_answers_to_several_prompts_are_text_with_a_total(page):
     hostile = "<img src=x onerror=window.hacked=1>"
     batch(page, hostile, "fail", "hello")
     total = page.locator(".sd-batch-total", has_text="3 prompts, 32 tokens, ")
@@ -414,12 +380,8 @@ def test_answers_to_several_prompts_are_text_with_a_total(page, url):
     assert page.locator("#sd-batch img, #sd-batch script").count() == 0
     assert page.evaluate("window.hacked") is None
 
-    other = page.context.new_page()
-    other.goto(url)
-    other.wait_for_selector("#sd-view .sd-numbers")
     batch(page, "forever", "forever", "hello")
     page.locator(".sd-batch-running .sd-batch-text", has_text="C:").nth(1).wait_for()
-    assert other.locator("#sd-batch li").count() == 0
     page.get_by_role("button", name="Stop all").click()
     page.locator(".sd-batch-total", has_text="3 prompts").wait_for()
     assert page.locator(".sd-batch-stopped").count() == 2

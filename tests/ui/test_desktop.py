@@ -11,23 +11,10 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from programs import free_port, python
 
+from specdemo.models.doctor import installed
 from specdemo.ui import desktop
 
 URL = "http://127.0.0.1:7860/"
-
-
-class Opened:
-    """Results of one call."""
-
-    def __init__(self, tmp_path, monkeypatch):
-        self.said, self.browser, self.waited = [], [], []
-        monkeypatch.setattr(desktop.webbrowser, "open", self.browser.append)
-        self.kept = tmp_path / "kept"
-
-    def open(self):
-        desktop.open_window(
-            URL, "specdemo", lambda: self.waited.append(True), self.said.append, self.kept
-        )
 
 
 @pytest.fixture
@@ -39,7 +26,12 @@ def opened(monkeypatch, tmp_path):
     )
     monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.setenv("DISPLAY", ":0")
-    return Opened(tmp_path, monkeypatch)
+    found = SimpleNamespace(said=[], browser=[], waited=[], kept=tmp_path / "kept")
+    monkeypatch.setattr(desktop.webbrowser, "open", found.browser.append)
+    found.open = lambda: desktop.open_window(
+        URL, "specdemo", lambda: found.waited.append(True), found.said.append, found.kept
+    )
+    return found
 
 
 def test_without_such_a_program_the_default_browser_opens_with_a_note(opened):
@@ -155,27 +147,13 @@ raise SystemExit(main(["app", "--replay", "--desktop", "--port", sys.argv[1]]))
 """
 
 
-def why_no_window() -> str:
-    """Return the reason why no real window can be shown here; "" if one can."""
-    if not shutil.which("Xvfb"):
-        return "no Xvfb"
-    try:
-        import webview  # noqa: F401
-    except ImportError:
-        return "no pywebview: pip install -r requirements-desktop.txt"
-    backends = ("PyQt6.QtWebEngineWidgets", "gi.repository.WebKit2")
-    for name in backends:
-        try:
-            if importlib.util.find_spec(name):
-                return ""
-        except ImportError:
-            continue
-    return "neither Qt nor GTK"
-
-
 @pytest.mark.browser
-@pytest.mark.skipif(bool(why_no_window()), reason=why_no_window())
 def test_closing_a_real_window_ends_the_process(tmp_path):
+    if not shutil.which("Xvfb"):
+        pytest.skip("no Xvfb")
+    pytest.importorskip("webview", reason="needs pywebview, see requirements-desktop.txt")
+    if not (installed("PyQt6.QtWebEngineWidgets") or installed("gi.repository.WebKit2")):
+        pytest.skip("neither Qt nor GTK")
     read, write = os.pipe()
     command = ["Xvfb", "-displayfd", str(write), "-screen", "0", "1280x900x24"]
     screen = subprocess.Popen(command, pass_fds=[write], stderr=subprocess.DEVNULL)

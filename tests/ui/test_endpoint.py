@@ -5,13 +5,13 @@ import json
 import re
 import shlex
 import shutil
-import threading
 from pathlib import Path
 
 import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
-from programs import run
+from programs import run, until
+from ui.scripted import HostileConversation
 from ui.served import API, served
 
 from specdemo.config.errors import Phrase, UserError
@@ -20,7 +20,7 @@ from specdemo.config.strings import load, strings
 from specdemo.models.doctor import installed
 from specdemo.session.studio import Studio
 from specdemo.trace.codec import decode
-from specdemo.trace.events import ModelInfo, Node, RunStarted, Trace, Verified
+from specdemo.trace.events import Trace
 from specdemo.trace.metrics import measure, output_text
 from specdemo.ui import serving
 from specdemo.ui.serving import launch_options
@@ -113,35 +113,14 @@ def test_an_impossible_request_is_explained(client, values, told):
     assert len(str(raised.value)) < 400
 
 
-class Endless:
-    """A conversation that continues until it is cancelled."""
-
-    def __init__(self):
-        self.begun, self.closed = threading.Event(), threading.Event()
-        self.cancelled = False
-
-    def run(self, prompt, settings, *, system="", cancel, every=0.0):
-        yield RunStarted("plain", "nothing", prompt, {}, ModelInfo("tiny"))
-        step = 0
-        while not cancel.wait(0.02):
-            self.begun.set()
-            yield Verified("plain", step, (), (), Node(1, "a"), 0, 0.1, 0, 0.1 * (step + 1))
-            step += 1
-        self.cancelled = True
-
-    def close(self):
-        self.closed.set()
-
-
 def test_a_run_ends_when_its_client_hangs_up(page, monkeypatch):
-    endless = Endless()
+    endless = HostileConversation()
     monkeypatch.setattr(page.studio, "open", lambda *_: endless)
-    began = page.post(f"{API}/call/v2/answer", json={"prompt": "a"}).json()
+    began = page.post(f"{API}/call/v2/answer", json={"prompt": "forever"}).json()
     with page.stream("GET", f"{API}/call/v2/answer/{began['event_id']}") as answer:
         assert any("generating" in line for line in answer.iter_lines())
-        assert endless.begun.wait(10)
-        assert not endless.closed.is_set()
-    assert endless.closed.wait(10)
+        assert not endless.closed
+    until(lambda: endless.closed, "the run continues without its client", 10)
     monkeypatch.undo()
     assert page.post(f"{API}/call/v2/answer", json={"prompt": "a"}).status_code == 200
 

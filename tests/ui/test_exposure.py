@@ -16,11 +16,13 @@ from ui.served import API, Visitor, served
 
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.settings import AppSettings
-from specdemo.config.strings import load, strings
+from specdemo.config.strings import ASSETS, load, strings
 from specdemo.models.outlook import Offer
+from specdemo.session.studio import Studio
 from specdemo.ui import words
 from specdemo.ui.checks import MOST_CHARACTERS
 from specdemo.ui.gate import Gate
+from specdemo.ui.model import ModelHandlers, create_model_menu
 from specdemo.ui.visits import MOST_VISITS, Visits
 
 limits = strings("limits")
@@ -69,18 +71,14 @@ def test_a_public_page_has_no_switch_of_models(public):
     assert not labels & {words.PAIR, words.DRAFTER}
 
 
-def told_by_switch(visitor, target, precision="bf16", drafter="none"):
-    wrong, values = visitor.send("load", [target, precision, drafter])
-    return wrong or json.loads(values[0])["text"]
-
-
 PATHS = ["/etc/shadow", "/no/such/path", "~", "~root/x", "..", "a.gguf"]
 
 
 @pytest.mark.parametrize("target", [*PATHS, "owner/name", None, "", "nope"])
 def test_every_target_outside_the_catalogue_gets_one_answer_without_a_look_up(local, target):
     before = local.studio.loaded
-    told = told_by_switch(Visitor(local), target)
+    wrong, values = Visitor(local).send("load", [target, "bf16", "none"])
+    told = wrong or json.loads(values[0])["text"]
     assert told in (str(UserError("page.no_switch")), wrong_choice(words.PAIR))
     assert "shadow" not in told
     assert local.studio.loaded is before
@@ -110,9 +108,6 @@ SWITCHES = [
 
 
 def test_the_free_field_for_a_drafter_is_for_the_machine_of_its_operator():
-    from specdemo.session.studio import Studio
-    from specdemo.ui.model import create_model_menu
-
     for settings, free in SWITCHES:
         with gr.Blocks():
             menu = create_model_menu(Studio(settings))
@@ -125,9 +120,6 @@ def test_the_free_field_for_a_drafter_is_for_the_machine_of_its_operator():
 
 def test_a_visitor_of_a_shared_link_cannot_look_at_the_disk():
     """The operator may name a folder; under another host name the same page does not read it."""
-    from specdemo.session.studio import Studio
-    from specdemo.ui.model import ModelHandlers
-
     studio, looked = Studio(AppSettings(allow_model_switch="any")), []
     studio.drafter = lambda name, **_: looked.append(name) or Offer(name)
     handlers = ModelHandlers(studio)
@@ -406,8 +398,6 @@ def test_uploads_are_closed_and_a_body_that_is_too_large_is_not_read(local, publ
 
 
 def test_neither_the_page_nor_its_headers_name_a_folder_of_the_server(local):
-    from specdemo.config.strings import ASSETS
-
     page = local.get("/")
     folders = {str(ASSETS), str(ASSETS.parent), str(ASSETS.home())}
     told = (page.text, str(page.headers), local.get("/config").text, local.get("/theme.css").text)
