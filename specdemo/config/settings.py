@@ -7,6 +7,7 @@ import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -101,8 +102,11 @@ class Setting:
         code = "setting.whole_number" if self.kind is int else "setting.number"
         return Phrase(code, low=_plain(self.low), high=_plain(self.high))
 
-    def check(self, value: object) -> None:
-        """Raises UserError, naming the setting and its range, for a value that it cannot have."""
+    def check(self, value: object, name: str = "") -> None:
+        """Raises UserError, naming the setting and its range, for a value that it cannot have.
+
+        name: of a program's setting in the message; "" for its own
+        """
         if self.kind in (int, float):
             kinds = (int,) if self.kind is int else (int, float)
             right = isinstance(value, kinds) and not isinstance(value, bool)
@@ -111,16 +115,19 @@ class Setting:
                 right = right and (self.least is None or not self.low < value < self.least)  # type: ignore[operator]
         else:
             right = isinstance(value, self.kind) and (not self.choices or value in self.choices)
-        if not right:
-            code = "setting.wrong_for_run" if self.group in RUN_GROUPS else "setting.wrong"
+        if right:
+            return
+        shown, known = _shown(value), self.range
+        if self.group in RUN_GROUPS:
             label = Phrase(f"label.{self.name}")
-            raise UserError(code, label=label, value=_shown(value), range=self.range)
+            raise UserError("setting.wrong_for_run", label=label, value=shown, range=known)
+        raise UserError("cli.wrong_setting", name=name or self.name, value=shown, range=known)
 
-    def taken(self, value: object) -> Any:
+    def taken(self, value: object, name: str = "") -> Any:
         """Return a plain value as the setting's own type: 8.0 is 8 for a whole number. Raises UserError."""
         if self.kind is int and isinstance(value, float) and value.is_integer():
             value = int(value)
-        self.check(value)
+        self.check(value, name)
         return float(value) if self.kind is float else value  # type: ignore[arg-type]
 
     def read(self, text: str) -> Any:
@@ -131,19 +138,9 @@ class Setting:
             return Path(text)
         value: object = text
         if self.kind is int:
-            try:
+            with suppress(ValueError):  # `check` refuses the text
                 value = int(text)
-            except ValueError:  # `check` refuses the text
-                value = text
-        try:
-            return self.taken(value)
-        except UserError:
-            raise UserError(
-                "setting.wrong_variable",
-                variable=self.variable,
-                value=_shown(text),
-                range=self.range,
-            ) from None
+        return self.taken(value, self.variable)
 
 
 RUN_GROUPS = ("drafting", "sampling", "answer")

@@ -162,9 +162,9 @@ def test_each_error_has_advice() -> None:
 
 def test_an_error_reaches_another_process_as_code_and_values() -> None:
     limit = Phrase("setting.number", low="1", high="2")
-    error = UserError("setting.wrong", label=Phrase("label.seed"), value="9", range=limit)
+    error = UserError("setting.wrong_for_run", label=Phrase("label.seed"), value="9", range=limit)
     assert str(error) == (
-        "The seed is 9; it must be a number between 1 and 2. Change it and start again."
+        "The seed is 9; it must be a number between 1 and 2. Nothing was run. Change it and run again."
     )
     copies: list[Any] = [decode_error(encode_error(error)), pickle.loads(pickle.dumps(error))]
     for copy in copies:
