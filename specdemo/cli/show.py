@@ -128,7 +128,7 @@ def show_metrics(trace: Trace, label: str) -> None:
             little = "; the answer repeats itself: this says little" * run.repeats_itself
             err.print(f"speedup: {ratio:.2f}x ({label}){little}", style="bold", markup=False)
     if error := dropped(trace):
-        console.note(UserError("run.dropped", error=error).message, style="yellow")
+        console.note(load("page")["VIEW"]["dropped"].format(error=error), style="yellow")
     ended = [event for event in trace.events if isinstance(event, RunFinished)]
     if ended:
         err.print(f"ended: {ended[-1].reason.value}", style="dim", markup=False)

@@ -90,8 +90,10 @@ def lesson_package(language: str) -> bytes:
 def parts() -> dict[str, Json]:
     """Return the content of the tabs by name, see `Tab.site`."""
     studio = Studio(AppSettings(replay=True))
-    contents = {tab.name: tab.site(studio, RUNS) for tab in find_tabs()}
-    return {name: content for name, content in contents.items() if content}
+    contents = {tab: tab.site(studio, RUNS) for tab in find_tabs()}
+    return {
+        tab.name: {"label": tab.label, **content} for tab, content in contents.items() if content
+    }
 
 
 def offline_page(folder: Path, data: JsonView) -> str:

@@ -9,6 +9,7 @@ import yaml
 from specdemo.cli import parser as cli
 from specdemo.config.errors import UserError
 from specdemo.ui import site
+from specdemo.ui.view import find_tabs
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def test_the_data_of_a_site_name_its_parts_and_existing_runs(folder):
     for run in runs - {None, ""}:
         assert (folder / "runs" / f"{run}.jsonl").is_file()
     assert json.loads(data["parts"]["lessons"]["value"])["live"] is False
-    assert set(data["parts"]) <= set(data["words"]["export"]["page"]["tabs"])
+    assert [part["label"] for part in parts.values()] == [tab.label for tab in find_tabs()]
     assert data["languages"] == ["en", "de"]
     table = json.loads((folder / "words" / "de.json").read_text(encoding="utf-8"))
     assert {"Lessons", parts["play"]["choices"][0][1]} <= set(table)

@@ -65,7 +65,7 @@ export class Drafts {
     const milliseconds = times.join(", ");
     const counts = { kept: step.path.length, drafted: step.nodes.length, milliseconds };
     const facts = el("p", {
-      class: "sd-draft-facts", title: fill(words.facts_hint, { origin: words.source[source] }),
+      class: "sd-draft-facts", title: fill(words.facts_hint, { origin: words.view.source[source] }),
     }, fill(isTree(step.nodes) ? words.facts_tree : words.facts, counts));
     return el("li", { class: "sd-draft" }, el("div", {}, ...rows.map((row) => this.#heading(row)), facts), this.#tokens(step));
   }
@@ -81,7 +81,7 @@ export class Drafts {
   /** @param {Row} row */
   #heading({ title, lossy }) {
     const heading = el("h4", {}, title);
-    if (lossy) heading.append(" ", el("span", { class: "sd-lossy" }, this.#words.lossy));
+    if (lossy) heading.append(" ", el("span", { class: "sd-lossy" }, this.#words.view.lossy));
     return heading;
   }
 

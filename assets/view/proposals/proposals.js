@@ -133,7 +133,7 @@ class ProposalsView {
     const { source, methods, tokens, position, phase, asking, waiting, rows, error, machine, prompt, runs } = this.#data;
     const going = fill(words.phase[phase] ?? "", { tokens: tokens.length, method: asking ?? "", position, count: rows.filter((row) => !row.why).length, all: rows.length });
     this.head.render({
-      kind: source, badge: tokens.length ? words.source[source] : "", phase: waiting || going, prompt: prompt ?? "",
+      kind: source, badge: tokens.length ? words.view.source[source] : "", phase: waiting || going, prompt: prompt ?? "",
       about: machine ? (runs ? fill(words.recorded_about, { machine }) : machine) : "",
     });
     setText(this.error, error ?? "");

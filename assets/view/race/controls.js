@@ -11,9 +11,10 @@ import { PlayerControls, moveButton, paintMove } from "../parts/transport.js";
 export class Controls extends PlayerControls {
   constructor(/** @type {Player} */ player, /** @type {Words} */ words) {
     super(player, words);
-    this.play = moveButton("play", words.play, () => this.toggle());
+    const { start, play } = words.view.transport;
+    this.play = moveButton("play", play, () => this.toggle());
     this.root = el("div", { class: "sd-transport", role: "group", "aria-label": words.controls, hidden: true },
-      moveButton("start", words.start, () => player.seek(0)), this.play, moveButton("end", words.end, () => this.toEnd()), this.slider, this.place, this.speed);
+      moveButton("start", start, () => player.seek(0)), this.play, moveButton("end", words.end, () => this.toEnd()), this.slider, this.place, this.speed);
   }
 
   render() {
@@ -21,6 +22,6 @@ export class Controls extends PlayerControls {
     const seconds = (/** @type {number} */ at) => decimals(course.timeAt(at) / 1000, 1);
     this.show(fill(this.words.clock_of, { now: seconds(course.at), all: seconds(course.last) }));
     const name = playing ? "pause" : "play";
-    paintMove(this.play, name, this.words[name]);
+    paintMove(this.play, name, this.words.view.transport[name]);
   }
 }

@@ -36,7 +36,7 @@ export class LaneView {
     this.timeline = new Timeline();
     this.text = new TextView(words.view);
     this.rank = el("span", { class: "sd-race-rank" });
-    this.lossy = el("span", { class: "sd-lossy", hidden: true }, words.lossy);
+    this.lossy = el("span", { class: "sd-lossy", hidden: true }, words.view.lossy);
     this.fill = el("span", { class: "sd-race-fill" });
     this.flag = el("span", { class: "sd-race-flag" });
     this.track = el("div", { class: "sd-race-track", role: "progressbar", "aria-label": title, "aria-valuemin": 0 }, this.fill, this.flag);

@@ -161,7 +161,7 @@ class RaceView {
     this.#course = this.player.timeline = new Course(this.#lanes.map((lane) => lane.timeline));
     this.result.show(this.#lanes.map(({ title }, i) => ({ title, lane: folded[i] })), this.#result, {
       seconds: this.#course.timeAt(this.#course.last) / 1000,
-      origin: this.#words.source[this.#source.kind],
+      origin: this.#words.view.source[this.#source.kind],
       prompt: this.#source.prompt,
     });
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -209,7 +209,7 @@ class RaceView {
     });
     const phase = this.#phaseName() === "over" ? `${said} ${this.#margin}`.trim() : said;
     this.head.render({
-      kind, prompt, badge: this.#lanes.length ? words.source[kind] : "", about: this.#about(), phase: waiting && !this.#lanes.length ? waiting : phase,
+      kind, prompt, badge: this.#lanes.length ? words.view.source[kind] : "", about: this.#about(), phase: waiting && !this.#lanes.length ? waiting : phase,
     });
     this.controls.root.hidden = !result;
     this.legend.root.hidden = !this.#lanes.length;

@@ -81,7 +81,7 @@ class Site {
     this.panels = Object.fromEntries(names.map((name) => [name, el("section", { id: `sd-panel-${name}`, role: "tabpanel", "aria-labelledby": `sd-tab-${name}`, hidden: true })]));
     this.tabs = Object.fromEntries(names.map((name) => {
       const tab = { type: "button", role: "tab", id: `sd-tab-${name}`, "aria-controls": `sd-panel-${name}`, onclick: () => (location.hash = name) };
-      return [name, el("button", tab, words.tabs[name])];
+      return [name, el("button", tab, data.parts[name].label)];
     }));
     const list = el("div", { class: "sd-site-tabs", role: "tablist", "aria-label": words.tabs_label, onkeydown: (event) => this.#walk(event) }, ...Object.values(this.tabs));
     frame(words, list, ...Object.values(this.panels));

@@ -17,6 +17,7 @@ from specdemo.cli.options import run_settings
 from specdemo.cli.show import TokenPrinter, show_metrics, show_run
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
+from specdemo.config.strings import load
 from specdemo.files.progress import Progress
 from specdemo.session.text import read_prompts
 from specdemo.trace.events import NOTHING, PLAIN, SPECULATIVE
@@ -98,7 +99,8 @@ def _show(item: BatchAnswer | BatchTotals) -> None:
     if item.error:
         console.note(str(item.error), style="red")
     if item.dropped:
-        console.note(UserError("run.dropped", error=item.dropped).message, style="yellow")
+        dropped = load("page")["VIEW"]["dropped"]
+        console.note(dropped.format(error=item.dropped), style="yellow")
     facts = f"{item.state}, {item.new_tokens} tokens, {rate}"
     out.print(Text(facts, style="dim"), end="\n\n")
 
