@@ -11,20 +11,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from specdemo.config.settings import RunSettings
+from specdemo.engine.runner import Runner
 from specdemo.models.memory import return_freed
-from specdemo.session.door import ConversationClient, EngineClient
-from specdemo.session.loaded import machine_name
+from specdemo.session.door import ConversationClient, EngineClient, Part, Work
+from specdemo.session.keeper import Keeper
+from specdemo.session.loaded import Loaded, machine_name
 from specdemo.session.runs import Caches, beside
 from specdemo.session.text import Transcript, as_generated, encode_prompt
 from specdemo.trace.events import NOTHING, PLAIN, SPECULATIVE, Event, RunStarted
 
 if TYPE_CHECKING:
     from specdemo.drafters.memory.visit import Memory
-    from specdemo.engine.runner import Runner
     from specdemo.models.pair import LoadedPair
-    from specdemo.session.door import Part, Work
-    from specdemo.session.keeper import Keeper
-    from specdemo.session.loaded import Loaded
 
 RETURNED = 16_000_000  # bytes of freed caches above which memory is returned to the system
 

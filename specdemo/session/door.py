@@ -13,24 +13,23 @@ from contextlib import closing, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended, RunSettings
 from specdemo.config.strings import Json, JsonView
+from specdemo.drafters.base import Method
 from specdemo.drafters.methods import METHODS, NEEDED
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.files.catalogue import Pair, pairs
 from specdemo.files.progress import Progress, ProgressCallback
+from specdemo.models.outlook import Offer as Offer  # re-exported for the page
+from specdemo.models.outlook import Outlook as Outlook
+from specdemo.models.outlook import offer
 from specdemo.session.admission import TIMED, Admission, Cancel, Waiting
 from specdemo.session.meter import Meter
 from specdemo.session.text import Message, with_answer
 from specdemo.trace.events import Event, ModelInfo
-
-if TYPE_CHECKING:
-    from specdemo.drafters.base import Method
-    from specdemo.models.outlook import Offer as Offer  # re-exported for the page
-    from specdemo.models.outlook import Outlook as Outlook
 
 T = TypeVar("T")
 RunUpdate: TypeAlias = Event | Waiting | UserError | None
@@ -324,8 +323,6 @@ class EngineClient(ABC):
 
     def drafter(self, name: str, *, ask: bool) -> Offer:
         """Return a published drafter by its hub id or folder. ask: query the hub if it is not on this disk. Raises UserError."""
-        from specdemo.models.outlook import offer
-
         return offer(name, ask=ask)
 
     @abstractmethod

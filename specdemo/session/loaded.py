@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from specdemo.config.settings import AppSettings
 from specdemo.files.progress import ProgressCallback
-from specdemo.models.devices import processor
+from specdemo.models.devices import choose_device, on_gpu, processor
+from specdemo.models.outlook import Measured, choose
 
 LARGEST, USUAL, COMPLETES = "largest", "usual", "completes"
 
 if TYPE_CHECKING:
     from specdemo.drafters.memory.datastore import Datastore
-    from specdemo.models.outlook import Measured
     from specdemo.models.pair import Finder, LoadedPair
 
 
@@ -48,7 +48,6 @@ def fetch(settings: AppSettings, report: ProgressCallback) -> Finder:
 def compiling(settings: AppSettings) -> AbstractContextManager[None]:
     """Return a context in which the compiled pass is made ready at the same time, if the target will use it."""
     from specdemo.kernels import runtime
-    from specdemo.models.devices import choose_device
     from specdemo.models.loading import pack_as
 
     on_cpu = choose_device(settings.device, settings.precision).type == "cpu"
@@ -87,15 +86,12 @@ def named(settings: AppSettings) -> tuple[AppSettings, str]:
     """Resolve the target "auto". returns: the settings, and `Loaded.chosen`"""
     if settings.target != "auto":
         return settings, ""
-    from specdemo.models.outlook import choose
-
     pair, larger = choose(settings, timed_passes(settings))
     return replace(settings, target=pair.name), LARGEST if larger else USUAL
 
 
 def timed_passes(settings: AppSettings) -> list[Measured]:
     """Return the costs that were measured on the device of the settings, the newest last."""
-    from specdemo.models.devices import on_gpu
     from specdemo.models.measurements import card_name, known_costs
 
     device = settings.device

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
-from specdemo.drafters.methods import METHODS
+from specdemo.drafters.base import DraftingContext, Method
+from specdemo.drafters.methods import METHODS, make_drafter
 from specdemo.engine.cost import ANY_ROWS
+from specdemo.engine.types import Drafter, Limits
+from specdemo.session.loaded import Loaded
 from specdemo.session.text import TokenText, Transcript
 from specdemo.trace.events import Event, RunFailed, RunStarted, Verified
 from specdemo.trace.metrics import dropped, measure, output_ids, same_prefix
 
 if TYPE_CHECKING:
-    from specdemo.drafters.base import Method
     from specdemo.drafters.memory.visit import Memory
     from specdemo.engine.sampling import Shaper
-    from specdemo.engine.types import Drafter
     from specdemo.models.networks.registry import OpenedNetwork
-    from specdemo.session.loaded import Loaded
 
 Lane = Generator[Event, None, str]
 """The events of a run; the generator returns the text generated so far, also after an error."""
@@ -110,7 +110,6 @@ class Caches:
         """
         from specdemo.engine.loop import generate
         from specdemo.engine.sampling import Shaper
-        from specdemo.engine.types import Limits
         from specdemo.engine.verify import VERIFIERS, verify_sampling
 
         pair, target, prompt_ids = self.loaded.pair, self._target, list(prompt_ids)
@@ -187,9 +186,6 @@ class Caches:
         together: Callable[[], int],
     ) -> Drafter:
         """Make the drafter that the settings name."""
-        from specdemo.drafters.base import DraftingContext
-        from specdemo.drafters.methods import make_drafter
-
         pair = self.loaded.pair
         context = DraftingContext(
             settings,

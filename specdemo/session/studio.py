@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import Json
+from specdemo.drafters.base import Method
 from specdemo.drafters.methods import NEEDED, no_exact
 from specdemo.engine.clock import Cancelled
+from specdemo.engine.cost import CostProfile
 from specdemo.engine.runner import Runner
-from specdemo.files.catalogue import pairs
+from specdemo.files.catalogue import Pair, pairs
 from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.models.doctor import installed
-from specdemo.models.memory import return_freed
+from specdemo.models.memory import free_on, return_freed, way
+from specdemo.models.outlook import Offer, Outlook, offers, outlook, to_download
 from specdemo.session.admission import Cancel
 from specdemo.session.conversation import Conversation, Host
 from specdemo.session.door import About, MethodInfo, streamed
@@ -34,10 +37,7 @@ from specdemo.session.loaded import (
 )
 
 if TYPE_CHECKING:
-    from specdemo.drafters.base import Method
     from specdemo.drafters.memory.datastore import Datastore
-    from specdemo.files.catalogue import Pair
-    from specdemo.models.outlook import Offer, Outlook
     from specdemo.models.pair import LoadedPair
 
 AUDIT_FILE = "audit.json"  # the last audit, in the cache folder
@@ -91,8 +91,6 @@ class Studio(Host):
         return self._about[1]
 
     def _described(self, loaded: Loaded) -> About:
-        from specdemo.engine.cost import CostProfile
-
         pair, costs = loaded.pair, loaded.pair.costs
         trained = {need: dict(draft.card) for need, draft in pair.drafts.items() if draft.card}
         cards = {
@@ -215,25 +213,17 @@ class Studio(Host):
 
     def predictor(self, precision: str) -> Callable[[Pair], Outlook]:
         """Return a function that predicts any pair in a precision on this machine."""
-        from specdemo.models.memory import free_on, way
-        from specdemo.models.outlook import outlook
-
         known = timed_passes(self.settings) if installed("torch") else []
         free, cache = free_on(self.settings.device), self.settings.cache_dir
         how = way(self.settings, precision)
         return lambda pair: outlook(pair, how, cache, free, known)
 
     def to_download(self, target: str, draft: str, precision: str) -> int | None:
-        from specdemo.models.memory import way
-        from specdemo.models.outlook import to_download
-
         settings = self.settings
         how = way(settings, precision)
         return to_download(target, draft, how, settings.cache_dir, settings.trained)
 
     def drafters(self, target: str) -> list[Offer]:
-        from specdemo.models.outlook import offers
-
         return offers(target)
 
     def open(self, visitor: str = "") -> Conversation:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import gradio as gr
 from gradio.components import Component
@@ -14,15 +14,12 @@ from gradio.components import Component
 from specdemo.config.errors import UserError
 from specdemo.config.settings import OWN, PRECISIONS, PRESET_NAMES, RECOMMENDED, RunSettings
 from specdemo.files.progress import Progress
-from specdemo.session.door import EngineClient, MethodInfo
+from specdemo.session.door import EngineClient, MethodInfo, Offer
 from specdemo.ui import present, words
 from specdemo.ui.run_tab import QUICK, Follow
 from specdemo.ui.settings_panel import OPTIONS
 from specdemo.ui.view import note_view
 from specdemo.ui.visits import switch_allowed, tell
-
-if TYPE_CHECKING:
-    from specdemo.session.door import Offer
 
 AUTO_TARGET = "auto"  # the target that the program chooses
 Sent: TypeAlias = str | None  # value of a menu

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from pydantic import TypeAdapter
@@ -21,6 +20,7 @@ from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import Json
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.files.progress import ProgressCallback
+from specdemo.models.outlook import Offer
 from specdemo.session.admission import Cancel
 from specdemo.session.door import About, ConversationClient, EngineClient, Part, Work, streamed
 from specdemo.session.remote.server import decode_part, raise_reported
@@ -28,9 +28,6 @@ from specdemo.session.runs import failed
 from specdemo.trace.codec import decode
 from specdemo.trace.events import SPECULATIVE, Event, FinishReason, RunFailed, RunFinished
 from specdemo.trace.metrics import measure, output_text
-
-if TYPE_CHECKING:
-    from specdemo.models.outlook import Offer
 
 
 class Lost(Exception):
