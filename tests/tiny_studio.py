@@ -24,7 +24,7 @@ class TinyStudio:
     broken: methods whose runs fail; pair: values of the loaded pair
     """
 
-    store, ready, whole = None, False, False
+    loaded, ready, whole = SimpleNamespace(store=None), False, False
 
     def __init__(self, weights, drafters, absent, **pair):
         self.drafters, self.broken = drafters, set()

@@ -271,7 +271,7 @@ def _about(
 def _copy_from_store(studio: Studio, settings: dict[str, RunSettings]) -> bool:
     """Return whether a variant may draft from the shipped datastore, which was built for the bundled prompts."""
     copies = any(one.method in COPYING for one in settings.values())
-    return copies and studio.store is not None and studio.settings.store == "auto"
+    return copies and studio.loaded.store is not None and studio.settings.store == "auto"
 
 
 def _run_item(bench: Bench, lanes: dict[str, Lane], item: Item, number: int) -> list[list[Paired]]:

@@ -174,16 +174,21 @@ class ConversationClient(ABC):
 class EngineClient(ABC):
     """The loaded pair, its capabilities and conversations with it. It loads in the background. Thread-safe.
 
+    settings: those of the loaded pair, or those that the client was opened with
     error: why loading failed, or why there is nothing to load; replay_only: why there are no live runs, if there are none
+    about: the loaded pair and its capabilities; None while nothing is loaded
+    whole: whether requests may go to different engines, so that related work must be one request
     """
 
     thread_name: ClassVar[str]
     failed: ClassVar[str]  # code of the error for an unexpected failure of loading
     not_loaded: ClassVar[str]  # code of the error while nothing is loaded
     known: Mapping[str, Method] = METHODS  # the methods that settings can name
+    about: About | None = None
+    whole = False
 
     def __init__(self, settings: AppSettings, replay_only: UserError | None = None) -> None:
-        self._settings = settings
+        self.settings = settings
         self.error = self.replay_only = replay_only
         self.meter = Meter()
         self.admission = Admission(
@@ -236,24 +241,9 @@ class EngineClient(ABC):
         """Load, and wait for it. Raises any error."""
 
     @property
-    def settings(self) -> AppSettings:
-        """The settings that the client was opened with."""
-        return self._settings
-
-    @property
     @abstractmethod
     def ready(self) -> bool:
         """Whether runs are possible."""
-
-    @property
-    def whole(self) -> bool:
-        """Whether requests may go to different engines, so that related work must be one request."""
-        return False
-
-    @property
-    @abstractmethod
-    def about(self) -> About | None:
-        """The loaded pair and its capabilities; None while nothing is loaded."""
 
     def loaded_about(self) -> About:
         """Return `about`. Raises UserError while nothing is loaded."""

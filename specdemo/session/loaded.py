@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from specdemo.config.settings import AppSettings
+from specdemo.drafters.methods import NEEDED
 from specdemo.files.progress import ProgressCallback
 from specdemo.models.devices import choose_device, on_gpu, processor
 from specdemo.models.outlook import Measured, choose
@@ -36,6 +37,19 @@ class Loaded:
     def remark(self) -> str:
         """`chosen`, or COMPLETES for a target without a chat template, which continues the prompt; "" for nothing."""
         return self.chosen or ("" if self.pair.tokenizer.chat_template else COMPLETES)
+
+    def missing(self, need: str) -> str:
+        """Return the reason why a method's need is not met; "" if it is."""
+        if need != "store":
+            return self.pair.missing(need, NEEDED[need])
+        if self.store is None:
+            return "There is no datastore for this target; python -m specdemo train datastore builds one."
+        return ""
+
+    def memory_mb(self, need: str) -> float:
+        """Return the memory of what meets a need, besides the target; 0 if nothing does."""
+        found = self.store if need == "store" else self.pair.drafts.get(need)
+        return found.memory_bytes / 1e6 if found else 0.0
 
 
 def fetch(settings: AppSettings, report: ProgressCallback) -> Finder:

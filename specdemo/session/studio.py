@@ -13,7 +13,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import Json
 from specdemo.drafters.base import Method
-from specdemo.drafters.methods import NEEDED, no_exact
+from specdemo.drafters.methods import no_exact
 from specdemo.engine.clock import Cancelled
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.runner import Runner
@@ -37,7 +37,6 @@ from specdemo.session.loaded import (
 )
 
 if TYPE_CHECKING:
-    from specdemo.drafters.memory.datastore import Datastore
     from specdemo.models.pair import LoadedPair
 
 AUDIT_FILE = "audit.json"  # the last audit, in the cache folder
@@ -59,17 +58,11 @@ class Studio(Host):
         self._loaded: Loaded | None = None
         self.runner = Runner()
         self.keeper = Keeper(settings.cache_mb * 1_000_000, 60.0 * settings.idle_minutes)
-        self._about: tuple[Loaded, About] | None = None
 
     def bring(self, report: ProgressCallback) -> None:
         """Load the pair, unless nothing runs live here."""
         if not self.replay_only:
             self._load(self.settings, report)
-
-    @property
-    def settings(self) -> AppSettings:
-        """Settings of the loaded pair, or those that the studio was opened with."""
-        return self._loaded.settings if self._loaded else self._settings
 
     @property
     def loaded(self) -> Loaded:
@@ -81,15 +74,6 @@ class Studio(Host):
     def pair(self) -> LoadedPair:
         return self.loaded.pair
 
-    @property
-    def about(self) -> About | None:
-        """Computed once for each loaded pair."""
-        if self._loaded is None:
-            return None
-        if self._about is None or self._about[0] is not self._loaded:
-            self._about = self._loaded, self._described(self._loaded)
-        return self._about[1]
-
     def _described(self, loaded: Loaded) -> About:
         pair, costs = loaded.pair, loaded.pair.costs
         trained = {need: dict(draft.card) for need, draft in pair.drafts.items() if draft.card}
@@ -100,26 +84,13 @@ class Studio(Host):
         machine = {"name": machine_name(), "verify": costs.verify, "draft": costs.draft_step}
         return About(
             target=pair.target.info,
-            methods=[self._method(method) for method in self.known.values()],
+            methods=[_entry(method, loaded) for method in self.known.values()],
             stop_ids=frozenset(pair.stop_ids()),
             remark=loaded.remark,
             recommended=pair.recommended,
             machine=machine if costs != CostProfile() else None,
             cards={name: card for name, card in cards.items() if card},
         )
-
-    def _method(self, method: Method) -> MethodInfo:
-        error = no_exact(method, self.pair.costs.exact_rows)
-        return MethodInfo.of(
-            method,
-            why_not=" ".join(filter(None, map(self._missing, method.needs))),
-            memory_mb=sum(self._memory_mb(one) for one in method.uses),
-            no_exact=error.message if error else "",
-        )
-
-    @property
-    def store(self) -> Datastore | None:
-        return self.loaded.store
 
     @property
     def ready(self) -> bool:
@@ -174,6 +145,8 @@ class Studio(Host):
 
         Later collections of garbage pass over all that is loaded now: one that visits it stops an answer for a quarter of a second.
         """
+        about = self._described(loaded)
+        self.settings, self.about = loaded.settings, about
         self._loaded, self.error = loaded, None
         self.keeper.leave(None)
         gc.unfreeze()
@@ -183,7 +156,9 @@ class Studio(Host):
 
     def add(self, method: Method) -> None:
         """Register a method, replacing one of the same name."""
-        self.known, self._about = {**self.known, method.name: method}, None
+        self.known = {**self.known, method.name: method}
+        if self._loaded:
+            self.about = self._described(self._loaded)
 
     def last_audit(self) -> Json | None:
         """Read the proof again: other processes write it, too."""
@@ -192,20 +167,6 @@ class Studio(Host):
         except (OSError, ValueError):
             return None
         return found if isinstance(found, dict) else None
-
-    def _memory_mb(self, need: str) -> float:
-        if need == "store":
-            return self.store.memory_bytes / 1e6 if self.store else 0.0
-        draft = self.pair.drafts.get(need)
-        return draft.memory_bytes / 1e6 if draft else 0.0
-
-    def _missing(self, need: str) -> str:
-        """Return the reason why a need is not met; "" if it is."""
-        if need != "store":
-            return self.pair.missing(need, NEEDED[need])
-        if self.store is None:
-            return "There is no datastore for this target; python -m specdemo train datastore builds one."
-        return ""
 
     def outlooks(self, precision: str) -> dict[str, Outlook]:
         predict = self.predictor(precision)
@@ -231,6 +192,17 @@ class Studio(Host):
 
     def leave(self, visitor: str) -> None:
         self.keeper.leave(visitor)
+
+
+def _entry(method: Method, loaded: Loaded) -> MethodInfo:
+    """Return the menu entry of a method for a loaded pair."""
+    error = no_exact(method, loaded.pair.costs.exact_rows)
+    return MethodInfo.of(
+        method,
+        why_not=" ".join(filter(None, map(loaded.missing, method.needs))),
+        memory_mb=sum(map(loaded.memory_mb, method.uses)),
+        no_exact=error.message if error else "",
+    )
 
 
 def _why_replay_only(settings: AppSettings) -> UserError | None:

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import repeat
+from types import SimpleNamespace
 
 import pytest
 from conftest import tiny_llama
@@ -226,7 +227,7 @@ def test_an_impossible_method_is_reported_and_the_others_run(studio, monkeypatch
 
 
 def test_a_bench_notes_when_the_datastore_knows_the_prompts(studio, monkeypatch, tmp_path):
-    monkeypatch.setattr(studio, "store", object(), raising=False)
+    monkeypatch.setattr(studio, "loaded", SimpleNamespace(store=object()))
     told: list[str] = []
 
     def methods():

@@ -88,16 +88,15 @@ def test_translations_contain_why_a_method_is_missing(language: str) -> None:
     """The sentences are made where models are loaded; the table has their very words."""
     from specdemo.models.networks.copy import no_copy_why
     from specdemo.models.pair import LoadedPair
-    from specdemo.session.studio import Studio
+    from specdemo.session.loaded import Loaded
 
     target = SimpleNamespace(info=SimpleNamespace(name="a-target"))
     pair = SimpleNamespace(drafts={}, no_draft_why="", target=target)
-    shipped = SimpleNamespace(_loaded=pair, store=None)
     found = [
         LoadedPair.missing(pair, "draft", "a draft model"),
         LoadedPair.missing(pair, "feature", "a feature drafter"),
         no_copy_why("4 bits"),
-        Studio._missing(shipped, "store"),
+        Loaded.missing(SimpleNamespace(store=None), "store"),
     ]
     table = words.translations(language)
     shapes = [re.sub(r"\\\{\w+\\\}", ".+", re.escape(text)) for text in table]

@@ -271,6 +271,6 @@ def test_retrieval_is_offered_where_a_datastore_ships(studio):
 
     pair = studio.pair
     assert not offered()["retrieval"]
-    studio._loaded = Loaded(studio.settings, pair, nonsense_store(300))
+    studio.use(Loaded(studio.settings, pair, nonsense_store(300)))
     assert offered()["retrieval"]
     assert not offered()["medusa"]  # trained drafters are reported missing as before

@@ -88,16 +88,15 @@ class RemoteStudio(EngineClient):
         self._conversations: weakref.WeakSet[RemoteConversation] = weakref.WeakSet()
         self._connect = connect
         self._link: Link | None = None
-        self._about: About | None = None
 
     def bring(self, report: ProgressCallback) -> None:
         link = self._connect(report)
-        self._about = TypeAdapter(About).validate_python(link.about())
-        self._link, self.error = link, None
+        self.about = TypeAdapter(About).validate_python(link.about())
+        self.whole, self._link, self.error = link.whole, link, None
 
     def learn(self, about: Json) -> None:
         """Replace the description of the same target by one with more measurements."""
-        self._about = replace(TypeAdapter(About).validate_python(about), target=self.target)
+        self.about = replace(TypeAdapter(About).validate_python(about), target=self.target)
 
     @property
     def link(self) -> Link:
@@ -112,14 +111,6 @@ class RemoteStudio(EngineClient):
     @property
     def ready(self) -> bool:
         return self.replicas() > 0
-
-    @property
-    def whole(self) -> bool:
-        return self._link is not None and self._link.whole
-
-    @property
-    def about(self) -> About | None:
-        return self._about
 
     def drafter(self, name: str, *, ask: bool) -> Offer:
         """Return a published drafter from this disk, without a query to the hub."""

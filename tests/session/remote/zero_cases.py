@@ -290,7 +290,7 @@ def test_a_race_several_prompts_and_drafts_side_by_side_are_one_task_each(door, 
 
     few = [one for one in door.about.methods if one.name in ("nothing", "ngram", "draft_model")]
     # The others need a real GPU.
-    monkeypatch.setattr(door, "_about", replace(door.about, methods=few))
+    monkeypatch.setattr(door, "about", replace(door.about, methods=few))
     comparison = Comparison(door)
     *_, text = comparison.write(PROMPT, most=8)
     guesses = {guess.method: guess for guess in comparison.guesses(text, 3, RunSettings())}
