@@ -15,7 +15,7 @@ from pydantic import AliasPath, Field, TypeAdapter, ValidationError
 
 from specdemo.attach.client import Client, Foreign, Milliseconds, shown
 from specdemo.attach.records import MOST_DRAFTED
-from specdemo.attach.servers import Generation, Pages, Part, Piece, Request, Round
+from specdemo.attach.servers import Generation, Pages, Part, Piece, Request, Round, Server
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
 from specdemo.trace.events import Count, Knowledge
@@ -73,17 +73,13 @@ def detect(client: Client, pages: Pages) -> LlamaServer | None:
     version = shown(props.values.get("build_info", ""))
     about = Generation("llama-server", version, Knowledge.EXACT, model=model)
     # The slots report whether they draft; `/props` is wrong about it.
-    drafts = [one.speculative for one in LlamaServer(client, about, None).slots()]
+    drafts = [one.speculative for one in LlamaServer(client, about).slots()]
     return LlamaServer(client, about, any(drafts) if drafts else None)
 
 
 @dataclass(frozen=True, slots=True)
-class LlamaServer:
-    """A llama-server, see `Server`."""
-
-    client: Client
-    about: Generation
-    drafting: bool | None
+class LlamaServer(Server):
+    """A llama-server of llama.cpp."""
 
     def slots(self) -> tuple[Slot, ...]:
         """Return the slots; none if the server does not report them."""

@@ -18,7 +18,7 @@ from pydantic import AliasChoices, AliasPath, Field, ValidationError
 from specdemo.attach.client import Client, Foreign, KnownCount, shown
 from specdemo.attach.pasted import counters, reports
 from specdemo.attach.records import Record
-from specdemo.attach.servers import Generation, Pages, Part, Piece, Request, Round
+from specdemo.attach.servers import Generation, Pages, Part, Piece, Request, Round, Server
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
 from specdemo.trace.events import Count, Knowledge
@@ -104,12 +104,9 @@ def with_report(found: Generation, extra: Json, counted: Record | None = None) -
 
 
 @dataclass(frozen=True, slots=True)
-class OpenAIServer:
-    """A server with OpenAI's API, see `Server`. more: fields of a request with which it reports more about drafts"""
+class OpenAIServer(Server):
+    """A server with OpenAI's API. more: fields of a request with which it reports more about drafts"""
 
-    client: Client
-    about: Generation
-    drafting: bool | None = None
     more: Json = field(default_factory=dict)
 
     def stream(self, request: Request, cancel: threading.Event) -> Iterator[Part]:

@@ -7,9 +7,9 @@ and the tuner read them.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from specdemo.attach.client import Client, Reply
 from specdemo.config.settings import Sampling
@@ -117,20 +117,19 @@ class Request:
     sampling: Sampling = field(default_factory=Sampling)
 
 
-class Server(Protocol):
-    """A server of another program."""
+@dataclass(frozen=True, slots=True)
+class Server(ABC):
+    """A server of another program.
 
-    @property
-    def client(self) -> Client: ...
+    about: facts that are known before the first answer, without rounds
+    drafting: whether it drafts; None if only an answer can show it
+    """
 
-    @property
-    def about(self) -> Generation:
-        """What is known before the first answer, without rounds."""
+    client: Client
+    about: Generation
+    drafting: bool | None = None
 
-    @property
-    def drafting(self) -> bool | None:
-        """Whether it drafts; None if only an answer can show it."""
-
+    @abstractmethod
     def stream(self, request: Request, cancel: threading.Event) -> Iterator[Part]:
         """Yield a generation without rounds once the prompt is read, its rounds, and the whole generation.
 
