@@ -51,8 +51,8 @@ QUIET_VARIABLES = {
 LOOPBACK_ONLY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
-class Replica:
-    """One engine, as Serve runs it. Requests and answers are plain values; see `Engine`.
+class Replica(Engine):
+    """One engine, as Serve runs it.
 
     alone: no other machine sends requests
     """
@@ -64,18 +64,12 @@ class Replica:
         studio.load()
         if studio.error:
             raise studio.error
-        self._engine = Engine(studio)
-
-    async def about(self) -> Json:
-        return self._engine.about()
+        super().__init__(studio)
 
     async def stream(self, method: str, request: Json) -> AsyncIterator[str]:
         """Call `Engine.run` or `Engine.perform`."""
-        async for piece in pieces(partial(getattr(self._engine, method), request)):
+        async for piece in pieces(partial(getattr(self, method), request)):
             yield piece
-
-    async def leave(self, visitor: str) -> None:
-        self._engine.leave(visitor)
 
 
 def _listen_here_only() -> None:
