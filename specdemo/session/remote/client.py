@@ -186,8 +186,8 @@ class RemoteConversation(ConversationClient):
             str, list[Event]
         ] = {}  # events of each variant; the last one's text is the answer
         try:
-            with closing(self._answer(request, cancel)) as events:
-                for event in events:
+            with closing(self._lines("run", request, cancel)) as lines:
+                for event in map(decode, lines):
                     seen.setdefault(event.lane, []).append(event)
                     yield event
         except Lost as lost:
@@ -202,33 +202,30 @@ class RemoteConversation(ConversationClient):
         answer = next(reversed(seen.values()), [])
         self._store(start, prompt, output_text(answer))
 
-    def _answer(self, request: Json, cancel: threading.Event) -> Generator[Event, None, None]:
-        """Yield the events of a run. If an engine is lost before its first line, the request is sent once more."""
-        for last in (False, True):
-            answered = False
-            try:
-                with closing(self._lines("run", request, cancel)) as lines:
-                    for line in lines:
-                        answered = True
-                        yield decode(line)
-                return
-            except Lost as lost:
-                if answered or last or lost.cause:
-                    raise
-
     def _lines(
         self, method: str, request: Json, cancel: threading.Event
     ) -> Generator[str, None, None]:
-        """Yield the lines of an engine's answer until the end or the cancellation. Raises Lost and UserError."""
+        """Yield the lines of an engine's answer until the end or the cancellation. Raises Lost and UserError.
+
+        If an engine is lost before its first line, the request is sent once more.
+        """
         request = {**request, "visitor": self._visitor, "lesson": self._lesson}
         self._has_caches = True
 
         def pull(arrived: Callable[[str], None], ended: Cancel) -> None:
             for piece in self.host.link.stream(method, self._visitor, request, ended):
-                arrived(piece)
-
-        with closing(streamed(pull, cancel)) as answer:
-            for piece in answer:
                 for line in filter(None, piece.split("\n")):
-                    raise_reported(line)
-                    yield line
+                    arrived(line)
+
+        for last in (False, True):
+            answered = False
+            try:
+                with closing(streamed(pull, cancel)) as lines:
+                    for line in lines:
+                        answered = True
+                        raise_reported(line)
+                        yield line
+                return
+            except Lost as lost:
+                if answered or last or lost.cause:
+                    raise

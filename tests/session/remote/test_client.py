@@ -16,7 +16,7 @@ from specdemo.files.progress import Progress
 from specdemo.session.remote.client import RemoteStudio
 from specdemo.session.remote.server import find_work
 from specdemo.session.studio import Studio
-from specdemo.session.work.race import race_lanes
+from specdemo.session.work.race import race_lanes, run_race
 from specdemo.trace.events import RunFailed, RunFinished, Verified
 from specdemo.trace.metrics import output_ids
 
@@ -110,6 +110,9 @@ def test_an_engine_lost_before_its_first_event_is_replaced_unseen(remote, link):
     events = list(remote.open().run("abcabc", PLAIN))
     assert len(output_ids(events)) == 20
     assert link.calls == 2
+    link.lost_after = [0]
+    events = [event for _, event in run_race(remote, "abcabc", [PLAIN, PLAIN]) if event]
+    assert len(output_ids(events)) == 40
     link.lost_after = [0, 0]
     (failed,) = remote.open().run("abcabc", PLAIN)
     assert isinstance(failed, RunFailed)
