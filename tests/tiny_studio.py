@@ -9,7 +9,7 @@ from letters import Letters
 from specdemo.config.settings import AppSettings, Recommended
 from specdemo.engine.runner import Runner
 from specdemo.engine.sampling import Shaper
-from specdemo.session.door import MethodInfo
+from specdemo.session.door import About, MethodInfo
 from specdemo.session.meter import Meter
 from specdemo.trace.events import ModelInfo, RunFailed
 
@@ -43,12 +43,10 @@ class TinyStudio:
             "stop_ids": frozenset, "recommended": Recommended(), **pair,
         }  # fmt: skip
         self.pair = SimpleNamespace(**loaded)
+        self.loaded_about = lambda: About(target.info, self.infos)
 
     def methods(self):
         return self.infos
-
-    def card(self, _name):
-        return None
 
     def open(self):
         nothing = lambda: None  # noqa: E731

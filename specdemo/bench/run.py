@@ -331,7 +331,7 @@ def _values(
     lanes: dict[str, Lane],
 ) -> Json:
     pair, plain = studio.pair, settings[NOTHING]
-    methods = studio.methods()
+    methods, cards = studio.methods(), studio.loaded_about().cards
     ours = [wanted for name, wanted in settings.items() if is_own(name) and name != NOTHING]
     return {
         "versions": {
@@ -357,6 +357,6 @@ def _values(
         },
         "memory_mb": {info.name: info.memory_mb for info in methods if info.memory_mb},
         "training_minutes": {
-            info.name: card["minutes"] for info in methods if (card := studio.card(info.name))
+            info.name: cards[info.name]["minutes"] for info in methods if info.name in cards
         },
     }

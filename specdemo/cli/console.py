@@ -91,7 +91,7 @@ def _about_target(studio: Studio) -> str:
 
     pair, settings, name = studio.pair, studio.settings, studio.target.name
     said = []
-    if studio.remark == COMPLETES:
+    if studio.loaded.remark == COMPLETES:
         said.append(f"{name} is {load('page')['REMARKS'][COMPLETES]}.")
     gguf, files = gguf_path(settings.target), pair.target.files
     drafts = pair.drafts.keys() - {"copy"}

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, Recommended, RunSettings
-from specdemo.config.strings import Json, JsonView
+from specdemo.config.strings import Json
 from specdemo.drafters.base import Method
 from specdemo.drafters.methods import METHODS, NEEDED
 from specdemo.engine.runner import LOOK_SECONDS
@@ -257,15 +257,6 @@ class EngineClient(ABC):
         return self.loaded_about().target
 
     @property
-    def stop_ids(self) -> frozenset[int]:
-        """Tokens that end an answer. Raises UserError while nothing is loaded."""
-        return self.loaded_about().stop_ids
-
-    @property
-    def remark(self) -> str:
-        return self.about.remark if self.about else ""
-
-    @property
     def recommended(self) -> Recommended:
         """The sampling that the loaded target's authors recommend; greedy while nothing is loaded."""
         return self.about.recommended if self.about else Recommended()
@@ -275,13 +266,6 @@ class EngineClient(ABC):
         if self.about is None:
             return [MethodInfo.of(method) for method in self.known.values()]
         return self.about.methods
-
-    def machine(self) -> Json | None:
-        return self.about.machine if self.about else None
-
-    def card(self, method: str) -> JsonView | None:
-        """Return the training card of a method's weights; None for a method without trained weights."""
-        return self.about.cards.get(method) if self.about else None
 
     def last_audit(self) -> Json | None:
         return self.about.audit if self.about else None

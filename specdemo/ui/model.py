@@ -142,7 +142,8 @@ class ModelHandlers:
             return present.status("failed", words.FAILED.format(message=self.studio.error))
         if self.studio.ready:
             tell(self.studio)
-            return present.ready(self.studio.target, self.studio.remark)
+            about = self.studio.loaded_about()
+            return present.ready(about.target, about.remark)
         return present.loading(self.studio.progress() or Progress("start"))
 
     def menu(self, name: str, policy: str | None = None) -> Updates:
@@ -300,7 +301,7 @@ class ModelHandlers:
     def _card(self, method: MethodInfo) -> str:
         if not self.studio.ready:
             return json.dumps({"none": words.CARD_LOADING})
-        return present.training_card(method, self.studio.card(method.name))
+        return present.training_card(method, self.studio.loaded_about().cards.get(method.name))
 
 
 def _any_model(studio: EngineClient) -> bool:

@@ -71,7 +71,7 @@ def loading(progress: Progress) -> str:
 
 
 def ready(target: ModelInfo, remark: str) -> str:
-    """Return the value of the status component for a loaded target. remark: see `EngineClient.remark`"""
+    """Return the value of the status component for a loaded target. remark: see `About`"""
     text = words.READY.format(target=target.name, precision=target.precision)
     return status("ready", text, more=(words.REMARKS.get(remark, ""),))
 

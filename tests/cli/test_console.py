@@ -92,7 +92,8 @@ def test_a_draft_model_on_this_machine_is_proposed_for_a_target_without_a_drafte
     target = SimpleNamespace(files=ModelFiles(folder, "large", ""), known="large")
     studio = SimpleNamespace(
         pair=SimpleNamespace(target=target, drafts={"copy": None}),
-        settings=AppSettings(target=name), target=ModelInfo("large"), remark="completes",
+        settings=AppSettings(target=name), target=ModelInfo("large"),
+        loaded=SimpleNamespace(remark="completes"),
         predictor=lambda _: lambda _: Outlook(0, 0, 0, 10.0, 15.0),
     )  # fmt: skip
     said = console._about_target(studio)
@@ -111,7 +112,8 @@ def test_a_recognised_file_has_a_drafter_only_if_one_ships(drafts, tmp_path):
     )
     studio = SimpleNamespace(
         pair=SimpleNamespace(target=target, drafts=drafts),
-        settings=AppSettings(target=str(path)), target=ModelInfo("mine"), remark="",
+        settings=AppSettings(target=str(path)), target=ModelInfo("mine"),
+        loaded=SimpleNamespace(remark=""),
     )  # fmt: skip
     used = ": its drafter is used" if drafts else ""
     said = f"mine has the norms of qwen2.5-coder-0.5b-instruct{used}."

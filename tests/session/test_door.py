@@ -43,10 +43,10 @@ def test_a_client_describes_the_loaded_pair(door, studio):
     assert door.ready
     assert door.progress() is None
     assert door.target == studio.pair.target.info
-    assert door.stop_ids == frozenset(studio.pair.stop_ids())
+    assert door.about.stop_ids == frozenset(studio.pair.stop_ids())
     assert door.methods() == studio.methods()
     assert door.pairs() == studio.pairs()
-    costs = json.loads(json.dumps(door.machine()))
+    costs = json.loads(json.dumps(door.about.machine))
     assert costs["verify"][0][0] == 1
 
 

@@ -69,10 +69,9 @@ class ScriptedStudio:
     error = None
     whole = False
     replay_only = None
-    cards: dict[str, dict[str, object]] = {}
     loading = None
     target = TINY
-    remark = ""
+    about = About(TINY, METHODS)
     recommended = Recommended(Sampling(0.7, 20, 0.8, 1.1), AUTHORS)
 
     def methods(self):
@@ -81,8 +80,8 @@ class ScriptedStudio:
     def pairs(self):
         return []
 
-    def card(self, method):
-        return self.cards.get(method)
+    def loaded_about(self):
+        return self.about
 
     def progress(self):
         return self.loading
@@ -178,7 +177,13 @@ class HostileConversation(ScriptedConversation):
         yield Verified("speculative", step, nodes, (1,), own, 0.01, 0.1, 0.001, 0.111 * (step + 1))
 
 
+CURVE = {"losses": [[10, 4.0], [20, 2.0], [30, 1.5]], "checks": [[20, 2.1], [30, 1.6]]}
+CARD = {"kind": "feature", "target": "tiny", "data": [HOSTILE[0]], "seed": 7, **CURVE}
+
+
 class ReadyStudio(IdleStudio):
+    about = replace(IdleStudio.about, cards={"draft_model": CARD})
+
     def methods(self):
         options = ("policy", "lookahead", "threshold")
         why = "<b>There is</b> no draft. Train one."
@@ -192,12 +197,6 @@ class ReadyStudio(IdleStudio):
         greedy = {"outputs": 4, "equal": 3, "same_share": 0.9, "median_margin": 0.01}
         row = {"name": "tree", "title": HOSTILE[0], "available": True, "greedy": greedy}
         return {"machine": "here", "model": "tiny", "limit": 0.001, "methods": [row]}
-
-    def card(self, method):
-        if method != "draft_model":
-            return None
-        curve = {"losses": [[10, 4.0], [20, 2.0], [30, 1.5]], "checks": [[20, 2.1], [30, 1.6]]}
-        return {"kind": "feature", "target": "tiny", "data": [HOSTILE[0]], "seed": 7, **curve}
 
     def pairs(self):
         return [Pair(Entry("smollm2-135m-instruct", "tiny", "", 1, ""), None)]

@@ -7,6 +7,7 @@ from pathlib import PurePath
 import gradio as gr
 import pytest
 from errors import reported
+from scripted_run import TINY
 from ui.scripted import METHODS, ScriptedStudio
 
 from specdemo.config.errors import UserError
@@ -14,6 +15,7 @@ from specdemo.config.settings import PROJECT, AppSettings, Recommended, Sampling
 from specdemo.files.catalogue import Entry, Pair
 from specdemo.files.progress import Progress
 from specdemo.models.outlook import Offer, Outlook
+from specdemo.session.door import About
 from specdemo.training.package import card_words
 from specdemo.ui import words
 from specdemo.ui.model import ModelHandlers, create_model_menu
@@ -83,7 +85,7 @@ def test_a_preset_shows_which_values_it_stands_for(handlers):
 
 @pytest.mark.parametrize("remark", ["", *words.REMARKS])
 def test_the_header_says_what_is_loaded_and_why(handlers, remark):
-    handlers.studio.remark = remark
+    handlers.studio.about = About(TINY, METHODS, remark=remark)
     status = json.loads(handlers.status())
     assert status["text"] == "Ready: tiny, fp32"
     assert status["more"] == ([words.REMARKS[remark]] if remark else [])
@@ -102,13 +104,14 @@ def card_of(handlers, method):
 
 
 def test_the_card_follows_the_method(handlers):
-    handlers.studio.cards = {"draft_model": {"kind": "draft", "seed": 3}}
+    cards = {"draft_model": {"kind": "draft", "seed": 3}}
+    handlers.studio.about = About(TINY, METHODS, cards=cards)
     assert card_of(handlers, "draft_model") == {"card": {"kind": "draft", "seed": 3}}
     assert card_of(handlers, "look_back") == {
         "none": "Look back has no weights of its own, so there is nothing to train."
     }
     assert "There is no draft." in card_of(handlers, "tree")["none"]
-    handlers.studio.cards = {}
+    handlers.studio.about = About(TINY, METHODS)
     assert card_of(handlers, "draft_model")["none"] == words.CARD_UNKNOWN.format(need="D")
     handlers.studio.ready = False
     assert card_of(handlers, "draft_model") == {"none": words.CARD_LOADING}

@@ -81,7 +81,8 @@ class Comparison:
             memory=False,
             sampling=sampling or Sampling(),
         )
-        self._written_with, stops = self._studio.target, self._studio.stop_ids
+        about = self._studio.loaded_about()
+        self._written_with, stops = about.target, about.stop_ids
         text = Text(prompt, (), system)
         for event in self._conversation.run(prompt, settings, system=system, cancel=cancel):
             if isinstance(event, RunFailed):

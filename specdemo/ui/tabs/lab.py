@@ -15,7 +15,7 @@ def create_lab(studio: EngineClient) -> None:
 
     def machine(_asked: str) -> Json | None:
         """Return this machine's costs for the script, None until a model is loaded."""
-        return studio.machine()
+        return studio.about.machine if studio.about else None
 
     mounted("", "lab/lab.js", "mountLab", "sd-lab", own_words=WORDS, answers=[machine])
 

@@ -61,7 +61,7 @@ def test_a_remote_conversation_goes_on_like_a_local_one(remote, here, method):
     settings = RunSettings(method=method, max_new_tokens=20)
     elsewhere, own = remote.open(), here.open()
     assert remote.target is remote.target
-    assert remote.card(method) == here.card(method)
+    assert remote.about.cards.get(method) == here.about.cards.get(method)
     for prompt in ("abcabc", "def"):
         there = list(elsewhere.run(prompt, settings, system="s"))
         mine = list(own.run(prompt, settings, system="s"))

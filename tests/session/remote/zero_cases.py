@@ -85,9 +85,9 @@ def test_weights_are_placed_on_a_gpu_that_is_not_there_and_no_pass_is_made(door)
     assert next(placed.target.model.parameters()).device.type == "cuda"
     assert next(placed.drafts["draft"].network().model.parameters()).device.type == "cuda"
     assert door.target.name
-    assert door.stop_ids
+    assert door.about.stop_ids
     assert {method.name for method in door.methods() if method.available} >= {"auto", "draft_model"}
-    assert door.machine() is None
+    assert door.about.machine is None
     assert not service.asked
 
 
@@ -110,7 +110,7 @@ def test_a_run_is_a_task_in_a_fork_and_lossless(door):
 def test_the_first_worker_measures_the_passes_and_the_next_run_uses_the_figures(door):
     list(door.open().run(PROMPT, SHORT))
     link = door.link
-    assert link._token == door.machine()["verify"][0][1]
+    assert link._token == door.about.machine["verify"][0][1]
     assert link._start != zero.WORKER_START_SECONDS
     assert seconds_asked() == [round(link._start + zero.SECONDS_FACTOR * 24 * link._token)]
     assert not service.allowed  # the worker of the run before
