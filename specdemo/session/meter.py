@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import prometheus_client
 
 from specdemo.config.strings import ASSETS, Json
 from specdemo.trace.events import Event, FinishReason, RunFailed, RunFinished, RunStarted, Verified
-
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
 
 REASONS = {
     FinishReason.STOP: "stop",
@@ -32,44 +29,27 @@ class Meter:
     waiting: runs that wait for their turn now; replicas: engines that answer now
     """
 
+    content_type = prometheus_client.CONTENT_TYPE_LATEST
+
     def __init__(self) -> None:
         self.waiting: Callable[[], int] = lambda: 0
         self.replicas: Callable[[], int] = lambda: 1
-        self._lock = threading.Lock()
-
-    @cached_property
-    def _registered(self) -> tuple[CollectorRegistry, dict[str, Any]]:
-        """The registry, and its metrics by vLLM's name, before which `specdemo:` is put."""
-        import prometheus_client
-
-        registry = prometheus_client.CollectorRegistry()
-        prometheus_client.ProcessCollector(registry=registry)
+        self._registry = prometheus_client.CollectorRegistry()
+        prometheus_client.ProcessCollector(registry=self._registry)
+        self._metrics: dict[str, Any] = {}  # by vLLM's name, before which `specdemo:` is put
         kinds: Json = json.loads(METRICS.read_text(encoding="utf-8"))
-        buckets, found = kinds.pop("buckets"), {}
+        buckets = kinds.pop("buckets")
         for kind, metrics in kinds.items():
             for name, options in metrics.items():
                 if kind == "Histogram":
                     options["buckets"] = buckets[options["buckets"]]
                 made = getattr(prometheus_client, kind)
-                found[name] = made(f"specdemo:{name}", registry=registry, **options)
-        found["num_requests_waiting"].set_function(lambda: self.waiting())
-        found["num_replicas"].set_function(lambda: self.replicas())
-        return registry, found
-
-    def _made(self) -> tuple[CollectorRegistry, dict[str, Any]]:
-        with self._lock:  # a name can be registered once
-            return self._registered
+                self._metrics[name] = made(f"specdemo:{name}", registry=self._registry, **options)
+        self._metrics["num_requests_waiting"].set_function(lambda: self.waiting())
+        self._metrics["num_replicas"].set_function(lambda: self.replicas())
 
     def text(self) -> bytes:
-        from prometheus_client import generate_latest
-
-        return generate_latest(self._made()[0])
-
-    @property
-    def content_type(self) -> str:
-        from prometheus_client import CONTENT_TYPE_LATEST
-
-        return CONTENT_TYPE_LATEST
+        return prometheus_client.generate_latest(self._registry)
 
     def watch(self, events: Iterator[Event], waited: float = 0.0) -> Iterator[Event]:
         """Yield the same events. Time starts `waited` seconds before the first event is requested."""
@@ -88,12 +68,11 @@ class Meter:
 
     def begin(self, waited: float = 0.0) -> MeteredRun:
         """Count a run whose events arrive mixed with those of others. waited: seconds since the request"""
-        metrics = self._made()[1]
-        metrics["num_requests_running"].inc()
-        return MeteredRun(metrics, time.perf_counter() - waited)
+        self._metrics["num_requests_running"].inc()
+        return MeteredRun(self._metrics, time.perf_counter() - waited)
 
     def waited(self, seconds: float) -> None:
-        self._made()[1]["request_queue_time_seconds"].observe(seconds)
+        self._metrics["request_queue_time_seconds"].observe(seconds)
 
 
 class MeteredRun:

@@ -213,14 +213,13 @@ def _counted(parts: Generator[Part, None, None], meter: Meter) -> Generator[Part
     try:
         with closing(parts):
             for number, update in parts:
+                if update is None:
+                    runs[number] = meter.begin()
                 if isinstance(update, Event):
                     runs[number].count(update)
                 if isinstance(update, RunFinished | RunFailed | UserError) and number in runs:
                     runs.pop(number).end()
                 yield number, update
-                # After the yield: the first run of a process waits here for the metrics' library.
-                if update is None:
-                    runs[number] = meter.begin()
     finally:
         for run in runs.values():
             run.reason = "abort"
