@@ -23,9 +23,6 @@ from specdemo.drafters.methods import METHODS, NEEDED
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.files.catalogue import Pair, pairs
 from specdemo.files.progress import Progress, ProgressCallback
-from specdemo.models.outlook import Offer as Offer  # re-exported for the page
-from specdemo.models.outlook import Outlook as Outlook
-from specdemo.models.outlook import offer
 from specdemo.session.admission import TIMED, Admission, Cancel, Waiting
 from specdemo.session.meter import Meter
 from specdemo.session.text import Message, with_answer
@@ -270,34 +267,9 @@ class EngineClient(ABC):
     def last_audit(self) -> Json | None:
         return self.about.audit if self.about else None
 
-    def switch(
-        self, target: str, draft: str, precision: str, drafter: str | None = None
-    ) -> Iterator[Progress]:
-        """Load another pair for all users. If it raises UserError, the old pair stays.
-
-        drafter: a published one; None for that of the settings if the target stays
-        """
-        raise UserError("engine.fixed_model")
-
     def pairs(self) -> Sequence[Pair]:
         """Return the pairs of the catalogue."""
         return pairs()
-
-    def outlooks(self, precision: str) -> Mapping[str, Outlook]:
-        """Return the outlook of loading each pair now, by target; empty if none can be loaded."""
-        return {}
-
-    def to_download(self, target: str, draft: str, precision: str) -> int | None:
-        """Return the bytes that loading these models would download; None if the size is unknown without the hub."""
-        return 0
-
-    def drafters(self, target: str) -> list[Offer]:
-        """Return the catalogue's published drafters for a target, without network access; none if none can be loaded."""
-        return []
-
-    def drafter(self, name: str, *, ask: bool) -> Offer:
-        """Return a published drafter by its hub id or folder. ask: query the hub if it is not on this disk. Raises UserError."""
-        return offer(name, ask=ask)
 
     @abstractmethod
     def leave(self, visitor: str) -> None:

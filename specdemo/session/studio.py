@@ -21,7 +21,9 @@ from specdemo.files.catalogue import Pair, pairs
 from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.models.doctor import installed
 from specdemo.models.memory import free_on, return_freed, way
-from specdemo.models.outlook import Offer, Outlook, offers, outlook, to_download
+from specdemo.models.outlook import Offer as Offer  # re-exported for the page
+from specdemo.models.outlook import Outlook as Outlook
+from specdemo.models.outlook import offer, offers, outlook, to_download
 from specdemo.session.admission import Cancel
 from specdemo.session.conversation import Conversation, Host
 from specdemo.session.door import About, MethodInfo, streamed
@@ -99,8 +101,9 @@ class Studio(Host):
     def switch(
         self, target: str, draft: str, precision: str, drafter: str | None = None
     ) -> Iterator[Progress]:
-        """Load another pair for all users, see `EngineClient.switch`.
+        """Load another pair for all users. If it raises UserError, the old pair stays.
 
+        drafter: a published one; None for that of the settings if the target stays
         Active runs pause during loading and finish with the old pair. Closing this iterator cancels loading at
         its next report.
         """
@@ -169,6 +172,7 @@ class Studio(Host):
         return found if isinstance(found, dict) else None
 
     def outlooks(self, precision: str) -> dict[str, Outlook]:
+        """Return the outlook of loading each pair now, by target."""
         predict = self.predictor(precision)
         return {pair.name: predict(pair) for pair in pairs()}
 
@@ -180,12 +184,18 @@ class Studio(Host):
         return lambda pair: outlook(pair, how, cache, free, known)
 
     def to_download(self, target: str, draft: str, precision: str) -> int | None:
+        """Return the bytes that loading these models would download; None if the size is unknown without the hub."""
         settings = self.settings
         how = way(settings, precision)
         return to_download(target, draft, how, settings.cache_dir, settings.trained)
 
     def drafters(self, target: str) -> list[Offer]:
+        """Return the catalogue's published drafters for a target, without network access."""
         return offers(target)
+
+    def drafter(self, name: str, *, ask: bool) -> Offer:
+        """Return a published drafter by its hub id or folder. ask: query the hub if it is not on this disk. Raises UserError."""
+        return offer(name, ask=ask)
 
     def open(self, visitor: str = "") -> Conversation:
         return Conversation(self, visitor)

@@ -18,7 +18,7 @@ from specdemo.ui import words
 from specdemo.ui.checks import Page
 from specdemo.ui.endpoint import create_endpoint
 from specdemo.ui.links import follow, others_reach, own_address, qr
-from specdemo.ui.model import ModelHandlers, wire_model_menu
+from specdemo.ui.model import StatusHandlers, wire_model_menu
 from specdemo.ui.run_tab import QUICK, Follow, current_session_id
 from specdemo.ui.serving import launch_options
 from specdemo.ui.tabs.play import Play
@@ -131,7 +131,7 @@ def _follow_model(
     others: events of other tabs after another model was loaded
     returns: the event for the method
     """
-    timer, model = gr.Timer(LOADING_SECONDS), ModelHandlers(studio)
+    timer, model = gr.Timer(LOADING_SECONDS), StatusHandlers(studio)
     fields, drawing = play.settings.fields, play.settings.drawing
     method, preset = [fields["method"], fields["policy"]], fields["preset"]
     menu = [*play.settings.menu, card]
@@ -144,7 +144,7 @@ def _follow_model(
     fields["method"].input(*refreshed, **QUICK)
     preset.change(*redrawn, **QUICK)
     if play.model:
-        wire_model_menu(play.model, model, status, loaded)
+        wire_model_menu(play.model, status, loaded)
         # After a run the header names the model, which another visitor may have changed.
         shown = play.answered.then(model.status, None, status, **QUICK)
         for event in loaded:

@@ -14,7 +14,8 @@ from gradio.components import Component
 from specdemo.config.errors import UserError
 from specdemo.config.settings import OWN, PRECISIONS, PRESET_NAMES, RECOMMENDED, RunSettings
 from specdemo.files.progress import Progress
-from specdemo.session.door import EngineClient, MethodInfo, Offer
+from specdemo.session.door import EngineClient, MethodInfo
+from specdemo.session.studio import Offer, Studio
 from specdemo.ui import present, words
 from specdemo.ui.run_tab import QUICK, Follow
 from specdemo.ui.settings_panel import OPTIONS
@@ -40,10 +41,12 @@ class ModelChoice:
 class ModelMenu:
     """Menu of models, a note on the chosen one, and the button that loads it.
 
+    studio: the engine in this process, which loads the chosen model
     drafter: menu of published drafters for the target
     question: row that is visible until the visitor agrees to a download
     """
 
+    studio: Studio
     box: gr.Accordion
     pair: gr.Dropdown
     precision: gr.Dropdown
@@ -66,8 +69,11 @@ class ModelMenu:
 
 
 def create_model_menu(studio: EngineClient) -> ModelMenu | None:
-    """Create the menus of models and precision, folded away. returns: None if visitors may not load another model"""
-    if studio.settings.allow_model_switch == "off":
+    """Create the menus of models and precision, folded away. returns: None if visitors may not load another model
+
+    Engines in other processes load their model when they start.
+    """
+    if not isinstance(studio, Studio) or studio.settings.allow_model_switch == "off":
         return None
     with gr.Accordion(words.MODEL, open=False, elem_id="sd-models") as box:
         target, pairs = studio.settings.target, studio.pairs()
@@ -100,16 +106,16 @@ def create_model_menu(studio: EngineClient) -> ModelMenu | None:
         with gr.Row(visible=False) as question:
             agree = gr.Button(words.DOWNLOAD, size="sm", variant="primary")
             decline = gr.Button(words.NOT_NOW, size="sm")
-    return ModelMenu(box, pair, precision, drafter, note, load, question, agree, decline)
+    return ModelMenu(studio, box, pair, precision, drafter, note, load, question, agree, decline)
 
 
 def wire_model_menu(
     menu: ModelMenu,
-    handlers: ModelHandlers,
     status: gr.HTML,
     loaded: Sequence[Follow],
 ) -> None:
     """Connect the menu. loaded: the events after loading"""
+    handlers = ModelHandlers(menu.studio)
     look = (handlers.look, menu.chosen, menu.told)
     gr.on([menu.box.expand, menu.precision.input, menu.drafter.input], *look, **QUICK)
     menu.pair.input(handlers.another, menu.chosen, menu.told, **QUICK)
@@ -128,8 +134,8 @@ def wire_model_menu(
             event = event.then(*each, **QUICK)
 
 
-class ModelHandlers:
-    """Handlers of the model menu and the status, bound to one studio."""
+class StatusHandlers:
+    """Handlers of the status and of components that depend on the loaded model."""
 
     def __init__(self, studio: EngineClient) -> None:
         self.studio = studio
@@ -176,6 +182,17 @@ class ModelHandlers:
             gr.Timer(active=loading),
             *([gr.skip()] * len(later) if loading else later),
         )
+
+    def _card(self, method: MethodInfo) -> str:
+        if not self.studio.ready:
+            return json.dumps({"none": words.CARD_LOADING})
+        return present.training_card(method, self.studio.loaded_about().cards.get(method.name))
+
+
+class ModelHandlers(StatusHandlers):
+    """Handlers of the model menu."""
+
+    studio: Studio
 
     def another(self, target: Sent, precision: Sent, drafter: Sent) -> Updates:
         """Handle the choice of another model. returns: as `look`, without a drafter of the model before"""
@@ -297,11 +314,6 @@ class ModelHandlers:
     def _to_download(self, choice: ModelChoice) -> int | None:
         draft = self._draft(choice.target)
         return self.studio.to_download(choice.target, draft, choice.precision)
-
-    def _card(self, method: MethodInfo) -> str:
-        if not self.studio.ready:
-            return json.dumps({"none": words.CARD_LOADING})
-        return present.training_card(method, self.studio.loaded_about().cards.get(method.name))
 
 
 def _any_model(studio: EngineClient) -> bool:

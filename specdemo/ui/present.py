@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import GREEDY, OWN, PRESET_NAMES, PROJECT, Recommended, Sampling
@@ -15,12 +15,10 @@ from specdemo.files.catalogue import Pair
 from specdemo.files.progress import Progress, duration, megabytes
 from specdemo.session.admission import Waiting
 from specdemo.session.door import MethodInfo
+from specdemo.session.studio import Offer, Outlook
 from specdemo.session.work.batch import BatchAnswer, BatchTotals
 from specdemo.trace.events import ModelInfo
 from specdemo.ui import words
-
-if TYPE_CHECKING:
-    from specdemo.session.door import Offer, Outlook
 
 Part: TypeAlias = tuple[str, str]  # kind and sentence of a part of a note
 

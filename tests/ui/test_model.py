@@ -16,6 +16,7 @@ from specdemo.files.catalogue import Entry, Pair
 from specdemo.files.progress import Progress
 from specdemo.models.outlook import Offer, Outlook
 from specdemo.session.door import About
+from specdemo.session.studio import Studio
 from specdemo.training.package import card_words
 from specdemo.ui import words
 from specdemo.ui.model import ModelHandlers, create_model_menu
@@ -316,8 +317,8 @@ def test_an_expected_speed_comes_with_its_basis(handlers):
 
 @pytest.mark.parametrize("path", ["/models/models/my-model", "/models/my-model.gguf"])
 def test_a_local_model_is_called_by_its_name(path):
-    studio = SwitchingStudio()
-    studio.settings = AppSettings(target=path, allow_model_switch="any")
+    studio = Studio(AppSettings(target=path, allow_model_switch="any"))
+    studio.pairs = SwitchingStudio().pairs
     with gr.Blocks():
         menu = create_model_menu(studio)
     assert menu.pair.value == path

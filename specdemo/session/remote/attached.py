@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from specdemo.attach.detection import attach
@@ -102,4 +102,4 @@ def attached_client(
         server = attach(url, key)
         return AttachedLink(server, attach(plain, key) if plain else None, log)
 
-    return RemoteStudio(replace(settings, allow_model_switch="off"), connect)
+    return RemoteStudio(settings, connect)

@@ -20,7 +20,6 @@ from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.config.strings import Json
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.files.progress import ProgressCallback
-from specdemo.models.outlook import Offer
 from specdemo.session.admission import Cancel
 from specdemo.session.door import About, ConversationClient, EngineClient, Part, Work, streamed
 from specdemo.session.remote.server import decode_part, raise_reported
@@ -111,10 +110,6 @@ class RemoteStudio(EngineClient):
     @property
     def ready(self) -> bool:
         return self.replicas() > 0
-
-    def drafter(self, name: str, *, ask: bool) -> Offer:
-        """Return a published drafter from this disk, without a query to the hub."""
-        return super().drafter(name, ask=False)
 
     def open(self, visitor: str = "") -> RemoteConversation:
         conversation = RemoteConversation(self, visitor)
