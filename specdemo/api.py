@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
@@ -17,14 +16,11 @@ from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.files.progress import ProgressLines
 from specdemo.session.door import MethodInfo
 from specdemo.session.runs import failure
-from specdemo.session.studio import Studio
+from specdemo.session.studio import Conversation, Studio
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import NOTHING, Event, ModelInfo, RunFailed, Trace
 from specdemo.trace.metrics import ComparedRun, answering, measure
 from specdemo.trace.replay import token_rows
-
-if TYPE_CHECKING:
-    from specdemo.session.conversation import Conversation
 
 WARM_UP_TOKENS = 8  # tokens of the warm-up before a measured run
 

@@ -16,8 +16,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import TOKEN, RunSettings, Sampling
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.models.pair import COPY, DRAFT
-from specdemo.session.conversation import Conversation
-from specdemo.session.studio import AUDIT_FILE, Studio
+from specdemo.session.studio import AUDIT_FILE, Conversation, Studio
 from specdemo.trace.events import NOTHING
 
 FALSE_ALARMS = 0.01  # probability that one audit finds a fault in a correct program

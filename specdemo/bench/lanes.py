@@ -12,8 +12,7 @@ from pydantic import Field
 from specdemo.config.errors import UserError
 from specdemo.config.settings import POLICIES, RunSettings
 from specdemo.engine.runner import LOOK_SECONDS
-from specdemo.session.conversation import Conversation
-from specdemo.session.studio import Studio
+from specdemo.session.studio import Conversation, Studio
 from specdemo.trace.events import NOTHING, Event, RunFailed, Trace
 from specdemo.trace.metrics import (
     Metrics,

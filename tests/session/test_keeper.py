@@ -9,7 +9,7 @@ from conftest import Clock
 from letters import letters_studio, tiny_pair
 
 from specdemo.config.settings import RunSettings
-from specdemo.session import conversation as conversation_module
+from specdemo.session import studio as studio_module
 from specdemo.session.keeper import Keeper
 from specdemo.session.runs import Caches
 from specdemo.trace.events import RunStarted
@@ -121,7 +121,7 @@ def alive(monkeypatch):
             super().__init__(loaded)
             made.add(self)
 
-    monkeypatch.setattr(conversation_module, "Caches", Counted)
+    monkeypatch.setattr(studio_module, "Caches", Counted)
     return made
 
 

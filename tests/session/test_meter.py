@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.session.admission import Admission
-from specdemo.session.conversation import Conversation
 from specdemo.session.meter import Meter
+from specdemo.session.studio import Conversation
 from specdemo.trace.events import RunFailed
 from specdemo.trace.metrics import measure
 

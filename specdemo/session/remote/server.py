@@ -15,9 +15,8 @@ from pydantic import TypeAdapter
 from specdemo.config.errors import UserError, decode_error, encode_error
 from specdemo.config.settings import RunSettings
 from specdemo.config.strings import Json, JsonView
-from specdemo.session.conversation import Conversation
 from specdemo.session.door import About, Part, Work
-from specdemo.session.studio import Studio
+from specdemo.session.studio import Conversation, Studio
 from specdemo.session.work import batch, proposals, race
 from specdemo.trace.codec import decode, encode
 from specdemo.trace.events import Event

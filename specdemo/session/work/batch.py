@@ -16,10 +16,10 @@ from specdemo.config.settings import RunSettings
 from specdemo.config.strings import Json
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.admission import Turn, Waiting
-from specdemo.session.conversation import Conversation
 from specdemo.session.door import Changed, EngineClient, Part, RunUpdate, perform
 from specdemo.session.meter import Meter, MeteredRun
 from specdemo.session.runs import failure
+from specdemo.session.studio import Conversation
 from specdemo.trace.events import (
     Drafted,
     Event,

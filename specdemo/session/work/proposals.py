@@ -12,9 +12,9 @@ from operator import itemgetter
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
 from specdemo.config.strings import Json
-from specdemo.session.conversation import Conversation
 from specdemo.session.door import EngineClient, Part
 from specdemo.session.runs import failure
+from specdemo.session.studio import Conversation
 from specdemo.session.text import encode_prompt
 from specdemo.trace.events import (
     NOTHING,

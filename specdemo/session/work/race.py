@@ -13,8 +13,8 @@ from pathlib import Path
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
-from specdemo.session.conversation import Conversation
 from specdemo.session.door import EngineClient, Part, perform
+from specdemo.session.studio import Conversation
 from specdemo.trace.events import LANES, NOTHING, PLAIN, SPECULATIVE, Event
 from specdemo.trace.replay import RecordedRun, recorded_runs
 
