@@ -165,9 +165,7 @@ class BlockTree(Tree):
         begun, markov = time.perf_counter(), self.block.markov
         rows: list[Tensor] = []
         for node in nodes:
-            depth, above = (
-                (tree.depths[node], tree.token_ids[node]) if node >= 0 else (0, committed[-1])
-            )
+            depth, above = tree.depth(node), tree.token_ids[node] if node >= 0 else committed[-1]
             guesses = self._logits[depth : depth + 1]
             if markov:
                 states = self.block.model.states[depth]
@@ -184,19 +182,15 @@ class JetSpec(BlockTree):
     Its nodes are chosen, not drawn: the target draws at each node and follows the child with that token.
     """
 
-    def propose(self, committed: Sequence[int], budget: int) -> Proposal:
-        allowed = min(budget, self.depth)
-        if not allowed:
-            return Proposal(reasons=(Reason("block_no_token"),))
+    def __init__(self, context: DraftingContext, need: str) -> None:
+        super().__init__(context, need)
+        self.chosen = True
+
+    def grow(self, committed: Sequence[int], depth: int) -> GrownTree:
         logits = self.block.guess(committed)
-        probs = self.draft.shaped(logits, committed, [[]] * len(logits))
-        tree = depth_tree(
-            probs, self.draft.token, self.calibration, self.costs,
-            nodes=self.nodes, depth=allowed, costly=self.costly,
-        )  # fmt: skip
-        rule = "paying" if self.costly else "always"
-        reason = tree.reason(f"tree_{rule}", self.nodes)
-        return tree.proposal(self.draft.words, allowed, reason, chosen=True)
+        probs = self.draft.shaped(logits, committed, [[]] * len(logits))[:depth]
+        chances = self.calibration.child_chances
+        return depth_tree(probs, self.draft.token, self.nodes, chances, self._pays)
 
 
 BLOCK = Method(

@@ -7,19 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from specdemo.drafters.base import TREE_OPTIONS, TREE_POLICIES, DraftingContext, Method
-from specdemo.drafters.tree import (
-    CHOSEN_GUESS,
-    WIDEST,
-    GrownTree,
-    best_paths,
-    depth_tree,
-    hang,
-    likeliest,
-)
+from specdemo.drafters.policies.rule import StoppingRule
+from specdemo.drafters.tree import CHOSEN_GUESS, GrownTree, depth_tree
 from specdemo.engine.types import Drafter, Proposal
 from specdemo.trace.events import Reason
 
@@ -54,7 +46,7 @@ class Medusa(Drafter):
         probs = self._guess(committed) if depth > 0 else None
         if probs is None:
             return Proposal(reasons=(Reason("medusa_no_state"),))
-        tree = self._tree(probs, depth)
+        tree = self._tree(probs[:depth])
         rule = "static" if self.static else "paying"
         reason = tree.reason(f"medusa_{rule}", self.nodes)
         return tree.proposal(self.weights.words, depth, reason, chosen=True)
@@ -72,24 +64,21 @@ class Medusa(Drafter):
         self.context.costs.observe_draft(time.perf_counter() - begun)
         return probs
 
-    def _tree(self, probs: Tensor, depth: int) -> GrownTree:
+    def _tree(self, probs: Tensor) -> GrownTree:
+        token = self.weights.words.token
         if self.static:
-            found = likeliest(probs[:depth], self.weights.words.token)
-            return hang(static_shape(self.nodes, depth), *found, probs)
-        return depth_tree(
-            probs, self.weights.words.token, self.context.calibration, self.context.costs,
-            nodes=self.nodes, depth=depth, costly=True,
-        )  # fmt: skip
+            return depth_tree(probs, token, self.nodes, static_chances, lambda *_: True)
+        chances = self.context.calibration.child_chances
+        pays = StoppingRule(self.context.costs).node_pays
+        return depth_tree(probs, token, self.nodes, chances, pays)
 
 
-@lru_cache
-def static_shape(nodes: int, depth: int) -> list[tuple[int, int, float]]:
-    """Return the most likely paths by rank and depth alone, see `best_paths`."""
-    chances = [
-        [FIRST * FADE**place * (1 + rank) ** -(STEEP * EASE**place) for rank in range(WIDEST)]
-        for place in range(depth)
+def static_chances(confidences: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Return the chances for `depth_tree` by rank and depth alone."""
+    return [
+        [FIRST * FADE**depth * (1 + rank) ** -(STEEP * EASE**depth) for rank in range(len(row))]
+        for depth, row in enumerate(confidences)
     ]
-    return best_paths(chances, nodes, lambda *_: True)
 
 
 MEDUSA = Method(

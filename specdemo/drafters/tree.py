@@ -5,11 +5,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from specdemo.drafters.base import TREE_OPTIONS, TREE_POLICIES, DraftingContext, Method
-from specdemo.drafters.policies.calibration import Calibration, Prior, Priors
+from specdemo.drafters.policies.calibration import Prior, Priors
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
 from specdemo.engine.types import Drafter, Proposal
@@ -42,20 +42,31 @@ class GrownTree:
     read: list[int] = field(default_factory=list)
 
     def path(self, node: int) -> list[int]:
-        """Drafted tokens down to a node, itself included."""
+        """Drafted tokens down to a node, itself included; none for -1, the end of the text."""
         token_ids = []
         while node >= 0:
             token_ids.append(self.token_ids[node])
             node = self.parents[node]
         return token_ids[::-1]
 
-    def add(self, parent: int, token_id: int, row: Tensor, confidence: float) -> int:
+    def depth(self, node: int) -> int:
+        """Return the number of drafted tokens down to a node, itself included; 0 for -1."""
+        return self.depths[node] if node >= 0 else 0
+
+    def survival(self, node: int) -> float:
+        """Return the chance that the target accepts the path down to a node; 1 for -1."""
+        return self.survivals[node] if node >= 0 else 1.0
+
+    def add(
+        self, parent: int, token_id: int, row: Tensor, confidence: float, survival: float
+    ) -> int:
         """Add a node under its parent; returns its index."""
         self.token_ids.append(token_id)
         self.parents.append(parent)
         self.rows.append(row)
         self.confidences.append(confidence)
-        self.depths.append(1 if parent < 0 else self.depths[parent] + 1)
+        self.survivals.append(survival)
+        self.depths.append(self.depth(parent) + 1)
         return len(self.token_ids) - 1
 
     def proposal(
@@ -87,95 +98,7 @@ class _Family:
     children: int = 0
 
 
-@dataclass(slots=True)
-class TreeBuilder:
-    """Grows one tree, always at the node that the target is most likely to reach.
-
-    The heap contains two kinds of openings, ranked by the chance that they give an accepted token: one more child of
-    a family, and reading the distribution below a node. Whether a child is drawn depends only on the nodes drawn
-    before it, never on its own probability, and a drawn child is never dropped: so sampling stays exact.
-
-    below(tree, nodes): returns (N, W) float32, the distribution after each node; -1 is the end of the text, read first and alone
-    pick(row, depth): chooses or draws a column of the distribution at a depth, 0 after the pending token
-    token(column): returns the token of a column of a distribution
-    pays(gain, reading, nodes): whether a token accepted with chance `gain` is worth its cost
-    """
-
-    below: Callable[[GrownTree, Sequence[int]], Tensor]
-    calibration: Calibration
-    pick: Callable[[Tensor, int], int]
-    token: Callable[[int], int]
-    chosen: bool  # greedy: children are the most likely tokens, not drawn
-    nodes: int
-    depth: int
-    pays: Callable[[float, bool, int], bool]
-
-    def build(self) -> GrownTree:
-        """A tree of at most `nodes` nodes and `depth` levels; may be empty."""
-        tree = GrownTree()
-        families: list[_Family] = []
-        openings: list[
-            tuple[float, int, bool, int]
-        ] = []  # (-gain, order, reading?, node or family)
-        order = 0
-
-        def open_up(gain: float, reading: bool, index: int) -> None:  # noqa: FBT001
-            nonlocal order
-            order += 1
-            heapq.heappush(openings, (-gain, order, reading, index))
-
-        open_up(self.calibration.mean, True, -1)
-        while openings and len(tree.token_ids) < self.nodes:
-            gain, _, reading, index = heapq.heappop(openings)
-            if not self.pays(-gain, reading, len(tree.token_ids)):
-                continue
-            if reading:
-                together = [index, *self._also(openings, index)]
-                rows = self.below(tree, together)
-                for node, row in zip(together, rows, strict=True):
-                    reached = tree.survivals[node] if node >= 0 else 1.0
-                    families.append(_Family(node, row, reached))
-                    open_up(self._next_gain(families[-1]), False, len(families) - 1)
-                continue
-            family = families[index]
-            node = self._child(tree, family)
-            if tree.depths[node] < self.depth:
-                open_up(tree.survivals[node] * self.calibration.mean, True, node)
-            if float(family.left.sum()) > 0:
-                open_up(self._next_gain(family), False, index)
-        return tree
-
-    def _next_gain(self, family: _Family) -> float:
-        """Chance that the family's next child is reached and accepted, computed before it is drawn."""
-        left = family.left
-        expected = float(left.max() if self.chosen else left.dot(left))
-        return family.reached * self.calibration.chance(expected, sibling=family.children > 0)
-
-    def _also(self, openings: list[tuple[float, int, bool, int]], index: int) -> list[int]:
-        """Other nodes waiting to be read, that are worth a row of the same pass; taken out of the heap."""
-        if index < 0:
-            return []
-        waiting = sorted(opening for opening in openings if opening[2])[: PASS_NODES - 1]
-        for opening in waiting:
-            openings.remove(opening)
-        heapq.heapify(openings)
-        return [opening[3] for opening in waiting]
-
-    def _child(self, tree: GrownTree, family: _Family) -> int:
-        """Choose or draw the family's next child, and remove it from the remaining distribution."""
-        row = family.left
-        column = self.pick(row, tree.depths[family.parent] if family.parent >= 0 else 0)
-        confidence = float(row[column])
-        node = tree.add(family.parent, self.token(column), row, confidence)
-        chance = self.calibration.chance(confidence, sibling=family.children > 0)
-        family.children += 1
-        tree.survivals.append(family.reached * chance)
-        family.reached *= 1 - chance
-        rest = row.clone()
-        rest[column] = 0
-        total = rest.sum()
-        family.left = rest / total if total > 0 else rest
-        return node
+_Opening = tuple[float, int, bool, int]  # -gain, order, reading?, node or family
 
 
 # Of a token that was chosen, not drawn, and predicted without the tokens before it.
@@ -186,70 +109,38 @@ CHOSEN_GUESS = Priors(_CHOSEN, _CHOSEN)
 def depth_tree(
     probs: Tensor,
     token: Callable[[int], int],
-    calibration: Calibration,
-    costs: Costs,
-    *,
     nodes: int,
-    depth: int,
-    costly: bool,
+    chances: Callable[[Sequence[Sequence[float]]], Sequence[Sequence[float]]],
+    pays: Callable[[float, int], bool],
 ) -> GrownTree:
-    """Return the most likely paths through the rows of `probs`, (D, W): at most `nodes` nodes and `depth` levels.
+    """Return the most likely paths through the rows of `probs`, (depth, W): at most `nodes` nodes, best first.
 
     token(column): returns the token of a column
-    costly: stop where one more node costs the target more than its expected gain
-    """
-    token_ids, confidences = likeliest(probs[:depth], token)
-    chances = [_chances(row, calibration) for row in confidences]
-    pays = StoppingRule(costs).node_pays if costly else lambda *_: True
-    shape = best_paths(chances, nodes, pays)
-    return hang(shape, token_ids, confidences, probs)
-
-
-def best_paths(
-    chances: Sequence[Sequence[float]], nodes: int, pays: Callable[[float, int], bool]
-) -> list[tuple[int, int, float]]:
-    """Return the shape of a tree, best first: parent, rank among siblings and survival of each node, parents first.
-
-    chances: by depth and rank, that the target accepts this child once it has accepted the parent
+    chances(confidences): returns, for each depth and rank, the chance that the target accepts this child once it has
+        accepted the parent
     pays(gain, nodes): whether a node that is accepted with chance `gain` is worth its cost
     """
-    shape: list[tuple[int, int, float]] = []
-    openings: list[tuple[float, int, int, int]] = []  # -survival, parent, depth, rank
+    token_ids, confidences = likeliest(probs, token)
+    accepted = chances(confidences)
+    tree = GrownTree()
+    openings: list[tuple[float, int, int]] = []  # -survival, parent, rank among siblings
 
-    def open_up(reached: float, parent: int, depth: int, rank: int) -> None:
-        if depth < len(chances) and rank < len(chances[depth]):
-            heapq.heappush(openings, (-reached * chances[depth][rank], parent, depth, rank))
+    def open_up(parent: int, rank: int) -> None:
+        depth = tree.depth(parent)
+        if depth < len(accepted) and rank < len(accepted[depth]):
+            survival = tree.survival(parent) * accepted[depth][rank]
+            heapq.heappush(openings, (-survival, parent, rank))
 
-    open_up(1.0, -1, 0, 0)
-    while openings and len(shape) < nodes:
-        survival, parent, depth, rank = heapq.heappop(openings)
-        if not pays(-survival, len(shape)):
+    open_up(-1, 0)
+    while openings and len(tree.token_ids) < nodes:
+        negated, parent, rank = heapq.heappop(openings)
+        if not pays(-negated, len(tree.token_ids)):
             break
-        shape.append((parent, rank, -survival))
-        open_up(-survival, len(shape) - 1, depth + 1, 0)
-        open_up(shape[parent][2] if parent >= 0 else 1.0, parent, depth, rank + 1)
-    return shape
-
-
-def hang(
-    shape: Sequence[tuple[int, int, float]],
-    token_ids: Sequence[Sequence[int]],
-    confidences: Sequence[Sequence[float]],
-    probs: Tensor,
-) -> GrownTree:
-    """Return a tree of this shape, the token of each node by its depth and rank; omits nodes without a token."""
-    tree, places = GrownTree(), {-1: -1}
-    for number, (parent, rank, survival) in enumerate(shape):
-        if parent not in places:
-            continue
-        above = places[parent]
-        depth = tree.depths[above] if above >= 0 else 0
-        if depth >= len(token_ids) or rank >= len(token_ids[depth]):
-            continue
-        places[number] = tree.add(
-            above, token_ids[depth][rank], probs[depth], confidences[depth][rank]
-        )
-        tree.survivals.append(survival)
+        depth = tree.depth(parent)
+        token_id, confidence = token_ids[depth][rank], confidences[depth][rank]
+        node = tree.add(parent, token_id, probs[depth], confidence, -negated)
+        open_up(node, 0)
+        open_up(parent, rank + 1)
     return tree
 
 
@@ -271,20 +162,11 @@ def likeliest(
     return token_ids, confidences
 
 
-def _chances(confidences: Sequence[float], calibration: Calibration) -> list[float]:
-    """Chance that each sibling is the one that is kept: all before it are refused first."""
-    reached, chances = 1.0, []
-    for rank, confidence in enumerate(confidences):
-        chance = calibration.chance(confidence, sibling=rank > 0)
-        chances.append(reached * chance)
-        reached *= 1 - chance
-    return chances
-
-
 class Tree(Drafter):
     """The model that meets a need, expanded best first; siblings are drawn without replacement.
 
     policy "cost": stop where one more node or one more step of the draft costs more than it is expected to give
+    chosen: children are the most likely tokens, not drawn
     """
 
     def __init__(self, context: DraftingContext, need: str) -> None:
@@ -295,31 +177,88 @@ class Tree(Drafter):
         self.calibration = context.calibration
         self.nodes, self.depth = settings.nodes, settings.lookahead
         self.costly = settings.policy != "constant"
+        self.chosen = self.draft.greedy
 
     def start(self, prompt_ids: Sequence[int]) -> None:
         return self.draft.start(prompt_ids)
 
     def propose(self, committed: Sequence[int], budget: int) -> Proposal:
         self.draft.follow(committed)
-        tree, depth = GrownTree(), self.draft.room(committed, min(self.depth, budget))
-        if depth > 0:
-            builder = TreeBuilder(
-                partial(self.below, committed),
-                self.calibration,
-                lambda row, depth: self.draft.pick(row, len(committed) + depth),
-                self.draft.token,
-                self.draft.greedy,
-                self.nodes,
-                depth,
-                self._pays if self.costly else lambda *_: True,
-            )
-            tree = builder.build()
+        depth = self.draft.room(committed, min(self.depth, budget))
+        tree = self.grow(committed, depth) if depth > 0 else GrownTree()
         rule = "paying" if self.costly else "always"
         reason = self.draft.why(depth, tree.reason(f"tree_{rule}", self.nodes))
-        return tree.proposal(self.draft.words, depth, reason, chosen=self.draft.greedy)
+        return tree.proposal(self.draft.words, depth, reason, chosen=self.chosen)
+
+    def grow(self, committed: Sequence[int], depth: int) -> GrownTree:
+        """Grow a tree of at most `depth` levels, always at the node that the target is most likely to reach; may be empty.
+
+        The heap contains two kinds of openings, ranked by the chance that they give an accepted token: one more child of
+        a family, and reading the distribution below a node. Whether a child is drawn depends only on the nodes drawn
+        before it, never on its own probability, and a drawn child is never dropped: so sampling stays exact.
+        """
+        tree = GrownTree()
+        families: list[_Family] = []
+        openings: list[_Opening] = []
+        orders = count()
+
+        def open_up(gain: float, index: int, *, reading: bool) -> None:
+            heapq.heappush(openings, (-gain, next(orders), reading, index))
+
+        open_up(self.calibration.mean, -1, reading=True)
+        while openings and len(tree.token_ids) < self.nodes:
+            negated, _, reading, index = heapq.heappop(openings)
+            if not self._pays(-negated, len(tree.token_ids), reading=reading):
+                continue
+            if reading:
+                together = [index, *self._also(openings, index)]
+                rows = self.below(committed, tree, together)
+                for node, row in zip(together, rows, strict=True):
+                    families.append(_Family(node, row, tree.survival(node)))
+                    open_up(self._next_gain(families[-1]), len(families) - 1, reading=False)
+                continue
+            family = families[index]
+            node = self._child(tree, family, len(committed))
+            if tree.depths[node] < depth:
+                open_up(tree.survivals[node] * self.calibration.mean, node, reading=True)
+            if float(family.left.sum()) > 0:
+                open_up(self._next_gain(family), index, reading=False)
+        return tree
+
+    def _next_gain(self, family: _Family) -> float:
+        """Chance that the family's next child is reached and accepted, computed before it is drawn."""
+        left = family.left
+        expected = float(left.max() if self.chosen else left.dot(left))
+        return family.reached * self.calibration.chance(expected, sibling=family.children > 0)
+
+    def _also(self, openings: list[_Opening], index: int) -> list[int]:
+        """Other nodes waiting to be read, that are worth a row of the same pass; taken out of the heap."""
+        if index < 0:
+            return []
+        waiting = sorted(opening for opening in openings if opening[2])[: PASS_NODES - 1]
+        for opening in waiting:
+            openings.remove(opening)
+        heapq.heapify(openings)
+        return [opening[3] for opening in waiting]
+
+    def _child(self, tree: GrownTree, family: _Family, length: int) -> int:
+        """Choose or draw the family's next child, and remove it from the remaining distribution. length: of the text"""
+        row = family.left
+        column = self.draft.pick(row, length + tree.depth(family.parent))
+        confidence = float(row[column])
+        chance = self.calibration.chance(confidence, sibling=family.children > 0)
+        token_id, survival = self.draft.token(column), family.reached * chance
+        node = tree.add(family.parent, token_id, row, confidence, survival)
+        family.children += 1
+        family.reached *= 1 - chance
+        rest = row.clone()
+        rest[column] = 0
+        total = rest.sum()
+        family.left = rest / total if total > 0 else rest
+        return node
 
     def below(self, committed: Sequence[int], tree: GrownTree, nodes: Sequence[int]) -> Tensor:
-        """Read new nodes of a tree with the draft model, see `TreeBuilder`."""
+        """Return the distribution after each node, (N, W) float32; -1 is the end of the text, read first and alone."""
         if list(nodes) == [-1]:
             return self.draft.probs_after(committed)[None]
         tree.read += nodes
@@ -336,8 +275,10 @@ class Tree(Drafter):
         """Seconds to compute the distribution below a node."""
         return self.costs.draft_step
 
-    def _pays(self, gain: float, reading: bool, nodes: int) -> bool:  # noqa: FBT001
-        return self.stopping.node_pays(gain, nodes, self.reading_seconds if reading else 0.0)
+    def _pays(self, gain: float, nodes: int, *, reading: bool = False) -> bool:
+        """Return whether a token that is accepted with chance `gain` is worth its cost. nodes: drafted so far"""
+        seconds = self.reading_seconds if reading else 0.0
+        return not self.costly or self.stopping.node_pays(gain, nodes, seconds)
 
 
 def tree_method(name: str, need: str, paper: str, kind: type[Tree] = Tree, **more: Any) -> Method:

@@ -6,14 +6,18 @@ from conftest import VOCABULARY, innermost, open_target
 from tiny_trained import DEPTH, READS, random_medusa
 
 from specdemo.config.settings import Sampling
-from specdemo.drafters.medusa import static_shape
+from specdemo.drafters.medusa import static_chances
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.tree import best_paths, depth_tree
-from specdemo.engine.cost import CostProfile, Costs
+from specdemo.drafters.tree import depth_tree
+from specdemo.engine.cost import CostProfile
 
 PROMPT = [1, 9, 20, 33, 7, 7, 12]
 FREE = CostProfile(((1, 1.0), (65, 1.0)))  # rows that cost nothing
 DEAR = CostProfile(((1, 1.0), (2, 50.0), (65, 3000.0)))
+
+
+def always(*_):
+    return True
 
 
 @pytest.fixture
@@ -65,10 +69,9 @@ def test_static_trees_do_not_depend_on_the_text(opened):
 
 def test_the_static_tree_begins_as_the_published_one():
     """The first five paths of `mc_sim_7b_63`, by ranks."""
-    paths = []
-    for parent, rank, _ in static_shape(5, 4):
-        paths.append((*(paths[parent] if parent >= 0 else ()), rank))
-    assert set(paths) == {(0,), (0, 0), (1,), (0, 1), (2,)}
+    ranked = torch.linspace(0.9, 0.1, 10).expand(4, 10)
+    tree = depth_tree(ranked, int, 5, static_chances, always)
+    assert {tuple(tree.path(node)) for node in range(5)} == {(0,), (0, 0), (1,), (0, 1), (2,)}
 
 
 def test_dear_rows_leave_one_node(opened):
@@ -93,7 +96,7 @@ def test_sampling_drafts_only_tokens_that_the_target_may_choose(opened):
 def test_depth_trees_are_the_likeliest_paths():
     """Comparison with all paths, with known probabilities: 0.6 and 0.4 at the first position and so on."""
     rows = [[0.6, 0.3], [0.5, 0.4], [0.9, 0.05]]
-    shape = best_paths(rows, 5, lambda *_: True)
+    tree = depth_tree(torch.tensor(rows), int, 5, lambda _: rows, always)
     survivals = {}
     for first in range(2):
         survivals[(first,)] = rows[0][first]
@@ -102,12 +105,12 @@ def test_depth_trees_are_the_likeliest_paths():
             for third in range(2):
                 survivals[first, second, third] = survivals[first, second] * rows[2][third]
     best = sorted(survivals.values(), reverse=True)[:5]
-    assert [survival for _, _, survival in shape] == pytest.approx(best)
+    assert tree.survivals == pytest.approx(best)
 
 
 def test_a_depth_tree_leaves_out_words_of_no_chance():
     probs = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]])
-    tree = depth_tree(probs, int, Calibration(), Costs(FREE), nodes=9, depth=5, costly=False)
+    tree = depth_tree(probs, int, 9, Calibration().child_chances, always)
     assert [tree.path(node) for node in range(3)] == [[0], [0, 0], [0, 1]] or [
         tree.path(node) for node in range(3)
     ] == [[0], [0, 1], [0, 0]]

@@ -1,6 +1,7 @@
 """Trees: the most probable paths under a budget, siblings without replacement, any source of distributions, and blocks."""
 
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from conftest import PROMPT, bound_target, drafter_for, innermost, open_draft
 
 from specdemo.config.settings import Sampling
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.drafters.tree import TreeBuilder
+from specdemo.drafters.tree import Tree
 from specdemo.engine.cost import CostProfile
 
 WORDS = 4
@@ -21,42 +22,43 @@ class Certain(Calibration):
         return confidence
 
 
-class ByText:
+def by_text(seed):
     """A distribution for each text, generated from a seed, as a draft model returns it."""
 
-    def __init__(self, seed):
-        self.seed = seed
-
-    def row(self, path):
-        generator = torch.Generator().manual_seed(hash((self.seed, *path)) % 2**31)
+    def row(path):
+        generator = torch.Generator().manual_seed(hash((seed, *path)) % 2**31)
         return (torch.randn(WORDS, generator=generator) * 1.5).softmax(-1)
 
-    def below(self, tree, nodes):
-        return torch.stack([self.row(tree.path(node) if node >= 0 else []) for node in nodes])
+    return row
 
 
-class ByDepth:
+def by_depth(rows):
     """A distribution for each depth, independent of the node, as parallel heads return it."""
-
-    def __init__(self, rows):
-        self.rows = rows
-
-    def below(self, tree, nodes):
-        return torch.stack([self.rows[tree.depths[n] if n >= 0 else 0] for n in nodes])
+    return lambda path: rows[len(path)]
 
 
-def grow(branches, nodes, depth, *, chosen=True, pick=None, pays=lambda *_: True):
-    builder = TreeBuilder(
-        branches.below,
-        Certain(),
-        pick or (lambda row, _depth: int(row.argmax())),
-        int,
-        chosen,
-        nodes,
-        depth,
-        pays,
-    )
-    return builder.build()
+class Scripted(Tree):
+    """Draws from given distributions. row(path): of the token after a path of drafted tokens"""
+
+    def __init__(self, row, nodes, chosen, pick, pays):
+        self.row, self.nodes, self.chosen = row, nodes, chosen
+        self.draft = SimpleNamespace(pick=pick, token=int)
+        self.calibration, self._pays = Certain(), pays
+
+    def below(self, committed, tree, nodes):
+        return torch.stack([self.row(tree.path(node)) for node in nodes])
+
+
+def most_likely(row, _position):
+    return int(row.argmax())
+
+
+def always(*_, **__):
+    return True
+
+
+def grow(row, nodes, depth, *, chosen=True, pick=most_likely, pays=always):
+    return Scripted(row, nodes, chosen, pick, pays).grow([], depth)
 
 
 def paths_of(tree):
@@ -67,14 +69,14 @@ def paths_of(tree):
 @pytest.mark.parametrize("nodes", [1, 3, 6, 12])
 def test_the_tree_holds_the_most_probable_paths(seed, nodes):
     """The nodes are the most probable texts of up to three words (Sequoia 2402.12374: the best tree of a size)."""
-    branches = ByText(seed)
-    tree = grow(branches, nodes, 3)
+    row = by_text(seed)
+    tree = grow(row, nodes, 3)
     chances = {}
     for length in (1, 2, 3):
         for path in product(range(WORDS), repeat=length):
             chance = 1.0
             for place, word in enumerate(path):
-                chance *= float(branches.row(list(path[:place]))[word])
+                chance *= float(row(path[:place])[word])
             chances[path] = chance
     best = sorted(chances, key=lambda path: -chances[path])[:nodes]
     found = sum(chances[path] for path in paths_of(tree))
@@ -86,11 +88,11 @@ def test_the_tree_holds_the_most_probable_paths(seed, nodes):
 def test_the_tree_stops_where_a_node_no_longer_pays():
     asked = []
 
-    def pays(gain, reading, _nodes):
+    def pays(gain, _nodes, *, reading):
         asked.append((gain, reading))
         return gain > 0.25
 
-    tree = grow(ByText(1), 40, 6, pays=pays)
+    tree = grow(by_text(1), 40, 6, pays=pays)
     assert 0 < len(tree.token_ids) < 12
     assert any(reading for _, reading in asked)
     assert any(not reading for _, reading in asked)
@@ -99,11 +101,11 @@ def test_the_tree_stops_where_a_node_no_longer_pays():
 def test_siblings_are_drawn_without_replacement_from_what_is_left():
     generator = torch.Generator().manual_seed(3)
 
-    def pick(row, _depth):
+    def pick(row, _position):
         return int(torch.multinomial(row, 1, generator=generator))
 
     rows = torch.tensor([[0.4, 0.3, 0.2, 0.1], [0.7, 0.1, 0.1, 0.1]])
-    tree = grow(ByDepth(rows), 8, 2, chosen=False, pick=pick)
+    tree = grow(by_depth(rows), 8, 2, chosen=False, pick=pick)
     assert len(tree.rows) == len(tree.token_ids) == 8
     for node, parent in enumerate(tree.parents):
         older = [n for n in range(node) if tree.parents[n] == parent]
@@ -116,7 +118,7 @@ def test_siblings_are_drawn_without_replacement_from_what_is_left():
 
 def test_a_source_by_depth_feeds_the_same_builder():
     rows = torch.tensor([[0.6, 0.4, 0.0, 0.0], [0.0, 0.0, 0.9, 0.1]])
-    tree = grow(ByDepth(rows), 12, 2)  # without words of no chance
+    tree = grow(by_depth(rows), 12, 2)  # without words of no chance
     assert paths_of(tree) == {(0,), (0, 2), (0, 3), (1,), (1, 2), (1, 3)}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from specdemo.engine.types import Outcome
@@ -90,6 +90,13 @@ class Calibration:
         table = self._later if sibling else self._first
         return table.mean if confidence is None else table.rate(confidence)
 
+    def child_chances(self, confidences: Sequence[Sequence[float]]) -> list[list[float]]:
+        """Return the chance of each sibling that it is accepted once its parent is: all before it are rejected first.
+
+        confidences: of siblings, for each of several parents
+        """
+        return [self._siblings(row) for row in confidences]
+
     @property
     def rates(self) -> list[float]:
         """`chance` of first children in the middle of each tenth of confidence, see `guide.Rule`."""
@@ -105,6 +112,14 @@ class Calibration:
             if chance is not None:
                 confidence = proposal.confidences[node] if proposal.confidences else None
                 table.count(confidence, node in kept)
+
+    def _siblings(self, confidences: Sequence[float]) -> list[float]:
+        reached, chances = 1.0, []
+        for rank, confidence in enumerate(confidences):
+            chance = self.chance(confidence, sibling=rank > 0)
+            chances.append(reached * chance)
+            reached *= 1 - chance
+        return chances
 
 
 class _Table:
