@@ -25,7 +25,7 @@ from specdemo.engine.cost import CostProfile
 from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel, PrefixReader
-from specdemo.engine.types import Drafter, LanguageModel, Limits
+from specdemo.engine.types import Drafter, Limits
 from specdemo.kernels import runtime
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.pair import LoadedPair
@@ -206,7 +206,7 @@ def _reference(
 
 def drafter_for(
     method: str,
-    draft: LanguageModel,
+    draft: CachedModel,
     *,
     vocabulary: int = VOCABULARY,
     sampling: Sampling | None = None,
@@ -263,7 +263,7 @@ def decoder_of(model: LlamaForCausalLM) -> LeanDecoder:
 def _of_toy_text(
     toy_text: Callable[[], Sequence[int]],
     vocabulary: int,
-    draft: LanguageModel,
+    draft: CachedModel,
     published: Callable[..., dict[str, Callable[[], object]]] | None,
 ) -> tuple[TextFeatures, dict[str, Callable[[], object]]]:
     """The states of a toy target and the drafters that read them: those of one conversation, for all of its runs."""

@@ -168,6 +168,6 @@ def reread(
     returns: (len(ids), V) float32 — row t follows the prompt and the first t new tokens
     """
     reader.prepare(prompt_ids[:-1])
-    output = reader.model.forward(prompt_ids[-1], Proposal.chain(ids[:-1]))  # type: ignore[attr-defined]
+    output = reader.model.forward(prompt_ids[-1], Proposal.chain(ids[:-1]))
     paths = [ids[:position] for position in range(len(ids))]
     return Shaper(sampling).probs(output.logits, prompt_ids, paths).cpu()

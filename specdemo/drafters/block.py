@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specdemo.drafters.reader import DraftReader
-    from specdemo.models.networks.chain import CompactModel
-    from specdemo.models.networks.dflash import DFlashModel
     from specdemo.models.networks.parts import Corrector
 
 
@@ -33,15 +31,11 @@ class Block:
     """
 
     def __init__(self, draft: DraftReader) -> None:
-        from specdemo.engine.target import FeatureReader
         from specdemo.models.networks.chain import CompactModel
         from specdemo.models.networks.dflash import DFlashModel
 
-        assert isinstance(draft.reader, FeatureReader)
-        model: object = draft.reader.model
-        assert isinstance(model, CompactModel | DFlashModel)
-        self.draft, self.reader = draft, draft.reader
-        self.model: CompactModel | DFlashModel = model
+        assert isinstance(draft.reader.model, CompactModel | DFlashModel)
+        self.draft, self.model = draft, draft.reader.model
         self.costs: Costs = draft.costs
         self.depth = self.model.weights.depth
         self.markov: Corrector | None = self.model.weights.markov
@@ -54,7 +48,7 @@ class Block:
         """Return (depth, W) float32 logits of the positions after a text; the time of the pass counts as one draft step."""
         self.draft.follow(committed)
         with Stopwatch() as watch:
-            logits = self.reader.block_after(committed)
+            logits = self.draft.reader.logits_after(committed, self.model.guess)
         self.costs.observe_draft(watch.fair_seconds, watch.runs, FOLLOW)
         return logits
 

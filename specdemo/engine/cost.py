@@ -26,7 +26,7 @@ from operator import mul
 from statistics import median
 from typing import TYPE_CHECKING
 
-from specdemo.engine.types import LanguageModel, Outcome, Proposal, TextModel
+from specdemo.engine.types import Outcome, Proposal
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -124,7 +124,7 @@ def _between(points: Points, rows: float) -> float:
 
 def measure_costs(
     target: CachedModel,
-    draft: LanguageModel | None,
+    draft: CachedModel | None,
     repeats: int = REPEATS,
     steps: Sequence[int] = MEASURED_ROWS,
 ) -> CostProfile:
@@ -179,12 +179,12 @@ def _fastest_passes(target: CachedModel, repeats: int) -> list[float]:
     return [min(_pass(target, rows) for _ in range(repeats)) for rows in (FEW_ROWS, MANY_ROWS)]
 
 
-def fitting(model: TextModel, length: int, more: int) -> int:
+def fitting(model: CachedModel, length: int, more: int) -> int:
     """Return a length at which so many more tokens fit into a model's context: the given one, or a shorter one."""
     return length if model.context is None else max(1, min(length, model.context - more))
 
 
-def glance(target: CachedModel, draft: LanguageModel | None) -> CostProfile:
+def glance(target: CachedModel, draft: CachedModel | None) -> CostProfile:
     """Measure only passes of FEW_ROWS and MANY_ROWS and a draft step: a fast replacement for `measure_costs`."""
     target.read([0] * fitting(target, CONTEXT, MANY_ROWS))
     verify = tuple(zip((FEW_ROWS, MANY_ROWS), _fastest_passes(target, REPEATS), strict=True))
@@ -197,7 +197,7 @@ def glance(target: CachedModel, draft: LanguageModel | None) -> CostProfile:
     return CostProfile(verify, step)
 
 
-def _drafting(draft: LanguageModel, step: float, repeats: int) -> Points:
+def _drafting(draft: CachedModel, step: float, repeats: int) -> Points:
     """Measure `draft_rows` with rows of one conversation in place of several. step: seconds of one row"""
     length = draft.length
 

@@ -5,8 +5,8 @@ Readers of whole texts read only the new part with such a model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.cache import RollbackCache, slots_for
 from specdemo.engine.passes import Decoder, ForwardInput, ForwardOutput, chunks, request_pass
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.engine.types import BlockModel, LanguageModel, Proposal, depths
+from specdemo.engine.types import Proposal, depths
 from specdemo.kernels.plan import Chain, DraftPlan
 from specdemo.trace.metrics import same_prefix
 
@@ -77,7 +77,7 @@ class CachedModel:
     reads: layers whose hidden states can be stored for drafters, see `record`
     """
 
-    words: ReducedVocabulary | None = None  # its logits are of all tokens
+    words: ReducedVocabulary | None = None  # vocabulary of its logits, W tokens; None for all V
 
     def __init__(self, model: Any, reads: Sequence[int] = ()) -> None:
         self.decoder: Decoder = model if hasattr(model, "run") else ModuleDecoder(model)
@@ -93,10 +93,12 @@ class CachedModel:
 
     @property
     def length(self) -> int:
+        """Tokens in the cache."""
         return self._cache.length
 
     @property
     def memory_bytes(self) -> int:
+        """Size of the cache and other data of this conversation."""
         return self._cache.memory_bytes + self.features.memory_bytes
 
     def record(self, *, wanted: bool) -> None:
@@ -111,7 +113,7 @@ class CachedModel:
         return int(self.decoder.config.vocab_size)
 
     def read(self, token_ids: Sequence[int]) -> Tensor:
-        """Append tokens, in chunks. returns: (V,) logits that follow the last of them."""
+        """Append tokens, in chunks. returns: (W,) logits that follow the last of them."""
         logits = torch.empty(0)
         self._forget_grown()
         for part in chunks(self.length, len(token_ids), self.decoder.chunk):
@@ -121,6 +123,7 @@ class CachedModel:
         return logits
 
     def rollback(self, length: int) -> None:
+        """Forget every cached token from position `length` on, and all grown nodes."""
         self._grown.clear()
         self._cache.rollback(length)
         self.features.rollback(length)
@@ -131,16 +134,20 @@ class CachedModel:
         self._cache.copy(other._cache, length)
 
     def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
-        """Read nodes of a tree that follows the cached text; none of them is counted.
+        """Read nodes of a tree that follows the cached text; `read` and `rollback` forget them.
 
         parents: index among all nodes grown so far, -1 = follows the text
-        returns: (N, V) logits, row i follows node i
+        returns: (N, W) logits, row i follows node i
         """
         earlier = list(self._grown)
         self._grown += parents
         return self._run(token_ids, parents, len(token_ids), earlier).logits
 
     def draft(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
+        """Append tokens and draft a chain after them in one call.
+
+        All drafted tokens but the last are in the cache then. Returns None, and reads nothing, if it cannot.
+        """
         return None
 
     def lower(
@@ -246,7 +253,7 @@ class PrefixReader:
     and a follow-up prompt reads only its new part.
     """
 
-    def __init__(self, model: LanguageModel) -> None:
+    def __init__(self, model: CachedModel) -> None:
         self.model = model
         self.cached_ids: list[int] = []
         self._known = 0  # of these, the ones that the text of the last step starts with
@@ -256,10 +263,16 @@ class PrefixReader:
         context = self.model.context
         return most if context is None else max(0, min(most, context - length + 1))
 
-    def logits_after(self, token_ids: Sequence[int]) -> Tensor:
-        """returns: (W,) logits that follow a text of at least one token; reads at least its last one."""
+    def logits_after(
+        self, token_ids: Sequence[int], read: Callable[[Sequence[int]], Tensor] | None = None
+    ) -> Tensor:
+        """Return the logits that follow a text of at least one token, (W,); reads at least its last one.
+
+        read: method of the model that appends tokens and returns the logits; by default its `read`
+        """
         token_ids = list(token_ids)
-        return self._read(token_ids, self._roll_back(token_ids, keep_last=False))
+        new_ids = self._roll_back(token_ids, keep_last=False)
+        return self._read(token_ids, new_ids, read or self.model.read)
 
     def chain_after(self, committed: Sequence[int], plan: DraftPlan) -> Chain | None:
         """A chain after the text of the last `follow`, at least one token; None where the model does not draft on its own."""
@@ -298,12 +311,14 @@ class PrefixReader:
         """Read a text ahead of time, so that the first question is cheap."""
         token_ids = list(token_ids)
         if new_ids := self._roll_back(token_ids, keep_last=True):
-            self._read(token_ids, new_ids)
+            self._read(token_ids, new_ids, self.model.read)
 
-    def _read(self, token_ids: list[int], new_ids: list[int]) -> Tensor:
+    def _read(
+        self, token_ids: list[int], new_ids: list[int], read: Callable[[Sequence[int]], Tensor]
+    ) -> Tensor:
         """Read the rest of a text; if that breaks off, the chunks that were read stay."""
         try:
-            return self.model.read(new_ids)
+            return read(new_ids)
         finally:
             self.cached_ids = token_ids[: self.model.length]
 
@@ -328,19 +343,9 @@ class FeatureReader(PrefixReader):
     Drafted tokens are read without these states; accepted ones are read again with them.
     """
 
-    def __init__(self, model: BlockModel | LanguageModel) -> None:
-        # A block model only serves `block_after`.
-        super().__init__(cast("LanguageModel", model))
+    def __init__(self, model: CachedModel) -> None:
+        super().__init__(model)
         self._read_with_states = 0
-
-    def block_after(self, token_ids: Sequence[int]) -> Tensor:
-        """Return the block after a text, from a model that guesses blocks: (depth, W) float32 logits."""
-        token_ids = list(token_ids)
-        new_ids = self._roll_back(token_ids, keep_last=False)
-        model = cast("BlockModel", self.model)
-        logits = model.guess(new_ids)
-        self.cached_ids = token_ids
-        return logits
 
     def follow(self, committed: Sequence[int]) -> None:
         """Drop the tokens that were read while drafting."""

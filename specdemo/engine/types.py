@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from specdemo.engine.clock import ALONE, Sharing
-from specdemo.kernels.plan import Chain, DraftPlan
 from specdemo.trace.events import FinishReason, Reason, Status
 
 if TYPE_CHECKING:
@@ -254,53 +253,3 @@ class Drafter(Protocol):
     def close(self) -> None:
         """End the run: stop threads and free the memory of this run."""
         return
-
-
-class TextModel(Protocol):
-    """A model with a cache of its own that can be rolled back."""
-
-    @property
-    def words(self) -> ReducedVocabulary | None:
-        """The W tokens that its logits are of; None for all V."""
-
-    @property
-    def context(self) -> int | None:
-        """Longest text that it can read, in tokens; None for no limit."""
-
-    @property
-    def length(self) -> int:
-        """Tokens in the cache."""
-
-    @property
-    def memory_bytes(self) -> int:
-        """Size of the cache and other data of this conversation."""
-
-    def read(self, token_ids: Sequence[int]) -> Tensor:
-        """Append tokens to the cache. returns: (W,) logits that follow the last of them."""
-
-    def rollback(self, length: int) -> None:
-        """Forget every cached token from position `length` on, and all grown nodes."""
-
-
-class LanguageModel(TextModel, Protocol):
-    """A causal model that predicts one next token."""
-
-    def grow(self, token_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
-        """Read nodes of a tree that follows the cached text; `read` and `rollback` forget them.
-
-        parents: index among all nodes grown so far, -1 = follows the text
-        returns: (N, W) logits, row i follows node i
-        """
-
-    def draft(self, token_ids: Sequence[int], plan: DraftPlan) -> Chain | None:
-        """Append tokens and draft a chain after them in one call.
-
-        All drafted tokens but the last are in the cache then. Returns None, and reads nothing, if it cannot.
-        """
-
-
-class BlockModel(TextModel, Protocol):
-    """A model that predicts several positions in one pass; the result of `read` is not used."""
-
-    def guess(self, token_ids: Sequence[int]) -> Tensor:
-        """Append tokens. returns: (depth, W) logits of the positions that follow"""

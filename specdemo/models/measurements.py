@@ -30,7 +30,6 @@ from specdemo.engine.cost import (
     measure_costs,
 )
 from specdemo.engine.target import CachedModel
-from specdemo.engine.types import LanguageModel
 from specdemo.kernels import runtime
 from specdemo.models.devices import on_gpu
 from specdemo.models.outlook import Measured
@@ -123,7 +122,7 @@ class PairPasses:
 
     target: CachedModel
     target_info: ModelInfo
-    draft: LanguageModel | None
+    draft: CachedModel | None
     draft_info: ModelInfo | None
     card: str = ""
 

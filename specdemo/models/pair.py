@@ -14,7 +14,6 @@ from specdemo.config.settings import AppSettings, Recommended
 from specdemo.config.strings import Json
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.target import CachedModel, PrefixReader
-from specdemo.engine.types import LanguageModel
 from specdemo.files.catalogue import DEFAULT_TARGET, draft_of, recommended
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import PACKING_RECIPES, ModelFiles, resolve
@@ -202,7 +201,7 @@ def _placed(files: ModelFiles, settings: AppSettings, progress: ProgressCallback
     return place_model(files, settings.precision, settings.device, progress, head=settings.head)
 
 
-def _timed_draft(pair: LoadedPair) -> tuple[LanguageModel | None, ModelInfo | None]:
+def _timed_draft(pair: LoadedPair) -> tuple[CachedModel | None, ModelInfo | None]:
     """Return the model whose draft steps are timed: the draft model, else a drafter that works without one.
 
     Damaged files are reported at use.

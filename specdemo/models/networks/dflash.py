@@ -18,7 +18,6 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
-from specdemo.engine.cache import RollbackCache
 from specdemo.engine.passes import (
     ForwardInput,
     ForwardOutput,
@@ -263,38 +262,31 @@ class DFlashDecoder:
         return self._rotary.at(positions)
 
 
-class DFlashModel:
-    """One conversation of a DFlash drafter; implements `BlockModel`.
+class DFlashModel(CachedModel):
+    """One conversation of a DFlash drafter, which predicts several positions in one pass.
 
-    features: the target's states of this conversation
+    target_states: those of this conversation
     states: (depth, H), the head's input in the last block
     """
 
-    context: int | None = None  # its positions are rotary
+    decoder: DFlashDecoder
 
-    def __init__(self, decoder: DFlashDecoder, features: Features) -> None:
-        self.decoder, self.weights, self.features = decoder, decoder.weights, features
+    def __init__(self, decoder: DFlashDecoder, target_states: Features) -> None:
+        super().__init__(decoder)
+        self.weights, self.target_states = decoder.weights, target_states
+        self.words = decoder.weights.words
         self.states = torch.empty(0)
-        self._cache = RollbackCache(len(self.weights.layers))
         # Tokens of the text. Fewer are cached: a token has no states before the target has read it.
         self._length = 0
-
-    @property
-    def words(self) -> ReducedVocabulary:
-        return self.weights.words
 
     @property
     def length(self) -> int:
         """Tokens of the text, the pending one included once a block was guessed."""
         return self._length
 
-    @property
-    def memory_bytes(self) -> int:
-        return self._cache.memory_bytes
-
     def rollback(self, length: int) -> None:
         self._length = length
-        self._cache.rollback(min(length, self._cache.length))
+        super().rollback(min(length, self._cache.length))
 
     def read(self, token_ids: Sequence[int]) -> Tensor:
         """Append tokens, as far as the target has read them. Returns no logits, (0,): a draft is a block, see `guess`"""
@@ -304,16 +296,17 @@ class DFlashModel:
         return torch.empty(0)
 
     def guess(self, token_ids: Sequence[int]) -> Tensor:
+        """Append tokens. returns: (depth, W) logits of the positions that follow"""
         self._length += len(token_ids)
         weights, pending = self.weights, self._length - 1
         *ahead, last = self._new(pending) or [range(0)]
         for part in ahead:
             self._keep(part)
         before, windows = self._cache.length + len(last), weights.form.windows
-        seen = self._seen(before, causal=True) if weights.form.causal else None
+        seen = self._block_mask(before, causal=True) if weights.form.causal else None
         near = None
         if windows.rows:
-            near = self._seen(before, causal=windows.causal)
+            near = self._block_mask(before, causal=windows.causal)
             rows = torch.arange(pending, pending + weights.form.rows)[:, None]
             near[:, :before] &= rows - torch.arange(before) < windows.rows
         block = BlockInput(
@@ -326,7 +319,7 @@ class DFlashModel:
         (self.states,) = output.states
         return output.logits
 
-    def _seen(self, before: int, *, causal: bool) -> Tensor:
+    def _block_mask(self, before: int, *, causal: bool) -> Tensor:
         """(block, keys) bool: the keys that rows of a block see, `before` of them in front of the block."""
         rows = self.weights.form.rows
         seen = torch.ones(rows, before + rows, dtype=torch.bool)
@@ -335,7 +328,7 @@ class DFlashModel:
     def _new(self, end: int) -> list[range]:
         """Return positions before `end` that the target has read and this has not, in chunks."""
         begin = self._cache.length
-        parts = chunks(begin, min(end, self.features.length) - begin, self.decoder.chunk)
+        parts = chunks(begin, min(end, self.target_states.length) - begin, self.decoder.chunk)
         return [range(begin + part.start, begin + part.stop) for part in parts]
 
     def _keep(self, part: range) -> None:
@@ -352,4 +345,4 @@ class DFlashModel:
         weights = self.weights
         if not part:
             return weights.norm.new_empty(0, len(weights.norm))
-        return weights.mixed(self.features.read(part.start, part.stop, weights.form.reads))
+        return weights.mixed(self.target_states.read(part.start, part.stop, weights.form.reads))

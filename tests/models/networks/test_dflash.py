@@ -41,7 +41,7 @@ def opened(folder: Path) -> DFlashModel:
 
 def guessed(drafter: DFlashModel, states: torch.Tensor) -> torch.Tensor:
     """Draft after the whole text, read in one pass."""
-    know(drafter.features, states, 0, len(TEXT) - 1)
+    know(drafter.target_states, states, 0, len(TEXT) - 1)
     return drafter.guess(TEXT)
 
 
@@ -72,17 +72,17 @@ def test_a_layout_runs_as_its_format_says(tmp_path, layout):
     assert drafter.weights.form.reads == model.reads
     assert list(drafter.words.tokens) == reference.tokens()
     drafter.decoder.chunk = 3
-    know(drafter.features, states, 0, len(TEXT) - 1)
+    know(drafter.target_states, states, 0, len(TEXT) - 1)
     drafter.read(TEXT[:-1])
     same(drafter.guess(TEXT[-1:]), reference.guess(TEXT))
     assert drafter.length == len(TEXT)
-    know(drafter.features, states, len(TEXT) - 1, len(longer) - 1)
+    know(drafter.target_states, states, len(TEXT) - 1, len(longer) - 1)
     same(drafter.guess(COMMITTED), reference.guess(longer))
     assert len(drafter.states) == drafter.weights.depth == model.block - (not model.anchored)
     drafter.rollback(4)
     other = [*TEXT[:4], 30, 31]
     states = torch.cat([states[:4], -states[4:]])
-    know(drafter.features, states, 4, len(other) - 1)
+    know(drafter.target_states, states, 4, len(other) - 1)
     same(drafter.guess(other[4:]), Reference(model, EMBEDDING, HEAD, states).guess(other))
 
 
@@ -95,13 +95,13 @@ def test_blocks_of_several_conversations_are_one_pass(tmp_path, facts):
     drafters = [DFlashModel(found, Features(model.reads)) for _ in range(3)]
     works = []
     for drafter, length in zip(drafters, (7, 3, 6), strict=True):
-        know(drafter.features, states, 0, length - 1)
+        know(drafter.target_states, states, 0, length - 1)
         works.append(partial(drafter.read if length == 6 else drafter.guess, TEXT[:length]))
     results = in_one_pass(works)
     reference = Reference(model, EMBEDDING, HEAD, states)
     for logits, length in zip(results, (7, 3), strict=False):
         same(logits, reference.guess(TEXT[:length]))
-    know(drafters[2].features, states, 5, 6)
+    know(drafters[2].target_states, states, 5, 6)
     same(drafters[2].guess([7]), reference.guess([*TEXT[:6], 7]))
 
 
@@ -222,9 +222,9 @@ def test_dflash_2_convolves_and_chooses_among_candidates(tmp_path, layout):
     states = states_of(model, len(TEXT))
     reference = Reference(model, EMBEDDING, HEAD, states)
     drafter = opened(write(tmp_path / "it", model))
-    know(drafter.features, states, 0, 3)
+    know(drafter.target_states, states, 0, 3)
     same(drafter.guess(TEXT[:4]), reference.guess(TEXT[:4]))
-    know(drafter.features, states, 3, len(TEXT) - 1)
+    know(drafter.target_states, states, 3, len(TEXT) - 1)
     found, wanted = drafter.guess(TEXT[4:]), reference.guess(TEXT)
     same(found, wanted)
     selector = drafter.weights.markov

@@ -68,7 +68,7 @@ def test_one_block_drafter_serves_chains_and_trees(target, tmp_path):
     reader = pair.open_draft("block", opened)
     opened.record(wanted=True)
     opened.read([5, 6, 7])
-    logits = reader.block_after([5, 6, 7, 8])
+    logits = reader.logits_after([5, 6, 7, 8], reader.model.guess)
     head = pair.target.model.get_output_embeddings().weight
     torch.testing.assert_close(logits, reader.model.states @ head.T, atol=1e-4, rtol=1e-4)
 
