@@ -27,7 +27,6 @@ from specdemo.drafters.policies.lookahead import CostAware, Lookahead
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
 from specdemo.engine.types import Drafter, Outcome, Proposal
-from specdemo.trace.events import Reason
 
 COPY_MOST = 24  # a good copy may be long: the policy stops it earlier
 
@@ -86,6 +85,7 @@ def model_arm(context: DraftingContext, policy: Callable[[Calibration], Lookahea
     return Arm(method.name, drafter, calibration, context.profile.draft_step or 0.0)
 
 
+@dataclass(slots=True)
 class Through:
     """Appends copies to a draft: finds the end of text and draft in the earlier text, and copies its continuation there.
 
@@ -98,24 +98,15 @@ class Through:
     calibration: how often copied tokens are accepted, once all before them are
     most: copied tokens; None for as many as are expected to give more than their rows cost
     shortest: tokens of a match; drafted ones count
+    draft: the one that was continued last, without the copies
     """
 
-    def __init__(
-        self,
-        automaton: SuffixAutomaton,
-        calibration: Calibration,
-        costs: Costs,
-        most: int | None = None,
-        *,
-        shortest: int = SHORTEST_MATCH,
-    ) -> None:
-        self.automaton = automaton
-        self.calibration = calibration
-        self.costs = costs
-        self.stopping = StoppingRule(costs)
-        self.most = most
-        self.shortest = shortest
-        self.draft = Proposal()  # the draft that was continued last, without the copies
+    automaton: SuffixAutomaton
+    calibration: Calibration
+    costs: Costs
+    most: int | None = None
+    shortest: int = field(default=SHORTEST_MATCH, kw_only=True)
+    draft: Proposal = field(default_factory=Proposal, init=False)
 
     def continued(self, draft: Proposal, committed: Sequence[int], budget: int) -> Proposal:
         """Return a draft with a forecast by an arm, and copies after it if some are worth their rows."""
@@ -130,12 +121,26 @@ class Through:
         found = self.automaton.following(position, room, draft.token_ids)
         confidences = [confidence(length + number) for number in range(1, len(found) + 1)]
         kept = self._worth(draft, confidences)
-        return self._joined(
+        if not kept:
+            return draft
+        assert draft.expected_tokens is not None  # with the arm's forecast
+        assert draft.expected_seconds is not None
+        drafted, count = len(draft), len(kept)
+        reason = match_reason("copied", self.automaton, position, count=count, drafted=drafted)
+        rows = None if draft.draft_probs is None else [*draft.draft_probs, *[None] * count]
+        return replace(
             draft,
-            found[: len(kept)],
-            confidences,
-            kept,
-            match_reason("copied", self.automaton, position, count=len(kept), drafted=len(draft)),
+            token_ids=(*draft.token_ids, *found[:count]),
+            parents=tuple(range(-1, drafted + count - 1)),
+            chained=True,
+            draft_probs=rows if drafted else None,
+            confidences=(*draft.confidences, *confidences[:count]),
+            lookahead=draft.lookahead + count,
+            reasons=(*draft.reasons, reason),
+            source=COPY_THROUGH.name if drafted else NGRAM.name,
+            survivals=(*draft.survivals, *kept),
+            expected_tokens=draft.expected_tokens + sum(kept),
+            expected_seconds=draft.expected_seconds + self.costs.row_seconds(drafted, count),
         )
 
     def drafted(self, outcome: Outcome) -> Outcome:
@@ -175,38 +180,7 @@ class Through:
             survivals.append(survival)
         if self.most is not None:
             return survivals
-        return survivals[: self.stopping.copies(survivals, len(draft))]
-
-    def _joined(
-        self,
-        draft: Proposal,
-        copied: Sequence[int],
-        confidences: Sequence[float],
-        kept: Sequence[float],
-        reason: Reason,
-    ) -> Proposal:
-        """Join both to one chain. kept: chance of each copy to be accepted with all before it; reason: of the copy"""
-        if not copied:
-            return draft
-        assert draft.expected_tokens is not None  # with the arm's forecast
-        assert draft.expected_seconds is not None
-        length, count = len(draft), len(copied)
-        more = self.costs.row_seconds(length, count)
-        rows = None if draft.draft_probs is None else [*draft.draft_probs, *[None] * count]
-        return replace(
-            draft,
-            token_ids=(*draft.token_ids, *copied),
-            parents=tuple(range(-1, length + count - 1)),
-            chained=True,
-            draft_probs=rows if length else None,
-            confidences=(*draft.confidences, *confidences[:count]),
-            lookahead=draft.lookahead + count,
-            reasons=(*draft.reasons, reason),
-            source=COPY_THROUGH.name if length else NGRAM.name,
-            survivals=(*draft.survivals, *kept),
-            expected_tokens=draft.expected_tokens + sum(kept),
-            expected_seconds=draft.expected_seconds + more,
-        )
+        return survivals[: StoppingRule(self.costs).copies(survivals, len(draft))]
 
 
 class CopyThrough(Drafter):
