@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from specdemo.config.settings import BLOCK, TOKEN
-from specdemo.engine.sampling import ReducedVocabulary, Shaper, TargetRows, Tickets, draw, likeliest
+from specdemo.engine.sampling import Shaper, TargetRows, Tickets, draw, likeliest
 from specdemo.engine.types import Proposal, Verdict, depths
 from specdemo.trace.events import Status
 
@@ -118,30 +118,24 @@ def verify_sampling(proposal: Proposal, target_probs: Rows, generator: torch.Gen
         left = (.5, .3, .2)   drawn_from = (.2, .6, .2)   drafted x = 1
         accepted with .3 / .6 = 1/2; when refused, left = (.3, 0, 0) / .3 = (1, 0, 0)
     """
-    drawn_from, words = proposal.drawn_from, proposal.words
     tests: dict[int, tuple[float, float]] = {}
     path: list[int] = []
-    node = -1
     while True:
-        left, match, refused = target_probs[node + 1], None, False
+        node, refused = path[-1] if path else -1, False
+        left = target_probs[node + 1]
         for child in proposal.children(node):
-            token = proposal.token_ids[child]
-            drawn = drawn_from[child] if drawn_from is not None else None
-            chance = float(left[token])
-            if drawn is not None:
-                chance /= float(drawn[words.column_of[token] if words else token])
-            chance = min(1.0, chance)
+            drawn_prob = proposal.drawn_prob(child)
+            share = float(left[proposal.token_ids[child]])
+            chance = min(1.0, share if drawn_prob is None else share / drawn_prob)
             uniform = float(torch.rand((), generator=generator))
             tests[child] = chance, uniform
             if uniform < chance:
-                match = child
+                path.append(child)
                 break
             refused = True
-            left = _residual(left, drawn, token, words)
-        if match is None:
+            left = _residual(left, proposal, child)
+        else:
             break
-        path.append(match)
-        node = match
     return _sampled(proposal, target_probs, path, tests, left if refused else None, generator)
 
 
@@ -159,29 +153,24 @@ def verify_block(proposal: Proposal, target_probs: Rows, generator: torch.Genera
 
     The chain is walked from the front here, each token with its probability given the whole draft.
     """
-    drawn_from = proposal.drawn_from
-    if drawn_from is None or not proposal.chained or len(proposal) < 2:
+    if proposal.drawn_from is None or not proposal.chained or len(proposal) < 2:
         return verify_sampling(proposal, target_probs, generator)
-    prefixes, keep = _block(proposal, drawn_from, target_probs)
+    prefixes, keep = _block(proposal, target_probs)
     tests: dict[int, tuple[float, float]] = {}
     path: list[int] = []
     residual = None
-    for node, token in enumerate(proposal.token_ids):
+    for node in range(len(proposal)):
         chance = min(1.0, keep[node] / (keep[node - 1] if node else 1.0))
         uniform = float(torch.rand((), generator=generator))
         tests[node] = chance, uniform
         if uniform >= chance:
-            residual = _residual(
-                prefixes[node] * target_probs[node], drawn_from[node], token, proposal.words
-            )
+            residual = _residual(prefixes[node] * target_probs[node], proposal, node)
             break
         path.append(node)
     return _sampled(proposal, target_probs, path, tests, residual, generator, tuple(keep))
 
 
-def _block(
-    proposal: Proposal, drawn_from: Sequence[Tensor | None] | Tensor, probs: Rows
-) -> tuple[list[float], list[float]]:
+def _block(proposal: Proposal, probs: Rows) -> tuple[list[float], list[float]]:
     """Return the probabilities for the check of a drawn chain of N tokens as a block.
 
     probs: the target's
@@ -190,7 +179,6 @@ def _block(
             target / drawn_from over them, never above 1 on the way
         keep[i]: probability to accept token i and all before it, given the whole draft; falls with i
     """
-    words = proposal.words
     prefixes = [1.0]
     for node, token in enumerate(proposal.token_ids):
         drawn = proposal.drawn_prob(node)
@@ -198,8 +186,8 @@ def _block(
         prefixes.append(min(1.0, prefixes[-1] * share))
     keep = [prefixes[-1]]
     for node in range(len(proposal) - 1, 0, -1):
-        prefix, token = prefixes[node], proposal.token_ids[node]
-        rest = float(_rest(prefix * probs[node], drawn_from[node], token, words).sum())
+        prefix = prefixes[node]
+        rest = float(_rest(prefix * probs[node], proposal, node).sum())
         # Probability that the draft ends before `node` if no more is accepted; 1 if the next is always accepted.
         ends = rest / (rest + 1 - prefix) if rest + 1 - prefix > 0 else 1.0
         keep.append(ends + (1 - ends) * keep[-1])
@@ -254,30 +242,25 @@ def _node_probs(
     return tuple(found)
 
 
-def _residual(
-    left: Tensor, drawn_from: Tensor | None, token: int, words: ReducedVocabulary | None = None
-) -> Tensor:
-    """Return the rest of the target's distribution after `token` was refused: (V,) that sums to one."""
-    rest = _rest(left, drawn_from, token, words)
+def _residual(left: Tensor, proposal: Proposal, node: int) -> Tensor:
+    """Return the rest of the target's distribution after a node was refused: (V,) that sums to one."""
+    rest = _rest(left, proposal, node)
     total = rest.sum()
     # Nothing is left only by rounding (the two distributions are equal): the target's own row is right then.
     return rest / total if total > 0 else left
 
 
-def _rest(
-    left: Tensor, drawn_from: Tensor | None, token: int, words: ReducedVocabulary | None
-) -> Tensor:
-    """Return `left` minus the draft's distribution, at least 0: (V,).
-
-    drawn_from: over `words`, or over all tokens; None where `token` was chosen
-    """
+def _rest(left: Tensor, proposal: Proposal, node: int) -> Tensor:
+    """Return `left` minus the distribution that a node was drawn from, at least 0: (V,)."""
+    drawn_from, words = proposal.drawn_from, proposal.words
+    row = None if drawn_from is None else drawn_from[node]
     rest = left.clone()
-    if drawn_from is None:
-        rest[token] = 0
+    if row is None:
+        rest[proposal.token_ids[node]] = 0
     else:
         # numpy's indexing takes half of torch's on a CPU.
         had, columns = rest.numpy(), words.ids.numpy() if words else slice(None)
-        had[columns] = np.maximum(had[columns] - drawn_from.numpy(), 0)
+        had[columns] = np.maximum(had[columns] - row.numpy(), 0)
     return rest
 
 
