@@ -7,7 +7,7 @@ and no error of it ends the run.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import torch
@@ -103,20 +103,18 @@ def _prefill(
     return started, reason
 
 
+@dataclass(eq=False)
 class GuardedDrafter(Drafter):
     """Drops a drafter that raises, or makes a proposal that no target can check; then each step is one of plain decoding.
 
     The first proposal after that contains the error. Cancelling is no error. A draft ends at a stop token.
     """
 
-    def __init__(
-        self, drafter: Drafter, vocabulary_size: int, stop_ids: frozenset[int] = frozenset()
-    ) -> None:
-        self.drafter = drafter
-        self.vocabulary_size = vocabulary_size
-        self.stop_ids = stop_ids
-        self._error = ""  # until it is reported
-        self._dropped = False
+    drafter: Drafter
+    vocabulary_size: int
+    stop_ids: frozenset[int] = frozenset()
+    _error: str = field(default="", init=False)  # until it is reported
+    _dropped: bool = field(default=False, init=False)
 
     def start(self, prompt_ids: Sequence[int]) -> None:
         self._try(self.drafter.start, prompt_ids)

@@ -236,11 +236,11 @@ class Ledger:
         return seconds / self._unit
 
 
+@dataclass(eq=False)
 class Wrapper(Drafter):
     """Passes everything on to another drafter."""
 
-    def __init__(self, drafter: Drafter) -> None:
-        self.drafter = drafter
+    drafter: Drafter
 
     def start(self, prompt_ids: Sequence[int]) -> None:
         self.drafter.start(prompt_ids)
@@ -258,6 +258,7 @@ class Wrapper(Drafter):
         self.drafter.close()
 
 
+@dataclass(eq=False)
 class WithForecast(Wrapper):
     """Adds the cost model's prediction to proposals, and updates the run's costs and calibration.
 
@@ -266,21 +267,11 @@ class WithForecast(Wrapper):
     most: tokens of a draft, at most; None for no limit
     """
 
-    def __init__(
-        self,
-        drafter: Drafter,
-        costs: Costs,
-        calibration: Calibration,
-        token_seconds: float,
-        together: Callable[[], int] = lambda: 1,
-        most: int | None = None,
-    ) -> None:
-        super().__init__(drafter)
-        self.costs = costs
-        self.calibration = calibration
-        self.token_seconds = token_seconds
-        self.together = together
-        self.most = most
+    costs: Costs
+    calibration: Calibration
+    token_seconds: float
+    together: Callable[[], int] = lambda: 1
+    most: int | None = None
 
     def start(self, prompt_ids: Sequence[int]) -> None:
         """Start the drafter; other runs may have started while the target read the prompt."""
