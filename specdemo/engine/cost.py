@@ -346,11 +346,6 @@ class Costs:
         self._draft_step += weight * (min(seconds, STALLED * step or seconds) - step)
 
 
-def expected_tokens(survivals: Sequence[float]) -> float:
-    """Tokens a step is expected to give: the target's own and each drafted one that survives (a tree's likewise)."""
-    return 1.0 + sum(survivals)
-
-
 def exact_rows(target: CachedModel, most: int = MOST_CHECKED_ROWS) -> int:
     """Return the rows up to which a pass gives the bits of passes of one row, over a short and a longer text; 1 for none.
 

@@ -18,7 +18,6 @@ from specdemo.engine.cost import (
     CostProfile,
     Costs,
     exact_rows,
-    expected_tokens,
     glance,
     measure_costs,
 )
@@ -177,11 +176,6 @@ def test_drafting_costs_follow_what_is_measured():
     assert costs.draft_step == pytest.approx(0.004, rel=0.01)
     costs.observe_draft(10.0)
     assert costs.draft_step < 0.005
-
-
-def test_expected_tokens_count_the_targets_own():
-    assert expected_tokens([]) == 1
-    assert expected_tokens([0.5, 0.25]) == 1.75
 
 
 def test_a_shared_draft_pass_costs_what_its_rows_take():

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from specdemo.drafters.policies.calibration import Calibration
-from specdemo.engine.cost import FOLLOW, Costs, expected_tokens
+from specdemo.engine.cost import FOLLOW, Costs
 from specdemo.engine.types import Drafter, Outcome, Proposal
 from specdemo.trace.events import Reason
 
@@ -311,7 +311,7 @@ def with_forecast(
         proposal,
         source=source or proposal.source,
         survivals=kept,
-        expected_tokens=expected_tokens(kept),
+        expected_tokens=1.0 + sum(kept),  # the target's own, and each drafted one that survives
         expected_seconds=costs.verify_seconds(len(proposal)) + drafting,
     )
 
