@@ -153,7 +153,7 @@ def test_each_code_that_is_raised_has_sentences_with_its_values() -> None:
 # Errors whose first sentence already names the remedy, or which their user cannot change.
 WITHOUT_ADVICE = {
     *("bench.out_of_time", "bench.too_slow", "bench.cuda_only", "page.not_begun", "page.no_switch"),
-    *("page.wrong_value", "policy.unknown", "proposals.no_position", "race.lanes"),
+    *("page.wrong_value", "proposals.no_position", "race.lanes"),
     "run.not_recorded",
 }
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from specdemo.config.errors import UserError
 from specdemo.config.settings import MAX_LOOKAHEAD, RunSettings
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.rule import StoppingRule
@@ -192,6 +191,4 @@ def make_lookahead(
             return Heuristic(settings.lookahead)
         case "confidence":
             return Confidence(settings.threshold, settings.lookahead)
-        case "cost":
-            return CostAware(settings.lookahead, costs, calibration, token_seconds)
-    raise UserError("policy.unknown", policy=settings.policy)
+    return CostAware(settings.lookahead, costs, calibration, token_seconds)
