@@ -68,7 +68,7 @@ def generate(
                 committed += step.new_ids
                 text.add(step.new_ids)
                 drafter.observe(step.outcome())
-            yield step.verified(detail, shaper.noise(num_prompt + num_new))
+            yield step.verified(detail, shaper.tickets, num_prompt + num_new)
         yield RunFinished(started.lane, reason, len(committed) - num_prompt, step.elapsed)
     finally:
         drafter.close()

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -194,13 +194,6 @@ class Shaper:
         sampling = settings.sampling
         coupled = settings.verification == COUPLED and not sampling.greedy
         return cls(sampling, Tickets(sampling.seed) if coupled else None)
-
-    def noise(self, position: int) -> Callable[[int, int], float] | None:
-        """Return the ticket of a token so many tokens after a position of the text; None without tickets."""
-        tickets = self.tickets
-        if tickets is None:
-            return None
-        return lambda depth, token_id: tickets.ticket(position + depth, token_id)
 
     def plan(self, most: int, rule: StopRule, uniforms: Tensor | None) -> DraftPlan:
         """Return the plan of a draft whose rows compiled code shapes as `probs` does."""

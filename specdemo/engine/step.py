@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from specdemo.engine.clock import Cancelled, Stage, Stopwatch, never
 from specdemo.engine.passes import ForwardOutput
-from specdemo.engine.sampling import TargetRows
+from specdemo.engine.sampling import TargetRows, Tickets
 from specdemo.engine.types import Drafter, Limits, Outcome, Proposal, Verdict
 from specdemo.trace.events import (
     Choice,
@@ -120,11 +119,11 @@ class Step:
             proposal.reasons or None,
         )
 
-    def verified(self, detail: int, ticket: Callable[[int, int], float] | None = None) -> Verified:
+    def verified(self, detail: int, tickets: Tickets | None, position: int) -> Verified:
         """Return the event after the check.
 
         detail: number of alternatives for each position
-        ticket(depth, token_id): noise of a token, 0 after the pending one; None if target and drafter do not share it
+        tickets: None if target and drafter do not share their noise; position: of the first drafted token in the text
         """
         path, verdict, runs = self.path, self.verdict, self.output.sharing.runs
         own = Node(
@@ -144,7 +143,7 @@ class Step:
             self.commit.seconds,
             self.elapsed,
             runs if runs > 1 else None,
-            alternatives(self.proposal, verdict, self.rows, path, detail, ticket)
+            alternatives(self.proposal, verdict, self.rows, path, detail, tickets, position)
             if detail
             else None,
         )
@@ -202,24 +201,24 @@ def alternatives(
     target: TargetRows,
     path: Sequence[int],
     most: int,
-    ticket: Callable[[int, int], float] | None,
+    tickets: Tickets | None,
+    position: int,
 ) -> tuple[Place, ...]:
     """Return the most likely tokens of both models at the committed positions, root first; it is not timed.
 
-    path: committed nodes, root first; most: tokens of each distribution; ticket: see `Step.verified`
+    path: committed nodes, root first; most: tokens of each distribution; tickets, position: see `Step.verified`
     """
     nodes = (-1, *path)
     found = []
-    for depth, node in enumerate(nodes):
+    for place, node in enumerate(nodes, start=position):
         child = next(iter(proposal.children(node)), None)
         draft = None if child is None else proposal.all_probs(child)
         residual = verdict.residual if node == nodes[-1] else None
-        noise = partial(ticket, depth) if ticket else None
         found.append(
             Place(
                 node,
-                _most_likely(target.probs(node + 1), most, noise),
-                _most_likely(draft, most, noise),
+                _most_likely(target.probs(node + 1), most, tickets, place),
+                _most_likely(draft, most, tickets, place),
                 _most_likely(residual, most),
             )
         )
@@ -227,14 +226,14 @@ def alternatives(
 
 
 def _most_likely(
-    probs: Tensor | None, most: int, ticket: Callable[[int], float] | None = None
+    probs: Tensor | None, most: int, tickets: Tickets | None = None, position: int = 0
 ) -> tuple[Choice, ...]:
     """Return the largest non-zero entries of a distribution, (V,), with the tickets of their tokens; empty without one."""
     if probs is None:
         return ()
     top = torch.topk(probs, min(most, len(probs)))
     return tuple(
-        Choice(token, prob, ticket=ticket(token) if ticket else None)
+        Choice(token, prob, ticket=tickets.ticket(position, token) if tickets else None)
         for token, prob in zip(top.indices.tolist(), top.values.tolist(), strict=True)
         if prob > 0
     )
