@@ -8,6 +8,7 @@ from statistics import mean
 from typing import NamedTuple
 
 import pytest
+from outcomes import judged
 
 from specdemo.drafters.policies.calibration import MODEL_DRAFT, Calibration
 from specdemo.drafters.policies.guard import (
@@ -199,12 +200,8 @@ def seconds(answer: dict[str, object], machine: Machine, *, rule: bool) -> float
         drafted, accepted = len(proposal), source.accepted if len(proposal) else 0
         drafting = machine.drafting + machine.token * drafted if drafted else 0.05
         drafting += machine.reading + machine.read * idle if drafted and idle else 0.0
-        chances = (*[1.0] * accepted, *[0.0] * (accepted < drafted))
-        chances += (None,) * (drafted - len(chances))
-        verdict = Verdict(tuple(range(accepted)), 0, Status.BONUS, chances)
         verifying = machine.plain + machine.row * drafted
-        outcome = Outcome((0,) * (accepted + 1), proposal, verdict, drafting, verifying)
-        drafter.observe(outcome)
+        drafter.observe(judged(proposal, accepted, drafting, verifying))
         spent += drafting + verifying
         at += accepted + 1
         idle = 0 if drafted else idle + 1
