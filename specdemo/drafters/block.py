@@ -66,7 +66,7 @@ class DSpark(Block, Drafter):
 
     scheduled: continue only while that raises the expected tokens a second, and stop at the first position where
     it does not. Whether a position is drawn depends on the tokens before it alone, so sampling stays exact;
-    a decision that uses later positions would not be (see `bench.counterexample`).
+    a decision that uses later positions would not be (see `bench.wrong_rules`).
     """
 
     def __init__(self, context: DraftingContext) -> None:

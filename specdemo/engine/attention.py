@@ -123,7 +123,7 @@ def windowed(config: Any) -> bool:
 def use_shared_heads(model: Any) -> None:
     """Let a transformers model attend this way; its masks stay those of `sdpa`.
 
-    transformers' own path repeats the heads whenever a mask is given, as every pass over a draft needs.
+    transformers' own path repeats the heads in a pass of several rows with a mask, and every pass over a draft is one.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask

@@ -99,7 +99,7 @@ class Calibration:
 
     @property
     def rates(self) -> list[float]:
-        """`chance` of first children in the middle of each tenth of confidence, see `guide.Rule`."""
+        """`chance` of first children in the middle of each tenth of confidence, see `kernels.plan.StopRule`."""
         return self._first.rates
 
     def observe(self, outcome: Outcome) -> None:
