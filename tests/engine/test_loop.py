@@ -158,18 +158,6 @@ def test_the_origin_changes_with_the_source(drafts):
         assert origin is (Origin.CHOSEN if source in COPIES else Origin.DRAWN)
 
 
-def test_siblings_were_drawn_from_what_was_left(drafts):
-    """Without replacement: the second of two siblings was drawn with q / (1 - q of the first)."""
-    found = drafts("tree", 1.0)
-    seconds = 0
-    for drafted, _ in found:
-        for parent in {node.parent for node in drafted.nodes}:
-            probs = [node.draft_prob for node in drafted.nodes if node.parent == parent]
-            assert all(0 < prob <= 1 + 1e-6 for prob in probs)
-            seconds += len(probs) > 1
-    assert seconds
-
-
 def test_the_probability_is_that_of_the_token_also_in_a_reduced_vocabulary():
     rows = torch.tensor([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]])
     words = ReducedVocabulary(torch.tensor([9, 4, 6]), 12)
