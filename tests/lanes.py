@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from conftest import steps_of
 
@@ -32,33 +33,24 @@ class Watched:
 
 
 def together(runner, lanes):
-    """Consume every run in a separate thread; all start before the first step."""
-    found: list[list | BaseException] = [[] for _ in lanes]
+    """Consume every run in a separate thread; all start before the first step. Returns events, or the error, of each."""
     seen, free = threading.Event(), threading.Event()
 
     def hold():
         seen.set()
         assert free.wait(WAIT)
 
-    def look(index):
-        try:
-            found[index] = list(views[index])
-        except BaseException as error:  # noqa: BLE001 - looked at by the test
-            found[index] = error
-
     views = [runner.run(steps) for steps in lanes]
-    held = threading.Thread(target=runner.call, args=(hold,))
-    threads = [threading.Thread(target=look, args=(index,)) for index in range(len(lanes))]
-    held.start()
+    pool = ThreadPoolExecutor(len(lanes) + 1)
+    pool.submit(runner.call, hold)
     assert seen.wait(WAIT)
-    for thread in threads:
-        thread.start()
+    results = [pool.submit(list, view) for view in views]
     while runner._inbox.qsize() < len(lanes):
         pass
     free.set()
-    for thread in (held, *threads):
-        thread.join(WAIT)
-        assert not thread.is_alive(), "a run waits for ever"
+    # A run that waits for ever fails here.
+    found = [result.exception(WAIT) or result.result() for result in results]
+    pool.shutdown()
     return found
 
 
