@@ -35,7 +35,6 @@ from specdemo.models.networks.layouts.families import find_published
 from specdemo.models.networks.layouts.family import drafter_files
 from specdemo.models.networks.registry import Draft, OpenedNetwork, find_trained, stands_alone
 from specdemo.models.tokenizers import (
-    check_pair,
     check_vocabulary,
     load_tokenizer,
     same_tokenizer,
@@ -258,11 +257,11 @@ def _find_draft(
         files = ModelFiles(path, path.name, "") if is_compact(path) else found(wanted)
         if is_compact(files.folder):
             return _compact_draft(files, found, target, tokenizer), ""
+        own = load_tokenizer(files)
+        if not same_tokenizer(tokenizer, own):
+            raise UserError("draft.other_tokenizer", target=target.info.name, draft=files.name)
         draft = _placed(files, settings, progress)
-        check_pair(
-            target.info.name, tokenizer, target.vocabulary_size,
-            files.name, load_tokenizer(files), draft.vocabulary_size,
-        )  # fmt: skip
+        check_vocabulary(files, own, draft.vocabulary_size)
     except UserError as error:
         if settings.draft != "auto":
             raise

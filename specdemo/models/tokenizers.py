@@ -38,7 +38,11 @@ def load_tokenizer(files: ModelFiles) -> PreTrainedTokenizerBase:
 
 
 def check_vocabulary(files: ModelFiles, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
-    """Raise UserError where the tokenizer has ids that the model has no row for. rows: of its output head"""
+    """Raise UserError where the tokenizer has ids that the model has no row for.
+
+    rows: of its output head. Heads are padded to different sizes even within one family (Qwen2.5: 151936 and 152064);
+        rows beyond the tokenizer's ids name no token.
+    """
     most = max(tokenizer.get_vocab().values(), default=-1) + 1
     if most > rows:
         raise UserError("model.too_few_rows", name=files.name, most=most, rows=rows)
@@ -84,23 +88,3 @@ def _merges(tokenizer: PreTrainedTokenizerBase) -> list[tuple[str, ...]] | None:
     if merges is None:
         return None
     return [tuple(rule.split(" ")) if isinstance(rule, str) else tuple(rule) for rule in merges]
-
-
-def check_pair(
-    target_name: str,
-    target: PreTrainedTokenizerBase,
-    target_size: int,
-    draft_name: str,
-    draft: PreTrainedTokenizerBase,
-    draft_size: int,
-) -> None:
-    """Raise UserError unless both models share the tokens of one tokenizer.
-
-    target_size, draft_size: rows of each output head. Heads are padded to different sizes even
-    within one family (Qwen2.5: 151936 and 152064); rows beyond the smaller one name no token.
-    """
-    if not same_tokenizer(target, draft):
-        raise UserError("draft.other_tokenizer", target=target_name, draft=draft_name)
-    shared = min(target_size, draft_size)
-    if shared < len(target):
-        raise UserError("draft.too_few_tokens", shared=shared, count=len(target))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from safetensors.torch import load_file, save_file
-from tiny_files import make_tiny_model
+from tiny_files import make_tiny_model, make_tiny_tokenizer
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
@@ -203,6 +203,16 @@ def test_a_start_checks_each_file_once(tiny_folder, tmp_path, monkeypatch):
     placed = pair.place_pair(settings, found=pair.fetch_pair(settings))
     assert placed.draft_info.name == placed.target.info.name
     assert asked == [name]
+
+
+def test_a_draft_of_another_tokenizer_is_refused(tiny_folder, tmp_path):
+    other = make_tiny_tokenizer("she sells sea shells by the sea shore")
+    draft = make_tiny_model(tmp_path / "draft", tokenizer=other)
+    settings = AppSettings(
+        target=str(tiny_folder), draft=str(draft), device="cpu", cache_dir=tmp_path
+    )
+    with pytest.raises(UserError, match="different tokenizers"):
+        pair.place_pair(settings, found=pair.fetch_pair(settings))
 
 
 def test_the_check_of_a_pass_is_stored_for_each_precision(files, tmp_path, monkeypatch):
