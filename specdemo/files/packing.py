@@ -41,6 +41,7 @@ READ_STEP = 1 << 21  # weights that are unpacked in one step
 ROWS = 64  # the rows of one read are a multiple of it, so that blocks of 64 weights stay whole
 COUNTS = ("block_count", "attention.head_count", "attention.head_count_kv")  # in a GGUF file
 ROTARY_TABLES = r"rotary_emb\.inv_freq"  # stored by older versions of transformers
+ALL_ROWS = slice(None)
 NF4_BLOCK = 64  # weights that share a scale
 NF4_STEP = 1 << 17  # weights that fit in the processor's cache with their intermediate values
 
@@ -101,7 +102,7 @@ class SafetensorsWeight:
     name: str
     shape: tuple[int, ...]
 
-    def read(self, part: slice) -> Tensor:
+    def read(self, part: slice = ALL_ROWS) -> Tensor:
         """Return some of its rows, in the type that they are stored in."""
         from safetensors import safe_open
 
@@ -114,7 +115,7 @@ Weight = GgufWeight | SafetensorsWeight
 Weights = Mapping[str, Weight]
 
 
-def safetensors_weights(folder: Path, name: str) -> Weights:
+def safetensors_weights(folder: Path, name: str) -> dict[str, SafetensorsWeight]:
     """Return the weights of a model folder, by transformers' names. Raises UserError for damaged files."""
     return {
         key: SafetensorsWeight(path, key, tuple(row["shape"]))

@@ -8,21 +8,20 @@ of published ones, as weights that run next to a target.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
 from specdemo.engine.sampling import ReducedVocabulary
-from specdemo.files.folder import trained_facts, weight_files
-from specdemo.files.packing import copy_description, group_by_size
+from specdemo.files.folder import trained_facts
+from specdemo.files.packing import copy_description, group_by_size, safetensors_weights
 from specdemo.files.quiet import import_bitsandbytes
 from specdemo.models.decoders.blocks import part_of
 from specdemo.models.decoders.layer import LlamaLayer
@@ -182,16 +181,6 @@ class TensorLoader:
         return shared if not own.is_meta and own.equal(shared) else own
 
 
-def read_tensors(paths: Iterable[Path], wanted: Callable[[str], bool]) -> dict[str, Tensor]:
-    """Return some tensors of safetensors files, as they are stored. wanted: whether a name is one of them"""
-    found: dict[str, Tensor] = {}
-    for path in paths:
-        with safe_open(path, framework="pt") as file:
-            names = filter(wanted, file.keys())
-            found |= {name: file.get_tensor(name) for name in names}
-    return found
-
-
 COMPACT_FORMAT = "compact-1"
 PART_BYTES = 8_000_000  # of a file of a drafter
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -284,10 +273,10 @@ def read_state(folder: Path) -> dict[str, Tensor | FourBit]:
 
 def read_tensor(model_folder: Path, name: str = EMBEDDING) -> Tensor:
     """Return one tensor of a model folder by its name; the embedding (V, H) by default. Raises UserError."""
-    found = read_tensors(weight_files(model_folder, model_folder.name), name.__eq__)
-    if name not in found:
+    weights = safetensors_weights(model_folder, model_folder.name)
+    if name not in weights:
         raise UserError("draft.no_tensor", name=model_folder.name, tensor=name)
-    return found[name]
+    return weights[name].read()
 
 
 def read_layer(model_folder: Path, index: int) -> dict[str, Tensor]:
@@ -296,9 +285,9 @@ def read_layer(model_folder: Path, index: int) -> dict[str, Tensor]:
     Packed matrices, also blocks of a GGUF file, are unpacked.
     """
     begin = f"model.layers.{index}."
-    paths = weight_files(model_folder, model_folder.name)
-    stored = read_tensors(paths, lambda name: name.startswith(begin))
-    raw = {name.removeprefix(begin): one for name, one in stored.items()}
+    weights = safetensors_weights(model_folder, model_folder.name)
+    names = [name for name in weights if name.startswith(begin)]
+    raw = {name.removeprefix(begin): weights[name].read() for name in names}
     found = {name: raw[name] for name in raw if name.endswith((".weight", ".bias"))}
     for name, tensor in found.items():
         facts = {

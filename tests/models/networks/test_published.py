@@ -118,9 +118,10 @@ def test_a_pickle_is_read_as_tensors_alone_and_converted_once(monkeypatch, tmp_p
     torch.save(make().tensors, folder / "pytorch_model.bin")
     (folder / "config.json").write_text("{}")
     first = drafter_files(str(folder), tmp_path / "cache")
-    assert first.weights[0].parent.parent == tmp_path / "cache" / "drafters"
+    folders = {one.file.parent.parent for one in first.tensors.values()}
+    assert folders == {tmp_path / "cache" / "drafters"}
     monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("converted twice"))
-    assert drafter_files(str(folder), tmp_path / "cache").shapes == first.shapes
+    assert drafter_files(str(folder), tmp_path / "cache").tensors == first.tensors
     monkeypatch.undo()
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"0.1.weight": Evil()}))
     with pytest.raises(UserError, match="more than tensors"):

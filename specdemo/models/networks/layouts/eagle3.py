@@ -61,7 +61,7 @@ def _weights(files: DrafterFiles, target: TargetFacts, loader: TensorLoader) -> 
     words = files.number(config, "draft_vocab_size", vocabulary, most=vocabulary)
     reads, inner = _reads(files, target), files.number(sizes, "intermediate_size")
     norms = sizes.get("model_type") == "qwen3"  # of queries and keys
-    middle = any(name.startswith("midlayer.") for name in files.shapes)
+    middle = any(name.startswith("midlayer.") for name in files.tensors)
     names = ["midlayer."] if middle else [f"layers.{index}." for index in range(count)]
     embedding = loader.embedding(vocabulary, hidden)
     head = loader.vector("lm_head.weight", words, hidden)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -17,14 +17,15 @@ from specdemo.config.errors import Phrase, UserError
 from specdemo.config.strings import JsonView
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.files.catalogue import find_drafter
-from specdemo.files.folder import broken_files, read_config, safetensors_table, weight_files
+from specdemo.files.folder import broken_files, read_config, weight_files
 from specdemo.files.hub import PICKLES, fetch
+from specdemo.files.packing import SafetensorsWeight, safetensors_weights
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.store import file_sha256, made_once
 from specdemo.models.decoders.layer import HeadSizes
 from specdemo.models.loading import check_room
 from specdemo.models.memory import BYTES_PER_WEIGHT
-from specdemo.models.networks.folders import Shape, TargetTensors, TensorLoader, read_tensors
+from specdemo.models.networks.folders import Shape, TargetTensors, TensorLoader
 from specdemo.models.networks.parts import CompactConfig
 from specdemo.models.networks.registry import Draft, DraftNetwork
 from specdemo.models.outlook import licence_of
@@ -44,7 +45,7 @@ class DrafterFiles:
 
     name: hub id, or the folder's; revision: commit, "" for a folder
     licence: as its card names it, "" where it names none
-    weights: its safetensors files; shapes: of each tensor, by name
+    tensors: by name
     """
 
     folder: Path
@@ -52,18 +53,17 @@ class DrafterFiles:
     revision: str
     licence: str
     config: JsonView
-    weights: tuple[Path, ...]
-    shapes: Mapping[str, Shape]
+    tensors: Mapping[str, SafetensorsWeight]
 
     def tensor(self, name: str, shape: Shape) -> Tensor:
         """Return a tensor. Raises UserError for a missing one, and for another shape."""
         self._check_shape(name, shape)
-        return read_tensors(self.weights, name.__eq__)[name]
+        return self.tensors[name].read()
 
     def _check_shape(self, name: str, shape: Shape) -> None:
-        if name not in self.shapes:
+        if name not in self.tensors:
             raise self.wrong(f"it has no tensor {name}")
-        if (own := self.shapes[name]) != shape:
+        if (own := self.tensors[name].shape) != shape:
             raise self.wrong(f"its tensor {name} has the shape {own} in place of {shape}")
 
     def number(
@@ -111,17 +111,15 @@ class DrafterFiles:
 
     def check_finite(self, names: Container[str]) -> None:
         """Refuse weights that are not finite. names: of the tensors to check"""
-        for path in self.weights:
-            with safe_open(path, framework="pt") as file:
-                for name in file.keys():  # noqa: SIM118 - safe_open is not a dict
-                    if name not in names or not self.shapes[name]:
-                        continue
-                    tensor = file.get_tensor(name)
-                    tensor = tensor.float() if tensor.element_size() == 1 else tensor
-                    # The extremes are not finite if any number is not, and need no memory.
-                    extremes = torch.stack(tensor.aminmax())
-                    if not extremes.isfinite().all():
-                        raise self.refused(name, extremes.tolist(), Phrase("drafter.finite"))
+        for name, stored in self.tensors.items():
+            if name not in names or not stored.shape:
+                continue
+            tensor = stored.read()
+            tensor = tensor.float() if tensor.element_size() == 1 else tensor
+            # The extremes are not finite if any number is not, and need no memory.
+            extremes = torch.stack(tensor.aminmax())
+            if not extremes.isfinite().all():
+                raise self.refused(name, extremes.tolist(), Phrase("drafter.finite"))
 
     def refused(self, field: str, value: object, allowed: object) -> UserError:
         """Return the error for a value that is not allowed."""
@@ -191,20 +189,20 @@ class DrafterFiles:
             return torch.empty(shape, device="meta")
 
         embedding = torch.empty(target.vocabulary, target.hidden_size, device="meta")
-        weights = load(TensorLoader(read, self.shapes, TargetTensors(embedding, embedding.device)))
-        for name in self.shapes:
+        weights = load(TensorLoader(read, self.tensors, TargetTensors(embedding, embedding.device)))
+        for name in self.tensors:
             if name not in known and not name.endswith(UNREAD):
                 raise self.wrong(f"nothing is known of its tensor {name}")
         self.check_finite(known)
         return weights
 
     def loader(self, target: TargetTensors) -> TensorLoader:
-        return TensorLoader(self.tensor, self.shapes, target)
+        return TensorLoader(self.tensor, self.tensors, target)
 
     def offset_words(self, words: int, vocabulary: int) -> ReducedVocabulary:
         """Return the token of each row of a head: `d2t` is its distance from the row's number. Raises UserError."""
         rows = ids = torch.arange(words)
-        if "d2t" in self.shapes or words < vocabulary:
+        if "d2t" in self.tensors or words < vocabulary:
             offsets = self.tensor("d2t", (words,)).long()
             ids = rows + offsets
             for row in ((ids < 0) | (ids >= vocabulary)).nonzero().flatten()[:1].tolist():
@@ -212,7 +210,7 @@ class DrafterFiles:
                 raise self.refused(f"d2t[{row}]", int(offsets[row]), allowed)
         if len(ids.unique()) < len(ids):
             raise self.wrong("its d2t does not name different tokens of the target")
-        if "t2d" in self.shapes:
+        if "t2d" in self.tensors:
             known = self.tensor("t2d", (vocabulary,)).bool().nonzero().flatten()
             if not ids.sort().values.equal(known):
                 raise self.wrong("its d2t and its t2d name different tokens")
@@ -220,7 +218,7 @@ class DrafterFiles:
 
     def layer_count(self, config: JsonView) -> int:
         """Return the number of a drafter's layers."""
-        return self.number(config, "num_hidden_layers", 1, most=max(1, len(self.shapes)))
+        return self.number(config, "num_hidden_layers", 1, most=max(1, len(self.tensors)))
 
     def layer_config(self, config: JsonView, *, windows: bool = False) -> CompactConfig:
         """Return the sizes of a drafter's layers. Raises UserError for unsupported layers.
@@ -297,21 +295,17 @@ def drafter_files(name: str, cache_dir: Path, progress: ProgressCallback = silen
         pinned = wanted or (known.revision if known else None)
         folder, revision = fetch(title, pinned, progress, drafter=True)
     config = read_config(folder, title)
-    weights = _weights(folder, title, cache_dir, progress)
-    if broken := broken_files(list(weights)):
+    stored = _converted(folder, title, cache_dir, progress)
+    if broken := broken_files(weight_files(stored, title)):
         raise UserError("drafter.incomplete", drafter=title, file=broken[0].name)
-    shapes = {
-        key: tuple(row["shape"]) for path in weights for key, row in safetensors_table(path).items()
-    }
-    return DrafterFiles(folder, title, revision, licence_of(folder), config, weights, shapes)
+    tensors = safetensors_weights(stored, title)
+    return DrafterFiles(folder, title, revision, licence_of(folder), config, tensors)
 
 
-def _weights(
-    folder: Path, name: str, cache_dir: Path, progress: ProgressCallback
-) -> tuple[Path, ...]:
-    """Return a drafter's safetensors files; if it has none, those that its pickle is converted to."""
+def _converted(folder: Path, name: str, cache_dir: Path, progress: ProgressCallback) -> Path:
+    """Return the folder of a drafter's safetensors files; if it has none, that of its converted pickle."""
     if any(folder.glob("*.safetensors")):
-        return tuple(weight_files(folder, name))
+        return folder
     pickled = next((folder / one for one in PICKLES if (folder / one).is_file()), None)
     if pickled is None:
         raise UserError("drafter.empty", drafter=name)
@@ -323,7 +317,7 @@ def _weights(
         save_file(_unpickled(pickled, name), content / "model.safetensors")
 
     made_once(made, recipe, Phrase("disk.while_converting", name=name), fill)
-    return (made / "model.safetensors",)
+    return made
 
 
 def _unpickled(path: Path, name: str) -> dict[str, Tensor]:
@@ -376,7 +370,7 @@ class Reading:
         precision = "int4" if four_bit else "fp32" if whole else "bf16"
         dtype = torch.float32 if whole else torch.bfloat16
         shared = TargetTensors.of(target, dtype, four_bit=four_bit)
-        parameters = sum(torch.Size(shape).numel() for shape in self.files.shapes.values())
+        parameters = sum(math.prod(one.shape) for one in self.files.tensors.values())
         needed = int(parameters * BYTES_PER_WEIGHT[precision])
         check_room(self.files.name, precision, needed, target.device)
         info = ModelInfo(self.files.name, self.files.revision, precision, "", parameters)
