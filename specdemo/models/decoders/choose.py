@@ -170,7 +170,7 @@ def _choose_head(
         return _compile(model, layout, layers, 16), PassCheck(True)
     decoder = _compile(model, layout, layers, 8)
     states = heads.states_of(decoder, sample()[: heads.SAMPLE_ROWS])
-    if heads.measure_head(states, weight, decoder.head).is_small:
+    if heads.suits(states, weight, decoder.head):
         return decoder, PassCheck(True, 8)
     del decoder
     return _compile(model, layout, layers, 16), PassCheck(True)

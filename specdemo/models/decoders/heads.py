@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -31,22 +30,6 @@ Zum Frühstück gibt es Brot, Käse und Tee; danach gehen wir zum Hafen. 17 + 25
 SLICE_ROWS = 8192  # rows of a head that are converted at a time
 
 
-@dataclass(frozen=True, slots=True)
-class Divergence:
-    """Mean distance between the distributions of a head and those of the bfloat16 head on a text.
-
-    kl: nats; variation: total variation, 0 to 1
-    """
-
-    kl: float
-    variation: float
-
-    @property
-    def is_small(self) -> bool:
-        """True if `auto` uses such a head."""
-        return self.variation <= MAX_VARIATION and self.kl <= MAX_KL
-
-
 def exact_values(weight: Tensor) -> Iterator[Tensor]:
     """Yield a bfloat16 head as (rows, hidden) float32 slices. weight: (V, hidden)"""
     for rows in weight.split(SLICE_ROWS):
@@ -68,8 +51,11 @@ def logits_of(states: Tensor, slices: Iterator[Tensor]) -> Tensor:
     return torch.cat([x @ part.t() for part in slices], dim=-1)
 
 
-def divergence(found: Tensor, wanted: Tensor) -> Divergence:
-    """Compare logits with those of the bfloat16 head. found, wanted: (rows, V) float32"""
+def divergence(found: Tensor, wanted: Tensor) -> tuple[float, float]:
+    """Return the mean KL divergence in nats and the mean total variation, 0 to 1, between distributions.
+
+    found: (rows, V) float32 logits; wanted: those of the bfloat16 head
+    """
     kl = variation = 0.0
     for row, right in zip(found, wanted, strict=True):
         log_probs, log_right = row.log_softmax(-1), right.log_softmax(-1)
@@ -77,13 +63,17 @@ def divergence(found: Tensor, wanted: Tensor) -> Divergence:
         kl += float((probs * (log_right - log_probs)).sum())
         variation += 0.5 * float((probs - log_probs.exp()).abs().sum())
     rows = len(wanted)
-    return Divergence(max(kl / rows, 0.0), variation / rows)
+    return max(kl / rows, 0.0), variation / rows
 
 
-def measure_head(states: Tensor, weight: Tensor, head: Matrix) -> Divergence:
-    """Compare an 8-bit head with the bfloat16 head `weight` on the same states, (rows, hidden) after the last norm."""
+def suits(states: Tensor, weight: Tensor, head: Matrix) -> bool:
+    """Return True if `auto` uses an 8-bit head in place of the bfloat16 head `weight`.
+
+    Both are compared on the same states, (rows, hidden) after the last norm.
+    """
     wanted = logits_of(states, exact_values(weight))
-    return divergence(logits_of(states, head_values(len(weight), head)), wanted)
+    kl, variation = divergence(logits_of(states, head_values(len(weight), head)), wanted)
+    return kl <= MAX_KL and variation <= MAX_VARIATION
 
 
 def states_of(decoder: Decoder, token_ids: Sequence[int]) -> Tensor:
