@@ -8,7 +8,7 @@ import torch
 
 from specdemo.engine.target import Features
 from specdemo.models.networks.folders import TargetTensors
-from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
+from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES, family_of
 from specdemo.models.networks.layouts.family import TargetFacts, drafter_files
 
 HIDDEN, VOCABULARY, LAYERS = 32, 64, 8
@@ -19,12 +19,11 @@ CPU = torch.device("cpu")
 
 
 def reading_of(folder: Path, target: TargetFacts = TARGET, *, weights: bool = True):
-    """Read the config of a folder by the one family that takes it. weights: False deletes the weights first"""
+    """Read the config of a folder by the reader of its family. weights: False deletes the weights first"""
     files = drafter_files(str(folder), folder / "cache")
     if not weights:
         (folder / "model.safetensors").unlink()
-    (family,) = [one for one in DRAFTER_FAMILIES if one.takes(files.config)]
-    return family.read(files, target)
+    return DRAFTER_FAMILIES[family_of(files.config)](files, target)
 
 
 def network_of(folder: Path):

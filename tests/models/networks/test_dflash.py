@@ -26,7 +26,7 @@ from specdemo.config.errors import UserError
 from specdemo.engine.target import Features
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.folders import TargetTensors
-from specdemo.models.networks.layouts.families import DRAFTER_FAMILIES
+from specdemo.models.networks.layouts.families import family_of
 from specdemo.models.networks.layouts.family import TargetFacts, drafter_files
 
 SECOND = {"taps": 2, "chosen": 6, "window": 4}
@@ -171,7 +171,7 @@ def test_each_of_three_keys_makes_a_drafter_causal(tmp_path):
     ):
         folder = write_flat(tmp_path / str(number), model, own, **more)
         config = json.loads((folder / "config.json").read_text())
-        assert [one.title for one in DRAFTER_FAMILIES if one.takes(config)] == [title]
+        assert family_of(config) == title
         assert opened(folder).weights.form.causal == (title == "JetSpec")
 
 

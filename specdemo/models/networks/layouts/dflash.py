@@ -29,7 +29,6 @@ from specdemo.models.networks.dflash import (
 )
 from specdemo.models.networks.folders import TensorLoader
 from specdemo.models.networks.layouts.family import (
-    DrafterFamily,
     DrafterFiles,
     Reading,
     TargetFacts,
@@ -276,11 +275,3 @@ def _windows(files: DrafterFiles, sizes: JsonView, *, count: int, second: bool) 
         causal = is_causal(files.config, otherwise=True)
     near = tuple(one == "sliding_attention" for one in kinds)
     return Windows(near, files.number(sizes, "sliding_window"), causal)
-
-
-BLOCK_FAMILIES = (
-    DrafterFamily("DFlash", lambda one: variant_of(one) == "dflash" and not is_causal(one), read),
-    DrafterFamily("JetSpec", lambda one: variant_of(one) == "dflash" and is_causal(one), read),
-    DrafterFamily("DFlash 2", lambda one: variant_of(one) == "dflash2", read),
-    DrafterFamily("DSpark", lambda one: variant_of(one) == "dspark", read),
-)

@@ -18,7 +18,6 @@ from specdemo.models.networks.chain import CompactDecoder, CompactWeights
 from specdemo.models.networks.folders import TensorLoader
 from specdemo.models.networks.four_bit import pack_linear
 from specdemo.models.networks.layouts.family import (
-    DrafterFamily,
     DrafterFiles,
     Reading,
     TargetFacts,
@@ -108,6 +107,3 @@ def _injection(
         gain = loader.vector("input_norm.weight", count * width)
         return Injection(gain, mix, joint=True, epsilon=epsilon)
     return Injection(None, mix)
-
-
-EAGLE3 = DrafterFamily("EAGLE-3", takes, read)

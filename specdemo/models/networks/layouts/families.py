@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,6 @@ from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import ModelFiles
 from specdemo.models.networks.layouts import dflash, eagle3
 from specdemo.models.networks.layouts.family import (
-    DrafterFamily,
     DrafterFiles,
     Reading,
     TargetFacts,
@@ -23,7 +23,27 @@ from specdemo.models.tokenizers import load_tokenizer, same_tokenizer
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-DRAFTER_FAMILIES: tuple[DrafterFamily, ...] = (eagle3.EAGLE3, *dflash.BLOCK_FAMILIES)
+Reader = Callable[[DrafterFiles, TargetFacts], Reading]
+"""Checks config and weights of a drafter against a target. Raises UserError before any network is made."""
+
+DRAFTER_FAMILIES: dict[str, Reader] = {
+    "EAGLE-3": eagle3.read,
+    "DFlash": dflash.read,
+    "JetSpec": dflash.read,
+    "DFlash 2": dflash.read,
+    "DSpark": dflash.read,
+}
+DFLASH_VARIANTS = {"dflash": "DFlash", "dflash2": "DFlash 2", "dspark": "DSpark"}
+
+
+def family_of(config: JsonView) -> str:
+    """Return the family that a drafter's config is of, by its name in `DRAFTER_FAMILIES`; "" for none."""
+    if eagle3.takes(config):
+        return "EAGLE-3"
+    variant = dflash.variant_of(config)
+    if variant == "dflash" and dflash.is_causal(config):
+        return "JetSpec"
+    return DFLASH_VARIANTS.get(variant, "")
 
 
 def find_published(
@@ -46,21 +66,21 @@ def find_published(
             if not isinstance(part.get(key) or [], list):
                 raise files.refused(key, part[key], Phrase("drafter.list"))
     try:
-        family = next((one for one in DRAFTER_FAMILIES if one.takes(files.config)), None)
-        reading = family.read(files, target_facts(target)) if family else None
+        family = family_of(files.config)
+        reading = DRAFTER_FAMILIES[family](files, target_facts(target)) if family else None
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise files.wrong(Phrase("drafter.config_shape")) from error
-    if family is None or reading is None:
+    if reading is None:
         kind = ", ".join(map(str, files.config.get("architectures") or ["unknown"]))
         raise UserError(
             "drafter.unknown_family",
             drafter=files.name,
             kind=kind,
-            families=", ".join(one.title for one in DRAFTER_FAMILIES),
+            families=", ".join(DRAFTER_FAMILIES),
         )
     _check_tokenizer(files, target, tokenizer)
     licence = files.licence or "its card names none"
-    title = f"drafter {files.name} ({family.title}, licence: {licence})"
+    title = f"drafter {files.name} ({family}, licence: {licence})"
     progress(Progress("load", None, title))
     return reading
 

@@ -377,19 +377,6 @@ class Reading:
         return Draft(info, partial(self.load, shared), self.reads, self.alone)
 
 
-@dataclass(frozen=True, slots=True)
-class DrafterFamily:
-    """One way to write a drafter.
-
-    title: of the family; takes: whether a config is of it
-    read: checks config and weights against a target. Raises UserError before any network is made.
-    """
-
-    title: str
-    takes: Callable[[JsonView], bool]
-    read: Callable[[DrafterFiles, TargetFacts], Reading]
-
-
 def layer_shapes(config: CompactConfig, inner: int, *, doubled: bool = False) -> dict[str, Shape]:
     """Return the shapes of a Llama layer's tensors, see `TensorLoader.layer`.
 
