@@ -14,7 +14,7 @@ from specdemo.config.settings import AppSettings, Recommended
 from specdemo.config.strings import Json
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.target import CachedModel, PrefixReader
-from specdemo.files.catalogue import DEFAULT_TARGET, draft_of, recommended
+from specdemo.files.catalogue import DEFAULT_TARGET, OWN_KIND, draft_of, recommended
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import PACKING_RECIPES, ModelFiles, resolve
 from specdemo.kernels import cpu_features
@@ -33,7 +33,7 @@ from specdemo.models.networks.folders import (
 )
 from specdemo.models.networks.layouts.families import find_published
 from specdemo.models.networks.layouts.family import drafter_files
-from specdemo.models.networks.registry import Draft, OpenedNetwork, find_trained, stands_alone
+from specdemo.models.networks.registry import Draft, OpenedNetwork, find_trained
 from specdemo.models.tokenizers import (
     check_vocabulary,
     load_tokenizer,
@@ -135,7 +135,8 @@ def place_pair(
     target = _placed(files, settings, progress)
     check_vocabulary(files, tokenizer, target.vocabulary_size)
     others = dict.fromkeys(published.kinds, published.draft(target)) if published else {}
-    alone = stands_alone({**find_trained(target, None, settings.trained), **others})
+    # A feature drafter that extends a draft model is not found without it.
+    alone = OWN_KIND in {**find_trained(target, None, settings.trained), **others}
     draft, why = None, "Its feature drafter works without a draft model."
     if not alone or settings.draft != "auto":
         draft, why = _find_draft(settings, progress, found, target, tokenizer)
@@ -205,7 +206,7 @@ def _timed_draft(pair: LoadedPair) -> tuple[CachedModel | None, ModelInfo | None
 
     Damaged files are reported at use.
     """
-    draft = pair.drafts.get(DRAFT) or stands_alone(pair.drafts)
+    draft = pair.drafts.get(DRAFT) or pair.drafts.get(OWN_KIND)
     with suppress(UserError):
         reader = draft.network().open(pair.open_target()) if draft else None
         if draft and isinstance(reader, PrefixReader):

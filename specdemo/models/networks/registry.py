@@ -6,7 +6,7 @@ To add a network: its module, one row of `NETWORKS`, and one row of the test of 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Protocol
 from specdemo.config.errors import UserError
 from specdemo.config.strings import JsonView
 from specdemo.engine.target import CachedModel, PrefixReader
-from specdemo.files.catalogue import OWN_KIND, trained_folder
+from specdemo.files.catalogue import trained_folder
 from specdemo.models.loading import LoadedModel
 from specdemo.models.memory import BYTES_PER_WEIGHT
 from specdemo.models.networks.chain import CompactDecoder, CompactWeights
@@ -124,13 +124,12 @@ class Draft:
     """A model that drafts for a target; its weights are loaded at first use, once for all sessions.
 
     info: facts about its weights, see `loaded_info`; reads: hidden states of the target that it reads, by layer
-    alone: it also replaces a draft model; card: facts of its training, see `training.package.Card`
+    card: facts of its training, see `training.package.Card`
     """
 
     info: ModelInfo
     _load: Callable[[], DraftNetwork]
     reads: tuple[int, ...] = ()
-    alone: bool = False
     card: JsonView = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _network: DraftNetwork | None = None
@@ -183,12 +182,5 @@ def find_trained(
             continue
         load = partial(network.load, path, tensors, draft if extends else None)
         info = ModelInfo(kind, "", "int4", "", int(facts.get("parameters", 0)))
-        alone = bool(facts.get("feedback"))
-        found[kind] = Draft(info, load, tuple(facts["reads"]), alone, facts.get("card", {}))
+        found[kind] = Draft(info, load, tuple(facts["reads"]), facts.get("card", {}))
     return found
-
-
-def stands_alone(found: Mapping[str, Draft]) -> Draft | None:
-    """Return the feature drafter among some drafters, if it needs no draft model."""
-    feature = found.get(OWN_KIND)
-    return feature if feature and feature.alone else None

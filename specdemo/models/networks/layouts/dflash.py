@@ -84,11 +84,7 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
     found = files.check_tensors(target, load)
     kinds = ("block",) if found.markov else ("block", "jet")
     return Reading(
-        files,
-        kinds,
-        found.form.reads,
-        False,
-        lambda shared: DFlashDecoder(load(files.loader(shared))),
+        files, kinds, found.form.reads, lambda shared: DFlashDecoder(load(files.loader(shared)))
     )
 
 

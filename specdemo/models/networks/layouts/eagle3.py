@@ -14,6 +14,7 @@ from functools import partial
 import torch
 
 from specdemo.config.strings import JsonView
+from specdemo.files.catalogue import OWN_KIND
 from specdemo.models.networks.chain import CompactDecoder, CompactWeights
 from specdemo.models.networks.folders import TensorLoader
 from specdemo.models.networks.four_bit import pack_linear
@@ -46,7 +47,7 @@ def read(files: DrafterFiles, target: TargetFacts) -> Reading:
     load = partial(_weights, files, target)
     reads = files.check_tensors(target, load).reads
     return Reading(
-        files, ("feature",), reads, True, lambda shared: CompactDecoder(load(files.loader(shared)))
+        files, (OWN_KIND,), reads, lambda shared: CompactDecoder(load(files.loader(shared)))
     )
 
 

@@ -354,13 +354,11 @@ class Reading:
     """A drafter that suits the target, before its weights are loaded.
 
     kinds: of the methods that draft with it; reads: hidden states of the target that it reads
-    alone: it also replaces a draft model
     """
 
     files: DrafterFiles
     kinds: tuple[str, ...]
     reads: tuple[int, ...]
-    alone: bool
     load: Callable[[TargetTensors], DraftNetwork]
 
     def draft(self, target: LoadedModel) -> Draft:
@@ -374,7 +372,7 @@ class Reading:
         needed = int(parameters * BYTES_PER_WEIGHT[precision])
         check_room(self.files.name, precision, needed, target.device)
         info = ModelInfo(self.files.name, self.files.revision, precision, "", parameters)
-        return Draft(info, partial(self.load, shared), self.reads, self.alone)
+        return Draft(info, partial(self.load, shared), self.reads)
 
 
 def layer_shapes(config: CompactConfig, inner: int, *, doubled: bool = False) -> dict[str, Shape]:
