@@ -105,11 +105,6 @@ class LoadedPair:
         return self.drafts[need].network().open(target)
 
     @property
-    def vocabulary_size(self) -> int:
-        """Columns of the target's logits."""
-        return self.target.vocabulary_size
-
-    @property
     def context(self) -> int:
         """Longest text that the target can read, in tokens."""
         return int(self.target.model.config.get_text_config().max_position_embeddings)
@@ -120,7 +115,7 @@ class LoadedPair:
 
 
 def place_pair(
-    settings: AppSettings, progress: ProgressCallback = silent, found: Finder | None = None
+    settings: AppSettings, found: Finder, progress: ProgressCallback = silent
 ) -> LoadedPair:
     """Fetch, convert and quantise, without a pass: `warm_pair` makes it ready, in the process that runs it. Raises UserError.
 
@@ -128,7 +123,6 @@ def place_pair(
 
     found: from `fetch_pair`, whose checks are not repeated
     """
-    found = found or finder(settings, progress)
     files = found(settings.target)
     tokenizer = load_tokenizer(files)
     published = find_published(settings.drafter, files, tokenizer, settings.cache_dir, progress)
@@ -161,7 +155,8 @@ def warm_pair(
     draft = drafts[DRAFT].network() if DRAFT in drafts else None
     if isinstance(draft, LoadedModel):
         try:
-            drafts[DRAFT] = _module_draft(warm(draft, progress, **options))
+            warmed = warm(draft, progress, **options)
+            drafts[DRAFT] = Draft(warmed.info, lambda: warmed)
         except UserError as error:
             if settings.draft != "auto":
                 raise
@@ -192,11 +187,6 @@ def model_files(
     return resolve(name, settings.cache_dir, progress, pack_as(precision, device), forms, suits)
 
 
-def finder(settings: AppSettings, progress: ProgressCallback = silent) -> Finder:
-    """Return a function that finds each model once: to check a large file and its copy takes seconds."""
-    return cache(lambda name: model_files(name, settings, progress))
-
-
 def _placed(files: ModelFiles, settings: AppSettings, progress: ProgressCallback) -> LoadedModel:
     return place_model(files, settings.precision, settings.device, progress, head=settings.head)
 
@@ -214,17 +204,13 @@ def _timed_draft(pair: LoadedPair) -> tuple[CachedModel | None, ModelInfo | None
     return None, None
 
 
-def _module_draft(model: LoadedModel) -> Draft:
-    """Return a draft model of transformers, which is loaded already."""
-    return Draft(model.info, lambda: model)
-
-
 def fetch_pair(settings: AppSettings, progress: ProgressCallback = silent) -> Finder:
     """Download and convert the files of a pair, so that loading it needs no network; return them. Raises UserError.
 
     If a draft "auto" cannot be downloaded, `place_pair` continues without it.
     """
-    found = finder(settings, progress)
+    # Each model is found once: to check a large file and its copy costs seconds.
+    found = cache(lambda name: model_files(name, settings, progress))
     files = found(settings.target)
     if settings.drafter not in ("", "none"):
         drafter_files(settings.drafter, settings.cache_dir, progress)
@@ -267,7 +253,7 @@ def _find_draft(
         if settings.draft != "auto":
             raise
         return None, str(error)
-    return _module_draft(draft), ""
+    return Draft(draft.info, lambda: draft), ""
 
 
 def _compact_draft(

@@ -190,7 +190,7 @@ class Caches:
         context = DraftingContext(
             settings,
             shaper,
-            pair.vocabulary_size,
+            pair.target.vocabulary_size,
             profile=pair.costs,
             memory=memory,
             models={need: partial(self._open, need) for need in pair.drafts},

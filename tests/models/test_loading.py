@@ -200,7 +200,7 @@ def test_a_start_checks_each_file_once(tiny_folder, tmp_path, monkeypatch):
     )
     name = str(tiny_folder)
     settings = AppSettings(target=name, draft=name, device="cpu", cache_dir=tmp_path)
-    placed = pair.place_pair(settings, found=pair.fetch_pair(settings))
+    placed = pair.place_pair(settings, pair.fetch_pair(settings))
     assert placed.draft_info.name == placed.target.info.name
     assert asked == [name]
 
@@ -212,7 +212,7 @@ def test_a_draft_of_another_tokenizer_is_refused(tiny_folder, tmp_path):
         target=str(tiny_folder), draft=str(draft), device="cpu", cache_dir=tmp_path
     )
     with pytest.raises(UserError, match="different tokenizers"):
-        pair.place_pair(settings, found=pair.fetch_pair(settings))
+        pair.place_pair(settings, pair.fetch_pair(settings))
 
 
 def test_the_check_of_a_pass_is_stored_for_each_precision(files, tmp_path, monkeypatch):

@@ -121,7 +121,7 @@ def test_loss_falls_resume_continues_and_the_draft_loads(
     pair = loaded(target, tmp_path, draft=str(options.out), precision="bf16").pair
     assert pair.draft_info.parameters == report.parameters
     draft = pair.open_draft("draft", pair.open_target()).model
-    assert (len(draft.words.ids), draft.words.size) == (150, pair.vocabulary_size)
+    assert (len(draft.words.ids), draft.words.size) == (150, pair.target.vocabulary_size)
     logits = draft.read([5, 6, 7])
     assert logits.shape == (len(draft.words.tokens),)
     assert torch.isfinite(logits).all()
