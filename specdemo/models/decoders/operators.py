@@ -101,7 +101,7 @@ def stack(parts: Sequence[Module]) -> Stacked:
     if all(type(part) is nn.Linear for part in parts):
         return _stack_plain(parts)
     if in_4_bits(parts):
-        return Nf4Joined(parts)
+        return _stack_nf4(parts)
     if len(parts) == 1:
         return lambda x: parts[0](x)
     return lambda x: torch.cat([part(x) for part in parts], dim=-1)
@@ -110,10 +110,8 @@ def stack(parts: Sequence[Module]) -> Stacked:
 def _stack_plain(parts: Sequence[nn.Linear]) -> Stacked:
     weight = parts[0].weight if len(parts) == 1 else torch.cat([part.weight.data for part in parts])
     bias = biases(parts)
-    row = 0
-    for part in parts:
-        part.weight.data = weight[row : row + part.out_features]
-        row += part.out_features
+    for part, view in zip(parts, weight.split([one.out_features for one in parts]), strict=True):
+        part.weight.data = view
     if bias is not None:
         return lambda x: product(x, weight).add_(bias)
     return lambda x: product(x, weight)
@@ -179,34 +177,23 @@ def in_4_bits(parts: Sequence[Module]) -> bool:
     )
 
 
-class Nf4Joined:
-    """NF4 matrices as bitsandbytes stores them, on top of each other."""
+def _stack_nf4(parts: Sequence[Module]) -> Stacked:
+    """Join NF4 matrices as bitsandbytes stores them, on top of each other."""
+    from bitsandbytes import matmul_4bit  # type: ignore[attr-defined]
+    from bitsandbytes.functional import QuantState
 
-    def __init__(self, parts: Sequence[Module]) -> None:
-        from bitsandbytes.functional import QuantState
-
-        states = [part.weight.quant_state for part in parts]
-        first = states[0]
-        self.in_features, self.block = int(first.shape[1]), int(first.blocksize)
-        self.bias = biases(parts)
-        self._packed = torch.cat([part.weight.data.view(torch.uint8).view(-1, 1) for part in parts])
-        out_features = sum(int(state.shape[0]) for state in states)
-        self._state = QuantState(
-            torch.cat([scales_of(state) for state in states]), quant_type="nf4",
-            shape=torch.Size((out_features, self.in_features)), code=first.code,
-            blocksize=first.blocksize, dtype=first.dtype,
-        )  # fmt: skip
-        at = 0
-        for part in parts:
-            part.weight.data = self._packed[at : at + part.weight.data.nbytes]
-            at += part.weight.data.nbytes
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Multiply rows by the joined matrix. x: (rows, in); returns (rows, out)"""
-        from bitsandbytes import matmul_4bit  # type: ignore[attr-defined]
-
-        product: Tensor = matmul_4bit(x, self._packed, self._state, bias=self.bias)
-        return product
+    states = [part.weight.quant_state for part in parts]
+    first, bias = states[0], biases(parts)
+    codes = [part.weight.data.view(torch.uint8).view(-1, 1) for part in parts]
+    joined = torch.cat(codes)
+    for part, view in zip(parts, joined.split([len(one) for one in codes]), strict=True):
+        part.weight.data = view
+    state = QuantState(
+        torch.cat([scales_of(one) for one in states]), quant_type="nf4",
+        shape=torch.Size((sum(one.shape[0] for one in states), first.shape[1])), code=first.code,
+        blocksize=first.blocksize, dtype=first.dtype,
+    )  # fmt: skip
+    return lambda x: matmul_4bit(x, joined, state, bias=bias)
 
 
 def scales_of(state: Any) -> Tensor:
