@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from types import SimpleNamespace
 
 import torch
@@ -79,11 +78,6 @@ class Convolution:
         added = self.project(x).view(len(x), 2, taps, -1)
         kernels = self.base + added.repeat_interleave(hidden // added.shape[-1], dim=-1)
         return _along(x, kernels[:, 0], counts), kernels[:, 1]
-
-    @staticmethod
-    def after(x: Tensor, kernels: Tensor, counts: Sequence[int]) -> Tensor:
-        """Return the convolved output. kernels: (rows, taps, H), from `before`"""
-        return _along(x, kernels, counts)
 
 
 def _along(x: Tensor, kernels: Tensor, counts: Sequence[int]) -> Tensor:
@@ -194,11 +188,8 @@ class DFlashDecoder:
 
     def _keep(self, inputs: Sequence[BlockInput]) -> None:
         """Write keys and values of new tokens."""
-        x, rows = torch.cat([one.states for one in inputs]), []
-        ends = accumulate(len(one.states) for one in inputs)
-        for one, end in zip(inputs, ends, strict=True):
-            look = Look(None, folded=True)
-            rows.append(CacheRows(end - len(one.states), end, one.cache.layers, look))
+        x = torch.cat([one.states for one in inputs])
+        rows = self._rows(inputs, [None] * len(inputs))
         at = PassRows(self.weights.form.config.sizes, self._angles(inputs), rows)
         for index, layer in enumerate(self.weights.layers):
             layer.keep(index, at, x)
@@ -238,9 +229,9 @@ class DFlashDecoder:
         both = torch.cat([part for one, block in blocks for part in (one.states, block)])
         if not (around and gates):
             return layer.after(index, at, x, both)
-        x = x + around.after(layer.attention(index, at, both), kernels, counts)
+        x = x + _along(layer.attention(index, at, both), kernels, counts)
         normed, kernels = gates.before(rms_norm(x, layer.post_norm, eps), counts)
-        return x + gates.after(layer.gated(normed), kernels, counts)
+        return x + _along(layer.gated(normed), kernels, counts)
 
     def _rows(
         self, inputs: Sequence[BlockInput], masks: Sequence[Tensor | None]
@@ -248,7 +239,7 @@ class DFlashDecoder:
         """Return where rows are stored and which keys blocks see. masks: (block, keys) bool of each; None for all"""
         sizes, found, begin = self.weights.form.config.sizes, [], 0
         for one, seen in zip(inputs, masks, strict=True):
-            new, block = len(one.states), len(one.token_ids)
+            new, block = len(one.states), len(one.token_ids) if one.answers else 0
             at = Look(None, block <= FOLDED_ROWS)
             if seen is not None:
                 at = look(seen, block, sizes.heads // sizes.kv_heads, self.weights.embedding)
