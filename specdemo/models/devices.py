@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,14 +19,6 @@ DEVICES = ("cpu", "cuda", "mps")
 FOUR_BIT, FILE, AUTO = "nf4", "file", "auto"
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceChoice:
-    """A device by name, and the reason for its choice."""
-
-    device: str
-    why: str
-
-
 @cache
 def processor() -> dict[str, str]:
     """Return the facts of the system about the processor, at least its `model name`."""
@@ -39,8 +30,8 @@ def processor() -> dict[str, str]:
     return facts
 
 
-def best_device(precision: str) -> DeviceChoice:
-    """Return the device that `auto` uses for weights in a precision.
+def best_device(precision: str) -> tuple[str, str]:
+    """Return the name of the device that `auto` uses for weights in a precision, and the reason.
 
     A step of decoding is bound by the bytes of weights that it reads. The compiled pass reads 4-bit weights as they
     are stored, on the processor; MPS, which shares its memory with the processor, would have them unpacked for each pass.
@@ -48,20 +39,18 @@ def best_device(precision: str) -> DeviceChoice:
     import torch
 
     if precision == FILE:
-        return DeviceChoice("cpu", "the compiled pass reads the blocks of GGUF files")
+        return "cpu", "the compiled pass reads the blocks of GGUF files"
     if torch.cuda.is_available():
-        return DeviceChoice("cuda", "there is a CUDA device")
+        return "cuda", "there is a CUDA device"
     if not has_mps():
-        return DeviceChoice("cpu", "there is no GPU that torch can use")
+        return "cpu", "there is no GPU that torch can use"
     if precision in (FOUR_BIT, AUTO) and cpu_features.compiles():
-        return DeviceChoice(
-            "cpu", "the compiled pass reads 4-bit weights; on MPS each pass unpacks them"
-        )
+        return "cpu", "the compiled pass reads 4-bit weights; on MPS each pass unpacks them"
     if precision == "int8":
-        return DeviceChoice("cpu", "bitsandbytes has no LLM.int8 for MPS")
+        return "cpu", "bitsandbytes has no LLM.int8 for MPS"
     if precision in (FOUR_BIT, AUTO):
-        return DeviceChoice("mps", "without numba there is no compiled pass")
-    return DeviceChoice("mps", "Apple's GPU reads these weights as they are")
+        return "mps", "without numba there is no compiled pass"
+    return "mps", "Apple's GPU reads these weights as they are"
 
 
 def has_mps() -> bool:
@@ -89,7 +78,7 @@ def choose_device(wanted: str = "auto", precision: str = FOUR_BIT) -> torch.devi
 
     name = wanted.strip().lower()
     if name == "auto":
-        name = best_device(precision).device
+        name = best_device(precision)[0]
     try:
         device = torch.device(name)
     except RuntimeError:

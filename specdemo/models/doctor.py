@@ -151,14 +151,14 @@ def _device(settings: AppSettings) -> Fact:
 
     precision, texts = settings.precision, TEXTS["device"]
     if settings.device.strip().lower() == "auto":
-        best = best_device(precision)
-        value = texts["best"].format(device=best.device, precision=precision, why=best.why)
+        device, why = best_device(precision)
+        value = texts["best"].format(device=device, precision=precision, why=why)
         return Fact("Device", value)
     try:
-        device = choose_device(settings.device, precision)
+        named = choose_device(settings.device, precision)
     except UserError as error:
         return Fact("Device", error.message, ok=False, advice=error.advice or texts["advice"])
-    return Fact("Device", texts["named"].format(device=device, precision=precision))
+    return Fact("Device", texts["named"].format(device=named, precision=precision))
 
 
 def _memory() -> Fact:

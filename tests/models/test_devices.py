@@ -74,10 +74,10 @@ def test_a_gpu_that_does_not_compute_is_not_used(monkeypatch):
 @pytest.mark.usefixtures("mac")
 def test_cuda_comes_before_all_and_the_processor_last(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert devices.best_device("nf4").device == "cuda"
+    assert devices.best_device("nf4")[0] == "cuda"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    assert devices.best_device("bf16").device == "cpu"
+    assert devices.best_device("bf16")[0] == "cpu"
 
 
 class Failing:
