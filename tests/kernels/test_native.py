@@ -91,7 +91,7 @@ def test_a_row_is_the_same_alone_in_a_chain_in_a_tree_and_in_company(decoder):
     assert torch.equal(found[[0, 2, 4]], torch.stack(rows[:3]))
     tree.keep([1, 3])
     assert torch.equal(tree.forward(text[73], Proposal.chain([])).logits[0], rows[3])
-    # ConcatInput another conversation, in one pass.
+    # Next to another conversation, in one pass.
     caches = [RollbackCache(3), RollbackCache(3)]
     one, other = text[:40], text[50:67]
     passes = [

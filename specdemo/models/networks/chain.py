@@ -39,7 +39,6 @@ from specdemo.models.networks.parts import (
     MOST_ADDED,
     Adjust,
     CompactConfig,
-    ConcatInput,
     Corrector,
     Injection,
     MixedEmbedding,
@@ -61,8 +60,10 @@ class CompactWeights:
     feedback: (H,) gain per channel on the drafter's own previous state, which replaces the target's states if the
         target has not read that far; None for no replacement
     feeds_normed: that state has passed the last norm
-    concat: how states join the first layer; None if they are added to embeddings. With it the text starts with its second
-        token, the first one with a state before it
+    state_norm: (H,) of states that the first layer's attention reads next to embeddings, which doubles its inputs (EAGLE-3);
+        None if states are added to embeddings. With it the text starts with its second token, the first one with a
+        state before it
+    normed_residual: the residual path contains those states after that norm, not before it
     own_head: the head is not a part of the target's, so tokens of a text cannot be added to it
     depth: positions that are guessed in one pass
     mask: (depth - 1, H), added to the last known state for each guessed position but the first
@@ -81,7 +82,8 @@ class CompactWeights:
     mixed: MixedEmbedding | None = None
     feedback: Tensor | None = None
     feeds_normed: bool = True
-    concat: ConcatInput | None = None
+    state_norm: Tensor | None = None
+    normed_residual: bool = False
     own_head: bool = False
     output: Tensor | None = None
     mask: Tensor | None = None
@@ -93,7 +95,7 @@ class CompactWeights:
     def compiles(self) -> bool:
         """Whether the compiled pass supports its layers."""
         plain = all(layer.query_norm is None for layer in self.layers)
-        return plain and self.concat is None
+        return plain and self.state_norm is None
 
     def text_words(self, *, packed: bool) -> TextWords:
         """Return the additional vocabulary of one conversation's text. packed: also for the compiled pass"""
@@ -186,19 +188,19 @@ class CompactDecoder:
 
     def _run_torch(self, inputs: Sequence[DraftInput], x: Tensor) -> list[ForwardOutput]:
         weights, sizes = self.weights, self.weights.config.sizes
-        concat = weights.concat
-        joins = concat is None and any(one.injected or one.guesses for one in inputs)
+        state_norm = weights.state_norm
+        joins = state_norm is None and any(one.injected or one.guesses for one in inputs)
         at = self._layout(inputs, [one.rows for one in inputs])
         for index, layer in enumerate(weights.layers):
             if index == weights.extends and joins:
                 x = self._join(inputs, x)
                 at = self._layout(inputs, [len(one.positions) for one in inputs])
             normed = rms_norm(x, layer.input_norm, sizes.eps)
-            if concat and index == 0:
+            if state_norm is not None and index == 0:
                 x = self._states(inputs, x)
-                own = rms_norm(x, concat.norm, sizes.eps)
+                own = rms_norm(x, state_norm, sizes.eps)
                 normed = torch.cat([normed, own], dim=-1)
-                x = own if concat.normed else x
+                x = own if weights.normed_residual else x
             x = layer.after(index, at, x, normed)
         parts = x.split([len(one.positions) for one in inputs])
         finals = [part[-one.answers :] for one, part in zip(inputs, parts, strict=True)]
@@ -412,11 +414,12 @@ class CompactModel(CachedModel):
         """
         seen, start, weights = super()._seen(tree, first), self.length, self.weights
         mutual = guesses if not weights.causal else 0
-        if not (weights.concat or mutual):
+        shifted = weights.state_norm is not None
+        if not (shifted or mutual):
             return seen
         if seen is None:
             seen = causal(len(tree) - first, start + first)
-        if weights.concat:
+        if shifted:
             seen[0 if start else 1 :, 0] = False
         if mutual:
             seen[-mutual:, -mutual:] = True

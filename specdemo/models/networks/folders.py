@@ -38,7 +38,6 @@ from specdemo.models.networks.four_bit import (
 )
 from specdemo.models.networks.parts import (
     CompactConfig,
-    ConcatInput,
     Injection,
     MarkovHead,
     MedusaWeights,
@@ -344,14 +343,14 @@ def load_compact(
     facts, loader, shape = opened.facts, opened.loader, CompactConfig.of(opened.config)
     if (base is not None) != ("extends" in facts):
         raise UserError("draft.needs_base", folder=folder.name)
-    concat = mixed = None
+    state_norm = mixed = None
     if loader.has("layers.0.hidden_norm.weight"):
-        concat = ConcatInput(loader.vector("layers.0.hidden_norm.weight"), normed=False)
-    in_pass = concat is None  # the compiled pass supports no concatenated state
+        state_norm = loader.vector("layers.0.hidden_norm.weight")
+    in_pass = state_norm is None  # the compiled pass supports no concatenated state
     if loader.has("mix.weight"):
         mix = loader.vector("mix.weight", dtype=torch.float32)
         mixed = MixedEmbedding(opened.embedding, mix, opened.word_ids.cpu())
-    inject, feedback = _state_inputs(loader, shape, concat)
+    inject, feedback = _state_inputs(loader, shape, state_norm)
     return CompactWeights(
         config=shape,
         layers=(*(base.layers if base else ()), *opened.layers(in_pass=in_pass)),
@@ -364,7 +363,7 @@ def load_compact(
         inject=inject,
         mixed=mixed,
         feedback=feedback,
-        concat=concat,
+        state_norm=state_norm,
         output=None if target.output is None else target.shared_head(),
         mask=loader.vector("mask") if loader.has("mask") else None,
         depth=int(facts.get("depth", 1)),
@@ -374,16 +373,16 @@ def load_compact(
 
 
 def _state_inputs(
-    loader: TensorLoader, shape: CompactConfig, concat: ConcatInput | None
+    loader: TensorLoader, shape: CompactConfig, state_norm: Tensor | None
 ) -> tuple[Injection | None, Tensor | None]:
     """Return how the target's states go in, and the gains on the drafter's own."""
     feedback = loader.vector("feedback") if loader.has("feedback") else None
     if not loader.has("inject.gain"):
         return None, feedback
     inject = Injection(loader.vector("inject.gain"), loader.matrix("inject.project"))
-    if concat is None:
+    if state_norm is None:
         return inject, feedback
-    return replace(inject, epsilon=shape.sizes.eps), torch.ones_like(concat.norm)
+    return replace(inject, epsilon=shape.sizes.eps), torch.ones_like(state_norm)
 
 
 def _markov(loader: TensorLoader) -> MarkovHead | None:

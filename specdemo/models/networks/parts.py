@@ -81,17 +81,6 @@ class Injection:
         return self.project(states.to(dtype))
 
 
-@dataclass(frozen=True, slots=True)
-class ConcatInput:
-    """A first layer whose attention reads embedding and state side by side: twice the inputs (EAGLE-3).
-
-    norm: (H,) of the state; normed: the residual path contains the state after that norm, not before it
-    """
-
-    norm: Tensor
-    normed: bool
-
-
 class Corrector(Protocol):
     """Corrects the logits of a guessed position once the token before it is known."""
 

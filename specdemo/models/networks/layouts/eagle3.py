@@ -24,7 +24,7 @@ from specdemo.models.networks.layouts.family import (
     TargetFacts,
     layer_shapes,
 )
-from specdemo.models.networks.parts import CompactConfig, ConcatInput, Injection
+from specdemo.models.networks.parts import CompactConfig, Injection
 
 SPECULATORS = "eagle3"
 # Any of these in a config means that its drafter guesses a block (P-EAGLE), which is not computed here.
@@ -80,7 +80,8 @@ def _weights(files: DrafterFiles, target: TargetFacts, loader: TensorLoader) -> 
         inject=_injection(loader, config, layers, len(reads), width),
         feedback=torch.ones(hidden, device=embedding.device, dtype=embedding.dtype),
         feeds_normed=config.get("norm_output") is True,  # EAGLE 3.1
-        concat=ConcatInput(state_norm, normed=bool(config.get("norm_before_residual", False))),
+        state_norm=state_norm,
+        normed_residual=bool(config.get("norm_before_residual", False)),
         own_head=True,
     )
 

@@ -378,7 +378,7 @@ class Reading:
 def layer_shapes(config: CompactConfig, inner: int, *, doubled: bool = False) -> dict[str, Shape]:
     """Return the shapes of a Llama layer's tensors, see `TensorLoader.layer`.
 
-    inner: of its gates; doubled: its attention reads twice the numbers, see `ConcatInput`
+    inner: of its gates; doubled: its attention reads embedding and state side by side
     """
     hidden, size = config.hidden_size, config.sizes.head_dim
     queries, keys = config.sizes.heads * size, config.sizes.kv_heads * size
