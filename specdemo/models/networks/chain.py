@@ -91,12 +91,6 @@ class CompactWeights:
     causal: bool = True
     markov: Corrector | None = None
 
-    @property
-    def compiles(self) -> bool:
-        """Whether the compiled pass supports its layers."""
-        plain = all(layer.query_norm is None for layer in self.layers)
-        return plain and self.state_norm is None
-
     def text_words(self, *, packed: bool) -> TextWords:
         """Return the additional vocabulary of one conversation's text. packed: also for the compiled pass"""
         rows = self.embedding if self.output is None else self.output
@@ -475,7 +469,8 @@ def compiled_layers(weights: CompactWeights) -> CompiledLayers | None:
     config = weights.config
     linear = [one for layer in weights.layers for one in layer.matrices()] + [weights.head]
     packed = [one.packed for one in linear if isinstance(one, FourBitLinear) and one.packed]
-    if not weights.compiles or len(packed) < len(linear):
+    normed = any(layer.query_norm is not None for layer in weights.layers)
+    if normed or len(packed) < len(linear):
         return None
     inner = packed[2].outputs // 2
     sizes = config.sizes
