@@ -73,9 +73,10 @@ def random_compact(
         linear(128, HIDDEN), linear(HIDDEN, 64),
     )  # fmt: skip
     word_ids = some(words)
+    reduced = ReducedVocabulary(word_ids, words)
     head = MarkovHead(
         noise(len(word_ids) + 1, RANK), linear(len(word_ids), RANK), noise(HIDDEN + RANK).float() / 8, torch.ones(1),
-        (1.0,) * depth,
+        (1.0,) * depth, reduced.column_of,
     )  # fmt: skip
     return CompactWeights(
         config=compact_config(HIDDEN, 8),
@@ -83,7 +84,7 @@ def random_compact(
         norm=ones,
         embedding=embedding,
         head=pack_linear(embedding[word_ids] / 3, four_bit=False),
-        words=ReducedVocabulary(word_ids, words),
+        words=reduced,
         reads=reads,
         inject=Injection(
             torch.ones(len(reads) * HIDDEN).to(torch.bfloat16), linear(HIDDEN, len(reads) * HIDDEN)

@@ -39,7 +39,6 @@ class Block:
         self.costs: Costs = draft.costs
         self.depth = self.model.weights.depth
         self.markov: Corrector | None = self.model.weights.markov
-        self._reduced = self.model.weights.words.column_of
 
     def start(self, prompt_ids: Sequence[int]) -> None:
         return self.draft.start(prompt_ids)
@@ -51,12 +50,6 @@ class Block:
             logits = self.draft.reader.logits_after(committed, self.model.guess)
         self.costs.observe_draft(watch.fair_seconds, watch.runs, FOLLOW)
         return logits
-
-    def row(self, token_id: int) -> int:
-        """Return the Markov head's row of a token; the row after its vocabulary is used for all others."""
-        if self.markov is None or self.markov.by_token:
-            return token_id
-        return self._reduced.get(token_id, len(self._reduced))
 
 
 class DSpark(Block, Drafter):
@@ -90,7 +83,7 @@ class DSpark(Block, Drafter):
         self._sure = []
         survival = expected = 1.0
         reason = Reason("block_whole")
-        previous = self.row(committed[-1])
+        previous = committed[-1]
         for position in range(allowed):
             logits = words[position : position + 1]
             sure: float | None = None
@@ -110,7 +103,7 @@ class DSpark(Block, Drafter):
             token_ids.append(self.draft.token(chain.columns[-1]))
             survivals.append(survival)
             self._sure.append(sure)
-            previous = self.row(token_ids[-1])
+            previous = token_ids[-1]
         return self.draft.proposal(chain, allowed, reason, survivals=tuple(survivals))
 
     def observe(self, outcome: Outcome) -> None:
@@ -163,7 +156,7 @@ class BlockTree(Tree):
             guesses = self._logits[depth : depth + 1]
             if markov:
                 states = self.block.model.states[depth]
-                guesses = markov.corrected(guesses, self.block.row(above), states)
+                guesses = markov.corrected(guesses, above, states)
             rows.append(guesses)
         probs = self.draft.shaped(torch.cat(rows), committed, [tree.path(node) for node in nodes])
         self.observe_reading(time.perf_counter() - begun, len(nodes))

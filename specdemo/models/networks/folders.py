@@ -368,7 +368,7 @@ def load_compact(
         mask=loader.vector("mask") if loader.has("mask") else None,
         depth=int(facts.get("depth", 1)),
         causal=bool(facts.get("causal", True)),
-        markov=_markov(loader),
+        markov=_markov(loader, opened.words),
     )
 
 
@@ -385,7 +385,7 @@ def _state_inputs(
     return replace(inject, epsilon=shape.sizes.eps), torch.ones_like(state_norm)
 
 
-def _markov(loader: TensorLoader) -> MarkovHead | None:
+def _markov(loader: TensorLoader, words: ReducedVocabulary) -> MarkovHead | None:
     if not loader.has("markov.token.weight"):
         return None
     return MarkovHead(
@@ -394,6 +394,7 @@ def _markov(loader: TensorLoader) -> MarkovHead | None:
         confidence=loader.vector("markov.confidence.weight", dtype=torch.float32)[0],
         constant=loader.vector("markov.confidence.bias"),
         temperatures=tuple(loader.vector("temperatures").tolist()),
+        columns=words.column_of,
     )
 
 

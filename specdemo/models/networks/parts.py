@@ -6,7 +6,7 @@ import math
 import mmap
 import sys
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -82,11 +82,7 @@ class Injection:
 
 
 class Corrector(Protocol):
-    """Corrects the logits of a guessed position once the token before it is known."""
-
-    @property
-    def by_token(self) -> bool:
-        """Whether `previous` is a token id of the target, and not a column of the reduced vocabulary."""
+    """Corrects the logits of a guessed position once the token before it, `previous`, is known."""
 
     def corrected(self, logits: Tensor, previous: int, state: Tensor) -> Tensor:
         """Return new logits of a position. logits: (1, W); state: (H,), the head's input there"""
@@ -100,8 +96,8 @@ class MarkovHead:
     """DSpark's sequential stage: a low-rank matrix from the previous token to logits, and a confidence.
 
     token: (W + 1, R) by column, the last row for all other tokens, or (V, R) by token; bias: R to W
+    columns: the column of each token in the first case, None in the second
     confidence: (H + R,), None if there is none; constant: (1,), added to it; temperatures: (depth,)
-    by_token: rows of `token` are tokens of the target
     """
 
     token: Tensor
@@ -109,21 +105,26 @@ class MarkovHead:
     confidence: Tensor | None
     constant: Tensor
     temperatures: tuple[float, ...]
-    by_token: bool = False
+    columns: Mapping[int, int] | None = None
 
     def corrected(self, logits: Tensor, previous: int, state: Tensor) -> Tensor:
-        logits = logits.clone()
+        logits, row = logits.clone(), self._row(previous)
         with torch.inference_mode():
-            added = self.bias(self.token[previous : previous + 1])
+            added = self.bias(self.token[row : row + 1])
             logits[:, : added.shape[-1]] += added
         return logits
 
     def survival(self, guess: int, state: Tensor, previous: int) -> float | None:
         if self.confidence is None:
             return None
-        inputs = torch.cat([state.float(), self.token[previous].float()])
+        inputs = torch.cat([state.float(), self.token[self._row(previous)].float()])
         logit = float(inputs @ self.confidence) + float(self.constant)
         return 1 / (1 + math.exp(-logit / self.temperatures[guess]))
+
+    def _row(self, token_id: int) -> int:
+        if self.columns is None:
+            return token_id
+        return self.columns.get(token_id, len(self.columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,6 @@ class Selector:
     after: Tensor
     project: Linear
     most: int
-    by_token = True
 
     @torch.inference_mode()
     def corrected(self, logits: Tensor, previous: int, state: Tensor) -> Tensor:

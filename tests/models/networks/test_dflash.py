@@ -229,7 +229,6 @@ def test_dflash_2_convolves_and_chooses_among_candidates(tmp_path, layout):
     same(found, wanted)
     selector = drafter.weights.markov
     assert selector is not None
-    assert selector.by_token
     for place, token in enumerate((TEXT[-1], 44, 9)):
         scores = selector.corrected(found[place : place + 1], token, drafter.states[place])[0]
         sayable = scores.isfinite().nonzero().flatten().tolist()
@@ -303,7 +302,7 @@ def test_dspark_corrects_each_place_by_the_token_before_it(tmp_path, layout):
     drafter = opened(folder)
     markov = drafter.weights.markov
     assert markov is not None
-    assert markov.by_token
+    assert markov.columns is None
     found, wanted = guessed(drafter, states), reference.guess(TEXT)
     same(found, wanted)
     unsaid = next((one for one in range(VOCABULARY) if one not in reference.tokens()), 44)

@@ -209,7 +209,6 @@ def _markov(
         confidence=confidence,
         constant=constant,
         temperatures=(1.0,) * form.depth,
-        by_token=True,
     )
 
 
