@@ -112,7 +112,7 @@ class Remembering(CompactDecoder):
             return super().run(passes)
         (layer,), start = one.cache.layers, one.cache.start
         before = layer.keys[:, :, :start] if start else None
-        first, injected = one.injected or (0, None)
+        first, injected = (one.injected.first, one.injected.rows) if one.injected else (0, None)
         words = tuple(one.text.words.tokens) if one.text else ()
         known = (*one.token_ids,), (*one.positions,), one.guesses, one.answers, words, first
         key = known, *map(_content, (before, one.seen, injected, one.states))

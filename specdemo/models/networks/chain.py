@@ -42,7 +42,6 @@ from specdemo.models.networks.parts import (
     Corrector,
     Injection,
     MixedEmbedding,
-    StateRows,
     TextWords,
 )
 
@@ -111,7 +110,7 @@ class DraftInput(ForwardInput):
 
     text: TextWords = field(kw_only=True)
     states: Tensor | None = None
-    injected: StateRows | None = None
+    injected: Injected | None = None
     guesses: int = 0
     adjust: Adjust | None = None
 
@@ -208,8 +207,8 @@ class CompactDecoder:
         states, begin = torch.zeros_like(like), 0
         for one in inputs:
             if one.injected is not None:
-                first, more = one.injected
-                states[begin + first : begin + first + len(more)] = more
+                first = begin + one.injected.first
+                states[first : first + len(one.injected.rows)] = one.injected.rows
             begin += len(one.token_ids)
         return states
 
@@ -229,7 +228,7 @@ class CompactDecoder:
         parts = []
         for one, part in zip(inputs, x.split([one.rows for one in inputs]), strict=True):
             if one.injected is not None:
-                first, more = one.injected
+                first, more = one.injected.first, one.injected.rows
                 part = part.clone()
                 part[first : first + len(more)] += more
             parts.append(part)
@@ -262,7 +261,7 @@ class CompactDecoder:
             SequenceRows(
                 one.positions, one.cache, one.seen,
                 answers=0 if one.adjust else one.answers,
-                injected=None if joined else _packed_states(one.injected),
+                injected=None if joined else one.injected,
                 extra=one.text.extra,
                 drafting=_drafting(one.plan, one.text) if one.plan else None,
             )
@@ -423,7 +422,7 @@ class CompactModel(CachedModel):
         super()._forget_grown()
         self._grown_final.clear()
 
-    def _target_states(self, start: int, end: int) -> StateRows | None:
+    def _target_states(self, start: int, end: int) -> Injected | None:
         """Return the states of the target that join the tokens from position `start` on.
 
         If the target has not read the token before them, the drafter's own state joins the first of them. Further
@@ -439,8 +438,8 @@ class CompactModel(CachedModel):
         if not len(states):
             return self._own_states([-1])
         with torch.inference_mode():
-            injected = inject.of(states, len(self.weights.reads), self.weights.norm.dtype)
-        return before - start, injected
+            rows = inject.of(states, len(self.weights.reads), self.weights.norm.dtype)
+            return Injected(before - start, rows.float().contiguous())
 
     def _state_of(self, node: int) -> Tensor | None:
         """(1, H): output of a grown node, or of the text's last token for -1; None if that was not read on its own."""
@@ -449,7 +448,7 @@ class CompactModel(CachedModel):
         position, final = self._last or (-1, None)
         return final if position == self.length - 1 else None
 
-    def _own_states(self, nodes: Sequence[int]) -> StateRows | None:
+    def _own_states(self, nodes: Sequence[int]) -> Injected | None:
         """Return the drafter's own states at some grown nodes, or at the end of the text for -1."""
         feedback = self.weights.feedback
         finals = [] if feedback is None else [self._state_of(node) for node in nodes]
@@ -461,7 +460,7 @@ class CompactModel(CachedModel):
             if self.weights.feeds_normed:
                 epsilon = self.weights.config.sizes.eps
                 rows = F.rms_norm(rows, rows.shape[-1:], self.weights.norm.float(), eps=epsilon)
-            return 0, rows * feedback.float()
+            return Injected(0, rows * feedback.float())
 
 
 def compiled_layers(weights: CompactWeights) -> CompiledLayers | None:
@@ -493,7 +492,3 @@ def compiled_layers(weights: CompactWeights) -> CompiledLayers | None:
 def _drafting(plan: DraftPlan, text: TextWords) -> Drafting:
     """A draft after a pass, with the columns that its penalty applies to."""
     return Drafting(plan, text.words.ids, text.marked, text.num_marked)
-
-
-def _packed_states(injected: StateRows | None) -> Injected | None:
-    return Injected(injected[0], injected[1].float().contiguous()) if injected else None

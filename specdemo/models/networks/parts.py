@@ -30,9 +30,6 @@ MIXED_ROWS = 1024  # rows of an embedding that are mixed at the same time
 Adjust = Callable[[Tensor], Tensor]
 """A session's own correction of the head's inputs, (rows, H) to the same."""
 
-StateRows = tuple[int, Tensor]
-"""Number of the first row that gets a state, and the states of it and the rows after it, (rows, H)."""
-
 
 @dataclass(frozen=True, slots=True)
 class CompactConfig:
