@@ -93,8 +93,7 @@ def tiny_nf4(name: str):
         elif "embed" not in parameter_name:
             parameter.mul_(4)  # so that the layers have an effect
     for path in matrices(model):
-        parent, _, attribute = path.rpartition(".")
-        setattr(model.get_submodule(parent), attribute, _quantised(model.get_submodule(path)))
+        model.set_submodule(path, _quantised(model.get_submodule(path)))
     loading.prepare_kernels(model, "nf4", torch.device("cpu"), fuse=False)
     return model
 

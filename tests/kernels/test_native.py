@@ -58,7 +58,6 @@ def in_float32(model):
 
     exact = copy.deepcopy(model).float()
     for path in matrices(model):
-        parent, _, attribute = path.rpartition(".")
         packed = model.get_submodule(path)
         state = copy.deepcopy(packed.weight.quant_state)
         state.dtype = torch.float32
@@ -66,7 +65,7 @@ def in_float32(model):
         linear.weight.data = dequantize_4bit(packed.weight.data, state)
         if packed.bias is not None:
             linear.bias.data = packed.bias.data.float()
-        setattr(exact.get_submodule(parent), attribute, linear)
+        exact.set_submodule(path, linear)
     return exact
 
 

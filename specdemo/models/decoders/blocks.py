@@ -71,12 +71,7 @@ def load_blocks(files: ModelFiles) -> PreTrainedModel:
             heads.append(part)
             continue
         module, _, _ = name.rpartition(".")
-        parent, _, attribute = module.rpartition(".")
-        setattr(
-            model.get_submodule(parent),
-            attribute,
-            BlockLinear(part, stored.pop(f"{module}.bias", None)),
-        )
+        model.set_submodule(module, BlockLinear(part, stored.pop(f"{module}.bias", None)))
     report = model.load_state_dict(stored, strict=False, assign=True)
     model.tie_weights()
     if heads:

@@ -51,8 +51,7 @@ def make_copy(target: LoadedModel) -> LoadedModel:
     with loading.one_at_a_time, loading.reporting_out_of_memory(name, COPY_PRECISION):
         model = share(target.model)
         for path, linear in matrices(model).items():
-            parent, _, attribute = path.rpartition(".")
-            setattr(model.get_submodule(parent), attribute, _quantised(linear))
+            model.set_submodule(path, _quantised(linear))
         decoder, kernel = loading.ready(model, COPY_PRECISION, target.device)
     info = ModelInfo(
         target.info.name, target.info.revision, COPY_PRECISION, kernel, target.info.parameters
