@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from specdemo.config.errors import Phrase, UserError, first_line
 from specdemo.config.strings import Json
 from specdemo.engine.attention import ModuleDecoder, finish, use_shared_heads
@@ -45,7 +47,6 @@ from specdemo.models.tokenizers import load_tokenizer
 from specdemo.trace.events import COMPILED, ModelInfo
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedModel
 
 FUSED_ROWS, FUSED_COLUMNS = 32, 64  # the fused CPU kernel crashes on layers of other multiples
@@ -194,8 +195,6 @@ def _load(files: ModelFiles, precision: str, device: torch.device) -> PreTrained
 
 def _misfits(model: PreTrainedModel) -> set[str]:
     """Return the names of quantised matrices of a wrong shape: transformers compares those of others only."""
-    import torch
-
     found = set()
     for name, layer in model.named_modules():
         if isinstance(layer, torch.nn.Linear):
@@ -237,8 +236,6 @@ def loading_options(folder: Path, precision: str, device: torch.device) -> Json:
 
 def torch_dtype(precision: str, device: torch.device) -> torch.dtype:
     """Return the type of all weights except the quantised matrices, see `gpu_dtype`."""
-    import torch
-
     if precision == "fp32":
         return torch.float32
     return torch.bfloat16 if device.type == "cpu" else gpu_dtype(device)
@@ -308,8 +305,6 @@ def prepare_kernels(
 
 def warm_up(model: PreTrainedModel) -> None:
     """Run one pass, which packs 4-bit weights for the CPU, compiles CUDA kernels and fills allocators."""
-    import torch
-
     with torch.inference_mode():
         model(torch.zeros(1, 4, dtype=torch.long, device=model.device), use_cache=False)
     finish(model.device)
@@ -334,8 +329,6 @@ def _too_large(name: str, precision: str, reason: Phrase) -> UserError:
 @contextmanager
 def reporting_out_of_memory(name: str, precision: str) -> Iterator[None]:
     """Replace an out-of-memory error by a UserError, and free the allocated memory."""
-    import torch
-
     try:
         yield
         return
