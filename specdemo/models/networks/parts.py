@@ -241,7 +241,8 @@ class TextWords:
         self._most = most
         self.words = self._reduced = words
         self._embedding, self._four_bit, self._in_pass = embedding, four_bit, packed
-        self._met: list[int] = []  # position of each added word in the text
+        self._more: dict[int, int] = {}  # column of each added token
+        self._met: list[int] = []  # position of each added token in the text
         self._rows: Tensor | None = None  # (added, H), values of the head's rows, at first use
         self._packed: Matrix | None = None
         self._places: dict[int, int] = {}  # position of each marked column in the text, ascending
@@ -265,28 +266,26 @@ class TextWords:
     def logits(self, states: Tensor) -> Tensor:
         """(rows, added) logits of the added tokens. states: (rows, H), the head's input"""
         if self._rows is None:
-            self._rows = self._embedding[self._added]
+            self._rows = self._embedding[list(self._more)]
             if self._four_bit and self._met:
                 self._rows = FourBit.of(self._rows).dense().to(self._embedding)
         return F.linear(states, self._rows)
 
-    @property
-    def _added(self) -> list[int]:
-        return self.words.tokens[len(self._reduced.tokens) :].tolist()
-
     def read(self, start: int, token_ids: Sequence[int]) -> None:
         """Add the tokens of the text from position `start` on, and mark their columns."""
-        known = self.words.column_of
+        known, more = self._reduced.column_of, self._more
         new: dict[int, int] = {}
         for position, token in enumerate(token_ids, start):
-            if token not in known and len(self._met) + len(new) < self._most:
-                new.setdefault(token, position)
+            column = known.get(token)
+            if column is None:
+                column = more.get(token)
+            if column is None and len(more) < self._most:
+                column = more[token] = len(known) + len(more)
+                new[token] = position
+            if column is not None:
+                self.mark(column, position)
         if new:
             self._extend(new)
-        columns = self.words.column_of
-        for position, token in enumerate(token_ids, start):
-            if token in columns:
-                self.mark(columns[token], position)
 
     def mark(self, column: int, position: int) -> None:
         """Mark the column of a token of the text."""
@@ -295,26 +294,26 @@ class TextWords:
             self._places[column] = position
 
     def _extend(self, new: dict[int, int]) -> None:
-        """Add tokens to the vocabulary. new: position of each"""
+        """Extend head and vocabulary by the last tokens of `_more`. new: position of each"""
         if self._in_pass:
             if self._packed is None:
                 none = self._embedding.new_zeros(self._most, self._embedding.shape[1])
                 self._packed = pack(FourBit.of(none))
             put_rows(self._packed, len(self._met), FourBit.of(self._embedding[list(new)]))
         self._met += new.values()
-        self._set_added([*self._added, *new])
+        self._set_words()
 
-    def _set_added(self, added: Sequence[int]) -> None:
-        """Make the vocabulary the reduced one, followed by these tokens."""
-        self.words, self._rows = self._reduced.extended(added), None
+    def _set_words(self) -> None:
+        """Make the vocabulary the reduced one, followed by the added tokens."""
+        self.words, self._rows = self._reduced.extended(list(self._more)), None
 
     def forget(self, length: int) -> None:
         """Shorten the text to `length` tokens, and remove tokens that only occurred later."""
         while self._places and self._places[self.marked[self.num_marked - 1]] >= length:
             self._places.popitem()
-        kept = len(self._met)
-        while kept and self._met[kept - 1] >= length:
-            kept -= 1
-        if kept < len(self._met):
-            del self._met[kept:]
-            self._set_added(self._added[:kept])
+        before = len(self._met)
+        while self._met and self._met[-1] >= length:
+            self._met.pop()
+            self._more.popitem()
+        if len(self._met) < before:
+            self._set_words()
