@@ -69,12 +69,12 @@ def compiling(settings: AppSettings) -> AbstractContextManager[None]:
     return runtime.compiling() if on_cpu and packed else nullcontext()
 
 
-def load(settings: AppSettings, report: ProgressCallback, found: Finder) -> Loaded:
+def load(settings: AppSettings, report: ProgressCallback, found: Finder | None = None) -> Loaded:
     """Load, quantise, warm up and measure; to be called in the compute thread. found: from `fetch`. Raises UserError."""
     return warm(place(settings, report, found), report)
 
 
-def place(settings: AppSettings, report: ProgressCallback, found: Finder) -> Loaded:
+def place(settings: AppSettings, report: ProgressCallback, found: Finder | None = None) -> Loaded:
     """Load and quantise without a pass: `warm` makes it ready, in the process that runs it. found: from `fetch`. Raises UserError."""
     import torch
 
@@ -83,7 +83,7 @@ def place(settings: AppSettings, report: ProgressCallback, found: Finder) -> Loa
 
     if settings.threads:  # torch itself chooses one thread a core
         torch.set_num_threads(settings.threads)
-    pair = place_pair(settings, found, report)
+    pair = place_pair(settings, found or fetch(settings, report), report)
     tokenizer = fingerprint(pair.tokenizer.get_vocab())
     return Loaded(settings, pair, open_store(pair.target.known, tokenizer, settings.store))
 
