@@ -16,7 +16,7 @@ from specdemo.trace import metrics
 from specdemo.training.data import Row, padded
 from specdemo.training.networks import MedusaHeads
 from specdemo.training.student import distilled_loss
-from specdemo.training.trainer import Shared, Tally, Task
+from specdemo.training.trainer import Start, Tally, Task
 
 KL_WEIGHT, L1_WEIGHT = 0.1, 0.9
 TEMPERATURES = tuple(0.4 * 1.06**step for step in range(40))
@@ -106,24 +106,16 @@ class BlockTask(Task):
     corrects: whether a Markov head corrects guesses by the token before them
     """
 
-    def __init__(
-        self,
-        student: Any,
-        shared: Shared,
-        layers: tuple[int, ...],
-        *,
-        depth: int,
-        causal: bool,
-        corrects: bool,
-    ) -> None:
-        super().__init__(student, shared, layers)
+    def __init__(self, student: Any, start: Start) -> None:
+        super().__init__(student, start)
         self.network = student
-        self.depth, self.causal, self.corrects = depth, causal, corrects
+        self.depth, self.causal = start.options.depth, start.network.kind == "jet"
+        self.corrects = getattr(student, "markov", None) is not None
         self.sure: list[np.ndarray] = []
         self.kept: list[np.ndarray] = []
-        self.word_of = torch.full((len(shared.embedding),), len(shared.word_ids))
-        self.word_of[shared.word_ids.cpu()] = torch.arange(len(shared.word_ids))
-        self.word_of = self.word_of.to(shared.device)
+        words = len(start.word_ids)
+        self.word_of = torch.full((len(start.embedding),), words, device=start.device)
+        self.word_of[start.word_ids] = torch.arange(words, device=start.device)
 
     def plan(self, batch: Sequence[Row], offsets: Sequence[int]) -> BlockPlan:
         return plan_blocks(batch, self.depth, offsets, causal=self.causal)
@@ -132,7 +124,7 @@ class BlockTask(Task):
         offsets = self.random.integers(0, self.depth, len(batch)).tolist()
         plan = self.plan(batch, offsets)
         states, wanted = self._states(plan, batch)
-        place = torch.from_numpy(plan.place).to(self.shared.device)
+        place = torch.from_numpy(plan.place).to(self.start.device)
         weights = (-(place - 1) / self.depth).exp()
         if not self.corrects:
             own = self.coarse_head if coarse else None
@@ -204,27 +196,27 @@ class BlockTask(Task):
 
     def _states(self, plan: BlockPlan, batch: Sequence[Row]) -> tuple[Tensor, Tensor]:
         """Return the student's states at all guesses, and the target's: (n, H) each."""
-        device = self.shared.device
+        device = self.start.device
         with mixed_precision(device):
             final = self._read(plan, batch)
         (here,) = self._placed(plan.here)
-        wanted = self.shared.hidden.final(plan.there, device)
+        wanted = self.start.hidden.final(plan.there, device)
         return final.flatten(0, 1)[here].to(self.head.dtype), wanted.to(self.head.dtype)
 
     def _read(self, plan: BlockPlan, batch: Sequence[Row]) -> Tensor:
         """Return the student's states at all rows, (B, Q, H)."""
-        hidden = self.shared.hidden
-        features = hidden.texts(batch, hidden.layers, self.shared.device, shift=1)
+        hidden = self.start.hidden
+        features = hidden.texts(batch, hidden.layers, self.start.device, shift=1)
         token_ids, where, seen, anchors, ahead = self._placed(
             plan.token_ids, plan.where, plan.seen, plan.anchors, plan.ahead
         )
-        unseen = torch.zeros(seen.shape, dtype=features.dtype, device=self.shared.device)
+        unseen = torch.zeros(seen.shape, dtype=features.dtype, device=self.start.device)
         unseen.masked_fill_(~seen, torch.finfo(features.dtype).min)
         states: Tensor = self.network.read(token_ids, features, where, unseen, anchors, ahead)[0]
         return states
 
     def _placed(self, *arrays: np.ndarray) -> list[Tensor]:
-        return [torch.from_numpy(array).to(self.shared.device) for array in arrays]
+        return [torch.from_numpy(array).to(self.start.device) for array in arrays]
 
     def _guess(self, states: Tensor, plan: BlockPlan, *, coarse: bool) -> tuple[Tensor, Tensor]:
         """Return DSpark's logits (n, W) given the token before, and confidence logits (n,), both float32."""
@@ -272,7 +264,7 @@ class DFlashTask(BlockTask):
         return lay_blocks(batch, self.depth, offsets, self.network.mask, causal=self.causal)
 
     def _read(self, plan: BlockPlan, batch: Sequence[Row]) -> Tensor:
-        features = self.shared.hidden.texts(batch, self.layers, self.shared.device)
+        features = self.start.hidden.texts(batch, self.layers, self.start.device)
         places = self._placed(plan.token_ids, plan.where, plan.seen)
         states: Tensor = self.network.read(features, *places)
         return states
@@ -281,9 +273,9 @@ class DFlashTask(BlockTask):
 class MedusaTask(Task):
     """Head k learns the target's distribution k tokens after the one that its state is followed by."""
 
-    def __init__(self, depth: int, shared: Shared) -> None:
-        self.heads = MedusaHeads(depth, shared.embedding.shape[1]).to(shared.device)
-        super().__init__(self.heads, shared)
+    def __init__(self, start: Start) -> None:
+        self.heads = MedusaHeads(start.options.depth, start.embedding.shape[1])
+        super().__init__(self.heads, start)
 
     def loss(self, batch: Sequence[Row], _done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
         own = self.coarse_head if coarse else None
@@ -300,7 +292,7 @@ class MedusaTask(Task):
 
     def _pairs(self, batch: Sequence[Row]) -> list[tuple[Tensor, Tensor, np.ndarray]]:
         """Return for each head its states, the target's states at the positions that it guesses, and whether the text is greedy."""
-        hidden, device = self.shared.hidden, self.shared.device
+        hidden, device = self.start.hidden, self.start.device
         pairs = []
         for number in range(1, len(self.heads.heads) + 1):
             rows = [row for row in batch if len(row.token_ids) - number > max(row.first, 1)]

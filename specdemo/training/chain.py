@@ -13,7 +13,7 @@ from specdemo.models.devices import mixed_precision
 from specdemo.training.data import Row, batches, padded, positions
 from specdemo.training.networks import FeatureNetwork
 from specdemo.training.student import EPSILON, Student, distilled_loss, normalised_error
-from specdemo.training.trainer import Shared, Tally, Task
+from specdemo.training.trainer import Start, Tally, Task
 
 MID_WEIGHT, MID_UNTIL = 0.5, 0.6
 LONGEST_KNOWN, LONGEST_UNKNOWN = 16, 5  # tokens in a row whose features are there, and are not
@@ -34,12 +34,12 @@ class ChainTask(Task):
     tokens, as at run time, and there is no drift to unlearn.
     """
 
-    def __init__(self, student: Student, shared: Shared, layers: tuple[int, ...] = ()) -> None:
-        super().__init__(student, shared, layers)
+    def __init__(self, student: Student, start: Start) -> None:
+        super().__init__(student, start)
         self.student = student
 
     def loss(self, batch: Sequence[Row], done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
-        device, hidden = self.shared.device, self.shared.hidden
+        device, hidden = self.start.device, self.start.hidden
         final, middle = self._read(batch, self._known(batch))
         here, there = positions(batch, answers_only=True)
         states = final.flatten(0, 1)[torch.from_numpy(here).to(device)].to(self.head.dtype)
@@ -66,17 +66,17 @@ class ChainTask(Task):
         final, _ = self._read(batch, place == 0)
         here, there = positions(batch, answers_only=True)
         greedy = np.array([row.temperature == 0 for row in batch])[here // length]
-        states = final.flatten(0, 1)[torch.from_numpy(here).to(self.shared.device)]
-        wanted = self.shared.hidden.final(there, self.shared.device)
+        states = final.flatten(0, 1)[torch.from_numpy(here).to(self.start.device)]
+        wanted = self.start.hidden.final(there, self.start.device)
         tally.add(states, wanted, place.flatten()[here] + 1, greedy)
 
     def _read(self, batch: Sequence[Row], known: np.ndarray) -> tuple[Tensor, Tensor]:
         """Run the student over a batch. known: (B, L) bool, whether the features of the token before are known"""
-        device = self.shared.device
+        device = self.start.device
         features = None
         if self.layers:
             shift = int(self.student.own_input)
-            features = self.shared.hidden.texts(batch, self.layers, device, shift=shift)
+            features = self.start.hidden.texts(batch, self.layers, device, shift=shift)
             if self.student.own_input:
                 features *= torch.from_numpy(known).to(device)[..., None]
         with mixed_precision(device):
@@ -100,18 +100,18 @@ class ChainTask(Task):
 class FeatureTask(Task):
     """Distils the target's distributions into drafts that continue from the drafter's own states."""
 
-    def __init__(self, network: FeatureNetwork, shared: Shared, layers: tuple[int, ...]) -> None:
-        super().__init__(network, shared, layers)
+    def __init__(self, network: FeatureNetwork, start: Start) -> None:
+        super().__init__(network, start)
         self.network = network
 
     def loss(self, batch: Sequence[Row], _done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
         """Return the loss, and the distance of the token that is drafted first."""
         own = self.coarse_head if coarse else None
-        device = self.shared.device
+        device = self.start.device
         first = loss = torch.zeros((), device=device)
         _, there = positions(batch, answers_only=True)
         for depth, states, at in self._drafts(batch, UNROLLED, SHARE):
-            wanted = self.shared.hidden.final(there[at], device)
+            wanted = self.start.hidden.final(there[at], device)
             states = states.to(wanted.dtype)
             distance = distilled_loss(states, wanted, self.head, own, along=depth == 0)
             loss = loss + FADING**depth * (distance + normalised_error(states, wanted))
@@ -119,17 +119,17 @@ class FeatureTask(Task):
         return loss, first
 
     @torch.no_grad()
-    def fit(self, rows: Sequence[Row]) -> None:
+    def fit(self) -> None:
         """Start as the linear map nearest to the target's states, by ridge regression: no training finds it as fast."""
         network, inputs, wanted = self.network, None, None
         count = 0
-        for batch in batches(rows, self.shared.batch_tokens, 0):
+        for batch in batches(self.start.rows, self.start.options.batch_tokens, 0):
             texts, features, places = self._begun(batch)
             _, there = positions(batch, answers_only=True)
             states = features.flatten(0, 1)[places].unflatten(-1, (-1, network.inject.hidden_size))
             states = F.rms_norm(states, states.shape[-1:], eps=EPSILON).flatten(-2)
             x = network.linear_inputs(states, texts.flatten()[places])
-            y = self.shared.hidden.final(there, self.shared.device).float()
+            y = self.start.hidden.final(there, self.start.device).float()
             y = y / network.norm.get_buffer("base")
             if inputs is None or wanted is None:
                 inputs, wanted = (
@@ -157,7 +157,7 @@ class FeatureTask(Task):
             for name in ("likeliest", "chances")
         )
         for depth, states, at in self._drafts(batch, EVALUATED, 1.0):
-            wanted = self.shared.hidden.final(there[at], self.shared.device)
+            wanted = self.start.hidden.final(there[at], self.start.device)
             told = torch.from_numpy(likeliest[at]), torch.from_numpy(chances[at])
             tally.add(states, wanted, np.full(len(at), depth + 1), greedy[at], told)
 
@@ -191,9 +191,9 @@ class FeatureTask(Task):
 
     def _begun(self, batch: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor]:
         """Return the inputs of `FeatureNetwork.begin`, with drafts from all positions; training disturbs states a little."""
-        device = self.shared.device
+        device = self.start.device
         here, _ = positions(batch, answers_only=True)
-        features = self.shared.hidden.texts(batch, self.layers, device, shift=1).float()
+        features = self.start.hidden.texts(batch, self.layers, device, shift=1).float()
         if self.network.training:
             features *= 1 + NOISE * torch.randn_like(features)
         texts = torch.from_numpy(padded(batch)).to(device)

@@ -5,9 +5,7 @@ The names are those of `models.networks.registry`; a new kind adds its recipe he
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -17,83 +15,39 @@ from specdemo.config.errors import UserError
 from specdemo.files.quiet import quiet_transformers
 from specdemo.models.networks.folders import load_state, read_config, read_layer, read_tensor
 from specdemo.models.networks.four_bit import rounded
-from specdemo.models.networks.registry import NetworkKind
 from specdemo.training.block import BlockTask, DFlashTask, MedusaTask
 from specdemo.training.chain import FADING, MID_UNTIL, MID_WEIGHT, UNROLLED, ChainTask, FeatureTask
-from specdemo.training.data import Row
 from specdemo.training.networks import DFlashNetwork, Eagle3Network, FeatureNetwork, narrowed
-from specdemo.training.options import TrainOptions
 from specdemo.training.package import card_words, draft_config
 from specdemo.training.student import EVERYWHERE, KL, L1, Student, spread
-from specdemo.training.trainer import Shared, Task
+from specdemo.training.trainer import Start, Task
 
 MARKOV_RANK = 128
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Everything that a training starts from.
-
-    config, folder: of the target; rows: texts to train on
-    """
-
-    options: TrainOptions
-    config: LlamaConfig
-    folder: Path
-    shared: Shared
-    rows: Sequence[Row]
-
-    @property
-    def network(self) -> NetworkKind:
-        return self.options.network
-
-    @property
-    def layers(self) -> tuple[int, ...]:
-        """Hidden states of the target that the network reads."""
-        return self.shared.hidden.layers[self.network.states]
-
-    @property
-    def mask(self) -> int:
-        """Token that marks a guessed position: the least likely one in the target's answers."""
-        return int(self.shared.hidden.word_mass.argmin())
-
-    def facts(self, task: Task) -> dict[str, object]:
-        """Return the entries of the network's config.json in addition to those of every drafter."""
-        base = getattr(task.module, "base", None)
-        known = {
-            "reads": list(self.layers),
-            "depth": self.options.depth,
-            "causal": self.network.kind == "jet",
-            "extends": len(base.layers) if base else 0,
-            "feedback": True,
-            "form": self.network.form,
-            "mask": self.mask,
-        }
-        return {key: known[key] for key in self.network.facts}
-
-    def narrow_config(self) -> LlamaConfig:
-        narrow = draft_config(self.config, self.network.layers)
-        narrow.intermediate_size = min(self.options.inner, self.config.intermediate_size)
-        return narrow
-
-    def last_layer(self) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-        """Return the target's last layer, its most important inner outputs first, and its last norm in float32."""
-        layer = read_layer(self.folder, self.config.num_hidden_layers - 1)
-        norm = read_tensor(self.folder, "model.norm.weight").float()
-        return narrowed(layer, layer["post_attention_layernorm.weight"]), norm
 
 
 Made = tuple[Task, tuple[int, ...]]
 """A task, and the target's layers that its network starts as."""
 
 
+def network_facts(task: Task) -> dict[str, object]:
+    """Return the entries of a network's config.json in addition to those of every drafter."""
+    start, base = task.start, getattr(task.module, "base", None)
+    known = {
+        "reads": list(start.layers),
+        "depth": start.options.depth,
+        "causal": start.network.kind == "jet",
+        "extends": len(base.layers) if base else 0,
+        "feedback": True,
+        "form": start.network.form,
+        "mask": start.mask,
+    }
+    return {key: known[key] for key in start.network.facts}
+
+
 def _draft(start: Start) -> Made:
     """Start a draft model as layers of the target, or as an earlier draft."""
-    options = start.options
-    student, layers = _draft_student(start, options.layers)
-    _move(student, start)
-    task = ChainTask(student, start.shared)
-    return task, layers
+    student, layers = _draft_student(start, start.options.layers)
+    return ChainTask(student, start), layers
 
 
 def _exit(start: Start) -> Made:
@@ -101,66 +55,63 @@ def _exit(start: Start) -> Made:
     student = Student(draft_config(start.config, start.network.layers), own_input=False)
     layers = spread(start.network.layers, start.config.num_hidden_layers)
     student.begin(_target(start), layers)
-    return _chain_task(start, student), layers
+    return ChainTask(student, start), layers
 
 
 def _extension(start: Start) -> Made:
     """Start a layer on top of a draft model that also reads the target's states."""
     student, layers = _student_above(start)
-    return _chain_task(start, student), layers
-
-
-def _chain_task(start: Start, student: Student) -> ChainTask:
-    _move(student, start)
-    return ChainTask(student, start.shared, start.layers)
+    return ChainTask(student, start), layers
 
 
 def _block(start: Start) -> Made:
     """Start layers on top of a draft model that guess a block; with Markov and confidence heads unless it is causal."""
-    options, causal = start.options, start.network.kind == "jet"
-    words = 0 if causal else len(start.shared.word_ids)
-    student, layers = _student_above(start, options.depth, (words, MARKOV_RANK))
-    _move(student, start)
-    task = BlockTask(
-        student, start.shared, start.layers, depth=options.depth, causal=causal, corrects=not causal
-    )  # fmt: skip
-    return task, layers
+    words = 0 if start.network.kind == "jet" else len(start.word_ids)
+    student, layers = _student_above(start, start.options.depth, (words, MARKOV_RANK))
+    return BlockTask(student, start), layers
 
 
 def _medusa(start: Start) -> Made:
     """Start heads that add nothing to the target's last state."""
-    return MedusaTask(start.options.depth, start.shared), ()
+    return MedusaTask(start), ()
 
 
 def _feature(start: Start) -> Made:
     """Start as a linear guess with the target's last layer, or as an earlier drafter of the same kind."""
-    options, shared, config = start.options, start.shared, start.narrow_config()
-    made = FeatureNetwork
-    if options.form == "eagle3":
+    config, made = _narrow_config(start), FeatureNetwork
+    if start.options.form == "eagle3":
         made, config.attention_bias = Eagle3Network, False  # published layers have no biases
-    size = shared.embedding[shared.word_ids].float().pow(2).mean().sqrt()
-    network = made(config, len(start.layers), shared.embedding, 1 / float(size))
-    task = FeatureTask(network, shared, start.layers)
-    if options.init:
-        network.unfold(load_state(options.init))
+    size = start.embedding[start.word_ids].float().pow(2).mean().sqrt()
+    network = made(config, len(start.layers), start.embedding, 1 / float(size))
+    task = FeatureTask(network, start)
+    if start.options.init:
+        network.unfold(load_state(start.options.init))
     else:
-        network.begin_as(*start.last_layer())
-        task.fit(start.rows)
-    network.to(shared.device)
+        network.begin_as(*_last_layer(start))
+        task.fit()
     return task, (start.config.num_hidden_layers - 1,)
 
 
 def _dflash(start: Start) -> Made:
     """Start layers as the target's last."""
-    config, shared = start.narrow_config(), start.shared
+    config = _narrow_config(start)
     config.attention_bias = False
-    network = DFlashNetwork(config, len(start.layers), shared.embedding, start.mask)
-    network.begin_as(*start.last_layer())
-    network.to(shared.device)
-    causal = start.network.kind == "jet"
-    depth = start.options.depth
-    task = DFlashTask(network, shared, start.layers, depth=depth, causal=causal, corrects=False)
-    return task, (start.config.num_hidden_layers - 1,)
+    network = DFlashNetwork(config, len(start.layers), start.embedding, start.mask)
+    network.begin_as(*_last_layer(start))
+    return DFlashTask(network, start), (start.config.num_hidden_layers - 1,)
+
+
+def _narrow_config(start: Start) -> LlamaConfig:
+    narrow = draft_config(start.config, start.network.layers)
+    narrow.intermediate_size = min(start.options.inner, start.config.intermediate_size)
+    return narrow
+
+
+def _last_layer(start: Start) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    """Return the target's last layer, its most important inner outputs first, and its last norm in float32."""
+    layer = read_layer(start.folder, start.config.num_hidden_layers - 1)
+    norm = read_tensor(start.folder, "model.norm.weight").float()
+    return narrowed(layer, layer["post_attention_layernorm.weight"]), norm
 
 
 def _target(start: Start) -> LlamaModel:
@@ -173,17 +124,12 @@ def _target(start: Start) -> LlamaModel:
     return model
 
 
-def _move(module: nn.Module, start: Start) -> nn.Module:
-    """Move a student to the device of the training, in place; transformers types its own `to` too narrowly."""
-    return nn.Module.to(module, start.shared.device)
-
-
 def _student_above(
     start: Start, depth: int = 1, markov: tuple[int, int] = (0, 0)
 ) -> tuple[Student, tuple[int, ...]]:
     """Start layers that add nothing to the draft model below them."""
     base, _ = _draft_student(start, 0)
-    _move(base, start).requires_grad_(requires_grad=False)
+    nn.Module.to(base, start.device).requires_grad_(requires_grad=False)
     for layer in base.layers:  # the runtime computes with rounded matrices
         for parameter in layer.parameters():
             if parameter.ndim == 2:

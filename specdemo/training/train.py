@@ -53,8 +53,8 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
     import torch
 
     from specdemo.training.data import from_prompts_too, hold_out
-    from specdemo.training.recipes import RECIPES, Start
-    from specdemo.training.trainer import Shared, Trainer, rounding
+    from specdemo.training.recipes import RECIPES, network_facts
+    from specdemo.training.trainer import Start, Trainer, rounding
 
     device, network = choose_device(options.checked().device), options.network
     loaded = AppSettings(
@@ -85,8 +85,7 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
         if network.own_layer:
             kept = from_prompts_too(kept)
         embedding, head = _matrices(config, files.folder, device)
-        shared = Shared(hidden, embedding, word_ids, options.batch_tokens, options.seed, head)
-        start = Start(options, config, files.folder, shared, kept)
+        start = Start(options, config, files.folder, kept, hidden, embedding, word_ids, head)
         task, layers = RECIPES[network.recipe](start)
         checkpoint = work / f"{options.kind}-{_digest(_train_facts(options))}.pt"
         trainer = Trainer(options, task, checkpoint)
@@ -102,7 +101,7 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
             tuple(trainer.losses), tuple(trainer.checks), machine_name(str(device)),
         )  # fmt: skip
         state = task.weights()
-        package(state, word_ids.cpu(), files.folder, options.out, card, start.facts(task))
+        package(state, word_ids.cpu(), files.folder, options.out, card, network_facts(task))
     progress(Progress("evaluate", 1.0, f"written to {options.out}"))
     parameters = sum(tensor.numel() for tensor in state.values())
     return TrainReport(options.out, card, parameters, trainer.resumed_at)
@@ -215,7 +214,7 @@ def _recipe_lines(options: TrainOptions, trainer: Trainer) -> dict[str, float | 
         "learning rate": f"{options.learning_rate:g}, {options.warm_up_steps} steps of warm-up, "
         f"linear decay to {LAST_RATE:.0%}",
         "batch": f"{options.batch_tokens} tokens",
-        "arithmetic": f"{training_dtype(trainer.task.shared.device)} products of float32 weights; in the last "
+        "arithmetic": f"{training_dtype(trainer.task.start.device)} products of float32 weights; in the last "
         f"{options.quantised_share:.0%} of the time weights are rounded to 4 bits in every pass",
     }
     if trainer.stopped_early:

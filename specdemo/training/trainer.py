@@ -15,10 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers import LlamaConfig
 
 from specdemo.config.errors import UserError
 from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.models.networks.four_bit import rounded
+from specdemo.models.networks.registry import NetworkKind
 from specdemo.training.data import HiddenStates, Row, batches
 from specdemo.training.networks import StatesNetwork
 from specdemo.training.options import TrainOptions
@@ -29,20 +31,37 @@ Told = tuple[Tensor, Tensor]
 MEASURES = ("loss", "overlap", "coverage", "agree", "tokens")
 
 
-@dataclass(slots=True)
-class Shared:
-    """Tensors of the target that every task uses.
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Everything that a training starts from.
 
-    word_ids: (W,) int64 — the reduced vocabulary, ascending
-    output: (V, H), the target's head if it is not its embedding (V, H)
+    config, folder: of the target; rows: texts to train on; hidden: the target's states over them
+    embedding: (V, H), the target's; word_ids: (W,) int64 — the reduced vocabulary, ascending
+    output: (V, H), the target's head if it is not its embedding
     """
 
+    options: TrainOptions
+    config: LlamaConfig
+    folder: Path
+    rows: Sequence[Row]
     hidden: HiddenStates
     embedding: Tensor
     word_ids: Tensor
-    batch_tokens: int
-    seed: int = 0
     output: Tensor | None = None
+
+    @property
+    def network(self) -> NetworkKind:
+        return self.options.network
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Hidden states of the target that the network reads."""
+        return self.hidden.layers[self.network.states]
+
+    @property
+    def mask(self) -> int:
+        """Token that marks a guessed position: the least likely one in the target's answers."""
+        return int(self.hidden.word_mass.argmin())
 
     @property
     def device(self) -> torch.device:
@@ -66,10 +85,12 @@ class Task:
     head, coarse_head: (W, H) as the target and as the drafter's runtime have it
     """
 
-    def __init__(self, module: nn.Module, shared: Shared, layers: tuple[int, ...] = ()) -> None:
-        self.module, self.shared, self.layers = module, shared, layers
-        self.head, self.coarse_head = shared.head, rounded(shared.head)
-        self.random = np.random.default_rng(shared.seed)
+    def __init__(self, module: nn.Module, start: Start) -> None:
+        self.start, self.layers = start, start.layers
+        # The `to` of transformers' models is typed too narrowly.
+        self.module = nn.Module.to(module, start.device)
+        self.head, self.coarse_head = start.head, rounded(start.head)
+        self.random = np.random.default_rng(start.options.seed)
 
     def loss(self, batch: Sequence[Row], done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
         """Return the loss to learn from and the distance from the target that measures progress, of a batch.
@@ -81,8 +102,8 @@ class Task:
     @torch.no_grad()
     def results(self, rows: Sequence[Row]) -> dict[str, float]:
         """Measure validation texts; `package.title` describes each name."""
-        tally = Tally(self.shared.full_head, self.shared.word_ids, self.coarse_head)
-        for number, batch in enumerate(batches(rows, self.shared.batch_tokens)):
+        tally = Tally(self.start.full_head, self.start.word_ids, self.coarse_head)
+        for number, batch in enumerate(batches(rows, self.start.options.batch_tokens)):
             self.count(tally, batch, number)
         return tally.results() | {"prompts": len({row.key for row in rows})}
 
