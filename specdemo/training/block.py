@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,23 +22,18 @@ KL_WEIGHT, L1_WEIGHT = 0.1, 0.9
 TEMPERATURES = tuple(0.4 * 1.06**step for step in range(40))
 
 
-def _empty() -> np.ndarray:
-    return np.zeros(0, np.int64)
-
-
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
     """Positions of blocks in a batch of texts. B texts, the longest of L tokens; n guesses in all.
 
     On a draft model, a text and then its M guessed positions run through the layers, Q = L + M. Blocks of DFlash are
-    all of the Q rows, behind the states of L tokens.
+    all of the Q = M rows, behind the states of L tokens.
 
-    token_ids: (B, L) or (B, Q); where: (B, Q) position of each row
-    seen: (B, 1, Q, Q) or (B, 1, Q, L + Q) bool
+    token_ids: (B, L), or (B, Q) for DFlash; where: (B, Q) position of each row; seen: (B, 1, Q, L + M) bool
     here: (n,) row of the flattened batch that guesses; there: (n,) index of the target's state
     place: (n,) 1 = the token after the last known one; greedy: (n,) bool
     previous: (n,) token id before the guessed one; block: (n,) which block a guess belongs to
-    anchors, ahead: (B, M) last known token of each guess, and its mask, from 0; the last four are empty for DFlash
+    anchors, ahead: (B, M) last known token of each row of a block, and the row's index in its block
     """
 
     token_ids: np.ndarray
@@ -48,55 +43,66 @@ class BlockPlan:
     there: np.ndarray
     place: np.ndarray
     greedy: np.ndarray
-    previous: np.ndarray = field(default_factory=_empty)
-    block: np.ndarray = field(default_factory=_empty)
-    anchors: np.ndarray = field(default_factory=_empty)
-    ahead: np.ndarray = field(default_factory=_empty)
+    previous: np.ndarray
+    block: np.ndarray
+    anchors: np.ndarray
+    ahead: np.ndarray
 
 
 def plan_blocks(
-    batch: Sequence[Row], depth: int, offsets: Sequence[int], *, causal: bool
+    batch: Sequence[Row],
+    depth: int,
+    offsets: Sequence[int],
+    *,
+    causal: bool,
+    mask: int | None = None,
 ) -> BlockPlan:
     """Lay out blocks of `depth` guesses one after another through each answer, from an offset on.
 
     The last known token itself makes the first guess of a block, masks after it make the others.
+    mask: token id; then the rows are those of blocks alone, each with one for its last known token and `depth` masks
     """
-    texts = padded(batch)
-    length, blocks = texts.shape[1], []  # (line, anchor, guesses)
+    texts, alone = padded(batch), mask is not None
+    length, blocks = texts.shape[1], []  # (line, anchor, guesses, rows)
     counts = [0] * len(batch)
     for line, (row, offset) in enumerate(zip(batch, offsets, strict=True)):
         for anchor in range(max(row.first, 1) + offset, len(row.token_ids), depth):
             guesses = min(depth, len(row.token_ids) - anchor)
-            blocks.append((line, anchor, guesses))
-            counts[line] += guesses - 1
+            rows = depth + 1 if alone else guesses - 1
+            blocks.append((line, anchor, guesses, rows))
+            counts[line] += rows
     width = length + max(counts)
+    token_ids = np.full((len(batch), width - length), mask) if alone else texts
     anchors, ahead = (np.zeros((len(batch), width - length), np.int64) for _ in range(2))
     where = np.zeros((len(batch), width), np.int64)
     where[:, :length] = np.arange(length)
     seen = np.zeros((len(batch), width, width), bool)
     seen[:, :length, :length] = np.tri(length, dtype=bool)
     seen[:, length:, 0] = True  # unused rows must see something too
-    rows: list[tuple[int, int, int, bool, int, int]] = []
+    skipped = length if alone else 0  # rows of the texts, which blocks alone leave out
+    found: list[tuple[int, int, int, bool, int, int]] = []
     ends = [length] * len(batch)
-    for number, (line, anchor, guesses) in enumerate(blocks):
+    for number, (line, anchor, guesses, rows) in enumerate(blocks):
         row, begin = batch[line], ends[line]
-        end = ends[line] = begin + guesses - 1
-        where[line, begin:end] = np.arange(anchor + 1, anchor + guesses)
+        end = ends[line] = begin + rows
+        first, guessing = anchor + 1, [anchor, *range(begin, end)]
+        if alone:
+            first, guessing = anchor, list(range(begin + 1, begin + 1 + guesses))
+            token_ids[line, begin - length] = row.token_ids[anchor]
+        where[line, begin:end] = np.arange(first, first + rows)
         anchors[line, begin - length : end - length] = anchor
-        ahead[line, begin - length : end - length] = np.arange(guesses - 1)
-        seen[line, begin:end, : anchor + 1] = True
-        inside = np.tri(guesses - 1, dtype=bool) if causal else True
-        seen[line, begin:end, begin:end] = inside
-        for place in range(guesses):
-            at = anchor if place == 0 else begin + place - 1
-            rows.append((
-                line * width + at, row.start + anchor + place, place + 1, row.temperature == 0,
-                int(row.token_ids[anchor + place]), number,
+        ahead[line, begin - length : end - length] = np.arange(rows)
+        seen[line, begin:end, :first] = True
+        seen[line, begin:end, begin:end] = np.tri(rows, dtype=bool) if causal else True
+        for place, at in enumerate(guessing):
+            found.append((
+                line * (width - skipped) + at - skipped, row.start + anchor + place, place + 1,
+                row.temperature == 0, int(row.token_ids[anchor + place]), number,
             ))  # fmt: skip
-    here, there, places, greedy, previous, block = map(np.array, zip(*rows, strict=True))
-    seen = seen[:, None]
+    here, there, places, greedy, previous, block = map(np.array, zip(*found, strict=True))
+    where, seen = where[:, skipped:], seen[:, None, skipped:]
     return BlockPlan(
-        texts, where, seen, here, there, places, greedy, previous, block, anchors, ahead
+        token_ids, where, seen, here, there, places, greedy, previous, block, anchors, ahead
     )
 
 
@@ -226,42 +232,12 @@ class BlockTask(Task):
         return logits.float(), confidence.float()
 
 
-def lay_blocks(
-    batch: Sequence[Row], depth: int, offsets: Sequence[int], mask: int, *, causal: bool
-) -> BlockPlan:
-    """Lay out blocks for DFlash, as `plan_blocks` does: each has its own rows for all guesses. mask: token id"""
-    length, rows = max(len(row.token_ids) for row in batch), depth + 1
-    begins = [
-        range(max(row.first, 1) + offset, len(row.token_ids), depth)
-        for row, offset in zip(batch, offsets, strict=True)
-    ]
-    width = rows * max(1, *map(len, begins))
-    token_ids = np.full((len(batch), width), mask, np.int64)
-    where = np.zeros((len(batch), width), np.int64)
-    seen = np.zeros((len(batch), width, length + width), bool)
-    seen[:, :, length:] = np.eye(width, dtype=bool)  # unused rows must see something
-    inside = np.tri(rows, dtype=bool) if causal else True
-    found: list[tuple[int, int, int, bool]] = []
-    for line, (row, pendings) in enumerate(zip(batch, begins, strict=True)):
-        for number, pending in enumerate(pendings):
-            begin = number * rows
-            block = slice(begin, begin + rows)
-            token_ids[line, begin] = row.token_ids[pending]
-            where[line, block] = np.arange(pending, pending + rows)
-            seen[line, block, :pending] = True
-            seen[line, block, length + begin : length + begin + rows] = inside
-            for place in range(min(depth, len(row.token_ids) - pending)):
-                here, there = line * width + begin + 1 + place, row.start + pending + place
-                found.append((here, there, place + 1, row.temperature == 0))
-    columns = [np.array(column) for column in zip(*found, strict=True)]
-    return BlockPlan(token_ids, where, seen[:, None], *columns)
-
-
 class DFlashTask(BlockTask):
     """Distils the target's distributions into blocks; guesses are not corrected afterwards."""
 
     def plan(self, batch: Sequence[Row], offsets: Sequence[int]) -> BlockPlan:
-        return lay_blocks(batch, self.depth, offsets, self.network.mask, causal=self.causal)
+        mask = self.network.mask
+        return plan_blocks(batch, self.depth, offsets, causal=self.causal, mask=mask)
 
     def _read(self, plan: BlockPlan, batch: Sequence[Row]) -> Tensor:
         features = self.start.hidden.texts(batch, self.layers, self.start.device)

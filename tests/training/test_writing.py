@@ -30,7 +30,7 @@ from specdemo.models.networks.folders import (
     load_state,
 )
 from specdemo.models.networks.layouts.family import drafter_files
-from specdemo.training.block import lay_blocks
+from specdemo.training.block import plan_blocks
 from specdemo.training.data import Row
 from specdemo.training.networks import DFlashNetwork, Eagle3Network, FeatureNetwork
 from specdemo.training.package import (
@@ -208,7 +208,7 @@ def test_a_block_drafter_is_written_as_z_lab_has_dflash(target, embedding, tmp_p
     network.load_state_dict(begun)
     longer = [*TEXT, 1, 2, 3]
     row = Row("x", np.array(longer), len(TEXT) - 1, 0.0, 0)
-    plan = lay_blocks([row], 3, [0], 63, causal=causal)
+    plan = plan_blocks([row], 3, [0], causal=causal, mask=63)
     before = torch.zeros(1, len(longer), states.shape[1])
     before[0, : len(states)] = states
     parts = (torch.from_numpy(part) for part in (plan.token_ids, plan.where, plan.seen))
