@@ -85,10 +85,12 @@ class StatesNetwork(nn.Module):
     """Base of the draft networks whose layers start as a layer of the target.
 
     config: of the layers; embedding: (V, H), the target's, neither trained nor saved
+    scale: factor of embeddings
     """
 
     layers: nn.ModuleList
     norm: Norm
+    scale = 1.0
 
     def __init__(self, config: Any, embedding: Tensor) -> None:
         super().__init__()
@@ -96,9 +98,9 @@ class StatesNetwork(nn.Module):
         self.__dict__["embedding"] = embedding
 
     def embedded(self, token_ids: Tensor) -> Tensor:
-        """Return the embeddings of tokens, (..., H) float32."""
+        """Return the scaled embeddings of tokens, (..., H) float32."""
         embedding: Tensor = self.__dict__["embedding"]
-        return embedding[token_ids].float()
+        return embedding[token_ids].float() * self.scale
 
     def angles(self, where: Tensor) -> tuple[Tensor, Tensor]:
         """Return cosines and sines of positions, (B or 1, 1, L, head_dim) each. where: (B or 1, L)"""
@@ -125,7 +127,11 @@ class StatesNetwork(nn.Module):
 
     def folded(self) -> dict[str, Tensor]:
         """Return the tensors that the runtime and the published layout read."""
-        return folded_norms(self.state_dict())
+        found = {name: tensor.detach().cpu() for name, tensor in self.state_dict().items()}
+        # The two parts of each norm are one weight again, see `begun_norms`.
+        for name in [name.removesuffix("base") for name in found if name.endswith(".base")]:
+            found[f"{name}weight"] = found.pop(f"{name}base") * found.pop(f"{name}share")
+        return found
 
     def unfold(self, state: Mapping[str, Tensor]) -> None:
         """Continue from tensors of `folded`."""
@@ -178,15 +184,6 @@ class FeatureNetwork(StatesNetwork):
         assert isinstance(layer, Layer)
         return layer
 
-    def embed(self, token_ids: Tensor) -> Tensor:
-        """Return mixed embeddings, (..., H) float32, from which the direction of the previous token can be removed."""
-        mixed: Tensor = self.mix(self.looked_up(token_ids))
-        return mixed
-
-    def looked_up(self, token_ids: Tensor) -> Tensor:
-        """Return scaled embeddings, (..., H) float32, whose numbers are about 1."""
-        return self.embedded(token_ids) * self.scale
-
     def begin(self, token_ids: Tensor, features: Tensor, rows: Tensor) -> tuple[Draft, Tensor]:
         """Read texts.
 
@@ -222,7 +219,8 @@ class FeatureNetwork(StatesNetwork):
 
     def _joined(self, token_ids: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
         """Return residual, (..., H), and attention input, (..., inputs). states: (..., H), of the tokens before"""
-        x = self.embed(token_ids).float() + states
+        # Mixing can remove the direction of the previous token from an embedding.
+        x = self.mix(self.embedded(token_ids)).float() + states
         return x, self.layer.input_layernorm(x)
 
     def _fed(self, x: Tensor) -> Tensor:
@@ -270,7 +268,7 @@ class FeatureNetwork(StatesNetwork):
 
     def linear_inputs(self, states: Tensor, token_ids: Tensor) -> Tensor:
         """Return the inputs of a linear guess, (n, inputs). states: (n, states x H), normed; token_ids: (n,)"""
-        return torch.cat([states, self.looked_up(token_ids)], dim=-1)
+        return torch.cat([states, self.embedded(token_ids)], dim=-1)
 
     @torch.no_grad()
     def begin_linear(self, found: Tensor) -> None:
@@ -318,7 +316,7 @@ class Eagle3Network(FeatureNetwork):
 
     def _joined(self, token_ids: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
         layer = self.layer
-        parts = [layer.input_layernorm(self.looked_up(token_ids)), layer.hidden_norm(states)]
+        parts = [layer.input_layernorm(self.embedded(token_ids)), layer.hidden_norm(states)]
         return states, torch.cat(parts, dim=-1)
 
     def _fed(self, x: Tensor) -> Tensor:
@@ -369,27 +367,22 @@ class DFlashNetwork(StatesNetwork):
         text = self.hidden_norm(self.fc(states.float()))
         x = self.embedded(token_ids)
         before = torch.arange(states.shape[1], device=where.device).expand(len(where), -1)
-        angles = self.angles(torch.cat([before, where], dim=1))
+        cos, sin = self.angles(torch.cat([before, where], dim=1))
+        rows = where.shape[1]
         for layer in self.layers:
-            x = self._through(layer, text, x, angles, seen)
-        found: Tensor = self.norm(x)
-        return found
-
-    @staticmethod
-    def _through(
-        layer: Any, text: Tensor, x: Tensor, angles: tuple[Tensor, Tensor], seen: Tensor
-    ) -> Tensor:
-        own, attention, rows = layer.input_layernorm(x), layer.self_attn, x.shape[1]
-        both, (cos, sin) = torch.cat([text, own], dim=1), angles
-        queries = attention["q_norm"](layer.heads("q", own))
-        keys = rotated(attention["k_norm"](layer.heads("k", both)), cos, sin)
-        queries = rotated(queries, cos[:, :, -rows:], sin[:, :, -rows:])
-        values = layer.heads("v", both).to(queries.dtype)
-        found = F.scaled_dot_product_attention(
-            queries, keys.to(queries.dtype), values, attn_mask=seen, enable_gqa=True
-        )
-        out: Tensor = layer.after(x, found.transpose(1, 2).flatten(2))
-        return out
+            assert isinstance(layer, Layer)
+            own, attention = layer.input_layernorm(x), layer.self_attn
+            both = torch.cat([text, own], dim=1)
+            queries = attention["q_norm"](layer.heads("q", own))
+            queries = rotated(queries, cos[:, :, -rows:], sin[:, :, -rows:])
+            keys = rotated(attention["k_norm"](layer.heads("k", both)), cos, sin)
+            values = layer.heads("v", both).to(queries.dtype)
+            found = F.scaled_dot_product_attention(
+                queries, keys.to(queries.dtype), values, attn_mask=seen, enable_gqa=True
+            )
+            x = layer.after(x, found.transpose(1, 2).flatten(2))
+        normed: Tensor = self.norm(x)
+        return normed
 
     @torch.no_grad()
     def begin_as(self, layer: Mapping[str, Tensor], norm: Tensor) -> None:
@@ -411,14 +404,6 @@ class MedusaHeads(nn.Module):
     def guess(self, number: int, states: Tensor) -> Tensor:
         """Return the states that a head predicts, (n, H). number: of the head, from 0; states: (n, H)"""
         return states + F.silu(self.heads[number](states))
-
-
-def folded_norms(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors in which the two parts of each norm are one weight again, see `begun_norms`."""
-    found = {name: tensor.detach().cpu() for name, tensor in state.items()}
-    for name in [name.removesuffix("base") for name in found if name.endswith(".base")]:
-        found[f"{name}weight"] = found.pop(f"{name}base") * found.pop(f"{name}share")
-    return found
 
 
 def begun_norms(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
