@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from specdemo.config.errors import UserError
-from specdemo.config.strings import ASSETS, Json, JsonView
+from specdemo.config.strings import ASSETS, Json, JsonView, load
 from specdemo.files.catalogue import find
 from specdemo.files.folder import read_config as read_model_config
 from specdemo.files.sources import ModelFiles
@@ -90,12 +90,12 @@ def card_words(part: str) -> Json:
 
 
 def title(name: str) -> str:
-    """Describe a result; a number at the end of its name is the position in the draft, from 1."""
+    """Return the page's name of a result; a number at the end of `name` is the position in the draft, from 1."""
+    words = load("page")["VIEW"]["card"]
     measure, _, place = name.rpartition("_")
-    placed = card_words("placed")
-    if place.isdigit() and measure in placed:
-        return str(placed[measure]).format(place=place)
-    return str(card_words("measures").get(name, name.replace("_", " ")))
+    if place.isdigit() and measure in words["names"]:
+        return f"{words['names'][measure]}, {words['place'].format(place=place)}"
+    return str(words["names"].get(name, name.replace("_", " ")))
 
 
 def render(card: Card, parameters: int) -> str:

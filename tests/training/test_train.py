@@ -1,6 +1,7 @@
 """Drafters are trained on a tiny target, interrupted, resumed, loaded next to it and exported."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.config.strings import load as load_strings
 from specdemo.engine.cost import CostProfile
 from specdemo.files.progress import Progress, silent
 from specdemo.files.sources import resolve
@@ -150,6 +152,8 @@ def test_every_kind_learns(options: TrainOptions, draft: Path, tmp_path: Path, k
     curve = report.card.losses if kind == "feature" else report.card.checks
     assert min(value for _, value in curve[1:]) < curve[0][1]
     assert 0 <= report.card.results["greedy_agreement"] <= 1
+    measures = {re.sub(r"_\d+$", "", name) for name in report.card.results}
+    assert measures <= set(load_strings("page")["VIEW"]["card"]["names"])
     config = read_config(tmp_path / kind)
     assert config["specdemo"]["kind"] == report.card.kind == kind
     if kind not in ("draft", "exit"):

@@ -17,7 +17,6 @@ from specdemo.files.progress import Progress
 from specdemo.models.outlook import Offer, Outlook
 from specdemo.session.door import About
 from specdemo.session.studio import Studio
-from specdemo.training.package import card_words
 from specdemo.ui import words
 from specdemo.ui.model import ModelHandlers, create_model_menu
 from specdemo.ui.settings_panel import OPTIONS
@@ -118,9 +117,8 @@ def test_the_card_follows_the_method(handlers):
     assert card_of(handlers, "draft_model") == {"none": words.CARD_LOADING}
 
 
-def test_every_result_of_a_card_has_a_word_in_the_page():
-    assert set(words.VIEW["card"]["names"]) == set(card_words("measures"))
-    assert set(words.VIEW["card"]["shares"]) < set(card_words("measures"))
+def test_results_that_the_card_shows_in_percent_have_names():
+    assert set(words.VIEW["card"]["shares"]) < set(words.VIEW["card"]["names"])
 
 
 OFFERS = (
