@@ -28,7 +28,6 @@ from specdemo.training.options import TrainOptions
 SCORED_ROWS = 256
 Told = tuple[Tensor, Tensor]
 """The target's most likely tokens, (n,) int64, and their probabilities, (n,); with them the full head is not needed."""
-MEASURES = ("loss", "overlap", "coverage", "agree", "tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,7 @@ def trained_state(module: nn.Module) -> dict[str, Tensor]:
 
 
 class Tally:
-    """Sums of measures by position in the draft, for greedy and for sampled texts.
+    """Measures of each row: over all texts, and by position in the draft for greedy and for sampled ones.
 
     embedding: (V, H); word_ids: (W,) int64, ascending; head: (W, H), as the drafter's runtime has it
     If the target's most likely token is outside the reduced vocabulary, that is a disagreement.
@@ -136,7 +135,7 @@ class Tally:
 
     def __init__(self, embedding: Tensor, word_ids: Tensor, head: Tensor) -> None:
         self.embedding, self.word_ids, self.head = embedding, word_ids, head
-        self.sums: dict[tuple[int, bool], np.ndarray] = {}
+        self.rows: list[np.ndarray] = []
 
     def add(
         self,
@@ -156,7 +155,7 @@ class Tally:
         self.count(torch.cat(found).cpu().numpy(), places, greedy)
 
     def compare(self, draft_logits: Tensor, wanted: Tensor, told: Told | None = None) -> Tensor:
-        """Return the measures of MEASURES, (n, 5). draft_logits: (n, W) float32; wanted: (n, H)"""
+        """Return loss, overlap, coverage and agreement, (n, 4). draft_logits: (n, W) float32; wanted: (n, H)"""
         draft_logs = draft_logits.log_softmax(-1)
         if told is None:
             target_logits = F.linear(wanted, self.embedding).float()
@@ -178,45 +177,34 @@ class Tally:
                 torch.minimum(target_probs, draft_logs.exp()).sum(-1),
                 target_probs.sum(-1),
                 agree.float(),
-                torch.ones(len(wanted), device=wanted.device),
             ],
             dim=-1,
         )
 
     def count(self, found: np.ndarray, places: np.ndarray, greedy: np.ndarray) -> None:
-        for place in np.unique(places):
-            for kind in (True, False):
-                chosen = (places == place) & (greedy == kind)
-                key = int(place), kind
-                self.sums[key] = self.sums.get(key, np.zeros(len(MEASURES))) + found[chosen].sum(0)
+        self.rows.append(np.column_stack([found, places, greedy]))
 
     def results(self) -> dict[str, float]:
-        total = sum(self.sums.values(), np.zeros(len(MEASURES)))
-        tokens = max(total[4], 1)
-        results = {"loss": total[0] / tokens}
-        results |= self._means("greedy_agreement", 3, greedy=True)
-        results |= {"greedy_agreement_all": total[3] / tokens}
-        results |= {"overlap": total[1] / tokens, "coverage": total[2] / tokens}
-        places = sorted({place for place, _ in self.sums})
-        if len(places) > 1:
-            for place in places:
-                results |= self._means(f"greedy_agreement_{place}", 3, greedy=True, place=place)
-            for place in places:
-                results |= self._means(f"overlap_{place}", 1, greedy=False, place=place)
-        return {name: float(value) for name, value in results.items()} | {"tokens": int(total[4])}
-
-    def _means(
-        self, name: str, measure: int, *, greedy: bool, place: int | None = None
-    ) -> dict[str, float]:
-        sums = sum(
-            (
-                sums
-                for (at, kind), sums in self.sums.items()
-                if kind == greedy and place in (None, at)
-            ),
-            np.zeros(len(MEASURES)),
-        )
-        return {name: sums[measure] / sums[4]} if sums[4] else {}
+        """Return the means over rows by name, and the number of rows."""
+        if not self.rows:
+            return {"tokens": 0}
+        loss, overlap, coverage, agree, places, kinds = np.concatenate(self.rows).T
+        greedy = kinds > 0
+        chosen = {
+            "loss": loss,
+            "greedy_agreement": agree[greedy],
+            "greedy_agreement_all": agree,
+            "overlap": overlap,
+            "coverage": coverage,
+        }
+        positions = np.unique(places.astype(int)).tolist()
+        if len(positions) > 1:
+            for place in positions:
+                chosen[f"greedy_agreement_{place}"] = agree[greedy & (places == place)]
+            for place in positions:
+                chosen[f"overlap_{place}"] = overlap[~greedy & (places == place)]
+        means = {name: float(values.mean()) for name, values in chosen.items() if len(values)}
+        return means | {"tokens": len(loss)}
 
 
 WEIGHT_DECAY, BETAS = 0.05, (0.9, 0.95)
