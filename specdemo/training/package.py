@@ -223,12 +223,14 @@ class Compact:
     """A drafter that `train` made, and its target.
 
     config: its config.json; state: its tensors, matrices in float32 with the values that the runtime computes with
+    target_config: the target's config.json
     """
 
     folder: Path
     config: JsonView
     state: Mapping[str, Tensor]
     target: ModelFiles
+    target_config: JsonView
 
     @property
     def facts(self) -> JsonView:
@@ -241,14 +243,6 @@ class Compact:
         """The target's hub id, if the catalogue contains it."""
         entry = find(self.target.name)
         return (entry.repo if entry else None) or self.target.name
-
-    def target_config(self) -> JsonView:
-        return read_model_config(self.target.folder, self.target.name)
-
-    def output_matrix(self) -> Tensor:
-        """Return the target's head, (V, H), or its embedding if they are the same."""
-        tied = self.config["tie_word_embeddings"]
-        return read_tensor(self.target.folder, EMBEDDING if tied else HEAD)
 
 
 Content = tuple[Json, dict[str, Tensor]]
@@ -264,8 +258,9 @@ def write_published(
     licence: for the card; "" for that of the target in the catalogue
     Raises UserError for a drafter that the layout has no names for, and for a target that it was not trained for.
     """
-    compact = Compact(folder, read_config(folder), load_state(folder), target)
-    check_target(folder, target.name, compact.target_config())
+    target_config = read_model_config(target.folder, target.name)
+    check_target(folder, target.name, target_config)
+    compact = Compact(folder, read_config(folder), load_state(folder), target, target_config)
     if layout not in LAYOUTS:
         raise UserError("training.unknown_layout", layout=layout, names=", ".join(LAYOUTS))
     _check_layout(compact, layout)
@@ -308,7 +303,7 @@ def _speculators(compact: Compact) -> Content:
     word_ids, config = state["word_ids"], _template("speculators")
     config["speculators_config"]["verifier"] = {
         "name_or_path": compact.made_for,
-        "architectures": list(compact.target_config().get("architectures") or []),
+        "architectures": list(compact.target_config.get("architectures") or []),
     }
     config["transformer_layer_config"] |= _layer_sizes(compact)
     config |= {
@@ -320,7 +315,8 @@ def _speculators(compact: Compact) -> Content:
     tensors["fc.weight"] = state["inject.project.weight"]
     gains = state["inject.gain"].split(hidden)
     tensors |= {f"fc_norm.{number}.weight": gain for number, gain in enumerate(gains)}
-    tensors["lm_head.weight"] = compact.output_matrix()[word_ids]
+    head = EMBEDDING if compact.config["tie_word_embeddings"] else HEAD
+    tensors["lm_head.weight"] = read_tensor(compact.target.folder, head)[word_ids]
     tensors["d2t"] = word_ids - torch.arange(len(word_ids))
     tensors["t2d"] = torch.zeros(compact.config["vocab_size"], dtype=torch.bool).index_fill(
         0, word_ids, 1
@@ -340,7 +336,7 @@ def _dflash(compact: Compact) -> Content:
     config |= _layer_sizes(compact) | {
         "layer_types": ["full_attention"] * compact.config["num_hidden_layers"],
         "is_causal": causal,
-        "num_target_layers": compact.target_config()["num_hidden_layers"],
+        "num_target_layers": compact.target_config["num_hidden_layers"],
         "block_size": int(facts["depth"]) + 1,
         "base_model_name_or_path": compact.made_for,
     }
