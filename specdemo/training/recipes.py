@@ -9,10 +9,9 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
-from transformers import LlamaConfig, LlamaForCausalLM, LlamaModel
+from transformers import LlamaConfig
 
 from specdemo.config.errors import UserError
-from specdemo.files.quiet import quiet_transformers
 from specdemo.models.networks.folders import load_state, read_config, read_layer, read_tensor
 from specdemo.models.networks.four_bit import rounded
 from specdemo.training.block import BlockTask, DFlashTask, MedusaTask
@@ -54,7 +53,7 @@ def _exit(start: Start) -> Made:
     """Start one layer as the target's last, behind the target's lower layers."""
     student = Student(draft_config(start.config, start.network.layers), own_input=False)
     layers = spread(start.network.layers, start.config.num_hidden_layers)
-    student.begin(_target(start), layers)
+    student.begin(start.folder, layers)
     return ChainTask(student, start), layers
 
 
@@ -114,16 +113,6 @@ def _last_layer(start: Start) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     return narrowed(layer, layer["post_attention_layernorm.weight"]), norm
 
 
-def _target(start: Start) -> LlamaModel:
-    """Load the target's unquantised layers."""
-    with quiet_transformers():
-        whole = LlamaForCausalLM.from_pretrained(
-            start.folder, dtype=torch.float32, local_files_only=True
-        )
-    model: LlamaModel = whole.model
-    return model
-
-
 def _student_above(
     start: Start, depth: int = 1, markov: tuple[int, int] = (0, 0)
 ) -> tuple[Student, tuple[int, ...]]:
@@ -139,7 +128,7 @@ def _student_above(
         draft_config(start.config, count), len(start.layers), base=base, depth=depth, markov=markov
     )
     layers = (start.config.num_hidden_layers - 1,) * count
-    student.begin(_target(start), layers)
+    student.begin(start.folder, layers)
     student.begin_above()
     return student, layers
 
@@ -155,7 +144,7 @@ def _draft_student(start: Start, num_layers: int) -> tuple[Student, tuple[int, .
         raise UserError("training.layers", most=depth, count=num_layers)
     student = Student(draft_config(start.config, num_layers))
     layers = spread(num_layers, depth)
-    student.begin(_target(start), layers)
+    student.begin(start.folder, layers)
     if state:
         own = {name: tensor for name, tensor in state.items() if name in student.state_dict()}
         try:

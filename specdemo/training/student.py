@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +12,7 @@ from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaModel
 
 from specdemo.models.devices import mixed_precision
+from specdemo.models.networks.folders import read_layer, read_tensor
 
 HEAD_POSITIONS = 512  # positions whose logits exist at the same time
 EPSILON = 1e-5
@@ -107,12 +109,12 @@ class Student(LlamaModel):
         nn.Module.to(self, torch.float32)
         self.__dict__["base"] = base  # not a part: neither trained nor saved with this one
 
-    def begin(self, target: LlamaModel, layers: Sequence[int]) -> None:
-        """Start as layers of the target (its unquantised LlamaModel), with its embedding, frozen."""
+    def begin(self, target: Path, layers: Sequence[int]) -> None:
+        """Start as layers of the target in a folder, with its embedding, frozen."""
         for mine, index in zip(self.layers, layers, strict=True):
-            mine.load_state_dict(target.layers[index].state_dict())
-        self.norm.load_state_dict(target.norm.state_dict())
-        self.embed_tokens.weight.data = target.embed_tokens.weight.data
+            mine.load_state_dict(read_layer(target, index))
+        self.norm.load_state_dict({"weight": read_tensor(target, "model.norm.weight")})
+        self.embed_tokens.weight.data = read_tensor(target).float()
         self.embed_tokens.weight.requires_grad = False
 
     def begin_above(self) -> None:
