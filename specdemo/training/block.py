@@ -15,7 +15,6 @@ from specdemo.models.devices import mixed_precision
 from specdemo.trace import metrics
 from specdemo.training.data import Row, padded
 from specdemo.training.networks import MedusaHeads
-from specdemo.training.student import distilled_loss
 from specdemo.training.trainer import Start, Tally, Task
 
 KL_WEIGHT, L1_WEIGHT = 0.1, 0.9
@@ -133,8 +132,7 @@ class BlockTask(Task):
         place = torch.from_numpy(plan.place).to(self.start.device)
         weights = (-(place - 1) / self.depth).exp()
         if not self.corrects:
-            own = self.coarse_head if coarse else None
-            loss = distilled_loss(states, wanted, self.head, own, weights)
+            loss = self.distance(states, wanted, weights, coarse=coarse)
             return loss, loss.detach()
         weights = weights / weights.sum()
         logits, confidence = self._guess(states, plan, coarse=coarse)
@@ -254,10 +252,9 @@ class MedusaTask(Task):
         super().__init__(self.heads, start)
 
     def loss(self, batch: Sequence[Row], _done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
-        own = self.coarse_head if coarse else None
         losses = []
         for number, (states, wanted, _) in enumerate(self._pairs(batch), start=1):
-            losses.append(distilled_loss(states, wanted, self.head, own) / number)
+            losses.append(self.distance(states, wanted, coarse=coarse) / number)
         total = torch.stack(losses)
         return total.sum(), total.mean().detach()
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from specdemo.models.devices import mixed_precision
 from specdemo.training.data import Row, batches, padded, positions
 from specdemo.training.networks import FeatureNetwork
-from specdemo.training.student import EPSILON, Student, distilled_loss, normalised_error
+from specdemo.training.student import EPSILON, Student, normalised_error
 from specdemo.training.trainer import Start, Tally, Task
 
 MID_WEIGHT, MID_UNTIL = 0.5, 0.6
@@ -44,8 +44,7 @@ class ChainTask(Task):
         here, there = positions(batch, answers_only=True)
         states = final.flatten(0, 1)[torch.from_numpy(here).to(device)].to(self.head.dtype)
         wanted = hidden.final(there, device)
-        own = self.coarse_head if coarse else None
-        distance = distilled_loss(states, wanted, self.head, own, along=True)
+        distance = self.distance(states, wanted, coarse=coarse, along=True)
         loss = distance + normalised_error(states, wanted)
         mid_weight = MID_WEIGHT * max(0.0, 1 - done / MID_UNTIL)
         if mid_weight and not self.layers and len(self.student.layers) > 1:
@@ -106,14 +105,13 @@ class FeatureTask(Task):
 
     def loss(self, batch: Sequence[Row], _done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
         """Return the loss, and the distance of the token that is drafted first."""
-        own = self.coarse_head if coarse else None
         device = self.start.device
         first = loss = torch.zeros((), device=device)
         _, there = positions(batch, answers_only=True)
         for depth, states, at in self._drafts(batch, UNROLLED, SHARE):
             wanted = self.start.hidden.final(there[at], device)
             states = states.to(wanted.dtype)
-            distance = distilled_loss(states, wanted, self.head, own, along=depth == 0)
+            distance = self.distance(states, wanted, coarse=coarse, along=depth == 0)
             loss = loss + FADING**depth * (distance + normalised_error(states, wanted))
             first = distance.detach() if depth == 0 else first
         return loss, first

@@ -240,20 +240,6 @@ class DistilledHead(torch.autograd.Function):
         return ctx.saved_tensors[0] * outer[0], None, None, None, None, None
 
 
-def distilled_loss(
-    states: Tensor,
-    teacher: Tensor,
-    head: Tensor,
-    own: Tensor | None = None,
-    weights: Tensor | None = None,
-    *,
-    along: bool = False,
-) -> Tensor:
-    """Return the loss of `DistilledHead`, with its arguments."""
-    loss: Tensor = DistilledHead.apply(states, teacher, head, own, weights, along)  # type: ignore[no-untyped-call]
-    return loss
-
-
 def normalised_error(states: Tensor, wanted: Tensor) -> Tensor:
     """Return the mean over rows of squared error by squared length of the target's row. states, wanted: (n, H)"""
     states, wanted = states.float(), wanted.float()

@@ -24,6 +24,7 @@ from specdemo.models.networks.registry import NetworkKind
 from specdemo.training.data import HiddenStates, Row, batches
 from specdemo.training.networks import StatesNetwork
 from specdemo.training.options import TrainOptions
+from specdemo.training.student import DistilledHead
 
 SCORED_ROWS = 256
 Told = tuple[Tensor, Tensor]
@@ -97,6 +98,20 @@ class Task:
         done: fraction of the training that is over; coarse: the frozen head is also rounded as at run time
         """
         raise NotImplementedError
+
+    def distance(
+        self,
+        states: Tensor,
+        wanted: Tensor,
+        weights: Tensor | None = None,
+        *,
+        coarse: bool,
+        along: bool = False,
+    ) -> Tensor:
+        """Return the loss of `DistilledHead`. states, wanted: (n, H), the drafter's and the target's; coarse: see `loss`"""
+        own = self.coarse_head if coarse else None
+        loss: Tensor = DistilledHead.apply(states, wanted, self.head, own, weights, along)  # type: ignore[no-untyped-call]
+        return loss
 
     @torch.no_grad()
     def results(self, rows: Sequence[Row]) -> dict[str, float]:
