@@ -50,7 +50,7 @@ class ChainTask(Task):
         if mid_weight and not self.layers and len(self.student.layers) > 1:
             here, there = positions(batch, answers_only=False)
             states = middle.flatten(0, 1)[torch.from_numpy(here).to(device)]
-            wanted = hidden.rows(hidden.layers[-2], there, device)
+            wanted = hidden.rows(hidden.layers[-2:-1], there, device)
             loss = loss + mid_weight * normalised_error(states, wanted)
         return loss, distance.detach()
 

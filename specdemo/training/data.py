@@ -263,39 +263,31 @@ class HiddenStates:
     layers: tuple[int, ...]
     word_mass: np.ndarray
 
-    def rows(self, layer: int, where: np.ndarray, device: torch.device) -> Tensor:
-        """Return states at positions of any shard. where: (n,) int64. returns: (n, H) of `training_dtype`"""
-        column, begins = self.layers.index(layer), self._begins()
-        found = np.empty((len(where), self.shards[0].shape[-1]), np.int16)
+    def rows(self, layers: Sequence[int], where: np.ndarray, device: torch.device) -> Tensor:
+        """Return states at positions of any shard. where: (...) int64, -1 for zeros. returns: (..., layers x H) of `training_dtype`"""
+        columns = [self.layers.index(layer) for layer in layers]
+        begins = np.cumsum([0, *map(len, self.shards)])
+        found = np.zeros((*where.shape, len(columns) * self.shards[0].shape[-1]), np.int16)
         which = begins.searchsorted(where, side="right") - 1
-        for number in np.unique(which):
+        for number in np.unique(which[where >= 0]):
             chosen = which == number
-            found[chosen] = self.shards[number][where[chosen] - begins[number], column]
+            inside = where[chosen] - begins[number]
+            found[chosen] = self.shards[number][inside[:, None], columns].reshape(len(inside), -1)
         return torch.from_numpy(found).view(torch.bfloat16).to(device, training_dtype(device))
 
     def final(self, where: np.ndarray, device: torch.device) -> Tensor:
         """Return the last states, from which the target's head computes its distribution: (n, H)."""
-        return self.rows(self.layers[-1], where, device)
+        return self.rows(self.layers[-1:], where, device)
 
     def texts(
         self, batch: Sequence[Row], layers: Sequence[int], device: torch.device, *, shift: int = 0
     ) -> Tensor:
         """Return each token's states, (B, L, layers x H), or those of the token `shift` positions before; else zeros."""
-        length = max(len(row.token_ids) for row in batch)
-        columns, begins = [self.layers.index(layer) for layer in layers], self._begins()
-        table = np.zeros((len(batch), length, len(columns) * self.shards[0].shape[-1]), np.int16)
-        for line, row in zip(table, batch, strict=True):
-            number, count = (
-                int(begins.searchsorted(row.start, side="right")) - 1,
-                len(row.token_ids) - shift,
-            )
-            begin = row.start - begins[number]
-            states = self.shards[number][begin : begin + count, columns]
-            line[shift : shift + count] = states.reshape(count, -1)
-        return torch.from_numpy(table).view(torch.bfloat16).to(device, training_dtype(device))
-
-    def _begins(self) -> np.ndarray:
-        return np.cumsum([0, *(len(shard) for shard in self.shards)])
+        where = np.full((len(batch), max(len(row.token_ids) for row in batch)), -1)
+        for line, row in zip(where, batch, strict=True):
+            count = len(row.token_ids) - shift
+            line[shift : shift + count] = row.start + np.arange(count)
+        return self.rows(layers, where, device)
 
 
 def states_path(answers: Path) -> Path:

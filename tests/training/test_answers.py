@@ -85,7 +85,7 @@ def test_shards_are_read_as_one_and_others_are_refused(tmp_path):
     _, rows, hidden = read_shards(paths, LAYERS, 100)
     assert [row.start for row in rows] == [0, 6, 12, 18, 24, 30]
     cpu = torch.device("cpu")
-    found = hidden.rows(1, np.array([0, 35, 12, 11]), cpu).bfloat16().view(torch.int16)
+    found = hidden.rows([1], np.array([0, 35, 12, 11]), cpu).bfloat16().view(torch.int16)
     assert found[:, 0].tolist() == [0, 2, 1, 0]
     assert (hidden.texts(rows[2:4], (2,), cpu).bfloat16().view(torch.int16) == 1).all()
     assert hidden.word_mass[2] == pytest.approx(2 * 4 * 8 * 0.1, rel=1e-3)
