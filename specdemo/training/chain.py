@@ -119,8 +119,8 @@ class FeatureTask(Task):
     @torch.no_grad()
     def fit(self) -> None:
         """Start as the linear map nearest to the target's states, by ridge regression: no training finds it as fast."""
-        network, inputs, wanted = self.network, None, None
-        count = 0
+        network, count = self.network, 0
+        inputs = wanted = torch.zeros((), device=self.start.device)
         for batch in batches(self.start.rows, self.start.options.batch_tokens, 0):
             texts, features, places = self._begun(batch)
             _, there = positions(batch, answers_only=True)
@@ -129,18 +129,10 @@ class FeatureTask(Task):
             x = network.linear_inputs(states, texts.flatten()[places])
             y = self.start.hidden.final(there, self.start.device).float()
             y = y / network.norm.get_buffer("base")
-            if inputs is None or wanted is None:
-                inputs, wanted = (
-                    x.new_zeros(x.shape[1], x.shape[1]),
-                    x.new_zeros(x.shape[1], y.shape[1]),
-                )
-            inputs.addmm_(x.T, x)
-            wanted.addmm_(x.T, y)
+            inputs, wanted = inputs + x.T @ x, wanted + x.T @ y
             count += len(x)
             if count >= FITTED:
                 break
-        assert inputs is not None
-        assert wanted is not None
         inputs.diagonal().add_(RIDGE * inputs.diagonal().mean())
         found = torch.cholesky_solve(wanted, torch.linalg.cholesky(inputs)).T
         network.begin_linear(found)
