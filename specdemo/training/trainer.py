@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, count, islice
 from pathlib import Path
 
 import numpy as np
@@ -283,16 +284,10 @@ class Trainer:
         self._save()
 
     def _batches(self, rows: Sequence[Row]) -> Iterator[list[Row]]:
-        """Yield batches for ever, each epoch in its own order; those of earlier calls are passed over."""
-        epoch, passed = 0, 0
-        while True:
-            for batch in batches(
-                rows, self.options.batch_tokens, (self.options.seed + 1) * 1000 + epoch
-            ):
-                passed += 1
-                if passed > self.resumed_at:
-                    yield batch
-            epoch += 1
+        """Return batches for ever, each epoch in its own order; those of earlier calls are passed over."""
+        first_seed = (self.options.seed + 1) * 1000
+        epochs = (batches(rows, self.options.batch_tokens, seed) for seed in count(first_seed))
+        return islice(chain.from_iterable(epochs), self.resumed_at, None)
 
     @property
     def _coarse(self) -> bool:
