@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+
 from specdemo.attach.client import KEY_VARIABLE
 from specdemo.attach.detection import attach
 from specdemo.attach.servers import Request, whole_answer
@@ -25,6 +27,7 @@ from specdemo.config.settings import RunSettings, Sampling
 from specdemo.config.strings import Json
 from specdemo.files.catalogue import DEFAULT_TARGET, partner
 from specdemo.files.quiet import quiet_transformers
+from specdemo.models import devices, loading
 from specdemo.models.devices import FILE
 from specdemo.models.networks.folders import export, is_compact, read_config
 from specdemo.models.pair import model_files
@@ -32,7 +35,6 @@ from specdemo.session.text import Message, encode_prompt, with_answer
 from specdemo.trace.metrics import Metrics
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedModel
 
     from specdemo.session.studio import Studio
@@ -55,7 +57,7 @@ class TransformersLane:
         device = str(studio.pair.target.device)
         assistant = draft_folder(studio, precision, work) if way == "assisted" else None
         self._model = load_plain(target_folder(studio, precision), precision, device)
-        self._passes = PassCounter(self._model)
+        self._clock = PassClock(self._model)
         self._lookup: Json = {"prompt_lookup_num_tokens": LOOKUP_TOKENS} if way == "lookup" else {}
         self._assistant: Json = {}
         if assistant:
@@ -87,7 +89,6 @@ class TransformersLane:
 
     def generate(self, prompt_ids: Sequence[int], most: int) -> LaneResult:
         """Answer token ids. most: new tokens, at most"""
-        import torch
         from transformers import GenerationConfig, StoppingCriteriaList
 
         sampling, stops = self._settings.sampling, sorted(self._studio.pair.stop_ids())
@@ -100,7 +101,8 @@ class TransformersLane:
             **self._lookup,
         )
         prompt: torch.Tensor = torch.tensor([list(prompt_ids)], device=self._model.device)
-        clock = _FirstPass(self._model.device, self._passes)
+        clock = self._clock
+        clock.restart()
         with torch.inference_mode(), quiet_transformers():
             output = self._model.generate(  # type: ignore[operator]  # transformers types it as a tensor
                 prompt,
@@ -110,9 +112,9 @@ class TransformersLane:
                 **self._assistant,
             )
         seconds = _now(self._model.device) - clock.begun
-        tokens, passes = output.shape[1] - clock.length, self._passes.passes
+        tokens, passes = output.shape[1] - clock.length, clock.passes
         # A pass reads the pending token and the draft, and adds one token of its own.
-        drafted, accepted = self._passes.rows - passes, max(0, tokens - passes)
+        drafted, accepted = clock.rows - passes, max(0, tokens - passes)
         metrics = Metrics(passes, tokens, drafted, accepted, elapsed_seconds=seconds)
         return LaneResult(self._name, metrics, tuple(output[0, len(prompt_ids) :].tolist()))
 
@@ -120,8 +122,6 @@ class TransformersLane:
 def load_plain(folder: Path, precision: str, device: str) -> PreTrainedModel:
     """Load a model for transformers' own generation, in the precision of specdemo's runs."""
     from transformers import AutoModelForCausalLM, GenerationConfig
-
-    from specdemo.models import devices, loading
 
     chosen = devices.choose_device(device, precision)
     options = loading.loading_options(folder, precision, chosen)
@@ -135,44 +135,35 @@ def load_plain(folder: Path, precision: str, device: str) -> PreTrainedModel:
     return model
 
 
-class PassCounter:
-    """Counter of a module's passes and the tokens that they read."""
+class PassClock:
+    """Counter of a model's passes and the tokens that they read, and clock; both start after the first pass of a run.
+
+    `generate` calls it after each pass as a stopping criterion that stops nothing.
+    """
 
     def __init__(self, model: PreTrainedModel) -> None:
-        self.reset()
+        self.restart()
         model.register_forward_pre_hook(self._count, with_kwargs=True)
 
-    def reset(self) -> None:
-        self.passes, self.rows = 0, 0
+    def restart(self) -> None:
+        self.begun, self.length = 0.0, 0
+        self.passes = self.rows = 0
 
     def _count(self, _module: object, args: tuple[torch.Tensor, ...], options: Json) -> None:
         ids = args[0] if args else options["input_ids"]
         self.passes += 1
         self.rows += ids.shape[1]
 
-
-class _FirstPass:
-    """Clock that starts after the first pass: `generate` calls it after each pass as a stopping criterion that stops nothing."""
-
-    def __init__(self, device: torch.device, passes: PassCounter) -> None:
-        self._device, self._passes = device, passes
-        self.begun, self.length = 0.0, 0
-
     def __call__(self, input_ids: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
-        import torch
-
         if not self.length:
-            self.length = input_ids.shape[1]
-            self._passes.reset()
-            self.begun = _now(self._device)
+            self.restart()
+            self.length, self.begun = input_ids.shape[1], _now(input_ids.device)
         return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
 
 def _now(device: torch.device) -> float:
     """Return the time once the device has finished its work."""
     if device.type == "cuda":
-        import torch
-
         torch.cuda.synchronize(device)
     return time.perf_counter()
 
