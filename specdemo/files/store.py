@@ -77,14 +77,6 @@ def file_sha256(path: Path, progress: ProgressCallback = silent, what: str = "")
     return digest.hexdigest()
 
 
-def has_content(
-    path: Path, size: int, sha256: str, progress: ProgressCallback = silent, what: str = ""
-) -> bool:
-    """Return True if a file exists and has this size in bytes and this digest. what: the file in reports of progress"""
-    whole = path.is_file() and path.stat().st_size == size
-    return whole and file_sha256(path, progress, what) == sha256
-
-
 def write_marker(folder: Path, recipe: str) -> None:
     """Record the files of a folder, so that later damage is noticed.
 
