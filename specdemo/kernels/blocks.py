@@ -83,32 +83,24 @@ class Part:
 
     def values(self, first: int, last: int) -> Tensor:
         """Rows of the matrix, both in whole blocks: exact, with the roundings of float32. returns: (rows, in) float32"""
-        blocks, kind, rows = (
-            slice(first // BLOCK_OUTPUTS, last // BLOCK_OUTPUTS),
-            self.kind,
-            last - first,
-        )
-        codes = self._numbers(self.codes[blocks]).reshape(rows, -1, kind.step)
-        scale = self._spread(self.units[blocks], kind.step)
-        if self.steps is None:
-            return (codes * scale[..., None] + self._zero(blocks, kind)).flatten(1)
-        steps = self.steps[blocks].view(torch.int8 if kind.step == 16 else torch.uint8)
-        steps = steps.view(len(steps), -1, 2, BLOCK_OUTPUTS).permute(0, 3, 1, 2).float()
-        if kind.step == 16:
-            return (codes * (scale * steps.flatten(2).flatten(0, 1))[..., None]).flatten(1)
-        of_units, of_zeros = steps.flatten(0, 1).unbind(-1)
-        return (
-            codes * (scale * of_units)[..., None] + self._zero(blocks, kind) * of_zeros[..., None]
-        ).flatten(1)
+        blocks, kind = slice(first // BLOCK_OUTPUTS, last // BLOCK_OUTPUTS), self.kind
+        codes = self._numbers(self.codes[blocks]).reshape(last - first, -1, kind.step)
+        scale = self._spread(self.units[blocks])
+        zero = torch.zeros(1) if self.zeros is None else self._spread(self.zeros[blocks])
+        if self.steps is not None:
+            steps = self.steps[blocks].view(torch.int8 if kind.step == 16 else torch.uint8)
+            steps = steps.view(len(steps), -1, 2, BLOCK_OUTPUTS).permute(0, 3, 1, 2).flatten(0, 1)
+            if kind.step == 16:
+                scale = scale * steps.flatten(1)
+            else:
+                of_units, of_zeros = steps.unbind(-1)
+                scale, zero = scale * of_units, zero * of_zeros
+        return (codes * scale[..., None] + zero[..., None]).flatten(1)
 
-    def _zero(self, blocks: slice, kind: Kind) -> Tensor | float:
-        """(rows, blocks of 32, 1)"""
-        return 0.0 if self.zeros is None else self._spread(self.zeros[blocks], kind.step)[..., None]
-
-    def _spread(self, stored: Tensor, step: int) -> Tensor:
+    def _spread(self, stored: Tensor) -> Tensor:
         """(blocks, in // span, 32) to (rows, in // step)"""
         rows = stored.float().transpose(1, 2).flatten(0, 1)
-        return rows.repeat_interleave(self.kind.span // step, dim=1)
+        return rows.repeat_interleave(self.kind.span // self.kind.step, dim=1)
 
     def _numbers(self, stored: Tensor) -> Tensor:
         """Return the codes without their offset, or their values, (rows, in) float32. stored: blocks of `codes`"""
