@@ -86,19 +86,16 @@ def whole_numbers(matrix: Tensor, most: int = MOST_BYTE, dtype: torch.dtype = to
 def pack_codes(levels: Tensor, scale: Tensor, zero: Tensor, bias: Tensor | None = None) -> Packed:
     """A matrix of (level - 8) * scale + zero, for AFFINE. levels: (out, in), 0 to 15; scale, zero: (out, groups); bias: (out,)"""
     scales, zeros = (in_blocks(one.bfloat16().t()) for one in (scale, zero))
-    return Packed(lay_codes(levels), scales, zeros, None if bias is None else bias.float())
-
-
-def lay_codes(levels: Tensor) -> Tensor:
-    """Codes (out, in) two in a byte, in the order of `Packed`."""
-    outputs, inputs = levels.shape
-    blocks = levels.to(torch.uint8).view(outputs // 32, 32, inputs // 2, 2).transpose(1, 2)
-    lower, upper = blocks.reshape(outputs // 32, inputs // 2, 64).chunk(2, dim=-1)
-    return (lower | upper << 4).contiguous()
+    first, second = levels.to(torch.uint8).unflatten(1, (-1, 2)).unbind(-1)
+    codes = lay_pairs(first << 4 | second)
+    return Packed(codes, scales, zeros, None if bias is None else bias.float())
 
 
 def lay_pairs(pairs: Tensor) -> Tensor:
-    """The same for codes as bitsandbytes stores them, the first of two in the upper half of a byte. pairs: (out, in // 2)"""
+    """Put codes into the order of `Packed`.
+
+    pairs: (out, in // 2), codes as bitsandbytes stores them, the first of two in the upper half of a byte
+    """
     lower, upper = pairs.view(-1, 2, 16, pairs.shape[1]).unbind(1)
     both = torch.stack([(lower >> 4) | (upper & 240), (lower & 15) | (upper << 4)], dim=-1)
     # The two inputs of a pair stay adjacent.

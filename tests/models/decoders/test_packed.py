@@ -209,11 +209,12 @@ def test_divergence_is_computed_as_documented():
     assert variation == pytest.approx(0.125, rel=1e-4)
 
 
-def test_codes_are_laid_out_alike_from_either_form():
+def test_codes_are_laid_out_in_blocks_of_32_outputs():
     pairs = torch.randint(0, 256, (96, 64), dtype=torch.uint8)
-    levels = torch.stack([pairs >> 4, pairs & 15], dim=-1).flatten(1)
+    levels = torch.stack([pairs >> 4, pairs & 15], dim=-1).view(3, 32, 64, 2)
     laid = packing.lay_pairs(pairs)
-    assert torch.equal(laid, packing.lay_codes(levels))
+    halves = torch.cat([laid & 15, laid >> 4], dim=-1)
+    assert torch.equal(halves, levels.transpose(1, 2).flatten(2))
     assert torch.equal(packing.pairs_of(laid), pairs)
 
 
