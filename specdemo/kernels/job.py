@@ -114,7 +114,7 @@ TOKEN = np.dtype(
         ("column", NUMBER),
         ("row", NUMBER),  # its row of logits, among all that were written
         ("confidence", REAL),
-        ("seconds", COUNT),  # time of its choice, from clock_gettime
+        ("seconds", COUNT),  # time of its choice, in units of `runtime.SECOND`
         ("nanoseconds", COUNT),
     ]
 )

@@ -91,22 +91,9 @@ else:
             meet(address_of(job) + ARRIVED_OFFSET, threads)
 
 
-counter = types.ExternalFunction("QueryPerformanceCounter", types.int32(types.intp))
-frequency = types.ExternalFunction("QueryPerformanceFrequency", types.int32(types.intp))
-
-
-@compiled
-def write_ticks(address):
-    """`write_time` on Windows."""
-    found = carray(simd.int64s_at(address), 2)
-    frequency(address)
-    counter(address + 8)
-    each, ticks = found[0], found[1]
-    found[0], found[1] = ticks // each, ticks % each * 1_000_000_000 // each
-
-
 if sys.platform == "win32":
-    write_time = write_ticks
+    # It writes ticks in the place of seconds, see `runtime.SECOND`.
+    write_time = types.ExternalFunction("QueryPerformanceCounter", types.int32(types.intp))
 else:
     clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.intp))
     MONOTONIC = np.int32(time.CLOCK_MONOTONIC)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+import time
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -35,6 +36,8 @@ NORMS = ("input_norm", "attended_norm", "post_norm", "gated_norm", "query_norm",
 HEAD_DIMS = range(64, 257, 32)  # supported sizes of a head
 LINE = 64  # bytes of a cache line
 WIDTH = 16  # float32 that compiled code computes at a time
+# Seconds per unit of `TOKEN.seconds`, which contains the counter's ticks on Windows.
+SECOND = time.get_clock_info("perf_counter").resolution if sys.platform == "win32" else 1.0
 MOST_BUFFERS = 64  # for jobs of different forms, of each thread
 
 
@@ -508,7 +511,8 @@ def _chain(draft: Any, tokens: Any, logits: Tensor, columns: int, runs: int) -> 
     taken, step = tokens[: draft.taken], None
     if len(taken) > 1:
         first, last = taken[0], taken[-1]
-        passed = last.seconds - first.seconds + 1e-9 * (last.nanoseconds - first.nanoseconds)
+        passed = SECOND * (last.seconds - first.seconds)
+        passed += 1e-9 * (last.nanoseconds - first.nanoseconds)
         step = passed / (len(taken) - 1) / runs
     rows = [logits[one.row, :columns] for one in taken]
     confidences = [one.confidence for one in taken]

@@ -14,7 +14,7 @@ from typing import Any
 from specdemo.kernels import cpu_features
 
 OWN_TEAM = "SPECDEMO_OWN_TEAM"  # environment variable: threads of Python, also where torch's are
-WINDOWS = ("SwitchToThread", "QueryPerformanceCounter", "QueryPerformanceFrequency")
+WINDOWS = ("SwitchToThread", "QueryPerformanceCounter")
 
 
 @cache

@@ -1,7 +1,6 @@
 """Products for any processor: the same numbers, on a plain x86-64 and, as far as code is generated, on ARM; and teams of our own."""
 
 import ctypes
-import sys
 import threading
 
 import numpy as np
@@ -184,28 +183,3 @@ def test_teams_of_our_own_can_be_asked_for(monkeypatch):
     assert not team.is_borrowed.__wrapped__()
     monkeypatch.setenv(team.OWN_TEAM, "0")
     assert team.is_borrowed.__wrapped__() == (team.openmp() is not None)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="the system's own counter would be replaced")
-def test_ticks_of_windows_become_seconds_and_nanoseconds():
-    def writes(value: int):
-        def write(address: int) -> int:
-            ctypes.c_int64.from_address(address).value = value
-            return 1
-
-        return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)(write)
-
-    stand_ins = {
-        "QueryPerformanceFrequency": writes(10_000_000),
-        "QueryPerformanceCounter": writes(72_000_000_123),
-    }
-    for name, function in stand_ins.items():
-        llvm.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
-
-    @njit
-    def run(address):
-        parts.write_ticks(address)
-
-    time = np.zeros(2, dtype=np.int64)
-    run(time.ctypes.data)
-    assert time.tolist() == [7200, 12_300]
