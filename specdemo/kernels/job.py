@@ -168,7 +168,7 @@ JOB = np.dtype(
         ("shared", ADDRESS),  # buffers of all threads
         ("scratch", ADDRESS),  # buffers of each thread, one after the other
         ("scratch_bytes", COUNT),
-        ("arrived", COUNT),  # threads at barriers so far, in a team of our own
+        ("arrived", ADDRESS),  # int64, threads at barriers so far, in a team of our own
     ]
 )  # fmt: skip
 
@@ -197,7 +197,7 @@ Form = tuple[tuple[int, int, int], ...]
 
 
 class JobBuffer:
-    """A job and its arrays in the same buffer, in the order that README.md shows.
+    """A job and its arrays in the same buffer, in the order that README.md shows, then the count at `JOB.arrived`.
 
     template: the fields that all jobs have in common, as bytes of a job; layers: of the stack
     parts: addresses of the parts behind the job, and of their end
@@ -209,10 +209,10 @@ class JobBuffer:
         sizes = (
             len(template) // FIELD_BYTES, layers + 1, asked, num_rows,
             len(form) * SEQUENCE.itemsize // FIELD_BYTES, len(form) * DRAFT.itemsize // FIELD_BYTES,
-            sum(most for _, _, most in form) * TOKEN.itemsize // FIELD_BYTES,
+            sum(most for _, _, most in form) * TOKEN.itemsize // FIELD_BYTES, 1,
         )  # fmt: skip
         bounds = list(accumulate(sizes))
-        at_states, at_asked, at_positions, at_sequences, _, at_tokens, end = bounds
+        at_states, at_asked, at_positions, at_sequences, _, at_tokens, _, end = bounds
         self._numbers = np.zeros(end, dtype=np.int64)
         base = self._numbers.ctypes.data
         ctypes.memmove(base, template, len(template))
@@ -223,6 +223,7 @@ class JobBuffer:
         self.job: Any = JobStructure.from_address(base)
         self.job.num_rows, self.job.num_sequences, self.job.num_asked = num_rows, len(form), asked
         self.job.states, self.job.asked, self.job.positions, self.job.sequences = self.parts[:4]
+        self.job.arrived = self.parts[6]
         self.sequences: Any = (SequenceStructure * len(form)).from_address(self.parts[3])
         self.drafts: list[Any] = [None] * len(form)
         self.tokens: list[Any] = [None] * len(form)

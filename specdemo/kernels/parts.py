@@ -13,13 +13,12 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import carray, types
-from numba.extending import intrinsic
 
 from specdemo.kernels import job as jobs
 from specdemo.kernels import llvm, simd, team
 from specdemo.kernels.cache import compiled
 
-ARRIVED_OFFSET = jobs.JOB.fields["arrived"][1]
+BORROWED = team.is_borrowed()  # numba compiles only the branch that this selects
 BARRIER_POLLS = 4096  # polls of a barrier before other threads of the system may run
 
 gnu_barrier = types.ExternalFunction("GOMP_barrier", types.void())
@@ -27,16 +26,6 @@ gnu_number = types.ExternalFunction("omp_get_thread_num", types.int32())
 gnu_count = types.ExternalFunction("omp_get_num_threads", types.int32())
 yields = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
 let_others_run = types.ExternalFunction(yields, types.int32())
-
-
-@intrinsic
-def address_of(_context, record):
-    """Return the address of a record."""
-
-    def generate(_context, builder, _signature, arguments):
-        return builder.ptrtoint(arguments[0], llvm.I64)
-
-    return types.intp(record), generate
 
 
 @llvm.emits(result=types.int64)
@@ -63,32 +52,23 @@ def meet(arrived, threads):
             let_others_run()
 
 
-if team.is_borrowed():
-
-    @compiled
-    def part_of(address):
-        """Return a job's address, this thread's number and the number of threads. address: the argument of the team's function"""
+@compiled
+def part_of(address):
+    """Return a job's address, this thread's number and the number of threads. address: the argument of the team's function"""
+    if BORROWED:
         return address, gnu_number(), gnu_count()
+    part = carray(simd.int64s_at(address), 3)
+    return part[0], part[1], part[2]
 
-    @compiled
-    def wait_for_threads(_job, threads):
-        """Wait until all threads are here."""
-        if threads > 1:
+
+@compiled
+def wait_for_threads(job, threads):
+    """Wait until all threads are here."""
+    if threads > 1:
+        if BORROWED:
             gnu_barrier()
-
-else:
-
-    @compiled
-    def part_of(address):
-        """Return a job's address, this thread's number and the number of threads. address: the argument of the team's function"""
-        part = carray(simd.int64s_at(address), 3)
-        return part[0], part[1], part[2]
-
-    @compiled
-    def wait_for_threads(job, threads):
-        """Wait until all threads are here."""
-        if threads > 1:
-            meet(address_of(job) + ARRIVED_OFFSET, threads)
+        else:
+            meet(job.arrived, threads)
 
 
 if sys.platform == "win32":

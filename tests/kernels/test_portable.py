@@ -168,16 +168,6 @@ def test_a_team_of_one_runs_in_its_caller():
     assert place.tolist() == [600, 0, 299]
 
 
-def test_the_place_of_arrivals_is_in_the_job():
-    @njit
-    def found(address):
-        return parts.address_of(parts.job_at(address)) - address
-
-    job = jobs.JobStructure()
-    assert found(ctypes.addressof(job)) == 0
-    assert ctypes.sizeof(job) == parts.ARRIVED_OFFSET + 8
-
-
 def test_teams_of_our_own_can_be_asked_for(monkeypatch):
     monkeypatch.setenv(team.OWN_TEAM, "1")
     assert not team.is_borrowed.__wrapped__()
