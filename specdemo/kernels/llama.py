@@ -15,7 +15,7 @@ from numba import carray
 
 from specdemo.kernels import matmul_blocks, simd
 from specdemo.kernels.attention import UNSEEN, attend_all, norm, products
-from specdemo.kernels.cache import compiled, loose
+from specdemo.kernels.cache import compiled
 from specdemo.kernels.packing import BLOCK_OUTPUTS, GROUP_INPUTS
 from specdemo.kernels.parts import (
     LAYER_BYTES,
@@ -27,6 +27,7 @@ from specdemo.kernels.parts import (
 )
 
 TILES_BYTES = 64  # bytes of the shapes of all tiles
+ONE = np.float32(1.0)
 
 
 @compiled
@@ -46,7 +47,8 @@ def add_bias(into, bias, rows, stride, blocks):
     """Add a bias to some blocks of 32 columns. into: (rows, stride) float32; blocks: the first, and the end"""
     first, end = blocks[0] * BLOCK_OUTPUTS, blocks[1] * BLOCK_OUTPUTS
     for row in range(rows):
-        simd.add_to(into + (row * stride + first) * 4, bias + first * 4, (end - first) // 16)
+        columns = into + (row * stride + first) * 4
+        simd.add_to(columns, bias + first * 4, ONE, (end - first) // 16)
 
 
 @compiled
@@ -58,7 +60,7 @@ def add_injected(job, x):
         if sequence.injected:
             row = sequence.first_row + sequence.first_injected
             lines = sequence.num_injected * width // 16
-            simd.add_to(x + row * width * 4, sequence.injected, lines)
+            simd.add_to(x + row * width * 4, sequence.injected, ONE, lines)
 
 
 @compiled
@@ -127,23 +129,11 @@ def normed_rows(job, x, weight, into):
     return into
 
 
-@loose
-def add_times(total, part, factor, count):
-    """total += part * factor, `count` float32."""
-    sums, parts = carray(simd.float32s_at(total), count), carray(simd.float32s_at(part), count)
-    for i in range(count):
-        sums[i] += parts[i] * factor
-
-
 @compiled
 def add_result(job, x, found, weight, room):
     """Add the output of attention or of the MLP to the states, after its norm, if there is one. All: (rows, hidden) float32"""
     found = normed_rows(job, found, weight, room)
-    count = job.num_rows * job.hidden
-    if job.residual == 1.0:
-        simd.add_to(x, found, count // 16)
-    else:
-        add_times(x, found, np.float32(job.residual), count)
+    simd.add_to(x, found, np.float32(job.residual), job.num_rows * job.hidden // 16)
 
 
 @compiled

@@ -95,12 +95,13 @@ def copy_lines(builder, source, into, lines):
         llvm.store(builder, llvm.load(builder, line, llvm.FLOATS), copied)
 
 
-@llvm.emits()
-def add_to(builder, total, part, lines):
-    """total += part, `lines` times 16 float32."""
+@llvm.emits(factor=types.float32)
+def add_to(builder, total, part, factor, lines):
+    """total += part * factor, `lines` times 16 float32."""
+    factor = llvm.splat(builder, factor, llvm.FLOATS)
     with llvm.each_line(builder, lines, total, part) as addresses:
-        summed = builder.fadd(*(llvm.load(builder, one, llvm.FLOATS) for one in addresses))
-        llvm.store(builder, summed, addresses[0])
+        sums, parts = (llvm.load(builder, one, llvm.FLOATS) for one in addresses)
+        llvm.store(builder, llvm.fma(builder, parts, factor, sums), addresses[0])
 
 
 def _conversion(
