@@ -171,16 +171,25 @@ def half_to_floats(builder: ir.IRBuilder, halves: ir.Value) -> ir.Value:
     return builder.bitcast(builder.or_(builder.bitcast(scaled, INTS), signs), FLOATS)
 
 
-def greatest_size(builder: ir.IRBuilder, rows: Sequence[ir.Value]) -> ir.Value:
-    """The largest absolute value of vectors of FLOATS, at least 1e-30, so that a group of zeros can be divided by it."""
+def rounded(
+    builder: ir.IRBuilder, source: ir.Value, lines: int, most: int
+) -> tuple[list[ir.Value], ir.Value]:
+    """Round `lines` times 16 float32 to whole numbers from -most to most. returns: INTS of each line, and float32 of the step"""
+    rows = [load(builder, at(builder, source, 64 * line), FLOATS) for line in range(lines)]
     # Without their signs, float32 are in the order of their bits.
     unsigned = ir.Constant(INTS, [0x7FFFFFFF] * WIDTH)
     sizes = [builder.and_(builder.bitcast(row, INTS), unsigned) for row in rows]
-    most = reduce(lambda x, y: builder.select(builder.icmp_signed(">", x, y), x, y), sizes)
-    greatest = call(builder, "llvm.vector.reduce.smax.v16i32", I32, (most,))
-    bound = ir.Constant(I32, 0x0DA24260)  # bits of 1e-30
+    largest = reduce(lambda x, y: builder.select(builder.icmp_signed(">", x, y), x, y), sizes)
+    greatest = call(builder, "llvm.vector.reduce.smax.v16i32", I32, (largest,))
+    bound = ir.Constant(I32, 0x0DA24260)  # bits of 1e-30, so that a group of zeros can be divided
     greatest = builder.select(builder.icmp_signed(">", greatest, bound), greatest, bound)
-    return builder.bitcast(greatest, ir.FloatType())
+    one = ir.FloatType()
+    greatest = builder.bitcast(greatest, one)
+    times = splat(builder, builder.fdiv(ir.Constant(one, float(most)), greatest), FLOATS)
+    scaled = [(builder.fmul(row, times),) for row in rows]
+    near = [call(builder, "llvm.nearbyint.v16f32", FLOATS, row) for row in scaled]
+    whole = [builder.fptosi(row, INTS) for row in near]
+    return whole, builder.fmul(greatest, ir.Constant(one, 1 / most))
 
 
 def ways(builder: ir.IRBuilder, value: ir.Value, cases: Sequence[int]) -> Iterator[int]:

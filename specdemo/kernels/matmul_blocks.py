@@ -33,22 +33,15 @@ QUADS = INPUTS // 4
 @llvm.emits()
 def round_to_int8(builder, source, into, about):
     """Convert INPUTS float32 to as many whole numbers of 8 bits. about: address of four numbers of 32 bits, see ABOUT"""
-    one = ir.FloatType()
-    rows = [llvm.load(builder, llvm.at(builder, source, at), llvm.FLOATS) for at in (0, 64)]
-    greatest = llvm.greatest_size(builder, rows)
-    times = builder.fdiv(ir.Constant(one, float(MOST)), greatest)
+    whole, step = llvm.rounded(builder, source, INPUTS // llvm.WIDTH, MOST)
     sums = []
-    for row, at in zip(rows, (0, 16), strict=True):
-        near = (builder.fmul(row, llvm.splat(builder, times, llvm.FLOATS)),)
-        near = llvm.call(builder, "llvm.nearbyint.v16f32", llvm.FLOATS, near)
-        whole = builder.fptosi(near, llvm.INTS)
-        bytes_ = builder.trunc(whole, ir.VectorType(llvm.I8, llvm.WIDTH))
-        llvm.store(builder, bytes_, llvm.at(builder, into, at))
+    for line, numbers in enumerate(whole):
+        bytes_ = builder.trunc(numbers, ir.VectorType(llvm.I8, llvm.WIDTH))
+        llvm.store(builder, bytes_, llvm.at(builder, into, llvm.WIDTH * line))
         name = "llvm.vector.reduce.add.v16i32"
-        sums.append(builder.neg(llvm.call(builder, name, llvm.I32, (whole,))))
-    step = builder.fmul(greatest, ir.Constant(one, 1 / MOST))
+        sums.append(builder.neg(llvm.call(builder, name, llvm.I32, (numbers,))))
     both = builder.add(*sums)
-    value = builder.fneg(builder.fmul(builder.sitofp(both, one), step))
+    value = builder.fneg(builder.fmul(builder.sitofp(both, ir.FloatType()), step))
     for number, found in enumerate((step, value, both, sums[0])):
         llvm.store(builder, found, llvm.at(builder, about, 4 * number))
 

@@ -60,23 +60,15 @@ def round_to_int16(builder, lines, source, into, step, total):
 
     step, total: addresses of float32: the value of one, and the value of their sum
     """
-    offsets, one = [64 * line for line in range(lines)], ir.FloatType()
-    rows = [llvm.load(builder, llvm.at(builder, source, at), llvm.FLOATS) for at in offsets]
-    greatest = llvm.greatest_size(builder, rows)
-    limit = ir.Constant(one, float(MOST_INPUT))
-    times = llvm.splat(builder, builder.fdiv(limit, greatest), llvm.FLOATS)
-    whole = []
-    for row, at in zip(rows, offsets, strict=True):
-        near = (builder.fmul(row, times),)
-        near = llvm.call(builder, "llvm.nearbyint.v16f32", llvm.FLOATS, near)
-        whole.append(builder.fptosi(near, llvm.INTS))
-        shorts = builder.trunc(whole[-1], llvm.SHORTS)
-        llvm.store(builder, shorts, llvm.at(builder, into, at // 2))
-    meant = builder.fmul(greatest, ir.Constant(one, 1 / MOST_INPUT))
+    whole, meant = llvm.rounded(builder, source, lines, MOST_INPUT)
+    for line, numbers in enumerate(whole):
+        shorts = builder.trunc(numbers, llvm.SHORTS)
+        llvm.store(builder, shorts, llvm.at(builder, into, 32 * line))
     llvm.store(builder, meant, step)
     added = (reduce(builder.add, whole),)
     summed = llvm.call(builder, "llvm.vector.reduce.add.v16i32", llvm.I32, added)
-    llvm.store(builder, builder.fmul(builder.sitofp(summed, one), meant), total)
+    total_value = builder.fmul(builder.sitofp(summed, ir.FloatType()), meant)
+    llvm.store(builder, total_value, total)
 
 
 @compiled
