@@ -6,7 +6,7 @@ import numpy as np
 from numba import carray
 
 from specdemo.kernels import cpu_features, simd
-from specdemo.kernels.cache import compiled, loose
+from specdemo.kernels.llvm import compiled, loose
 from specdemo.kernels.parts import sequence_at
 
 products = cpu_features.products()

@@ -1,4 +1,4 @@
-"""Compilation of functions, and the folder for their code, which is named after sources, processor and numba."""
+"""The folder for compiled code, which is named after sources, processor and numba."""
 
 from __future__ import annotations
 
@@ -106,21 +106,6 @@ def _config() -> Any:
     from numba.core import config
 
     return config
-
-
-def compiled(function: Any) -> Any:
-    """Compile a function when it is first called."""
-    from numba import njit
-
-    return njit(nogil=True, error_model="numpy")(function)
-
-
-def loose(function: Any) -> Any:
-    """Compile a function whose sums may be computed in another order than written, always the same one."""
-    from numba import njit
-
-    fast = {"contract", "reassoc", "arcp", "nsz"}
-    return njit(nogil=True, error_model="numpy", fastmath=fast)(function)
 
 
 def kept(compiler: Any, *kind: Any, **options: Any) -> Any:

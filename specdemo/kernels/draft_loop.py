@@ -12,8 +12,9 @@ import numpy as np
 from numba import carray, cfunc, types
 
 from specdemo.kernels import simd
-from specdemo.kernels.cache import compiled, kept
+from specdemo.kernels.cache import kept
 from specdemo.kernels.llama import run_pass
+from specdemo.kernels.llvm import compiled
 from specdemo.kernels.parts import (
     SECONDS_OFFSET,
     TOKEN_BYTES,

@@ -15,7 +15,7 @@ from numba import carray
 
 from specdemo.kernels import matmul_blocks, simd
 from specdemo.kernels.attention import UNSEEN, attend_all, norm, products
-from specdemo.kernels.cache import compiled
+from specdemo.kernels.llvm import compiled
 from specdemo.kernels.packing import BLOCK_OUTPUTS, GROUP_INPUTS
 from specdemo.kernels.parts import (
     LAYER_BYTES,

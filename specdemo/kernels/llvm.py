@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import reduce, wraps
+from functools import partial, reduce, wraps
 from inspect import signature
 
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from specdemo.kernels import cpu_features
+
+# Decorators of functions that are compiled when they are first called.
+compiled = partial(njit, nogil=True, error_model="numpy")
+# Sums of these may be computed in another order than written, always the same one.
+loose = partial(compiled, fastmath={"contract", "reassoc", "arcp", "nsz"})
 
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 BYTES = I8.as_pointer()

@@ -10,7 +10,7 @@ from numba import carray, types
 from torch import Tensor
 
 from specdemo.kernels import llvm, simd
-from specdemo.kernels.cache import compiled, loose
+from specdemo.kernels.llvm import compiled, loose
 from specdemo.kernels.packing import Packed
 
 COLUMNS = 32  # outputs decoded per call

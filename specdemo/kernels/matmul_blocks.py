@@ -15,7 +15,7 @@ from numba.core import cgutils
 
 from specdemo.kernels import cpu_features, llvm, simd
 from specdemo.kernels.blocks import INPUTS, KINDS, Kind
-from specdemo.kernels.cache import compiled
+from specdemo.kernels.llvm import compiled
 from specdemo.kernels.matmul_vectors import paired
 
 MOST = 127  # of an activation

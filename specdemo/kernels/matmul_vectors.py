@@ -17,7 +17,7 @@ from numba.core import cgutils
 from torch import Tensor
 
 from specdemo.kernels import cpu_features, llvm, simd
-from specdemo.kernels.cache import compiled
+from specdemo.kernels.llvm import compiled
 from specdemo.kernels.packing import GROUP_INPUTS, Packed, whole_numbers
 
 COLUMNS = 32  # outputs decoded per call

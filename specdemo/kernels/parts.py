@@ -16,7 +16,7 @@ from numba import carray, types
 
 from specdemo.kernels import job as jobs
 from specdemo.kernels import llvm, simd, team
-from specdemo.kernels.cache import compiled
+from specdemo.kernels.llvm import compiled
 
 BORROWED = team.is_borrowed()  # numba compiles only the branch that this selects
 BARRIER_POLLS = 4096  # polls of a barrier before other threads of the system may run
