@@ -4,7 +4,7 @@ The package is not used here: a drafter that agrees with this file runs as its f
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,6 @@ class DFlash:
     multiplier: float = 1.0
     cap: float = 0.0
     theta: float = 10_000.0
-    norms: bool = True  # norms of queries and keys
-    mixed_norm: bool = True  # norm of the target's mixed states
-    text_norm: bool = False  # a layer's norm is for the block, and not for the text
-    begins: int = 0  # distance from the pending token to the block
-    head_is_embedding: bool = False
     rank: int = 0  # rank of DSpark's Markov head
     confident: bool = False  # whether there is a confidence head, which reads the Markov head too
     taps: int = 0  # taps of DFlash 2's convolutions; channels that share a kernel
@@ -46,11 +41,6 @@ class DFlash:
     most: int = 5
     window: int = 0  # window of all layers but the last
     window_causal: bool = False
-    convolves: tuple[bool, bool] = (True, True)  # convolutions of input and output
-    dynamic: bool = True  # the kernel depends on the position
-    from_input: bool = True  # the kernel of the output depends on the input
-    state_gates: bool = True  # the selector reads the position's state
-    tap_first: bool = True  # kernels are written tap by tap, and not group by group
     tensors: dict[str, Tensor] = field(default_factory=dict, compare=False)
 
 
@@ -186,28 +176,22 @@ class Reference(Layers):
     embedding, head: (V, H), the target's; states: (known, reads x H), the target's, of the first tokens
     """
 
-    def __init__(
-        self, model: DFlash, embedding: Tensor, head: Tensor, states: Tensor, **wrong: Any
-    ) -> None:
-        self.model = replace(model, **wrong)
-        self.tensors, self.embedding, self.states = model.tensors, embedding, states
+    def __init__(self, model: DFlash, embedding: Tensor, head: Tensor, states: Tensor) -> None:
+        self.model, self.tensors = model, model.tensors
+        self.embedding, self.states = embedding, states
         self.head = self.tensors.get("lm_head.weight", head)
-        if self.model.head_is_embedding:
-            self.head = embedding
 
     def guess(self, text: list[int]) -> Tensor:
         """(positions, W): logits of the positions after a text, whose last token is pending."""
         model, pending = self.model, len(text) - 1
-        known = self.linear("fc", self.states[:pending])
-        known = self.normed("hidden_norm", known) if model.mixed_norm else known
+        known = self.normed("hidden_norm", self.linear("fc", self.states[:pending]))
         ids = torch.tensor([text[pending], *[model.mask] * (model.block - 1)])
         x = self.embedding[ids] * model.embedding_scale
         for number in range(model.layers):
             begin = f"layers.{number}."
-            norm = f"{begin}input_layernorm"
-            of_text = self.normed(norm, known) if model.text_norm else known
-            of_block, kernels = self.into(f"{begin}attention_conv.", self.normed(norm, x))
-            looked = self.looked(begin, of_text, of_block, near=is_near(model, number))
+            inner = self.normed(f"{begin}input_layernorm", x)
+            inner, kernels = self.into(f"{begin}attention_conv.", inner)
+            looked = self.looked(begin, known, inner, near=is_near(model, number))
             x = x + self.out_of(looked, kernels)
             inner = self.normed(f"{begin}post_attention_layernorm", x)
             inner, kernels = self.into(f"{begin}mlp_conv.", inner)
@@ -234,17 +218,15 @@ class Reference(Layers):
         """(rows, H): attention of the rows of the block over the text and the block."""
         model, part, known = self.model, f"{begin}self_attn.", len(text)
         rows, both = torch.arange(len(block)), torch.cat([text, block])
-        places = torch.cat([torch.arange(known), known + model.begins + rows])
-        facts = {"theta": model.theta, "norms": model.norms}
-        query = self.turned(f"{part}q", block, places[known:], **facts)
-        keys = self.turned(f"{part}k", both, places, **facts)
-        values = self.linear(f"{part}v_proj", both).view(len(both), KV_HEADS, HEAD)
         key = torch.arange(len(both))
+        query = self.turned(f"{part}q", block, key[known:], model.theta, norms=True)
+        keys = self.turned(f"{part}k", both, key, model.theta, norms=True)
+        values = self.linear(f"{part}v_proj", both).view(len(both), KV_HEADS, HEAD)
         seen = torch.ones(len(block), len(both), dtype=torch.bool)
         if model.window_causal if near else model.causal:
             seen &= key <= known + rows[:, None]
         if near:
-            seen &= (key >= known) | (key > places[known:, None] - model.window)
+            seen &= (key >= known) | (key > known + rows[:, None] - model.window)
         return self.linear(f"{part}o_proj", attention(query, keys, values, seen))
 
     def into(self, begin: str, x: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -253,24 +235,20 @@ class Reference(Layers):
         if not model.taps:
             return x, None
         base, groups = self.tensors[f"{begin}base_kernel"], model.hidden // model.group
-        added = self.linear(f"{begin}kernel_projection", x) * model.dynamic
-        if model.tap_first:
-            added = added.view(len(x), 2, model.taps, groups)
-        else:
-            added = added.view(len(x), 2, groups, model.taps).transpose(2, 3)
+        added = self.linear(f"{begin}kernel_projection", x)
+        added = added.view(len(x), 2, model.taps, groups)
         kernels = base + added.repeat_interleave(model.group, dim=-1)
-        into = along(x, kernels[:, 0]) if model.convolves[0] else x
-        return into, kernels[:, 1] if model.from_input else base[1].expand(len(x), -1, -1)
+        return along(x, kernels[:, 0]), kernels[:, 1]
 
     def out_of(self, x: Tensor, kernels: Tensor | None) -> Tensor:
-        return x if kernels is None or not self.model.convolves[1] else along(x, kernels)
+        return x if kernels is None else along(x, kernels)
 
     def selected(self, place: int, logits: Tensor, token: int) -> dict[int, float]:
         """Scores of the candidates of a position, after this token."""
         state = self.states_out[place + 1]
         names = ("predecessor_codebook", "successor_codebook", "hidden_projection.weight")
         before, after, project = (self.tensors[f"candidate_selector.{name}"] for name in names)
-        gate = project @ state if self.model.state_gates else torch.ones(self.model.chosen)
+        gate = project @ state
         ranked = logits.topk(self.model.most).indices.tolist()
         return {
             one: float(logits[one] + (before[token] * gate * after[one]).sum()) for one in ranked

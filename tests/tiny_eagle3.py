@@ -4,7 +4,7 @@ The package is not used here: a drafter that agrees with this file runs as its f
 """
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,6 @@ class Eagle3:
     qwen: bool = False
     theta: float = 10_000.0
     own_embedding: bool = False
-    skips_first: bool = True  # the text starts with its second token
-    embedding_first: bool = True
     tensors: dict[str, Tensor] = field(default_factory=dict, compare=False)
 
 
@@ -198,9 +196,8 @@ class Reference(Layers):
     embedding: (V, H), the target's; states: (known, reads x H), the target's, of the first tokens
     """
 
-    def __init__(self, model: Eagle3, embedding: Tensor, states: Tensor, **wrong: Any) -> None:
-        self.model = replace(model, **wrong)
-        self.tensors = model.tensors
+    def __init__(self, model: Eagle3, embedding: Tensor, states: Tensor) -> None:
+        self.model, self.tensors = model, model.tensors
         self.embedding = self.tensors.get("embed_tokens.weight", embedding)
         parts = states.split(model.hidden, dim=-1)
         if self.model.fc_norm:
@@ -214,12 +211,9 @@ class Reference(Layers):
         """(H,) for each token but the first: the output of the layers, before the last norm."""
         outputs: list[Tensor] = []
         seen: list[list[tuple[Tensor, Tensor]]] = [[] for _ in range(self.model.layers)]
-        for place in range(1 if self.model.skips_first else 0, len(text)):
-            before = place - 1
-            if before < 0:
-                state = torch.zeros(self.model.hidden)
-            elif before < len(self.known):
-                state = self.known[before]
+        for place in range(1, len(text)):
+            if place <= len(self.known):
+                state = self.known[place - 1]
             else:
                 state = self.normed("norm", outputs[-1]) if self.model.norm_output else outputs[-1]
             x = self.first(self.embedding[text[place]], state, place, seen[0])
@@ -238,8 +232,7 @@ class Reference(Layers):
     def first(self, embedding: Tensor, state: Tensor, place: int, seen: list) -> Tensor:
         """The first layer: attention reads twice the numbers."""
         normed_state = self.normed("layers.0.hidden_norm", state)
-        parts = [self.normed("layers.0.input_layernorm", embedding), normed_state]
-        both = torch.cat(parts if self.model.embedding_first else parts[::-1])
+        both = torch.cat([self.normed("layers.0.input_layernorm", embedding), normed_state])
         past = normed_state if self.model.normed_residual else state
         return self.rest("layers.0.", past, both, place, seen)
 

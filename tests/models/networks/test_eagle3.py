@@ -56,32 +56,6 @@ def test_a_layout_runs_as_its_format_says(tmp_path, layout):
     same(torch.cat([rows[1:], below]), reference.logits([*TEXT, *DRAFTED, 30, 31])[-2:])
 
 
-TRAPS = {
-    "norm_before_residual": (SPECULATORS, {"normed_residual": False}),
-    "residual before its norm": (SAFEAILAB, {"normed_residual": True}),
-    "fc_norm": (SPECFORGE, {"fc_norm": False}),
-    "norm_output": (SPECFORGE, {"norm_output": False}),
-    "no norm_output": (SAFEAILAB, {"norm_output": True}),
-    "norm_before_fc": (DEEP, {"norm_before_fc": False}),
-    "embedding first": (SAFEAILAB, {"embedding_first": False}),
-    "norms of queries and keys": (SPECULATORS, {"qwen": False}),
-    "the text's first token": (SAFEAILAB, {"skips_first": False}),
-    "rope_theta": (SPECULATORS, {"theta": 1e4}),
-}
-
-
-@pytest.mark.parametrize("trap", TRAPS)
-def test_a_trap_makes_a_difference(trap):
-    """A reader that ignores one of these computes something else, which the test above would find."""
-    facts, wrong = TRAPS[trap]
-    model = make(**facts)
-    states, text = states_of(model, len(TEXT) - 1), [*TEXT, DRAFTED[0]]
-    right, ignored = (
-        Reference(model, EMBEDDING, states, **more).logits(text)[-1] for more in ({}, wrong)
-    )
-    assert (right - ignored).abs().max() > 0.05
-
-
 def test_words_are_stored_as_offsets_and_the_head_is_the_drafters_own(tmp_path):
     """Neither an absolute d2t nor tied weights, which configs of several published drafters name, are used."""
     model = make()
