@@ -60,3 +60,17 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def reached(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a process serves a port. log: its output, the message if it ends before"""
+
+    def answers() -> bool:
+        assert process.poll() is None, log.read_text()
+        time.sleep(
+            0.1
+        )  # oftener, a probe could get the port itself as its own and connect to itself
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    until(answers, f"port {port} is not served", 120)

@@ -6,21 +6,16 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import time
-import urllib.error
-import urllib.request
 import zipfile
 from pathlib import Path
 
+import httpx
 import pytest
-from programs import free_port, run
+from programs import ROOT, free_port, reached, run
 from test_project import project_files
 
 from specdemo.trace.metrics import output_text
 from specdemo.trace.replay import read
-
-ROOT = Path(__file__).resolve().parents[1]
-START_SECONDS = 120
 
 
 @pytest.fixture(scope="module")
@@ -119,33 +114,22 @@ def test_an_installed_wheel_describes_itself(installed, tmp_path):
 
 
 def test_an_installed_wheel_serves_the_page(installed, tmp_path):
-    port = free_port()
+    port, log = free_port(), tmp_path / "log"
     (command,) = (installed / "bin").glob("specdemo*")
     words = [str(command), "app", "--replay", "--no-browser", "--port", str(port)]
     environment = {**os.environ, "PYTHONPATH": str(installed)}
-    log = (tmp_path / "log").open("w+")
-    process = subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=log, stderr=log)
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            words, cwd=tmp_path, env=environment, stdout=output, stderr=output
+        )
     try:
-        page, link = fetched(f"http://127.0.0.1:{port}/", process)
-        assert "specdemo" in page
-        script = link.partition("<")[2].partition(">")[0]
+        reached(port, process, log)
+        page = httpx.get(f"http://127.0.0.1:{port}/", timeout=30)
+        assert "specdemo" in page.text
+        script = page.headers["Link"].partition("<")[2].partition(">")[0]
         assert script.startswith("files/")
-        text, _ = fetched(f"http://127.0.0.1:{port}/{script}", process)
-        assert text.strip()
+        answer = httpx.get(f"http://127.0.0.1:{port}/{script}", timeout=30)
+        assert answer.raise_for_status().text.strip()
     finally:
         process.terminate()
         process.wait(30)
-        log.close()
-
-
-def fetched(address: str, process: subprocess.Popen[bytes]) -> tuple[str, str]:
-    """Poll an address until it answers. returns: the text, its Link header"""
-    end = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            with urllib.request.urlopen(address, timeout=30) as answer:  # noqa: S310
-                return answer.read().decode("utf-8"), answer.headers.get("Link", "")
-        except (urllib.error.URLError, OSError):
-            assert process.poll() is None, "the page's process has ended"
-            assert time.monotonic() < end, "the page does not answer"
-            time.sleep(0.3)

@@ -2,88 +2,49 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import IO
 
 import pytest
-from programs import free_port
+from programs import ROOT, free_port, reached
 from tiny_files import make_tiny_model
 
 from tools.probe import TOKEN, Outline, Visit, last_value, main, outcome
 
-ROOT = Path(__file__).parents[2]
 END_SECONDS = 3.0
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="signals of Unix")
 
 
-@dataclass
-class Page:
-    """A served page. log: its stderr"""
-
-    process: subprocess.Popen[bytes]
-    port: int
-    log: IO[bytes]
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def written(self) -> str:
-        self.log.seek(0)
-        return self.log.read().decode()
-
-
-def command(port: int, *more: str) -> list[str]:
-    return [sys.executable, "app.py", "--no-browser", "--port", str(port), *more]
-
-
 @pytest.fixture(scope="module")
-def page(tmp_path_factory) -> Iterator[Page]:
-    """The page with a model of two random layers, ready to answer."""
+def page(tmp_path_factory) -> Iterator[subprocess.Popen[bytes]]:
+    """The page with a model of two random layers, ready to answer. url: its address; log: its stderr"""
     place = tmp_path_factory.mktemp("process")
     folder = make_tiny_model(place / "model", max_position_embeddings=8192)
-    port = free_port()
+    port, log = free_port(), place / "log"
     model = ("--target", str(folder), "--draft", "none", "--device", "cpu", "--precision", "fp32")
-    with (place / "log").open("w+b") as log:
-        given = {**os.environ, "SPECDEMO_CACHE": str(place / "cache")}
+    command = [sys.executable, "app.py", "--no-browser", "--port", str(port), *model]
+    given = {**os.environ, "SPECDEMO_CACHE": str(place / "cache")}
+    with log.open("wb") as errors:
         process = subprocess.Popen(
-            command(port, *model), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=log, env=given
+            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=errors, env=given
         )
-        served = Page(process, port, log)
-        try:
-            for _ in range(600):
-                with socket.socket() as asked:
-                    if asked.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                assert process.poll() is None, served.written
-                time.sleep(0.1)
-            yield served
-        finally:
-            process.kill()
-            process.wait()
+    process.url, process.log = f"http://127.0.0.1:{port}", log
+    try:
+        reached(port, process, log)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
-@dataclass
-class Running:
-    """A started run: its events, and whether it has ended."""
-
-    visit: Visit
-    begun: threading.Event
-    lines: list[bytes]
-    thread: threading.Thread
-
-
-def start(page: Page, tokens: int) -> Running:
-    """Start a run, and return at its first token."""
+def start(
+    page: subprocess.Popen[bytes], tokens: int
+) -> tuple[Visit, list[bytes], threading.Thread]:
+    """Start a run, and return at its first token. returns: its visit, its events, and the thread that reads them"""
     outline = Outline(page.url)
     visit = Visit(outline)
     visit.set("sd-prompt", "the cat sat on the mat")
@@ -105,18 +66,18 @@ def start(page: Page, tokens: int) -> Running:
 
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
-    assert begun.wait(60), (lines[-3:], page.written)
-    return Running(visit, begun, lines, thread)
+    assert begun.wait(60), (lines[-3:], page.log.read_text())
+    return visit, lines, thread
 
 
 def test_a_stopped_and_continued_process_goes_on(page):
-    run = start(page, 120)
-    os.kill(page.process.pid, signal.SIGSTOP)
+    visit, lines, thread = start(page, 120)
+    page.send_signal(signal.SIGSTOP)
     time.sleep(0.5)
-    os.kill(page.process.pid, signal.SIGCONT)
-    run.thread.join(60)
-    assert outcome(last_value(b"".join(run.lines)), stopped=False) == ("finished", "")
-    run.visit.leave()
+    page.send_signal(signal.SIGCONT)
+    thread.join(60)
+    assert outcome(last_value(b"".join(lines)), stopped=False) == ("finished", "")
+    visit.leave()
 
 
 def test_probe_measures_a_served_page(page, capsys):
@@ -133,12 +94,12 @@ def test_probe_measures_a_served_page(page, capsys):
 
 
 def test_a_signal_in_mid_run_ends_the_page_within_three_seconds_without_a_traceback(page):
-    run = start(page, 400)
+    _, _, thread = start(page, 400)
     begun = time.perf_counter()
-    page.process.terminate()
-    page.process.wait(60)
+    page.terminate()
+    page.wait(60)
     assert time.perf_counter() - begun < END_SECONDS
-    run.thread.join(10)
-    assert not run.thread.is_alive()
-    assert page.process.returncode in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
-    assert "Traceback" not in page.written
+    thread.join(10)
+    assert not thread.is_alive()
+    assert page.returncode in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+    assert "Traceback" not in page.log.read_text()
