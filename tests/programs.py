@@ -67,9 +67,7 @@ def reached(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
 
     def answers() -> bool:
         assert process.poll() is None, log.read_text()
-        time.sleep(
-            0.1
-        )  # oftener, a probe could get the port itself as its own and connect to itself
+        time.sleep(0.1)  # each probe may be given that port as its own, and then reaches itself
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", port)) == 0
 
