@@ -3,14 +3,13 @@
 import pytest
 import torch
 from conftest import open_target
+from passes import TREE
 
 from specdemo.engine.cache import BLOCK_SLOTS
 from specdemo.engine.target import CachedModel, Features, ancestor_mask
 from specdemo.engine.types import Proposal, depths
 
 PROMPT = [3, 14, 15, 9, 26, 5]
-#            0   1   2   3   4   5
-TREE = Proposal(token_ids=(7, 8, 9, 10, 11, 12), parents=(-1, -1, 0, 0, 2, 1))
 
 
 def assert_same(found, wanted):

@@ -139,12 +139,10 @@ def test_each_family_rolls_back_what_it_read(family):
     target = CachedModel(family.target.decoder)
     target.read(PROMPT[:3])
     equal(target.read(PROMPT[3:-1])[None], [PROMPT[:-1]])
-    paths = [
-        [*PROMPT, *(TREE.token_ids[node] for node in TREE.path_to(at))] for at in range(len(TREE))
-    ]
-    equal(target.forward(PROMPT[-1], TREE).logits, [PROMPT, *paths])
+    paths = [[*PROMPT, *path] for path in TREE.paths()]
+    equal(target.forward(PROMPT[-1], TREE).logits, paths)
     target.keep(DEEP)
-    text = paths[DEEP[-1]]
+    text = paths[1 + DEEP[-1]]
     equal(target.read([20])[None], [[*text, 20]])
     target.rollback(len(PROMPT) + 2)
     text = text[: len(PROMPT) + 2]

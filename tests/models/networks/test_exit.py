@@ -86,17 +86,11 @@ def test_trees_grow_in_pieces(target_weights, weights):
     """Each node has the logits of its own path."""
     _, model = opened(target_weights, weights, TEXT[:-2])
     model.read(TEXT)
-    token_ids, parents = [4, 11, 30, 8, 5], [-1, -1, 0, 1, 2]
-    rows = torch.cat(
-        [model.grow(token_ids[:2], parents[:2]), model.grow(token_ids[2:], parents[2:])]
-    )
-    for node in range(len(token_ids)):
-        path, at = [], node
-        while at >= 0:
-            path.append(token_ids[at])
-            at = parents[at]
-        want = logits_of(target_weights, [*TEXT, *path[::-1]])
-        assert torch.allclose(rows[node], want, atol=1e-3)
+    tree = Proposal((4, 11, 30, 8, 5), (-1, -1, 0, 1, 2))
+    parts = [(tree.token_ids[part], tree.parents[part]) for part in (slice(2), slice(2, 5))]
+    rows = torch.cat([model.grow(*part) for part in parts])
+    for row, path in zip(rows, tree.paths()[1:], strict=True):
+        assert torch.allclose(row, logits_of(target_weights, [*TEXT, *path]), atol=1e-3)
     # Grown nodes are forgotten, and the text continues.
     after = model.read([13])
     assert torch.allclose(after, logits_of(target_weights, [*TEXT, 13]), atol=1e-3)
