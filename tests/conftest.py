@@ -33,6 +33,8 @@ from specdemo.session.loaded import Loaded
 from specdemo.trace.events import Event, ModelInfo, RunStarted
 from specdemo.training.datastore import build_datastore
 
+pytest_plugins = ["model_fixtures"]
+
 VOCABULARY = 64
 PROMPT = [5, 6, 7, 5, 6, 7, 5, 6, 11, 30, 2, 17]
 # As on a small machine: five rows cost a fifth more than one, a draft step a tenth of a target's.

@@ -9,12 +9,19 @@ from passes import BUILDS, tiny
 from tiny_files import make_tiny_model
 
 from specdemo.files.catalogue import GgufFile
+from specdemo.files.sources import ModelFiles
 
 
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory) -> Path:
     """A tiny model, shared: tests that damage it copy it first."""
     return make_tiny_model(tmp_path_factory.mktemp("tiny") / "model")
+
+
+@pytest.fixture
+def files(tiny_folder: Path) -> ModelFiles:
+    """The files of a tiny model."""
+    return ModelFiles(tiny_folder, "tiny", "r1")
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from copied import ROOT, copy_project, python
-from tiny_files import make_tiny_model
 
 from specdemo.trace.codec import decode
 from specdemo.trace.events import RunStarted
@@ -111,9 +110,9 @@ for command in json.loads(sys.argv[1]):
 """
 
 
-def test_every_command_takes_it(project, tmp_path):
-    model = make_tiny_model(tmp_path / "model")
-    pair = ["--target", str(model), "--draft", "none", "--precision", "fp32", "--device", "cpu"]
+def test_every_command_takes_it(project, tiny_folder, tmp_path):
+    model = ["--target", str(tiny_folder), "--draft", "none"]
+    pair = [*model, "--precision", "fp32", "--device", "cpu"]
     rows, proof = tmp_path / "rows.json", ["--runs", "2", "--tokens", "6"]
     run = [*pair, "--max-new-tokens", "12"]
     commands = [

@@ -1,10 +1,9 @@
-"""Fixtures of tiny models, GGUF files and wheels."""
+"""Fixtures of disks and of conversions of GGUF files."""
 
 import shutil
 from types import SimpleNamespace
 
 import pytest
-from model_fixtures import content, only_wheelhouse, tiny_folder, wheelhouse  # noqa: F401
 
 from specdemo.files import sources, store
 
@@ -20,11 +19,11 @@ def disk_with(monkeypatch):
 
 
 @pytest.fixture
-def conversions(tiny_folder, monkeypatch):  # noqa: F811
+def conversions(tiny_folder, monkeypatch):
     """The files that were converted; a conversion is a copy of a tiny model."""
     converted = []
 
-    def convert(gguf, content, progress):  # noqa: ARG001, F811
+    def convert(gguf, content, progress):  # noqa: ARG001
         converted.append(gguf)
         shutil.copytree(tiny_folder, content, dirs_exist_ok=True)
 

@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 from fuzz.odd import COUNT, SEED, damaged
-from tiny_files import make_tiny_model
 from tiny_gguf import finish
 
 from specdemo.config.errors import UserError
@@ -13,15 +12,10 @@ from specdemo.files.folder import broken_files, check_folder, count_parameters
 from specdemo.files.gguf import convert_gguf
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    return make_tiny_model(tmp_path_factory.mktemp("fuzz") / "model")
-
-
-def test_any_safetensors_file_is_whole_or_refused(tiny, tmp_path):
+def test_any_safetensors_file_is_whole_or_refused(tiny_folder, tmp_path):
     rng = random.Random(SEED)
-    whole = (tiny / "model.safetensors").read_bytes()
-    folder = shutil.copytree(tiny, tmp_path / "model")
+    whole = (tiny_folder / "model.safetensors").read_bytes()
+    folder = shutil.copytree(tiny_folder, tmp_path / "model")
     weights = folder / "model.safetensors"
     told = []
     for _ in range(COUNT):
@@ -38,13 +32,13 @@ def test_any_safetensors_file_is_whole_or_refused(tiny, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "tokenizer.json"])
-def test_any_description_of_a_model_is_read_or_refused(tiny, tmp_path, name):
+def test_any_description_of_a_model_is_read_or_refused(tiny_folder, tmp_path, name):
     from specdemo.files.sources import ModelFiles
     from specdemo.models.tokenizers import load_tokenizer
 
     rng = random.Random(SEED)
-    whole = (tiny / name).read_bytes()
-    folder = shutil.copytree(tiny, tmp_path / "model")
+    whole = (tiny_folder / name).read_bytes()
+    folder = shutil.copytree(tiny_folder, tmp_path / "model")
     told = 0
     count = COUNT if name == "config.json" else COUNT // 60
     for _ in range(count):

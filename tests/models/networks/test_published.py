@@ -8,7 +8,7 @@ import pytest
 import tiny_dflash
 import torch
 from tiny_eagle3 import make, write_flat, write_speculators
-from tiny_files import make_tiny_model, make_tiny_tokenizer
+from tiny_files import make_tiny_tokenizer
 
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
@@ -21,10 +21,8 @@ from specdemo.models.networks.layouts.family import drafter_files
 from specdemo.session.loaded import load
 from specdemo.session.studio import AUDIT_FILE
 
-
-@pytest.fixture(scope="module")
-def target(tmp_path_factory) -> Path:
-    return make_tiny_model(tmp_path_factory.mktemp("target"))
+VOCABULARY = 300  # of the tiny model
+FITTING = {"hidden": 64, "vocabulary": VOCABULARY, "words": 40}
 
 
 def settings(target: Path, drafter: Path | str, cache: Path) -> AppSettings:
@@ -33,16 +31,11 @@ def settings(target: Path, drafter: Path | str, cache: Path) -> AppSettings:
     )
 
 
-def vocabulary_of(target: Path) -> int:
-    return json.loads((target / "config.json").read_text())["vocab_size"]
-
-
-def test_a_pair_has_the_drafter_in_place_of_a_draft_model(target, tmp_path):
-    words = vocabulary_of(target)
-    folder = write_flat(tmp_path / "eagle", make(hidden=64, vocabulary=words, words=40))
-    said = []
-    pair = load(settings(target, folder, tmp_path), lambda report: said.append(report.detail)).pair
-    assert "drafter eagle (EAGLE-3, licence: apache-2.0)" in said
+def test_a_pair_has_the_drafter_in_place_of_a_draft_model(tiny_folder, tmp_path):
+    folder = write_flat(tmp_path / "eagle", make(**FITTING))
+    stages = []
+    pair = load(settings(tiny_folder, folder, tmp_path), stages.append).pair
+    assert "drafter eagle (EAGLE-3, licence: apache-2.0)" in [stage.detail for stage in stages]
     assert "draft" not in pair.drafts
     assert pair.reads == (1, 2)
     info = pair.drafts["feature"].info
@@ -58,11 +51,11 @@ def test_a_pair_has_the_drafter_in_place_of_a_draft_model(target, tmp_path):
     assert reader.model.states.isfinite().all()
 
 
-def test_one_block_drafter_serves_chains_and_trees(target, tmp_path):
-    words = vocabulary_of(target)
-    model = tiny_dflash.make(hidden=64, vocabulary=words, words=words, mask=words - 1, reads=(1, 2))
+def test_one_block_drafter_serves_chains_and_trees(tiny_folder, tmp_path):
+    facts = FITTING | {"words": VOCABULARY, "mask": VOCABULARY - 1}
+    model = tiny_dflash.make(**facts, reads=(1, 2))
     folder = tiny_dflash.write_flat(tmp_path / "dflash", model, num_target_layers=None)
-    pair = load(settings(target, folder, tmp_path), silent).pair
+    pair = load(settings(tiny_folder, folder, tmp_path), silent).pair
     assert pair.drafts["block"].network() is pair.drafts["jet"].network()
     opened = pair.open_target()
     reader = pair.open_draft("block", opened)
@@ -81,16 +74,17 @@ def refused(monkeypatch, asked: AppSettings) -> str:
     return str(error.value)
 
 
-def test_a_wrong_drafter_is_refused_before_the_target_is_loaded(monkeypatch, target, tmp_path):
-    words = vocabulary_of(target)
-    narrow = write_speculators(tmp_path / "narrow", make(vocabulary=words))
+def test_a_wrong_drafter_is_refused_before_the_target_is_loaded(monkeypatch, tiny_folder, tmp_path):
+    narrow = write_speculators(tmp_path / "narrow", make(vocabulary=VOCABULARY))
     assert "states of 32 numbers, and this target's have 64" in refused(
-        monkeypatch, settings(target, narrow, tmp_path)
+        monkeypatch, settings(tiny_folder, narrow, tmp_path)
     )
-    other = write_flat(tmp_path / "other", make(hidden=64, vocabulary=words, words=40))
+    other = write_flat(tmp_path / "other", make(**FITTING))
     make_tiny_tokenizer("quite another text, of other words", 280).save_pretrained(other)
-    assert "comes with another tokenizer" in refused(monkeypatch, settings(target, other, tmp_path))
-    plain = settings(target, target, tmp_path)
+    assert "comes with another tokenizer" in refused(
+        monkeypatch, settings(tiny_folder, other, tmp_path)
+    )
+    plain = settings(tiny_folder, tiny_folder, tmp_path)
     assert "no drafter of a family that is known here" in refused(monkeypatch, plain)
     for sentence, wrong in (
         ("draft_vocab_size is many; allowed", {"draft_vocab_size": "many"}),
@@ -101,8 +95,8 @@ def test_a_wrong_drafter_is_refused_before_the_target_is_loaded(monkeypatch, tar
         ("architectures is 1.5; allowed: a list", {"architectures": 1.5}),
         ("is not written as its family", {"layer_types": [[]]}),
     ):
-        odd = write_flat(tmp_path / "odd", make(hidden=64, vocabulary=words, words=40), **wrong)
-        assert sentence in refused(monkeypatch, settings(target, odd, tmp_path))
+        odd = write_flat(tmp_path / "odd", make(**FITTING), **wrong)
+        assert sentence in refused(monkeypatch, settings(tiny_folder, odd, tmp_path))
 
 
 class Evil:
@@ -138,16 +132,15 @@ def test_the_catalogue_names_drafters_of_known_families_at_commits():
         assert find(one.target) or "/" in one.target
 
 
-def test_the_audit_judges_a_drafter_of_a_folder(target, tmp_path, monkeypatch, capsys):
+def test_the_audit_judges_a_drafter_of_a_folder(tiny_folder, tmp_path, monkeypatch, capsys):
     """The command on real files: drafts change neither greedy nor sampled answers, and the table names the drafter."""
-    words = vocabulary_of(target)
-    folder = write_flat(tmp_path / "drafter", make(hidden=64, vocabulary=words, words=40))
+    folder = write_flat(tmp_path / "drafter", make(**FITTING))
     monkeypatch.setenv("SPECDEMO_CACHE", str(tmp_path))
     command = ["audit", "--methods", "feature", "--runs", "2", "--tokens", "3"]
-    models = ["--target", str(target), "--drafter", str(folder)]
+    models = ["--target", str(tiny_folder), "--drafter", str(folder)]
     command += ["--precision", "fp32", "--device", "cpu"]
     assert main([*command, *models]) == 0
-    assert f"{target.name} with drafter, fp32" in capsys.readouterr().out
+    assert f"{tiny_folder.name} with drafter, fp32" in capsys.readouterr().out
     found = json.loads((tmp_path / AUDIT_FILE).read_text(encoding="utf-8"))
     assert (found["drafter"], found["held"]) == ("drafter", True)
     assert [(row["name"], row["verdict"]) for row in found["methods"]] == [
