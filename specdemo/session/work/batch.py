@@ -114,10 +114,10 @@ class Batch:
         latest = [BatchAnswer(number, prompt) for number, prompt in enumerate(self.prompts)]
         last = [""] * len(latest)  # text of each one's last token
         begun: list[float] = []  # times at which turns came
-        parts = plain.in_one_request() if self.studio.whole else plain.in_threads()
+        parts = plain.in_one_request() if self.studio.whole else plain.in_threads(begun)
         with closing(_counted(parts, self.studio.meter)) as counted:
             for number, update in counted:
-                if update is None:
+                if update is None and not begun:  # of an engine elsewhere
                     begun.append(time.perf_counter())
                 answer = _after(latest[number], update, last[number])
                 if isinstance(update, Verified):
@@ -137,8 +137,8 @@ class Batch:
             ended - min(begun, default=ended),
         )
 
-    def in_threads(self) -> Generator[Part, None, None]:
-        """Answer each prompt in a thread and a turn of its own."""
+    def in_threads(self, begun: list[float]) -> Generator[Part, None, None]:
+        """Answer each prompt in a thread and a turn of its own. begun: gets the time at which each turn came"""
         expected = self.studio.target if self.studio.ready else None
         arrived: SimpleQueue[Part | None] = SimpleQueue()
 
@@ -148,6 +148,8 @@ class Batch:
                     for waiting in mine or ():
                         arrived.put((number, waiting))
                     for update in self._run(prompt, expected):
+                        if update is None:
+                            begun.append(time.perf_counter())  # the consumer reads it later
                         arrived.put((number, update))
             except UserError as error:
                 arrived.put((number, error))
@@ -203,7 +205,7 @@ def answers(
     """Answer prompts where the models are. yields: the number of a prompt, with an event, its error, or None when it starts"""
     run = RunSettings.from_values(settings)
     batch = Batch(conversation.host, prompts, run, at_once, system, cancel)
-    with closing(batch.in_threads()) as parts:
+    with closing(batch.in_threads([])) as parts:
         yield from parts
 
 
