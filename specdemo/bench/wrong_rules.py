@@ -104,10 +104,10 @@ class Rule:
             return None
         return math.ceil(NEEDED_EFFECT[len(self.target) - 1] / self.effect)
 
-    def run(self, runs: int) -> Counts:
-        """Count the tokens of so many runs."""
+    def run(self, runs: int) -> list[int]:
+        """Count how often each token came in so many runs."""
         tokens = [self.drawn(seed) for seed in range(runs)]
-        return Counts(self, tuple(map(tokens.count, range(len(self.target)))))
+        return [tokens.count(token) for token in range(len(self.target))]
 
     def audited(self) -> Control:
         """Test tokens of the rule as `statistics.judge_sampling` tests those of a method, so many that the bias shows."""
@@ -128,20 +128,9 @@ class Rule:
         return Control(self.name, count, *found)
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """How often each token came in the runs of a rule."""
-
-    rule: Rule
-    counts: tuple[int, ...]
-
-    @property
-    def runs(self) -> int:
-        return sum(self.counts)
-
-    def p_of(self, distribution: Distribution) -> float:
-        """Return the p-value of these counts for tokens that were drawn from a distribution."""
-        return chi_square_p(self.counts, [self.runs * float(prob) for prob in distribution])
+def p_of(counts: Sequence[int], distribution: Distribution) -> float:
+    """Return the p-value of counts of tokens that were drawn from a distribution."""
+    return chi_square_p(counts, [sum(counts) * float(prob) for prob in distribution])
 
 
 def as_row(distribution: Distribution) -> Tensor:

@@ -31,7 +31,7 @@ from specdemo.trace.events import NOTHING
 
 if TYPE_CHECKING:
     from specdemo.bench.run import BenchOptions
-    from specdemo.bench.wrong_rules import Counts
+    from specdemo.bench.wrong_rules import Rule
 
 
 def run(options: argparse.Namespace) -> int:
@@ -273,26 +273,28 @@ def run_counterexample(options: argparse.Namespace) -> int:
     """Print three schedulers and two bugs of rules on two or three tokens, by fractions and by real runs."""
     from specdemo.bench.wrong_rules import bugs, schedulers
 
-    rows = [rule.run(options.runs) for rule in (*schedulers(), *bugs())]
+    rows = [(rule, rule.run(options.runs)) for rule in (*schedulers(), *bugs())]
     console.write(markdown(counterexample_table(rows)))
     return 0
 
 
-def counterexample_table(rows: Sequence[Counts]) -> Table:
+def counterexample_table(rows: Sequence[tuple[Rule, Sequence[int]]]) -> Table:
+    """Return a row for each rule. rows: rules, and how often each of their tokens came"""
+    from specdemo.bench.wrong_rules import p_of
+
     body = [
         {
             "rule": rule.name,
             "target": " / ".join(f"{float(value):.3g}" for value in rule.target),
             "result": " / ".join(f"{float(value):.3g}" for value in rule.exact),
-            "measured": " / ".join(f"{count / row.runs:.3f}" for count in row.counts),
-            "runs": row.runs,
-            "p, target's": f"{row.p_of(rule.target):.2g}",
-            "p, as listed": f"{row.p_of(rule.exact):.2g}",
+            "measured": " / ".join(f"{count / sum(counts):.3f}" for count in counts),
+            "runs": sum(counts),
+            "p, target's": f"{p_of(counts, rule.target):.2g}",
+            "p, as listed": f"{p_of(counts, rule.exact):.2g}",
             "": "lossless" if rule.lossless else "lossy",
             "tokens to see it": rule.needed or "-",
         }
-        for row in rows
-        for rule in [row.rule]
+        for rule, counts in rows
     ]
     return Table(list(body[0]), [list(row.values()) for row in body])
 
