@@ -41,6 +41,7 @@ from specdemo.attach.pasted import counters, read_file
 from specdemo.attach.records import Record, from_rounds
 from specdemo.attach.servers import Generation, Part, Request, Server, ask, whole_answer
 from specdemo.attach.tuning import DraftSetting, TuningPlan, ask_in_turn, plan, rounds_of
+from specdemo.cli.console import write
 from specdemo.config.settings import AppSettings, RunSettings, Sampling
 from specdemo.engine.cost import CostProfile
 from specdemo.files.catalogue import DEFAULT_TARGET, find, partner
@@ -76,12 +77,6 @@ CHROMIUM = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", 
 SPEED = ("loses", "fixed_cost")  # findings about speed
 FOUR_SLOTS = "options.n_parallel, options.n_ctx = 4, 8192\n"
 BASE = "options.n_ctx, options.endpoint_slots, options.endpoint_metrics = 2048, True, True\n"
-
-
-def say(line: str) -> None:
-    """Write a line at once: a check lasts minutes."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 def draft_model(draft: Path, n_max: int = 3, p_min: float = 0.0) -> str:
@@ -132,7 +127,7 @@ def check_rounds(target: Path, draft: Path, count: str = "50") -> bool:
         counted = [own.drafted, own.accepted] if own else [0, 0]
         # A cancelled answer is counted by the server as far as it came, so its counters may only be larger.
         at_least = all((of or 0) >= one for of, one in zip(counted, sums, strict=True))
-        say(f"{name}: {len(found)} generations, {len(complete)} of them complete, {wrong} differ; drafted and accepted of the complete ones {sums}, counters {counted}")  # fmt: skip
+        write(f"{name}: {len(found)} generations, {len(complete)} of them complete, {wrong} differ; drafted and accepted of the complete ones {sums}, counters {counted}")  # fmt: skip
         good &= not wrong and at_least
     return good
 
@@ -168,14 +163,14 @@ def check_healthy(target: Path, draft: Path, count: str = "50", first: str = "0"
             found = diagnose(replace(seen, log=read_file(path)))
         problems = [(one.kind, one.values) for one in found if one.level == "problem"]
         others = [one.kind for one in found if one.level != "problem"]
-        say(f"{number + 1} {kinds[number].splitlines()[1]} {problems} {others}")
+        write(f"{number + 1} {kinds[number].splitlines()[1]} {problems} {others}")
         return sum(kind not in SPEED for kind, _ in problems)
 
     with tempfile.TemporaryDirectory() as work, llama_server(str(target), BASE) as beside:
         plain = Remembered(Client(beside), attach(beside).about, drafting=False)
         with ThreadPoolExecutor(2) as pool:
             found = sum(pool.map(alarms, chosen))
-    say(f"{found} false alarms")
+    write(f"{found} false alarms")
     return not found
 
 
@@ -277,7 +272,7 @@ def check_faults(target: Path, draft: Path, *chosen: str) -> bool:
                 alone = [one.kind for one in diagnose(seen)]
             found = kind in named and (kind in only_logged or kind in alone)
             missed += not found
-            say(f"{kind}: {'found' if found else 'MISSED'}; without the log {alone}, with it {named}")  # fmt: skip
+            write(f"{kind}: {'found' if found else 'MISSED'}; without the log {alone}, with it {named}")  # fmt: skip
     return not missed
 
 
@@ -337,12 +332,12 @@ def check_tune(target: Path, draft: Path, count: str = "20") -> bool:
         widths += [(one.high - one.low) / 2 / one.value for one in said.values()]
         best = max(said, key=lambda n: said[n].value)
         near += true[best] >= 0.97 * max(true.values())
-        say(f"{seed}: {', '.join(f'n_max {n}: {true[n]:.2f}, said {one}' for n, one in said.items())}")  # fmt: skip
+        write(f"{seed}: {', '.join(f'n_max {n}: {true[n]:.2f}, said {one}' for n, one in said.items())}")  # fmt: skip
     errors = {n: [one[n] for one in periods if n in one] for n in lengths}
     shown = ", ".join(f"{n}: {stdev(each) / fmean(each) / len(each) ** 0.5:.1%}" for n, each in errors.items())  # fmt: skip
-    say(f"standard errors of the true times of a round: {shown}; half an interval is {fmean(widths):.1%} of its value")  # fmt: skip
+    write(f"standard errors of the true times of a round: {shown}; half an interval is {fmean(widths):.1%} of its value")  # fmt: skip
     total = len(lengths) * int(count)
-    say(f"{inside} of {total} true speedups are in their interval of 90 %; {near} of {count} choices are within 3 % of the best")  # fmt: skip
+    write(f"{inside} of {total} true speedups are in their interval of 90 %; {near} of {count} choices are within 3 % of the best")  # fmt: skip
     return inside >= 0.85 * total and near >= 0.9 * int(count)
 
 
@@ -406,10 +401,10 @@ def check_page(target: Path, draft: Path, count: str = "12") -> bool:
                     _, before = speed_since(url, (0.0, 0.0))
                     ways[way]()
                     speeds[-1][way], _ = speed_since(url, before)
-                    say(f"round {number}, {way}: {speeds[-1][way]:.2f} tokens/s")
-    say(f"first token on the page after {', '.join(f'{1000 * one:.0f}' for one in late)} ms")
+                    write(f"round {number}, {way}: {speeds[-1][way]:.2f} tokens/s")
+    write(f"first token on the page after {', '.join(f'{1000 * one:.0f}' for one in late)} ms")
     low, middle, high = quantiles((each["page"] / each["program"] for each in speeds[1:]), n=4)
-    say(f"page / program: {middle:.3f} ({low:.3f} to {high:.3f}, quartiles of {count})")
+    write(f"page / program: {middle:.3f} ({low:.3f} to {high:.3f}, quartiles of {count})")
     return middle >= 0.98 and max(late) <= 0.1
 
 

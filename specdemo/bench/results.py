@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import zip_longest
 from pathlib import Path
 from statistics import mean, median, quantiles
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pydantic import TypeAdapter
 
@@ -24,10 +24,6 @@ from specdemo.bench.lanes import Paired, is_own
 from specdemo.config.strings import ASSETS, Json, JsonView
 from specdemo.session.loaded import machine_name
 from specdemo.trace.metrics import Metrics, calibration_error, same_prefix, together
-
-if TYPE_CHECKING:
-    pass
-
 
 T = TypeVar("T")
 Row = Json  # values of one variant on one task, see `summarise` and `_rates`

@@ -137,9 +137,8 @@ def _draft_student(start: Start, num_layers: int) -> tuple[Student, tuple[int, .
     """Return a draft model from the folder of an earlier one, or from layers of the target."""
     folder, depth = start.options.init, start.config.num_hidden_layers
     state = load_state(folder) if folder else {}
-    card = read_config(folder)["specdemo"].get("card", {}) if folder else {}
-    numbers = [int(name.split(".")[1]) for name in state if name.startswith("layers.")]
-    num_layers = max(numbers) + 1 if numbers else num_layers
+    config = read_config(folder) if folder else {}
+    num_layers = config.get("num_hidden_layers", num_layers)
     if num_layers > depth:
         raise UserError("training.layers", most=depth, count=num_layers)
     student = Student(draft_config(start.config, num_layers))
@@ -151,7 +150,7 @@ def _draft_student(start: Start, num_layers: int) -> tuple[Student, tuple[int, .
             student.load_state_dict(own, strict=False)
         except RuntimeError as error:
             raise UserError("training.other_shape", folder=folder.name if folder else "") from error
-        layers = tuple(card.get("layers", layers))
+        layers = tuple(config["specdemo"].get("card", {}).get("layers", layers))
     return student, layers
 
 

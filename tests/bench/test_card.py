@@ -77,10 +77,6 @@ def test_every_part_is_measured_or_says_why_not(studio):
 def pair_of(same_bits, speedups, card_seconds=0.002):
     """Return findings with two backends, passes of 2, 3 and 4 rows, and rows by speedup."""
     seconds = [card_seconds * (1 + row / 10) for row in range(len(TIMED_ROWS))]
-    usual = {
-        "first_accept_rate": None, "tokens_per_step": 1.0, "draft_ms_per_token": None,
-        "same_output_rate": 1.0, "same_prefix_rate": 1.0, "flip_margin": None,
-    }  # fmt: skip
     return PairFindings(
         {"name": "tiny", "precision": "fp32", "kernel": "lean pass"}, None, {},
         ladders={"lean pass": [3 * one for one in seconds], "CUDA graphs": seconds},
@@ -89,7 +85,7 @@ def pair_of(same_bits, speedups, card_seconds=0.002):
             for rows, bits in zip((2, 3, 4), same_bits, strict=True)
         ],
         rows=[
-            {"task": "all", "lane": lane, "speedup": speedup, "tokens_per_second": 100 * speedup, **usual}
+            {"task": "all", "lane": lane, "speedup": speedup, "tokens_per_second": 100 * speedup}
             for lane, speedup in speedups.items()
         ],
     )  # fmt: skip
