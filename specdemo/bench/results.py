@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import reduce
 from importlib.metadata import PackageNotFoundError, version
 from itertools import zip_longest
+from operator import add
 from pathlib import Path
 from statistics import mean, median, quantiles
 from typing import TypeVar
@@ -23,9 +24,10 @@ from pydantic import TypeAdapter
 from specdemo.bench.lanes import Paired, is_own
 from specdemo.config.strings import ASSETS, Json, JsonView
 from specdemo.session.loaded import machine_name
-from specdemo.trace.metrics import Metrics, calibration_error, same_prefix, together
+from specdemo.trace.metrics import Metrics, calibration_error, same_prefix
 
 T = TypeVar("T")
+Counts = tuple[float, ...]
 Row = Json  # values of one variant on one task, see `summarise` and `_rates`
 STRINGS: Json = json.loads((ASSETS / "cards/bench.json").read_text(encoding="utf-8"))
 REPORTED_POSITIONS = (1, 2, 3, 4, 5)  # positions in a draft that are reported
@@ -285,14 +287,17 @@ def sameness(answers: Sequence[Paired]) -> dict[str, float | None]:
 
 def add_metrics(one: Metrics, other: Metrics) -> Metrics:
     """Return the metrics of two runs as those of one."""
-    sums = {
-        part.name: getattr(one, part.name) + getattr(other, part.name)
-        for part in fields(Metrics)
-        if part.name not in ("positions", "survivals")
-    }
-    pairs = zip_longest(one.positions, other.positions, fillvalue=(0, 0))
-    positions = tuple((a + c, b + d) for (a, b), (c, d) in pairs)
-    return Metrics(**sums, positions=positions, survivals=together(one.survivals, other.survivals))
+    sums: Json = {}
+    for name in (part.name for part in fields(Metrics)):
+        mine, theirs = getattr(one, name), getattr(other, name)
+        sums[name] = _add_rows(mine, theirs) if isinstance(mine, tuple) else mine + theirs
+    return Metrics(**sums)
+
+
+def _add_rows(mine: Sequence[Counts], theirs: Sequence[Counts]) -> tuple[Counts, ...]:
+    """Add rows of two or three counts; either sequence may be shorter."""
+    pairs = zip_longest(mine, theirs, fillvalue=(0, 0, 0))
+    return tuple(tuple(map(add, *pair)) for pair in pairs)
 
 
 def _ratio(part: float, whole: float) -> float | None:

@@ -384,14 +384,6 @@ def _first_draws(step: Verified) -> Iterator[Node]:
             yield node
 
 
-def together(one: Sequence[Foreseen], other: Sequence[Foreseen]) -> tuple[Foreseen, ...]:
-    """Add two counts of tenths, see `Metrics.survivals`; either may be empty."""
-    if not one or not other:
-        return tuple(one or other)
-    pairs = zip(one, other, strict=True)
-    return tuple((a + d, b + e, c + f) for (a, b, c), (d, e, f) in pairs)
-
-
 def calibration_error(foreseen: Iterable[Foreseen]) -> float | None:
     """Return the expected calibration error (Naeini 2015): the mean distance of predicted and observed acceptance, over bins of the prediction."""
     bins = list(foreseen)
