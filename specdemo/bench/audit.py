@@ -14,9 +14,11 @@ from specdemo.bench.statistics import SamplingAudit, judge_sampling
 from specdemo.bench.wrong_rules import Control, controls
 from specdemo.config.errors import UserError
 from specdemo.config.settings import TOKEN, RunSettings, Sampling
+from specdemo.engine.target import CachedModel, PrefixReader
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.models.pair import COPY, DRAFT
 from specdemo.session.studio import AUDIT_FILE, Conversation, Studio
+from specdemo.session.text import encode_prompt
 from specdemo.trace.events import NOTHING
 
 FALSE_ALARMS = 0.01  # probability that one audit finds a fault in a correct program
@@ -236,9 +238,6 @@ class _Auditor:
     """The loaded target and its prompts. It runs methods through the session and reads their outputs with fresh passes."""
 
     def __init__(self, studio: Studio, tokens: int, runs: int, limit: float) -> None:
-        from specdemo.engine.target import CachedModel, PrefixReader
-        from specdemo.session.text import encode_prompt
-
         pair = studio.pair
         self.studio, self.runs, self.limit = studio, runs, limit
         # The rule `coupled` needs no statistics: its texts are compared by `bench.seeds`.

@@ -29,6 +29,9 @@ from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Limits, Proposal
 from specdemo.files.progress import Progress, ProgressCallback, silent
+from specdemo.models.decoders.graphs import GraphDecoder
+from specdemo.models.decoders.lean import LeanDecoder
+from specdemo.models.decoders.packed import CompiledDecoder
 from specdemo.session.loaded import machine_name
 from specdemo.session.text import Item, encode_prompt
 from specdemo.trace.events import NOTHING, ModelInfo, RunStarted
@@ -150,10 +153,6 @@ def measure_pair(
 
 def ways(pair: LoadedPair) -> dict[str, Decoder]:
     """Return the backends of a target's passes on its device: its own first, transformers' last."""
-    from specdemo.models.decoders.graphs import GraphDecoder
-    from specdemo.models.decoders.lean import LeanDecoder
-    from specdemo.models.decoders.packed import CompiledDecoder
-
     own = pair.target.decoder
     named = {CompiledDecoder: "compiled pass", LeanDecoder: "lean pass"}
     found = dict[str, Decoder]()

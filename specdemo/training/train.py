@@ -9,8 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from specdemo.config.errors import Phrase, UserError
 from specdemo.config.settings import AppSettings
@@ -26,16 +31,25 @@ from specdemo.models.tokenizers import load_tokenizer, stop_ids
 from specdemo.session.loaded import machine_name
 from specdemo.session.text import prompt_rows
 from specdemo.trace.metrics import REPEATED_SHARE, repeated_share
+from specdemo.training.answers import AnswerWriter, given_texts, new_texts, write_shards
+from specdemo.training.data import (
+    Answer,
+    HiddenStates,
+    Row,
+    from_prompts_too,
+    hold_out,
+    read_answers,
+    read_prompts,
+    read_shards,
+    states_path,
+)
 from specdemo.training.options import TrainOptions
 from specdemo.training.package import Card, check_target, package, read_llama_config
+from specdemo.training.recipes import RECIPES, loss_of, network_facts
+from specdemo.training.trainer import BETAS, LAST_RATE, WEIGHT_DECAY, Start, Trainer, rounding
 
 if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
     from transformers import LlamaConfig, PreTrainedTokenizerBase
-
-    from specdemo.training.data import Answer, HiddenStates, Row
-    from specdemo.training.trainer import Trainer
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +64,6 @@ class TrainReport:
 
 def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainReport:
     """Gather answers, train, evaluate and write a drafter; after an interruption the same call continues."""
-    import torch
-
-    from specdemo.training.data import from_prompts_too, hold_out
-    from specdemo.training.recipes import RECIPES, network_facts
-    from specdemo.training.trainer import Start, Trainer, rounding
-
     device, network = choose_device(options.checked().device), options.network
     loaded = AppSettings(
         precision=options.precision, device=options.device, cache_dir=options.cache_dir
@@ -129,13 +137,6 @@ def _gather(
 
     The target answers the prompts, and reads the given answers that have no states next to them.
     """
-    from itertools import chain, islice
-
-    import numpy as np
-
-    from specdemo.training.answers import AnswerWriter, given_texts, new_texts, write_shards
-    from specdemo.training.data import read_answers, read_prompts, read_shards, states_path
-
     layers = stored_states(config.num_hidden_layers, options.form)
     room = int(options.max_disk_gb * 1e9) // (2 * config.hidden_size * len(layers))
     paths = [path for path in options.answers if states_path(path).is_file()]
@@ -205,9 +206,6 @@ def _data_lines(options: TrainOptions, answers: list[Answer]) -> tuple[str, ...]
 
 def _recipe_lines(options: TrainOptions, trainer: Trainer) -> dict[str, float | str]:
     """Return everything that a reader needs to repeat the training, by name."""
-    from specdemo.training.recipes import loss_of
-    from specdemo.training.trainer import BETAS, LAST_RATE, WEIGHT_DECAY
-
     lines: dict[str, float | str] = {
         "loss": loss_of(options.network.recipe),
         "optimizer": f"AdamW, betas {BETAS[0]} and {BETAS[1]}, weight decay {WEIGHT_DECAY}",

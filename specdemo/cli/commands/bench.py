@@ -24,7 +24,9 @@ from specdemo.cli.options import (
 )
 from specdemo.config.errors import UserError, system_error
 from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.files.catalogue import DEFAULT_TARGET
 from specdemo.files.progress import ProgressCallback
+from specdemo.models.outlook import choose
 from specdemo.session.studio import Studio
 from specdemo.session.text import Item, read_suite
 from specdemo.trace.events import NOTHING
@@ -223,9 +225,6 @@ def run_card(options: argparse.Namespace) -> int:
 
 def _present_targets(settings: AppSettings) -> list[str]:
     """Return the embedded target, and the largest one of the catalogue that is on this disk and fits."""
-    from specdemo.files.catalogue import DEFAULT_TARGET
-    from specdemo.models.outlook import choose
-
     return list(dict.fromkeys([DEFAULT_TARGET, choose(settings)[0].name]))
 
 
