@@ -23,8 +23,10 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -248,16 +250,9 @@ def run_once(outline: Outline, name: str, *, cancel: bool = False) -> RunTimes:
 
 def run_together(outline: Outline, visitors: int) -> list[RunTimes]:
     """Let several visitors press Run at the same time."""
-    found: list[RunTimes] = []
-    threads = [
-        threading.Thread(target=lambda name=f"Town {number}": found.append(run_once(outline, name)))
-        for number in range(visitors)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return found
+    names = [f"Town {number}" for number in range(visitors)]
+    with ThreadPoolExecutor(visitors) as pool:
+        return list(pool.map(partial(run_once, outline), names))
 
 
 @contextmanager
