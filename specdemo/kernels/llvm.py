@@ -191,10 +191,11 @@ def rounded(
     one = ir.FloatType()
     greatest = builder.bitcast(greatest, one)
     times = splat(builder, builder.fdiv(ir.Constant(one, float(most)), greatest), FLOATS)
-    scaled = [(builder.fmul(row, times),) for row in rows]
-    near = [call(builder, "llvm.nearbyint.v16f32", FLOATS, row) for row in scaled]
-    whole = [builder.fptosi(row, INTS) for row in near]
-    return whole, builder.fmul(greatest, ir.Constant(one, 1 / most))
+    scaled = [builder.fmul(row, times) for row in rows]
+    near = [call(builder, "llvm.nearbyint.v16f32", FLOATS, (row,)) for row in scaled]
+    return [builder.fptosi(row, INTS) for row in near], builder.fmul(
+        greatest, ir.Constant(one, 1 / most)
+    )
 
 
 def ways(builder: ir.IRBuilder, value: ir.Value, cases: Sequence[int]) -> Iterator[int]:
