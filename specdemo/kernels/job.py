@@ -219,7 +219,7 @@ class JobBuffer:
         self.parts = [base + FIELD_BYTES * at for at in bounds]
         self.states = self._numbers[at_states:at_asked]
         self.positions = self._numbers[at_positions:at_sequences]
-        self.num_asked = asked
+        self.num_logits = asked + sum(max(most - 1, 0) for _, _, most in form)
         self.job: Any = JobStructure.from_address(base)
         self.job.num_rows, self.job.num_sequences, self.job.num_asked = num_rows, len(form), asked
         self.job.states, self.job.asked, self.job.positions, self.job.sequences = self.parts[:4]

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -184,9 +184,9 @@ class SequenceRows:
     drafting: Drafting | None = None
 
     @property
-    def more(self) -> int:
-        """Rows that a draft reads after these."""
-        return self.drafting.plan.most - 1 if self.drafting else 0
+    def most(self) -> int:
+        """Tokens that it drafts at most; all but the last are rows that the draft reads after these."""
+        return self.drafting.plan.most if self.drafting else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ class CompiledLayers:
         for record, layer in zip(self.described, layers, strict=True):
             write_layer(layer, record)
         self.tiles = _tile_shapes()
-        self._query_bytes = cpu_features.products().QUERY
+        self._room = lru_cache(maxsize=MOST_BUFFERS)(partial(_room, shape))
         self._like = torch.zeros(1, shape.kv_heads, 1, shape.head_dim, dtype=torch.bfloat16)
         self._own = threading.local()
         self._template = self._fixed()
@@ -277,11 +277,10 @@ class CompiledLayers:
         final: whether to return the states after the last layer
         """
         sequences = rows.sequences
-        form = tuple([(len(one.positions), one.answers, _most(one)) for one in sequences])
+        form = tuple([(len(one.positions), one.answers, one.most) for one in sequences])
         buffer = self._buffer(form)
         job = buffer.begin()
-        num_logits = buffer.num_asked + sum(one.more for one in sequences)
-        logits = torch.empty(num_logits, max(map(self._width, sequences)))
+        logits = torch.empty(buffer.num_logits, max(map(self._width, sequences)))
         behind = torch.empty_like(rows.x) if final else None
         masks = [None if one.seen is None else one.seen.contiguous() for one in sequences]
         self._write(buffer, rows, masks, logits, states or {}, behind)
@@ -313,13 +312,13 @@ class CompiledLayers:
         behind: Tensor | None,
     ) -> None:
         """Write the fields that differ between passes."""
-        job, longest = buffer.job, 0
+        job, slots = buffer.job, 0
         positions: list[int] = []
         for record, draft, one, mask in zip(
             buffer.sequences, buffer.drafts, rows.sequences, masks, strict=True
         ):
             self._write_sequence(record, one, mask)
-            longest = max(longest, record.num_keys + one.more)
+            slots = max(slots, record.capacity)
             positions += one.positions
             if one.drafting:
                 self._write_draft(draft, one, one.drafting)
@@ -331,7 +330,7 @@ class CompiledLayers:
         job.inject_layer = rows.inject_layer
         job.logits, job.num_columns = logits.data_ptr(), logits.shape[1]
         job.embedding, job.final = address(rows.embedding), address(behind)
-        self._write_scratch(job, longest)
+        self._write_scratch(job, slots)
 
     def _write_sequence(self, record: Any, one: SequenceRows, mask: Tensor | None) -> None:
         """Fill the fields of a conversation's record that do not follow from the job's form."""
@@ -340,7 +339,7 @@ class CompiledLayers:
         record.start, record.num_keys, record.prefix = start, keys, start + 1
         if mask is not None:
             record.prefix, record.seen = min(one.cache.length, start), mask.data_ptr()
-        record.caches = one.cache.slots(keys + one.more, self._like)
+        record.caches = one.cache.slots(keys + max(one.most - 1, 0), self._like)
         record.capacity = one.cache.capacity
         if one.injected:
             record.injected = one.injected.rows.data_ptr()
@@ -367,29 +366,15 @@ class CompiledLayers:
             record.inverse_temperature, record.top_p = 1 / plan.temperature, plan.top_p
             record.top_k = plan.top_k
 
-    def _write_scratch(self, job: Any, longest: int) -> None:
-        """Set the addresses of scratch memory. longest: keys of a conversation at most, those that are drafted included"""
-        shared, own = self._room(job.num_rows, job.num_asked, longest)
+    def _write_scratch(self, job: Any, slots: int) -> None:
+        """Set the addresses of scratch memory. slots: of the largest cache"""
+        shared, own = self._room(job.num_rows, job.num_asked, slots)
         size = shared + own * torch.get_num_threads() + LINE
         kept = getattr(self._own, "scratch", None)
         if kept is None or kept.shape[0] < size:
             kept = self._own.scratch = torch.zeros(2 * size, dtype=torch.uint8)
         job.shared = -(-kept.data_ptr() // LINE) * LINE
         job.scratch, job.scratch_bytes = job.shared + shared, own
-
-    def _room(self, rows: int, asked: int, longest: int) -> tuple[int, int]:
-        """Bytes of the buffers that all threads share, and of those that each has, in whole lines; see `llama.run_pass`."""
-        shape = self.shape
-        padded, attended = -(-rows // 16) * 16, shape.heads * shape.head_dim
-        all_heads = attended + 2 * shape.kv_heads * shape.head_dim
-        widest = max(shape.hidden, shape.inner, attended)
-        shared = 4 * padded * (all_heads + attended + shape.hidden + 2 * shape.inner)
-        own = padded * (8 * shape.hidden + 2 * widest + widest // 2) + max(
-            8192 + padded * 128,
-            4096 + shape.head_dim * self._query_bytes + (longest + 17) * 64,
-            8192 + shape.hidden * (6 + -(-asked // 16) * 32),
-        )
-        return -(-shared // LINE) * LINE, (own + 3 * LINE - 1) // LINE * LINE
 
     def _buffer(self, form: Form) -> JobBuffer:
         """This thread's buffer for jobs of a form."""
@@ -497,9 +482,18 @@ def shaped(
 _all_ids = lru_cache(maxsize=4)(torch.arange)
 
 
-def _most(one: SequenceRows) -> int:
-    """Tokens that a conversation drafts at most."""
-    return one.more + 1 if one.drafting else 0
+def _room(shape: Shape, rows: int, asked: int, slots: int) -> tuple[int, int]:
+    """Bytes of the buffers that all threads share, and of those that each has, in whole lines; see `llama.run_pass`."""
+    padded, attended = -(-rows // 16) * 16, shape.heads * shape.head_dim
+    all_heads = attended + 2 * shape.kv_heads * shape.head_dim
+    widest = max(shape.hidden, shape.inner, attended)
+    shared = 4 * padded * (all_heads + attended + shape.hidden + 2 * shape.inner)
+    own = padded * (8 * shape.hidden + 2 * widest + widest // 2) + max(
+        8192 + padded * 128,
+        4096 + shape.head_dim * cpu_features.products().QUERY + (slots + 17) * 64,
+        8192 + shape.hidden * (6 + -(-asked // 16) * 32),
+    )
+    return -(-shared // LINE) * LINE, (own + 3 * LINE - 1) // LINE * LINE
 
 
 def _chain(draft: Any, tokens: Any, logits: Tensor, columns: int, runs: int) -> Chain:
