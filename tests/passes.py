@@ -29,13 +29,18 @@ PARTIAL = {
 }  # fmt: skip
 
 
-def tiny(kind: str, **options: object):
+SIZES = {
+    "vocab_size": VOCABULARY, "hidden_size": 96, "intermediate_size": 128, "num_hidden_layers": 3,
+    "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 16,
+}  # fmt: skip
+
+
+def tiny(kind: str, dtype: torch.dtype = torch.float32, **options: object):
+    """Create a random model of a family. options: of its config, which lacks those that are None"""
     torch.manual_seed(3)
-    config = AutoConfig.for_model(
-        kind, vocab_size=VOCABULARY, hidden_size=96, intermediate_size=128, num_hidden_layers=3,
-        num_attention_heads=6, num_key_value_heads=2, head_dim=16, **options,
-    )  # fmt: skip
-    model = AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)
+    given = {name: one for name, one in (SIZES | options).items() if one is not None}
+    config = AutoConfig.for_model(kind, **given)
+    model = AutoModelForCausalLM.from_config(config, dtype=dtype).eval().requires_grad_(False)
     for name, parameter in model.named_parameters():
         if "bias" in name or "norm" in name:
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -63,7 +68,7 @@ ALSO_PARTIAL = PARTIAL | {"short_factor": [1.1] * 24, "long_factor": [3.0] * 24}
 COMPILED_BUILDS = {
     "llama": {"tie_word_embeddings": True},
     "llama3-rope": {"rope_parameters": ROPE},
-    "qwen2": {},
+    "qwen2": {"head_dim": None},  # hidden size over heads
     "qwen3": {"head_dim": 128},
     **{name: BUILDS[name] for name in ("smollm3", "olmo2")},
     "mistral": BUILDS["mistral"] | {"head_dim": 96},
@@ -77,20 +82,11 @@ COMPILED_BUILDS = {
 def tiny_nf4(name: str):
     """Create a random NF4 model of a family, as it is before the compiled pass packs it."""
     pytest.importorskip("bitsandbytes")
-    torch.manual_seed(3)
-    options = {"head_dim": 64, "vocab_size": WORDS, **COMPILED_BUILDS[name]}
-    if name == "qwen2":
-        options.pop("head_dim")  # hidden size over heads
-    config = AutoConfig.for_model(
-        name.removesuffix("3-rope"), hidden_size=256, intermediate_size=192,
-        num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, **options,
-    )  # fmt: skip
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
-    model.requires_grad_(False)
-    for parameter_name, parameter in model.named_parameters():
-        if "bias" in parameter_name or "norm" in parameter_name:
-            parameter.add_(0.3 * torch.randn_like(parameter))
-        elif "embed" not in parameter_name:
+    sizes = {"vocab_size": WORDS, "hidden_size": 256, "intermediate_size": 192, "head_dim": 64}
+    options = sizes | {"num_attention_heads": 4} | COMPILED_BUILDS[name]
+    model = tiny(name.removesuffix("3-rope"), torch.bfloat16, **options)
+    for part, parameter in model.named_parameters():
+        if not any(kind in part for kind in ("bias", "norm", "embed")):
             parameter.mul_(4)  # so that the layers have an effect
     for path in matrices(model):
         model.set_submodule(path, _quantised(model.get_submodule(path)))

@@ -30,10 +30,6 @@ def sample() -> list[int]:
     return [5 * n % WORDS for n in range(40)]
 
 
-def fresh(name: str = "qwen2"):
-    return tiny_nf4(name)
-
-
 def weight_bytes(model) -> int:
     """Bytes of all 4-bit codes of a model, each memory counted once."""
     found = {}
@@ -57,7 +53,7 @@ def all_codes(matrix) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("name", ["llama", "qwen2"])
 def test_the_module_shares_the_memory_of_the_compiled_pass_and_predicts_the_same(name):
-    model = fresh(name)
+    model = tiny_nf4(name)
     want = passes_of(ModuleDecoder(model))
     before = {path: layer.weight for path, layer in model.named_modules() if is_nf4(layer)}
     sizes = sum(weight.nbytes for weight in before.values())
@@ -82,7 +78,7 @@ def is_nf4(layer) -> bool:
 
 
 def test_packing_a_model_takes_the_memory_of_one_matrix_more_at_most(monkeypatch):
-    model, most, real = fresh(), [], packed._pack
+    model, most, real = tiny_nf4("qwen2"), [], packed._pack
     size = weight_bytes(model)
 
     def watched(parent, names):
@@ -98,7 +94,7 @@ def test_packing_a_model_takes_the_memory_of_one_matrix_more_at_most(monkeypatch
 
 
 def test_the_module_goes_through_each_layer_once_before_it_is_packed():
-    model, runs = fresh(), []
+    model, runs = tiny_nf4("qwen2"), []
     for number, layer in enumerate(model.model.layers):
         layer.register_forward_pre_hook(lambda *_, n=number: runs.append((n, packed_now(model))))
     assert open_decoder(model)[1].startswith("compiled pass on ")
@@ -112,7 +108,7 @@ def packed_now(model) -> int:
 @pytest.mark.parametrize("wrong", ["layers", "head"])
 def test_a_pass_that_computes_something_else_is_not_taken(monkeypatch, wrong, tmp_path):
     def model():
-        found = fresh("llama")
+        found = tiny_nf4("llama")
         if wrong == "layers":
             found.model.layers[1].mlp.act_fn = nn.GELU()
         return found
@@ -135,7 +131,7 @@ def test_a_pass_that_computes_something_else_is_not_taken(monkeypatch, wrong, tm
 
 def test_a_measured_choice_is_not_measured_again(monkeypatch, tmp_path):
     monkeypatch.setattr(choose, "LARGE_HEAD", 0)
-    weights, check = fresh(), pass_check(tmp_path, "weights", "auto")
+    weights, check = tiny_nf4("qwen2"), pass_check(tmp_path, "weights", "auto")
     first, way = open_decoder(weights, "auto", sample, check)
     assert way.endswith(", 8-bit head")
     want = passes_of(first)
@@ -146,7 +142,7 @@ def test_a_measured_choice_is_not_measured_again(monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         patch.setattr(ModuleDecoder, "run", fail)
         patch.setattr(heads, "suits", fail)
-        second, again = open_decoder(fresh(), "auto", sample, check)
+        second, again = open_decoder(tiny_nf4("qwen2"), "auto", sample, check)
         assert again == way
         assert all(map(torch.equal, passes_of(second), want))
         for other in (
@@ -155,7 +151,7 @@ def test_a_measured_choice_is_not_measured_again(monkeypatch, tmp_path):
             ("auto", sample, None),
         ):
             with pytest.raises(AssertionError, match="it ran"):
-                open_decoder(fresh(), *other)
+                open_decoder(tiny_nf4("qwen2"), *other)
         patch.setattr("specdemo.kernels.cpu_features.target", lambda: ["another processor"])
         assert pass_check(tmp_path, "weights", "auto").read() is None
     (file,) = tmp_path.rglob("*.json")
@@ -166,7 +162,7 @@ def test_a_measured_choice_is_not_measured_again(monkeypatch, tmp_path):
 
 def test_an_8_bit_head_is_the_target_in_every_pass(monkeypatch):
     """Logits are those of the head's own values, and a drafted row's are a plain row's, bit for bit."""
-    model = fresh()
+    model = tiny_nf4("qwen2")
     monkeypatch.setattr(choose, "LARGE_HEAD", 0)
     decoder, way = open_decoder(model, "auto", sample)
     assert way.endswith(", 8-bit head")
@@ -187,17 +183,17 @@ def test_an_8_bit_head_is_the_target_in_every_pass(monkeypatch):
 
 def test_auto_takes_8_bits_for_a_large_head_that_says_the_same(monkeypatch):
     """A head with one huge number in each group has no room for the others in 8 bits."""
-    model = fresh()
-    assert "head" not in open_decoder(fresh(), "auto", sample)[1]  # a small one
+    model = tiny_nf4("qwen2")
+    assert "head" not in open_decoder(tiny_nf4("qwen2"), "auto", sample)[1]  # a small one
     monkeypatch.setattr(choose, "LARGE_HEAD", model.lm_head.weight.nbytes)
-    assert open_decoder(fresh(), "auto", sample)[1].endswith(", 8-bit head")
-    assert "head" not in open_decoder(fresh())[1]  # nothing to measure on
+    assert open_decoder(tiny_nf4("qwen2"), "auto", sample)[1].endswith(", 8-bit head")
+    assert "head" not in open_decoder(tiny_nf4("qwen2"))[1]  # nothing to measure on
     model.lm_head.weight *= 40  # distributions are sharp, and rounding is not small any more
     model.lm_head.weight[:, ::64] *= 100
     decoder, way = open_decoder(model, "auto", sample)
     assert "head" not in way
     assert decoder.head.bits == 16
-    assert "head" not in open_decoder(fresh(), "16", sample)[1]
+    assert "head" not in open_decoder(tiny_nf4("qwen2"), "16", sample)[1]
 
 
 def test_divergence_is_computed_as_documented():
@@ -220,7 +216,9 @@ def test_codes_are_laid_out_in_blocks_of_32_outputs():
 
 def test_nf4_in_blocks_is_nf4_but_for_the_rounding_of_its_values():
     (layer,) = [
-        one for path, one in fresh().named_modules() if path == "model.layers.0.mlp.up_proj"
+        one
+        for path, one in tiny_nf4("qwen2").named_modules()
+        if path == "model.layers.0.mlp.up_proj"
     ]
     found = part_of_nf4(layer.weight).values(0, layer.out_features)
     state = layer.weight.quant_state
@@ -233,13 +231,13 @@ def test_nf4_in_blocks_is_nf4_but_for_the_rounding_of_its_values():
 
 
 def test_a_head_of_bytes_is_near_the_head():
-    weight = fresh().lm_head.weight
+    weight = tiny_nf4("qwen2").lm_head.weight
     found = head_of_bytes(weight).values(0, len(weight))
     assert (found - weight).abs().max() <= weight.abs().max() / 127
 
 
 def test_the_lean_pass_reads_packed_layers():
-    model = fresh("llama")
+    model = tiny_nf4("llama")
     want = passes_of(LeanDecoder(model))[0]
     packed.pack_layers(model, packed.layout_of(model).form)
     got = passes_of(LeanDecoder(model))[0]
