@@ -11,7 +11,6 @@ from torch.nn import functional as F
 from transformers import LlamaConfig
 
 from specdemo.config.errors import UserError
-from specdemo.drafters.methods import METHODS
 from specdemo.engine.target import Features
 from specdemo.models.networks.chain import CompactDecoder, CompactModel
 from specdemo.models.networks.folders import (
@@ -294,17 +293,10 @@ STATES = {
 }
 
 
-def test_registry_has_a_method_for_each_kind():
-    assert {row.kind for row in NETWORKS} <= {
-        need for one in METHODS.values() for need in one.needs
-    }
-    assert len(STATES) == len(NETWORKS)
-
-
-@pytest.mark.parametrize(("kind", "form", "extends"), STATES)
-def test_registry_row_is_found_and_has_a_recipe(kind, form, extends):
-    row = find_network(kind, form, extends=extends)
-    assert row is not None
-    assert row.recipe in RECIPES
-    assert stored_states(8, form)[row.states] == STATES[kind, form, extends]
-    assert ("reads" in row.facts) == bool(STATES[kind, form, extends])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_registry_row_is_found_and_has_a_recipe(network):
+    kind, form, extends = network.kind, network.form, network.extends
+    assert find_network(kind, form, extends=extends) is network
+    assert network.recipe in RECIPES
+    assert stored_states(8, form)[network.states] == STATES[kind, form, extends]
+    assert ("reads" in network.facts) == bool(STATES[kind, form, extends])
