@@ -37,10 +37,10 @@ SEEN = Path(__file__).with_name("seen.js").read_text(encoding="utf-8")
 
 @pytest.fixture
 def visit(open_page, url):
-    """Open the page at an address; return it when the opening run is complete."""
+    """Open the page at an address; return it when the opening run is complete. options: of its context"""
 
-    def visited(query=""):
-        page = open_page(reduced_motion="reduce")
+    def visited(query="", **options):
+        page = open_page(**{"reduced_motion": "reduce", **options})
         page.goto(url + query)
         page.locator("#sd-view .sd-answer .sd-token").first.wait_for()
         return page
@@ -55,10 +55,8 @@ def share_of_text(page):
 
 
 @pytest.mark.parametrize("language", ["en", "de"])
-def test_the_first_view_fits_each_screen(open_page, url, language):
-    page = open_page(locale=language, reduced_motion="reduce")
-    page.goto(url)
-    page.locator("#sd-view .sd-answer .sd-token").first.wait_for()
+def test_the_first_view_fits_each_screen(visit, language):
+    page = visit(locale=language)
     page.locator("#sd-view .sd-plot .main-svg").first.wait_for(state="attached")
     page.wait_for_function(f"document.documentElement.lang === '{language}'")
     for width, height in SCREENS:
@@ -77,10 +75,8 @@ def test_the_first_view_fits_each_screen(open_page, url, language):
             assert share_of_text(page) >= LEAST_TEXT, width
 
 
-def test_the_first_view_has_few_controls(open_page, url):
-    page = open_page(reduced_motion="no-preference")
-    page.goto(url)
-    page.locator("#sd-view .sd-answer .sd-token").first.wait_for()
+def test_the_first_view_has_few_controls(visit):
+    page = visit(reduced_motion="no-preference")
     controls, said = page.evaluate(SEEN, "counted")
     assert len(controls) <= MOST_CONTROLS, controls
     assert len(said) <= MOST_WORDS, said
