@@ -61,7 +61,6 @@ export type Draw = (colours: Palette) => Drawing | null;
 /** A chart of a run, as one of `figures/` makes it. */
 export interface Figure extends Drawing {
   label: string;
-  looks: Record<string, Look>;
   /** the key: look -> text */
   names: Record<string, string>;
   /** what stands after the key */

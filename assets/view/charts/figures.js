@@ -68,15 +68,31 @@ export function ceiling(values, least) {
   return Math.max(Math.min(sorted[sorted.length - 1], 1.6 * usual), least);
 }
 
-// ---- Per step: how deep was allowed, how deep was drafted, what was kept, and how deep would have been best
+// ---- How the series of the charts look, by their names
 
 /** @type {Record<string, Look>} */
-const LOOKAHEAD_LOOKS = {
+const LOOKS = {
   accepted: { shape: "bar", colour: "accepted" },
   not_accepted: { shape: "hatch", colour: "rejected" },
   allowed: { shape: "line", colour: "ink", width: 1.5 },
   oracle: { shape: "caps", colour: "correction", width: 2.5 },
+  fast: { shape: "line", colour: "accepted", width: 2.5 },
+  recent: { shape: "line", colour: "drafted", width: 1.5, dash: "1px,2px" },
+  plain: { shape: "line", colour: "ink", width: 1.5, dash: "6px,3px" },
+  speedup: { shape: "line", colour: "accepted", width: 2.5 },
+  predicted: { shape: "line", colour: "correction", width: 2, dash: "2px,3px" },
+  bound: { shape: "line", colour: "bonus", width: 2, dash: "8px,3px,2px,3px" },
+  kept_tested: { shape: "line", colour: "accepted", width: 2, symbol: "circle" },
+  kept_drafted: { shape: "dots", colour: "soft" },
+  draft: { shape: "hatch", colour: "drafted" },
+  verify: { shape: "bar", colour: "soft" },
+  overhead: { shape: "dots", colour: "ink" },
+  came: { shape: "line", colour: "accepted", width: 1.75 },
+  foreseen: { shape: "line", colour: "correction", width: 2, dash: "2px,3px" },
+  history: { shape: "line", colour: "accepted", width: 2, symbol: "circle" },
 };
+
+// ---- Per step: how deep was allowed, how deep was drafted, what was kept, and how deep would have been best
 
 const LINE = 58; // letters of a line that the pointer reads
 
@@ -84,7 +100,7 @@ const LINE = 58; // letters of a line that the pointer reads
 export function lookahead(run, words, colours, methods) {
   const { steps } = run;
   const names = pick(words, "accepted", "not_accepted", "allowed", "oracle");
-  const pen = new Pen(colours, LOOKAHEAD_LOOKS, names);
+  const pen = new Pen(colours, LOOKS, names);
   const kept = steps.map((step) => step.path.length);
   const deep = steps.map((step) => depthOf(step.nodes));
   const allowed = steps.map((step) => step.lookahead);
@@ -93,7 +109,6 @@ export function lookahead(run, words, colours, methods) {
   const texts = steps.map((step, i) => lookaheadText(step, deep[i], best[i], words, methods));
   return {
     ...overSteps(run, words),
-    looks: LOOKAHEAD_LOOKS,
     names,
     traces: [
       pen.bars("accepted", run, zeros(steps), kept),
@@ -141,18 +156,11 @@ export function wrap(sentence) {
 
 // ---- Tokens a second: so far, over the last steps, and of the plain run beside it
 
-/** @type {Record<string, Look>} */
-const RATE_LOOKS = {
-  fast: { shape: "line", colour: "accepted", width: 2.5 },
-  recent: { shape: "line", colour: "drafted", width: 1.5, dash: "1px,2px" },
-  plain: { shape: "line", colour: "ink", width: 1.5, dash: "6px,3px" },
-};
-
 /** @type {FigureOf} */
 export function rate(run, words, colours) {
   const points = rateCurve(run.lane, RECENT);
   const names = { fast: words.fast, recent: fill(words.recent, { count: RECENT }), plain: words.plain };
-  const pen = new Pen(colours, RATE_LOOKS, names);
+  const pen = new Pen(colours, LOOKS, names);
   const soFar = points.map((point) => point.soFar);
   const recent = points.map((point) => point.recent);
   const beside = plainRates(run.plain, run.lane);
@@ -162,7 +170,6 @@ export function rate(run, words, colours) {
   }));
   return {
     ...overSteps(run, words, { empty: run.lane || run.plain ? "" : nothing(run, words) }),
-    looks: RATE_LOOKS,
     names,
     traces: [
       pen.line("recent", points.map(run.x), recent),
@@ -190,13 +197,6 @@ function plainCurve(run, points, beside) {
 
 /** @typedef {{ step: number, seconds: number, speedup: number }[]} Curve */
 
-/** @type {Record<string, Look>} */
-const SPEEDUP_LOOKS = {
-  speedup: { shape: "line", colour: "accepted", width: 2.5 },
-  predicted: { shape: "line", colour: "correction", width: 2, dash: "2px,3px" },
-  bound: { shape: "line", colour: "bonus", width: 2, dash: "8px,3px,2px,3px" },
-};
-
 /** @type {FigureOf} */
 export function speedup(run, words, colours) {
   const { plain, lane } = run;
@@ -204,7 +204,7 @@ export function speedup(run, words, colours) {
   const predicted = predictedCurve(plain, lane);
   const bound = overlapBound(plain, lane);
   const names = pick(words, "speedup", ...(predicted.length ? ["predicted"] : []), ...(bound.length ? ["bound"] : []));
-  const pen = new Pen(colours, SPEEDUP_LOOKS, names);
+  const pen = new Pen(colours, LOOKS, names);
   /** @type {Record<string, Curve>} */
   const curves = { speedup: points, predicted, bound };
   const drawn = Object.keys(names).map((name) => pen.line(name, curves[name].map(run.x), curves[name].map((point) => point.speedup)));
@@ -226,7 +226,6 @@ export function speedup(run, words, colours) {
   const why = disturbed(plain, lane) ? words.disturbed : plain ? nothing(run, words) : words.no_plain;
   return {
     ...overSteps(run, words, { empty: points.length ? "" : why }),
-    looks: SPEEDUP_LOOKS,
     names,
     traces: [...drawn, pen.hover(here, heights, texts, indices(all))],
     y: { title: words.times, range: [0, top], dtick: [0.5, 1, 2, 5, 10].find((gap) => top <= 5 * gap) ?? 20 },
@@ -241,17 +240,11 @@ export function speedup(run, words, colours) {
 
 // ---- Share of drafted tokens that are kept, by their depth in the draft
 
-/** @type {Record<string, Look>} */
-const POSITION_LOOKS = {
-  kept_tested: { shape: "line", colour: "accepted", width: 2, symbol: "circle" },
-  kept_drafted: { shape: "dots", colour: "soft" },
-};
-
 /** @type {FigureOf} */
 export function position(run, words, colours) {
   const places = positions(run.lane);
   const names = pick(words, "kept_tested", "kept_drafted");
-  const pen = new Pen(colours, POSITION_LOOKS, names);
+  const pen = new Pen(colours, LOOKS, names);
   /** @param {number} part @param {number} whole */
   const share = (part, whole) => (whole ? (100 * part) / whole : null);
   const tested = places.map((place) => share(place.kept, place.tested));
@@ -262,7 +255,6 @@ export function position(run, words, colours) {
   }));
   const shares = at.map((place, i) => fill(words.position_share, { position: place, share: two(tested[i]) })).join(", ");
   return {
-    looks: POSITION_LOOKS,
     names,
     traces: [
       pen.bars("kept_drafted", { starts: at.map((x) => x - 0.4), ends: at.map((x) => x + 0.4) }, zeros(at), drafted),
@@ -284,20 +276,13 @@ export function position(run, words, colours) {
 
 // ---- Where the time of each step goes: draft, verify and the rest
 
-/** @type {Record<string, Look>} */
-const TIME_LOOKS = {
-  draft: { shape: "hatch", colour: "drafted" },
-  verify: { shape: "bar", colour: "soft" },
-  overhead: { shape: "dots", colour: "ink" },
-};
-
 /** @type {FigureOf} */
 export function time(run, words, colours) {
   const { steps, lane } = run;
   const all = Object.values(TIMES).reduce((sum, part) => sum + (lane?.[part] ?? 0), 0);
   const shares = Object.fromEntries(Object.entries(TIMES).map(([name, part]) => [name, lane && all ? two((100 * lane[part]) / all) : "–"]));
   const names = Object.fromEntries(Object.keys(TIMES).map((name) => [name, fill(words[name], { share: shares[name] })]));
-  const pen = new Pen(colours, TIME_LOOKS, names);
+  const pen = new Pen(colours, LOOKS, names);
   let tops = zeros(steps);
   const traces = Object.entries(TIMES).map(([name, part]) => {
     const bottoms = tops;
@@ -309,7 +294,6 @@ export function time(run, words, colours) {
   const texts = steps.map((step, i) => fill(words.time_hover, { step: step.index + 1, ...row(step, tops[i]) }));
   return {
     ...overSteps(run, words),
-    looks: TIME_LOOKS,
     names,
     note: fill(words.time_total, { steps: steps.length, seconds: two(all) }),
     traces: [...traces, pen.hover(middles(run), tops, texts, indices(steps))],
@@ -327,18 +311,12 @@ export function time(run, words, colours) {
 
 // ---- Tokens and milliseconds of each step: what the cost model foresaw, and what came
 
-/** @type {Record<string, Look>} */
-const FORECAST_LOOKS = {
-  came: { shape: "line", colour: "accepted", width: 1.75 },
-  foreseen: { shape: "line", colour: "correction", width: 2, dash: "2px,3px" },
-};
-
 /** @type {FigureOf} */
 export function forecast(run, words, colours) {
   const steps = forecastSteps(run.lane);
   const origin = words.origin[run.state.source.kind];
   const names = { foreseen: words.foreseen, came: fill(words.came, { origin }) };
-  const pen = new Pen(colours, FORECAST_LOOKS, names);
+  const pen = new Pen(colours, LOOKS, names);
   const scaled = (/** @type {number | null} */ value) => (value === null ? null : 1000 * value);
   const tokens = steps.map((step) => step.tokens);
   const expected = steps.map((step) => step.expectedTokens);
@@ -352,7 +330,6 @@ export function forecast(run, words, colours) {
   const average = (/** @type {(step: typeof steps[number]) => number} */ read) => two(mean(known.map(read)));
   return {
     ...overSteps(run, words, { empty: known.length ? "" : steps.length ? words.no_forecast : nothing(run, words) }),
-    looks: FORECAST_LOOKS,
     names,
     traces: [
       pen.level("came", run, tokens),
@@ -378,21 +355,15 @@ export function forecast(run, words, colours) {
 
 // ---- Accepted share run by run, for methods that learn from one run to the next
 
-/** @type {Record<string, Look>} */
-const HISTORY_LOOKS = {
-  history: { shape: "line", colour: "accepted", width: 2, symbol: "circle" },
-};
-
 /** @type {FigureOf} */
 export function history(run, words, colours) {
   const points = acceptanceHistory(run.lane);
   const names = pick(words, "history");
-  const pen = new Pen(colours, HISTORY_LOOKS, names);
+  const pen = new Pen(colours, LOOKS, names);
   const shares = points.map((point) => 100 * point.share);
   const texts = points.map((point) => fill(point.current ? words.history_now : words.history_hover, { run: point.run, share: two(100 * point.share) }));
   const at = points.map((point) => point.run);
   return {
-    looks: HISTORY_LOOKS,
     names,
     traces: [
       pen.line("history", at, shares, { cliponaxis: false, marker: { size: points.map((point) => (point.current ? 10 : 6)), color: colours.accepted } }),
@@ -413,7 +384,7 @@ export const FIGURES = { lookahead, rate, speedup, position, time, forecast, his
 export const NAMES = Object.keys(FIGURES);
 
 /** The entries of a figure's key. @param {Figure} figure @returns {[Look | null, string][]} */
-export const keyOfFigure = ({ looks, names, note }) => {
-  const entries = Object.entries(names).map(([name, text]) => /** @type {[Look | null, string]} */ ([looks[name], text]));
+export const keyOfFigure = ({ names, note }) => {
+  const entries = Object.entries(names).map(([name, text]) => /** @type {[Look | null, string]} */ ([LOOKS[name], text]));
   return note ? [...entries, [null, note]] : entries;
 };
