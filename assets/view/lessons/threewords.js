@@ -2,6 +2,7 @@
 
 import { two } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
+import { table } from "../parts/blocks.js";
 import { el } from "../parts/dom.js";
 import { button } from "./question.js";
 
@@ -12,6 +13,7 @@ import { button } from "./question.js";
 const WEIGHTS = { target: [5, 3, 2], draft: [2, 6, 2] };
 const MOST = 10; // of a weight
 const SIDES = /** @type {const} */ (["target", "draft"]);
+const COLUMNS = ["target", "draft", "accept", "kept", "residual", "result", "drawn"];
 const SERIES = [1, 100, 10_000];
 
 export class ThreeWords {
@@ -44,17 +46,14 @@ export class ThreeWords {
 
   #table() {
     const { words: names, columns } = this.#words;
-    const head = el("tr", {}, ...["word", "target", "draft", "accept", "kept", "residual", "result", "drawn"].map((name) => {
-      const { title, rule } = columns[name];
-      return el("th", { scope: "col" }, title, el("small", {}, rule));
-    }));
+    const heads = ["word", ...COLUMNS].map((name) => el("th", { scope: "col" }, columns[name].title, el("small", {}, columns[name].rule)));
     const rows = names.map((name, i) => {
-      const cells = Object.fromEntries(["target", "draft", "accept", "kept", "residual", "result", "drawn"].map((column) => [column, value(column)]));
+      const cells = Object.fromEntries(COLUMNS.map((column) => [column, value(column)]));
       for (const side of SIDES) cells[side].cell.append(this.#slider(side, i, name));
       this.#cells.push(cells);
-      return el("tr", {}, el("th", { scope: "row" }, name), ...Object.values(cells).map(({ cell }) => cell));
+      return [name, ...Object.values(cells).map(({ cell }) => cell)];
     });
-    return el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows));
+    return table(heads, rows);
   }
 
   /** @param {Side} side @param {number} i @param {string} name */

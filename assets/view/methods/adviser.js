@@ -2,7 +2,7 @@
 
 import { two } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
-import { stackable } from "../parts/blocks.js";
+import { stackable, table } from "../parts/blocks.js";
 import { button, copyText, el, menu } from "../parts/dom.js";
 import { csv, save } from "../play/export.js";
 
@@ -86,9 +86,7 @@ export function adviser(results, titles, words) {
         by = name;
         draw();
       }));
-    body.replaceChildren(stackable(el("table", {},
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, words.method), ...COLUMNS.map(head))),
-      el("tbody", {}, ...rows.map((one) => el("tr", {}, el("th", { scope: "row" }, titles[one.method] ?? one.method), ...cells(one).map((text) => el("td", {}, text))))))));
+    body.replaceChildren(stackable(table([words.method, ...COLUMNS.map(head)], rows.map((one) => [titles[one.method] ?? one.method, ...cells(one)]))));
     const { name, best } = advice(rows);
     const [low, high] = best?.quartiles ?? [null, null];
     told.textContent = fill(words.advice[name], { method: titles[best?.method ?? ""] ?? best?.method ?? "", speedup: two(best?.speedup), low: two(low), high: two(high), count: best ? best.answers - best.repeats : 0 });
@@ -96,8 +94,8 @@ export function adviser(results, titles, words) {
     lines.replaceChildren(...commands({ target, sampling, method: best && name !== "none" ? best.method : PLAIN }).map(line));
     origin.textContent = rows.length ? fill(words.origin, rows[0]) : "";
   };
-  const table = button(words.csv, () => save(`\uFEFF${csv([[...CSV, "quartile_1", "quartile_3"], ...chosen().map((one) => [...CSV.map((name) => one[name]), ...(one.quartiles ?? [])])])}`, "text/csv", "specdemo-methods.csv"));
+  const saving = button(words.csv, () => save(`\uFEFF${csv([[...CSV, "quartile_1", "quartile_3"], ...chosen().map((one) => [...CSV.map((name) => one[name]), ...(one.quartiles ?? [])])])}`, "text/csv", "specdemo-methods.csv"));
   draw();
   const labels = CHOICES.map((name, i) => el("label", {}, words[name], " ", menus[i]));
-  return el("section", { class: "sd-adviser" }, el("h2", {}, words.title), el("div", { class: "sd-adviser-choice" }, ...labels, table), told, lines, body, origin);
+  return el("section", { class: "sd-adviser" }, el("h2", {}, words.title), el("div", { class: "sd-adviser-choice" }, ...labels, saving), told, lines, body, origin);
 }

@@ -6,7 +6,7 @@ import { disturbed, repeatsItself, speedup, two } from "../core/metrics.js";
 import { applyState } from "../core/permalink.js";
 import { fill } from "../core/sentence.js";
 import { el, firstSeen } from "../parts/dom.js";
-import { stackable } from "../parts/blocks.js";
+import { stackable, table } from "../parts/blocks.js";
 import { adviser } from "./adviser.js";
 
 /**
@@ -25,11 +25,11 @@ import { adviser } from "./adviser.js";
  * @param {HTMLElement} element @param {Here} given
  */
 export function mountMethods(element, given) {
-  const table = new MethodsTable(given);
-  element.replaceChildren(table.root);
-  given.watch(() => table.draw());
-  table.draw();
-  firstSeen(table.root).then(() => table.fill());
+  const methods = new MethodsTable(given);
+  element.replaceChildren(methods.root);
+  given.watch(() => methods.draw());
+  methods.draw();
+  firstSeen(methods.root).then(() => methods.fill());
 }
 
 class MethodsTable {
@@ -54,9 +54,9 @@ class MethodsTable {
     const { methods, targets, live, measured } = JSON.parse(value);
     const [first, ...others] = [...words.columns];
     const recorded = targets.map((target) => fill(words.recorded, { target }));
-    const heads = [first, ...others.slice(0, 2), ...recorded, ...others.slice(2)].map((name) => el("th", { scope: "col" }, name));
+    const heads = [first, ...others.slice(0, 2), ...recorded, ...others.slice(2)];
     this.root.replaceChildren(el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.label },
-      stackable(el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...methods.map((method) => this.#row(method, targets, live)))))));
+      stackable(table(heads, methods.map((method) => this.#row(method, targets, live))))));
     const titles = Object.fromEntries(methods.map(({ name, title }) => [name, (this.#given.say ?? ((text) => text))(title)]));
     const results = measured.filter(({ method }) => method in titles); // those that this page has
     if (results.length) this.root.append(adviser(results, titles, words.adviser));
@@ -85,14 +85,12 @@ class MethodsTable {
       if (name !== "nothing") acts.append(button(words.race, () => send(`race ${name}`)));
     }
     if (runs.length) acts.append(button(words.watch, () => open(runs[0].name)));
-    const cells = [heading, el("td", {}, words.guesses[name] ?? words.unsaid), needed, ...gains,
-      el("td", { class: "sd-detail" }, words.pays[name] ?? words.unsaid), el("td", { class: "sd-methods-says sd-detail" }, say(summary)), el("td", { class: "sd-detail" }, acts)];
-    const row = el("tr", {}, ...cells);
-    const more = button(words.details, () => more.setAttribute("aria-expanded", String(row.classList.toggle("sd-unfolded"))));
+    const more = button(words.details, () => more.setAttribute("aria-expanded", String(heading.parentElement?.classList.toggle("sd-unfolded"))));
     more.classList.add("sd-methods-more");
     more.setAttribute("aria-expanded", "false");
     heading.append(el("div", { class: "sd-methods-acts" }, more));
-    return row;
+    return [heading, words.guesses[name] ?? words.unsaid, needed, ...gains,
+      el("td", { class: "sd-detail" }, words.pays[name] ?? words.unsaid), el("td", { class: "sd-methods-says sd-detail" }, say(summary)), el("td", { class: "sd-detail" }, acts)];
   }
 
   /** Read what the recorded runs gained, one after the other, so that the page stays at hand. */

@@ -86,19 +86,15 @@ export class Legend {
 
 // ---- A table of which each row begins with its name, and tables whose rows are cards on a phone
 
-/** heads: none for a table without a head. @param {Cell[]} heads @param {Cell[][]} rows @param {Attributes} [attributes] */
+/** heads: none for a table without a head. A content that is a cell already stays as it is. @param {Cell[]} heads @param {Cell[][]} rows @param {Attributes} [attributes] */
 export function table(heads, rows, attributes = {}) {
-  const head = heads.length ? [el("thead", {}, el("tr", {}, ...heads.map((cell) => el("th", { scope: "col" }, cell))))] : [];
-  const body = rows.map(([name, ...cells]) => el("tr", {}, el("th", { scope: "row" }, name), ...cells.map((cell) => el("td", {}, cell))));
-  return el("table", attributes, ...head, el("tbody", {}, ...body));
+  const head = heads.map((content) => asCell("th", { scope: "col" }, content));
+  const body = rows.map(([name, ...contents]) => el("tr", {}, asCell("th", { scope: "row" }, name), ...contents.map((content) => asCell("td", {}, content))));
+  return el("table", attributes, heads.length ? el("thead", {}, el("tr", {}, ...head)) : null, el("tbody", {}, ...body));
 }
 
-/** A table of probabilities with a bar in each cell. shares: 0 to 1, for the cells of a row after its name @param {string[]} heads @param {Cell[][]} rows @param {number[][]} shares */
-export function sharesTable(heads, rows, shares) {
-  const whole = table(heads, rows, { class: "sd-moment-table" });
-  [...(whole.tBodies[0]?.rows ?? [])].forEach((row, i) => shares[i].forEach((share, column) => row.cells[column + 1].style.setProperty("--share", String(share))));
-  return whole;
-}
+/** @param {"th" | "td"} tag @param {Attributes} attributes @param {Cell} content */
+const asCell = (tag, attributes, content) => (typeof content !== "string" && /^T[HD]$/.test(content.nodeName) ? content : el(tag, attributes, content));
 
 /**
  * Let a table's rows be cards where the page is narrow: each cell names its column, and the roles stay those of a table,

@@ -5,7 +5,7 @@ import { Plot } from "../charts/plot.js";
 import { acceptRate, disturbed, judgedSteps, repeatsItself, secondsFor, speedup, tokensPerSecond, tokensPerStep, two } from "../core/metrics.js";
 import { tokensOf } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
-import { stackable } from "../parts/blocks.js";
+import { stackable, table as tableElement } from "../parts/blocks.js";
 import { button, copyText, el } from "../parts/dom.js";
 import { LOOKS } from "./lane.js";
 
@@ -30,12 +30,11 @@ export class Result {
     this.chart.say(words.chart.label);
     const across = el("p", { class: "sd-race-across" }, words.chart.x);
     const chart = el("section", { class: "sd-chart" }, el("h3", {}, words.chart.title), this.chart.root, across);
-    this.grid = el("table");
     this.notes = el("div", { class: "sd-race-notes" });
     this.copied = el("span", { class: "sd-race-copied", role: "status" });
     const copy = button(words.copy, () => this.#copy(), { class: "sd-button sd-race-copy" });
-    const box = el("div", { class: "sd-race-box", role: "region", tabindex: "0", "aria-label": words.table.label }, this.grid);
-    this.root = el("div", { class: "sd-race-result", hidden: true }, el("div", {}, box, this.notes, el("p", {}, copy, this.copied)), chart);
+    this.box = el("div", { class: "sd-race-box", role: "region", tabindex: "0", "aria-label": words.table.label });
+    this.root = el("div", { class: "sd-race-result", hidden: true }, el("div", {}, this.box, this.notes, el("p", {}, copy, this.copied)), chart);
   }
 
   /**
@@ -47,12 +46,8 @@ export class Result {
     const words = this.#words;
     const titles = entries.map(({ title }) => title);
     const table = tableOf(titles, result, origin, words);
-    /** @param {"th" | "td"} tag @param {string[]} texts */
-    const cells = (tag, texts) => texts.map((text, i) => el(i === 1 ? "th" : tag, i === 1 ? { scope: tag === "th" ? "col" : "row" } : tag === "th" ? { scope: "col" } : {}, text));
-    this.grid.replaceChildren(
-      el("thead", {}, el("tr", {}, ...cells("th", table.head))),
-      el("tbody", {}, ...table.body.map((row) => el("tr", {}, ...cells("td", row)))));
-    stackable(this.grid);
+    const rows = table.body.map(([rank, title, ...rest]) => [el("td", {}, rank), el("th", { scope: "row" }, title), ...rest]);
+    this.box.replaceChildren(stackable(tableElement(table.head, rows)));
     const ran = entries.flatMap(({ title, lane }) => (lane ? [{ title, lane }] : []));
     const wrote = ran.filter(({ lane }) => lane.tokens);
     const runs = Math.max(1, ...ran.map(({ lane }) => lane.runs));
@@ -108,7 +103,7 @@ export class Result {
     const { head, table, notes } = this.#copying;
     const text = [head, "", markdown(table), "", ...notes, ""].join("\n");
     const done = await copyText(text);
-    if (!done) getSelection()?.selectAllChildren(this.grid);
+    if (!done) getSelection()?.selectAllChildren(this.box);
     this.copied.textContent = done ? this.#words.copied : this.#words.copy_failed;
   }
 }

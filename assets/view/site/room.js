@@ -6,7 +6,7 @@ import { fetchFile } from "../core/recorded.js";
 import { fold, laneText } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { languageOf } from "../page/language.js";
-import { sharesTable } from "../parts/blocks.js";
+import { table } from "../parts/blocks.js";
 import { button as anyButton, el, qrCode, setText } from "../parts/dom.js";
 import { frame, given } from "./frame.js";
 
@@ -120,8 +120,11 @@ async function projector(/** @type {string} */ code, /** @type {string} */ key) 
     if (!known || state.own === null) return;
     const { rows, total, overlap } = spread(known, state.own, state.guesses);
     const share = (/** @type {number} */ of) => (total ? of / total : 0);
-    box.append(sharesTable(words.columns, rows.map((row) => [row.kept ? el("b", { class: "sd-moment-token sd-moment-accepted" }, row.word) : row.word || words.others,
-      row.prob === null ? "–" : two(row.prob), `${two(share(row.count))} (${row.count})`]), rows.map((row) => [row.prob ?? 0, share(row.count)])));
+    const cell = (/** @type {number} */ of, /** @type {string} */ text) => el("td", { style: `--share: ${of}` }, text);
+    box.append(table(words.columns, rows.map((row) => [
+      row.kept ? el("b", { class: "sd-moment-token sd-moment-accepted" }, row.word) : row.word || words.others,
+      cell(row.prob ?? 0, two(row.prob)), cell(share(row.count), `${two(share(row.count))} (${row.count})`),
+    ]), { class: "sd-moment-table" }));
     const kept = rows.find((row) => row.kept)?.count ?? 0;
     told.textContent = total ? fill(words.told, { own: state.own, kept, count: total, overlap: two(overlap), score_kept: score.kept, score_rounds: score.rounds }) : words.nobody;
   };
