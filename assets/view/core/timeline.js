@@ -32,14 +32,7 @@ class Clock {
 
   /** The last stop at or before so many milliseconds. */
   stopAt(/** @type {number} */ time) {
-    let low = 0;
-    let high = this.last;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (this.stops[middle].time <= time) low = middle;
-      else high = middle - 1;
-    }
-    return low;
+    return Math.max(0, this.stops.findLastIndex((stop) => stop.time <= time));
   }
 }
 
