@@ -141,10 +141,7 @@ function play({ plain, fast }, [name, begin], words, announce, another) {
     form.hidden = offered.hidden = true;
     const note = el("span", { role: "status" });
     const link = `${location.origin}${location.pathname}?lesson=2${MARK}${name}.${begin}.${score.kept}.${score.count}`;
-    const copy = button(words.challenge, async () => {
-      const done = await copyText(link);
-      note.textContent = done ? words.copied : link;
-    });
+    const copy = button(words.challenge, () => copyText(link, note, words.copied, link));
     copy.hidden = !served;
     const length = (/** @type {number} */ place) => all.slice(0, place).join("").length;
     end.replaceChildren(fill(words.score, { ...score, speedup: two(gain(plain.header, score)) }), " ",

@@ -225,10 +225,7 @@ export function liveBox(lesson, run, { words, own, live }) {
   const done = el("p", { class: "sd-live-done", role: "status" });
   const act = live
     ? () => applyState({ tab: "play", ...state })
-    : async () => {
-        const copied = await copyText(state.prompt);
-        done.textContent = fill(copied ? words.copied : words.not_copied, state);
-      };
+    : () => copyText(state.prompt, done, fill(words.copied, state), fill(words.not_copied, state));
   box.append(el("p", { class: "sd-live-settings" }, settings), button(live ? words.try : words.copy, act, "sd-lesson-main"), done);
   if (!live) box.append(el("p", { class: "sd-live-settings" }, words.no_model));
   return box;

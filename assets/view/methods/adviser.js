@@ -74,10 +74,8 @@ export function adviser(results, titles, words) {
   const chosen = () => ranked(results, Object.fromEntries(CHOICES.map((name, i) => [name, menus[i].value])), by);
   const line = (/** @type {[string, string]} */ [program, command]) => {
     const copied = el("span", { role: "status" });
-    return el("p", {}, `${program}: `, el("code", {}, command), " ", button(words.copy, async () => {
-      const done = await copyText(command);
-      copied.textContent = done ? words.copied : words.not_copied;
-    }), " ", copied);
+    const copy = button(words.copy, () => copyText(command, copied, words.copied, words.not_copied));
+    return el("p", {}, `${program}: `, el("code", {}, command), " ", copy, " ", copied);
   };
   const draw = () => {
     const rows = chosen();

@@ -136,9 +136,8 @@ export class Share {
   }
 
   async #copy() {
-    const copied = await copyText(this.link.value);
+    const copied = await copyText(this.link.value, this.note, this.words.copied, this.words.select);
     if (!copied) this.link.select();
-    this.note.textContent = copied ? this.words.copied : this.words.select;
   }
 
   async #drawCode() {

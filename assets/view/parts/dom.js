@@ -36,8 +36,15 @@ export const button = (label, act, attributes = {}) => el("button", { type: "but
 /** A menu; choices: [value, title] each @param {Attributes} attributes @param {(readonly [string, string])[]} choices */
 export const menu = (attributes, choices) => el("select", attributes, ...choices.map(([value, title]) => el("option", { value }, title)));
 
-/** Copy a text. Resolves with whether the browser let the page do so. @param {string} text @returns {Promise<boolean>} */
-export const copyText = async (text) => (await navigator.clipboard?.writeText(text).then(() => true, () => false)) ?? false;
+/**
+ * Copy a text, and write in `note` whether the browser let the page do so. Resolves with the same.
+ * @param {string} text @param {Element} note @param {string} done @param {string} failed
+ */
+export async function copyText(text, note, done, failed) {
+  const copied = (await navigator.clipboard?.writeText(text).then(() => true, () => false)) ?? false;
+  note.textContent = copied ? done : failed;
+  return copied;
+}
 
 /** A QR code as a drawing, white around it. @param {{ size: number, path: string }} code @param {string} label */
 export function qrCode({ size, path }, label) {

@@ -21,8 +21,7 @@ import { LOOKS } from "./lane.js";
  */
 export class Result {
   #words;
-  /** @type {{ head: string, table: Table, notes: string[] } | null} */
-  #copying = null; // what is copied
+  #text = ""; // what is copied
 
   constructor(/** @type {Words} */ words) {
     this.#words = words;
@@ -68,7 +67,7 @@ export class Result {
       prompt: prompt || header?.prompt, origin,
       machine: [header?.target?.name, header?.target?.precision, header?.machine].filter(Boolean).join(", "),
     });
-    this.#copying = { head, table, notes };
+    this.#text = [head, "", markdown(table), "", ...notes, ""].join("\n");
   }
 
   hide() {
@@ -99,12 +98,8 @@ export class Result {
   }
 
   async #copy() {
-    if (!this.#copying) return;
-    const { head, table, notes } = this.#copying;
-    const text = [head, "", markdown(table), "", ...notes, ""].join("\n");
-    const done = await copyText(text);
+    const done = await copyText(this.#text, this.copied, this.#words.copied, this.#words.copy_failed);
     if (!done) getSelection()?.selectAllChildren(this.box);
-    this.copied.textContent = done ? this.#words.copied : this.#words.copy_failed;
   }
 }
 
