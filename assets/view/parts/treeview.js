@@ -25,20 +25,16 @@ const SCALES = [0.85, 1.5]; // least and most, at which a tree is drawn to fill 
 /** The panel beside the text. It shows the step that is pointed at, or the latest one while a run goes on. */
 export class TreeView {
   #words;
-  #status; // names of the states
-  #label;
   #shown = { key: "", at: -1 };
   #last = -1; // of the lane, when it was drawn
   /** @type {WeakMap<Element, { step: Step, piece: Piece, place: Placed }>} */
   #tokens = new WeakMap(); // by the element of a node
 
   constructor(/** @type {Words} */ words) {
-    this.#words = words.tree;
-    this.#status = words.status;
-    this.#label = words.token_label;
+    this.#words = words;
     this.caption = el("h3");
-    this.box = el("div", { class: "sd-tree-box", role: "group", tabindex: "0", "aria-label": this.#words.label });
-    this.summary = el("p", { class: "sd-summary" }, this.#words.numbers);
+    this.box = el("div", { class: "sd-tree-box", role: "group", tabindex: "0", "aria-label": words.tree.label });
+    this.summary = el("p", { class: "sd-summary" }, words.tree.numbers);
     this.root = el("section", { class: "sd-tree" }, el("header", {}, this.caption), this.box, this.summary);
     this.root.hidden = true;
     this.box.addEventListener("keydown", (event) => this.#walk(event));
@@ -47,7 +43,7 @@ export class TreeView {
 
   /** Below the tree: one line about a node, or what its numbers are. @param {string} sentence */
   describe(sentence) {
-    this.summary.textContent = sentence || this.#words.numbers;
+    this.summary.textContent = sentence || this.#words.tree.numbers;
   }
 
   /**
@@ -68,11 +64,6 @@ export class TreeView {
     this.#show(lane, name, at >= 0 && at <= last ? at : stays ? Math.min(this.#shown.at, last) : last);
   }
 
-  /** Place of the shown step in its lane, or -1. */
-  get at() {
-    return this.#shown.at;
-  }
-
   /**
    * { token, step, piece, at } of a node's element, or null; `at` is the step's place in its lane.
    * @param {EventTarget | null} element @returns {Found | null}
@@ -90,7 +81,7 @@ export class TreeView {
     if (!step || key === this.#shown.key) return;
     const focused = this.#tokens.get(document.activeElement ?? this.box)?.place.index;
     this.#shown = { key, at };
-    this.caption.textContent = fill(step.open ? this.#words.open : this.#words.caption, {
+    this.caption.textContent = fill(step.open ? this.#words.tree.open : this.#words.tree.caption, {
       step: step.index + 1,
       drafted: step.nodes.length,
       accepted: step.path.length,
@@ -136,7 +127,7 @@ export class TreeView {
     const value = tokenOf(step, place);
     const status = value.status ?? "drafted";
     const top = box.y - HEIGHT / 2;
-    const named = fill(this.#label, { status: this.#status[status] ?? status });
+    const named = fill(this.#words.token_label, { status: this.#words.status[status] ?? status });
     const element = svg("g", {
       class: `sd-node sd-node-${status}`, tabindex: "-1", role: "img", "data-node": place.index, "aria-label": `${named}: ${text}`,
     });
