@@ -8,8 +8,6 @@ import { Slot } from "./slot.js";
 /** @import { Header, Lane, State } from "../core/state" */
 /** @import { Words } from "../parts/page" */
 /** @import { Choice, Figure, Palette, Reach } from "./figure" */
-/** @param {"png" | "svg"} format */
-const size = (format) => ({ format, width: 900, height: 440, scale: format === "png" ? 2 : 1 }); // pixels of a saved picture
 const LEAST = { steps: 12, seconds: 0.4 }; // of the horizontal axis
 
 export class ChartsView {
@@ -32,9 +30,9 @@ export class ChartsView {
     this.#methods = words.methods;
     this.slots = this.#choice.slots.map((_, i) => new Slot(this.#words, i, {
       figure: (name, colours) => this.#figure(name, colours),
-      choose: (name) => this.#choose(i, name),
+      choose: (name) => this.#keep({ ...this.#choice, slots: this.#choice.slots.with(i, name) }),
       turn: (axis) => this.#keep({ ...this.#choice, axis }),
-      save: (name, format) => this.export(name, format),
+      save: (name, format) => this.#save(name, format),
       select: (index, chosen) => this.onselect?.(this.#find(index), chosen),
       lit: () => this.#find(this.#lit),
     }));
@@ -61,8 +59,12 @@ export class ChartsView {
   }
 
   /** Save a chart, seen or not, as "png" or "svg". @param {string} name @param {"png" | "svg"} format */
-  async export(name, format) {
-    if (this.#state) await globalThis.Plotly?.downloadImage(this.#picture(name), { ...size(format), filename: `specdemo-${name}` });
+  async #save(name, format) {
+    if (!this.#state) return;
+    const colours = palette(this.root);
+    const title = `${this.#words.titles[name]} (${this.#words.origin[this.#state.source.kind]})`;
+    const drawn = picture(colours, /** @type {Figure} */ (this.#figure(name, colours)), title);
+    await globalThis.Plotly?.downloadImage(drawn, { format, width: 900, height: 440, scale: format === "png" ? 2 : 1, filename: `specdemo-${name}` }); // pixels
   }
 
   #find(/** @type {number} */ index) {
@@ -74,13 +76,6 @@ export class ChartsView {
     return this.#state && FIGURES[name](readRun(this.#state, this.#choice.axis, this.#reach), this.#words, colours, this.#methods);
   }
 
-  #picture(/** @type {string} */ name) {
-    const { kind } = /** @type {State} */ (this.#state).source;
-    const colours = palette(this.root);
-    const title = `${this.#words.titles[name]} (${this.#words.origin[kind]})`;
-    return picture(colours, /** @type {Figure} */ (this.#figure(name, colours)), title);
-  }
-
   // The axis reaches as far as this run has been seen to go, so that looking back does not move it; while a run goes on
   // it grows by a third at a time.
   #extend(/** @type {Lane | undefined} */ lane) {
@@ -90,11 +85,6 @@ export class ChartsView {
     const whole = before.whole || Boolean(lane?.end);
     const end = (/** @type {"steps" | "seconds"} */ name) => (whole ? most[name] : roundUp(most[name], LEAST[name]));
     this.#reach = { header, whole, most, steps: end("steps"), seconds: end("seconds") };
-  }
-
-  /** @param {number} i @param {string} name */
-  #choose(i, name) {
-    this.#keep({ ...this.#choice, slots: this.#choice.slots.with(i, name) });
   }
 
   #keep(/** @type {Choice} */ choice) {
