@@ -14,7 +14,7 @@ import { bestTrees, chainTokens, step } from "./model.js";
  * @import { JudgedStep, Line } from "../core/state"
  * @import { Words } from "../parts/page"
  * @import { Model } from "./types"
- * @typedef {{ title: string, origin: "measured" | "recorded", measured: Measured }} Run
+ * @typedef {{ value: string, origin: "measured" | "recorded", measured: Measured }} Run value: of its option
  */
 export class RunCard {
   /** @type {Run | null} */
@@ -93,7 +93,7 @@ export class RunCard {
       this.#complain(fill(this.#words.no_drafts, { title }));
       return;
     }
-    this.run = { title, origin, measured };
+    this.run = { value, origin, measured };
     const { pick } = this;
     const known = [...pick.options].find((one) => one.value === value);
     if (known) known.textContent = title;
@@ -105,8 +105,7 @@ export class RunCard {
 
   #complain(/** @type {string} */ sentence) {
     this.problem.textContent = sentence;
-    const { run } = this;
-    if (run) this.pick.value = [...this.pick.options].find((one) => one.textContent === run.title)?.value ?? "";
+    if (this.run) this.pick.value = this.run.value;
   }
 }
 
@@ -155,12 +154,11 @@ export function measure({ lanes }) {
     points: header.verify_costs?.length ? header.verify_costs : null,
     trees: steps.some((one) => isTree(one.nodes)),
     overlapped: steps.some((one) => one.hit !== null && one.hit !== undefined),
-    lookaheads: [...grouped(steps)].sort(([one], [other]) => one - other).map(([drafted, list]) => ({
-      drafted,
-      steps: list.length,
-      tokens: sum(list, tokenCount) / list.length,
-      speedup: sum(list, tokenCount) / sum(list, stepSeconds) / rate,
-    })),
+    lookaheads: [...new Set(steps.map((one) => one.nodes.length))].sort((one, other) => one - other).map((drafted) => {
+      const list = steps.filter((one) => one.nodes.length === drafted);
+      const tokens = sum(list, tokenCount);
+      return { drafted, steps: list.length, tokens: tokens / list.length, speedup: tokens / sum(list, stepSeconds) / rate };
+    }),
     steps: steps.length,
     drafted: sum(steps, (one) => one.nodes.length) / steps.length,
     tokens: sum(steps, tokenCount) / steps.length,
@@ -187,11 +185,4 @@ export function foresee(model, run) {
   /** @param {"tokens" | "draft" | "verify" | "cost"} name */
   const mean = (name) => steps.reduce((total, one) => total + one[name], 0) / steps.length;
   return { tokens: mean("tokens"), draft: mean("draft"), verify: mean("verify"), cost: mean("cost"), speedup: mean("tokens") / mean("cost") };
-}
-
-/** Steps by how many tokens they drafted. @param {JudgedStep[]} steps */
-function grouped(steps) {
-  const groups = new Map();
-  for (const one of steps) groups.set(one.nodes.length, [...(groups.get(one.nodes.length) ?? []), one]);
-  return groups;
 }
