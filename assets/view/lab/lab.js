@@ -25,7 +25,7 @@ const ASK = 2000; // milliseconds between two questions whether the model is the
 export function mountLab(element, { words, server }) {
   const lab = new Lab(element, words);
   lab.open(new URLSearchParams(location.search).get("lab") ?? "");
-  lab.begin();
+  lab.card.begin();
   remember("lab", () => lab.address);
   if (server?.machine) lab.ask(server);
   return lab;
@@ -62,11 +62,6 @@ class Lab {
       el("div", { class: "sd-lab-under" }, el("div", { class: "sd-lab-stack" }, this.terms, this.ladder.root), this.card.root));
     element.replaceChildren(this.root);
     this.#draw();
-  }
-
-  /** Name the recorded runs, and show the first. */
-  begin() {
-    return this.card.begin();
   }
 
   /** Show the settings that an address asks for, if it asks for any. @param {string} address */

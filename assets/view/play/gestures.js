@@ -18,7 +18,7 @@ export class Gestures {
 
   /** keys: whether the view takes the page's keys and the height of the window. @param {boolean} keys */
   listen(keys) {
-    const { text, tree, strip, charts, root } = this.#view;
+    const { text, tree, strip, charts, layout, root } = this.#view;
     for (const part of [text, tree]) {
       /** @type {HTMLElement} */
       const within = part.root;
@@ -36,7 +36,7 @@ export class Gestures {
     strip.root.addEventListener("pointerover", (event) => this.#hover(strip.find(event.target)));
     strip.root.addEventListener("pointerleave", () => this.#hover(-1));
     charts.onselect = (at, chosen) => (chosen ? this.choose(at) : this.#hover(at));
-    charts.onenlarge = () => this.#view.layout.enlarge();
+    charts.onenlarge = () => layout.stage.classList.toggle("sd-charts-large");
     root.addEventListener("keydown", (event) => this.#escape(event));
     if (keys) this.#listenToPage();
   }

@@ -85,11 +85,6 @@ export class Layout {
     this.side.classList.toggle("sd-with-tree", trees);
   }
 
-  /** Show the charts below the text, both of them, or one beside it. returns: whether they are large now */
-  enlarge() {
-    return this.stage.classList.toggle("sd-charts-large");
-  }
-
   /** Say a sentence to a screen reader. @param {string} sentence */
   announce(sentence) {
     setText(this.live, sentence);

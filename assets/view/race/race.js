@@ -181,7 +181,7 @@ class RaceView {
     this.#state = "empty";
     this.list.replaceChildren();
     this.problems.replaceChildren();
-    this.result.hide();
+    this.result.root.hidden = true;
   }
 
   #changed() {
@@ -215,7 +215,7 @@ class RaceView {
     this.legend.root.hidden = !this.#lanes.length;
     if (!result) return;
     this.controls.render();
-    this.result.mark(now);
+    this.result.chart.mark([now, now]);
   }
 
   #phaseName() {

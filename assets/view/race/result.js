@@ -70,15 +70,6 @@ export class Result {
     this.#text = [head, "", markdown(table), "", ...notes, ""].join("\n");
   }
 
-  hide() {
-    this.root.hidden = true;
-  }
-
-  /** Where the race stands, in seconds. @param {number} now */
-  mark(now) {
-    this.chart.mark([now, now]);
-  }
-
   /** @param {Palette} colours @param {Entry[]} entries @param {Standings} standings @param {number} seconds @returns {Drawing} */
   #figure(colours, entries, { goal, most }, seconds) {
     const words = this.#words.chart;
