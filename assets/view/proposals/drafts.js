@@ -117,26 +117,19 @@ const part = (title, cards, right = false) =>
  * @param {(JudgedStep | null)[]} steps @returns {Group[]}
  */
 export function agreement(steps) {
-  /** @type {Map<number | undefined, Group & { known: Map<string, number[]> }>} */
+  /** @type {Map<number | undefined, { token: Token, count: number, drafts: Map<string, number[]> }>} */
   const groups = new Map();
   steps.forEach((step, row) => {
     const token = step && bet(step);
     if (!token) return;
-    /** @type {Group & { known: Map<string, number[]> }} */
-    const group = groups.get(token.token_id) ?? { token, count: 0, drafts: [], known: new Map() };
+    const group = groups.get(token.token_id) ?? { token, count: 0, drafts: new Map() };
     groups.set(token.token_id, group);
     group.count += 1;
     const key = JSON.stringify(step.nodes.map((node) => [node.token_id, node.parent ?? -1]));
-    const alike = group.known.get(key);
-    if (alike) alike.push(row);
-    else {
-      const own = [row];
-      group.known.set(key, own);
-      group.drafts.push(own);
-    }
+    group.drafts.set(key, [...(group.drafts.get(key) ?? []), row]);
   });
   return [...groups.values()].sort((one, other) => other.count - one.count).map(({ token, count, drafts }) => ({
-    token, count, drafts: drafts.sort((one, other) => other.length - one.length),
+    token, count, drafts: [...drafts.values()].sort((one, other) => other.length - one.length),
   }));
 }
 
