@@ -1,6 +1,6 @@
 // The big numbers: two significant digits, fixed width, at most four changes a second.
 
-import { el } from "./dom.js";
+import { el, setText } from "./dom.js";
 import { FEWEST_TOKENS } from "../core/headline.js";
 import { fill } from "../core/sentence.js";
 import { acceptRate, draftPerStep, baselineRate, disturbed, preparedRate, speedup, standIn, tokensPerSecond, tokensPerStep, two, verifyPerStep } from "../core/metrics.js";
@@ -56,11 +56,10 @@ export class NumbersView {
     const kind = `sd-origin sd-origin-${state.source.kind}`;
     for (const [name, { value, origin }] of Object.entries(this.#cells)) {
       if (origin.className !== kind) origin.className = kind;
-      if (value.textContent !== values[name]) value.textContent = values[name];
+      setText(value, values[name]);
       const whence = !plain && standIn(speculative) && COMPARED.includes(name) ? "stand_in" : state.source.kind;
       const plainly = FIRST.includes(name) && whence === state.source.kind; // the badge in the same row says it
-      const word = values[name] !== "–" ? (plainly ? "" : this.#words.origin[whence]) : busy && name === "speedup" ? this.#words.origin.disturbed : "";
-      if (origin.textContent !== word) origin.textContent = word;
+      setText(origin, values[name] !== "–" ? (plainly ? "" : this.#words.origin[whence]) : busy && name === "speedup" ? this.#words.origin.disturbed : "");
     }
     if (speculative?.known) {
       const { hits, known } = speculative;

@@ -3,10 +3,10 @@
 import { pieces } from "../core/reducer.js";
 import { fill, isUnknown, split } from "../core/sentence.js";
 import { isTree } from "../core/tree.js";
-import { closest, el } from "./dom.js";
+import { closest, el, setText } from "./dom.js";
 import { Steps } from "./steps.js";
 
-/** @import { Lane, Piece, State, Step } from "../core/state" */
+/** @import { Piece, State, Step } from "../core/state" */
 /** @import { Found, Words } from "./page" */
 const MARKED = new Set(["correction", "bonus"]); // a blank or a line end of theirs is shown by a sign
 
@@ -41,10 +41,11 @@ export class TextView {
   render(/** @type {State} */ state) {
     this.#renderEarlier(state.earlier);
     const lane = state.lane ? state.lanes[state.lane] : null;
-    this.#renderPrompt(lane);
+    const prompt = lane?.header.prompt ?? "";
+    this.prompt.hidden = !prompt;
+    setText(this.prompt, prompt);
     this.empty.hidden = Boolean(lane) || (state.earlier.length > 0 && !state.source.waiting);
-    const waiting = state.source.waiting || this.#words.empty;
-    if (this.empty.textContent !== waiting) this.empty.textContent = waiting;
+    setText(this.empty, state.source.waiting || this.#words.empty);
     this.#steps.render(state);
     this.body.classList.toggle("sd-live", Boolean(lane && !lane.end));
   }
@@ -89,12 +90,6 @@ export class TextView {
       append(answered, answer);
       this.before.append(asked, answered);
     }
-  }
-
-  #renderPrompt(/** @type {Lane | null | undefined} */ lane) {
-    const prompt = lane?.header.prompt ?? "";
-    this.prompt.hidden = !prompt;
-    if (this.prompt.textContent !== prompt) this.prompt.textContent = prompt;
   }
 
   /** @param {Step} step @param {number} i */
