@@ -1,11 +1,4 @@
-// The one reducer: lines of a stream, folded into the state that every part of the view draws.
-//
-// state.source    { kind: "live" | "recorded", key, title, waiting }
-// state.earlier   turns before this one: { prompt, answer }
-// state.lanes     by name, in order of appearance: "plain", then "speculative"
-// state.lane      the lane that is shown now
-// state.problems  { message, unharmed, advice, aside }; aside: not of this run
-// A lane holds its header, its steps and its running totals; a step is "open" until it is verified.
+// The one reducer: lines of a stream, folded into the state that every part of the view draws; state.d.ts describes it.
 
 import { isUnknown } from "./sentence.js";
 import { isTree } from "./tree.js";
@@ -32,19 +25,19 @@ const emptyLane = (header) => ({
   tokens: 0,
   drafted: 0,
   accepted: 0,
-  positions: [], // drafted, tested and accepted at each, as another program's server reports if its rounds are not known
+  positions: [],
   draftSeconds: 0,
   verifySeconds: 0,
   overheadSeconds: 0,
   elapsed: 0,
-  trees: false, // whether some step branches
-  unnamed: false, // whether some token has neither an id nor a text
-  known: 0, // steps of which it is known whether their draft had been prepared
-  hits: 0, // those of them whose draft had been
+  trees: false,
+  unnamed: false,
+  known: 0,
+  hits: 0,
   savedSeconds: 0,
-  dropped: "", // error of the drafter, if it failed and was dropped
-  runs: 1, // most runs that shared a pass with it, itself included
-  end: null, // "stop", "length", "cancelled" or "failed"
+  dropped: "",
+  runs: 1,
+  end: null,
 });
 
 /** The state after one more line. It owns the state it is given and changes nothing else. @param {State} state @param {Foldable} item */

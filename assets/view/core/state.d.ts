@@ -115,6 +115,7 @@ export interface Lane {
   tokens: number;
   drafted: number;
   accepted: number;
+  /** drafted, tested and accepted at each, as another program's server reports if its rounds are not known */
   positions: [number, number, number][];
   draftSeconds: number;
   verifySeconds: number;
@@ -131,6 +132,7 @@ export interface Lane {
   savedSeconds: number;
   /** most runs that shared a pass with it, itself included */
   runs: number;
+  /** error of the drafter, if it failed and was dropped */
   dropped: string;
   end: End | null;
 }
