@@ -34,8 +34,8 @@ export class CostChart {
   constructor(words, pick) {
     this.#words = words;
     this.plot = new Plot();
-    this.grip = el("input", { type: "range", class: "sd-cost-grip", min: 0, step: 1, "aria-label": words.k });
-    this.grip.addEventListener("input", () => pick(Math.min(this.#edge, Math.max(1, Number(this.grip.value)))));
+    const moved = () => pick(Math.min(this.#edge, Math.max(1, Number(this.grip.value))));
+    this.grip = el("input", { type: "range", class: "sd-cost-grip", min: 0, step: 1, "aria-label": words.k, oninput: moved });
     this.legend = el("ul", { class: "sd-cost-legend" });
     this.plot.root.classList.add("sd-cost-picture");
     this.plot.root.append(this.grip);

@@ -86,8 +86,7 @@ export class Controls {
   /** @param {string} name @param {string} text @param {number} min @param {number} max @param {number} step @param {string} [title] */
   #slider(name, text, min, max, step, title = "") {
     const id = `sd-lab-${name}`;
-    const input = el("input", { type: "range", id, min, max, step, title });
-    input.addEventListener("input", () => this.#act.change({ [name]: Number(input.value) }));
+    const input = el("input", { type: "range", id, min, max, step, title, oninput: () => this.#act.change({ [name]: Number(input.value) }) });
     this.#inputs[name] = input;
     this.#outputs[name] = el("output", { for: id });
     this.#rows[name] = el("div", { class: "sd-lab-row" }, el("label", { for: id, title }, text), this.#outputs[name], input);
@@ -97,16 +96,14 @@ export class Controls {
   /** @param {string} name @param {string} text @param {Words} choices @param {(value: string) => void} change */
   #select(name, text, choices, change) {
     const id = `sd-lab-${name}`;
-    const select = menu({ id }, Object.entries(choices));
-    select.addEventListener("change", () => change(select.value));
+    const select = menu({ id, onchange: () => change(select.value) }, Object.entries(choices));
     this.#selects[name] = select;
     return el("div", { class: "sd-lab-row" }, el("label", { for: id }, text, " "), select);
   }
 
   /** @param {string} name @param {string} text */
   #check(name, text) {
-    const input = el("input", { type: "checkbox" });
-    input.addEventListener("change", () => this.#act.change({ [name]: input.checked }));
+    const input = el("input", { type: "checkbox", onchange: () => this.#act.change({ [name]: input.checked }) });
     this.#inputs[name] = input;
     return el("label", { class: "sd-lab-check" }, input, text);
   }

@@ -1,4 +1,4 @@
-// The lessons in their order, each in a file of its own: its recorded runs, and how each question's answer is read off a run.
+// The lessons in their order: their recorded runs, and how each question's answer is read off a run.
 //
 // `reveal(runs)` gets { plain, fast } of each run that the question names and returns { answer, values, bars, step }:
 // the answer (an option, or a number on the scale), what the evidence's sentence is filled with, bars to compare

@@ -86,7 +86,7 @@ function play({ plain, fast }, [name, begin], words, announce, another) {
   const score = { kept: 0, count: 0, rounds: 0 };
   let at = begin;
   const before = el("p", { class: "sd-moment-text" });
-  const box = el("input", { type: "text", class: "sd-moment-words", "aria-label": words.label, placeholder: words.hint, autocomplete: "off", spellcheck: "false" });
+  const box = el("input", { type: "text", class: "sd-moment-words", "aria-label": words.label, placeholder: words.hint, autocomplete: "off", spellcheck: "false", onkeydown: (event) => event.key === "Enter" && judge() });
   const told = el("p", { class: "sd-moment-told", role: "status" });
   const end = el("p");
   const check = button(words.check, () => judge(), "sd-lesson-main");
@@ -135,8 +135,6 @@ function play({ plain, fast }, [name, begin], words, announce, another) {
     if (score.rounds === ROUNDS || at + DRAFTED >= all.length) finish();
     else box.focus();
   };
-  box.addEventListener("keydown", (event) => event.key === "Enter" && judge());
-
   const finish = () => {
     form.hidden = offered.hidden = true;
     const note = el("span", { role: "status" });

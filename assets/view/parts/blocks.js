@@ -30,9 +30,8 @@ export function problemBlock(/** @type {Partial<Problem>} */ problem) {
 export function dialog(name, title, close, ...children) {
   const id = `sd-dialog-${name}`;
   const heading = el("h2", { id }, title);
-  const button = el("button", { type: "button", class: "sd-dialog-close", "aria-label": close, title: close }, "\u00d7");
+  const button = el("button", { type: "button", class: "sd-dialog-close", "aria-label": close, title: close, onclick: () => root.close() }, "\u00d7");
   const root = el("dialog", { class: "sd-dialog", "aria-labelledby": id }, el("header", {}, heading, button), ...children);
-  button.addEventListener("click", () => root.close());
   root.addEventListener("click", (event) => event.target === root && root.close()); // the backdrop
   return root;
 }

@@ -43,8 +43,7 @@ export class PlayerControls {
   constructor(/** @type {Player} */ player, /** @type {Words} */ words) {
     this.player = player;
     this.words = words;
-    this.slider = el("input", { type: "range", class: "sd-scrub", min: 0, max: 0, step: 1, value: 0, "aria-label": words.scrub });
-    this.slider.addEventListener("input", () => player.seek(Number(this.slider.value)));
+    this.slider = el("input", { type: "range", class: "sd-scrub", min: 0, max: 0, step: 1, value: 0, "aria-label": words.scrub, oninput: () => player.seek(Number(this.slider.value)) });
     this.place = el("span", { class: "sd-place" });
     this.speed = menu({ class: "sd-speed", "aria-label": words.speed, title: words.speed, onchange: () => player.setSpeed(Number(this.speed.value)) },
       SPEEDS.map((speed) => [String(speed), `${speed}×`]));
