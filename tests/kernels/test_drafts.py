@@ -123,6 +123,14 @@ def test_a_draft_that_memory_corrects_is_made_token_by_token():
     assert model.length == 0
 
 
+def test_a_token_without_an_embedding_is_refused():
+    decoder = CompactDecoder(compact())
+    assert decoder.compiled is not None
+    for token in (-1, len(decoder.weights.embedding)):
+        with pytest.raises(IndexError, match="no embedding"):
+            CompactModel(decoder).read([3, token])
+
+
 def test_rows_of_drafts_are_the_same_alone_and_in_one_pass():
     """Several runs' drafts read, guess, grow and draft in one pass; each has its own words and states of the target."""
     decoder, texts = (

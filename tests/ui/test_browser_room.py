@@ -47,3 +47,19 @@ def test_a_class_guesses_on_two_phones_and_the_projector_shows_it(open_page, url
     phones[0].get_by_role("button", name=WORDS["send"]).wait_for()
     projector.reload()
     assert projector.locator(".sd-room-code").inner_text() == code
+
+
+def test_a_word_sent_before_the_room_answers_for_the_first_time_stays(open_page, url):
+    projector, phone, held = open_page(), open_page(), []
+    projector.goto(f"{url}room.html?run={RUN}&at=10")
+    code = projector.locator(".sd-room-code").inner_text()
+    phone.route(f"**/rooms/{code}", lambda route: held.append(route))
+    phone.goto(f"{url}room.html?room={code}")
+    phone.locator("input").fill("early")
+    phone.get_by_role("button", name=WORDS["send"]).click()
+    phone.get_by_text(WORDS["sent"].format(word="early")).wait_for()
+    for request in held:
+        request.continue_()
+    phone.locator(".sd-room-gap").wait_for()
+    assert phone.locator("input").input_value() == "early"
+    phone.get_by_text(WORDS["sent"].format(word="early")).wait_for()

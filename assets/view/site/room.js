@@ -81,9 +81,11 @@ function phone(/** @type {string} */ code) {
     const state = await ask(`/${code}`);
     const now = `${state.at} ${state.own}`;
     if (now === shown) return;
+    const first = !shown;
     shown = now;
     showText(state);
     form.hidden = state.own !== null;
+    if (first && state.own === null) return; // a word that was typed or sent before stays
     if (state.own === null) guess = box.value = "";
     const right = bare(guess) === bare(state.own ?? "");
     told.textContent = state.own === null ? "" : fill(guess ? (right ? words.kept : words.rejected) : words.none, { word: guess, own: state.own });
