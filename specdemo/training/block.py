@@ -65,8 +65,10 @@ def plan_blocks(
     length, blocks = texts.shape[1], []  # (line, anchor, guesses, rows)
     counts = [0] * len(batch)
     for line, (row, offset) in enumerate(zip(batch, offsets, strict=True)):
-        for anchor in range(max(row.first, 1) + offset, len(row.token_ids), depth):
-            guesses = min(depth, len(row.token_ids) - anchor)
+        start, stop = max(row.first, 1), len(row.token_ids)
+        # In an answer that is shorter than the offset, that counts from its start again.
+        for anchor in range(start + offset % (stop - start), stop, depth):
+            guesses = min(depth, stop - anchor)
             rows = depth + 1 if alone else guesses - 1
             blocks.append((line, anchor, guesses, rows))
             counts[line] += rows

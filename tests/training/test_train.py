@@ -28,8 +28,10 @@ from specdemo.session.runs import Caches
 from specdemo.trace.events import Drafted, ModelInfo, RunStarted
 from specdemo.trace.metrics import output_ids
 from specdemo.training import train as train_module
+from specdemo.training.block import plan_blocks
 from specdemo.training.data import (
     Answer,
+    Row,
     batches,
     from_prompts_too,
     hold_out,
@@ -324,6 +326,13 @@ def test_positions_line_up_with_the_cache():
     assert rows[1].token_ids.tolist() == [10, 11, 20, 21]
     here, there = positions([rows[1]], answers_only=True)
     assert (here.tolist(), there.tolist()) == ([1, 2, 3], [5, 6, 7])
+
+
+def test_an_answer_that_is_shorter_than_the_offset_has_a_block():
+    row = Row("x", np.arange(9), 7, 0.0, 0)
+    plan = plan_blocks([row], 5, [4], causal=False)
+    assert plan.place.tolist() == [1, 2]
+    assert plan.previous.tolist() == [7, 8]
 
 
 def test_prompts_are_learned_from_behind_what_all_of_them_begin_with():
