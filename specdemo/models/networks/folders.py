@@ -394,7 +394,7 @@ def _markov(loader: TensorLoader, words: ReducedVocabulary) -> MarkovHead | None
         confidence=loader.vector("markov.confidence.weight", dtype=torch.float32)[0],
         constant=loader.vector("markov.confidence.bias"),
         temperatures=tuple(loader.vector("temperatures").tolist()),
-        columns=words.column_of,
+        words=words,
     )
 
 

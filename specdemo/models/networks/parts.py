@@ -6,7 +6,7 @@ import math
 import mmap
 import sys
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -93,7 +93,7 @@ class MarkovHead:
     """DSpark's sequential stage: a low-rank matrix from the previous token to logits, and a confidence.
 
     token: (W + 1, R) by column, the last row for all other tokens, or (V, R) by token; bias: R to W
-    columns: the column of each token in the first case, None in the second
+    words: the vocabulary of these columns, None for rows by token
     confidence: (H + R,), None if there is none; constant: (1,), added to it; temperatures: (depth,)
     """
 
@@ -102,7 +102,7 @@ class MarkovHead:
     confidence: Tensor | None
     constant: Tensor
     temperatures: tuple[float, ...]
-    columns: Mapping[int, int] | None = None
+    words: ReducedVocabulary | None = None
 
     def corrected(self, logits: Tensor, previous: int, state: Tensor) -> Tensor:
         logits, row = logits.clone(), self._row(previous)
@@ -119,9 +119,10 @@ class MarkovHead:
         return 1 / (1 + math.exp(-logit / self.temperatures[guess]))
 
     def _row(self, token_id: int) -> int:
-        if self.columns is None:
+        if self.words is None:
             return token_id
-        return self.columns.get(token_id, len(self.columns))
+        columns = self.words.column_of
+        return columns.get(token_id, len(columns))
 
 
 @dataclass(frozen=True, slots=True)
