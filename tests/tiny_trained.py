@@ -76,7 +76,7 @@ def random_compact(
     reduced = ReducedVocabulary(word_ids, words)
     head = MarkovHead(
         noise(len(word_ids) + 1, RANK), linear(len(word_ids), RANK), noise(HIDDEN + RANK).float() / 8, torch.ones(1),
-        (1.0,) * depth, reduced.column_of,
+        (1.0,) * depth, reduced,
     )  # fmt: skip
     return CompactWeights(
         config=compact_config(HIDDEN, 8),

@@ -251,7 +251,7 @@ def test_dspark_corrects_each_place_by_the_token_before_it(tmp_path, layout):
     drafter = opened(folder)
     markov = drafter.weights.markov
     assert markov is not None
-    assert markov.columns is None
+    assert markov.words is None
     found, wanted = guessed(drafter, states), reference.guess(TEXT)
     same(found, wanted)
     unsaid = next((one for one in range(VOCABULARY) if one not in reference.tokens()), 44)
