@@ -268,6 +268,10 @@ def test_a_link_holds_a_live_run(visit):
     page.get_by_role("button", name="Share").click()
     page.wait_for_function("document.querySelector('.sd-address').value.includes('#trace=')")
     link = page.locator(".sd-address").input_value()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy link").click()
+    page.get_by_text("The link is copied.").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == link
     other = visit(link[link.index("#") :])
     assert other.locator(".sd-badge").inner_text() == "recorded"
     assert other.locator("#sd-view .sd-answer").inner_text() == written
