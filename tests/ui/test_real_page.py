@@ -42,7 +42,7 @@ def test_a_real_run_is_shown_live_measured_and_stopped(open_page):
         page.wait_for_function(f"Math.{'max' if busy else 'min'}({', '.join(points)}) > 5")
 
         page.get_by_label("Continue this conversation").check()
-        page.locator("#sd-prompt textarea").fill("Count from 1 to 500.")
+        page.locator("#sd-prompt textarea").fill("Write a long story about a lighthouse keeper.")
         page.get_by_role("button", name="Run", exact=True).click()
         page.wait_for_function("document.querySelectorAll('.sd-answered').length == 1")
         page.wait_for_function("document.querySelectorAll('.sd-answer .sd-token').length > 5")
