@@ -17,7 +17,8 @@ EARLIER = """document.querySelector('#sd-view .sd-mount').view.events.filter(
 def test_a_real_run_is_shown_live_measured_and_stopped(open_page):
     with launched(Studio(AppSettings.from_environment())) as url:
         page = open_page()
-        page.goto(f"{url}?max_new_tokens=1000")  # enough to stop within on a fast machine
+        # Long answers, which a fast machine has not finished when they are stopped.
+        page.goto(f"{url}?preset=own&temperature=1.5&max_new_tokens=1000")
         page.locator(".sd-badge:not(#sd-first *)", has_text="recorded").wait_for()
         page.locator(".sd-model-text", has_text="Ready").wait_for(timeout=300_000)
 
@@ -42,7 +43,7 @@ def test_a_real_run_is_shown_live_measured_and_stopped(open_page):
         page.wait_for_function(f"Math.{'max' if busy else 'min'}({', '.join(points)}) > 5")
 
         page.get_by_label("Continue this conversation").check()
-        page.locator("#sd-prompt textarea").fill("Write a long story about a lighthouse keeper.")
+        page.locator("#sd-prompt textarea").fill("And why is it red in the evening?")
         page.get_by_role("button", name="Run", exact=True).click()
         page.wait_for_function("document.querySelectorAll('.sd-answered').length == 1")
         page.wait_for_function("document.querySelectorAll('.sd-answer .sd-token').length > 5")
