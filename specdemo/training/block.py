@@ -66,8 +66,8 @@ def plan_blocks(
     counts = [0] * len(batch)
     for line, (row, offset) in enumerate(zip(batch, offsets, strict=True)):
         start, stop = max(row.first, 1), len(row.token_ids)
-        # In an answer that is shorter than the offset, that counts from its start again.
-        for anchor in range(start + offset % (stop - start), stop, depth):
+        # An offset that is longer than the answer counts from its start again.
+        for anchor in range(start + offset % max(1, stop - start), stop, depth):
             guesses = min(depth, stop - anchor)
             rows = depth + 1 if alone else guesses - 1
             blocks.append((line, anchor, guesses, rows))

@@ -129,7 +129,7 @@ class FeatureTask(Task):
             x = network.linear_inputs(states, texts.flatten()[places])
             y = self.start.hidden.final(there, self.start.device).float()
             y = y / network.norm.get_buffer("base")
-            inputs, wanted = inputs + x.T @ x, wanted + x.T @ y
+            inputs, wanted = torch.addmm(inputs, x.T, x), torch.addmm(wanted, x.T, y)
             count += len(x)
             if count >= FITTED:
                 break
