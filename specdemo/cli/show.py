@@ -128,10 +128,15 @@ def show_metrics(trace: Trace, label: str) -> None:
             little = "; the answer repeats itself: this says little" * run.repeats_itself
             err.print(f"speedup: {ratio:.2f}x ({label}){little}", style="bold", markup=False)
     if error := dropped(trace):
-        console.note(load("page")["VIEW"]["dropped"].format(error=error), style="yellow")
+        note_dropped(error)
     ended = [event for event in trace.events if isinstance(event, RunFinished)]
     if ended:
         err.print(f"ended: {ended[-1].reason.value}", style="dim", markup=False)
+
+
+def note_dropped(error: str) -> None:
+    """Print that a drafter failed, and the run went on without it, in the page's words."""
+    console.note(load("page")["VIEW"]["dropped"].format(error=error), style="yellow")
 
 
 def _source(header: RunStarted) -> str:

@@ -14,10 +14,9 @@ from rich.text import Text
 from specdemo.cli import console
 from specdemo.cli.interrupts import keep_results
 from specdemo.cli.options import run_settings
-from specdemo.cli.show import TokenPrinter, show_metrics, show_run
+from specdemo.cli.show import TokenPrinter, note_dropped, show_metrics, show_run
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
-from specdemo.config.strings import load
 from specdemo.files.progress import Progress
 from specdemo.session.text import read_prompts
 from specdemo.trace.events import NOTHING, PLAIN, SPECULATIVE
@@ -99,8 +98,7 @@ def _show(item: BatchAnswer | BatchTotals) -> None:
     if item.error:
         console.note(str(item.error), style="red")
     if item.dropped:
-        dropped = load("page")["VIEW"]["dropped"]
-        console.note(dropped.format(error=item.dropped), style="yellow")
+        note_dropped(item.dropped)
     facts = f"{item.state}, {item.new_tokens} tokens, {rate}"
     out.print(Text(facts, style="dim"), end="\n\n")
 
