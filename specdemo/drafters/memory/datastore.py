@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -107,17 +108,18 @@ class Datastore:
 
     def _searchable(self, token_ids: Sequence[int]) -> list[int]:
         """Return the part of a text after the last id that is not in the store's vocabulary."""
-        ids = list(token_ids)
-        unknown = [
-            place for place, token in enumerate(ids) if not 0 <= token < self.vocabulary_size
-        ]
-        return ids[unknown[-1] + 1 :] if unknown else ids
+        ids, size = list(token_ids), self.vocabulary_size
+        if not ids or 0 <= min(ids) <= max(ids) < size:
+            return ids
+        unknown = [place for place, token in enumerate(ids) if not 0 <= token < size]
+        return ids[unknown[-1] + 1 :]
 
     def _range(self, ids: list[int]) -> range:
         """Return the rows of `suffixes` that start with `ids`."""
-        start = np.array(ids[:RUN], self.tokens.dtype).tobytes()
-        if self._runs is not None and len(ids) >= RUN and start not in self._runs:
-            return range(0)
+        if self._runs is not None and len(ids) >= RUN:
+            start = array(self.tokens.dtype.char, ids[:RUN]).tobytes()
+            if start not in self._runs:
+                return range(0)
 
         def beginning(position: int) -> list[int]:
             return self.tokens[position : position + len(ids)].tolist()  # type: ignore[no-any-return]
