@@ -13,7 +13,6 @@ from types import SimpleNamespace
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from specdemo.engine.attention import causal
 from specdemo.engine.passes import ForwardInput, ForwardOutput, chunk_rows, chunks, request_pass
@@ -458,8 +457,7 @@ class CompactModel(CachedModel):
             missing = torch.zeros_like(feedback, dtype=torch.float32)[None]
             rows = torch.cat([missing if final is None else final.float() for final in finals])
             if self.weights.feeds_normed:
-                epsilon = self.weights.config.sizes.eps
-                rows = F.rms_norm(rows, rows.shape[-1:], self.weights.norm.float(), eps=epsilon)
+                rows = rms_norm(rows, self.weights.norm.float(), self.weights.config.sizes.eps)
             return Injected(0, rows * feedback.float())
 
 

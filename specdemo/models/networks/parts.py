@@ -20,6 +20,7 @@ from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
 from specdemo.kernels.runtime import ExtraHead, Matrix
 from specdemo.models.decoders.layer import HeadSizes
+from specdemo.models.decoders.operators import rms_norm
 from specdemo.models.decoders.rotary import RotaryTables, frequency_tables, rotary_frequencies
 from specdemo.models.networks.four_bit import FourBit, Linear, pack, put_rows
 
@@ -72,9 +73,9 @@ class Injection:
     def of(self, states: Tensor, count: int, dtype: torch.dtype) -> Tensor:
         """(rows, H). states: (rows, states x H) of `count` layers; dtype: of the weights"""
         if self.gain is not None:
-            parts = states if self.joint else states.unflatten(-1, (count, -1))
-            normed = F.rms_norm(parts, parts.shape[-1:], eps=self.epsilon)
-            states = normed.reshape(states.shape).to(self.gain.dtype) * self.gain
+            parts = (1 if self.joint else count, -1)
+            gain = self.gain.unflatten(-1, parts)
+            states = rms_norm(states.unflatten(-1, parts), gain, self.epsilon).flatten(1)
         return self.project(states.to(dtype))
 
 
