@@ -60,7 +60,7 @@ def feeding(weights: CompactWeights) -> CompactWeights:
 def mixing(weights: CompactWeights) -> CompactWeights:
     """The same with mixed embeddings."""
     blend = torch.randn(128, 128) / 11
-    mixed = MixedEmbedding(weights.embedding, blend, weights.words.ids)
+    mixed = MixedEmbedding(weights.embedding, blend, weights.words.tokens)
     return replace(feeding(weights), mixed=mixed, feedback=torch.randn(128).bfloat16() / 8)
 
 

@@ -167,7 +167,7 @@ class CompactDecoder:
         if one.states is not None:
             return one.states
         if self.weights.mixed:
-            self.weights.mixed.read(torch.as_tensor(one.token_ids))
+            self.weights.mixed.read(one.token_ids)
         if self.compiled:
             return runtime.rows_of(self._table, one.token_ids)
         return self._table[list(one.token_ids)]

@@ -349,7 +349,7 @@ def load_compact(
     in_pass = state_norm is None  # the compiled pass supports no concatenated state
     if loader.has("mix.weight"):
         mix = loader.vector("mix.weight", dtype=torch.float32)
-        mixed = MixedEmbedding(opened.embedding, mix, opened.word_ids.cpu())
+        mixed = MixedEmbedding(opened.embedding, mix, opened.word_ids.tolist())
     inject, feedback = _state_inputs(loader, shape, state_norm)
     return CompactWeights(
         config=shape,

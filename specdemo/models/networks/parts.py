@@ -157,24 +157,24 @@ class MixedEmbedding:
     table: (V, H) bfloat16; rows of tokens that were not read yet are zero and need no memory
     """
 
-    def __init__(self, embedding: Tensor, matrix: Tensor, token_ids: Tensor) -> None:
-        """Mix the rows that may be drafted. embedding: (V, H); matrix: (H, H) float32; token_ids: (N,) of these rows"""
+    def __init__(self, embedding: Tensor, matrix: Tensor, token_ids: Sequence[int]) -> None:
+        """Mix the rows that may be drafted. embedding: (V, H); matrix: (H, H) float32; token_ids: of these rows"""
         self._embedding = embedding
         # In float64 a row does not depend on the other rows of the product. MPS has no float64.
         precise = torch.float32 if matrix.device.type == "mps" else torch.float64
         self._matrix = matrix.T.to(precise)
         self.table = _sparse_zeros(embedding)
-        self._known = torch.zeros(len(embedding), dtype=torch.bool)
-        self.read(torch.as_tensor(token_ids))
+        self._known = set[int]()
+        self.read(token_ids)
 
-    def read(self, index: Tensor) -> None:
-        """Compute the missing rows of some tokens. index: (N,)"""
-        new = index[~self._known[index]].unique()
-        if len(new):
-            for some in new.to(self.table.device).split(MIXED_ROWS):
+    def read(self, token_ids: Sequence[int]) -> None:
+        """Compute the missing rows of some tokens."""
+        new = sorted(set(token_ids) - self._known)
+        if new:
+            for some in torch.tensor(new, device=self.table.device).split(MIXED_ROWS):
                 mixed = self._embedding[some].to(self._matrix) @ self._matrix
                 self.table[some] = mixed.to(self.table)
-            self._known[new] = True
+            self._known.update(new)
 
 
 def _sparse_zeros(like: Tensor) -> Tensor:

@@ -174,7 +174,7 @@ def test_two_conversations_share_no_words():
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such memory")
 def test_mixed_embeddings_take_memory_for_the_tokens_that_were_read_alone():
     size, own = 64, psutil.Process()
-    embedding, seldom = torch.randn(1, size).bfloat16().expand(1_000_000, size), torch.tensor([7, 900_000])  # fmt: skip
+    embedding, seldom = torch.randn(1, size).bfloat16().expand(1_000_000, size), [7, 900_000]
     before = own.memory_info().rss
     mixed = MixedEmbedding(embedding, torch.eye(size), seldom[:1])
     mixed.read(seldom)
