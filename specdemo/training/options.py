@@ -24,7 +24,7 @@ class TrainOptions:
     init: folder of a draft model: the one below a drafter that needs one, or the one that a draft continues; for a
         feature drafter also a folder of its kind, to continue
     minutes: time to train, over all calls; steps: a fixed number of steps instead, 0 for none
-    inner: width between gate and down of a feature drafter without a draft model below it
+    inner: width between gate and down of a new feature drafter without a draft model below it
     depth: tokens that medusa, block and jet predict in one pass
     form: of `NETWORKS`; those other than `own` are of published drafters, which `export drafter` writes
     quantised_share: last part of the training, in which weights are rounded as at run time

@@ -101,8 +101,10 @@ def _dflash(start: Start) -> Made:
 
 
 def _narrow_config(start: Start) -> LlamaConfig:
-    narrow = draft_config(start.config, start.network.layers)
-    narrow.intermediate_size = min(start.options.inner, start.config.intermediate_size)
+    options, narrow = start.options, draft_config(start.config, start.network.layers)
+    # A drafter that is continued keeps its width.
+    inner = read_config(options.init)["intermediate_size"] if options.init else options.inner
+    narrow.intermediate_size = min(inner, start.config.intermediate_size)
     return narrow
 
 

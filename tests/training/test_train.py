@@ -206,12 +206,14 @@ def test_a_feature_drafter_needs_no_draft_model(
     # The shards contain the states too: to continue the first drafter, the target is not needed.
     shards = sorted(alone.work_dir.rglob("texts/answers-*.npz"))
     more = replace(
-        alone, prompts=(), answers=(shards[-1],), init=alone.out, steps=4, out=tmp_path / "b"
-    )
+        alone, prompts=(), answers=(shards[-1],), init=alone.out, inner=64, steps=4,
+        out=tmp_path / "b",
+    )  # fmt: skip
     stages.clear()
     again = train(more, lambda progress: stages.append(progress.stage))
     assert set(stages) == {"train", "evaluate"}
     assert again.card.checks[0][1] < report.card.checks[0][1]
+    assert read_config(more.out)["intermediate_size"] == 96  # the width of the earlier drafter
 
 
 @pytest.mark.usefixtures("compiled_pass")
