@@ -34,36 +34,26 @@ export const isTree = (nodes) => nodes.some((node, i) => (node.parent ?? -1) !==
 export function layout(step) {
   const { nodes, path, next } = step;
   const kept = new Set(path);
-  /** @type {Map<number, number[]>} */
-  const children = new Map();
-  const under = (/** @type {number} */ parent) => {
-    const own = children.get(parent) ?? [];
-    children.set(parent, own);
-    return own;
-  };
-  nodes.forEach((node, i) => under(inside(node.parent, i)).push(i));
+  /** @type {number[][]} */
+  const children = Array.from({ length: nodes.length + 1 }, () => []); // by node, those of the root at the end
+  nodes.forEach((node, i) => children.at(inside(node.parent, i))?.push(i));
   /** @type {Placed[]} */
   const places = [];
   let rows = 0;
-  /** @param {number} index @param {Placed | null} from @param {number} column */
-  const put = (index, from, column) => {
-    const place = { index, from, column, row: rows, lit: index < 0 || kept.has(index) };
-    places.push(place);
-    descend(index < 0 ? null : index, place, column);
-    return place;
-  };
-  /** @param {number | null} index @param {Placed | null} place @param {number} column */
-  const descend = (index, place, column) => {
-    const below = index === null ? [] : (children.get(index) ?? []);
-    const own = next && index === (path.at(-1) ?? -1) ? [-1] : [];
+  /** @param {number} parent @param {Placed | null} from @param {number} column */
+  const descend = (parent, from, column) => {
+    const below = children.at(parent) ?? [];
+    const own = next && parent === (path.at(-1) ?? -1) ? [-1] : [];
     const first = below.filter((child) => kept.has(child));
     const rest = below.filter((child) => !kept.has(child));
-    [...own, ...first, ...rest].forEach((child, i) => {
+    [...own, ...first, ...rest].forEach((index, i) => {
       if (i > 0) rows += 1;
-      put(child, place, column + 1);
+      const place = { index, from, column, row: rows, lit: index < 0 || kept.has(index) };
+      places.push(place);
+      if (index >= 0) descend(index, place, column + 1);
     });
   };
-  descend(-1, null, -1);
+  descend(-1, null, 0);
   return { places, columns: Math.max(0, ...places.map((place) => place.column + 1)), rows: places.length ? rows + 1 : 0 };
 }
 
