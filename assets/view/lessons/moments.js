@@ -193,9 +193,8 @@ const cutting = (run) => ({
       speedup.show(fill(words.speedup, { speedup: two(one.speedup) }), one.speedup / most.speedup);
       told.textContent = fill(words.told, { kept: one.kept, drafted: one.drafted, wasted: one.drafted - one.kept, best: best.limit, speedup: two(best.speedup) });
     };
-    const start = all.length;
-    paint(start);
-    return [slider(words.limit, { min: 1, max: all.length, value: start }, paint), bars(tokens, cost, speedup), told];
+    paint(all.length);
+    return [slider(words.limit, { min: 1, max: all.length, value: all.length }, paint), bars(tokens, cost, speedup), told];
   },
 });
 
@@ -318,7 +317,7 @@ export function trend(first, last) {
   const difference = last.kept / last.drafted - first.kept / first.drafted;
   const bound = 2 * Math.hypot(first.error, last.error);
   const name = Math.abs(difference) <= bound ? "unclear" : difference > 0 ? "rises" : "falls";
-  return { name, difference, bound };
+  return { name, bound };
 }
 
 /** @type {Moment} */

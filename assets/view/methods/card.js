@@ -40,7 +40,7 @@ function content({ card, none }, words) {
     el("p", { class: "sd-card-about" }, fill(words.about, { what, ...card }).trim()),
     part(words.results, plain.length ? boxed([], plain, words.results_label) : el("p", {}, words.unmeasured)),
     ...(placed.rows.length ? [part(words.by_place, boxed(["", ...placed.heads], placed.rows, words.by_place))] : []),
-    ...(drawable(card) ? [part(words.curve, ...picture(card, words))] : []),
+    ...(seriesOf(card).length ? [part(words.curve, ...picture(card, words))] : []),
     part(words.data, el("ul", {}, ...(card.data ?? []).map((line) => el("li", {}, line)))),
     part(words.recipe, list([...Object.entries(card.recipe ?? {}).map(([name, value]) => [name, String(value)]), ...facts(card, words)])),
   ];
@@ -85,21 +85,20 @@ export function facts(card, words) {
   });
 }
 
-const drawable = (/** @type {Card} */ card) => Boolean(card.losses?.length || card.checks?.length);
+/** The series of a card that have values, by their names. @param {Pick<Card, "losses" | "checks">} card */
+const seriesOf = ({ losses = [], checks = [] }) => Object.entries({ losses, checks }).filter(([, series]) => series.length);
 
 /**
  * The curve as `Plot.show` takes it: both series over steps, on a logarithmic axis that encloses them.
- * @param {Card} card @param {Words} words @param {Palette} colours @returns {Drawing & { names: Record<string, string> }}
+ * @param {Card} card @param {Words} words @param {Palette} colours @returns {Drawing}
  */
 export function curve({ losses = [], checks = [] }, words, colours) {
   const pen = new Pen(colours, LOOKS, words);
   const pairs = [...losses, ...checks];
   const levels = ticks(pairs.map(([, nats]) => Math.max(LEAST, nats)));
-  const drawn = Object.entries({ losses, checks }).filter(([, series]) => series.length);
   const end = (/** @type {Series} */ series) => (two(series.at(-1)?.[1]));
   return {
-    traces: drawn.map(([name, series]) => pen.line(name, series.map(([step]) => step), series.map(([, nats]) => Math.max(LEAST, nats)))),
-    names: Object.fromEntries(drawn.map(([name]) => [name, words[name]])),
+    traces: seriesOf({ losses, checks }).map(([name, series]) => pen.line(name, series.map(([step]) => step), series.map(([, nats]) => Math.max(LEAST, nats)))),
     x: { title: words.steps, range: [0, 1.01 * Math.max(1, ...pairs.map(([step]) => step))] },
     y: { title: "", type: "log", range: [Math.log10(levels[0]), Math.log10(levels[levels.length - 1])], tickvals: levels, ticktext: levels.map((nats) => String(Number(nats.toPrecision(3)))) },
     label: fill(words.curve_label, { losses: end(losses), checks: end(checks) }),
@@ -122,8 +121,7 @@ function ticks(values) {
 function picture(card, words) {
   const plot = new Plot();
   plot.show((colours) => curve(card, words, colours));
-  const { names } = curve(card, words, {});
-  const key = keyItems(Object.entries(names).map(([name, text]) => [LOOKS[name], text]));
+  const key = keyItems(seriesOf(card).map(([name]) => [LOOKS[name], words[name]]));
   return [el("ul", { class: "sd-chart-key" }, ...key), plot.root, el("p", { class: "sd-card-steps" }, words.steps)];
 }
 
