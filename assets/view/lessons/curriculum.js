@@ -23,7 +23,6 @@ import { EXAMPLE, outcome } from "./threewords.js";
 export const slow = {
   id: "slow",
   runs: ["05-plain"],
-  live: { run: "05-plain" },
   moments: { slow: passes },
   questions: [
     {
@@ -62,7 +61,6 @@ export const check = {
   id: "check",
   runs: ["20-larger-model"],
   figure: "position",
-  live: { run: "20-larger-model" },
   moments: { yourself },
   questions: [
     {
@@ -107,7 +105,6 @@ export const exact = {
   id: "exact",
   runs: ["03-story-sampled"],
   figure: "rate",
-  live: { run: "03-story-sampled" },
   exercise: true,
   moments: { tickets: shared },
   questions: [
@@ -157,7 +154,7 @@ export const ahead = {
   id: "ahead",
   runs: ["07-constant-three", "01-guess-and-check", "06-too-far"],
   figure: "lookahead",
-  live: { run: "07-constant-three", changes: { policy: "cost", lookahead: 8 } },
+  changes: { policy: "cost", lookahead: 8 },
   moments: { ahead: chainCut },
   questions: [
     {
@@ -213,7 +210,7 @@ export const slower = {
   id: "slower",
   runs: ["06-too-far"],
   figure: "speedup",
-  live: { run: "06-too-far", changes: { policy: "cost", fallback: true } },
+  changes: { policy: "cost", fallback: true },
   moments: { slower: timeOfToken },
   questions: [
     {
@@ -247,7 +244,6 @@ export const other = {
   id: "other",
   runs: ["02-copy-and-edit", "08-early-exit", "09-medusa", "10-feature"],
   figure: "speedup",
-  live: { run: "02-copy-and-edit" },
   moments: { other: sameText },
   questions: [
     {
@@ -295,7 +291,6 @@ export const trees = {
   id: "trees",
   runs: ["04-tree", "01-guess-and-check", "11-feature-tree"],
   figure: "position",
-  live: { run: "04-tree" },
   moments: { trees: treeCut },
   questions: [
     {
@@ -336,7 +331,6 @@ export const latest = {
   id: "latest",
   runs: ["12-dspark", "13-jetspec", "14-parallel", "15-online"],
   figure: "lookahead",
-  live: { run: "12-dspark" },
   moments: { latest: learning },
   questions: [
     {

@@ -40,8 +40,8 @@ export interface Lesson {
   runs: string[];
   /** the chart of its first run that a printed page shows, by name */
   figure?: string;
-  /** the recorded run whose settings one tries on the page, and what is changed in them */
-  live: { run: string; changes?: Record<string, unknown> };
+  /** what is changed in the settings of its first run, which one tries on the page */
+  changes?: Record<string, unknown>;
   /** whether the rejection rule is tried by hand */
   exercise?: boolean;
   /** what only this page can show, beside its questions */

@@ -128,7 +128,7 @@ class Lessons {
       el("p", { class: "sd-lesson-place" }, fill(words.place, { place: place + 1, count: LESSONS.length })),
       this.heading, el("p", { class: "sd-lesson-aim" }, own.aim), ...own.text.map(rich), ...exercise,
       el("h3", {}, words.predict), ...(lesson.exercise ? rest : questions).map(({ root }) => root),
-      ...moments, this.screen.root, liveBox(lesson, this.#data.runs[lesson.live.run], { words, own, live: this.#data.live }),
+      ...moments, this.screen.root, liveBox(lesson, this.#data.runs[lesson.runs[0]], { words, own, live: this.#data.live }),
       el("aside", { class: "sd-takeaway", "aria-label": words.takeaway }, el("b", {}, words.takeaway), el("p", {}, own.takeaway)),
       papersOf(words.papers, own.papers), this.#turn(place));
   }
@@ -214,10 +214,10 @@ function papersOf(label, papers) {
  * words: of all lessons; own: of this one; live: whether there is a model to try it with
  * @param {Lesson} lesson @param {LessonRun | undefined} run @param {{ words: Words, own: Words, live: boolean }} how
  */
-export function liveBox(lesson, run, { words, own, live }) {
+function liveBox(lesson, run, { words, own, live }) {
   const box = el("section", { class: "sd-lesson-live" }, el("h3", {}, words.live), el("p", {}, withPrompt(own.live, run)));
   if (!run) return box;
-  const state = liveState(run, lesson.live.changes);
+  const state = liveState(run, lesson.changes);
   /** @type {PageState} */
   const named = { ...state, method: words.view.methods[state.method] ?? state.method, policy: words.policies[state.policy] };
   const set = Object.entries(words.settings).filter(([name]) => named[name] !== undefined && named[name] !== false);
