@@ -8,13 +8,12 @@ import { depths, isTree } from "./tree.js";
 /** @import { Words } from "../parts/page" */
 /** @import { Header, Node, Step } from "./state" */
 /**
- * returns: { token, status, place, why, formula, branch, rows, residual, notes }
  * node: index among the step's nodes, -1 for the target's own token; count: tokens of a folded piece instead, or 0
  * rows: { token_id, text, target, draft, residual, status, self }; the probabilities are null where the trace has none
  * @param {Record<string, any>} words @param {{ header: Header, step: Step, node: number, count?: number }} subject
  */
 export function decide(words, { header, step, node, count = 0 }) {
-  if (count) return { ...NOTHING, token: `+${count}`, status: "unreached", why: fill(words.explain.folded, { count }) };
+  if (count) return { token: `+${count}`, status: "unreached", place: "", why: fill(words.explain.folded, { count }), formula: "", branch: [], rows: [], residual: false, notes: [] };
   const at = new Decision(words, header, step, node);
   return {
     token: quote(at.value) || words.part_of_character,
@@ -29,8 +28,6 @@ export function decide(words, { header, step, node, count = 0 }) {
   };
 }
 
-const NOTHING = { place: "", formula: "", branch: [], rows: [], residual: false, notes: [] };
-
 class Decision {
   /** @param {Record<string, any>} words @param {Header} header @param {Step} step @param {number} node */
   constructor(words, header, step, node) {
@@ -41,6 +38,7 @@ class Decision {
     this.value = /** @type {Node} */ (node < 0 ? step.next : step.nodes[node]);
     this.status = this.value.status ?? "drafted";
     this.parent = node < 0 ? (step.path.at(-1) ?? -1) : (this.value.parent ?? -1);
+    this.reached = this.parent === (step.path.at(-1) ?? -1); // whether the walk of the target came as far as its place
     this.thoughts = step.places?.find((place) => place.after === this.parent);
     this.siblings = step.nodes.map((value, index) => ({ ...value, index })).filter((value) => (value.parent ?? -1) === this.parent);
     // Refused at this place before this token was tested, or before the target's own was drawn.
@@ -51,16 +49,6 @@ class Decision {
     this.sampled = step.nodes.some((value) => value.draw !== undefined);
     this.coupled = [...step.nodes, step.next].some((value) => value?.ticket !== undefined);
     this.block = step.nodes.some((value) => value.block_prob !== undefined) ? blockOf(step.nodes) : null;
-  }
-
-  /** Whether the walk of the target came as far as the place of this token. */
-  get reached() {
-    return this.parent === (this.step.path.at(-1) ?? -1);
-  }
-
-  /** Probability that the target still had to give this token when it was tested: exact below 1, else a bound. */
-  get left() {
-    return (this.value.accept_prob ?? NaN) * (this.value.draft_prob ?? 1);
   }
 
   place() {
@@ -147,11 +135,13 @@ class Decision {
     const words = this.words.formula;
     const { value } = this;
     if (!value.origin) return ""; // unknown in some recordings
+    // Probability that the target still had to give this token when it was tested: exact below 1, else a bound.
+    const left = (value.accept_prob ?? NaN) * (value.draft_prob ?? 1);
     const later = this.refused.length > 0;
     const whole = later && value.origin === "drawn" && (value.accept_prob ?? 0) >= 1;
     const name = `${later ? "left" : "target"}_${value.origin}${whole ? "_whole" : ""}`;
     return fill(words[name], {
-      target: two(value.target_prob), draft: two(value.draft_prob), left: two(this.left), count: this.refused.length,
+      target: two(value.target_prob), draft: two(value.draft_prob), left: two(left), count: this.refused.length,
       accept: apart(value.accept_prob, value.draw)[0],
     });
   }

@@ -70,9 +70,7 @@ const CHANGES = {
     state.problems.push(problem(item));
     state.source.waiting = "";
   },
-  started(state, item) {
-    begin(state, item);
-  },
+  started: begin,
   drafted(state, item) {
     const lane = laneOf(state, item);
     lane.trees ||= isTree(item.nodes);
@@ -177,9 +175,7 @@ export function tested(step) {
 }
 
 /** A trace that lost its header still shows what is whole. @param {State} state @param {{ lane: string }} item */
-const laneOf = (state, item) => {
-  return state.lanes[item.lane] ?? begin(state, { lane: item.lane, method: "", prompt: "", settings: {} });
-};
+const laneOf = (state, item) => state.lanes[item.lane] ?? begin(state, { lane: item.lane, method: "", prompt: "", settings: {} });
 
 /** @param {State} state @param {Header} header */
 function begin(state, header) {

@@ -85,10 +85,10 @@ export class Timeline extends Clock {
   /** Show a stop. @param {number} to */
   seek(to) {
     const at = Math.max(0, Math.min(this.last, to));
-    const count = this.#countAt(at);
+    const count = at >= this.last ? this.#own.length : this.stops[at].count; // the end of the variant belongs to its last stop
     this.#leaveJudged();
     if (count < this.#applied) this.#rewind(count);
-    this.at = Math.max(0, at);
+    this.at = at;
     for (; this.#applied < count; this.#applied += 1) reduce(this.#state, this.#own[this.#applied]);
     const stop = this.stops[at];
     if (!stop?.judged) return;
@@ -143,11 +143,6 @@ export class Timeline extends Clock {
     for (const item of [...this.preface, ...this.events.filter(({ lane }) => lane !== shown)]) reduce(this.#state, item);
     this.#applied = 0;
     for (; this.#applied < count; this.#applied += 1) reduce(this.#state, this.#own[this.#applied]);
-  }
-
-  /** What comes after the last stop (the end of the variant) belongs to it. @param {number} at */
-  #countAt(at) {
-    return at >= this.last ? this.#own.length : this.stops[at].count;
   }
 
   #now = 0;

@@ -58,14 +58,12 @@ export function calm(wait, call) {
   let timer = 0;
   let last = 0;
   return () => {
-    const now = performance.now();
     if (timer) return;
-    const rest = Math.max(0, last + wait - now);
     timer = setTimeout(() => {
       timer = 0;
       last = performance.now();
       call();
-    }, rest);
+    }, Math.max(0, last + wait - performance.now()));
   };
 }
 

@@ -3,7 +3,6 @@
 import { closest } from "../parts/dom.js";
 
 /** @import { Found } from "../parts/page" */
-/** @import { Transport } from "../parts/transport" */
 /** @import { Drawing } from "./drawing" */
 /** @import { View } from "./view" */
 export class Gestures {
@@ -42,9 +41,8 @@ export class Gestures {
   }
 
   #listenToPage() {
-    const { root, transport, layout, selection } = this.#view;
-    const unpin = () => Boolean(selection.pins.length) && this.unpin();
-    document.addEventListener("keydown", (event) => takeKey(event, { root, transport, unpin }));
+    const { layout } = this.#view;
+    document.addEventListener("keydown", (event) => this.#takeKey(event));
     new ResizeObserver(() => layout.fit()).observe(document.body);
     addEventListener("resize", () => layout.fit());
   }
@@ -87,7 +85,6 @@ export class Gestures {
   unpin() {
     this.#view.selection.unpin();
     this.#drawing.inspect();
-    return true;
   }
 
   /** A column of the strip: the player rests there. @param {number} at */
@@ -105,6 +102,21 @@ export class Gestures {
     event.preventDefault();
     this.unpin();
   }
+
+  /** Take a key of the page. @param {KeyboardEvent} event */
+  #takeKey(event) {
+    const { root, transport, selection } = this.#view;
+    if (event.defaultPrevented) return;
+    if (event.key === "Escape" && event.target === document.body && selection.pins.length) {
+      this.unpin();
+      return;
+    }
+    runKeys(event);
+    if (!root.getClientRects().length || closest(event.target, TYPING)) return;
+    if (event.key.startsWith("Arrow") && closest(event.target, TABS)) return;
+    if ((event.key === " " || event.key === "Enter") && closest(event.target, PRESSED)) return;
+    transport.key(event);
+  }
 }
 
 // ---- The keys of the view: those of the player and of the run, wherever the focus is that does not want them itself
@@ -113,20 +125,6 @@ export class Gestures {
 const TYPING = "input, textarea, select, [role=slider], [role=listbox], [role=menu], [role=combobox], [contenteditable]";
 const TABS = "[role=tab]"; // walked with the arrows
 const PRESSED = "button, a, summary";
-
-/**
- * Take a key of the page. root: the view's element; transport: its player's; unpin(): takes off what is pinned, returns whether something was
- * @param {KeyboardEvent} event @param {{ root: HTMLElement, transport: Transport, unpin(): boolean }} how
- */
-export function takeKey(event, { root, transport, unpin }) {
-  if (event.defaultPrevented) return;
-  if (event.key === "Escape" && event.target === document.body && unpin()) return;
-  runKeys(event);
-  if (!root.getClientRects().length || closest(event.target, TYPING)) return;
-  if (event.key.startsWith("Arrow") && closest(event.target, TABS)) return;
-  if ((event.key === " " || event.key === "Enter") && closest(event.target, PRESSED)) return;
-  transport.key(event);
-}
 
 function runKeys(/** @type {KeyboardEvent} */ event) {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {

@@ -10,7 +10,6 @@ import { button, el, setText } from "../parts/dom.js";
 /**
  * @import { Lane, State } from "../core/state"
  * @import { Words } from "../parts/page"
- * @import { ModelInfo } from "../types"
  * @import { View } from "./view"
  * @typedef {Pick<View, "numbers" | "text" | "beside" | "picture" | "strip" | "tree" | "inspector" | "transport" | "charts">} Parts
  */
@@ -137,7 +136,7 @@ export class Layout {
 // ---- The line above the text: whether a run is live or recorded, what is going on, and what ran where
 
 /** words: the view's; numbers and tools: what stands at its end */
-export class Headline {
+class Headline {
   #words;
 
   /** @param {Words} words @param {...HTMLElement} ends */
@@ -199,13 +198,10 @@ export function phaseOf(state, { playing, atEnd, running, held }) {
 /** @param {Words} words @param {State} state @param {Lane} lane */
 function about(words, state, { header, unnamed }) {
   const recorded = state.source.kind === "recorded";
-  const how = [header.server, header.knowledge && words.knowledge[header.knowledge], unnamed && words.knowledge.unnamed, words.methods[header.method] ?? header.method, modelName(header.target)];
+  const how = [header.server, header.knowledge && words.knowledge[header.knowledge], unnamed && words.knowledge.unnamed, words.methods[header.method] ?? header.method, [header.target?.name, header.target?.precision].filter(Boolean).join(" ")];
   const where = [recorded ? (header.started_at ?? "").slice(0, 10) : "", header.machine];
   const { title } = state.source;
   const parts = [...how, words.runs?.[title] ?? title, ...where];
   if (header.cached_tokens) parts.push(fill(words.reused, { cached: header.cached_tokens, all: header.prompt_tokens }));
   return parts.filter(Boolean).join(" · ");
 }
-
-/** @param {ModelInfo | undefined} target */
-const modelName = (target) => (target ? [target.name, target.precision].filter(Boolean).join(" ") : "");

@@ -25,7 +25,7 @@ const MOUNTS = {
 /** A part with what it would be given on the page with Gradio; of several recordings a menu chooses one. */
 class Part {
   #value;
-  #run = ""; // which of the recordings is shown
+  run = ""; // which of the recordings is shown
   #changed = () => {};
 
   /** @param {string} name @param {HTMLElement} element */
@@ -44,20 +44,16 @@ class Part {
     }));
   }
 
-  /** Show one of the recordings; the first where none of that name is known. @param {string | undefined} key */
+  /** Show one of the recordings; the first where none of that name is known. @param {string} key */
   async choose(key) {
     if (!this.choices || !this.menu) return;
     const [name, , value] = this.choices.find(([one]) => one === key) ?? this.choices[0];
     this.menu.value = name;
-    if (this.#run === name) return;
-    this.#run = name;
+    if (this.run === name) return;
+    this.run = name;
     this.#value = !key && this.name === "play" ? opening(value) : value;
     await this.ready;
     this.#changed();
-  }
-
-  get chosen() {
-    return this.#run || undefined;
   }
 
   /** @param {string} name @param {[string, string, string][]} choices */
@@ -99,7 +95,7 @@ class Site {
       this.panels[name].hidden = name !== open;
     }
     const part = (this.#parts[open] ??= new Part(open, this.panels[open]));
-    part.choose(chosen ?? part.chosen);
+    part.choose(chosen ?? part.run);
   }
 
   #walk(/** @type {KeyboardEvent} */ event) {
