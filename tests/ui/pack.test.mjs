@@ -16,7 +16,7 @@ assert.equal(quizzes.length, 8);
 const svg = '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><title>a chart</title></svg>';
 const shown = Object.fromEntries(quizzes.map(({ id, lesson }) => [id, {
   state: recordedState(runs.get(lesson.runs[0]), words.lessons[id].runs[lesson.runs[0]].title),
-  chart: lesson.figure && { name: id, chart: lesson.figure, title: "A chart", svg, png: null },
+  chart: lesson.figure && { chart: lesson.figure, title: "A chart", svg, png: null },
 }]));
 const [language] = process.argv.slice(2);
 const files = {

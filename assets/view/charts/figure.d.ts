@@ -12,7 +12,7 @@ export interface Look {
   colour: string;
   width?: number;
   dash?: string;
-  symbol?: "circle" | "circle-open" | "square" | "diamond" | "triangle-up" | "triangle-down";
+  symbol?: "circle" | "circle-open" | "square";
 }
 
 /** Where things lie on the horizontal axis. */

@@ -139,10 +139,7 @@ export function sample({ shape, colour, width, dash, symbol }) {
 }
 
 const CIRCLE = "M7 5a3 3 0 1 0 6 0a3 3 0 1 0-6 0";
-const SYMBOLS = {
-  circle: CIRCLE, "circle-open": CIRCLE, square: "M7 2h6v6h-6z", diamond: "M10 1l4 4l-4 4l-4-4z",
-  "triangle-up": "M10 1l4 8h-8z", "triangle-down": "M10 9l4-8h-8z",
-};
+const SYMBOLS = { circle: CIRCLE, "circle-open": CIRCLE, square: "M7 2h6v6h-6z" };
 
 /** The entries of a key, from a list of [look or null, text]. @param {[Look | null, string][]} entries */
 export const keyItems = (entries) => entries.map(([look, text]) => el("li", {}, ...(look ? [sample(look)] : []), text));

@@ -22,7 +22,7 @@ import { CLOSE } from "./question.js";
  * @typedef {{ min: number, max: number, low: number, high: number, value: number }} Range a number, and the answers that count as right
  * @typedef {{ id: string, ask: string, options: Option[], range: Range | null, answer: string, told: string, evidence: string, bars: string[] }} Asked
  * @typedef {{ id: string, place: number, lesson: Lesson, title: string, aim: string, text: string[], takeaway: string, questions: Asked[] }} Quiz
- * @typedef {{ name: string, chart: string, title: string, svg: string, png: Uint8Array | null }} Picture
+ * @typedef {{ chart: string, title: string, svg: string, png: Uint8Array | null }} Picture
  * @typedef {{ state: State, chart: Picture | undefined }} Shown what a lesson's sheet shows of its first run
  */
 /**
@@ -40,10 +40,10 @@ export async function packFiles(words, { runs: known, language, png = true }) {
   for (const { id, place, lesson } of quizzes) {
     const [name] = lesson.runs;
     const state = recordedState(await runs.items(name), String(words.lessons[id].runs[name].title));
-    const all = await pictures(`${place}-${id}`, state, words.view, { png });
-    for (const { name: file, chart, svg, png: pixels } of all) {
-      drawn.push([`figures/${file}-${chart}.svg`, svg]);
-      if (pixels) drawn.push([`figures/${file}-${chart}.png`, pixels]);
+    const all = await pictures(state, words.view, { png });
+    for (const { chart, svg, png: pixels } of all) {
+      drawn.push([`figures/${place}-${id}-${chart}.svg`, svg]);
+      if (pixels) drawn.push([`figures/${place}-${id}-${chart}.png`, pixels]);
     }
     shown[id] = { state, chart: all.find(({ chart }) => chart === lesson.figure) };
   }
@@ -129,9 +129,9 @@ export const recordedState = (items, title) => fold([{ type: "open", source: "re
 
 /**
  * All charts that have something to show of a run. png: as pixels too
- * @param {string} name @param {State} state @param {Words} view @param {{ png: boolean }} how @returns {Promise<Picture[]>}
+ * @param {State} state @param {Words} view @param {{ png: boolean }} how @returns {Promise<Picture[]>}
  */
-export async function pictures(name, state, view, { png }) {
+async function pictures(state, view, { png }) {
   const Plotly = await loaded();
   const lane = state.lanes.speculative ?? state.lanes.plain;
   const run = readRun(state, "steps", { steps: (lane?.steps.at(-1)?.index ?? 0) + 1, seconds: lane?.elapsed ?? 0 });
@@ -143,7 +143,7 @@ export async function pictures(name, state, view, { png }) {
     const title = `${view.charts.titles[chart]}: ${state.source.title} (${view.charts.origin.recorded})`;
     const drawn = picture(INK, figure, title);
     const svg = decodeURIComponent((await Plotly.toImage(drawn, { ...SIZE, format: "svg" })).replace(/^[^,]*,/, ""));
-    out.push({ name, chart, title, svg, png: png ? bytes(await Plotly.toImage(drawn, { ...SIZE, format: "png", scale: SLIDE })) : null });
+    out.push({ chart, title, svg, png: png ? bytes(await Plotly.toImage(drawn, { ...SIZE, format: "png", scale: SLIDE })) : null });
   }
   return out;
 }

@@ -30,10 +30,10 @@ export class Drafts {
     const shown = JSON.stringify([rows, next, source, unrecorded]);
     if (shown === this.#shown) return;
     this.#shown = shown;
-    const steps = rows.map((row) => stepOf(row));
+    const steps = rows.map(stepOf);
     const groups = agreement(steps);
     const drafted = groups.reduce((sum, { count }) => sum + count, 0);
-    const silent = rows.filter((_, i) => !steps[i]?.nodes.length).map((row) => this.#silent(row, stepOf(row)));
+    const silent = rows.flatMap((row, i) => (steps[i]?.nodes.length ? [] : [this.#silent(row, steps[i])]));
     const missing = unrecorded.length ? [el("li", { class: "sd-draft sd-draft-missing sd-draft-unrecorded" }, el("p", { class: "sd-draft-why" }, fill(this.#words.unrecorded, { methods: unrecorded.join(" · ") })))] : [];
     const rest = [...silent, ...missing];
     this.root.replaceChildren(
