@@ -37,7 +37,7 @@ export const RECENT = 8; // steps that a rate of late is measured over
 
 // Of charts over steps or seconds; more: instead of it.
 /** @param {Run} run @param {Words} words @param {Partial<Figure>} [more] @returns {Pick<Figure, "x" | "shared" | "empty" | "place">} */
-export const overSteps = (run, words, more = {}) => ({
+const overSteps = (run, words, more = {}) => ({
   x: { title: words.across[run.axis], range: run.range },
   shared: true,
   empty: run.steps.length && run.lane && stepsKnown(run.lane) ? "" : nothing(run, words),
@@ -46,16 +46,16 @@ export const overSteps = (run, words, more = {}) => ({
 });
 
 /** Why there are no drafts to show: none so far, none at all, or not known. @param {Run} run @param {Words} words @returns {string} */
-export const nothing = ({ lane, plain, state }, words) => ((lane ?? plain)?.end ? (lane && !roundsKnown(lane) ? words.not_reported : words.none_drafted) : state.source.kind === "live" ? words.at_end : words.no_steps);
+const nothing = ({ lane, plain, state }, words) => ((lane ?? plain)?.end ? (lane && !roundsKnown(lane) ? words.not_reported : words.none_drafted) : state.source.kind === "live" ? words.at_end : words.no_steps);
 
 /** @param {Words} words @param {...string} names */
-export const pick = (words, ...names) => Object.fromEntries(names.map((name) => [name, words[name]]));
-export const zeros = (/** @type {readonly unknown[]} */ items) => items.map(() => 0);
-export const indices = (/** @type {{ index: number }[]} */ steps) => steps.map((step) => step.index);
+const pick = (words, ...names) => Object.fromEntries(names.map((name) => [name, words[name]]));
+const zeros = (/** @type {readonly unknown[]} */ items) => items.map(() => 0);
+const indices = (/** @type {{ index: number }[]} */ steps) => steps.map((step) => step.index);
 /** @param {Spans} spans */
-export const middles = ({ starts, ends }) => starts.map((start, i) => (start + ends[i]) / 2);
+const middles = ({ starts, ends }) => starts.map((start, i) => (start + ends[i]) / 2);
 /** @param {number[]} values */
-export const mean = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null);
+const mean = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null);
 
 /**
  * Where a vertical axis ends: at the largest value, but a rare one may leave the frame if it would press down the rest.
@@ -97,7 +97,7 @@ const LOOKS = {
 const LINE = 58; // letters of a line that the pointer reads
 
 /** @type {FigureOf} */
-export function lookahead(run, words, colours, methods) {
+function lookahead(run, words, colours, methods) {
   const { steps } = run;
   const names = pick(words, "accepted", "not_accepted", "allowed", "oracle");
   const pen = new Pen(colours, LOOKS, names);
@@ -157,7 +157,7 @@ export function wrap(sentence) {
 // ---- Tokens a second: so far, over the last steps, and of the plain run beside it
 
 /** @type {FigureOf} */
-export function rate(run, words, colours) {
+function rate(run, words, colours) {
   const points = rateCurve(run.lane, RECENT);
   const names = { fast: words.fast, recent: fill(words.recent, { count: RECENT }), plain: words.plain };
   const pen = new Pen(colours, LOOKS, names);
@@ -198,7 +198,7 @@ function plainCurve(run, points, beside) {
 /** @typedef {{ step: number, seconds: number, speedup: number }[]} Curve */
 
 /** @type {FigureOf} */
-export function speedup(run, words, colours) {
+function speedup(run, words, colours) {
   const { plain, lane } = run;
   const points = speedupCurve(plain, lane);
   const predicted = predictedCurve(plain, lane);
@@ -241,7 +241,7 @@ export function speedup(run, words, colours) {
 // ---- Share of drafted tokens that are kept, by their depth in the draft
 
 /** @type {FigureOf} */
-export function position(run, words, colours) {
+function position(run, words, colours) {
   const places = positions(run.lane);
   const names = pick(words, "kept_tested", "kept_drafted");
   const pen = new Pen(colours, LOOKS, names);
@@ -277,7 +277,7 @@ export function position(run, words, colours) {
 // ---- Where the time of each step goes: draft, verify and the rest
 
 /** @type {FigureOf} */
-export function time(run, words, colours) {
+function time(run, words, colours) {
   const { steps, lane } = run;
   const all = Object.values(TIMES).reduce((sum, part) => sum + (lane?.[part] ?? 0), 0);
   const shares = Object.fromEntries(Object.entries(TIMES).map(([name, part]) => [name, lane && all ? two((100 * lane[part]) / all) : "–"]));
@@ -312,7 +312,7 @@ export function time(run, words, colours) {
 // ---- Tokens and milliseconds of each step: what the cost model foresaw, and what came
 
 /** @type {FigureOf} */
-export function forecast(run, words, colours) {
+function forecast(run, words, colours) {
   const steps = forecastSteps(run.lane);
   const origin = words.origin[run.state.source.kind];
   const names = { foreseen: words.foreseen, came: fill(words.came, { origin }) };
@@ -356,7 +356,7 @@ export function forecast(run, words, colours) {
 // ---- Accepted share run by run, for methods that learn from one run to the next
 
 /** @type {FigureOf} */
-export function history(run, words, colours) {
+function history(run, words, colours) {
   const points = acceptanceHistory(run.lane);
   const names = pick(words, "history");
   const pen = new Pen(colours, LOOKS, names);

@@ -157,7 +157,7 @@ export function margins({ tick }) {
  * The titles are left to the page: to measure texts is most of what a drawing costs.
  * @param {Palette} colours @param {Pick<Figure, "x" | "y" | "y2" | "shapes" | "annotations">} figure
  */
-export function layout(colours, { x, y, y2, shapes = [], annotations = [] }) {
+function layout(colours, { x, y, y2, shapes = [], annotations = [] }) {
   const size = Number(colours.tick) || TICK;
   /** @param {Axis} axis */
   const axis = ({ title: _, ...rest }) => ({

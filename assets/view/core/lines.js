@@ -9,7 +9,7 @@ import { RULES } from "./rules.js";
 const EVENTS = new Set(Object.keys(RULES.events));
 
 /** Return a line of a saved trace as an event. Throws an Error with the problem. @param {string} line @returns {Event} */
-export function parseEvent(line) {
+function parseEvent(line) {
   let data;
   try {
     data = JSON.parse(line);

@@ -54,5 +54,5 @@ export const isUnknown = ({ text, token_id: id, status }) => !text && id === und
 export const quote = (token) => (token && isUnknown(token) ? "?" : spell(token?.text?.trim() || (token?.text ?? "")));
 
 /** One line for a label: every invisible character, spaces and line ends included, by name. @param {string} text */
-export const spell = (text) =>
+const spell = (text) =>
   split(text).map(({ text: part, name }) => (name ? `[${name}]` : part.replaceAll("\n", "↵").replaceAll(" ", "␣"))).join("");

@@ -253,7 +253,7 @@ class Lab {
  * set: { k, tree, budget }, the sizes that are chosen; model: see model.js; step: of the chosen chain; words: `terms` of the lab's
  * @param {Pick<Setting, "k" | "tree" | "budget">} how @param {Model} model @param {Priced} step @param {Words} words
  */
-export function termsOf({ k, tree, budget }, model, step, words) {
+function termsOf({ k, tree, budget }, model, step, words) {
   const { a, c, gain, overlapped } = model;
   const [A, C] = [two(a), two(c)];
   /** @param {Part[]} draft @param {Part[]} verify */

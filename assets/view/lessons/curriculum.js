@@ -20,7 +20,7 @@ import { EXAMPLE, outcome } from "./threewords.js";
 // ---- Why one token costs a whole pass, and what several rows in one pass cost
 
 /** @type {Lesson} */
-export const slow = {
+const slow = {
   id: "slow",
   runs: ["05-plain"],
   moments: { slow: passes },
@@ -57,7 +57,7 @@ export const slow = {
 // ---- What is kept of a draft, and what is dropped behind a refusal
 
 /** @type {Lesson} */
-export const check = {
+const check = {
   id: "check",
   runs: ["20-larger-model"],
   figure: "position",
@@ -101,7 +101,7 @@ export const check = {
 // ---- Why sampling stays exact: the rejection rule, by hand and in a run
 
 /** @type {Lesson} */
-export const exact = {
+const exact = {
   id: "exact",
   runs: ["03-story-sampled"],
   figure: "rate",
@@ -150,7 +150,7 @@ export const exact = {
 // ---- How far ahead to draft, and what a policy chooses
 
 /** @type {Lesson} */
-export const ahead = {
+const ahead = {
   id: "ahead",
   runs: ["07-constant-three", "01-guess-and-check", "06-too-far"],
   figure: "lookahead",
@@ -206,7 +206,7 @@ const forecast = (step) =>
 // ---- When drafting loses: a draft that is far too long
 
 /** @type {Lesson} */
-export const slower = {
+const slower = {
   id: "slower",
   runs: ["06-too-far"],
   figure: "speedup",
@@ -240,7 +240,7 @@ export const slower = {
 // ---- Other ways to draft, and what a drafted token costs them
 
 /** @type {Lesson} */
-export const other = {
+const other = {
   id: "other",
   runs: ["02-copy-and-edit", "08-early-exit", "09-medusa", "10-feature"],
   figure: "speedup",
@@ -287,7 +287,7 @@ export const other = {
 // ---- Several guesses at once: what a tree saves and what it costs
 
 /** @type {Lesson} */
-export const trees = {
+const trees = {
   id: "trees",
   runs: ["04-tree", "01-guess-and-check", "11-feature-tree"],
   figure: "position",
@@ -327,7 +327,7 @@ export const trees = {
 // ---- The latest methods: admitted lengths, wide drafts, drafting ahead, learning
 
 /** @type {Lesson} */
-export const latest = {
+const latest = {
   id: "latest",
   runs: ["12-dspark", "13-jetspec", "14-parallel", "15-online"],
   figure: "lookahead",

@@ -14,7 +14,7 @@ import { button } from "./question.js";
 /** @import { Moment } from "./moment" */
 /** @import { Lanes } from "./lesson" */
 
-export const DRAFTED = 4; // words of a draft, at most
+const DRAFTED = 4; // words of a draft, at most
 const ROUNDS = 4;
 const DAY = 86_400_000; // milliseconds
 /** Texts and the words that they begin at, one each day. @type {[string, number][]} */

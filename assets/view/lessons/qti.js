@@ -27,10 +27,10 @@ export function tag(name, attributes = {}, ...children) {
 }
 
 /** A document. @param {Markup} root */
-export const document_ = (root) => `<?xml version="1.0" encoding="UTF-8"?>\n${root.text}\n`;
+const document_ = (root) => `<?xml version="1.0" encoding="UTF-8"?>\n${root.text}\n`;
 
 /** The attributes of a root: its namespace, and the schema that describes it. @param {string} uri @param {string} schema */
-export const space = (uri, schema) => ({
+const space = (uri, schema) => ({
   xmlns: uri, "xmlns:xsi": "http://www.w3.org/2001/XMLSchema-instance", "xsi:schemaLocation": `${uri} ${schema}`,
 });
 

@@ -277,4 +277,4 @@ const WATCHED = 16_000; // milliseconds that the eye needs for a run of a hundre
 const PACES = [1, 1.5, 2, 3, 4, 6, 8, 10, 15, 20, 30, 40, 60, 100];
 
 /** How a recorded run of so many milliseconds is slowed: to what the eye can follow. @param {number} time */
-export const paceOf = (time) => 1 / (PACES.find((slowed) => slowed * time >= WATCHED) ?? 100);
+const paceOf = (time) => 1 / (PACES.find((slowed) => slowed * time >= WATCHED) ?? 100);

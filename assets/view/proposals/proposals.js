@@ -151,7 +151,7 @@ class ProposalsView {
 
 // ---- A text in which a position is chosen: by a click on a token, with the slider, or one on or back
 
-export class Spots {
+class Spots {
   #words;
   /** @type {Spotted} */
   #shown = { tokens: [], position: 0, known: null, writing: false };
