@@ -78,7 +78,6 @@ for (const lane of Object.values(folded)) {
 assert.equal(tokenAt(null, 1), null);
 assert.equal(tokenAt(plain, 0), null);
 
-assert.deepEqual(tokensOf(plain).map((token) => token.token_id), [1, 2, 3, 4]);
 assert.equal(parting(tokensOf(other), tokensOf(plain)), 2);
 assert.equal(parting(tokensOf(stopped), tokensOf(plain)), null);
 

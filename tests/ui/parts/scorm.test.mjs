@@ -56,8 +56,7 @@ top.parent = top;
 const frame = { parent: top };
 globalThis.window = { parent: frame, opener: null };
 
-const { LESSONS } = await import("../../../assets/view/lessons/curriculum.js");
-const { readProgress, saveProgress } = await import("../../../assets/view/lessons/curriculum.js");
+const { LESSONS, readProgress, saveProgress } = await import("../../../assets/view/lessons/curriculum.js");
 const { report } = await import("../../../assets/view/site/scorm.js");
 
 // A new learner begins with nothing, whatever the browser holds.
