@@ -1,17 +1,13 @@
 // The class pack as far as it needs no browser: questions, packages, worksheets without charts. Prints its files as JSON.
 import assert from "node:assert/strict";
-import { fold } from "../../assets/view/core/reducer.js";
 import { quizTable, readQuizzes, recordedState, sheets } from "../../assets/view/lessons/pack.js";
 import { qti21, zipped } from "../../assets/view/lessons/qti.js";
-import { recordedRuns } from "./parts/fixtures.mjs";
+import { recordedLanes, recordedRuns } from "./parts/fixtures.mjs";
 
 const words = JSON.parse(process.env.SPECDEMO_LESSONS);
-const runs = new Map(recordedRuns().map(({ name, items }) => [name.replace(".jsonl", ""), items]));
-const lanes = async (name) => {
-  const { plain, speculative } = fold(runs.get(name)).lanes;
-  return { plain, fast: speculative };
-};
-const quizzes = await readQuizzes(words, lanes);
+const runs = new Map(recordedRuns().map(({ name, items }) => [name, items]));
+const lanes = recordedLanes();
+const quizzes = await readQuizzes(words, async (name) => lanes.get(name));
 assert.equal(quizzes.length, 8);
 const svg = '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><title>a chart</title></svg>';
 const shown = Object.fromEntries(quizzes.map(({ id, lesson }) => [id, {

@@ -33,7 +33,7 @@ export function readRun(state, axis, reach) {
 
 // ---- What the charts of a run have in common: their horizontal axis, and sums over their values
 
-export const RECENT = 8; // steps that a rate of late is measured over
+const RECENT = 8; // steps that a rate of late is measured over
 
 // Of charts over steps or seconds; more: instead of it.
 /** @param {Run} run @param {Words} words @param {Partial<Figure>} [more] @returns {Pick<Figure, "x" | "shared" | "empty" | "place">} */

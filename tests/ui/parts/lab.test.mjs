@@ -6,9 +6,8 @@ import { costFigure, rungs } from "../../../assets/view/lab/charts.js";
 import { foresee, measure } from "../../../assets/view/lab/runcard.js";
 import { fold } from "../../../assets/view/core/reducer.js";
 import { acceptRate, speedup, tokensPerStep } from "../../../assets/view/core/metrics.js";
-import { recordedRuns } from "./fixtures.mjs";
+import { near, recordedRuns } from "./fixtures.mjs";
 
-const near = (one, other, within = 1e-9) => assert.ok(Math.abs(one - other) <= within, `${one} is not ${other}`);
 const flat = { kind: "flat" };
 
 // Expected tokens: the sum and the closed form, and both ends.

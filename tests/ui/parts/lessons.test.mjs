@@ -3,11 +3,10 @@ import assert from "node:assert/strict";
 import { LESSONS, liveState, runsOf } from "../../../assets/view/lessons/curriculum.js";
 import { passSeconds } from "../../../assets/view/lessons/evidence.js";
 import { two } from "../../../assets/view/core/metrics.js";
-import { fold } from "../../../assets/view/core/reducer.js";
 import { EXAMPLE, draw, gap, normal, outcome } from "../../../assets/view/lessons/threewords.js";
-import { recordedRuns } from "./fixtures.mjs";
+import { randomFrom, recordedLanes } from "./fixtures.mjs";
 
-const runs = new Map(recordedRuns().map(({ name, items }) => [name.replace(".jsonl", ""), fold(items).lanes]));
+const runs = recordedLanes();
 
 // Every answer lies on its scale or among its options, and every step that is shown is one of the run.
 const found = LESSONS.map((lesson) => ({
@@ -18,7 +17,7 @@ const found = LESSONS.map((lesson) => ({
     const names = runsOf(lesson, question);
     const out = { id, options, scale, runs: names };
     if (!names.every((name) => runs.has(name))) return out;
-    const lanes = names.map((name) => ({ plain: runs.get(name).plain, fast: runs.get(name).speculative }));
+    const lanes = names.map((name) => runs.get(name));
     const drawn = question.reveal(lanes);
     const where = `${lesson.id}, ${id}`;
     if (scale) assert.ok(drawn.answer >= scale.min && drawn.answer <= scale.max, `${where}: ${drawn.answer} is off the scale`);
@@ -32,7 +31,7 @@ const found = LESSONS.map((lesson) => ({
 assert.equal(found.length, 8);
 
 // A lesson names no run but its own, and where two are said to answer the same prompt, they do.
-const promptOf = (name) => (runs.get(name).speculative ?? runs.get(name).plain).header.prompt;
+const promptOf = (name) => (runs.get(name).fast ?? runs.get(name).plain).header.prompt;
 for (const { id, runs: own, questions, moments } of LESSONS) {
   const named = [...Object.values(moments).flatMap((moment) => moment.runs), ...questions.flatMap((question) => question.runs ?? [])];
   assert.deepEqual(named.filter((name) => !own.includes(name)), [], id);
@@ -64,13 +63,7 @@ for (const weights of [[[5, 3, 2], [2, 6, 2]], [[1, 0, 0], [0, 5, 5]], [[2, 2, 2
 equal(outcome(EXAMPLE.target, EXAMPLE.draft, { wrong: true }).result, [0.35, 0.39, 0.26]);
 
 // The sampler follows the rule and comes to the same, for the right rule and for the wrong one.
-let state = 1;
-const random = () => {
-  state = (state + 0x6d2b79f5) | 0;
-  let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-  mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-  return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
-};
+const random = randomFrom(1);
 for (const wrong of [false, true]) {
   const rule = outcome(EXAMPLE.target, EXAMPLE.draft, { wrong });
   const counts = [0, 0, 0];

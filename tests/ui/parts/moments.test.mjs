@@ -1,19 +1,15 @@
 // The lessons' moments: what they count on the recorded runs, and by hand.
 import assert from "node:assert/strict";
 import { LESSONS } from "../../../assets/view/lessons/curriculum.js";
-import { fold, laneText } from "../../../assets/view/core/reducer.js";
+import { laneText } from "../../../assets/view/core/reducer.js";
 import { gap } from "../../../assets/view/lessons/threewords.js";
 import { agreement, between, rejections, tickets, winner } from "../../../assets/view/lessons/tickets.js";
 import { chance, choices, kept as keptWords, spread, wordsOf } from "../../../assets/view/core/guess.js";
 import { challenge, gain, offers, stretch } from "../../../assets/view/lessons/game.js";
 import { comparable, cuts, likeness, passTimes, perToken, shares, trend } from "../../../assets/view/lessons/moments.js";
-import { recordedRuns } from "./fixtures.mjs";
+import { near, randomFrom, recordedLanes } from "./fixtures.mjs";
 
-const near = (one, other, within = 1e-9) => assert.ok(Math.abs(one - other) <= within, `${one} is not ${other}`);
-const runs = new Map(recordedRuns().map(({ name, items }) => {
-  const { plain, speculative } = fold(items).lanes;
-  return [name.replace(".jsonl", ""), { plain, fast: speculative }];
-}));
+const runs = recordedLanes();
 
 // Each lesson has a moment of its own, made from runs that are there.
 const moments = LESSONS.flatMap(({ moments: own }) => Object.values(own));
@@ -21,8 +17,7 @@ assert.equal(new Set(moments).size, 8);
 for (const moment of moments) for (const name of moment.runs) assert.ok(runs.has(name), name);
 
 // At every position that is offered, both models' probabilities are whole.
-let state = 7;
-const random = () => ((state = (Math.imul(state, 1664525) + 1013904223) >>> 0) / 4294967296);
+const random = randomFrom(7);
 const places = rejections(runs.get("03-story-sampled").fast);
 assert.ok(places.length >= 5);
 for (const { words, target, draft } of places) {

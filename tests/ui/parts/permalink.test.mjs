@@ -18,7 +18,7 @@ assert.equal(writeState({ lookahead: 8, nodes: 12, prompt: "", seed: null, hide:
 
 // A run fits into an address and comes back as it was, its alternatives and digits beyond the fourth left out.
 const recorded = Object.fromEntries(recordedRuns().map(({ name, items }) => [name, items]));
-const events = recorded["01-guess-and-check.jsonl"];
+const events = recorded["01-guess-and-check"];
 const link = await writeRun(events);
 assert.ok(link.length < LONGEST && /^#trace=[\w-]+$/.test(link));
 const { items, problem } = await readRun(link);
@@ -26,7 +26,7 @@ assert.equal(problem, "");
 const [sent, own] = [items, events].map((all) => fold(all).lanes.speculative);
 assert.equal(laneText(sent), laneText(own));
 assert.ok(Math.abs(sent.elapsed / own.elapsed - 1) < 1e-3);
-assert.equal(await writeRun(recorded["06-too-far.jsonl"].flatMap((event) => [event, event])), ""); // too long
+assert.equal(await writeRun(recorded["06-too-far"].flatMap((event) => [event, event])), ""); // too long
 assert.equal(await readRun("#play/01"), null);
 // Anyone may have written it: a damaged one, and one that unpacks to more than a browser should hold, are refused.
 assert.deepEqual((await readRun(`${link.slice(0, -40)}AAAA`)).items, []);

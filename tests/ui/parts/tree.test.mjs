@@ -4,11 +4,11 @@ import { verdicts } from "../../../assets/view/methods/audit.js";
 import { acceptRate, acceptanceHistory, oracle, overlapBound, plainRate, predictedCurve, preparedRate, speedup, tokensPerSecond } from "../../../assets/view/core/metrics.js";
 import { fold, pieces } from "../../../assets/view/core/reducer.js";
 import { depthOf, depths, isTree, layout } from "../../../assets/view/core/tree.js";
+import { near, randomFrom } from "./fixtures.mjs";
 
 const node = (parent, status = "drafted", text = "x") => ({ token_id: 1, text, parent, status });
 const own = (status) => ({ token_id: 2, text: "own", parent: -1, status });
 const judged = (nodes, path, next) => ({ nodes, path, next, open: false });
-const near = (one, other) => assert.ok(Math.abs(one - other) < 1e-9, `${one} is not ${other}`);
 
 // What the comment of `layout` draws: of "dog" and "cat", "cat" is kept; its "sat" is refused and the target says "ran".
 const tree = judged([node(-1, "rejected", "dog"), node(-1, "accepted", "cat"), node(1, "rejected", "sat")], [1], own("correction"));
@@ -37,8 +37,8 @@ assert.deepEqual(layout(judged([], [], null)), { places: [], columns: 0, rows: 0
 // No two tokens in one place, each to the right of its parent, what was committed in the top row; a foreign trace
 // makes no loop.
 for (let seed = 1; seed < 200; seed += 1) {
-  let random = seed;
-  const next = (below) => (random = (random * 48271) % 2147483647) % below;
+  const random = randomFrom(seed);
+  const next = (below) => Math.floor(below * random());
   const nodes = Array.from({ length: 1 + next(40) }, (_, i) => node(next(i + 1) - 1));
   if (seed % 7 === 0) nodes[0].parent = 5;
   const path = [];
