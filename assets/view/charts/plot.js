@@ -48,7 +48,10 @@ export class Plot {
     this.band = el("div", { class: "sd-plot-mark", hidden: true });
     this.units = el("div", { class: "sd-plot-units", "aria-hidden": "true" });
     this.root = el("div", { class: "sd-plot-box" }, this.plot, this.units, this.band);
-    new ResizeObserver(([entry]) => this.#resize(entry.contentRect)).observe(this.root);
+    new ResizeObserver(([{ contentRect: { width, height } }]) => {
+      this.#size = { width: Math.floor(width), height: Math.floor(height) };
+      this.redraw(); // the presenter mode changes the theme too
+    }).observe(this.root);
     const theme = new MutationObserver(() => (this.root.isConnected ? this.redraw() : theme.disconnect()));
     theme.observe(document.body, { attributes: true, attributeFilter: ["class"] });
   }
@@ -70,12 +73,6 @@ export class Plot {
   mark(stretch) {
     this.#mark = stretch;
     this.#placeMark();
-  }
-
-  /** @param {{ width: number, height: number }} how */
-  #resize({ width, height }) {
-    this.#size = { width: Math.floor(width), height: Math.floor(height) };
-    this.redraw(); // the presenter mode changes the theme too
   }
 
   #soon() {

@@ -76,7 +76,10 @@ export class Share {
     const { sentence, address } = await this.server.reach(location.origin);
     this.reach.hidden = !sentence;
     this.reach.textContent = sentence;
-    if (address) this.reach.append(" ", button(fill(this.words.use, { address }), () => this.#use(address), { class: "" }));
+    if (address) this.reach.append(" ", button(fill(this.words.use, { address }), () => {
+      this.origin = address;
+      this.#update();
+    }, { class: "" }));
   }
 
   /** @param {string} name @param {string} text */
@@ -122,11 +125,6 @@ export class Share {
     this.note.textContent = this.words.recording;
     const film = await this.#save(this.card.animation());
     this.note.textContent = film ? this.words.recorded : this.words.no_recording;
-  }
-
-  #use(/** @type {string} */ origin) {
-    this.origin = origin;
-    this.#update();
   }
 
   #update() {

@@ -50,7 +50,10 @@ class Teach {
     /** @type {Record<string, unknown>} */
     const defaults = { ...Object.fromEntries(fields), tab: "play", recorded: opening };
     for (const name of ["method", "sampling"]) delete defaults[name]; // always named: the default may change
-    this.presenter = new Presenter((on) => this.#presenting(on));
+    this.presenter = new Presenter((on) => {
+      document.getElementById("sd-present")?.setAttribute("aria-pressed", String(on));
+      this.live.textContent = on ? words.presenter.entered : words.presenter.left;
+    });
     this.keys = keysDialog(/** @type {Record<string, Words>} */ (words).keys, words.close);
     this.dialog = new Share(words.share, words.close, server, { defaults, languages, headlines: words.headline });
     this.live = el("div", { class: "sd-hidden", "aria-live": "polite" });
@@ -105,11 +108,6 @@ class Teach {
       else problems.push(wrong("hide", name));
     }
     return problems;
-  }
-
-  #presenting(/** @type {boolean} */ on) {
-    document.getElementById("sd-present")?.setAttribute("aria-pressed", String(on));
-    this.live.textContent = on ? this.words.presenter.entered : this.words.presenter.left;
   }
 
   #report(/** @type {string} */ text) {

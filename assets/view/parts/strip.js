@@ -14,7 +14,6 @@ const NUMBERED = 5; // every fifth step says its number
 /** All steps that have been seen; those after the place are pale. `choose(i)` is called for the step one picks. */
 export class StripView {
   #words;
-  #steps;
   #place = -1;
   #followed = -1;
 
@@ -22,31 +21,26 @@ export class StripView {
   constructor(words, choose) {
     this.#words = words.strip;
     this.choose = choose;
-    this.columns = el("div", { class: "sd-columns", role: "listbox", "aria-orientation": "horizontal", tabindex: "0", "aria-label": words.strip.label, title: words.strip.time_hint });
-    this.root = el("div", { class: "sd-strip" }, this.columns);
     const drawn = el("div", { class: "sd-drawn", role: "presentation" });
-    this.columns.append(drawn);
-    this.#steps = new Steps(drawn, (step, i) => this.#draw(step, i));
+    this.columns = el("div", { class: "sd-columns", role: "listbox", "aria-orientation": "horizontal", tabindex: "0", "aria-label": words.strip.label, title: words.strip.time_hint }, drawn);
+    this.root = el("div", { class: "sd-strip" }, this.columns);
+    this.steps = new Steps(drawn, (step, i) => this.#draw(step, i));
     this.columns.addEventListener("click", (event) => this.#pick(this.find(event.target)));
     this.columns.addEventListener("keydown", (event) => this.#walk(event));
   }
 
   clear() {
-    this.#steps.clear();
+    this.steps.clear();
     this.#place = this.#followed = -1;
   }
 
   render(/** @type {State} */ state) {
     const place = (state.lanes[state.lane ?? ""]?.steps.length ?? 0) - 1;
-    this.#steps.render(state);
+    this.steps.render(state);
     if (place === this.#place) return;
-    this.#steps.at(this.#place)?.removeAttribute("aria-selected");
-    this.#steps.at(place)?.setAttribute("aria-selected", "true");
+    this.steps.at(this.#place)?.removeAttribute("aria-selected");
+    this.steps.at(place)?.setAttribute("aria-selected", "true");
     this.#place = place;
-  }
-
-  columnElement(/** @type {number} */ i) {
-    return this.#steps.at(i);
   }
 
   /** Place in the lane of the step under an element, or -1. @param {EventTarget | null} element */
@@ -58,7 +52,7 @@ export class StripView {
   follow() {
     if (this.#followed === this.#place) return;
     this.#followed = this.#place;
-    const column = this.#steps.at(this.#place);
+    const column = this.steps.at(this.#place);
     if (!column) return;
     const { columns } = this;
     const room = 3 * column.offsetWidth;
@@ -70,7 +64,7 @@ export class StripView {
   #pick(/** @type {number} */ i) {
     if (i < 0) return;
     this.choose(i);
-    this.#steps.at(i)?.focus({ preventScroll: true });
+    this.steps.at(i)?.focus({ preventScroll: true });
   }
 
   /** Arrow keys, Home and End go from step to step; Enter picks the one in focus again. @param {KeyboardEvent} event */
@@ -78,7 +72,7 @@ export class StripView {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const focused = this.find(document.activeElement);
     const at = focused < 0 ? this.#place : focused;
-    const last = this.#steps.length - 1;
+    const last = this.steps.length - 1;
     const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last, Enter: at, " ": at }[event.key];
     if (to === undefined) return;
     event.preventDefault();

@@ -13,7 +13,6 @@ const MARKED = new Set(["correction", "bonus"]); // a blank or a line end of the
 /** The text of a lane; `render(state)` draws what has changed since the last call. */
 export class TextView {
   #words;
-  #steps;
   #earlier = 0;
   /** @type {WeakMap<Element, { step: Step, piece: Piece }>} */
   #tokens = new WeakMap(); // by element
@@ -29,11 +28,11 @@ export class TextView {
     this.root.addEventListener("keydown", (event) => this.#walk(event));
     // Shift and a click choose a second token; the browser would select the text between.
     this.root.addEventListener("mousedown", (event) => event.shiftKey && event.preventDefault());
-    this.#steps = new Steps(this.body, (step, i) => this.#draw(step, i));
+    this.steps = new Steps(this.body, (step, i) => this.#draw(step, i));
   }
 
   clear() {
-    this.#steps.clear();
+    this.steps.clear();
     this.before.replaceChildren();
     this.#earlier = 0;
   }
@@ -46,7 +45,7 @@ export class TextView {
     setText(this.prompt, prompt);
     this.empty.hidden = Boolean(lane) || (state.earlier.length > 0 && !state.source.waiting);
     setText(this.empty, state.source.waiting || this.#words.empty);
-    this.#steps.render(state);
+    this.steps.render(state);
     this.body.classList.toggle("sd-live", Boolean(lane && !lane.end));
   }
 
@@ -62,12 +61,8 @@ export class TextView {
 
   /** The element of a node of a step, -1 for the target's own. @param {number} at place of the step @param {number} node */
   token(at, node) {
-    const tokens = [...(this.stepElement(at)?.querySelectorAll(".sd-token") ?? [])];
+    const tokens = [...(this.steps.at(at)?.querySelectorAll(".sd-token") ?? [])];
     return tokens.find((token) => this.#tokens.get(token)?.piece.node === node);
-  }
-
-  stepElement(/** @type {number} */ i) {
-    return this.#steps.at(i);
   }
 
   /** Arrow keys move the focus from token to token. @param {KeyboardEvent} event */

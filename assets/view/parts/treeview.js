@@ -35,8 +35,7 @@ export class TreeView {
     this.caption = el("h3");
     this.box = el("div", { class: "sd-tree-box", role: "group", tabindex: "0", "aria-label": words.tree.label, onkeydown: (event) => this.#walk(event) });
     this.summary = el("p", { class: "sd-summary" }, words.tree.numbers);
-    this.root = el("section", { class: "sd-tree" }, el("header", {}, this.caption), this.box, this.summary);
-    this.root.hidden = true;
+    this.root = el("section", { class: "sd-tree", hidden: true }, el("header", {}, this.caption), this.box, this.summary);
     new ResizeObserver(() => this.#fit()).observe(this.box);
   }
 

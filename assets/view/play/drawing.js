@@ -109,7 +109,7 @@ export class Drawing {
   light() {
     const { selection, text, strip } = this.#view;
     const at = selection.lit;
-    const parts = [text.stepElement(at), strip.columnElement(at)];
+    const parts = [text.steps.at(at), strip.steps.at(at)];
     if (parts.every((part, i) => part === this.#lit[i])) return;
     for (const part of this.#lit) part?.classList.remove("sd-lit");
     for (const part of parts) part?.classList.add("sd-lit");

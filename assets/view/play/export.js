@@ -14,12 +14,11 @@ export function exportMenu(view, words, notify) {
   const list = el("div", { class: "sd-menu-list" });
   /** @param {string} name @param {() => Promise<void>} act */
   const entry = (name, act) => {
-    const button = el("button", { type: "button", class: "sd-button", "data-save": "", title: words[`${name}_hint`], onclick: () => {
+    list.append(el("button", { type: "button", class: "sd-button", "data-save": "", title: words[`${name}_hint`], onclick: () => {
       menu.open = false;
       summary.focus();
       act().catch(() => notify(words.failed));
-    } }, words[name]);
-    list.append(button);
+    } }, words[name]));
   };
   entry("trace", async () => save(traceText(view.events), "application/jsonl", "specdemo-trace.jsonl"));
   entry("csv", async () => save(`\uFEFF${csvTable(view.events)}`, "text/csv", "specdemo-tokens.csv"));

@@ -32,8 +32,7 @@ export class Layout {
     const hide = button(words.hide_drafts, () => {
       const hidden = this.root.classList.toggle("sd-final-only");
       hide.setAttribute("aria-pressed", String(hidden));
-    });
-    hide.setAttribute("aria-pressed", "false");
+    }, { "aria-pressed": "false" });
     save.querySelector(".sd-menu-list")?.prepend(hide, button(words.open, () => file.click()));
     this.tools = el("div", { class: "sd-tools" }, save, file);
     this.headline = new Headline(words, parts.numbers.root, this.tools);
@@ -63,12 +62,10 @@ export class Layout {
 
   /** An entry of the menu above the text. @param {string} label @param {() => void} act @param {string} name class of its own */
   entry(label, act, name) {
-    const one = button(label, () => {
+    this.save.querySelector(".sd-menu-list")?.append(button(label, () => {
       this.save.removeAttribute("open");
       act();
-    });
-    one.classList.add(name);
-    this.save.querySelector(".sd-menu-list")?.append(one);
+    }, { class: `sd-button ${name}` }));
   }
 
   /** Where the panel is too low for both, the tree or the token. Without trees there is only the token. @param {string} name */

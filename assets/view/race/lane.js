@@ -95,7 +95,7 @@ export class LaneView {
   /** How far down its text a token stands, in pixels; null where it is not drawn. token: counted from 1 @param {number} token */
   offsetOf(token) {
     const found = tokenAt(this.lane, token);
-    const kept = found && this.text.stepElement(found.step)?.querySelectorAll(":scope > .sd-token, .sd-kept .sd-token")[found.place];
+    const kept = found && this.text.steps.at(found.step)?.querySelectorAll(":scope > .sd-token, .sd-kept .sd-token")[found.place];
     const { root } = this.text;
     const word = kept?.querySelector(".sd-mark") ?? kept; // the blank before it may stand at the end of the line above
     if (!word) return null;
@@ -108,7 +108,7 @@ export class LaneView {
   get read() {
     const { top, height } = this.text.root.getBoundingClientRect();
     const steps = this.lane?.steps ?? [];
-    const at = steps.findIndex((_, i) => Number(this.text.stepElement(i)?.getBoundingClientRect().bottom) >= top + LINE * height);
+    const at = steps.findIndex((_, i) => Number(this.text.steps.at(i)?.getBoundingClientRect().bottom) >= top + LINE * height);
     const before = steps[at - 1];
     return at < 0 ? this.tokens : 1 + (before && !before.open ? before.tokens : 0);
   }
