@@ -22,11 +22,12 @@ export function el(tag, attributes = {}, ...children) {
 /**
  * An element of a drawing; every property is an attribute.
  * @template {keyof SVGElementTagNameMap} Tag
- * @param {Tag} tag @param {Record<string, string | number | undefined>} attributes
+ * @param {Tag} tag @param {Record<string, string | number | undefined>} attributes @param {...(Node | string)} children
  */
-export function svg(tag, attributes) {
+export function svg(tag, attributes, ...children) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, String(value));
+  node.append(...children);
   return node;
 }
 
@@ -47,11 +48,8 @@ export async function copyText(text, note, done, failed) {
 }
 
 /** A QR code as a drawing, white around it. @param {{ size: number, path: string }} code @param {string} label */
-export function qrCode({ size, path }, label) {
-  const drawing = svg("svg", { viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": label, "shape-rendering": "crispEdges" });
-  drawing.append(svg("path", { d: path }));
-  return drawing;
-}
+export const qrCode = ({ size, path }, label) =>
+  svg("svg", { viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": label, "shape-rendering": "crispEdges" }, svg("path", { d: path }));
 
 /** Call at most once in `wait` milliseconds, the last call always. @param {number} wait @param {() => void} call */
 export function calm(wait, call) {

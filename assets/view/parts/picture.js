@@ -87,8 +87,8 @@ export class PictureView {
 
 /** A clock whose hand has run over `--share` of its face. @param {string} name @param {string} title */
 function clock(name, title) {
-  const face = svg("svg", { viewBox: "-10 -10 20 20", "aria-hidden": "true" });
-  face.append(svg("circle", { r: 9, class: "sd-clock-face" }), svg("circle", { r: 4.5, pathLength: 1, class: "sd-clock-time", transform: "rotate(-90)" }));
+  const face = svg("svg", { viewBox: "-10 -10 20 20", "aria-hidden": "true" },
+    svg("circle", { r: 9, class: "sd-clock-face" }), svg("circle", { r: 4.5, pathLength: 1, class: "sd-clock-time", transform: "rotate(-90)" }));
   const label = el("span", { class: "sd-clock-passes" });
   return { label, face, root: el("div", { class: `sd-clock sd-clock-${name}` }, face, el("span", {}, el("b", {}, title), label)) };
 }

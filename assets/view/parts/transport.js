@@ -25,8 +25,7 @@ const ICONS = {
 
 /** @param {string} name @param {string} label @param {() => void} act */
 export function moveButton(name, label, act) {
-  const icon = svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" });
-  icon.append(svg("path", { d: ICONS[name] }));
+  const icon = svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, svg("path", { d: ICONS[name] }));
   return el("button", { type: "button", class: `sd-move sd-move-${name}`, "aria-label": label, title: label, onclick: act }, icon);
 }
 

@@ -104,7 +104,6 @@ export class TreeView {
     widths.reduce((x, width, column) => (starts[column] = x) + width + GAP, EDGE + 10 + GAP);
     const width = (starts.at(-1) ?? EDGE) + (widths.at(-1) ?? 0) + EDGE;
     const height = rows * ROW + 2 * EDGE;
-    const drawing = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
     const root = { x: EDGE + 5, y: middle(0) };
     const links = svg("g", { class: "sd-links" });
     const nodes = svg("g", {});
@@ -116,8 +115,7 @@ export class TreeView {
       links.append(link((place.from && ends.get(place.from)) ?? { x: root.x + 4, y: root.y }, box, place, tokenOf(step, place).status));
       nodes.append(this.#node(step, place, box, labels[i]));
     });
-    drawing.append(links, svg("circle", { cx: root.x, cy: root.y, r: 4, class: "sd-tree-root" }), nodes);
-    return drawing;
+    return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}` }, links, svg("circle", { cx: root.x, cy: root.y, r: 4, class: "sd-tree-root" }), nodes);
   }
 
   /** @param {Step} step @param {Placed} place @param {Point & { width: number }} box @param {string} text */
@@ -128,14 +126,9 @@ export class TreeView {
     const named = fill(this.#words.token_label, { status: this.#words.status[status] ?? status });
     const element = svg("g", {
       class: `sd-node sd-node-${status}`, tabindex: "-1", role: "img", "data-node": place.index, "aria-label": `${named}: ${text}`,
-    });
-    element.append(svg("rect", { x: box.x, y: top, width: box.width, height: HEIGHT, rx: status === "correction" ? HEIGHT / 2 : 4 }));
+    }, svg("rect", { x: box.x, y: top, width: box.width, height: HEIGHT, rx: status === "correction" ? HEIGHT / 2 : 4 }));
     /** @param {string} shown @param {number} y @param {string} name */
-    const line = (shown, y, name) => {
-      const written = svg("text", { x: box.x + box.width / 2, y, "text-anchor": "middle", class: name });
-      written.textContent = shown;
-      return written;
-    };
+    const line = (shown, y, name) => svg("text", { x: box.x + box.width / 2, y, "text-anchor": "middle", class: name }, shown);
     element.append(line(text, box.y - 1, "sd-node-word"));
     if (value.target_prob !== undefined) element.append(line(two(value.target_prob), box.y + 11, "sd-node-prob"));
     const rule = (/** @type {number} */ y) => svg("line", { x1: box.x + 4, x2: box.x + box.width - 4, y1: y, y2: y });
