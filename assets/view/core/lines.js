@@ -6,8 +6,6 @@ import { RULES } from "./rules.js";
 /** @import { Line } from "./state" */
 /** @import { Event } from "../types" */
 
-const EVENTS = new Set(Object.keys(RULES.events));
-
 /** Return a line of a saved trace as an event. Throws an Error with the problem. @param {string} line @returns {Event} */
 function parseEvent(line) {
   let data;
@@ -20,7 +18,7 @@ function parseEvent(line) {
 }
 
 /** Whether a parsed line is an event of the run, not a remark of the page. @param {Line} item @returns {item is Event} */
-export const isEvent = (item) => EVENTS.has(item.type);
+export const isEvent = (item) => Object.hasOwn(RULES.events, item.type);
 
 /**
  * Hand the whole lines of a growing text to a part, each once, now and whenever there are more. A text that does not begin

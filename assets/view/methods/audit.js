@@ -1,7 +1,7 @@
 // The last audit as a table, one row a method; what it lacks is left out.
 
 import { el, follow } from "../parts/dom.js";
-import { stackable, table } from "../parts/blocks.js";
+import { lossyMark, stackable, table } from "../parts/blocks.js";
 import { fill } from "../core/sentence.js";
 import { two } from "../core/metrics.js";
 
@@ -28,11 +28,9 @@ function content(audit, words) {
   if (!audit?.methods?.length) return [el("p", {}, words.none)];
   const about = [audit.model, audit.precision, audit.machine, (audit.date ?? "").slice(0, 10)].filter(Boolean).join(" · ");
   const origin = audit.recorded ? [el("p", {}, words.recorded)] : [];
-  const rows = audit.methods.map((method) => {
-    const name = el("th", { scope: "row" }, method.title ?? method.name);
-    if (method.lossy) name.append(" ", el("span", { class: "sd-lossy" }, words.lossy));
-    return [name, ...verdicts(method, words).map(cell)];
-  });
+  const rows = audit.methods.map((method) => [
+    el("th", { scope: "row" }, method.title ?? method.name, ...lossyMark(method.lossy, words)), ...verdicts(method, words).map(cell),
+  ]);
   const meaning = has(audit.limit) ? fill(words.meaning, { limit: two(audit.limit) }) : "";
   const box = el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.label }, stackable(table(words.columns, rows)));
   const fold = el("details", { class: "sd-audit-fold", open: !matchMedia("(max-width: 700px)").matches }, el("summary", {}, words.label), box);

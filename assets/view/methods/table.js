@@ -6,7 +6,7 @@ import { disturbed, repeatsItself, speedup, two } from "../core/metrics.js";
 import { applyState } from "../core/permalink.js";
 import { fill } from "../core/sentence.js";
 import { el, firstSeen } from "../parts/dom.js";
-import { stackable, table } from "../parts/blocks.js";
+import { lossyMark, stackable, table } from "../parts/blocks.js";
 import { adviser } from "./adviser.js";
 
 /**
@@ -70,8 +70,7 @@ class MethodsTable {
     const title = say(method.title);
     /** @param {string} label @param {(event: MouseEvent) => void} act */
     const button = (label, act) => el("button", { type: "button", class: "sd-button", "aria-label": fill(words.of, { label, method: title }), onclick: act }, label);
-    const heading = el("th", { scope: "row" }, title);
-    if (lossy) heading.append(" ", el("span", { class: "sd-lossy" }, words.lossy));
+    const heading = el("th", { scope: "row" }, title, ...lossyMark(lossy, words));
     const needed = el("td", { class: "sd-detail" }, needs.length ? needs.map(say).join(", ") : words.nothing);
     if (why) needed.append(el("div", { class: "sd-methods-missing" }, say(why)));
     const gains = targets.map((target) => {

@@ -83,6 +83,9 @@ export class Legend {
   }
 }
 
+/** The mark of a method that may change the text, behind its name; nothing behind another's. @param {boolean | undefined} lossy @param {Words} words */
+export const lossyMark = (lossy, words) => (lossy ? [" ", el("span", { class: "sd-lossy" }, words.lossy)] : []);
+
 // ---- A table of which each row begins with its name, and tables whose rows are cards on a phone
 
 /** heads: none for a table without a head. A content that is a cell already stays as it is. @param {Cell[]} heads @param {Cell[][]} rows @param {Attributes} [attributes] */

@@ -4,6 +4,7 @@ import { decide } from "../core/decision.js";
 import { button, el } from "./dom.js";
 import { fill } from "../core/sentence.js";
 import { decimals, two } from "../core/metrics.js";
+import { keyOf } from "../core/reducer.js";
 
 /** @import { Subject, Words } from "./page" */
 /** @import { Origin } from "../core/state" */
@@ -36,7 +37,8 @@ export class InspectorView {
    * @param {Subject[]} subjects @param {{ why: string, armed: boolean, source: Origin }} how
    */
   render(subjects, { why, armed, source }) {
-    const key = [why, armed, source, ...subjects.map(keyOf)].join("|");
+    const drawn = subjects.map(({ lane, step, node, count, header }) => [keyOf(lane ?? "", step), step.places?.length, node, count, header.method].join(" "));
+    const key = [why, armed, source, ...drawn].join("|");
     if (key === this.#shown) return;
     this.#shown = key;
     const words = this.#words.inspector;
@@ -82,9 +84,6 @@ export class InspectorView {
     return el("table", { "aria-label": words.thoughts }, el("thead", {}, head), el("tbody", {}, ...body));
   }
 }
-
-/** @param {Subject} subject */
-const keyOf = ({ lane, step, node, count, header }) => [lane, step.index, step.open ? (step.judged ?? 0) : "done", step.places?.length, node, count, header.method].join(" ");
 
 const LEAST = 1e-5; // probabilities below it are not told apart
 /** @param {number | null} value @param {string} name */

@@ -27,7 +27,8 @@ export function exportMenu(view, words, notify) {
     entry("html", async () => {
       const answer = await fetch(new URL("player.html", document.baseURI));
       if (!answer.ok) throw new Error(answer.statusText);
-      const run = { title: titleOf(view.state), trace: traceText(view.events) };
+      const { source, lane, lanes } = view.state;
+      const run = { title: source.title || (lanes[lane ?? ""]?.header.prompt ?? ""), trace: traceText(view.events) };
       save(withRun(await answer.text(), run), "text/html", "specdemo-replay.html");
     });
   }
@@ -44,9 +45,6 @@ export function exportMenu(view, words, notify) {
   });
   return menu;
 }
-
-/** @param {State} state */
-const titleOf = ({ source, lane, lanes }) => source.title || (lanes[lane ?? ""]?.header.prompt ?? "");
 
 /** Save a file. @param {BlobPart} content @param {string} type @param {string} name */
 export function save(content, type, name) {

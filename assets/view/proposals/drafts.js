@@ -5,7 +5,7 @@ import { two } from "../core/metrics.js";
 import { fold } from "../core/reducer.js";
 import { fill, quote } from "../core/sentence.js";
 import { isTree } from "../core/tree.js";
-import { chip, place, spots } from "../parts/blocks.js";
+import { chip, lossyMark, place, spots } from "../parts/blocks.js";
 import { el } from "../parts/dom.js";
 
 /**
@@ -80,9 +80,7 @@ export class Drafts {
 
   /** @param {Row} row */
   #heading({ title, lossy }) {
-    const heading = el("h4", {}, title);
-    if (lossy) heading.append(" ", el("span", { class: "sd-lossy" }, this.#words.view.lossy));
-    return heading;
+    return el("h4", {}, title, ...lossyMark(lossy, this.#words.view));
   }
 
   /** A chain is one line, the target's own token at its end; in a tree a line begins below its parent for each further sibling. @param {Step} step */
