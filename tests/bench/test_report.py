@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from outcomes import answered
 
 from specdemo.bench.lanes import LaneResult, Paired, expand
 from specdemo.bench.pairs import PairResult, pairs_result, sampling_of, with_rules
@@ -16,7 +17,7 @@ from specdemo.drafters.methods import METHODS
 from specdemo.engine.cost import CostProfile
 from specdemo.session.text import read_suite
 from specdemo.trace.events import Node, Status, Verified
-from specdemo.trace.metrics import Metrics, calibration_error, measure, output_ids
+from specdemo.trace.metrics import calibration_error, measure, output_ids
 
 PROFILE = CostProfile(((1, 0.02), (5, 0.024)), 0.002)
 KEPT, REFUSED, UNSEEN = Status.ACCEPTED, Status.REJECTED, Status.UNREACHED
@@ -121,15 +122,10 @@ def test_trained_stands_for_methods_with_weights_of_their_own():
     assert not {"nothing", "medusa:constant:4"} & set(found)
 
 
-def answer(lane, rate, *, repeats=False, **draws):
-    metrics = Metrics(2, 2, 0, 0, 0, 0, 0.0, 2 / rate, 0.0, 2 / rate, 0.0, **draws)
-    return LaneResult(lane, metrics, (1, 2), repeats=repeats)
-
-
 def test_pairs_result_names_the_worst_task_and_how_many_answers_repeat_themselves():
-    measured, plain = BenchAnswers(), answer("nothing", 10)
+    measured, plain = BenchAnswers(), answered("nothing", 10)
     for task, rate, repeats in (("qa", 11, False), ("rag", 29, False), ("loop", 90, True)):
-        measured.add(task, task, [Paired(answer("auto", rate, repeats=repeats), plain)])
+        measured.add(task, task, [Paired(answered("auto", rate, repeats=repeats), plain)])
     table = pairs_result([PairResult("heavy", "greedy", measured.rows())], 3, 128).tables[0]
     line = dict(zip(table.columns, table.rows[0], strict=True))
     assert (line["speedup"], line["all answers"]) == ("2.00x", "2.90x")
@@ -143,11 +139,11 @@ def test_with_rules_leaves_out_the_rule_for_blocks_where_no_chain_is_drawn():
 
 
 def test_rules_result_puts_the_rules_of_a_variant_next_to_each_other():
-    measured, plain = BenchAnswers(), answer("nothing", 10)
+    measured, plain = BenchAnswers(), answered("nothing", 10)
     pairs = [
-        Paired(answer("ngram:::coupled", 11), plain),
-        Paired(answer("tree:::token", 15, draws=20, draws_kept=9, draws_overlap=10.0), plain),
-        Paired(answer("tree:::coupled", 14, draws=10, draws_kept=4, draws_overlap=5.0), plain),
+        Paired(answered("ngram:::coupled", 11), plain),
+        Paired(answered("tree:::token", 15, draws=20, draws_kept=9, draws_overlap=10.0), plain),
+        Paired(answered("tree:::coupled", 14, draws=10, draws_kept=4, draws_overlap=5.0), plain),
     ]
     measured.add("qa", "qa", [Paired(plain, plain), *pairs])
     found = PairResult("small", "greedy", measured.rows())

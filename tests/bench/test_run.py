@@ -5,7 +5,6 @@ import threading
 import time
 from collections import Counter, defaultdict
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import repeat
 from types import SimpleNamespace
 
@@ -13,6 +12,7 @@ import pytest
 from conftest import tiny_llama
 from errors import reported
 from lanes import Scripted
+from outcomes import answered
 from scripted_run import CountingStudio
 from tiny_studio import TinyStudio
 
@@ -20,7 +20,6 @@ from specdemo.bench import run
 from specdemo.bench.lanes import (
     PEERS,
     LaneLost,
-    LaneResult,
     Paired,
     expand,
     measuring_order,
@@ -42,7 +41,6 @@ from specdemo.models.memory import Way, Weights
 from specdemo.session.door import MethodInfo
 from specdemo.session.text import Item
 from specdemo.trace.events import NOTHING, Node, RunFailed, Verified
-from specdemo.trace.metrics import Metrics
 
 URL = "http://127.0.0.1:8080/v1"
 ITEMS = (Item("one", "list", ("abcabc", "more")), Item("two", "count", ("abab",)))
@@ -70,12 +68,7 @@ class Canned:
         if prompt in self.lost:
             raise LaneLost("it broke")
         self.asked.append(self.name)
-        return result(self.name, next(self.rates))
-
-
-def result(lane, rate, ids=(1, 2)):
-    seconds = len(ids) / rate if ids else 2 / rate
-    return LaneResult(lane, Metrics(2, 2, 0, 0, 0, 0, 0.0, seconds, 0.0, seconds, 0.0), ids)
+        return answered(self.name, next(self.rates))
 
 
 @pytest.fixture
@@ -249,8 +242,8 @@ def test_summarise_counts_answers_that_repeat_themselves_and_disturbed_pairs_apa
     measured = BenchAnswers()
 
     def add(prompt, plain, fast, *, repeats=False, disturbed=False):
-        answer = replace(result("fast", fast), repeats=repeats)
-        measured.add("qa", prompt, [Paired(answer, result("nothing", plain), disturbed)])
+        fast_one = answered("fast", fast, repeats=repeats)
+        measured.add("qa", prompt, [Paired(fast_one, answered("nothing", plain), disturbed)])
 
     for number, (plain, fast) in enumerate([(10, 20), (10, 30), (20, 80), (5, 50), (10, 60)]):
         add(str(number), plain, fast)
@@ -308,9 +301,9 @@ def test_lanes_end_with_the_message_of_plain_decoding_if_that_is_lost():
 
 
 def test_our_lanes_are_compared_with_each_peer():
-    plain, measured = result("nothing", 10), BenchAnswers()
+    plain, measured = answered("nothing", 10), BenchAnswers()
     rates = {"nothing": 10, "auto": 30, "transformers": 20}
-    measured.add("qa", "one", [Paired(result(name, rate), plain) for name, rate in rates.items()])
+    measured.add("qa", "one", [Paired(answered(name, rate), plain) for name, rate in rates.items()])
     assert against_table(measured).rows == [["nothing", "0.50x"], ["auto", "1.50x"]]
     measured.drop("transformers")
     assert against_table(measured).rows == []
