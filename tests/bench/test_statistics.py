@@ -82,14 +82,9 @@ def test_transformed_draws_are_uniform_only_under_the_right_distribution(drawn_f
     logits[1] = logits[0] * 1.3  # a little sharper than it should be
     probs = logits.softmax(-1)
     tokens = torch.multinomial(probs[drawn_from], 4, replacement=True, generator=generator)
-    values = [
-        transform(probs[0, row], int(token), uniform)
-        for (row, token), uniform in zip(
-            ((row, token) for row in range(300) for token in tokens[row]),
-            uniforms(1_200, 8),
-            strict=True,
-        )
-    ]
+    rows = probs[0].repeat_interleave(4, dim=0)
+    draws = zip(rows, tokens.flatten().tolist(), uniforms(1_200, 8), strict=True)
+    values = [transform(*draw) for draw in draws]
     assert (uniformity_p(values) > 0.01) is holds
 
 
