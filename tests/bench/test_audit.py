@@ -96,7 +96,7 @@ def makers(target_weights, draft):
     }
 
 
-def sampled(target_weights, make, sampling, runs=40, tokens=16, verifier=verify_sampling):
+def sampled(target_weights, make, sampling, runs, verifier):
     """(prompt ids, new ids) of seeded runs through the real loop."""
     target = open_target(target_weights)
     for seed in range(runs):
@@ -104,7 +104,7 @@ def sampled(target_weights, make, sampling, runs=40, tokens=16, verifier=verify_
         prompt = PROMPTS[seed % len(PROMPTS)]
         target.rollback(0)
         events = run_lane(
-            target_weights, make(Shaper(seeded)), prompt, sampling=seeded, max_new_tokens=tokens,
+            target_weights, make(Shaper(seeded)), prompt, sampling=seeded, max_new_tokens=16,
             target=target, verifier=verifier,
         )  # fmt: skip
         yield prompt, output_ids(events)
@@ -116,7 +116,7 @@ def judged(target_weights, draft):
 
     def judged(make, condition, said_under="", runs=40, verifier=verify_sampling):
         sampling = CONDITIONS[said_under or condition]
-        said = sampled(target_weights, make, sampling, runs, verifier=verifier)
+        said = sampled(target_weights, make, sampling, runs, verifier)
         readers = [PrefixReader(open_draft(weights)) for weights in (target_weights, draft)]
         return judge_sampling(*readers, condition, CONDITIONS[condition], said, LIMIT)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from conftest import PROFILE
 from outcomes import answered
 
 from specdemo.bench.lanes import LaneResult, Paired, expand
@@ -14,12 +15,10 @@ from specdemo.cli.options import suite
 from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
 from specdemo.drafters.methods import METHODS
-from specdemo.engine.cost import CostProfile
 from specdemo.session.text import read_suite
 from specdemo.trace.events import Node, Status, Verified
 from specdemo.trace.metrics import calibration_error, measure, output_ids
 
-PROFILE = CostProfile(((1, 0.02), (5, 0.024)), 0.002)
 KEPT, REFUSED, UNSEEN = Status.ACCEPTED, Status.REJECTED, Status.UNREACHED
 
 
@@ -31,14 +30,14 @@ def step(number, draft, drafting, verifying, elapsed):
     return Verified("speculative", number, nodes, path, Node(9), *times)
 
 
-def lane(name, kept, drafted, steps=10, *, draft=0.002):
-    """Return a result of steps with constant numbers of drafted and accepted tokens, at the profile's cost."""
-    events, elapsed = [], 0.0
-    for number in range(steps):
-        chain = [(place - 1, KEPT if place < kept else REFUSED) for place in range(drafted)]
-        seconds = PROFILE.verify_seconds(1 + drafted)
-        elapsed += seconds + draft * drafted
-        events.append(step(number, chain, draft * drafted, seconds, elapsed))
+def lane(name, kept, drafted):
+    """Return a result of ten steps with constant numbers of drafted and accepted tokens, at the profile's cost."""
+    chain = [(place - 1, KEPT if place < kept else REFUSED) for place in range(drafted)]
+    drafting, verifying = PROFILE.draft_step * drafted, PROFILE.verify_seconds(1 + drafted)
+    events = [
+        step(number, chain, drafting, verifying, (number + 1) * (drafting + verifying))
+        for number in range(10)
+    ]
     ids = tuple(output_ids(events))
     return LaneResult(name, measure(events), ids, (0.5,) * len(ids))
 
