@@ -117,18 +117,18 @@ NEARLY_FREE = CostProfile(  # tiles, or a GPU: reading the weights determines th
 )
 
 
-def in_company(profile, runs, *, kept, steps=120):
+def in_company(profile, runs):
     """A run of auto among others that do the same: tokens a second over plain decoding's, by the profile's own costs."""
     costs, model, copier = Costs(profile, runs), guesses(3), guesses(0)
     chooser = Auto([Arm("ngram", copier)], Arm("draft_model", model), costs)
     chooser.start([1])
     tokens = seconds = 0.0
-    for _ in range(steps):
+    for _ in range(120):
         drafted = len(proposal := chooser.propose([1], 30))
         drafting = drafted * profile.draft_growth(runs) * profile.draft_step
         rows = runs * (1 + drafted)
         verifying = profile.verify_seconds(rows)
-        outcome = judged(proposal, kept, drafting, verifying, Sharing(runs, rows))
+        outcome = judged(proposal, 2, drafting, verifying, Sharing(runs, rows))
         chooser.observe(outcome)
         costs.observe(outcome)
         tokens, seconds = tokens + len(outcome.new_ids), seconds + drafting + verifying
@@ -142,7 +142,7 @@ def in_company(profile, runs, *, kept, steps=120):
     ids=["arithmetic", "nearly free"],
 )
 def test_auto_in_company_drafts_only_where_rows_are_nearly_free(profile, gain, fewest, most, runs):
-    found, drafts, searches = in_company(profile, runs, kept=2)
+    found, drafts, searches = in_company(profile, runs)
     assert found >= gain
     assert fewest <= drafts <= most
     assert fewest <= searches <= most  # for copies

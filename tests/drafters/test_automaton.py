@@ -119,12 +119,8 @@ def test_memory_is_bounded_and_the_current_text_goes_on():
     assert len(automaton.text) == held + 1
 
 
-def drafter(lookahead=4):
-    return Ngram(SuffixAutomaton(), Constant(lookahead))
-
-
 def test_copying_goes_on_with_its_own_copy():
-    ngram = drafter(7)
+    ngram = Ngram(SuffixAutomaton(), Constant(7))
     text = [5, 1, 2, 3, 1, 2, 3]
     ngram.start(text)
     proposal = ngram.propose(text, 16)
@@ -152,7 +148,7 @@ def test_ngram_asks_the_policy_after_each_token_and_keeps_to_the_budget():
 
 
 def test_ngram_leaves_short_matches_alone_and_drafts_from_earlier_texts():
-    ngram = drafter()
+    ngram = Ngram(SuffixAutomaton(), Constant(4))
     ngram.start([1, 2, 3, 4, 5])
     ngram.start([8, 9, 3])
     assert len(ngram.propose([8, 9, 3], 8)) == 0

@@ -100,17 +100,14 @@ def always(accepted: float, cost: float) -> Drafting:
 
 
 LOSES, WINS = always(0, 1.4), always(2, 1.4)
-HARD: dict[str, tuple[Steps, Prices]] = {
-    "nothing is accepted": (lambda _: LOSES, lambda _: PLAIN),
-    "all is accepted": (lambda _: WINS, lambda _: PLAIN),
-    "accepted in the middle only": (lambda at: WINS if 40 <= at < 90 else LOSES, lambda _: PLAIN),
-    "accepted late": (lambda at: WINS if at >= 64 else LOSES, lambda _: PLAIN),
-    "accepted early": (lambda at: WINS if at < 48 else LOSES, lambda _: PLAIN),
+HARD: dict[str, tuple[Steps] | tuple[Steps, Prices]] = {
+    "nothing is accepted": (lambda _: LOSES,),
+    "all is accepted": (lambda _: WINS,),
+    "accepted in the middle only": (lambda at: WINS if 40 <= at < 90 else LOSES,),
+    "accepted late": (lambda at: WINS if at >= 64 else LOSES,),
+    "accepted early": (lambda at: WINS if at < 48 else LOSES,),
     "the machine gets busy": (lambda _: LOSES, lambda at: 3 * PLAIN if at >= 64 else PLAIN),
-    "drafting gets dear": (
-        lambda at: always(1, 1.5) if at < 40 else always(1, 2.6),
-        lambda _: PLAIN,
-    ),
+    "drafting gets dear": (lambda at: always(1, 1.5 if at < 40 else 2.6),),
 }
 
 

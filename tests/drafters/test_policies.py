@@ -53,13 +53,6 @@ def test_confidence_stops_below_its_threshold_and_the_threshold_adapts():
     assert policy.reason == Reason("confidence", {"threshold": policy.threshold})
 
 
-def step(drafter, drafting_seconds, plain_seconds, kept):
-    proposal = drafter.propose([1], 4)
-    seconds = drafting_seconds if len(proposal) else plain_seconds
-    drafter.observe(judged(proposal, kept, seconds / 2, seconds / 2))
-    return proposal
-
-
 def test_cost_aware_drafts_on_only_while_it_pays():
     """Five rows cost a fifth more than one and a draft step a tenth: sure tokens pay, doubtful ones do not."""
     costs, calibration = Costs(PROFILE), Calibration()
@@ -126,7 +119,11 @@ PLAIN_COSTS = CostProfile(((1, 0.010), (8, 0.013)))
 def test_fallback_rests_while_drafting_loses_probes_again_and_says_so():
     drafter = Fallback(Always([1], 0.5), Costs(PLAIN_COSTS))
     drafter.start([1])
-    steps = [step(drafter, 0.030, 0.010, 0) for _ in range(400)]
+    steps = []
+    for _ in range(400):
+        steps.append(drafter.propose([1], 4))
+        seconds = 0.030 if len(steps[-1]) else 0.010
+        drafter.observe(judged(steps[-1], 0, seconds / 2, seconds / 2))
     drafted = [place for place, proposal in enumerate(steps) if len(proposal)]
     assert drafted[0] == 0
     assert len(drafted) < 12
