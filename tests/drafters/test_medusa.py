@@ -1,5 +1,8 @@
 """Medusa: trees of chosen tokens from predictions per depth; the target's text stays the same."""
 
+from itertools import product
+from math import prod
+
 import pytest
 import torch
 from conftest import VOCABULARY, innermost, open_target
@@ -97,15 +100,8 @@ def test_depth_trees_are_the_likeliest_paths():
     """Comparison with all paths, with known probabilities: 0.6 and 0.4 at the first position and so on."""
     rows = [[0.6, 0.3], [0.5, 0.4], [0.9, 0.05]]
     tree = depth_tree(torch.tensor(rows), int, 5, lambda _: rows, always)
-    survivals = {}
-    for first in range(2):
-        survivals[(first,)] = rows[0][first]
-        for second in range(2):
-            survivals[first, second] = rows[0][first] * rows[1][second]
-            for third in range(2):
-                survivals[first, second, third] = survivals[first, second] * rows[2][third]
-    best = sorted(survivals.values(), reverse=True)[:5]
-    assert tree.survivals == pytest.approx(best)
+    survivals = [prod(path) for depth in (1, 2, 3) for path in product(*rows[:depth])]
+    assert tree.survivals == pytest.approx(sorted(survivals, reverse=True)[:5])
 
 
 def test_a_depth_tree_leaves_out_words_of_no_chance():

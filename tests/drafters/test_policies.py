@@ -113,11 +113,9 @@ def test_siblings_share_the_remaining_chance():
     assert survivals(tree, Half()) == [0.5, 0.25, 0.25]
 
 
-PLAIN_COSTS = CostProfile(((1, 0.010), (8, 0.013)))
-
-
 def test_fallback_rests_while_drafting_loses_probes_again_and_says_so():
-    drafter = Fallback(Always([1], 0.5), Costs(PLAIN_COSTS))
+    costs = Costs(CostProfile(((1, 0.010), (8, 0.013))))
+    drafter = Fallback(Always([1], 0.5), costs)
     drafter.start([1])
     steps = []
     for _ in range(400):

@@ -1,6 +1,7 @@
 """Trees: the most probable paths under a budget, siblings without replacement, any source of distributions, and blocks."""
 
 from itertools import product
+from math import prod
 from types import SimpleNamespace
 
 import pytest
@@ -71,13 +72,11 @@ def test_the_tree_holds_the_most_probable_paths(seed, nodes):
     """The nodes are the most probable texts of up to three words (Sequoia 2402.12374: the best tree of a size)."""
     row = by_text(seed)
     tree = grow(row, nodes, 3)
-    chances = {}
-    for length in (1, 2, 3):
-        for path in product(range(WORDS), repeat=length):
-            chance = 1.0
-            for place, word in enumerate(path):
-                chance *= float(row(path[:place])[word])
-            chances[path] = chance
+    chances = {
+        path: prod(float(row(path[:place])[word]) for place, word in enumerate(path))
+        for length in (1, 2, 3)
+        for path in product(range(WORDS), repeat=length)
+    }
     best = sorted(chances, key=lambda path: -chances[path])[:nodes]
     found = sum(chances[path] for path in paths_of(tree))
     # An opening is ranked before its distribution is known, so at worst the last few nodes differ.
