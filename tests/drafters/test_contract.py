@@ -84,27 +84,22 @@ COUPLED_RUNS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def text_of_seed(pair):
-    """A function that returns the text of a method with the noise of the seed."""
-
-    def of(method, sampling, policy="cost", lookahead=1, **inputs):
-        inputs |= {"policy": policy, "lookahead": lookahead, "verification": COUPLED}
-        drafter = pair.drafter(method, sampling=sampling, **inputs)
-        shaper = Shaper.of(RunSettings(verification=COUPLED, sampling=sampling))
-        events = pair.run(drafter, shaper=shaper)
-        assert not dropped(events)
-        return output_ids(events)
-
-    return of
+def text_of_seed(pair, method, sampling, policy="cost", lookahead=1, **inputs):
+    """Return the text of a method with the noise of the seed."""
+    inputs |= {"policy": policy, "lookahead": lookahead, "verification": COUPLED}
+    drafter = pair.drafter(method, sampling=sampling, **inputs)
+    shaper = Shaper.of(RunSettings(verification=COUPLED, sampling=sampling))
+    events = pair.run(drafter, shaper=shaper)
+    assert not dropped(events)
+    return output_ids(events)
 
 
 @pytest.mark.parametrize("method", [name for name in ALL_METHODS if name != "nothing"])
-def test_a_seed_has_one_text_under_every_method(text_of_seed, method):
+def test_a_seed_has_one_text_under_every_method(pair, method):
     """Also under the one that is lossy by the other rules: which drafts are tested has no effect on this text."""
     for sampling, policy, lookahead in COUPLED_RUNS:
-        plain = text_of_seed("nothing", sampling)
-        assert text_of_seed(method, sampling, policy, lookahead) == plain
+        plain = text_of_seed(pair, "nothing", sampling)
+        assert text_of_seed(pair, method, sampling, policy, lookahead) == plain
 
 
 @pytest.mark.parametrize("method", ALL_METHODS)
@@ -436,11 +431,11 @@ def test_greedy_output_with_a_published_drafter_is_that_of_transformers(pair, la
 
 
 @pytest.mark.parametrize(("layout", "name"), PUBLISHED)
-def test_a_seed_has_one_text_with_a_published_drafter(target_weights, text_of_seed, layout, name):
+def test_a_seed_has_one_text_with_a_published_drafter(pair, layout, name):
     sampling, policy, lookahead = COUPLED_RUNS[0]
-    inputs = {"target": open_target(target_weights), "published": published(layout)}
-    text = text_of_seed(name, sampling, policy, lookahead, **inputs)
-    assert text == text_of_seed("nothing", sampling)
+    inputs = {"target": open_target(pair.target), "published": published(layout)}
+    text = text_of_seed(pair, name, sampling, policy, lookahead, **inputs)
+    assert text == text_of_seed(pair, "nothing", sampling)
 
 
 @pytest.mark.parametrize(("layout", "name"), PUBLISHED[:3])
