@@ -16,9 +16,9 @@ WAIT = 10.0
 class Line:
     """An admission whose turns are entered in this thread, in order."""
 
-    def __init__(self, capacity=1, per_visitor=1, **options):
+    def __init__(self, capacity=1, **options):
         self.capacity, self.clock = capacity, Clock(1000.0)
-        self.admission = Admission(lambda: self.capacity, per_visitor, clock=self.clock, **options)
+        self.admission = Admission(lambda: self.capacity, clock=self.clock, **options)
         self.order = []
 
     def join(self, visitor, kind="run", cancel=None):

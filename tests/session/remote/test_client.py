@@ -17,8 +17,8 @@ from specdemo.session.remote.client import RemoteStudio
 from specdemo.session.remote.server import find_work
 from specdemo.session.studio import Studio
 from specdemo.session.work.race import race_lanes, run_race
-from specdemo.trace.events import RunFailed, RunFinished, Verified
-from specdemo.trace.metrics import output_ids
+from specdemo.trace.events import RunFailed, RunFinished
+from specdemo.trace.metrics import output_ids, output_text
 
 PLAIN = RunSettings(method="nothing", max_new_tokens=20, memory=False)
 
@@ -99,7 +99,8 @@ def test_a_lost_engine_ends_the_run_and_keeps_the_messages(remote, link):
     assert "gone" in failed.message
     assert "kept" in failed.unharmed
     assert len(output_ids(said)) >= 4
-    assert remembered(conversation) == ["abcabc", text_of(said)]
+    remembered = [message["content"] for message in conversation.messages]
+    assert remembered == ["abcabc", output_text(said)]
     (started, *_, last) = conversation.run("def", PLAIN)
     assert started.prompt_tokens > len("abcabc") + len("def")
     assert isinstance(last, RunFinished)
@@ -116,15 +117,6 @@ def test_an_engine_lost_before_its_first_event_is_replaced_unseen(remote, link):
     link.lost_after = [0, 0]
     (failed,) = remote.open().run("abcabc", PLAIN)
     assert isinstance(failed, RunFailed)
-
-
-def remembered(conversation):
-    return [message["content"] for message in conversation.messages]
-
-
-def text_of(events):
-    steps = [event for event in events if isinstance(event, Verified)]
-    return "".join(node.text for step in steps for node in step.committed)
 
 
 def test_an_unforeseen_error_is_raised(remote, here, monkeypatch):

@@ -126,18 +126,13 @@ def test_no_prompts_are_no_answers():
     assert (totals.prompts, totals.new_tokens) == (0, 0)
 
 
-@pytest.fixture(scope="module")
-def tiny_studio():
-    """A real studio whose pair is a tiny target with a letter a token."""
-    return letters_studio()
-
-
 @pytest.mark.parametrize("method", ["nothing", "ngram"])
-def test_each_prompt_is_answered_as_it_is_alone(tiny_studio, method):
+def test_each_prompt_is_answered_as_it_is_alone(method):
+    studio = letters_studio()
     prompts = ["abcabc", "hello", "zzz", "the cat and the cat"]
     settings = replace(SETTINGS, method=method, max_new_tokens=24)
-    alone = [finish(Batch(tiny_studio, [prompt], settings).answers())[0][0] for prompt in prompts]
-    together, totals = finish(Batch(tiny_studio, [*prompts, " "], settings).answers())
+    alone = [finish(Batch(studio, [prompt], settings).answers())[0][0] for prompt in prompts]
+    together, totals = finish(Batch(studio, [*prompts, " "], settings).answers())
     assert [answer.text for answer in together[:-1]] == [answer.text for answer in alone]
     assert len({answer.text for answer in alone}) > 1
     assert all(answer.new_tokens == 24 for answer in together[:-1])

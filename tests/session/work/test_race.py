@@ -100,22 +100,17 @@ def lines_of(stream):
     return [json.loads(line) for line in stream.splitlines()]
 
 
-def controls(*methods, tokens=10):
-    values = {"temperature": 0.0, "max_new_tokens": tokens, "seed": 0}
+def controls(*methods):
+    values = {"temperature": 0.0, "max_new_tokens": 10, "seed": 0}
     for number, name in enumerate(methods, 1):
         values |= {f"method {number}": name, f"policy {number}": "cost", f"lookahead {number}": 6}
     return values
 
 
-def race_of(races, prompt, *methods):
-    visitor, first = races.begin(None)
-    *_, last = races.run(visitor, prompt, len(methods), controls(*methods, "tree", "tree"))
-    return first, last
-
-
 def test_the_stream_names_its_lanes_first_and_the_lane_of_each_event():
     races = RaceHandlers(ScriptedStudio(), RUNS)
-    first, last = race_of(races, "hello", "nothing", "tree")
+    visitor, first = races.begin(None)
+    *_, last = races.run(visitor, "hello", 2, controls("nothing", "tree", "tree", "tree"))
     assert lines_of(first)[0]["waiting"]
     lines = lines_of(last)
     assert [line["type"] for line in lines[:3]] == ["open", "lane", "lane"]
