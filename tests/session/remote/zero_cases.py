@@ -12,6 +12,7 @@ import zero_space
 from gradio.context import LocalContext
 from programs import until
 from spaces.zero import decorator
+from starlette.datastructures import Headers
 from tiny_files import make_tiny_model
 from zero_space import service
 
@@ -62,8 +63,8 @@ def nothing_left():
     assert "specdemo-engine" not in {thread.name for thread in threading.enumerate()}
 
 
-def gpu(index, **changed):
-    return 200, {**zero_space.GPU, "nvidiaIndex": index, **changed}, {}
+def gpu(index):
+    return 200, {**zero_space.GPU, "nvidiaIndex": index}, {}
 
 
 def counted(door):
@@ -203,25 +204,20 @@ def as_visitor(run, token=TOKEN, blocks=None):
     return Context().run(work)
 
 
-class Headers(dict):
-    """As a request has them."""
-
-
 REFUSED = [
-    ({"left": 5, "wait": 3 * 3600}, {}, "and you have 5 s left.", "run again after 3:00:00."),
-    ({"left": 5, "wait": 0}, {}, UserError("gpu.runs").message, UserError("gpu.runs").advice),
+    ({"left": 5, "wait": 3 * 3600}, "and you have 5 s left.", "run again after 3:00:00."),
+    ({"left": 5, "wait": 0}, UserError("gpu.runs").message, UserError("gpu.runs").advice),
     (
         {"left": 500, "wait": -1},
-        {},
         "more than one run may have",
         UserError("gpu.long", requested=0).advice,
     ),
 ]
 
 
-@pytest.mark.parametrize(("body", "headers", "message", "advice"), REFUSED)
-def test_a_refused_quota_is_a_sentence(door, body, headers, message, advice):
-    service.answers.append((429, body, headers))
+@pytest.mark.parametrize(("body", "message", "advice"), REFUSED)
+def test_a_refused_quota_is_a_sentence(door, body, message, advice):
+    service.answers.append((429, body, {}))
     with pytest.raises(UserError) as told:
         as_visitor(door.open().run(PROMPT, SHORT))
     assert message in told.value.message

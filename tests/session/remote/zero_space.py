@@ -23,7 +23,7 @@ class Service:
     """
 
     def __init__(self):
-        self.answers, self.asked, self.allowed, self.released, self.started = [], [], [], [], 0
+        self.answers, self.asked, self.allowed, self.released = [], [], [], []
         service = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -47,8 +47,6 @@ class Service:
             self.allowed.append(int(asked["pid"]))
         elif path == "/release":
             self.released.append(asked["fail"])
-        else:
-            self.started += 1
         events = body if isinstance(body, list) else None
         request.send_response(status)
         kind = "text/event-stream" if events else "application/json"
