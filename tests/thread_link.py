@@ -5,11 +5,12 @@ import json
 from letters import letters_studio, tiny_pair
 from programs import until
 
-from specdemo.config.settings import AppSettings
+from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.session.remote.client import Link, Lost
 from specdemo.session.remote.server import Engine
 
 SETTINGS = AppSettings(target="tiny", draft="none")
+PLAIN = RunSettings(method="nothing", max_new_tokens=20, memory=False)
 
 
 class ThreadLink(Link):

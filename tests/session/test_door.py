@@ -5,7 +5,7 @@ import threading
 from contextlib import closing
 
 import pytest
-from thread_link import SETTINGS, ThreadLink, assert_idle, engine
+from thread_link import PLAIN, SETTINGS, ThreadLink, assert_idle, engine
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
@@ -17,7 +17,6 @@ from specdemo.session.work.race import run_race
 from specdemo.trace.events import FinishReason, RunFinished, RunStarted, Verified
 from specdemo.trace.metrics import output_ids, output_text
 
-PLAIN = RunSettings(method="nothing", max_new_tokens=20, memory=False)
 LONG = RunSettings(method="nothing", max_new_tokens=400, memory=False)
 
 

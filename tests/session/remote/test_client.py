@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 from errors import reported
-from thread_link import SETTINGS, ThreadLink, engine
+from thread_link import PLAIN, SETTINGS, ThreadLink, engine
 
 from specdemo.cli.commands import app
 from specdemo.config.errors import UserError
@@ -19,8 +19,6 @@ from specdemo.session.studio import Studio
 from specdemo.session.work.race import race_lanes, run_race
 from specdemo.trace.events import RunFailed, RunFinished
 from specdemo.trace.metrics import output_ids, output_text
-
-PLAIN = RunSettings(method="nothing", max_new_tokens=20, memory=False)
 
 
 @pytest.fixture
