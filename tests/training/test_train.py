@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 from types import SimpleNamespace
 
 import numpy as np
@@ -403,7 +404,7 @@ def test_options_are_refused_before_the_target_is_loaded(
     paths = {
         name: tmp_path / value if isinstance(value, str) else tuple(tmp_path / one for one in value)
         for name, value in wrong.items()
-        if name in ("out", "init", "prompts", "answers")
+        if name in ("init", "prompts", "answers")
     }
     known = {"work_dir": tmp_path / "work", "out": tmp_path / "out", **wrong, **paths}
     with pytest.raises(UserError, match=match):
@@ -420,10 +421,7 @@ def test_impossible_training_is_refused(options: TrainOptions, target: Path, tmp
     (tmp_path / "bad.jsonl").write_text('{"text": 1}\n', encoding="utf-8")
     with pytest.raises(UserError, match=r"bad\.jsonl"):
         train(replace(options, prompts=(tmp_path / "bad.jsonl",)))
-    other = tmp_path / "other"
-    other.mkdir()
-    for path in target.iterdir():
-        (other / path.name).write_bytes(path.read_bytes())
+    other = copytree(target, tmp_path / "other")
     config = json.loads((target / "config.json").read_text(encoding="utf-8"))
     (other / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": False}))
     with pytest.raises(UserError, match="output head is not its embedding"):
