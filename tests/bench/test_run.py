@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from conftest import tiny_llama
 from errors import reported
-from lanes import Scripted
+from lanes import Always
 from outcomes import answered
 from scripted_run import CountingStudio
 from tiny_studio import TinyStudio
@@ -36,7 +36,6 @@ from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.drafters.base import Plain
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.sampling import Shaper
-from specdemo.engine.types import Proposal
 from specdemo.models.memory import Way, Weights
 from specdemo.session.door import MethodInfo
 from specdemo.session.text import Item
@@ -44,10 +43,6 @@ from specdemo.trace.events import NOTHING, Node, RunFailed, Verified
 
 URL = "http://127.0.0.1:8080/v1"
 ITEMS = (Item("one", "list", ("abcabc", "more")), Item("two", "count", ("abab",)))
-
-
-def two_zeros(_committed, budget):
-    return Proposal.chain([0] * min(budget, 2))
 
 
 class Canned:
@@ -74,7 +69,7 @@ class Canned:
 @pytest.fixture
 def studio():
     weights = tiny_llama(0)
-    known = {"nothing": lambda _: Plain(), "script": lambda _: Scripted(two_zeros)}
+    known = {"nothing": lambda _: Plain(), "script": lambda _: Always([0, 0], 0.5)}
     drafters = defaultdict(lambda: known["script"], known)
     studio = TinyStudio(weights, drafters, {"block": "It is not trained."}, costs=CostProfile())
     answer = studio.run
