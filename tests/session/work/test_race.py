@@ -4,7 +4,6 @@ import json
 import threading
 
 import pytest
-from errors import reported
 from scripted_run import CountingStudio, run_events
 
 from specdemo.config.errors import UserError
@@ -35,8 +34,6 @@ class ScriptedStudio(CountingStudio):
 
     def run(self, prompt, settings, cancel, *, system="", every=0.0):
         assert not settings.baseline
-        if prompt == "refused":
-            raise reported("It is too long.")
         self.ran.append((settings.method, settings.max_new_tokens))
 
         def step(number):
