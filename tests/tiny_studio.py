@@ -55,10 +55,8 @@ class TinyStudio:
     def run(self, prompt, settings, **_options):
         if settings.method in self.broken:
             yield RunFailed("plain", "It broke.", "", "")
-        target, drafter = (
-            open_target(self.pair.target.model),
-            self.drafters[settings.method](settings),
-        )
+        target = open_target(self.pair.target.model)
+        drafter = self.drafters[settings.method](settings)
         yield from steps_of(
             target, drafter, encode(prompt), settings.max_new_tokens, shaper=self.shaper(settings)
         )

@@ -113,10 +113,9 @@ def test_a_draft_marks_drawn_and_copied_tokens(target_weights, draft_weights):
     drafts = [event.nodes for event in events if isinstance(event, Drafted)]
     mixed = [nodes for nodes in drafts if {node.origin for node in nodes} == set(Origin)]
     assert mixed
-    for nodes in mixed:
-        assert [node.draft_prob is None for node in nodes] == [False] * 2 + [True] * (
-            len(nodes) - 2
-        )
+    for first, second, *copies in mixed:
+        assert None not in (first.draft_prob, second.draft_prob)
+        assert all(node.draft_prob is None for node in copies)
 
 
 def auto_behind(model, profile):

@@ -102,9 +102,8 @@ def test_place_and_seconds_follow_from_recent_runs():
     assert [place(turn) for turn in waiting] == [
         Waiting(1, 3, 10.0), Waiting(2, 3, 10.0), Waiting(3, 3, 25.0),
     ]  # fmt: skip
-    line.clock.now += (
-        7  # at this age the runs of ten seconds have ended, and those of twenty have eight left
-    )
+    # At this age the runs of ten seconds have ended, and those of twenty have eight left.
+    line.clock.now += 7
     assert place(waiting[0]) == Waiting(1, 3, 8.0)
     line.leave(going[0])
     assert waiting[0].admitted
