@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from conftest import header
 from tiny_files import WORDS, make_tiny_model, make_tiny_tokenizer
 from tiny_gguf import tiny_gguf
 from torch.nn import functional as F
@@ -26,7 +27,7 @@ from specdemo.models.networks.folders import export, read_config
 from specdemo.models.networks.registry import NETWORKS
 from specdemo.session.loaded import Loaded, load
 from specdemo.session.runs import Caches
-from specdemo.trace.events import Drafted, ModelInfo, RunStarted
+from specdemo.trace.events import Drafted
 from specdemo.trace.metrics import output_ids
 from specdemo.training import train as train_module
 from specdemo.training.block import plan_blocks
@@ -271,8 +272,7 @@ def loaded(target: Path, tmp_path: Path, **settings: str) -> Loaded:
 def answer_of(caches: Caches, method: str) -> tuple[list[int], set[str]]:
     """A method's tokens after a text, and the sources of its drafts."""
     settings = RunSettings(method=method, policy="constant", fallback=False, max_new_tokens=24)
-    header = RunStarted("x", method, "", {}, ModelInfo("x"))
-    events = list(caches.lane([5, 6, 7, 8, 9, 10], settings, header))
+    events = list(caches.lane([5, 6, 7, 8, 9, 10], settings, header(method)))
     return output_ids(events), {one.source or method for one in events if isinstance(one, Drafted)}
 
 
