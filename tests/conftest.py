@@ -206,6 +206,12 @@ def _reference(
     return tuple(output[0, len(prompt_ids) :].tolist())
 
 
+@torch.inference_mode()
+def reference_logits(model: LlamaForCausalLM, token_ids: Sequence[int]) -> torch.Tensor:
+    """(V,): transformers' own logits after a text."""
+    return model(torch.tensor([token_ids])).logits[0, -1]
+
+
 def drafter_for(
     method: str,
     draft: CachedModel,

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import open_target
+from conftest import open_target, reference_logits
 from passes import TREE
 
 from specdemo.engine.cache import BLOCK_SLOTS
@@ -14,11 +14,6 @@ PROMPT = [3, 14, 15, 9, 26, 5]
 
 def assert_same(found, wanted):
     torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
-
-
-def alone(weights, text):
-    """(V,): transformers' own logits after a text."""
-    return weights(torch.tensor([text])).logits[0, -1]
 
 
 def test_ancestor_mask_of_the_worked_example():
@@ -39,14 +34,14 @@ def test_keeping_a_tree_path_equals_having_read_it(target_weights, path):
     text = [*PROMPT, *(TREE.token_ids[node] for node in path)]
     assert target.length == len(text)
     after = target.forward(20, Proposal()).logits[0]
-    assert_same(after, alone(target_weights, [*text, 20]))
+    assert_same(after, reference_logits(target_weights, [*text, 20]))
 
 
 def test_rollback_forgets_and_refuses_nonsense(target_weights):
     target = CachedModel(target_weights)
     target.read(PROMPT)
     target.rollback(3)
-    assert_same(target.read([40]), alone(target_weights, [*PROMPT[:3], 40]))
+    assert_same(target.read([40]), reference_logits(target_weights, [*PROMPT[:3], 40]))
     with pytest.raises(ValueError, match="roll back"):
         target.rollback(99)
 
@@ -75,7 +70,7 @@ def test_growing_past_a_block_of_the_cache_keeps_what_was_grown(target_weights):
     target = CachedModel(target_weights)
     target.read(text)
     target.grow([7, 8], [-1, 0])
-    assert_same(target.grow([9], [1])[0], alone(target_weights, [*text, 7, 8, 9]))
+    assert_same(target.grow([9], [1])[0], reference_logits(target_weights, [*text, 7, 8, 9]))
 
 
 RECORDED = [5, 6, 7, 11, 30, 2]

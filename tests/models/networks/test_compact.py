@@ -6,6 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
+from conftest import reference_logits
 from transformers import LlamaForCausalLM
 
 from specdemo.config.errors import UserError
@@ -44,12 +45,6 @@ def reference(draft: tuple[Path, Path]) -> LlamaForCausalLM:
     return LlamaForCausalLM.from_pretrained(draft[1], dtype=torch.float32).eval()
 
 
-def expected(model: LlamaForCausalLM, token_ids: list[int]) -> torch.Tensor:
-    """Next-token logits of transformers. returns: (V,)"""
-    with torch.inference_mode():
-        return model(torch.tensor([token_ids])).logits[0, -1]
-
-
 def test_chunks_and_rollbacks_read_as_one_text_does(weights, reference):
     model = CompactModel(CompactDecoder(weights))
     model.read(TEXT[:4])
@@ -60,7 +55,7 @@ def test_chunks_and_rollbacks_read_as_one_text_does(weights, reference):
     model.rollback(5)
     for end in range(6, len(TEXT) + 1):
         words = model.read(TEXT[end - 1 : end])
-        want = expected(reference, TEXT[:end])[model.words.ids]
+        want = reference_logits(reference, TEXT[:end])[model.words.ids]
         assert (words - want).abs().max() < NOISE
         assert want.abs().max() > 10 * NOISE  # else the comparison is empty
     assert (CompactModel(CompactDecoder(weights)).read(TEXT) - want).abs().max() < NOISE

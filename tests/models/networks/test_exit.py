@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import VOCABULARY, tiny_llama
+from conftest import VOCABULARY, reference_logits, tiny_llama
 from tiny_compact import compact_config
 
 from specdemo.config.errors import UserError
@@ -42,11 +42,6 @@ def opened(model, weights, token_ids=()):
     return target, ExitModel(target, CompactDecoder(weights))
 
 
-def logits_of(model, token_ids):
-    with torch.inference_mode():
-        return model(torch.tensor([list(token_ids)])).logits[0, -1]
-
-
 def test_the_model_stays_unchanged(target_weights):
     before = dict(target_weights.model._modules)
     part = first_layers(target_weights, LAYER)
@@ -61,7 +56,7 @@ def test_the_targets_own_layer_as_adapter_gives_its_logits(target_weights, weigh
     for known in (0, 4, len(TEXT) - 1, len(TEXT)):
         _, model = opened(target_weights, weights, TEXT[:known])
         logits = model.read(TEXT)
-        assert torch.allclose(logits, logits_of(target_weights, TEXT), atol=1e-3)
+        assert torch.allclose(logits, reference_logits(target_weights, TEXT), atol=1e-3)
 
 
 def test_known_text_costs_no_pass(target_weights, weights):
@@ -90,10 +85,10 @@ def test_trees_grow_in_pieces(target_weights, weights):
     parts = [(tree.token_ids[part], tree.parents[part]) for part in (slice(2), slice(2, 5))]
     rows = torch.cat([model.grow(*part) for part in parts])
     for row, path in zip(rows, tree.paths()[1:], strict=True):
-        assert torch.allclose(row, logits_of(target_weights, [*TEXT, *path]), atol=1e-3)
+        assert torch.allclose(row, reference_logits(target_weights, [*TEXT, *path]), atol=1e-3)
     # Grown nodes are forgotten, and the text continues.
     after = model.read([13])
-    assert torch.allclose(after, logits_of(target_weights, [*TEXT, 13]), atol=1e-3)
+    assert torch.allclose(after, reference_logits(target_weights, [*TEXT, 13]), atol=1e-3)
 
 
 def test_the_target_overwrites_the_rows_of_the_draft(target_weights, weights):
@@ -106,7 +101,9 @@ def test_the_target_overwrites_the_rows_of_the_draft(target_weights, weights):
     model.grow([1, 2], [-1, 0])
     assert torch.equal(target.forward(TEXT[-1], guess).logits, want)
     target.keep([0])
-    assert torch.allclose(target.read([50]), logits_of(target_weights, [*TEXT, 4, 50]), atol=1e-5)
+    assert torch.allclose(
+        target.read([50]), reference_logits(target_weights, [*TEXT, 4, 50]), atol=1e-5
+    )
 
 
 def test_states_that_were_not_kept_are_reported(target_weights, weights):
