@@ -1,15 +1,7 @@
 """Long prompts are read in chunks: a run ends between two of them, others advance, and read tokens stay cached."""
 
 import pytest
-from conftest import (
-    ALL_METHODS,
-    bound_target,
-    drafter_for,
-    open_target,
-    reference_greedy,
-    steps_of,
-    tiny_llama,
-)
+from conftest import ALL_METHODS, drafter_for, open_target, reference_greedy, steps_of, tiny_llama
 from passes import driven
 
 from specdemo.engine import passes
@@ -31,20 +23,14 @@ def small_pieces(monkeypatch):
 
 
 @pytest.fixture
-def made(target_weights, draft_weights):
-    """A method's drafter and the target that it reads with."""
+def made(draft_weights):
+    """A method's drafter and its target."""
 
     def make(method):
-        read = open_target(tiny_llama(0))  # a separate decoder with small chunks
-        drafter = drafter_for(method, CachedModel(LeanDecoder(draft_weights)), target=read)
-        return drafter, bound_target(drafter) or CachedModel(LeanDecoder(target_weights))
+        target = open_target(tiny_llama(0))  # a separate decoder with small chunks
+        return drafter_for(method, CachedModel(LeanDecoder(draft_weights)), target=target), target
 
     return make
-
-
-def lane(target, drafter, **options):
-    target.record(wanted=True)
-    return steps_of(target, drafter, PROMPT, 4, **options)
 
 
 def test_a_piece_is_as_much_work_for_a_large_model_as_for_a_small_one(monkeypatch):
@@ -70,7 +56,7 @@ def test_a_piece_has_fewer_rows_the_more_text_they_look_back_at(monkeypatch):
 def test_no_request_reads_more_than_a_piece(made, target_weights, method):
     drafter, target = made(method)
     events, rows = [], []
-    for item in driven(lane(target, drafter)):
+    for item in driven(steps_of(target, drafter, PROMPT, 4)):
         if isinstance(item, ForwardRequest):
             if not events:
                 rows.append(len(item.input.token_ids))
@@ -87,8 +73,8 @@ def test_a_run_ends_between_two_pieces_and_the_next_reads_on(made, target_weight
     for stop in (1, 5, 8):
         drafter, target = made(method)
         answers, events = 0, []
-        running = lane(target, drafter, cancelled=lambda: answers >= stop and not closed)  # noqa: B023
-        running = driven(running)
+        cancelled = lambda: answers >= stop and not closed  # noqa: B023, E731
+        running = driven(steps_of(target, drafter, PROMPT, 4, cancelled=cancelled))
         for item in running:
             if isinstance(item, ForwardRequest):
                 assert answers < stop
@@ -107,7 +93,7 @@ def test_a_run_ends_between_two_pieces_and_the_next_reads_on(made, target_weight
             assert finished.new_tokens == len(output_ids(events))
         read = min(MOST * (stop - closed), len(PROMPT) - 1)
         assert target.length >= read
-        events = list(lane(target, drafter))
+        events = list(steps_of(target, drafter, PROMPT, 4))
         assert output_ids(events) == reference_greedy(target_weights, PROMPT, 4)
         assert events[0].cached_tokens >= read
 
