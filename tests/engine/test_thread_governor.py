@@ -80,11 +80,7 @@ def test_thirty_runs_together_are_few_kinds_of_passes_and_a_crowd_is_seen_among_
     """Their contexts grow with each pass; each of them a kind of its own would compare with nothing, and stay in memory."""
 
     def passes(step):
-        rows = [
-            SimpleNamespace(depth=None, token_ids=[0], positions=[97 * run + step])
-            for run in range(30)
-        ]
-        return [SimpleNamespace(decoder=DECODER, input=one) for one in rows]
+        return [one for run in range(30) for one in requests(place=97 * run + step)]
 
     governor = ThreadGovernor()
     for step in range(1000):
