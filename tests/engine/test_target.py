@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import open_target, reference_logits
 from passes import TREE
+from tiny_trained import READS
 
 from specdemo.engine.cache import BLOCK_SLOTS
 from specdemo.engine.target import CachedModel, Features, ancestor_mask
@@ -73,13 +74,9 @@ def test_growing_past_a_block_of_the_cache_keeps_what_was_grown(target_weights):
     assert_same(target.grow([9], [1])[0], reference_logits(target_weights, [*text, 7, 8, 9]))
 
 
-RECORDED = [5, 6, 7, 11, 30, 2]
-LAYERS = (1, 2)
-
-
 @pytest.fixture
 def recording(target_weights):
-    recording = CachedModel(target_weights, LAYERS)
+    recording = CachedModel(target_weights, READS)
     recording.record(wanted=True)
     return recording
 
@@ -87,31 +84,31 @@ def recording(target_weights):
 def reference(weights, token_ids):
     """(S, layers x H): transformers' own states over a text."""
     output = weights(torch.tensor([token_ids]), output_hidden_states=True)
-    return torch.cat([output.hidden_states[layer][0] for layer in LAYERS], dim=-1)
+    return torch.cat([output.hidden_states[layer][0] for layer in READS], dim=-1)
 
 
 def test_rows_follow_the_cache_through_a_tree(recording, target_weights):
-    recording.read(RECORDED)
+    recording.read(PROMPT)
     # Two branches below the pending token; the second is accepted with its child.
     recording.forward(17, Proposal((3, 4, 8), (-1, -1, 1)))
     recording.keep([1, 2])
-    assert recording.features.length == recording.length == len(RECORDED) + 3
-    wanted = reference(target_weights, [*RECORDED, 17, 4, 8])
-    assert_same(recording.features.read(0, 99, LAYERS), wanted)
+    assert recording.features.length == recording.length == len(PROMPT) + 3
+    wanted = reference(target_weights, [*PROMPT, 17, 4, 8])
+    assert_same(recording.features.read(0, 99, READS), wanted)
     assert_same(recording.features.read(2, 5, (2,)), wanted[2:5, 32:])
     recording.rollback(4)
-    assert len(recording.features.read(0, 99, LAYERS)) == 4
+    assert len(recording.features.read(0, 99, READS)) == 4
 
 
 def test_a_text_that_was_read_unrecorded_is_read_again(recording, target_weights):
-    recording.read(RECORDED[:2])
+    recording.read(PROMPT[:2])
     recording.record(wanted=False)
-    recording.read(RECORDED[2:])
+    recording.read(PROMPT[2:])
     assert (recording.length, recording.features.length) == (6, 2)
     recording.record(wanted=True)
     assert recording.length == 2
-    recording.read(RECORDED[2:])
-    assert_same(recording.features.read(0, 6, LAYERS), reference(target_weights, RECORDED))
+    recording.read(PROMPT[2:])
+    assert_same(recording.features.read(0, 6, READS), reference(target_weights, PROMPT))
 
 
 def test_rows_outlive_growth():
