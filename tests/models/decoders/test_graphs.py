@@ -7,12 +7,12 @@ later. `Unwaiting` refuses every operation that a GPU refuses while it records.
 import gc
 import weakref
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from conftest import VOCABULARY, tiny_llama
-from lanes import Watched
-from passes import TEXT, TREE, nf4_layers, passes_of, tiny
+from passes import TEXT, TREE, in_one_pass, nf4_layers, passes_of, tiny
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -116,11 +116,8 @@ def test_conversations_do_not_see_each_other():
     for _ in range(2):
         close([target.forward(1, TREE).logits for target in targets], want)
     # Shared passes use the lean decoder, over the same keys.
-    passes = []
-    for target in targets:
-        target.decoder = Watched(graphed, passes.extend)
-        target.forward(1, TREE)
-    close([answer.logits for answer in graphed.run(passes)], want)
+    together = in_one_pass([partial(target.forward, 1, TREE) for target in targets])
+    close([answer.logits for answer in together], want)
 
 
 def test_an_answer_outlives_the_next_pass():
