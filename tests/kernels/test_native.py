@@ -38,8 +38,18 @@ def decoder(model):
 
 @pytest.fixture(scope="module")
 def exact(model):
-    """The module of the same weights in float32."""
-    return ModuleDecoder(in_float32(model))
+    """The module of the same weights in float32, expanded from 4 bits without intermediate rounding."""
+    from bitsandbytes.functional import dequantize_4bit
+
+    exact = copy.deepcopy(model).float()
+    for path, packed in matrices(model).items():
+        state = copy.deepcopy(packed.weight.quant_state)
+        state.dtype = torch.float32
+        linear = torch.nn.Linear(*reversed(state.shape), bias=False)
+        linear.weight.data = dequantize_4bit(packed.weight.data, state)
+        linear.bias = exact.get_submodule(path).bias
+        exact.set_submodule(path, linear)
+    return ModuleDecoder(exact)
 
 
 def test_it_is_transformers_pass(model, decoder, exact):
@@ -50,23 +60,6 @@ def test_it_is_transformers_pass(model, decoder, exact):
         assert error(other, wanted) < 0.1
         assert error(found, other) < BYTES_TOLERANCE
         assert error(found, wanted) < (4 if BYTES else 1) * error(other, wanted)
-
-
-def in_float32(model):
-    """Expand 4-bit matrices without intermediate rounding."""
-    from bitsandbytes.functional import dequantize_4bit
-
-    exact = copy.deepcopy(model).float()
-    for path in matrices(model):
-        packed = model.get_submodule(path)
-        state = copy.deepcopy(packed.weight.quant_state)
-        state.dtype = torch.float32
-        linear = torch.nn.Linear(*reversed(state.shape), bias=packed.bias is not None)
-        linear.weight.data = dequantize_4bit(packed.weight.data, state)
-        if packed.bias is not None:
-            linear.bias.data = packed.bias.data.float()
-        exact.set_submodule(path, linear)
-    return exact
 
 
 def test_a_row_is_the_same_alone_in_a_chain_in_a_tree_and_in_company(decoder):
