@@ -95,6 +95,9 @@ def test_auto_uses_the_blocks_of_own_files_that_the_compiled_pass_reads(
     with monkeypatch.context() as patch:
         patch.setattr(sources, "known_as", lambda *_: (find("smollm2-135m-instruct"), True))
         assert chosen(own) == "nf4"
+    with monkeypatch.context() as patch:
+        patch.setattr(cpu_features, "compiles", lambda: False)
+        assert chosen(own) == "nf4"
     monkeypatch.setattr(runtime, "fits", lambda _: False)
     assert chosen(tiny_gguf(tmp_path / "sizes.gguf", "llama")) == "nf4"
 
@@ -107,13 +110,6 @@ def test_the_header_knows_the_memory_of_all_blocks():
         laid = lay(read_blocks(raw, kind)).values()
         found[int(stored)] = sum(one.nbytes for one in laid) / (32 * 512)
     assert found == BLOCK_BYTES
-
-
-def test_auto_is_nf4_where_nothing_is_compiled(tmp_path, monkeypatch):
-    monkeypatch.setattr(cpu_features, "compiles", lambda: False)
-    settings = AppSettings(cache_dir=tmp_path / "cache", device="cpu", precision="auto")
-    files = model_files(str(tiny_gguf(tmp_path / "own.gguf", "qwen2")), settings)
-    assert place_model(files, settings.precision, "cpu").info.precision == "nf4"
 
 
 def test_blocks_need_a_gguf_file_and_a_cpu(tiny_folder, tmp_path, monkeypatch):
