@@ -215,19 +215,14 @@ def test_codes_are_laid_out_in_blocks_of_32_outputs():
 
 
 def test_nf4_in_blocks_is_nf4_but_for_the_rounding_of_its_values():
-    (layer,) = [
-        one
-        for path, one in tiny_nf4("qwen2").named_modules()
-        if path == "model.layers.0.mlp.up_proj"
-    ]
+    layer = tiny_nf4("qwen2").get_submodule("model.layers.0.mlp.up_proj")
     found = part_of_nf4(layer.weight).values(0, layer.out_features)
     state = layer.weight.quant_state
     wanted = dequantize_4bit(layer.weight.data, state).float()
     scale = scales_of(state).view(len(wanted), -1, 1)
     apart = (found - wanted).view(len(wanted), -1, NF4_GROUP).abs() / scale
-    assert (
-        0.001 < apart.max() < 0.005
-    )  # of the largest weight of a group; neighbouring values are 0.08 apart
+    # Of the largest weight of a group; neighbouring values are 0.08 apart.
+    assert 0.001 < apart.max() < 0.005
 
 
 def test_a_head_of_bytes_is_near_the_head():

@@ -136,9 +136,7 @@ def test_a_feature_drafter_feeds_its_own_states_back(tmp_path, target_folder, ma
     card = Card("target", "bf16", "feature", (3,), WORDS, (), 0, 0, 0.0, 0)
     facts = {"reads": list(READS), "feedback": True}
     out = tmp_path / "feature"
-    package(
-        network.folded(), torch.arange(WORDS), target_folder, out, card, facts
-    )  # fmt: skip
+    package(network.folded(), torch.arange(WORDS), target_folder, out, card, facts)
     as_stored(network)
     weights = load_compact(out, exact(embedding))
     states = states_of(len(TEXT) - 3)
