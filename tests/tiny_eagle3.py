@@ -178,7 +178,8 @@ class Layers:
         return x @ self.tensors[f"{name}.weight"].T
 
     def normed(self, name: str, x: Tensor) -> Tensor:
-        return rms(x, self.tensors[f"{name}.weight"])
+        root = (x.pow(2).mean(-1, keepdim=True) + EPSILON).sqrt()
+        return x / root * self.tensors[f"{name}.weight"]
 
     def turned(self, name: str, x: Tensor, places: Tensor, theta: float, *, norms: bool) -> Tensor:
         """(rows, heads, HEAD): queries or keys at their positions."""
@@ -254,10 +255,6 @@ def attention(query: Tensor, keys: Tensor, values: Tensor, seen: Tensor) -> Tens
     scores = torch.einsum("rhd,phd->hrp", query, keys) / HEAD**0.5
     weights = scores.masked_fill(~seen, -torch.inf).softmax(-1)
     return torch.einsum("hrp,phd->rhd", weights, values).flatten(1)
-
-
-def rms(x: Tensor, weight: Tensor) -> Tensor:
-    return x / (x.pow(2).mean(-1, keepdim=True) + EPSILON).sqrt() * weight
 
 
 def turned(heads: Tensor, places: Tensor, theta: float) -> Tensor:
