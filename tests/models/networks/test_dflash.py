@@ -20,7 +20,7 @@ from drafter_folders import (
     states_of,
 )
 from passes import in_one_pass
-from tiny_dflash import Reference, make, write_dspark, write_flat, write_speculators
+from tiny_dflash import SECOND, Reference, make, write_dspark, write_flat, write_speculators
 
 from specdemo.config.errors import UserError
 from specdemo.engine.target import Features
@@ -28,8 +28,6 @@ from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
 from specdemo.models.networks.folders import TargetTensors
 from specdemo.models.networks.layouts.families import family_of
 from specdemo.models.networks.layouts.family import TargetFacts, drafter_files
-
-SECOND = {"taps": 2, "chosen": 6, "window": 4}
 
 
 def opened(folder: Path) -> DFlashModel:
@@ -46,16 +44,14 @@ def guessed(drafter: DFlashModel, states: torch.Tensor) -> torch.Tensor:
 
 
 COMMITTED = [12, 3, 55]
-Z_LAB = {"theta": 1e6}
 SCALED = {"embedding_scale": 3.0, "multiplier": 0.25, "cap": 2.0, "layers": 1}
 JETSPEC = {"causal": True}
-SPECULATORS = {"words": 48, "reads": (2, 4, 5)}
 ANCHORED = {"anchored": True}
 LAYOUTS = {
-    "z-lab": (write_flat, Z_LAB),
+    "z-lab": (write_flat, {"theta": 1e6}),
     "z-lab, scaled": (write_flat, SCALED),
     "JetSpec": (write_flat, JETSPEC),
-    "speculators": (write_speculators, SPECULATORS),
+    "speculators": (write_speculators, {"words": 48, "reads": (2, 4, 5)}),
     "speculators, from the anchor": (write_speculators, ANCHORED),
     "DSpark, without a Markov head": (write_dspark, ANCHORED),
 }

@@ -15,16 +15,14 @@ from specdemo.models.networks.chain import CompactModel
 TEXT = [*START, 8]
 DRAFTED = [12, 3, 55]
 SPECULATORS = {"normed_residual": True, "qwen": True, "reads": (2, 4, 5), "theta": 1e6}
-DEEP = {"layers": 2, "norm_before_fc": True, "norm_output": True, "fc_norm": False}
-SAFEAILAB = {"reads": (2, 4, 5)}
+DEEP = {"layers": 2, "norm_before_fc": True, "norm_output": True}
 SPECFORGE = {"fc_norm": True, "norm_output": True, "reads": (2, 6, 8), "own_embedding": True}
-WHOLE = {"words": VOCABULARY}
 LAYOUTS = {
     "speculators": (write_speculators, SPECULATORS),
     "speculators, two layers": (write_speculators, DEEP),
-    "SafeAILab": (write_flat, SAFEAILAB),
+    "SafeAILab": (write_flat, {"reads": (2, 4, 5)}),
     "SpecForge": (write_flat, SPECFORGE),
-    "all words": (write_speculators, WHOLE),
+    "all words": (write_speculators, {"words": VOCABULARY}),
 }
 
 

@@ -28,9 +28,7 @@ def dspark(**more):
     return lambda folder: dflash.write_dspark(folder, model(), **more)
 
 
-SECOND = {"taps": 2, "chosen": 6, "window": 4}
 LINEAR = {"type": "linear", "factor": math.nan}
-NEAR = {"sliding_window": 8, "layer_types": ["sliding_attention"]}
 CONFIGS = [
     ("no mask_token_id", flat({"mask_token_id": None})),
     ("mask_token_id is 64; allowed: numbers from 0 to 63", flat({"mask_token_id": 64})),
@@ -50,7 +48,7 @@ CONFIGS = [
     ("rope_theta is 0; allowed", flat(rope_theta=0)),
     ("rope_scaling is .*; allowed: an object", flat(rope_scaling=["yarn"])),
     ("rope_scaling is .*; allowed: finite", flat(rope_scaling=LINEAR)),
-    ("forget what is far back", flat(**NEAR)),
+    ("forget what is far back", flat(sliding_window=8, layer_types=["sliding_attention"])),
     ("partial_rotary_factor is 0.5; allowed: 1", flat(partial_rotary_factor=0.5)),
     ("no conv_kernel_size", flat(architectures=["DFlash2DraftModel"])),
     ("no conv_kernel_size", flat({"selector_rank": 256})),
@@ -63,11 +61,11 @@ CONFIGS = [
         r"ids is \[2, 9\]; allowed: .* 0 to 8. It was made for owner/made-for-this",
         speculators(dflash, {"reads": (2, 9)}),
     ),
-    ("no selector_top_k", flat({"selector_top_k": None}, SECOND)),
-    ("conv_group_size is 5; allowed: divisors of 32", flat({"conv_group_size": 5}, SECOND)),
-    ("shape .* in place of", flat({"conv_kernel_size": 3}, SECOND)),
-    ("shape .* in place of", flat({"selector_rank": 5}, SECOND)),
-    ("selector_top_k is 65; allowed", flat({"selector_top_k": 65}, SECOND)),
+    ("no selector_top_k", flat({"selector_top_k": None}, dflash.SECOND)),
+    ("conv_group_size is 5; allowed: divisors of 32", flat({"conv_group_size": 5}, dflash.SECOND)),
+    ("shape .* in place of", flat({"conv_kernel_size": 3}, dflash.SECOND)),
+    ("shape .* in place of", flat({"selector_rank": 5}, dflash.SECOND)),
+    ("selector_top_k is 65; allowed", flat({"selector_top_k": 65}, dflash.SECOND)),
     ("markov_head_type is gated; allowed: vanilla", dspark(markov_head_type="gated")),
     ("no tensor confidence_head", dspark(enable_confidence_head=True)),
     ("no Markov head", dspark(enable_confidence_head=True, markov_rank=0)),
