@@ -193,10 +193,17 @@ def test_an_error_in_a_shared_draft_ends_only_its_own_draft(target_weights, draf
     assert [bool(dropped(events)) for events in found] == [True, *[False] * (len(PROMPTS) - 1)]
 
 
-def shared(decoder):
-    """The decoder, and how many runs shared each of its passes."""
-    counts = []
-    return Watched(decoder, lambda passes: counts.append(len(passes))), counts
+PIECE = 40  # rows: more than a step has
+
+
+def noted(decoder):
+    """Create the decoder with chunks of `PIECE` rows, and record the rows of each run in each of its passes."""
+    passes = []
+
+    def record(inputs):
+        passes.append([len(one.token_ids) for one in inputs])
+
+    return Watched(decoder, record, PIECE), passes
 
 
 @pytest.mark.parametrize(
@@ -218,9 +225,10 @@ def test_runs_share_passes_of_their_draft_model(target_weights, draft_weights, m
             )
             yield lane(decoder, drafter, prompt, sampling=sampling)
 
-    target, targets = shared(LeanDecoder(target_weights))
-    draft, drafts = shared(LeanDecoder(draft_weights))
+    target, targets = noted(LeanDecoder(target_weights))
+    draft, drafts = noted(LeanDecoder(draft_weights))
     found = together(Runner(), [*made(target, draft)])
+    targets, drafts = ([len(rows) for rows in passes] for passes in (targets, drafts))
     assert drafts.count(2) >= (3 if method == "auto" else 6)  # `auto` drafts less
     shared_steps = [event for event in found[0] if isinstance(event, Verified) and event.runs == 2]
     assert len(shared_steps) == targets.count(2) - 1  # one of them read both prompts
@@ -228,19 +236,6 @@ def test_runs_share_passes_of_their_draft_model(target_weights, draft_weights, m
     lanes = made(LeanDecoder(target_weights), LeanDecoder(draft_weights))
     for events, alone in zip(found, lanes, strict=True):
         assert output_ids(events) == output_ids(list(Runner().run(alone)))
-
-
-PIECE = 40  # rows: more than a step has
-
-
-def noted(decoder):
-    """Create the decoder with chunks of `PIECE` rows, and record the rows of each run in each of its passes."""
-    passes = []
-
-    def record(inputs):
-        passes.append([len(one.token_ids) for one in inputs])
-
-    return Watched(decoder, record, PIECE), passes
 
 
 def long_prompt(start, pieces):
