@@ -30,18 +30,13 @@ def test_it_goes_alone_while_passes_are_slow_and_tries_again():
         governor.observe(requests(), QUIET)
     assert torch.get_num_threads() == 2
     governor.observe(requests(), SLOW)
-    assert torch.get_num_threads() == 2  # one slow pass is nothing
-    for _ in range(2):
-        governor.observe(requests(), SLOW)
-    for _ in range(RETRY):
-        assert torch.get_num_threads() == 1
-        governor.observe(requests(), 2 * QUIET)
-    for _ in range(2):  # still busy: two passes suffice to decide
-        assert torch.get_num_threads() == 2
-        governor.observe(requests(), SLOW)
-    for _ in range(RETRY):
-        assert torch.get_num_threads() == 1
-        governor.observe(requests(), 2 * QUIET)
+    for _ in range(2):  # one slow pass is nothing, and when it tries again, two suffice to decide
+        for _ in range(2):
+            assert torch.get_num_threads() == 2
+            governor.observe(requests(), SLOW)
+        for _ in range(RETRY):
+            assert torch.get_num_threads() == 1
+            governor.observe(requests(), 2 * QUIET)
     for _ in range(50):
         governor.observe(requests(), QUIET)
         assert torch.get_num_threads() == 2
