@@ -54,15 +54,6 @@ def test_a_layout_runs_as_its_format_says(tmp_path, layout):
     same(torch.cat([rows[1:], below]), reference.logits([*TEXT, *DRAFTED, 30, 31])[-2:])
 
 
-def test_words_are_stored_as_offsets_and_the_head_is_the_drafters_own(tmp_path):
-    """Neither an absolute d2t nor tied weights, which configs of several published drafters name, are used."""
-    model = make()
-    drafter = opened(write_flat(tmp_path / "drafter", model))
-    assert list(drafter.words.tokens) != model.tensors["d2t"].tolist()
-    drafter.read([0, 1, 2, 3])
-    assert len(drafter.words.tokens) == model.words
-
-
 def test_states_that_are_not_named_are_counted_from_both_ends(tmp_path):
     """speculators counts states, SafeAILab the layers before them: the same three of a target of eight layers."""
     model = make(reads=(2, 4, 5))
