@@ -3,7 +3,6 @@
 import pytest
 import torch
 from conftest import VOCABULARY
-from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from specdemo.engine.passes import RunStack, run_together
@@ -97,20 +96,17 @@ def tiny_nf4(name: str):
 def nf4_layers(count: int, *, nested: bool = False):
     """Layers as bitsandbytes stores them."""
     pytest.importorskip("bitsandbytes")
-    from bitsandbytes.nn import Linear4bit, Params4bit
+    from bitsandbytes.nn import Linear4bit
 
     torch.manual_seed(1)
     layers = []
     for _ in range(count):
         layer = Linear4bit(
-            128, 64, bias=True, compute_dtype=torch.bfloat16, quant_type="nf4", device="meta",
-            compress_statistics=nested,
-        )  # fmt: skip
-        raw = Params4bit(
-            torch.randn(64, 128, dtype=torch.bfloat16), quant_type="nf4", module=layer,
-            compress_statistics=nested,
-        )  # fmt: skip
-        layer.weight, layer.bias = raw.to("cpu"), nn.Parameter(torch.randn(64).bfloat16())
+            128, 64, compute_dtype=torch.bfloat16, compress_statistics=nested, quant_type="nf4"
+        )
+        for parameter in layer.parameters():
+            torch.nn.init.normal_(parameter)
+        layer.bfloat16().to("cpu")
         layer.support_avx512bf16_for_cpu = False
         layer.eval().requires_grad_(False)(torch.zeros(1, 128, dtype=torch.bfloat16))
         layers.append(layer)
