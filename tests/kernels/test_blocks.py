@@ -33,13 +33,6 @@ FORMS = {
 }
 
 
-def of_file(kind: str) -> tuple[blocks.Part, torch.Tensor]:
-    """A random matrix of a file, and its values by gguf's own reader."""
-    stored = GGMLQuantizationType[kind]
-    raw = random_blocks(np.random.default_rng(3), OUTPUTS, WIDTH, stored)
-    return part_of_blocks(read_blocks(raw, kind)), torch.from_numpy(dequantize(raw, stored))
-
-
 def of_codes(kind: str) -> tuple[blocks.Part, torch.Tensor]:
     """A random matrix of a kind that no file has, and its values."""
     torch.manual_seed(5)
@@ -49,17 +42,19 @@ def of_codes(kind: str) -> tuple[blocks.Part, torch.Tensor]:
     zeros = torch.randn(units.shape).half() if found.zeros else None
     numbers = Blocks(kind, codes.numpy(), units.numpy(), None if zeros is None else zeros.numpy())
     means = torch.tensor(found.values or [code - found.offset for code in range(16)])
-    spread = [
-        one.float().repeat_interleave(found.span, dim=1)
-        for one in (units, zeros)
-        if one is not None
-    ]
-    weight = means[codes.int()] * found.value * spread[0] + (spread[1] if found.zeros else 0)
+    weight = means[codes.int()] * found.value * units.float().repeat_interleave(found.span, dim=1)
+    if found.zeros:
+        weight += zeros.float().repeat_interleave(found.span, dim=1)
     return part_of_blocks(numbers), weight
 
 
 def matrix_of(kind: str) -> tuple[blocks.Part, torch.Tensor]:
-    return of_file(kind) if kind in SIZES else of_codes(kind)
+    """A random matrix, and its values; those of a file by gguf's own reader."""
+    if kind not in SIZES:
+        return of_codes(kind)
+    stored = GGMLQuantizationType[kind]
+    raw = random_blocks(np.random.default_rng(3), OUTPUTS, WIDTH, stored)
+    return part_of_blocks(read_blocks(raw, kind)), torch.from_numpy(dequantize(raw, stored))
 
 
 @pytest.mark.parametrize("kind", KINDS)
