@@ -5,6 +5,9 @@ import torch
 from specdemo.engine.passes import ForwardOutput
 from specdemo.engine.target import ancestor_mask
 
+TARGET = torch.tensor([0.45, 0.3, 0.15, 0.1])  # probabilities of four tokens
+DRAFT = torch.tensor([0.1, 0.2, 0.3, 0.4])
+
 
 class Table:
     """A toy language model whose logits depend on the last two tokens: fast, and exactly enumerable."""

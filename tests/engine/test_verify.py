@@ -5,6 +5,7 @@ from functools import cache
 
 import pytest
 import torch
+from toy import DRAFT, TARGET
 
 from specdemo.bench.statistics import chi_square_p
 from specdemo.config.settings import BLOCK, COUPLED, Sampling, field
@@ -19,9 +20,6 @@ from specdemo.engine.verify import (
     verify_sampling,
 )
 from specdemo.trace.events import Status
-
-TARGET = torch.tensor([0.45, 0.3, 0.15, 0.1])
-DRAFT = torch.tensor([0.1, 0.2, 0.3, 0.4])
 
 
 @pytest.fixture
