@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 from tiny_files import make_tiny_model, make_tiny_tokenizer
 
@@ -16,8 +17,6 @@ from specdemo.models import loading, memory, pair
 from specdemo.models.loading import load_model
 from specdemo.models.memory import Way, Weights
 from specdemo.models.networks.folders import read_tensor
-
-torch = pytest.importorskip("torch")
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
@@ -15,8 +16,6 @@ from specdemo.models.loading import load_model
 from specdemo.models.networks import copy as copying
 from specdemo.models.networks.copy import make_copy, matrices, quantised_copy
 from specdemo.session.loaded import load
-
-torch = pytest.importorskip("torch")
 
 IDS = torch.arange(3, 40)[None]
 
