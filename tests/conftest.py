@@ -146,8 +146,8 @@ def compiled_pass() -> None:
         pytest.skip("the compiled pass does not run on this processor or system")
 
 
-def header(method: str = "test", lane: str = "speculative") -> RunStarted:
-    return RunStarted(lane, method, "", {}, ModelInfo("tiny"))
+def header(method: str = "test") -> RunStarted:
+    return RunStarted("speculative", method, "", {}, ModelInfo("tiny"))
 
 
 def steps_of(

@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 from conftest import drafter_for, reference_greedy, run_lane
-from passes import on_one_worker
+from passes import WINDOW, on_one_worker
 from tiny_files import make_tiny_tokenizer
 from tiny_gguf import tiny_gguf
 from tiny_trained import READS
@@ -31,7 +31,6 @@ from specdemo.trace.events import Verified
 from specdemo.trace.metrics import dropped, output_ids
 
 ROOT = Path(__file__).resolve().parents[2]
-WINDOW = 6  # far shorter than the texts
 PARTLY = {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
 FAMILIES = {
     "llama": {},
