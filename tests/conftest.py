@@ -98,11 +98,11 @@ class Clock:
         return self.now
 
 
-def tiny_llama(seed: int, *, vocabulary: int = VOCABULARY, scale: float = 3.0) -> LlamaForCausalLM:
-    """A random two-layer Llama, fp32; `scale` sharpens its distributions so that they are worth guessing."""
+def tiny_llama(seed: int) -> LlamaForCausalLM:
+    """A random two-layer Llama, fp32, whose distributions are so sharp that they are worth guessing."""
     torch.manual_seed(seed)
     config = LlamaConfig(
-        vocab_size=vocabulary,
+        vocab_size=VOCABULARY,
         hidden_size=32,
         intermediate_size=64,
         num_hidden_layers=2,
@@ -114,7 +114,7 @@ def tiny_llama(seed: int, *, vocabulary: int = VOCABULARY, scale: float = 3.0) -
         pad_token_id=0,
     )
     model = LlamaForCausalLM(config).eval().requires_grad_(False)
-    model.lm_head.weight.mul_(scale / model.lm_head.weight.std() / 32**0.5)
+    model.lm_head.weight.mul_(3 / model.lm_head.weight.std() / 32**0.5)
     return model
 
 

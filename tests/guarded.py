@@ -24,7 +24,7 @@ PAGE = mmap.PAGESIZE
 ADDRESS = Tensor.data_ptr
 
 
-def at_edge(tensor: Tensor, missing: int = 0) -> Tensor:
+def at_edge(tensor: Tensor, missing: int) -> Tensor:
     """Copy a tensor to memory between protected pages, where it ends at the second. missing: last bytes that are protected, too"""
     room = -(-tensor.nbytes // PAGE) * PAGE
     behind = (missing // PAGE + 1) * PAGE
