@@ -162,9 +162,8 @@ def test_winners_have_the_distribution_and_do_not_depend_on_their_neighbours():
     all_positions.key = lambda _: np.array(keys, dtype=np.uint64)[:, None]
     uniforms = all_positions._uniforms(0, np.tile(np.arange(4), (draws, 1)))
     found = (-np.log1p(-uniforms) / TARGET.double().numpy()).argmin(axis=1)
-    assert [Tickets(3).winner(TARGET, at) for at in range(50)] == found[3 * positions :][
-        :50
-    ].tolist()
+    of_seed = found[3 * positions :].tolist()
+    assert [Tickets(3).winner(TARGET, at) for at in range(50)] == of_seed[:50]
     counts = np.bincount(found, minlength=4)
     assert chi_square_p(counts.tolist(), (draws * TARGET).tolist()) > 1e-4
     grid = found.reshape(seeds, positions)
@@ -184,11 +183,9 @@ def test_drawn_tokens_are_accepted_as_often_as_the_bound_says():
     assert share == pytest.approx(float(sum(wins)), abs=0.03)
 
 
-def text_of(drafter, seed, new_tokens=5):
+def text_of(drafter, seed):
     shaper = Shaper(Sampling(1.0, seed=seed), Tickets(seed))
-    return tuple(
-        output_ids(list(steps_of(Table(4, 3), drafter, [0, 1], new_tokens, shaper=shaper)))
-    )
+    return output_ids(list(steps_of(Table(4, 3), drafter, [0, 1], 5, shaper=shaper)))
 
 
 def every_draft():
