@@ -6,7 +6,6 @@ import time
 import pytest
 from conftest import drafter_for, header, reference_greedy
 from lanes import PROMPTS, WAIT, Slow, Watched, lane, together
-from transformers import LlamaForCausalLM
 
 from specdemo.config.settings import Sampling
 from specdemo.drafters.auto import Auto
@@ -40,9 +39,7 @@ def assert_plain(found, weights, new_tokens=24):
 
 
 @pytest.mark.parametrize("make", [ModuleDecoder, LeanDecoder])
-def test_each_run_writes_what_it_would_write_alone(
-    target_weights: LlamaForCausalLM, draft_weights, make
-):
+def test_each_run_writes_what_it_would_write_alone(target_weights, draft_weights, make):
     decoder = make(target_weights)
     drafters = [drafter_for(method, CachedModel(draft_weights)) for method in METHODS]
     lanes = [lane(decoder, *pair) for pair in zip(drafters, PROMPTS, strict=True)]

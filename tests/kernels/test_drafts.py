@@ -94,16 +94,12 @@ def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: str) -> lis
     ],
 )
 def test_a_draft_in_one_go_is_the_one_made_token_by_token(sampling, policy, reads):
-    pairs = zip(
-        drafting(sampling, policy, alone=True, reads=reads),
-        drafting(sampling, policy, alone=False, reads=reads),
-        strict=True,
-    )
+    drafts = [drafting(sampling, policy, alone=alone, reads=reads) for alone in (True, False)]
     # A state that is fed back differs in its last bit, which may round a cached key or value the other way,
     # and with products in bfloat16 each input of the next layer.
     rounded = (2e-2, 1e-2, 1e-2) if cpu_features.has("avx512bf16") else (5e-3, 1e-4, 1e-5)
     near = rounded if reads == "mixed" else (1e-5, 1e-6, 1e-7)
-    for one, other in pairs:
+    for one, other in zip(*drafts, strict=True):
         assert one.token_ids == other.token_ids
         for reason, same in zip(one.reasons, other.reasons, strict=True):
             assert reason.code == same.code
@@ -131,10 +127,8 @@ def test_a_token_without_an_embedding_is_refused(token):
 
 def test_rows_of_drafts_are_the_same_alone_and_in_one_pass():
     """Several runs' drafts read, guess, grow and draft in one pass; each has its own words and states of the target."""
-    decoder, texts = (
-        CompactDecoder(injecting(compact())),
-        ([5, 9, 77, 100], [3], [60, 2, 2, 90, 11, 14, 8]),
-    )
+    decoder = CompactDecoder(injecting(compact()))
+    texts = [5, 9, 77, 100], [3], [60, 2, 2, 90, 11, 14, 8]
     assert decoder.compiled is not None
 
     def opened() -> list[CompactModel]:

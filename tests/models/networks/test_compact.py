@@ -66,11 +66,8 @@ def test_chunks_and_rollbacks_read_as_one_text_does(weights, reference):
 
 def test_a_four_bit_drafter_stays_near_the_original(draft, tiny_folder, weights):
     four = load_compact(draft[0], TargetTensors(read_tensor(tiny_folder), torch.device("cpu")))
-    exact, near = (
-        CompactModel(CompactDecoder(weights)).read(TEXT),
-        CompactModel(CompactDecoder(four)).read(TEXT),
-    )
-    assert torch.corrcoef(torch.stack([exact, near]))[0, 1] > 0.9
+    both = [CompactModel(CompactDecoder(one)).read(TEXT) for one in (weights, four)]
+    assert torch.corrcoef(torch.stack(both))[0, 1] > 0.9
 
 
 def test_damaged_weights_are_refused(draft, tiny_folder, tmp_path):
