@@ -10,10 +10,10 @@ import torch
 import transformers
 from conftest import drafter_for, reference_greedy, run_lane
 from passes import WINDOW, on_one_worker
-from tiny_files import make_tiny_tokenizer
+from tiny_files import make_tiny_model
 from tiny_gguf import tiny_gguf
 from tiny_trained import READS
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoModelForCausalLM
 from transformers import modeling_gguf_pytorch_utils as reading
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -37,26 +37,22 @@ FAMILIES = {
     "qwen2": {},
     "qwen2 with windows": {"use_sliding_window": True, **PARTLY},
     "qwen3": {"head_dim": 8},
-    "gemma3_text": {
-        "head_dim": 8,
-        "query_pre_attn_scalar": 8,
-        "tie_word_embeddings": False,
-        **PARTLY,
-    },
+    "gemma3_text": {"head_dim": 8, "query_pre_attn_scalar": 8, **PARTLY},
     "gemma2": {
         "head_dim": 8,
         "query_pre_attn_scalar": 8,
         "attn_logit_softcapping": 2.0,
         "final_logit_softcapping": 10.0,
+        "tie_word_embeddings": True,
         **PARTLY,
     },
     "gpt_oss": {"head_dim": 8, "num_local_experts": 2, "num_experts_per_tok": 1, **PARTLY},
     "phi3": {"sliding_window": WINDOW, "pad_token_id": 0},
     "mistral": {"sliding_window": WINDOW},
-    "smollm3": {"no_rope_layer_interval": 2, "pad_token_id": 0},
+    "smollm3": {"no_rope_layer_interval": 2, "pad_token_id": 0, "tie_word_embeddings": True},
     "granite": {"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "logits_scaling": 5.0},
     "olmo2": {"pad_token_id": 0},
-    "gpt2": {},
+    "gpt2": {"tie_word_embeddings": True},
 }
 WINDOWED = ["qwen2 with windows", "gemma3_text", "gemma2", "gpt_oss", "phi3", "mistral"]
 RECURRENT = ["falcon_h1", "jamba", "mamba", "qwen3_next", "recurrent_gemma", "rwkv"]
@@ -72,7 +68,10 @@ DEEP = [0, 2, 4, 6, 7, 8]  # a path that alone is as long as a window
 def family(request, tmp_path_factory):
     """A target of a family and its folder, as the loader opens it and as transformers does."""
     folder = tmp_path_factory.mktemp("family")
-    save(folder / "target", request.param)
+    # With these weights the output depends on every position that a model may attend to.
+    facts = {"initializer_range": 0.3, "max_position_embeddings": 256, "eos_token_id": None}
+    facts |= {"tie_word_embeddings": False, **FAMILIES[request.param]}
+    make_tiny_model(folder / "target", 32, 64, kind=request.param.split()[0], **facts)
     files = resolve(folder / "target", folder / "cache")
     reference = AutoModelForCausalLM.from_pretrained(files.folder, dtype=torch.float32).eval()
     reference.requires_grad_(False)
@@ -93,19 +92,6 @@ def draft(family):
         if parameter.ndim > 1:
             parameter.add_(torch.randn_like(parameter) * 0.01)
     return loaded
-
-
-def save(folder, family):
-    """Write a random two-layer model, whose output depends on every position it may attend to, and a tokenizer."""
-    torch.manual_seed(0)
-    tokenizer = make_tiny_tokenizer()
-    config = AutoConfig.for_model(
-        family.split()[0], vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64,
-        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, initializer_range=0.3,
-        max_position_embeddings=256, bos_token_id=1, eos_token_id=None, **FAMILIES[family],
-    )  # fmt: skip
-    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
 
 
 @pytest.mark.parametrize("method", METHODS)
