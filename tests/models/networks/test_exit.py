@@ -23,10 +23,7 @@ LAYER = 1
 @pytest.fixture(scope="module")
 def weights():
     """An adapter that is the tiny target's second layer: its drafts are then the target's own words."""
-    return adapter_of(tiny_llama(0))
-
-
-def adapter_of(model):
+    model = tiny_llama(0)
     lean, config = LeanDecoder(model), compact_config(32, 8, model.config.rms_norm_eps)
     words = ReducedVocabulary(torch.arange(VOCABULARY), VOCABULARY)
     own = (lean.layers[LAYER],)
