@@ -3,6 +3,7 @@
 import pytest
 import torch
 from conftest import tiny_llama
+from lanes import Watched
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
@@ -80,16 +81,6 @@ def test_cuda_comes_before_all_and_the_processor_last(monkeypatch):
     assert devices.best_device("bf16")[0] == "cpu"
 
 
-class Failing:
-    """A pass that a device cannot do."""
-
-    def __init__(self, model):
-        self.config, self.chunk = model.config, 64
-
-    def run(self, _passes):
-        raise RuntimeError("not implemented for this device")
-
-
 def test_of_two_passes_the_faster_is_taken_if_it_agrees(monkeypatch):
     model = tiny_llama(1)
     lean, module = LeanDecoder(model), ModuleDecoder(model)
@@ -97,4 +88,9 @@ def test_of_two_passes_the_faster_is_taken_if_it_agrees(monkeypatch):
     for faster in (lean, module):
         monkeypatch.setattr(choose, "_pass_seconds", lambda one, fast=faster: one is not fast)
         assert choose.open_measured(lean, module)[0] is faster
-    assert choose.open_measured(Failing(model), module) == (module, "transformers' own pass")
+
+    def fail(_passes):
+        raise RuntimeError("not implemented for this device")
+
+    found = choose.open_measured(Watched(lean, fail), module)
+    assert found == (module, "transformers' own pass")

@@ -8,7 +8,6 @@ from conftest import VOCABULARY, tiny_llama
 from passes import TEXT, TREE, in_one_pass, nf4_layers, passes_of, tiny
 from programs import python
 from torch import nn
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.target import CachedModel
@@ -57,8 +56,7 @@ def test_conversations_answered_together_equal_those_answered_alone(model):
 
 
 def test_other_builds_keep_their_own_pass():
-    gpt = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_embd=32, n_layer=1, n_head=2)).eval()
-    assert isinstance(open_decoder(gpt)[0], ModuleDecoder)
+    assert isinstance(open_decoder(tiny("gpt2"))[0], ModuleDecoder)
     dynamic = tiny(
         "llama", rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
     )
