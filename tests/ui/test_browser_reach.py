@@ -9,11 +9,9 @@ import pytest
 from ui.scripted import ReadyStudio
 
 from specdemo.config.settings import AppSettings
-from specdemo.config.strings import load, strings
+from specdemo.config.strings import load
 from specdemo.trace.replay import recorded_runs
 from specdemo.ui import words
-
-race = strings("race")
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 STUDIO, MOTION = ReadyStudio, "reduce"
