@@ -1,10 +1,13 @@
 // The class pack as far as it needs no browser: questions, packages, worksheets without charts. Prints its files as JSON.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { quizTable, readQuizzes, recordedState, sheets } from "../../assets/view/lessons/pack.js";
 import { qti21, zipped } from "../../assets/view/lessons/qti.js";
+import { translator } from "../../assets/view/page/language.js";
 import { recordedLanes, recordedRuns } from "./parts/fixtures.mjs";
 
-const words = JSON.parse(process.env.SPECDEMO_LESSONS);
+const { table, lessons } = JSON.parse(readFileSync(0, "utf8"));
+const words = translator(table).words(lessons);
 const runs = new Map(recordedRuns().map(({ name, items }) => [name, items]));
 const lanes = recordedLanes();
 const quizzes = await readQuizzes(words, async (name) => lanes.get(name));

@@ -1,11 +1,11 @@
 """Files for teachers: the lessons' own questions in the formats of platforms and printers."""
 
 import base64
-import configparser
 import csv
 import io
 import json
 import re
+import tomllib
 import zipfile
 from functools import cache
 from html.parser import HTMLParser
@@ -18,6 +18,7 @@ from programs import needs_node, node
 
 from specdemo.cli.commands import export
 from specdemo.config.errors import UserError
+from specdemo.config.strings import load
 from specdemo.ui import words
 from specdemo.ui.site import ASSETS, scorm_package
 from specdemo.ui.tabs.lessons import lessons_words
@@ -28,45 +29,20 @@ pytestmark = pytest.mark.xdist_group("pack")  # one process of node a language
 LANGUAGES = pytest.mark.parametrize("language", ["en", "de"])
 
 
-def models(path: Path) -> dict[str, dict[str, tuple[str, str, str]]]:
-    """The elements of each format: content, attributes that must be there, and others."""
-    parser = configparser.ConfigParser(delimiters=(";",), interpolation=None)
-    parser.optionxform = str
-    parser.read_string(path.read_text(encoding="utf-8"))
-    rows = {name: dict(parser[name]) for name in parser.sections()}
-    return {
-        name: {element: tuple(map(str.strip, row.split(";"))) for element, row in elements.items()}
-        for name, elements in rows.items()
-    }
-
-
-MODELS = models(Path(__file__).with_name("models.txt"))
+# The elements of each format: content, attributes that must be there, and others.
+MODELS = tomllib.loads(Path(__file__).with_name("models.toml").read_text(encoding="utf-8"))
 NAME = re.compile(r"[A-Za-z_][\w.-]*")
-
-
-def said(language: str) -> dict[str, Any]:
-    """The lessons' words in a language, as the script of the page has them."""
-    table = {} if language == "en" else words.translations(language)
-
-    def deep(value: Any) -> Any:
-        if isinstance(value, str):
-            return table.get(value, value)
-        if isinstance(value, list | tuple):
-            return [deep(item) for item in value]
-        return {name: deep(item) for name, item in value.items()}
-
-    return deep(lessons_words())
 
 
 @cache
 def pack(language: str) -> dict[str, Any]:
     """Return the files that the script makes without a browser."""
     script = Path(__file__).with_name("pack.test.mjs")
-    lessons = json.dumps(said(language))
-    return json.loads(node(script, language, SPECDEMO_WORDS="{}", SPECDEMO_LESSONS=lessons))
+    given = {"table": words.translations(language), "lessons": lessons_words()}
+    return json.loads(node(script, language, text=json.dumps(given)))
 
 
-def checked(text: str, space: str, model: dict[str, tuple[str, str, str]]) -> Element:
+def checked(text: str, space: str, model: dict[str, list[str]]) -> Element:
     """The root of a document all of whose elements are as the model has them."""
     root = fromstring(text)
     for element in root.iter():
@@ -91,7 +67,7 @@ def asked(language: str) -> list[dict[str, Any]]:
 @needs_node
 @LANGUAGES
 def test_the_questions_and_their_table_are_those_of_the_lessons(language: str) -> None:
-    lessons = said(language)["lessons"]
+    lessons = load("lessons", language)["WORDS"]["lessons"]
     own = {
         f"{lesson}-{name}": question
         for lesson, texts in lessons.items()
