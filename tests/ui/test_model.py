@@ -175,22 +175,19 @@ def test_another_pair_is_loaded_with_its_draft_and_the_button_waits(handlers):
     assert (button.interactive, row.visible) == (True, False)
 
 
-@pytest.mark.parametrize("breaks", [reported("No room.", advice="Free some."), OSError("oh")])
-def test_a_pair_that_cannot_be_loaded_is_a_sentence_and_the_button_is_free(handlers, breaks):
-    handlers.studio.breaks = breaks
-    *_, (status, *_, button, _) = handlers.load("big", "fp32", None)
-    assert json.loads(status)["state"] == "failed"
-    assert str(breaks) in json.loads(status)["text"]
-    assert button.interactive
-
-
 @pytest.mark.parametrize(
-    ("target", "breaks"), [("someone/else", None), ("big", reported("It does not fit."))]
+    ("target", "breaks", "told"),
+    [
+        ("someone/else", None, UserError("page.no_switch")),
+        ("big", reported("No room.", advice="Free some."), "No room. Free some."),
+        ("big", OSError("oh"), UserError("page.unexpected", error="oh")),
+    ],
 )
-def test_the_menus_are_free_again_after_a_model_was_refused(handlers, target, breaks):
+def test_a_model_that_is_not_loaded_leaves_the_menus_free(handlers, target, breaks, told):
     handlers.studio.breaks = breaks
     *_, (status, pair, drafter, _, load, question) = handlers.load(target, "fp32", None)
-    assert json.loads(status)["text"] == str(breaks or UserError("page.no_switch"))
+    status = json.loads(status)
+    assert (status["state"], status["text"]) == ("failed", str(told))
     assert "interactive" not in {*pair, *drafter}  # they stay as free as they were
     assert (load.visible, load.interactive, question.visible) == (True, True, False)
     handlers.studio.breaks, handlers.studio.asked = None, None
