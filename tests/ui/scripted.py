@@ -6,28 +6,20 @@ from functools import partial
 from threading import Event
 
 from errors import reported
-from scripted_run import TINY, run_events
+from scripted_run import TINY, CountingStudio, run_events
 
-from specdemo.config.settings import (
-    AUTHORS,
-    AppSettings,
-    Recommended,
-    RunSettings,
-    Sampling,
-    widget_order,
-)
+from specdemo.config.settings import AUTHORS, Recommended, RunSettings, Sampling, widget_order
 from specdemo.files.catalogue import Entry, Pair
-from specdemo.session.admission import Admission
 from specdemo.session.door import About, MethodInfo
-from specdemo.session.meter import Meter
 from specdemo.session.studio import Studio
 from specdemo.trace.events import Drafted, Node, Status, Verified
 
 VALUES = {name: RunSettings(max_new_tokens=64).value(name) for name in widget_order()}
+CHAIN = ("policy", "lookahead", "threshold")
 METHODS = [
-    MethodInfo("draft_model", "Draft model", "Guesses.", ("policy", "lookahead"), True, "", ("D",)),
-    MethodInfo("tree", "Tree", "Branches.", ("nodes",), False, "There is no draft.", ("D",)),
-    MethodInfo("look_back", "Look back", "Wrong on purpose.", (), True, lossy=True),
+    MethodInfo("draft_model", "Draft model", "Guesses.", CHAIN, True, "", ("D",)),
+    MethodInfo("tree", "Tree", "Branches.", ("nodes",), False, "<b>There is</b> no draft.", ("D",)),
+    MethodInfo("look_back", "Look back", "Wrong on purpose.", ("memory",), True, lossy=True),
 ]
 
 
@@ -62,15 +54,10 @@ class ScriptedConversation:
         self.closed = True
 
 
-class ScriptedStudio:
-    admission, meter = Admission(lambda: 8, 8), Meter()
-    settings = AppSettings()
-    ready = True
-    error = None
-    whole = False
-    replay_only = None
+class ScriptedStudio(CountingStudio):
+    """A studio of scripted conversations, which it does not count."""
+
     loading = None
-    target = TINY
     about = About(TINY, METHODS)
     recommended = Recommended(Sampling(0.7, 20, 0.8, 1.1), AUTHORS)
 
@@ -97,9 +84,6 @@ class IdleStudio(Studio):
 
     def start(self) -> None:
         pass
-
-    def progress(self) -> None:
-        return None
 
 
 HOSTILE = [
@@ -183,15 +167,6 @@ CARD = {"kind": "feature", "target": "tiny", "data": [HOSTILE[0]], "seed": 7, **
 
 class ReadyStudio(IdleStudio):
     about = replace(IdleStudio.about, cards={"draft_model": CARD})
-
-    def methods(self):
-        options = ("policy", "lookahead", "threshold")
-        why = "<b>There is</b> no draft. Train one."
-        return [
-            MethodInfo("draft_model", "Draft model", "Guesses.", options, True),
-            MethodInfo("tree", "Tree", "Branches.", ("nodes",), False, why, ("a draft model",)),
-            MethodInfo("look_back", "Look back", "Wrong.", ("memory",), True, lossy=True),
-        ]
 
     def last_audit(self):
         greedy = {"outputs": 4, "equal": 3, "same_share": 0.9, "median_margin": 0.01}

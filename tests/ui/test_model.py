@@ -36,7 +36,7 @@ def test_the_menu_says_what_a_method_needs_and_hides_what_it_does_not_read(handl
         ("Look back (lossy)", "look_back"),
     ]
     assert [kind for kind, _ in json.loads(note)] == ["summary", "needs", "missing"]
-    assert "There is no draft." in note
+    assert "<b>There is</b> no draft." in note
     shown = [update["visible"] is True for update in options]
     assert shown == [option == "nodes" for option in OPTIONS]
     assert [kind for kind, _ in json.loads(handlers.menu("look_back")[1])] == ["summary", "lossy"]
@@ -110,7 +110,7 @@ def test_the_card_follows_the_method(handlers):
     assert card_of(handlers, "look_back") == {
         "none": "Look back has no weights of its own, so there is nothing to train."
     }
-    assert "There is no draft." in card_of(handlers, "tree")["none"]
+    assert "<b>There is</b> no draft." in card_of(handlers, "tree")["none"]
     handlers.studio.about = About(TINY, METHODS)
     assert card_of(handlers, "draft_model")["none"] == words.CARD_UNKNOWN.format(need="D")
     handlers.studio.ready = False
@@ -134,6 +134,7 @@ class SwitchingStudio(ScriptedStudio):
     """Load another pair in two reports, unless it breaks. questions: drafters that were queried at the hub"""
 
     def __init__(self):
+        super().__init__()
         self.questions = []
 
     breaks: Exception | None = None
