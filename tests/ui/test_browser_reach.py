@@ -389,11 +389,6 @@ def test_the_page_speaks_german_and_leaves_no_known_english(visit):
     page.locator("#sd-run").click()  # without a prompt
     page.locator(".toast-title", has_text="Fehler").wait_for()
     page.locator(".sd-legend", has_text="durchgestrichen").wait_for()
-    page.set_viewport_size({"width": 390, "height": 844})  # long words, and still all on one screen
-    page.wait_for_function(
-        "document.querySelector('.sd-transport').getBoundingClientRect().bottom <= innerHeight"
-    )
-    page.set_viewport_size({"width": 1280, "height": 800})
     shown = """(known) => {
       const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
       const found = new Set();
