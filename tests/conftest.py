@@ -98,6 +98,11 @@ class Clock:
         return self.now
 
 
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
 def tiny_llama(seed: int) -> LlamaForCausalLM:
     """A random two-layer Llama, fp32, whose distributions are so sharp that they are worth guessing."""
     torch.manual_seed(seed)

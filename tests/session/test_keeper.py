@@ -5,7 +5,6 @@ import weakref
 from dataclasses import replace
 
 import pytest
-from conftest import Clock
 from letters import letters_studio, tiny_pair
 
 from specdemo.config.settings import RunSettings
@@ -29,11 +28,6 @@ class Visitor:
         if not self.running:
             self.held_bytes = 0
         return not self.running
-
-
-@pytest.fixture
-def clock():
-    return Clock()
 
 
 @pytest.fixture

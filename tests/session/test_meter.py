@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-from conftest import Clock
 from letters import letters_studio
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -71,9 +70,8 @@ def test_a_run_is_counted_as_its_trace_says(studio):
     assert 0 < shortest < longest
 
 
-def test_the_wait_for_a_turn_is_in_the_time_to_the_first_token(studio):
+def test_the_wait_for_a_turn_is_in_the_time_to_the_first_token(studio, clock):
     """As in vLLM, where a request waits in the engine's own queue."""
-    clock = Clock()
     meter, line = Meter(), Admission(lambda: 1, clock=clock)
     host = SimpleNamespace(**{**vars(studio), "meter": meter, "admission": line})
     host.loaded, host.known, host.together = studio.loaded, studio.known, 1

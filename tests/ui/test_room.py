@@ -4,7 +4,6 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from conftest import Clock
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.testclient import TestClient
@@ -22,11 +21,6 @@ def refusal(call, *given):
     with pytest.raises(HTTPException) as refused:
         call(*given)
     return refused.value.status_code
-
-
-@pytest.fixture
-def clock():
-    return Clock()
 
 
 @pytest.fixture
