@@ -107,8 +107,7 @@ def test_a_qt_that_aborts_leaves_the_browser(opened, monkeypatch, tmp_path, brok
     (qt / "QtWidgets.py").write_text(body)
     ldd = tmp_path / "ldd"
     missing = ("libxcb-icccm.so.4", "libxkbcommon-x11.so.0")
-    ldd.write_text("".join(f"echo '{name} => not found'\n" for name in missing))
-    ldd.write_text("#!/bin/sh\n" + ldd.read_text())
+    ldd.write_text("#!/bin/sh\n" + "".join(f"echo '{name} => not found'\n" for name in missing))
     ldd.chmod(0o755)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(shutil, "which", lambda _: str(ldd))
