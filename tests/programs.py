@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+RECORDED = ROOT / "assets" / "runs" / "01-guess-and-check.jsonl"
 
 needs_node = pytest.mark.skipif(not shutil.which("node"), reason="no node")
 

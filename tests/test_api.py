@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from programs import python
+from programs import ROOT, python
 from tiny_files import make_tiny_model
 
 import specdemo
@@ -16,7 +16,6 @@ from specdemo.trace.events import RunFailed, RunFinished, RunStarted
 from specdemo.trace.metrics import output_ids, repeats_itself
 from specdemo.trace.replay import NODE_FIELDS, read
 
-ROOT = Path(__file__).resolve().parents[1]
 SHORT = {"max_new_tokens": 12}
 
 

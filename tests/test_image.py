@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from programs import ROOT
 
 from specdemo.cli.parser import parse
 from specdemo.config.settings import AppSettings, fields
 
-ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
 

@@ -9,11 +9,10 @@ from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-from programs import python
+from programs import ROOT, python
 
 from tools import docs
 
-ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "specdemo"
 HEAVY = {"torch", "transformers", "bitsandbytes", "accelerate"}
 

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
-from programs import run
+from programs import ROOT, run
 
 from specdemo.config.settings import AppSettings, fields
 from tools import docs
 
-ROOT = Path(__file__).resolve().parents[1]
 MEGABYTE = 1_000_000
 START = (
     "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt && .venv/bin/python app.py"

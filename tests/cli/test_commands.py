@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from programs import RECORDED
 from rich.console import Console
 
 from specdemo.cli import console
@@ -19,8 +20,6 @@ from specdemo.trace.codec import dumps
 from specdemo.trace.events import SPECULATIVE, ModelInfo, RunStarted, Status, Trace, Verified
 from specdemo.trace.metrics import output_text
 from specdemo.trace.replay import parse, read
-
-RECORDED = Path(__file__).parents[2] / "assets" / "runs" / "01-guess-and-check.jsonl"
 
 
 def told(monkeypatch, capsys):

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import pytest
+from programs import ROOT
 
 from specdemo.bench.results import Result, lanes_table, tasks_table
 from specdemo.cli.parser import COMMANDS, command_parser, main, parse
@@ -19,7 +20,6 @@ from specdemo.trace.events import EVENTS
 from tools import docs
 from tools.docs import declarations
 
-ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / docs.MEASURED).glob("*.json"))
 
 

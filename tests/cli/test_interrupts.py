@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from programs import RECORDED
 
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import SPECULATIVE, Verified
 from specdemo.trace.replay import read
 
-RECORDED = Path(__file__).parents[2] / "assets" / "runs" / "01-guess-and-check.jsonl"
 INSIDE_C = "hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"  # runs no Python code until it is over
 CHILD = """
 import hashlib, threading, time

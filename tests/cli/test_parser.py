@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from programs import python
+from programs import RECORDED, python
 
 from specdemo.cli import commands
 from specdemo.cli.commands import app as app_command
@@ -16,7 +16,6 @@ from specdemo.cli.options import app_settings, lane_settings, run_settings
 from specdemo.cli.parser import COMMANDS, command_parser, main, parse
 from specdemo.config.errors import UserError
 from specdemo.config.settings import BLOCK, TOKEN, AppSettings, RunSettings, Sampling, fields
-from specdemo.config.strings import ASSETS
 
 FOLDER = Path(commands.__file__).parent
 
@@ -262,8 +261,7 @@ def test_a_command_imports_its_own_file_and_no_other():
         "assert loaded == ['specdemo.cli.commands.run'], loaded;"
         "assert 'numpy' not in sys.modules"
     )
-    run = ASSETS / "runs" / "01-guess-and-check.jsonl"
-    python("-c", code, run)
+    python("-c", code, RECORDED)
 
 
 @pytest.mark.parametrize(

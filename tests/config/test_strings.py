@@ -10,13 +10,13 @@ from typing import Any
 
 import gradio as gr
 import pytest
+from programs import ROOT
 
 from specdemo.config import strings
 from specdemo.config.errors import Phrase, UserError, decode_error, encode_error
 from specdemo.config.strings import flat, load
 from specdemo.ui import words
 
-ROOT = Path(__file__).resolve().parents[2]
 # Prompts are for the model, which speaks English; identifiers are for the program. Another language may lack them.
 SAME = re.compile(r"^/(TITLE|BATCH_EXAMPLES|EXPLAIN)(/|$)|/shares/|/papers/|^/run.reported")
 # English strings of methods, recorded runs and examples; another language may lack them.

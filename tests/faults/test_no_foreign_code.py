@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
+from programs import ROOT
 
 from specdemo.files.catalogue import entries
 
-ROOT = Path(__file__).parents[2]
 SOURCES = [*(ROOT / "specdemo").rglob("*.py"), *ROOT.glob("*.py")]
 UNPICKLES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 

@@ -6,12 +6,11 @@ import time
 from pathlib import Path
 
 from conftest import run_lane
+from programs import ROOT
 
-from specdemo import __file__ as package
 from specdemo.drafters.base import Plain
 from specdemo.trace.events import RunFinished, Verified
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
 
 
@@ -27,8 +26,10 @@ def test_every_row_names_test_files_that_exist():
 
 
 def test_every_test_file_of_a_fault_is_named():
-    for path in Path(__file__).parent.glob("test_*.py"):
-        assert path == Path(__file__) or path.relative_to(ROOT).as_posix() in PAGE, path.name
+    for path in ROOT.glob("tests/faults/test_*.py"):
+        assert path == Path(__file__).resolve() or path.relative_to(ROOT).as_posix() in PAGE, (
+            path.name
+        )
 
 
 def test_a_run_does_not_notice_that_the_clock_jumps(monkeypatch, target_weights):
@@ -43,12 +44,11 @@ def test_a_run_does_not_notice_that_the_clock_jumps(monkeypatch, target_weights)
 
 
 def test_only_the_age_of_files_is_read_from_the_clock_on_the_wall():
-    root = Path(package).parent
     found = {
-        path.relative_to(root).as_posix()
-        for path in root.rglob("*.py")
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.glob("specdemo/**/*.py")
         if re.search(
             r"\btime\.time\(|\butcnow\(|datetime\.now\(\)", path.read_text(encoding="utf-8")
         )
     }
-    assert found <= {"files/store.py", "models/measurements.py"}
+    assert found <= {"specdemo/files/store.py", "specdemo/models/measurements.py"}

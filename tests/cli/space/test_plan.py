@@ -10,6 +10,7 @@ import pytest
 from cli.space.stand_in import NAME, refusal
 from huggingface_hub import SpaceCard
 from packaging.requirements import Requirement
+from programs import ROOT
 from test_project import project_files, requirements
 
 from specdemo.cli.commands import space as plan_module
@@ -21,8 +22,6 @@ from specdemo.cli.commands.space import (
     space_card,
     space_requirements,
 )
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,13 @@ import pytest
 from cli.space.stand_in import GOOD, NAME, Space, hub, refusal
 from huggingface_hub import SpaceInfo, constants
 from huggingface_hub.utils import _http, _xet
+from programs import ROOT
 from ui.served import served
 
 from specdemo.cli.commands.space import ZERO, SpacePlan, connect, follow, publish, visit
 from specdemo.cli.parser import main
 from specdemo.ui import serving
 
-ROOT = Path(__file__).resolve().parents[3]
 README = "---\ntitle: specdemo\nsdk: gradio\ntags:\n- specdemo\n---\n"
 
 
