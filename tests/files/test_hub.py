@@ -21,6 +21,7 @@ from specdemo.models.outlook import Offer
 
 COMMIT, CARD = "a" * 40, b"---\nlicense: mit\n---\n# A card"
 BF16 = torch.bfloat16
+NOWHERE = "http://127.0.0.1:9"  # nothing answers there
 
 
 class Hub(Handler):
@@ -72,8 +73,6 @@ class Hub(Handler):
 @pytest.fixture
 def server(monkeypatch, tmp_path, tiny_folder):
     """A hub with one whole model, reached through HF_ENDPOINT, and an empty hub cache."""
-    from huggingface_hub import constants
-
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     whole = {path.name: path.read_bytes() for path in tiny_folder.iterdir()}
     pickled = {name: data for name, data in whole.items() if name != "model.safetensors"}
@@ -96,8 +95,8 @@ def server(monkeypatch, tmp_path, tiny_folder):
     server.cut = 0  # bytes after which the next longer answer breaks off, once
     with serving(server) as endpoint:
         monkeypatch.setenv("HF_ENDPOINT", endpoint)
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
         yield server
 
 
@@ -163,19 +162,10 @@ def test_too_little_disk_space_is_noticed_before_the_download(server, disk_with,
     assert not any("GET" in one and "safetensors" in one for one in server.requests)
 
 
-@pytest.fixture
-def unreachable(server, monkeypatch):  # noqa: ARG001
-    """The hub is unreachable; files that it delivered before are still in the cache."""
-
-    def cut():
-        monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-
-    return cut
-
-
-def test_without_the_hub_only_the_cached_main_branch_works(unreachable, tmp_path):
+@pytest.mark.usefixtures("server")
+def test_without_the_hub_only_the_cached_main_branch_works(monkeypatch, tmp_path):
     before = resolve("owner/whole", tmp_path)
-    unreachable()
+    monkeypatch.setenv("HF_ENDPOINT", NOWHERE)
     assert resolve("owner/whole", tmp_path) == before
     with pytest.raises(UserError, match="could not be reached"):
         resolve("owner/drafter", tmp_path)
@@ -183,9 +173,7 @@ def test_without_the_hub_only_the_cached_main_branch_works(unreachable, tmp_path
 
 @pytest.mark.usefixtures("server")
 def test_offline_mode_is_a_sentence(monkeypatch, tmp_path):
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match="could not be reached"):
         resolve("owner/whole", tmp_path)
 
@@ -225,12 +213,10 @@ def test_a_gguf_file_is_fetched_and_packed_once(server, entry, tmp_path):
 
 
 def test_a_broken_transfer_continues(server, entry, gguf_file, tmp_path, monkeypatch):
-    from huggingface_hub import constants
-
     def ended(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1000)
+    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1000)
     server.cut = 300_000
     with monkeypatch.context() as patch:
         patch.setattr("huggingface_hub.file_download.time.sleep", ended)  # before it tries again
@@ -248,9 +234,9 @@ def test_a_gguf_file_that_is_another_one_is_refused(server, entry, gguf_file, tm
     assert resolve(entry.name, tmp_path, pack_as=BF16)
 
 
-def test_a_gguf_file_on_disk_needs_no_network(unreachable, entry, tmp_path):
+def test_a_gguf_file_on_disk_needs_no_network(monkeypatch, entry, tmp_path):
     hub.fetch_gguf(entry.gguf, tmp_path)
-    unreachable()
+    monkeypatch.setenv("HF_ENDPOINT", NOWHERE)
     assert resolve(entry.name, tmp_path, pack_as=BF16).folder.is_dir()
 
 

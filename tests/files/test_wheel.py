@@ -322,9 +322,7 @@ def test_parts_need_disk_space(shelf, parted, disk_with, tmp_path, repo):
 
 
 def test_parts_are_left_alone_in_offline_mode(shelf, parted, monkeypatch, tmp_path):
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match="hub could not be reached"):
         hub.fetch_gguf(parted, tmp_path / "cache")
     assert not shelf.served
