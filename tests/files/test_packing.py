@@ -5,6 +5,7 @@ import os
 import shutil
 
 import pytest
+import torch
 from errors import reported
 from safetensors.torch import load_file
 from tiny_files import make_tiny_model
@@ -14,13 +15,11 @@ from specdemo.config.errors import UserError
 from specdemo.files import packing
 from specdemo.files.catalogue import Entry, GgufFile
 from specdemo.files.folder import Family, count_parameters
-from specdemo.files.sources import ModelFiles, resolve
+from specdemo.files.sources import resolve
 from specdemo.files.store import file_sha256, is_complete
-from specdemo.models.loading import load_model
+from specdemo.models import loading
 from specdemo.models.memory import Weights
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("gguf")
 BF16 = torch.bfloat16
 
 
@@ -43,8 +42,6 @@ def tensors_of(model):
 
 def raw(files):
     """A model as `from_pretrained` leaves it, before a pass lays matrices out for the processor."""
-    from specdemo.models import loading
-
     return loading._load(files, "nf4", torch.device("cpu"))
 
 
@@ -81,7 +78,7 @@ def test_safetensors_give_the_same_numbers_and_the_same_answers(tiny_folder, tmp
     ids = torch.arange(3, 20)[None]
     with torch.no_grad():
         given, wanted = (
-            load_model(files, "nf4", "cpu").model(ids).logits for files in (made, plain)
+            loading.load_model(files, "nf4", "cpu").model(ids).logits for files in (made, plain)
         )
     assert torch.equal(given, wanted)
     assert count_parameters(made.folder, "") == count_parameters(plain.folder, "")
@@ -189,7 +186,6 @@ def test_no_more_than_a_piece_is_unpacked_at_once(ggufs, tmp_path, monkeypatch):
     assert is_complete(
         made.folder, json.loads((made.folder / "complete.json").read_text())["recipe"]
     )
-    assert isinstance(made, ModelFiles)
 
 
 def test_nf4_is_what_bitsandbytes_makes_of_the_same_weights():

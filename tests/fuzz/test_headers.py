@@ -5,11 +5,14 @@ import shutil
 
 import pytest
 from fuzz.odd import COUNT, SEED, damaged
+from gguf import GGUFWriter
 from tiny_gguf import finish
 
 from specdemo.config.errors import UserError
 from specdemo.files.folder import broken_files, check_folder, count_parameters
 from specdemo.files.gguf import convert_gguf
+from specdemo.files.sources import ModelFiles
+from specdemo.models.tokenizers import load_tokenizer
 
 
 def test_any_safetensors_file_is_whole_or_refused(tiny_folder, tmp_path):
@@ -33,15 +36,11 @@ def test_any_safetensors_file_is_whole_or_refused(tiny_folder, tmp_path):
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "tokenizer.json"])
 def test_any_description_of_a_model_is_read_or_refused(tiny_folder, tmp_path, name):
-    from specdemo.files.sources import ModelFiles
-    from specdemo.models.tokenizers import load_tokenizer
-
     rng = random.Random(SEED)
     whole = (tiny_folder / name).read_bytes()
     folder = shutil.copytree(tiny_folder, tmp_path / "model")
     told = 0
-    count = COUNT if name == "config.json" else COUNT // 60
-    for _ in range(count):
+    for _ in range(COUNT if name == "config.json" else COUNT // 60):
         (folder / name).write_bytes(damaged(rng, whole))
         try:
             check_folder(folder, "tiny")
@@ -54,9 +53,8 @@ def test_any_description_of_a_model_is_read_or_refused(tiny_folder, tmp_path, na
 
 def test_any_gguf_file_is_read_or_refused(tmp_path):
     """A damaged header of a small model: nothing is converted, and the error names the cause."""
-    gguf = pytest.importorskip("gguf")
     path = tmp_path / "whole.gguf"
-    writer = gguf.GGUFWriter(path, "llama")
+    writer = GGUFWriter(path, "llama")
     writer.add_context_length(64)
     writer.add_embedding_length(16)
     writer.add_block_count(1)
