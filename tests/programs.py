@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -63,8 +64,18 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def reached(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until a process serves a port. log: its output, the message if it ends before"""
+@contextmanager
+def serving_page(
+    *words: object, log: Path, cwd: Path = ROOT, **variables: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command that serves the page until the block ends. log: its output. yields: the process, with its address as `url` and its `log`"""
+    port = free_port()
+    command = [*map(str, words), "--no-browser", "--port", str(port)]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=cwd, env={**os.environ, **variables}, stdout=output, stderr=output
+        )
+    process.url, process.log = f"http://127.0.0.1:{port}", log
 
     def answers() -> bool:
         assert process.poll() is None, log.read_text()
@@ -72,4 +83,9 @@ def reached(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", port)) == 0
 
-    until(answers, f"port {port} is not served", 120)
+    try:
+        until(answers, f"port {port} is not served", 120)
+        yield process
+    finally:
+        process.kill()
+        process.wait()

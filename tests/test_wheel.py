@@ -1,9 +1,7 @@
 """The wheel: built from the project's files, installed elsewhere, and used without the checkout."""
 
-import os
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -11,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from programs import ROOT, free_port, reached, run
+from programs import ROOT, run, serving_page
 from test_project import project_files
 
 from specdemo.trace.metrics import output_text
@@ -114,22 +112,12 @@ def test_an_installed_wheel_describes_itself(installed, tmp_path):
 
 
 def test_an_installed_wheel_serves_the_page(installed, tmp_path):
-    port, log = free_port(), tmp_path / "log"
     (command,) = (installed / "bin").glob("specdemo*")
-    words = [str(command), "app", "--replay", "--no-browser", "--port", str(port)]
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            words, cwd=tmp_path, env=environment, stdout=output, stderr=output
-        )
-    try:
-        reached(port, process, log)
-        page = httpx.get(f"http://127.0.0.1:{port}/", timeout=30)
+    options = {"log": tmp_path / "log", "cwd": tmp_path, "PYTHONPATH": str(installed)}
+    with serving_page(command, "app", "--replay", **options) as process:
+        page = httpx.get(process.url, timeout=30)
         assert "specdemo" in page.text
         script = page.headers["Link"].partition("<")[2].partition(">")[0]
         assert script.startswith("files/")
-        answer = httpx.get(f"http://127.0.0.1:{port}/{script}", timeout=30)
+        answer = httpx.get(f"{process.url}/{script}", timeout=30)
         assert answer.raise_for_status().text.strip()
-    finally:
-        process.terminate()
-        process.wait(30)

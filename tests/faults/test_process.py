@@ -1,6 +1,5 @@
 """The real page in a process of its own: a pause, and a signal in mid-run."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -9,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from programs import ROOT, free_port, reached
+from programs import serving_page
 from tiny_files import make_tiny_model
 
 from tools.probe import TOKEN, Outline, Visit, last_value, main, outcome
@@ -21,24 +20,14 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="signals 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Iterator[subprocess.Popen[bytes]]:
-    """The page with a model of two random layers, ready to answer. url: its address; log: its stderr"""
+    """The page with a model of two random layers, ready to answer. url: its address; log: its output"""
     place = tmp_path_factory.mktemp("process")
     folder = make_tiny_model(place / "model", max_position_embeddings=8192)
-    port, log = free_port(), place / "log"
-    model = ("--target", str(folder), "--draft", "none", "--device", "cpu", "--precision", "fp32")
-    command = [sys.executable, "app.py", "--no-browser", "--port", str(port), *model]
-    given = {**os.environ, "SPECDEMO_CACHE": str(place / "cache")}
-    with log.open("wb") as errors:
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=errors, env=given
-        )
-    process.url, process.log = f"http://127.0.0.1:{port}", log
-    try:
-        reached(port, process, log)
+    cache = str(place / "cache")
+    model = ("--target", folder, "--draft", "none", "--device", "cpu", "--precision", "fp32")
+    command = (sys.executable, "app.py", *model)
+    with serving_page(*command, log=place / "log", SPECDEMO_CACHE=cache) as process:
         yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 def start(
