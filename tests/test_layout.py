@@ -86,7 +86,7 @@ def found_in(paths: Iterable[Path], forbidden: Callable[[Path], set[str]]) -> di
     return {name: names for name, names in found.items() if names}
 
 
-def inner_imports(path: Path, below: str = "specdemo.") -> set[str]:
+def inner_imports(path: Path, below: str | tuple[str, ...] = "specdemo.") -> set[str]:
     return {name for name in imports_of(path) if name.startswith(below)}
 
 
@@ -122,6 +122,12 @@ def test_tabs_are_self_contained() -> None:
     """No tab imports another; only the page, and the site that is made of the same parts, import tabs."""
     others = {*in_layers("ui")} - {PACKAGE / "ui" / "app.py", PACKAGE / "ui" / "site.py"}
     assert found_in(others, lambda path: inner_imports(path, "specdemo.ui.tabs")) == {}
+
+
+def test_commands_import_neither_the_parser_nor_each_other() -> None:
+    commands = (path for path in MODULES if path.parent == PACKAGE / "cli" / "commands")
+    others = ("specdemo.cli.parser", "specdemo.cli.commands")
+    assert found_in(commands, lambda path: inner_imports(path, others)) == {}
 
 
 DOOR = {

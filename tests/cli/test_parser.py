@@ -1,7 +1,6 @@
 """Every command and option: help, default, earlier names, and the settings that options mean."""
 
 import argparse
-import ast
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -89,14 +88,6 @@ def test_words_that_name_no_command_are_refused(capsys):
             parsed(words)
         assert stopped.value.code == 2
     assert "there is no command 'nonsense'" in capsys.readouterr().err
-
-
-def test_commands_know_neither_the_parser_nor_each_other():
-    for path in FOLDER.glob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        assert not {name for name in names if name.startswith("specdemo.cli.parser")}
-        assert not {name for name in names if name.startswith("specdemo.cli.commands")}
 
 
 def test_values_of_sampling_are_those_that_are_named_or_those_of_a_preset():
