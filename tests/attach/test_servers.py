@@ -10,13 +10,13 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import ClassVar
 
 import pytest
 from fuzz.odd import changed
+from httpx import Response
 from ui.scripted import VALUES
 
 from specdemo.attach import client, doctor
@@ -484,7 +484,10 @@ def test_strange_values_in_a_stream_end_in_one_message_or_a_whole_trace(seed, mo
         for _ in range(rng.randint(1, 3)):
             place = rng.randrange(len(stream))
             stream[place] = changed(rng, copy.deepcopy(stream[place]))
-        monkeypatch.setattr(Client, "_open", opened_with(b"".join(sse(*stream))))
+        lines = b"".join(sse(*stream))
+        parts = [lines[start : start + 999] for start in range(0, len(lines), 999)]
+        response = Response(200, headers=STREAM, content=iter(parts))
+        monkeypatch.setattr(Client, "_open", lambda *_, response=response: nullcontext(response))
         one = Client("http://h")
         server = LlamaServer(one, ABOUT, True) if llama_kind else OpenAIServer(one, replace(ABOUT, knowledge=Knowledge.ARRIVAL))  # fmt: skip
         monkeypatch.setattr(LlamaServer, "prompt", lambda *_: "hi")
@@ -499,19 +502,6 @@ def test_strange_values_in_a_stream_end_in_one_message_or_a_whole_trace(seed, mo
         assert dumps(parse(written.decode()).trace).encode() == written if events else True
     assert counts["whole"] > 5, counts
     assert sum(counts.values()) - counts["whole"] > 20, counts
-
-
-def opened_with(lines: bytes) -> Callable[..., AbstractContextManager[object]]:
-    """Return a `Client._open` that replies with these lines."""
-
-    class Response:
-        headers: ClassVar = STREAM | {"content-type": "text/event-stream"}
-
-        @staticmethod
-        def iter_raw() -> Iterator[bytes]:
-            yield from (lines[start : start + 999] for start in range(0, len(lines), 999))
-
-    return lambda *_: nullcontext(Response())
 
 
 @pytest.mark.parametrize(
