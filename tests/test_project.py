@@ -24,7 +24,7 @@ TEST = (
 TEXTS = {".md", ".py", ".toml", ".txt", ".json", ".js", ".css", ".pyi", ""}
 
 
-def read(name: str) -> str:
+def read(name: str | Path) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
@@ -32,7 +32,7 @@ def front_matter() -> dict[str, object]:
     return yaml.safe_load(read("README.md").split("---\n")[1])
 
 
-def requirements(name: str = "requirements.txt") -> dict[str, Requirement]:
+def requirements(name: str | Path = "requirements.txt") -> dict[str, Requirement]:
     lines = [line.split("#")[0].strip() for line in read(name).splitlines()]
     return {found.name: found for found in map(Requirement, filter(None, lines))}
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from cli.space.stand_in import NAME, refusal
 from huggingface_hub import SpaceCard
-from packaging.requirements import Requirement
 from programs import ROOT
 from test_project import project_files, requirements
 
@@ -84,13 +83,8 @@ def test_large_files_that_are_no_text_are_kept_outside_of_git(laid_out):
     assert not (ROOT / ".gitattributes").exists()
 
 
-def asked(text: str) -> dict[str, Requirement]:
-    """Return the requirements by name."""
-    return {found.name: found for found in map(Requirement, text.splitlines())}
-
-
 def test_a_space_asks_for_nothing_that_it_brings(laid_out):
-    wanted = asked((laid_out.folder / "requirements.txt").read_text(encoding="utf-8"))
+    wanted = requirements(laid_out.folder / "requirements.txt")
     tested = requirements()
     assert set(wanted) == set(tested) - {"gradio", "huggingface_hub"}
     assert str(wanted.pop("torch")) == "torch"
