@@ -73,7 +73,6 @@ def add_sentencepiece(writer, **said):
         *("\u2581" * count for count in (2, 4)),
         *letters,
     ]
-    pieces = list(dict.fromkeys(pieces))
     known = [
         "<unk>",
         "<s>",
