@@ -56,28 +56,21 @@ def test_a_report_that_says_the_same_again_is_no_new_line(written):
     assert written.getvalue().splitlines() == ["load model"]
 
 
-def test_a_terminal_gets_bars_that_go_when_the_work_is_done(monkeypatch):
-    text = io.StringIO()
-    monkeypatch.setattr(console, "err", Console(file=text, force_terminal=True, width=80))
-    with console.reporting() as report:
-        report(Progress("load", 0.5, "model"))
-        report(Progress("load", 1.0, "model"))
-    assert "load model" in text.getvalue()
-    assert "\x1b[2K" in text.getvalue()  # a line that is erased
-
-
 @pytest.mark.parametrize("terminal", [True, False])
-def test_write_puts_a_result_above_the_bars_of_its_terminal(terminal, monkeypatch, capsys):
+def test_write_puts_a_result_above_the_bars_of_its_terminal_which_go_at_the_end(
+    terminal, monkeypatch, capsys
+):
     text = io.StringIO()
     monkeypatch.setattr(console, "err", Console(file=text, force_terminal=True, width=80))
     monkeypatch.setattr(console, "out", Console(force_terminal=terminal, width=80))
     with console.reporting() as report:
         report(Progress("answer", 0.5, "1 of 2 prompts"))
         console.write("an answer")
-    above = re.search(
-        r"\x1b\[2K(?:\x1b\[1A)?an answer\n.*answer 1 of 2", text.getvalue(), re.DOTALL
-    )
+    shown = text.getvalue()
+    above = re.search(r"\x1b\[2K(?:\x1b\[1A)?an answer\n.*answer 1 of 2", shown, re.DOTALL)
     assert bool(above) is terminal
+    assert "answer 1 of 2" in shown
+    assert shown.endswith("\x1b[2K")  # the line of the bar is erased
     assert ("an answer\n" in capsys.readouterr().out) is not terminal
 
 
