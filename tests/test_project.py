@@ -1,6 +1,5 @@
 """The project's papers agree with each other and with the code."""
 
-import json
 import re
 import tomllib
 from pathlib import Path
@@ -11,6 +10,7 @@ from packaging.requirements import Requirement
 from programs import ROOT, run
 
 from specdemo.config.settings import AppSettings, fields
+from specdemo.files.catalogue import entries
 from tools import docs
 
 MEGABYTE = 1_000_000
@@ -73,9 +73,7 @@ def test_the_front_matter_suits_the_requirements() -> None:
 
 
 def test_the_front_matter_names_models_of_the_catalogue() -> None:
-    catalogue = json.loads(read("specdemo/files/catalogue.json"))
-    repos = {model.get("repo") for model in catalogue["models"]}
-    assert set(front_matter()["models"]) <= repos
+    assert set(front_matter()["models"]) <= {entry.repo for entry in entries()}
 
 
 def test_the_requirements_admit_zerogpu_and_the_tested_torch() -> None:
