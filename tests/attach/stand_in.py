@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from http.server import ThreadingHTTPServer
 
 import loopback
@@ -22,9 +22,8 @@ Reply = tuple[int, dict[str, str], Iterable[bytes]]
 Server = Callable[[str, dict[str, str], bytes], Reply]  # a reply to path, headers and body
 
 
-@contextmanager
-def serving(reply: Server) -> Iterator[str]:
-    """Serve replies on a free port. yields: the address"""
+def serving(reply: Server) -> AbstractContextManager[str]:
+    """Serve replies on a free port until the block ends. yields: the address"""
 
     class Handler(loopback.Handler):
         def do_GET(self) -> None:
@@ -45,8 +44,7 @@ def serving(reply: Server) -> Iterator[str]:
 
         do_POST = do_GET
 
-    with loopback.serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as address:
-        yield address
+    return loopback.serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
 
 
 def sse(*values: object) -> list[bytes]:

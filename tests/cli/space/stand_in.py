@@ -4,13 +4,12 @@ import base64
 import hashlib
 import json
 import sys
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 import pytest
-from loopback import Handler, serving
+from loopback import Handler
 
 from specdemo.config.errors import UserError
 
@@ -77,14 +76,6 @@ class Hub(ThreadingHTTPServer):
             for line in self.asked
             if not line.startswith(("GET", "HEAD")) and not any(word in line for word in reads)
         ]
-
-
-@contextmanager
-def hub():
-    """A hub that answers until the block ends."""
-    server = Hub()
-    with serving(server):
-        yield server
 
 
 class Answers(Handler):

@@ -5,15 +5,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from cli.space.stand_in import GOOD, NAME, Space, hub, refusal
+from cli.space.stand_in import GOOD, NAME, Hub, Space, refusal
 from huggingface_hub import SpaceInfo, constants
 from huggingface_hub.utils import _http, _xet
+from loopback import serving
 from programs import ROOT
 from ui.served import served
 
 from specdemo.cli.commands.space import ZERO, SpacePlan, connect, follow, publish, visit
 from specdemo.cli.parser import main
-from specdemo.ui import serving
 
 README = "---\ntitle: specdemo\nsdk: gradio\ntags:\n- specdemo\n---\n"
 
@@ -34,8 +34,9 @@ def server(monkeypatch, tmp_path):
     monkeypatch.setattr(_http, "time", SimpleNamespace(sleep=lambda _: None))
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    with hub() as server:
-        monkeypatch.setenv("HF_ENDPOINT", server.url)
+    server = Hub()
+    with serving(server) as url:
+        monkeypatch.setenv("HF_ENDPOINT", url)
         yield server
 
 
@@ -242,7 +243,7 @@ def test_a_private_site_is_visited_with_the_token_and_a_foreign_page_is_noticed(
 
 def test_a_visit_waits_for_the_model_and_has_a_prompt_answered(monkeypatch):
     states, reports = ["loading", "loading", "ready"], []
-    monkeypatch.setattr(serving, "_state", lambda _: states.pop(0))
+    monkeypatch.setattr("specdemo.ui.serving._state", lambda _: states.pop(0))
     with served(answer_tokens=64) as client:
         space = SpaceInfo(id=NAME, host=str(client.base_url), sdk="gradio", private=False)
         visit(space, reports.append, poll=0)
