@@ -68,7 +68,10 @@ def free_port() -> int:
 def serving_page(
     *words: object, log: Path, cwd: Path = ROOT, **variables: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command that serves the page until the block ends. log: its output. yields: the process, with its address as `url` and its `log`"""
+    """Run a command that serves the page, and stop it when the block ends.
+
+    log: file for its output; yields: the process, with the address of the page as `url`, and `log`
+    """
     port = free_port()
     command = [*map(str, words), "--no-browser", "--port", str(port)]
     with log.open("wb") as output:

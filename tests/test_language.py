@@ -78,7 +78,7 @@ def findings(path: Path) -> Iterator[tuple[int, str, str]]:
 
 
 def python_files(paths: Iterable[Path]) -> Iterator[Path]:
-    """These files, and the Python files of these folders."""
+    """Yield the files among the paths, and all Python files in the folders among them."""
     for path in paths:
         yield from [path] if path.is_file() else sorted(path.rglob("*.py"))
 

@@ -135,7 +135,7 @@ class Block:
 
 
 def blocks_of(path: Path) -> list[Block]:
-    """The blocks of a document, a command for each part between line ends and `&&`, without the folder of the environment."""
+    """Return the blocks of a document. Commands end at a line end or `&&`, and lose the path of the virtual environment."""
     return [
         Block(
             path.relative_to(ROOT).as_posix(),

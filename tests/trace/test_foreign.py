@@ -1,4 +1,4 @@
-"""Traces that this program did not write: read as far as they are whole, or refused in one sentence, in both languages."""
+"""Python and the page read the whole part of a trace from another program, or refuse it in one sentence."""
 
 import csv
 import io
