@@ -1,1 +1,1 @@
-"""Drafters, which predict the target's next tokens: one method, one file, one protocol."""
+"""Drafters, which predict the target's next tokens: one protocol, and an entry for each method."""

@@ -1,1 +1,1 @@
-"""One file a command: `add_arguments(parser)` and `run(options)`, which returns the exit status."""
+"""The functions of the commands that `commands.toml` lists; each returns the exit status."""
