@@ -1,1 +1,1 @@
-"""The compiled pass: Llama layers and their draft as machine code. `runtime` is the one door."""
+"""The compiled pass: the layers of a model and the draft after them as machine code. `runtime` runs it."""
