@@ -158,7 +158,7 @@ def stream(
     studio: waited for until its model is ready, has failed or the task is stopped
     kind: of the work, for the queue of the engine; None for work that queues by itself
     counts: whether it counts for the visitor's runs per minute; seconds: least time between two values
-    yields: values of the components; the last one at the end, unless the task was replaced
+    yields: values of the components; the last one at the end, an empty update if the task was replaced
 
     Closing the generator, as Gradio does when the browser disconnects, stops the task and closes the work.
     """
@@ -189,8 +189,7 @@ def stream(
             shown.fail(UserError("page.unexpected", error=error))
         finally:
             task.stop()  # also after the browser has disconnected: all work must end
-    if not task.replaced:
-        yield shown.value()
+    yield gr.skip() if task.replaced else shown.value()
 
 
 def _load(studio: EngineClient, task: LatestRun) -> Iterator[object]:

@@ -106,7 +106,7 @@ def test_a_replaced_task_shows_nothing_more():
     task, work, values = streamed(steps=10**9)
     next(values)
     following = task.replace()
-    assert list(values) == []
+    assert list(values) == [gr.skip()]
     assert work.closed_after_cancel is True
     assert not following.cancel.is_set()
 
@@ -119,7 +119,7 @@ def test_an_error_of_a_replaced_task_is_not_shown():
         yield
         raise RuntimeError("boom")
 
-    assert list(stream(READY, work(), Lines(task), seconds=0)) == []
+    assert list(stream(READY, work(), Lines(task), seconds=0)) == [gr.skip()]
 
 
 def test_a_task_replaced_before_its_turn_never_begins():
@@ -127,6 +127,16 @@ def test_a_task_replaced_before_its_turn_never_begins():
     task.replace()
     assert list(values) == [gr.skip()]  # Gradio blanks a component whose handler yields nothing
     assert work.done == 0
+
+
+def test_a_task_replaced_before_its_first_result_leaves_the_next_one_on_show():
+    task = LatestRun()
+
+    def work():
+        task.replace()
+        yield from ()
+
+    assert list(stream(READY, work(), Lines(task))) == [gr.skip()]
 
 
 def test_work_waits_for_the_model_and_begins_by_itself(monkeypatch):
