@@ -210,6 +210,7 @@ def test_a_class_link_fills_hides_runs_and_reports_impossible_values(visit):
         assert wanted in link
     assert "temperature" not in link
     page.locator(".sd-qr path").wait_for(state="attached")
+    assert page.locator("dialog[open] .sd-site-address").bounding_box()["height"] > 24
     page.get_by_text("Run the prompt immediately").click()
     assert "run=1" in page.locator(".sd-address").input_value()
     # For a class: nothing to set, all of it named, one language; or the recorded run on a site that needs no model.
