@@ -183,6 +183,7 @@ def test_lessons_work_on_a_phone_without_storage_and_without_a_run(open_page, ur
     page.goto(f"{url}?tab=lessons&lesson=2")
     page.locator(".sd-lesson-problem", has_text="could not be read").wait_for()
     question = page.locator(".sd-question-box").first
+    assert question.locator("output").evaluate("shown => shown.scrollWidth <= shown.clientWidth")
     question.locator("[type=range]").press("ArrowRight")
     question.get_by_role("button", name="Reveal").click()
     question.get_by_role("alert").wait_for()

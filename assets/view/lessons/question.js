@@ -55,7 +55,7 @@ export class Question {
   #scale({ min, max, step }) {
     const middle = min + Math.round((max - min) / 2 / step) * step;
     const slider = el("input", { type: "range", min, max, step, value: middle, "aria-label": this.#words.ask, "aria-valuetext": this.#common.no_guess });
-    const shown = el("output", { class: "sd-guess" }, this.#common.no_guess);
+    const shown = el("output", { class: "sd-scale-guess" }, this.#common.no_guess);
     slider.addEventListener("input", () => {
       shown.textContent = this.#number(Number(slider.value));
       slider.setAttribute("aria-valuetext", shown.textContent);
