@@ -410,6 +410,9 @@ def test_the_page_speaks_german_and_leaves_no_known_english(visit):
             page.locator(".sd-draft-group").first.wait_for()
         page.wait_for_timeout(300)
         assert page.evaluate(shown, english) == [], tab
+    runs = page.locator("#sd-lab .sd-lab-pick option")
+    runs.nth(1).wait_for(state="attached")
+    assert not set(runs.all_inner_texts()) & set(english)
     menus = "all => all.map((one) => one.value)"
     closed = page.locator("input[role=combobox]").evaluate_all(menus)
     assert table[words.POLICIES["cost"]] in closed

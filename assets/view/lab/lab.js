@@ -20,10 +20,10 @@ const ASK = 2000; // milliseconds between two questions whether the model is the
 
 /**
  * Draw the lab in `element`; a server, where there is one, reports this machine's costs: { name, verify, draft }.
- * @param {HTMLElement} element @param {{ words: Words, server?: Server }} how
+ * @param {HTMLElement} element @param {{ words: Words, server?: Server, say?: (text: string) => string }} how
  */
-export function mountLab(element, { words, server }) {
-  const lab = new Lab(element, words);
+export function mountLab(element, { words, server, say = (text) => text }) {
+  const lab = new Lab(element, words, say);
   lab.open(new URLSearchParams(location.search).get("lab") ?? "");
   lab.card.begin();
   remember("lab", () => lab.address);
@@ -40,12 +40,12 @@ class Lab {
   #guessing = false;
   #asked = false; // an address asked for these settings: the first recorded run does not replace them
 
-  /** @param {HTMLElement} element @param {Words} words */
-  constructor(element, words) {
+  /** @param {HTMLElement} element @param {Words} words @param {(text: string) => string} say */
+  constructor(element, words, say) {
     this.words = words;
     this.chart = new CostChart(words.chart, (k) => this.#change({ k }));
     this.controls = new Controls(words.model, { edge: EDGE, wide: WIDE }, { change: (values) => this.#change(values), from: (name) => this.#from(name) });
-    this.card = new RunCard(words, () => this.#fromRun());
+    this.card = new RunCard(words, say, () => this.#fromRun());
     this.ladder = new Ladder(words);
     const { model, terms } = this.words;
     this.verdict = el("p", { class: "sd-lab-verdict", "aria-live": "polite" });

@@ -21,12 +21,14 @@ export class RunCard {
   run = null;
   #words;
   #tags;
+  #say;
   #taken;
 
-  /** words: the lab's; taken(): another run was chosen @param {Words} words @param {() => void} taken */
-  constructor(words, taken) {
+  /** words: the lab's; taken(): another run was chosen @param {Words} words @param {(text: string) => string} say @param {() => void} taken */
+  constructor(words, say, taken) {
     this.#words = words.run;
     this.#tags = words.model.tags;
+    this.#say = say;
     this.#taken = taken;
     this.pick = menu({ "aria-label": this.#words.pick }, [["", this.#words.none]]);
     this.pick.options[0].disabled = true;
@@ -48,8 +50,8 @@ export class RunCard {
   /** Name the recorded runs, and show the first. */
   async begin() {
     const runs = await fetchRuns(); // the model works without them
-    this.pick.append(...runs.map(({ name, title }) => new Option(title, name)));
-    if (runs.length && !this.run) await this.#recorded(runs[0].name, runs[0].title);
+    this.pick.append(...runs.map(({ name, title }) => new Option(this.#say(title), name)));
+    if (runs.length && !this.run) await this.#recorded(runs[0].name, this.#say(runs[0].title));
   }
 
   /** model: what is set; hidden: while the visitor guesses @param {Model} model @param {{ hidden: boolean }} how */
