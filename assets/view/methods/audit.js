@@ -20,16 +20,16 @@ import { two } from "../core/metrics.js";
 export function mountAudit(element, given) {
   const root = el("div", { class: "sd-audit" });
   element.replaceChildren(root);
-  follow(given, (audit) => root.replaceChildren(...content(audit, given.words.audit)), "null");
+  follow(given, (audit) => root.replaceChildren(...content(audit, given.words.audit, given.say)), "null");
 }
 
-/** @param {Audit | null} audit @param {Words} words */
-function content(audit, words) {
+/** @param {Audit | null} audit @param {Words} words @param {(text: string) => string} [say] */
+function content(audit, words, say) {
   if (!audit?.methods?.length) return [el("p", {}, words.none)];
   const about = [audit.model, audit.precision, audit.machine, (audit.date ?? "").slice(0, 10)].filter(Boolean).join(" · ");
   const origin = audit.recorded ? [el("p", {}, words.recorded)] : [];
   const rows = audit.methods.map((method) => [
-    el("th", { scope: "row" }, method.title ?? method.name, ...lossyMark(method.lossy, words)), ...verdicts(method, words).map(cell),
+    el("th", { scope: "row" }, method.title ?? method.name, ...lossyMark(method.lossy, words)), ...verdicts(method, words, say).map(cell),
   ]);
   const meaning = has(audit.limit) ? fill(words.meaning, { limit: two(audit.limit) }) : "";
   const box = el("div", { class: "sd-audit-box", tabindex: "0", role: "region", "aria-label": words.label }, stackable(table(words.columns, rows)));
@@ -39,10 +39,10 @@ function content(audit, words) {
 
 /**
  * What to say of a method under each heading: greedy and sampling, a list of { held, text } each; held null judges nothing.
- * @param {Audited} method @param {Words} words @returns {Verdict[][]}
+ * @param {Audited} method @param {Words} words @param {(text: string) => string} say @returns {Verdict[][]}
  */
-export function verdicts(method, words) {
-  if (method.available === false) return [[{ held: null, text: method.why_not || words.missing }], []];
+export function verdicts(method, words, say = (text) => text) {
+  if (method.available === false) return [[{ held: null, text: say(method.why_not || words.missing) }], []];
   if (method.problem) return [[{ held: false, text: method.problem }], []];
   const { greedy } = method;
   const parts = greedy ? [fill(words.greedy, greedy)] : [];

@@ -138,4 +138,5 @@ assert.deepEqual(verdicts({ greedy, sampling: [test] }, words), [
 assert.equal(verdicts({ greedy: { ...greedy, required: true } }, words)[0][0].held, false);
 assert.equal(verdicts({ greedy: { ...greedy, equal: 6 } }, words)[0][0].held, true);
 assert.deepEqual(verdicts({ available: false, why_not: "no" }, words), [[{ held: null, text: "no" }], []]);
+assert.equal(verdicts({ available: false, why_not: "no" }, words, () => "nein")[0][0].text, "nein");
 assert.deepEqual(verdicts({}, words), [[], []]);
