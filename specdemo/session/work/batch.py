@@ -94,6 +94,7 @@ class Batch:
 
     cancel: stops all runs; also set when the generator of answers is closed, which waits for its threads
     turn: creates a request for a slot, if other users compete
+    started: times at which turns came, in seconds of `perf_counter`
     """
 
     studio: EngineClient
@@ -103,6 +104,7 @@ class Batch:
     system: str = ""
     cancel: threading.Event = field(default_factory=threading.Event)
     turn: Callable[[], AbstractContextManager[Turn]] | None = None
+    started: list[float] = field(default_factory=list, init=False)
 
     def answers(self) -> Generator[BatchAnswer | BatchTotals, None, None]:
         """Yield a BatchAnswer whenever one has grown, the last one of each prompt `ended`; then BatchTotals.
@@ -113,12 +115,11 @@ class Batch:
         plain = replace(self, settings=replace(self.settings, baseline=False).checked())
         latest = [BatchAnswer(number, prompt) for number, prompt in enumerate(self.prompts)]
         last = [""] * len(latest)  # text of each one's last token
-        begun: list[float] = []  # times at which turns came
-        parts = plain.in_one_request() if self.studio.whole else plain.in_threads(begun)
+        parts = plain.in_one_request() if self.studio.whole else plain.in_threads()
         with closing(_counted(parts, self.studio.meter)) as counted:
             for number, update in counted:
-                if update is None and not begun:  # of an engine elsewhere
-                    begun.append(time.perf_counter())
+                if update is None and not plain.started:  # of an engine elsewhere
+                    plain.started.append(time.perf_counter())
                 answer = _after(latest[number], update, last[number])
                 if isinstance(update, Verified):
                     last[number] = update.committed[-1].text
@@ -134,11 +135,11 @@ class Batch:
             len(latest),
             sum(answer.state is State.FAILED for answer in latest),
             sum(answer.new_tokens for answer in latest),
-            ended - min(begun, default=ended),
+            ended - min(plain.started, default=ended),
         )
 
-    def in_threads(self, begun: list[float]) -> Generator[Part, None, None]:
-        """Answer each prompt in a thread and a turn of its own. begun: gets the time at which each turn came"""
+    def in_threads(self) -> Generator[Part, None, None]:
+        """Answer each prompt in a thread and a turn of its own."""
         expected = self.studio.target if self.studio.ready else None
         arrived: SimpleQueue[Part | None] = SimpleQueue()
 
@@ -149,7 +150,7 @@ class Batch:
                         arrived.put((number, waiting))
                     for update in self._run(prompt, expected):
                         if update is None:
-                            begun.append(time.perf_counter())  # the consumer reads it later
+                            self.started.append(time.perf_counter())  # the consumer reads it later
                         arrived.put((number, update))
             except UserError as error:
                 arrived.put((number, error))
@@ -205,7 +206,7 @@ def answers(
     """Answer prompts where the models are. yields: the number of a prompt, with an event, its error, or None when it starts"""
     run = RunSettings.from_values(settings)
     batch = Batch(conversation.host, prompts, run, at_once, system, cancel)
-    with closing(batch.in_threads([])) as parts:
+    with closing(batch.in_threads()) as parts:
         yield from parts
 
 
