@@ -190,6 +190,11 @@ def address(tensor: Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
+def num_read(most: int) -> int:
+    """Return how many of `most` drafted tokens the draft reads after the pass: all but the last."""
+    return max(most - 1, 0)
+
+
 FIELD_BYTES = 8  # bytes of each field of a record
 
 Form = tuple[tuple[int, int, int], ...]
@@ -219,7 +224,7 @@ class JobBuffer:
         self.parts = [base + FIELD_BYTES * at for at in bounds]
         self.states = self._numbers[at_states:at_asked]
         self.positions = self._numbers[at_positions:at_sequences]
-        self.num_logits = asked + sum(max(most - 1, 0) for _, _, most in form)
+        self.num_logits = asked + sum(num_read(most) for _, _, most in form)
         self.job: Any = JobStructure.from_address(base)
         self.job.num_rows, self.job.num_sequences, self.job.num_asked = num_rows, len(form), asked
         self.job.states, self.job.asked, self.job.positions, self.job.sequences = self.parts[:4]

@@ -23,7 +23,7 @@ from specdemo.kernels import cache as kept
 from specdemo.kernels import cpu_features, team
 from specdemo.kernels import job as jobs
 from specdemo.kernels.blocks import BlockMatrix
-from specdemo.kernels.job import Form, JobBuffer, address
+from specdemo.kernels.job import Form, JobBuffer, address, num_read
 from specdemo.kernels.packing import BLOCK_OUTPUTS, Packed
 from specdemo.kernels.plan import Chain, DraftPlan
 from specdemo.kernels.team import is_borrowed as is_borrowed
@@ -185,7 +185,7 @@ class SequenceRows:
 
     @property
     def most(self) -> int:
-        """Tokens that it drafts at most; all but the last are rows that the draft reads after these."""
+        """Tokens that it drafts at most."""
         return self.drafting.plan.most if self.drafting else 0
 
 
@@ -339,7 +339,7 @@ class CompiledLayers:
         record.start, record.num_keys, record.prefix = start, keys, start + 1
         if mask is not None:
             record.prefix, record.seen = min(one.cache.length, start), mask.data_ptr()
-        record.caches = one.cache.slots(keys + max(one.most - 1, 0), self._like)
+        record.caches = one.cache.slots(keys + num_read(one.most), self._like)
         record.capacity = one.cache.capacity
         if one.injected:
             record.injected = one.injected.rows.data_ptr()
