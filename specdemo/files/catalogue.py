@@ -207,7 +207,8 @@ def own_drafter(target: str, wanted: str = "auto") -> Entry | None:
     entry = find(target)
     folder = trained_folder(entry.name if entry else target, wanted) / OWN_KIND
     about = Entry("", OWN_TITLE, "Apache-2.0", 0, "", shipped=str(folder))
-    return about if about.recorded.get("feedback") else None
+    facts = about.recorded
+    return about if facts and "extends" not in facts else None
 
 
 def draft_of(target: str, draft: str, trained: str) -> str | None:

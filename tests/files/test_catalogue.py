@@ -61,7 +61,7 @@ def shipped(monkeypatch, tmp_path):
     """Make assets with a trained drafter for the larger Qwen2.5-Coder, whose card is as `train` writes it."""
     folder = tmp_path / "drafts" / "qwen2.5-coder-1.5b-instruct-trained" / "feature"
     folder.mkdir(parents=True)
-    about = {"feedback": True, "card": {"target": "qwen2.5-coder-1.5b-instruct"}}
+    about = {"card": {"target": "qwen2.5-coder-1.5b-instruct"}}
     (folder / "config.json").write_text(json.dumps({"specdemo": about}))
     monkeypatch.setattr(catalogue, "ASSETS", tmp_path)
     pairs.cache_clear()
@@ -81,8 +81,9 @@ def test_a_drafter_of_its_own_stands_in_for_the_draft_model(shipped):
     assert draft_of(partner_of, "auto", str(shipped.parent)) is None  # a folder of the user
     assert draft_of(name, partner_of, "auto") == partner_of  # named
     assert draft_of("qwen3-8b", "none", "auto") is None
-    (shipped / "config.json").write_text("damaged")
-    assert draft_of(name, "auto", "auto") == partner_of
+    for other in ('{"specdemo": {"extends": 4}}', "damaged"):
+        (shipped / "config.json").write_text(other)
+        assert draft_of(name, "auto", "auto") == partner_of
 
 
 def test_an_entry_is_found_by_hub_id_too():
