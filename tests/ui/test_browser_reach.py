@@ -31,6 +31,14 @@ LEAST_TEXT = 0.35  # of the screen
 MOST_CONTROLS, MOST_WORDS = 28, 120
 
 SEEN = Path(__file__).with_name("seen.js").read_text(encoding="utf-8")
+# Counts without the picture over the page that loads, and in the task that shows the first token: the opening run
+# plays, and later its latest rejected token is explained.
+COUNT_FIRST_VIEW = f"""new MutationObserver((_, observer) => {{
+  if (!document.querySelector("#sd-view .sd-answer .sd-token")) return;
+  observer.disconnect();
+  document.getElementById("sd-first")?.remove();
+  window.firstView = ({SEEN})("counted");
+}}).observe(document, {{ childList: true, subtree: true }});"""
 
 
 @pytest.fixture
@@ -38,7 +46,7 @@ def visit(open_page, url):
     """Open the page at an address; return it when the opening run is complete. options: of its context"""
 
     def visited(query="", **options):
-        page = open_page(**{"reduced_motion": "reduce", **options})
+        page = open_page(reduced_motion="reduce", **options)
         page.goto(url + query)
         page.locator("#sd-view .sd-answer .sd-token").first.wait_for()
         return page
@@ -73,9 +81,11 @@ def test_the_first_view_fits_each_screen(visit, language):
             assert share_of_text(page) >= LEAST_TEXT, width
 
 
-def test_the_first_view_has_few_controls(visit):
-    page = visit(reduced_motion="no-preference")
-    controls, said = page.evaluate(SEEN, "counted")
+def test_the_first_view_has_few_controls(open_page, url):
+    page = open_page(reduced_motion="no-preference")
+    page.add_init_script(COUNT_FIRST_VIEW)
+    page.goto(url)
+    controls, said = page.wait_for_function("window.firstView").json_value()
     assert len(controls) <= MOST_CONTROLS, controls
     assert len(said) <= MOST_WORDS, said
 
