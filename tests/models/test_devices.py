@@ -85,12 +85,12 @@ def test_of_two_passes_the_faster_is_taken_if_it_agrees(monkeypatch):
     model = tiny_llama(1)
     lean, module = LeanDecoder(model), ModuleDecoder(model)
     assert choose._pass_seconds(module) > 0
-    for faster in (lean, module):
-        monkeypatch.setattr(choose, "_pass_seconds", lambda one, fast=faster: one is not fast)
+    for slower, faster in ((lean, module), (module, lean)):
+        monkeypatch.setattr(choose, "_pass_seconds", lambda one, slow=slower: one is slow)
         assert choose.open_measured(lean, module)[0] is faster
 
     def fail(_passes):
         raise RuntimeError("not implemented for this device")
 
-    found = choose.open_measured(Watched(lean, fail), module)
-    assert found == (module, "transformers' own pass")
+    for other in (Watched(lean, fail), LeanDecoder(tiny_llama(2))):  # faster than the module
+        assert choose.open_measured(other, module) == (module, "transformers' own pass")
