@@ -27,12 +27,10 @@ pytestmark = pytest.mark.xdist_group("recorded")  # the runs are read once
 read = cache(replay.read)
 RECORDED = sorted(RUNS.glob("*.jsonl"))
 DRAFTED = [path for path in RECORDED if path.stem != "05-plain"]
-# Every shipped method but `look_back`, which is lossy, and `copy_through`
-# and `block_tree`, which extend the chains of a draft model and of DSpark.
+# Every shipped method but `look_back`, which is lossy, and `composite`, a method of an earlier version.
 SHOWN = {
     "auto", "draft_model", "tree", "feature", "feature_tree", "exit", "medusa", "block", "jet", "ngram",
-    "retrieval", "composite", "online", "parallel", "quantised_self", "nothing",
-    "block_tree", "copy_through",
+    "retrieval", "composite", "online", "parallel", "quantised_self", "nothing", "block_tree", "copy_through",
 }  # fmt: skip
 PARTS = sorted((Path(__file__).parent / "parts").glob("*.test.mjs"))
 
@@ -44,7 +42,7 @@ def test_recorded_runs_are_shipped_whole_and_cover_each_method():
         assert replay.problem == ""
         assert replay.trace.lanes == (("plain", "speculative") if path in DRAFTED else ("plain",))
     assert {entry.settings["method"] for entry in read_index(RUNS)} == SHOWN
-    assert set(METHODS) >= SHOWN - {"composite"}  # a method of an earlier version
+    assert set(METHODS) >= SHOWN - {"composite"}
 
 
 def test_a_recorded_seed_has_one_text_with_drafts_and_without():
