@@ -11,7 +11,6 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 
 from specdemo.bench.results import ROW_COLUMNS, Result, Table, cell, markdown, text, totals
@@ -32,6 +31,10 @@ RULES_FILE = "assets/view/core/rules.js"
 MEASURED = "docs/measured"
 FACTOR = re.compile(r"(?<=\d)x\b")  # speedups of commands have an x, those of documents the sign
 CARD_SIZES = (6, 8, 12, 16, 24)  # GB of memory, each of 2**30 bytes
+GENERATED_HEAD = (
+    "// Generated from specdemo/trace/events.py by `python -m tools.docs`; do not edit."
+)
+ENUMERATIONS = (events.FinishReason, events.Status, events.Origin, events.Knowledge)
 
 
 def methods_table() -> str:
@@ -65,11 +68,10 @@ def memory_table() -> str:
     rows = []
     for pair in sorted(pairs(), key=lambda pair: needed(pair, Way("nf4", compiled=False))):
         small, large = (needed(pair, Way(kind, compiled=False)) for kind in ("nf4", "bf16"))
-        cells = [
+        rows.append([
             f"`{pair.name}`", draft(pair),
             _gigabytes(small), card(small), _gigabytes(large), card(large), _gigabytes(needed(pair, Way("auto"))),
-        ]  # fmt: skip
-        rows.append(cells)
+        ])  # fmt: skip
     columns = ["target", "draft", "NF4 on a card", "smallest card", "bf16 on a card", "smallest card", "compiled pass"]  # fmt: skip
     return table(columns, rows)
 
@@ -245,6 +247,115 @@ def between(text: str, name: str, content: str) -> str:
     return f"{before}{start}\n\n{content}\n\n{end}{after}"
 
 
+def declarations() -> str:
+    """Return an interface for each event and its parts, and a union of strings for each enumeration.
+
+    A field that has a default or may be None may be missing in a line, so it is optional.
+    """
+    parts = {name: part for name, part in codec.json_schema().items() if "properties" in part}
+    blocks = [
+        f"{_comment(cls)}\nexport type {cls.__name__} = {' | '.join(map(json.dumps, cls))};"
+        for cls in ENUMERATIONS
+    ]
+    blocks += [_interface(name, part) for name, part in parts.items()]
+    union = " | ".join(cls.__name__ for cls in events.EVENTS.values())
+    return "\n\n".join((GENERATED_HEAD, *blocks, f"export type Event = {union};")) + "\n"
+
+
+def rules() -> str:
+    """Return the module by which assets/view/core/check.js checks events: JSON Schema, and the expected values in words."""
+    constants = {
+        "events": {name: cls.__name__ for name, cls in events.EVENTS.items()},
+        "schema": events.SCHEMA_VERSION,
+        "largestFile": events.LARGEST_FILE,
+        "deepest": events.DEEPEST,
+    }
+    lines = [
+        *(f"  {name}: {json.dumps(value)}," for name, value in constants.items()),
+        "  parts: {",
+    ]
+    for name, part in codec.json_schema().items():
+        if "properties" in part:
+            rows = {
+                field: {**_presence(part, field), **_rule(value)}
+                for field, value in part["properties"].items()
+            }
+            lines.append(f"    {name}: {json.dumps(rows)},")
+    return "\n".join((GENERATED_HEAD, "", "export const RULES = {", *lines, "  },", "};\n"))
+
+
+def events_table() -> str:
+    rows = [
+        [
+            f"`{name}`",
+            _summary(cls),
+            ", ".join(f"`{field.name}`" for field in dataclasses.fields(cls)),
+        ]
+        for name, cls in events.EVENTS.items()
+    ]
+    return table(["type", "meaning", "fields"], rows)
+
+
+def _presence(part: Json, field: str) -> dict[str, bool]:
+    """Return whether a line must contain a field, and whether null may replace it."""
+    nullable = "anyOf" in part["properties"][field]
+    required = field in part.get("required", ()) and not nullable
+    return {**({"required": True} if required else {}), **({"nullable": True} if nullable else {})}
+
+
+def _rule(schema: Json) -> Json:
+    """Return a JSON Schema without descriptions, and the expected values in words."""
+    schema = next((one for one in schema.get("anyOf", []) if one.get("type") != "null"), schema)
+    value = codec.value_schema(schema)
+    found: Json = {"expected": codec.expected(value)}
+    if "properties" in value:
+        return {**found, "part": value["title"]}
+    kept = ("type", "enum", "minimum", "maximum", "maxItems")
+    found |= {name: value[name] for name in kept if name in value and "prefixItems" not in value}
+    if "prefixItems" in value:
+        found |= {"type": "row", "items": [_rule(item) for item in value["prefixItems"]]}
+    elif "items" in value:
+        found |= {"items": _rule(value["items"])}
+    elif isinstance(value.get("additionalProperties"), dict):
+        found |= {"values": _rule(value["additionalProperties"])}
+    return found
+
+
+def _interface(name: str, part: Json) -> str:
+    cls = getattr(events, name)
+    lines = [f'  type: "{codec.EVENT_NAMES[cls]}";'] if cls in codec.EVENT_NAMES else []
+    for field, schema in part["properties"].items():
+        sign = "" if _presence(part, field).get("required") else "?"
+        lines.append(f"  {field}{sign}: {_type(schema)};")
+    return "\n".join((_comment(cls), f"export interface {name} {{", *lines, "}"))
+
+
+def _type(schema: Json) -> str:
+    allowed = [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
+    match allowed[0]:
+        case {"$ref": name}:
+            return str(name).removeprefix("#/$defs/")
+        case {"type": "string"}:
+            return "string"
+        case {"type": "integer" | "number"}:
+            return "number"
+        case {"prefixItems": items}:
+            return f"[{', '.join(map(_type, items))}]"
+        case {"items": item}:
+            return f"{_type(item)}[]"
+        case {"type": "object", "additionalProperties": values}:
+            return f"Record<string, {_type(values) if isinstance(values, dict) else 'any'}>"
+    return "boolean"
+
+
+def _summary(cls: type) -> str:
+    return (inspect.getdoc(cls) or "").partition("\n")[0]
+
+
+def _comment(cls: type) -> str:
+    return f"/** {_summary(cls)} */"
+
+
 def generated(root: Path = ROOT) -> dict[Path, str]:
     """Return the current text of each file with generated parts."""
     parts = [
@@ -280,131 +391,14 @@ def stale(root: Path = ROOT) -> list[Path]:
 
 def main(arguments: list[str]) -> int:
     """Write all generated parts; with `--check`, list outdated files and return 1 instead."""
-    outdated = stale()
     if "--check" in arguments:
+        outdated = stale()
         for path in outdated:
             sys.stderr.write(f"{path.relative_to(ROOT)} is out of date: python -m tools.docs\n")
         return 1 if outdated else 0
     for path, content in generated().items():
         path.write_text(content, encoding="utf-8")
     return 0
-
-
-GENERATED_HEAD = (
-    "// Generated from specdemo/trace/events.py by `python -m tools.docs`; do not edit."
-)
-ENUMERATIONS: tuple[type[StrEnum], ...] = (
-    *(events.FinishReason, events.Status, events.Origin, events.Knowledge),
-)
-
-
-def declarations() -> str:
-    """Return an interface for each event and its parts, and a union of strings for each enumeration.
-
-    A field that has a default or may be None may be missing in a line, so it is optional.
-    """
-    parts = {name: part for name, part in codec.json_schema().items() if "properties" in part}
-    blocks = [
-        f"{_comment(cls)}\nexport type {cls.__name__} = {' | '.join(map(json.dumps, cls))};"
-        for cls in ENUMERATIONS
-    ]
-    blocks += [_interface(name, part) for name, part in parts.items()]
-    union = " | ".join(cls.__name__ for cls in events.EVENTS.values())
-    return "\n\n".join((GENERATED_HEAD, *blocks, f"export type Event = {union};")) + "\n"
-
-
-def rules() -> str:
-    """Return the module by which assets/view/core/check.js checks events: JSON Schema, and the expected values in words."""
-    constants = {
-        "events": {name: cls.__name__ for name, cls in events.EVENTS.items()},
-        "schema": events.SCHEMA_VERSION,
-        "largestFile": events.LARGEST_FILE,
-        "deepest": events.DEEPEST,
-    }
-    lines = [
-        *(f"  {name}: {json.dumps(value)}," for name, value in constants.items()),
-        "  parts: {",
-    ]
-    for name, part in codec.json_schema().items():
-        if "properties" in part:
-            rows = {
-                field: {**_optional(part, field), **_rule(value)}
-                for field, value in part["properties"].items()
-            }
-            lines.append(f"    {name}: {json.dumps(rows)},")
-    return "\n".join((GENERATED_HEAD, "", "export const RULES = {", *lines, "  },", "};\n"))
-
-
-def events_table() -> str:
-    rows = [
-        [
-            f"`{name}`",
-            _summary(cls),
-            ", ".join(f"`{field.name}`" for field in dataclasses.fields(cls)),
-        ]
-        for name, cls in events.EVENTS.items()
-    ]
-    return table(["type", "meaning", "fields"], rows)
-
-
-def _optional(part: Json, field: str) -> dict[str, bool]:
-    """Return whether a line must contain a field, and whether null may replace it."""
-    nullable = "anyOf" in part["properties"][field]
-    required = field in part.get("required", ()) and not nullable
-    return {**({"required": True} if required else {}), **({"nullable": True} if nullable else {})}
-
-
-def _rule(schema: Json) -> Json:
-    """Return a JSON Schema without descriptions, and the expected values in words."""
-    schema = next((one for one in schema.get("anyOf", []) if one.get("type") != "null"), schema)
-    value = codec.value_schema(schema)
-    found: Json = {"expected": codec.expected(value)}
-    if "properties" in value:
-        return {**found, "part": value["title"]}
-    kept = ("type", "enum", "minimum", "maximum", "maxItems")
-    found |= {name: value[name] for name in kept if name in value and "prefixItems" not in value}
-    if "prefixItems" in value:
-        found |= {"type": "row", "items": [_rule(item) for item in value["prefixItems"]]}
-    elif "items" in value:
-        found |= {"items": _rule(value["items"])}
-    elif isinstance(value.get("additionalProperties"), dict):
-        found |= {"values": _rule(value["additionalProperties"])}
-    return found
-
-
-def _interface(name: str, part: Json) -> str:
-    cls = getattr(events, name)
-    lines = [f'  type: "{codec.EVENT_NAMES[cls]}";'] if cls in codec.EVENT_NAMES else []
-    for field, schema in part["properties"].items():
-        sign = "" if _optional(part, field).get("required") else "?"
-        lines.append(f"  {field}{sign}: {_type(schema)};")
-    return "\n".join((_comment(cls), f"export interface {name} {{", *lines, "}"))
-
-
-def _type(schema: Json) -> str:
-    allowed = [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
-    match allowed[0]:
-        case {"$ref": name}:
-            return str(name).removeprefix("#/$defs/")
-        case {"type": "string"}:
-            return "string"
-        case {"type": "integer" | "number"}:
-            return "number"
-        case {"prefixItems": items}:
-            return f"[{', '.join(map(_type, items))}]"
-        case {"items": item}:
-            return f"{_type(item)}[]"
-        case {"type": "object", "additionalProperties": values}:
-            return f"Record<string, {_type(values) if isinstance(values, dict) else 'any'}>"
-    return "boolean"
-
-
-def _summary(cls: type) -> str:
-    return (inspect.getdoc(cls) or "").partition("\n")[0]
-
-
-def _comment(cls: type) -> str:
-    return f"/** {_summary(cls)} */"
 
 
 if __name__ == "__main__":
