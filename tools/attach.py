@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from http.client import HTTPResponse
-from operator import mul
+from operator import mul, sub
 from pathlib import Path
 from statistics import fmean, quantiles, stdev
 from typing import TYPE_CHECKING
@@ -97,15 +97,16 @@ def ngram(size: int = 3, longest: int = 8) -> str:
 
 
 def generations(url: str, count: int) -> Iterator[tuple[Generation, bool]]:
-    """Yield answers, greedy and sampled in turn, with different limits, and whether it was cancelled: every eighth is."""
+    """Yield answers, greedy and sampled in turn, with different limits, and whether each was cancelled: every eighth is."""
     server = attach(url)
     prompts = itertools.cycle(PROMPTS)
     for number in range(count):
         sampling = Sampling(temperature=0.8 * (number % 2), seed=number)
         cancel, last = threading.Event(), None
         stopped = number % 8 == 7
-        for place, part in enumerate(server.stream(ask(next(prompts), TOKENS + number % 16, sampling), cancel)):  # fmt: skip
-            if stopped and place == 5:
+        request = ask(next(prompts), TOKENS + number % 16, sampling)
+        for index, part in enumerate(server.stream(request, cancel)):
+            if stopped and index == 5:
                 cancel.set()
             last = part
         assert isinstance(last, Generation)
@@ -113,7 +114,7 @@ def generations(url: str, count: int) -> Iterator[tuple[Generation, bool]]:
 
 
 def check_rounds(target: Path, draft: Path, count: str = "50") -> bool:
-    """Compare the rounds of four times `count` generations with the server's sums, and of those that end with its counters."""
+    """Compare the rounds of four times `count` generations with the server's sums, and those of complete ones with its counters."""
     kinds = {"draft model": draft_model(draft, 5), "draft model, p_min": draft_model(draft, 8, 0.5)}
     kinds |= {"n-gram": ngram(), "plain": ""}
     good = True
@@ -134,7 +135,7 @@ def check_rounds(target: Path, draft: Path, count: str = "50") -> bool:
 
 @dataclass(frozen=True)
 class Remembered(LlamaServer):
-    """A plain server that is asked once for each answer: at temperature 0 it is always the same."""
+    """A plain server that gets each request once: at temperature 0 the answer is always the same."""
 
     known: dict[str, list[Part]] = field(default_factory=dict)
 
@@ -218,11 +219,12 @@ def busy_machine() -> Iterator[None]:
 
 
 def check_faults(target: Path, draft: Path, *chosen: str) -> bool:
-    """Examine servers with one fault each, next to a plain one, and read the log of the examination.
+    """Examine servers with one fault each, some next to a plain one, and read the log of the examination.
 
-    chosen: faults, all if none is named. A finding is expected without the log too, unless only the log tells it.
+    chosen: faults, all if none is named. A finding is expected without the log too, unless only the log shows it.
     """
     only_logged = ("left_out", "synthetic", "slow_draft")
+    next_to_plain = ("lossy", "busy", "slow_draft", "slow_target", *SPEED)
     with tempfile.TemporaryDirectory() as work, llama_server(str(target), BASE) as plain:
         wrong = wrong_draft(draft, Path(work) / "wrong.gguf")
         never = f"{draft_model(draft)}s.synth_rates = [0.0] * 3\n"
@@ -263,8 +265,7 @@ def check_faults(target: Path, draft: Path, *chosen: str) -> bool:
                     url = running.enter_context(serving(drawn))
                 if kind == "busy":
                     running.enter_context(busy_machine())
-                beside = ("lossy", "busy", "slow_draft", "slow_target", *SPEED)
-                near = plain if kind in beside else ""
+                near = plain if kind in next_to_plain else ""
                 if kind == "control":
                     near = running.enter_context(llama_server(str(target), BASE + FOUR_SLOTS))
                 seen = examine(attach(url), attach(near) if near else None)
@@ -279,9 +280,9 @@ def check_faults(target: Path, draft: Path, *chosen: str) -> bool:
 def check_tune(target: Path, draft: Path, count: str = "20") -> bool:
     """Predict four settings for each of `count` servers that simulate acceptance, from ten requests to it and to a plain one.
 
-    A true speedup follows from the simulated rates and the time of a round in plain steps, measured on servers with each setting:
-    all are asked in turn with the plain server, so that a busy machine changes no ratio much. The times of the examined server's
-    own period are left out of its truth.
+    A true speedup follows from the simulated rates and the time of a round in plain steps, measured on servers with each setting.
+    All get requests in turn with the plain server, so that a busy machine changes no ratio much. The times that were measured
+    while a server was examined are left out of its true speedups.
     """
     lengths, tokens, requests = (2, 4, 6, 8), 48, 10
     cases = list[tuple[TuningPlan, list[float]]]()
@@ -320,19 +321,19 @@ def check_tune(target: Path, draft: Path, count: str = "20") -> bool:
             for each in itertools.chain.from_iterable(map(rounds_of, drafted)):
                 times.setdefault(each.drafted or 0, []).append(each.seconds or 0.0)
             step = sum(one.seconds or 0.0 for one in bare) / sum((one.tokens or 0) - 1 for one in bare)  # fmt: skip
-            periods.append({drafted: fmean(each) / step for drafted, each in times.items()})
+            periods.append({length: fmean(each) / step for length, each in times.items()})
     inside, near, widths = 0, 0, list[float]()
     for seed, (found, rates) in enumerate(cases):
         known = {n: [one[n] for one in (*periods[:seed], *periods[seed + 1 :]) if n in one] for n in range(9)}  # fmt: skip
         seconds = CostProfile(tuple((n, fmean(each)) for n, each in known.items() if len(each) > 1)).verify_seconds  # fmt: skip
         forecasts = {n: found.at(DraftSetting(n)) for n in lengths}
-        said = {n: one.over_plain for n, one in forecasts.items() if one and one.over_plain}
-        true = {n: (tokens - 1) / true_seconds(rates[:n], tokens, seconds) for n in said}
-        inside += sum(one.low <= true[n] <= one.high for n, one in said.items())
-        widths += [(one.high - one.low) / 2 / one.value for one in said.values()]
-        best = max(said, key=lambda n: said[n].value)
+        predicted = {n: one.over_plain for n, one in forecasts.items() if one and one.over_plain}
+        true = {n: (tokens - 1) / true_seconds(rates[:n], tokens, seconds) for n in predicted}
+        inside += sum(one.low <= true[n] <= one.high for n, one in predicted.items())
+        widths += [(one.high - one.low) / 2 / one.value for one in predicted.values()]
+        best = max(predicted, key=lambda n: predicted[n].value)
         near += true[best] >= 0.97 * max(true.values())
-        write(f"{seed}: {', '.join(f'n_max {n}: {true[n]:.2f}, said {one}' for n, one in said.items())}")  # fmt: skip
+        write(f"{seed}: {', '.join(f'n_max {n}: {true[n]:.2f}, predicted {one}' for n, one in predicted.items())}")  # fmt: skip
     errors = {n: [one[n] for one in periods if n in one] for n in lengths}
     shown = ", ".join(f"{n}: {stdev(each) / fmean(each) / len(each) ** 0.5:.1%}" for n, each in errors.items())  # fmt: skip
     write(f"standard errors of the true times of a round: {shown}; half an interval is {fmean(widths):.1%} of its value")  # fmt: skip
@@ -364,12 +365,11 @@ def answer_on(page: Page, prompt: str) -> float:
     return float(page.evaluate("window.first")) / 1000
 
 
-def speed_since(url: str, before: tuple[float, float]) -> tuple[float, tuple[float, float]]:
-    """Return a server's own tokens a second since its counters had certain values, and their values."""
+def decoding_counts(url: str) -> tuple[float, float]:
+    """Return the tokens that a server has predicted since its start, and the seconds that it needed for them."""
     text = attach(url).client.get("/metrics").text
     found = dict(re.findall(r"^llamacpp:(tokens_predicted\w*) (\S+)", text, re.MULTILINE))
-    tokens, seconds = (float(found[f"tokens_predicted{part}_total"]) for part in ("", "_seconds"))
-    return (tokens - before[0]) / ((seconds - before[1]) or 1.0), (tokens, seconds)
+    return float(found["tokens_predicted_total"]), float(found["tokens_predicted_seconds_total"])
 
 
 def check_page(target: Path, draft: Path, count: str = "12") -> bool:
@@ -398,9 +398,10 @@ def check_page(target: Path, draft: Path, count: str = "12") -> bool:
             for number in range(int(count) + 1):
                 speeds.append({})
                 for way in reversed(ways) if number % 2 else ways:
-                    _, before = speed_since(url, (0.0, 0.0))
+                    before = decoding_counts(url)
                     ways[way]()
-                    speeds[-1][way], _ = speed_since(url, before)
+                    tokens, seconds = map(sub, decoding_counts(url), before)
+                    speeds[-1][way] = tokens / seconds
                     write(f"round {number}, {way}: {speeds[-1][way]:.2f} tokens/s")
     write(f"first token on the page after {', '.join(f'{1000 * one:.0f}' for one in late)} ms")
     low, middle, high = quantiles((each["page"] / each["program"] for each in speeds[1:]), n=4)
