@@ -1,4 +1,4 @@
-"""The job of one pass: records that Python writes and compiled code reads, and their memory.
+"""The job of one pass: records that Python writes and compiled code reads, their memory, and the drafts in them after the pass.
 
 Each record is a NumPy structured dtype, and the one definition of its fields: numba reads records of these dtypes
 (`parts`), and Python writes them through C structures that are made of them, because NumPy needs a microsecond
@@ -8,10 +8,14 @@ to set a field. Every field has 8 bytes: an address, a count or a float64. Addre
 from __future__ import annotations
 
 import ctypes
+import sys
+import time
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from specdemo.kernels.plan import Chain
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -108,13 +112,16 @@ DRAFT = np.dtype(
     ]
 )
 
+# Seconds per unit of `TOKEN.seconds`, which contains the counter's ticks on Windows.
+SECOND = time.get_clock_info("perf_counter").resolution if sys.platform == "win32" else 1.0
+
 # A drafted token.
 TOKEN = np.dtype(
     [
         ("column", NUMBER),
         ("row", NUMBER),  # its row of logits, among all that were written
         ("confidence", REAL),
-        ("seconds", COUNT),  # time of its choice, in units of `runtime.SECOND`
+        ("seconds", COUNT),  # time of its choice, in units of `SECOND`
         ("nanoseconds", COUNT),
     ]
 )
@@ -257,3 +264,21 @@ class JobBuffer:
         """Reset the job to its form, since a draft turns the record into the next pass. Returns the job."""
         self._numbers[:] = self._begun
         return self.job
+
+    def chain(self, number: int, logits: Tensor, columns: int) -> Chain | None:
+        """Return the draft of a conversation after the pass; None if it does not draft.
+
+        number: of the conversation; logits: all rows that were written; columns: of the draft's vocabulary
+        """
+        draft, runs, step = self.drafts[number], self.num_drafts, None
+        if draft is None:
+            return None
+        taken = self.tokens[number][: draft.taken]
+        if len(taken) > 1:
+            first, last = taken[0], taken[-1]
+            passed = SECOND * (last.seconds - first.seconds)
+            passed += 1e-9 * (last.nanoseconds - first.nanoseconds)
+            step = passed / (len(taken) - 1) / runs
+        rows = [logits[one.row, :columns] for one in taken]
+        confidences = [one.confidence for one in taken]
+        return Chain([one.column for one in taken], rows, confidences, draft.survival, step, runs)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-import time
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -36,8 +35,6 @@ NORMS = ("input_norm", "attended_norm", "post_norm", "gated_norm", "query_norm",
 HEAD_DIMS = range(64, 257, 32)  # supported sizes of a head
 LINE = 64  # bytes of a cache line
 WIDTH = 16  # float32 that compiled code computes at a time
-# Seconds per unit of `TOKEN.seconds`, which contains the counter's ticks on Windows.
-SECOND = time.get_clock_info("perf_counter").resolution if sys.platform == "win32" else 1.0
 MOST_BUFFERS = 64  # for jobs of different forms, of each thread
 
 
@@ -289,11 +286,11 @@ class CompiledLayers:
         results: list[Tensor] = []
         chains: list[Chain | None] = []
         row = 0
-        for one, draft, tokens in zip(sequences, buffer.drafts, buffer.tokens, strict=True):
+        for number, one in enumerate(sequences):
             columns = self.columns + (one.extra.count if one.extra else 0)
             results.append(logits[row : row + one.answers, :columns])
             row += one.answers
-            chains.append(draft and _chain(draft, tokens, logits, columns, buffer.num_drafts))
+            chains.append(buffer.chain(number, logits, columns))
         return Results(results, behind, chains)
 
     def _width(self, one: SequenceRows) -> int:
@@ -494,23 +491,6 @@ def _room(shape: Shape, rows: int, asked: int, slots: int) -> tuple[int, int]:
         8192 + shape.hidden * (6 + -(-asked // 16) * 32),
     )
     return -(-shared // LINE) * LINE, (own + 3 * LINE - 1) // LINE * LINE
-
-
-def _chain(draft: Any, tokens: Any, logits: Tensor, columns: int, runs: int) -> Chain:
-    """Convert a draft from compiled code.
-
-    draft: its record, after the pass; tokens: TOKEN; logits: all rows that were written; columns: of the draft's vocabulary
-    runs: number of drafts in the pass
-    """
-    taken, step = tokens[: draft.taken], None
-    if len(taken) > 1:
-        first, last = taken[0], taken[-1]
-        passed = SECOND * (last.seconds - first.seconds)
-        passed += 1e-9 * (last.nanoseconds - first.nanoseconds)
-        step = passed / (len(taken) - 1) / runs
-    rows = [logits[one.row, :columns] for one in taken]
-    confidences = [one.confidence for one in taken]
-    return Chain([one.column for one in taken], rows, confidences, draft.survival, step, runs)
 
 
 def _tile_shapes() -> np.ndarray[Any, Any]:
