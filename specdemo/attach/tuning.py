@@ -162,12 +162,9 @@ def plan(
     slow = _plain_seconds(plain, list(timed), weights)
     times, step = _times(list(timed.values()), longest, slow, weights)
     current = DraftSetting(longest, p_min)
-    lengths = range(1, longest + 1) if longest <= MOST_LENGTHS else np.linspace(1, longest, MOST_LENGTHS, dtype=int)  # fmt: skip
-    tried = [DraftSetting(int(n), p) for n in lengths for p in (P_MINS if probable else (p_min,)) if p >= p_min]  # fmt: skip
-    tried += [] if current in tried else [current]
     ways = (partial(replay, right=False), partial(replay, right=True)) if assumption == "places" else (shortened,)  # fmt: skip
     speeds: dict[DraftSetting, tuple[Floats, Floats, float]] = {}
-    for setting in tried:
+    for setting in _tried(current, probable=probable):
         replays = [
             [chain(*(way(each, setting) for each in block)) for block in whole.values()]
             for way in ways
@@ -193,6 +190,14 @@ def plan(
     ]
     count = sum(map(len, requests))
     return TuningPlan(current, tuple(forecasts), assumption, len(requests), count, slow is not None)
+
+
+def _tried(current: DraftSetting, *, probable: bool) -> list[DraftSetting]:
+    """Return the settings that are compared, up to the recorded one and with it. probable: whether probabilities are known"""
+    longest, least = current.n_max, current.p_min
+    lengths = range(1, longest + 1) if longest <= MOST_LENGTHS else np.linspace(1, longest, MOST_LENGTHS, dtype=int)  # fmt: skip
+    tried = [DraftSetting(int(n), p) for n in lengths for p in (P_MINS if probable else (least,)) if p >= least]  # fmt: skip
+    return tried if current in tried else [*tried, current]
 
 
 def ask_in_turn(
