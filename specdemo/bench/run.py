@@ -206,7 +206,7 @@ def run_bench(
     listen: Listen,
     progress: ProgressCallback = silent,
 ) -> Iterator[Bench]:
-    """Run every variant on every prompt, one at a time.
+    """Run every variant on every prompt, one at a time; then our variants on several prompts at the same time.
 
     settings_of: returns the settings of one of our variants by its name; listen: see `Bench`
     yields: the bench with the results so far, after each prompt
@@ -245,15 +245,26 @@ def run_bench(
     if not bench.measured.answers:
         raise UserError("bench.suite_failed")
     own = {name: settings[name] for name in lanes if is_own(name)}
-    for count in options.concurrent:
+    yield from _run_concurrent(bench, studio, items, own, progress)
+    journal.close()
+
+
+def _run_concurrent(
+    bench: Bench,
+    studio: Studio,
+    items: Sequence[Item],
+    own: dict[str, RunSettings],
+    progress: ProgressCallback,
+) -> Iterator[Bench]:
+    """Run the first turns of prompts at the same time, for each wanted number of them. own: our variants; yields: as `run_bench`"""
+    for count in bench.options.concurrent:
         progress(Progress("bench", None, f"{count} at once"))
         prompts = list(islice(cycle(item.turns[0] for item in items), count))
         try:
-            bench.throughput += measure_throughput(studio, own, prompts, options)
+            bench.throughput += measure_throughput(studio, own, prompts, bench.options)
         except LaneLost as error:
             bench.leave_out(f"{count} at once", " ".join(str(error).split()))
         yield bench
-    journal.close()
 
 
 def _about(
