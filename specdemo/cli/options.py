@@ -72,7 +72,8 @@ def command_options(command: JsonView) -> list[JsonView]:
 def _add_option(parser: argparse.ArgumentParser, option: JsonView) -> None:
     """Add one option; its help ends with its default. Earlier names are accepted and not shown."""
     known = {
-        key: option[key] for key in option.keys() - {"names", "help", "earlier", "type", "range"}
+        key: option[key]
+        for key in option.keys() - {"names", "help", "earlier", "needs", "type", "range"}
     }
     if "type" in option:
         known["type"] = TYPES[option["type"]]
@@ -92,6 +93,22 @@ def _add_option(parser: argparse.ArgumentParser, option: JsonView) -> None:
     if earlier := option.get("earlier"):
         hidden = {**known, "default": argparse.SUPPRESS, "dest": added.dest, "required": False}
         parser.add_argument(*earlier, help=argparse.SUPPRESS, **hidden)
+
+
+def check_needs(
+    parser: argparse.ArgumentParser, command: JsonView, given: argparse.Namespace
+) -> None:
+    """Raise UserError for an option that does nothing without another one, which is missing."""
+    for option in command_options(command):
+        if not (needed := option.get("needs")) or getattr(given, _dest(needed)):
+            continue
+        name = _dest(option["names"])
+        if getattr(given, name) != parser.get_default(name):
+            raise UserError("cli.option_alone", option=option["names"], needed=needed)
+
+
+def _dest(name: str) -> str:
+    return name.lstrip("-").replace("-", "_").lower()
 
 
 def _number(kind: Callable[[str], float], limits: Sequence[float], text: str) -> float:

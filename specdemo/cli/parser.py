@@ -15,7 +15,7 @@ from pathlib import Path
 
 from specdemo import __version__
 from specdemo.cli.interrupts import INTERRUPTED
-from specdemo.cli.options import add_command_options
+from specdemo.cli.options import add_command_options, check_needs
 from specdemo.config.errors import UserError, system_error
 from specdemo.config.strings import Json
 
@@ -77,7 +77,10 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Return the options of a command line, with the command's name. Exits for --help, --version and wrong words."""
+    """Return the options of a command line, with the command's name. Exits for --help, --version and wrong words.
+
+    Raises UserError for paths and combinations that are refused.
+    """
     words = list(words)
     if words and (now := EARLIER_NAMES.get(words[0])):
         print(f"`{words[0]}` is an earlier name of `{now}`.", file=sys.stderr)
@@ -91,7 +94,10 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     method = ""
     if {"--help", "-h"} & set(given):  # for one method, if it is named
         method = next((after for word, after in pairwise(given) if word == "--method"), "")
-    return command_parser(name, method).parse_args(given, argparse.Namespace(command=name))
+    parser = command_parser(name, method)
+    options = parser.parse_args(given, argparse.Namespace(command=name))
+    check_needs(parser, COMMANDS[name], options)
+    return options
 
 
 def command_parser(name: str, method: str = "") -> argparse.ArgumentParser:

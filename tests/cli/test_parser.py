@@ -169,6 +169,22 @@ def test_earlier_names_of_options_still_work_and_are_not_shown(words, name, valu
 
 
 @pytest.mark.parametrize(
+    ("words", "needed"),
+    [
+        ("doctor --json", "URL"),
+        ("doctor --plain 127.0.0.1:1", "URL"),
+        ("audit --samples 3", "URL"),
+        ("app --plain 127.0.0.1:1", "--attach"),
+        ("run hi --at-once 3", "--prompts"),
+        ("tune --bandwidth 60", "--sizes"),
+    ],
+)
+def test_an_option_that_does_nothing_without_another_one_is_refused(words, needed, capsys):
+    assert main(words.split()) == 1
+    assert f" has no effect without {needed}." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     "words", [["run", ""], ["compare", " \n"], ["attach", "127.0.0.1:1", "--prompt", ""]]
 )
 def test_an_empty_prompt_is_refused_before_a_model_loads(words, capsys):
