@@ -116,6 +116,7 @@ def test_show_metrics_names_the_pass_and_what_it_means(capsys, precision, kernel
         ("train datastore --prompts missing --out new", "missing cannot be read"),
         ("run x --lookahead 99", "lookahead is 99; it must be a whole number between 1 and 32."),
         (f"export {RECORDED}", "--csv"),
+        (f"export {RECORDED} --csv new --html ./new", "name the same file, new."),
         ("export FILE --html new", "FILE is not a trace"),
         ("run x --method magic", "no drafting method 'magic'"),
         ("compare x --methods auto,magic", "no drafting method 'magic'"),

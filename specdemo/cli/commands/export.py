@@ -32,6 +32,8 @@ def run(options: argparse.Namespace) -> int:
 
     if not (options.csv or options.html):
         raise UserError("cli.export_nothing")
+    if options.csv and options.html and options.csv.resolve() == options.html.resolve():
+        raise UserError("cli.export_one_file", path=options.csv)
     trace = dumps(read(options.file).trace.events)
     if options.csv:
         options.csv.write_text("\ufeff" + csv_table(trace), encoding="utf-8", newline="")
