@@ -21,7 +21,7 @@ from statistics import median
 import torch
 
 from specdemo.bench.lanes import LaneResult, run_once
-from specdemo.bench.results import Result, Table, write_file
+from specdemo.bench.results import Result, Table
 from specdemo.bench.run import WARM_UP_PROMPT
 from specdemo.cli.console import reporting
 from specdemo.config.settings import AppSettings, RunSettings
@@ -32,6 +32,7 @@ from specdemo.engine.passes import Decoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.files.progress import ProgressCallback
+from specdemo.files.whole import write_file
 from specdemo.session.loaded import Loaded, fetch, load
 from specdemo.session.studio import Studio
 from specdemo.session.text import read_suite

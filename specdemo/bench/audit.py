@@ -9,13 +9,14 @@ from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 
 from specdemo.bench.lanes import LaneLost, LaneResult, Paired, run_once
-from specdemo.bench.results import STRINGS, Result, Table, as_percent, sameness, write_file
+from specdemo.bench.results import STRINGS, Result, Table, as_percent, sameness
 from specdemo.bench.statistics import SamplingAudit, judge_sampling
 from specdemo.bench.wrong_rules import Control, controls
 from specdemo.config.errors import UserError
 from specdemo.config.settings import TOKEN, RunSettings, Sampling
 from specdemo.engine.target import CachedModel, PrefixReader
 from specdemo.files.progress import Progress, ProgressCallback, silent
+from specdemo.files.whole import write_file
 from specdemo.models.pair import COPY, DRAFT
 from specdemo.session.studio import AUDIT_FILE, Conversation, Studio
 from specdemo.session.text import encode_prompt

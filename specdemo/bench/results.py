@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
 from collections import defaultdict
@@ -23,6 +22,7 @@ from pydantic import TypeAdapter
 
 from specdemo.bench.lanes import Paired, is_own
 from specdemo.config.strings import ASSETS, Json, JsonView
+from specdemo.files.whole import write_file
 from specdemo.session.loaded import machine_name
 from specdemo.trace.metrics import Metrics, calibration_error, same_prefix
 
@@ -105,16 +105,6 @@ def versions(*packages: str) -> dict[str, str]:
         with suppress(PackageNotFoundError):
             found[package] = version(package)
     return found
-
-
-def write_file(path: Path, content: str) -> None:
-    """Replace a file as a whole, so that an interruption never leaves half of it. Write to a device, such as /dev/stdout, directly."""
-    if path.exists() and not path.is_file():
-        path.write_text(content, encoding="utf-8")
-        return
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.write_text(content, encoding="utf-8")
-    part.replace(path)
 
 
 class Journal:

@@ -12,6 +12,7 @@ from specdemo.cli import console
 from specdemo.cli.interrupts import keep_results
 from specdemo.config.errors import UserError
 from specdemo.config.strings import ASSETS, load
+from specdemo.files.whole import write_file
 from specdemo.trace.codec import dumps, encode
 from specdemo.trace.events import (
     PLAIN,
@@ -100,7 +101,7 @@ def show_run(
         broken = error
     finally:  # also if the reader of the output has closed it
         if options.save and events:
-            options.save.write_text(dumps(events), encoding="utf-8")
+            write_file(options.save, dumps(events))
     if not options.json and events:
         console.out.print()
         show_metrics(Trace(tuple(events)), label)

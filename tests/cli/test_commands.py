@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from errno import ENOSPC
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -202,3 +203,19 @@ def test_models_lists_what_other_programs_have_stored(tmp_path, monkeypatch, cap
     other, odd = other.split("/models/odd.gguf")
     assert "runs with: drafts copied from the text" in other
     assert "does not run" in odd
+
+
+def test_export_to_a_full_disk_leaves_an_earlier_file_as_it_was(tmp_path, monkeypatch, capsys):
+    earlier = tmp_path / "run.html"
+    earlier.write_text("earlier")
+    write_text = Path.write_text
+
+    def full(path: Path, text: str, **options) -> int:
+        write_text(path, text[:100], **options)
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert main(["export", str(RECORDED), "--html", str(earlier)]) == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert earlier.read_text() == "earlier"
+    assert list(tmp_path.iterdir()) == [earlier]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdemo.bench.lanes import expand, single_lanes
-from specdemo.bench.results import Journal, Result, Table, markdown, text, write_file
+from specdemo.bench.results import Journal, Result, Table, markdown, text
 from specdemo.cli import console
 from specdemo.cli.interrupts import keep_results
 from specdemo.cli.options import (
@@ -26,6 +26,7 @@ from specdemo.config.errors import UserError, system_error
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.files.catalogue import DEFAULT_TARGET
 from specdemo.files.progress import ProgressCallback
+from specdemo.files.whole import write_file
 from specdemo.models.outlook import choose
 from specdemo.session.studio import Studio
 from specdemo.session.text import Item, read_suite

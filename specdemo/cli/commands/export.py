@@ -15,6 +15,7 @@ from specdemo.cli.options import app_settings
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import ASSETS
+from specdemo.files.whole import write_file
 
 if TYPE_CHECKING:
     from playwright.sync_api import Route
@@ -36,10 +37,10 @@ def run(options: argparse.Namespace) -> int:
         raise UserError("cli.export_one_file", path=options.csv)
     trace = dumps(read(options.file).trace.events)
     if options.csv:
-        options.csv.write_text("\ufeff" + csv_table(trace), encoding="utf-8", newline="")
+        write_file(options.csv, "\ufeff" + csv_table(trace))
     if options.html:
         page = player_page(VIEW, {"title": options.file.stem, "trace": trace})
-        options.html.write_text(page, encoding="utf-8")
+        write_file(options.html, page)
     return 0
 
 

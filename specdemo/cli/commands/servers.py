@@ -28,6 +28,7 @@ from specdemo.cli.show import show_run
 from specdemo.config.errors import UserError
 from specdemo.config.strings import JsonView, load
 from specdemo.files.progress import Progress
+from specdemo.files.whole import write_file
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import Knowledge
 
@@ -61,7 +62,7 @@ def run_import(options: argparse.Namespace) -> int:
     if options.aiperf:
         known = [report for record in records if (report := record.aiperf())]
         lines = (json.dumps(report) + "\n" for report in known)
-        options.aiperf.write_text("".join(lines), encoding="utf-8")
+        write_file(options.aiperf, "".join(lines))
         console.note(f"Wrote {len(known)} of {len(records)} records to {options.aiperf}.")
     if options.save:
         _save(options.save, records)
@@ -74,7 +75,7 @@ def _save(folder: Path, records: Iterable[Record]) -> None:
     known = [record.generation for record in records if record.generation]
     for number, generation in enumerate(known, 1):
         path = folder / f"request-{number}.jsonl"
-        path.write_text(dumps(events(generation)), encoding="utf-8")
+        write_file(path, dumps(events(generation)))
     console.note(f"Wrote {len(known)} traces to {folder}.")
 
 
