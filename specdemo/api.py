@@ -14,6 +14,7 @@ from specdemo.config.strings import Json
 from specdemo.drafters.base import Method
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.files.progress import ProgressLines
+from specdemo.files.whole import write_file
 from specdemo.session.door import MethodInfo
 from specdemo.session.runs import failure
 from specdemo.session.studio import Conversation, Studio
@@ -118,7 +119,7 @@ class Run(ComparedRun):
 
     def save(self, path: str | Path) -> None:
         """Write the trace as JSON lines, the format of the page, `replay` and `export`."""
-        Path(path).write_text(dumps(self), encoding="utf-8")
+        write_file(Path(path), dumps(self))
 
 
 class Chat:

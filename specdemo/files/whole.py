@@ -15,6 +15,6 @@ def write_file(path: Path, content: str) -> None:
     try:
         part.write_text(content, encoding="utf-8", newline="")
         part.replace(path)
-    except OSError:  # for example a full disk
+    except BaseException:  # a full disk, an interruption
         part.unlink(missing_ok=True)
         raise
