@@ -16,6 +16,7 @@ from specdemo.files.sources import resolve
 from specdemo.models.networks.folders import export
 from specdemo.session.studio import Studio
 from specdemo.session.text import encode_prompt, read_suite
+from specdemo.trace.events import Drafted
 from specdemo.trace.metrics import measure, output_ids
 
 pytestmark = pytest.mark.real
@@ -132,6 +133,14 @@ def test_a_seed_has_one_text_in_passes_that_runs_share(compiled):
     with ThreadPoolExecutor(len(methods)) as pool:
         found = list(pool.map(coupled, [studio] * len(methods), methods, SHAPED))
     assert found == [coupled(studio, "nothing", sampling) for sampling in SHAPED]
+
+
+def test_auto_drafts_with_the_feature_drafter_that_needs_no_draft_model(four_bit):
+    assert not four_bit.loaded.pair.drafts["feature"].extends
+    events = ask(four_bit, RunSettings(method="auto"))
+    sources = {event.source for event in events if isinstance(event, Drafted)}
+    assert "feature" in sources
+    assert "draft_model" not in sources
 
 
 def test_the_draft_model_agrees_with_the_target_often(four_bit):

@@ -199,7 +199,7 @@ def _auto(context: DraftingContext) -> Auto:
     """Without the tree: over the same draft the chain gave more wherever the compiled pass was measured."""
     most, costs, texts = context.settings.lookahead, context.costs, known_texts(context)
     model = through = None
-    if context.has("draft") or context.has("feature"):
+    if context.has(context.taken):
         model = model_arm(context, lambda calibration: CostAware(most, costs, calibration))
         through = Through(texts, context.calibrate(NGRAM.prior), costs, shortest=BEHIND)
     return Auto(copiers(context, texts), model, costs, through)

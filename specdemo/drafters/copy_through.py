@@ -77,8 +77,8 @@ def copiers(context: DraftingContext, texts: SuffixAutomaton) -> list[Arm]:
 
 
 def model_arm(context: DraftingContext, policy: Callable[[Calibration], Lookahead]) -> Arm:
-    """The draft model, or the feature drafter where there is none, with a calibration of its own, which its policy reads."""
-    method = DRAFT_MODEL if context.has("draft") else FEATURE
+    """The model that the context takes, with a calibration of its own, which its policy reads."""
+    method = DRAFT_MODEL if context.taken == "draft" else FEATURE
     calibration = context.calibrate(method.prior)
     (need,) = method.needs
     drafter = DraftModel(context.distributions(need), policy(calibration))
@@ -214,7 +214,7 @@ class CopyThrough(Drafter):
 
 def _make(context: DraftingContext) -> CopyThrough:
     settings = context.settings
-    if not (context.has("draft") or context.has("feature")):
+    if not context.has(context.taken):
         model = Arm(PLAIN.name, Plain())
     else:
         model = model_arm(context, lambda calibration: context.lookahead(calibration=calibration))

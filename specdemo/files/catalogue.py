@@ -191,6 +191,12 @@ def partner(target: str) -> str | None:
     return entry.draft if entry else None
 
 
+def has_shipped_draft(target: str) -> bool:
+    """Return whether the draft model that suits a target comes with the program: then it is loaded in any case."""
+    draft = find(partner(target) or "")
+    return draft is not None and bool(draft.shipped)
+
+
 def trained_folder(target: str, wanted: str = "auto") -> Path:
     """Return the folder of the drafters trained for a target, with a subfolder per kind. wanted: "auto" for shipped ones, or a folder"""
     shipped = ASSETS / "drafts" / f"{target}-trained"
@@ -198,11 +204,11 @@ def trained_folder(target: str, wanted: str = "auto") -> Path:
 
 
 def own_drafter(target: str, wanted: str = "auto") -> Entry | None:
-    """Return the trained drafter of a target that needs no draft model, as an entry without a name; None if there is none.
+    """Return the trained drafter that a target has in place of a draft model, as an entry without a name; None if there is none.
 
     wanted: as in `trained_folder`, or "none"
     """
-    if wanted == "none":
+    if wanted == "none" or has_shipped_draft(target):
         return None
     entry = find(target)
     folder = trained_folder(entry.name if entry else target, wanted) / OWN_KIND

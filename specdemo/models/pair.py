@@ -14,7 +14,13 @@ from specdemo.config.settings import AppSettings, Recommended
 from specdemo.config.strings import Json
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.target import CachedModel, PrefixReader
-from specdemo.files.catalogue import DEFAULT_TARGET, OWN_KIND, draft_of, recommended
+from specdemo.files.catalogue import (
+    DEFAULT_TARGET,
+    OWN_KIND,
+    draft_of,
+    has_shipped_draft,
+    recommended,
+)
 from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.files.sources import PACKING_RECIPES, ModelFiles, resolve
 from specdemo.kernels import cpu_features
@@ -68,6 +74,17 @@ class LoadedPair:
     no_draft_why: str = ""
     costs: CostProfile = field(default_factory=CostProfile)
     recommended: Recommended = field(default_factory=Recommended)
+
+    @property
+    def taken(self) -> str:
+        """The need of the model that methods draft with which take one, such as `auto`; "" if there is none.
+
+        A feature drafter that needs no draft model has one layer, and the target's states tell it more than a text does.
+        """
+        own = self.drafts.get(OWN_KIND)
+        if own and not own.extends:
+            return OWN_KIND
+        return DRAFT if DRAFT in self.drafts else ""
 
     @property
     def draft_info(self) -> ModelInfo | None:
@@ -132,7 +149,7 @@ def place_pair(
     # A feature drafter that extends a draft model is not found without it.
     alone = OWN_KIND in {**find_trained(target, None, settings.trained), **others}
     draft, why = None, "Its feature drafter works without a draft model."
-    if not alone or settings.draft != "auto":
+    if not alone or settings.draft != "auto" or has_shipped_draft(files.known):
         draft, why = _find_draft(settings, progress, found, target, tokenizer)
     network = draft.network() if draft else None
     below = network.weights if isinstance(network, CompactDecoder) else None
@@ -192,11 +209,11 @@ def _placed(files: ModelFiles, settings: AppSettings, progress: ProgressCallback
 
 
 def _timed_draft(pair: LoadedPair) -> tuple[CachedModel | None, ModelInfo | None]:
-    """Return the model whose draft steps are timed: the draft model, else a drafter that works without one.
+    """Return the model whose draft steps are timed, see `LoadedPair.taken`.
 
     Damaged files are reported at use.
     """
-    draft = pair.drafts.get(DRAFT) or pair.drafts.get(OWN_KIND)
+    draft = pair.drafts.get(pair.taken)
     with suppress(UserError):
         reader = draft.network().open(pair.open_target()) if draft else None
         if draft and isinstance(reader, PrefixReader):

@@ -119,11 +119,8 @@ class Caches:
         room = min(settings.max_new_tokens, pair.context - len(prompt_ids))
         self._reuse(prompt_ids, sibling)
         method = known[settings.method]
-        # The feature drafter replaces a missing draft model, see `drafters.copy_through`.
-        instead = (
-            "draft" not in pair.drafts and "feature" in pair.drafts and "draft" in method.takes
-        )
-        target.record(wanted=method.states or instead)
+        takes_states = "draft" in method.takes and pair.taken not in ("", "draft")
+        target.record(wanted=method.states or takes_states)
         running = generate(
             target,
             drafter,
@@ -194,6 +191,7 @@ class Caches:
             profile=pair.costs,
             memory=memory,
             models={need: partial(self._open, need) for need in pair.drafts},
+            taken=pair.taken,
             features=self._target.features,
             store=self.loaded.store,
             together=together,

@@ -86,6 +86,12 @@ def test_a_drafter_of_its_own_stands_in_for_the_draft_model(shipped):
         assert draft_of(name, "auto", "auto") == partner_of
 
 
+def test_a_shipped_draft_model_is_loaded_next_to_a_feature_drafter_that_needs_none(shipped):
+    folder = shipped.parents[1] / "smollm2-135m-instruct-trained" / "feature"
+    shipped.parent.rename(folder.parent)
+    assert draft_of("smollm2-135m-instruct", "auto", "auto") == "smollm2-135m-instruct-draft"
+
+
 def test_an_entry_is_found_by_hub_id_too():
     assert find("HuggingFaceTB/SmolLM2-1.7B-Instruct").name == "smollm2-1.7b-instruct"
     assert partner("Qwen/Qwen3-8B") == "qwen3-0.6b"

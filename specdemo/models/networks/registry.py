@@ -124,13 +124,14 @@ class Draft:
     """A model that drafts for a target; its weights are loaded at first use, once for all sessions.
 
     info: facts about its weights, see `loaded_info`; reads: hidden states of the target that it reads, by layer
-    card: facts of its training, see `training.package.Card`
+    card: facts of its training, see `training.package.Card`; extends: it runs on top of the draft model
     """
 
     info: ModelInfo
     _load: Callable[[], DraftNetwork]
     reads: tuple[int, ...] = ()
     card: JsonView = field(default_factory=dict)
+    extends: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _network: DraftNetwork | None = None
 
@@ -182,5 +183,7 @@ def find_trained(
             continue
         load = partial(network.load, path, tensors, draft if extends else None)
         info = ModelInfo(kind, "", "int4", "", int(facts.get("parameters", 0)))
-        found[kind] = Draft(info, load, tuple(facts["reads"]), facts.get("card", {}))
+        found[kind] = Draft(
+            info, load, tuple(facts["reads"]), facts.get("card", {}), network.extends
+        )
     return found
