@@ -63,3 +63,25 @@ def test_a_word_sent_before_the_room_answers_for_the_first_time_stays(open_page,
     phone.locator(".sd-room-gap").wait_for()
     assert phone.locator("input").input_value() == "early"
     phone.get_by_text(WORDS["sent"].format(word="early")).wait_for()
+
+
+def test_a_wrong_code_can_be_typed_again_and_a_room_that_ends_stays_on_the_phone(open_page, url):
+    phone, asked = open_page(), []
+    phone.on("request", lambda request: "/rooms/" in request.url and asked.append(request.url))
+    phone.goto(f"{url}room.html")
+    phone.locator("input").fill("ABCD")
+    phone.get_by_role("button", name=WORDS["join"]).click()
+    refused = phone.get_by_role("alert").filter(has_text=WORDS["refused"]["404"])
+    refused.wait_for()
+    assert phone.get_by_role("button").all_inner_texts() == [WORDS["theme"], WORDS["join"]]
+    assert phone.evaluate("getSelection().toString()") == "ABCD"
+    phone.wait_for_timeout(3000)
+    assert len(asked) == 1
+    projector = open_page()
+    projector.goto(f"{url}room.html?run={RUN}&at=10")
+    phone.keyboard.type(projector.locator(".sd-room-code").inner_text())
+    phone.keyboard.press("Enter")
+    phone.locator(".sd-room-gap").wait_for()
+    phone.route("**/rooms/*", lambda route: route.fulfill(status=404))
+    refused.wait_for()
+    assert phone.get_by_role("button", name=WORDS["send"]).is_visible()

@@ -26,7 +26,7 @@ const LONGEST = 24; // characters of a guess, see ui/room.py
 async function ask(path, body) {
   const answer = await fetch(`rooms${path}`, body && { method: "POST", body: JSON.stringify(body) }).catch(() => null);
   if (answer?.ok) return answer.json();
-  throw new Error(words.refused[answer?.status ?? ""] ?? words.refused.other);
+  throw new Error(words.refused[answer?.status ?? ""] ?? words.refused.other, { cause: answer?.status });
 }
 
 const problem = el("p", { class: "sd-problem", role: "alert", hidden: true });
@@ -41,24 +41,32 @@ function showText(state) {
   before.replaceChildren(state.before, state.own === null ? el("span", { class: "sd-room-gap" }, "?") : el("b", { class: "sd-moment-token sd-moment-accepted" }, state.own));
 }
 
-/** Do something, and say what is wrong if it fails. @param {() => Promise<unknown>} act */
+/** Do something, and say what is wrong if it fails. @template T @param {() => Promise<T>} act */
 async function attempt(act) {
   try {
-    await act();
+    const done = await act();
     problem.hidden = true;
+    return done;
   } catch (error) {
     problem.textContent = error instanceof Error ? error.message : String(error);
     problem.hidden = false;
   }
 }
 
-/** Do something again and again, less often while nobody sees the page. @param {number} milliseconds @param {() => Promise<unknown>} act */
+/** Do something again and again until it returns true, less often while nobody sees the page. @param {number} milliseconds @param {() => Promise<unknown>} act */
 async function repeat(milliseconds, act) {
-  await attempt(act);
-  setTimeout(() => repeat(milliseconds, act), document.hidden ? 10 * milliseconds : milliseconds);
+  if ((await attempt(act)) !== true) setTimeout(() => repeat(milliseconds, act), document.hidden ? 10 * milliseconds : milliseconds);
 }
 
-// ---- The phone: a word, and what became of it
+// ---- The phone: a code, a word, and what became of it
+
+/** Ask for the code of a room. wrong: a code without one @param {string} [wrong] */
+function join(wrong) {
+  const box = el("input", { type: "text", name: "room", maxlength: 4, value: wrong, class: "sd-moment-words", "aria-label": words.code, placeholder: words.code, autocomplete: "off" });
+  const form = el("form", { class: "sd-room sd-room-form sd-moment" }, box, el("button", { class: "sd-lesson-button sd-lesson-main" }, words.join));
+  frame(words, form, ...(wrong ? [el("p", { class: "sd-problem", role: "alert" }, words.refused[404])] : []));
+  box.select();
+}
 
 function phone(/** @type {string} */ code) {
   const id = sessionStorage.getItem("sd-phone") ?? crypto.getRandomValues(new Uint32Array(3)).join("-");
@@ -78,7 +86,13 @@ function phone(/** @type {string} */ code) {
   frame(words, el("section", { class: "sd-room sd-lessons sd-moment" }, prompt, before, form, told, problem));
   repeat(PHONE_MS, async () => {
     /** @type {State} */
-    const state = await ask(`/${code}`);
+    const state = await ask(`/${code}`).catch((error) => {
+      if (shown || error.cause !== 404) throw error;
+    });
+    if (!state) {
+      join(code);
+      return true;
+    }
     const now = `${state.at} ${state.own}`;
     if (now === shown) return;
     const first = !shown;
@@ -171,7 +185,4 @@ const run = query.get("run");
 if (run) attempt(() => begin(run));
 else if (code && key) attempt(() => projector(code, key));
 else if (code) phone(code);
-else {
-  const box = el("input", { type: "text", name: "room", maxlength: 4, class: "sd-moment-words", "aria-label": words.code, placeholder: words.code, autocomplete: "off" });
-  frame(words, el("form", { class: "sd-room sd-room-form sd-moment" }, box, el("button", { class: "sd-lesson-button sd-lesson-main" }, words.join)));
-}
+else join();
