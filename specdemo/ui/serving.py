@@ -117,8 +117,6 @@ class Head:
             for name in modules(*OPENING)
         ]
         self.runs = {run.name: run for run in recorded_runs()}
-        first = address(f"runs/{next(iter(self.runs))}.jsonl")
-        scripts.append(f"<{first}>; rel=preload; as=fetch; crossorigin; fetchpriority=low")
         self.link = (b"link", ", ".join(scripts).encode())
         self.styles = style_links(address)
         self.words = first_words().encode()
@@ -236,6 +234,7 @@ def first_words() -> str:
         },
         "steps": [_step(event) for event in checks],
         "until": _milliseconds(checks[-1]),
+        "run": address(f"runs/{run.name}.jsonl"),
         "plotly": address(PLOTLY_NAME),
     }
     script = SCRIPT.read_text(encoding="utf-8")

@@ -48,9 +48,8 @@ def answered(path, **query):
 
 
 def test_the_page_names_the_scripts_that_it_will_import():
-    *links, run = answered("/").headers["link"].split(", ")
+    links = answered("/").headers["link"].split(", ")
     low = "; fetchpriority=low"  # Gradio's own scripts come first
-    assert re.fullmatch(r"<files/.*/runs/.*\.jsonl>; rel=preload; as=fetch; crossorigin" + low, run)
     shape = rf"<files/{version()}/view/(.*)>; rel=modulepreload{low}"
     named = [re.fullmatch(shape, link)[1] for link in links]
     assert all((SCRIPTS / name).is_file() for name in named)

@@ -39,8 +39,10 @@
       }
     }
   };
-  if (first && (location.hash || [...query.keys()].some((name) => !NEUTRAL.has(name)))) first.remove();
+  if (first && (location.hash || history.state?.trace || [...query.keys()].some((name) => !NEUTRAL.has(name)))) first.remove();
   else if (first) {
+    const run = Object.assign(document.createElement("link"), { rel: "preload", as: "fetch", crossOrigin: "", fetchPriority: "low", href: given.run });
+    document.head.append(run);
     const theme = query.get("theme") ?? query.get("__theme");
     const dark = matchMedia("(prefers-color-scheme: dark)").matches ? theme !== "light" : theme === "dark";
     first.classList.toggle("dark", dark);
