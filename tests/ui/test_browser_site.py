@@ -78,22 +78,6 @@ def test_a_missing_run_is_explained(page, url):
     page.problems.clear()
 
 
-def test_escape_and_what_else_is_used_close_a_menu_and_the_numbers(page, url):
-    page.goto(f"{url}#play/hostile")
-    page.locator(".sd-answer .sd-rejected").first.wait_for()
-    numbers, menu = page.locator(".sd-more"), page.locator(".sd-menu")
-    for one, other in ((numbers, menu), (menu, numbers)):
-        one.locator("summary").click()
-        one.locator("summary + *").click(position={"x": 2, "y": 2})  # on no button of its own
-        assert one.evaluate("(details) => details.open")
-        page.keyboard.press("Escape")
-        assert not one.evaluate("(details) => details.open")
-        one.locator("summary").click()
-        other.locator("summary").click()
-        assert not one.evaluate("(details) => details.open")
-        page.keyboard.press("Escape")
-
-
 def test_the_replay_file_plays_from_a_disk(page, url, tmp_path):
     page.goto(f"{url}#play/hostile")
     page.locator(".sd-answer .sd-rejected").first.wait_for()

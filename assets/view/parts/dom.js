@@ -38,25 +38,6 @@ export const button = (label, act, attributes = {}) => el("button", { type: "but
 export const menu = (attributes, choices) => el("select", attributes, ...choices.map(([value, title]) => el("option", { value }, title)));
 
 /**
- * What a summary opens below itself, until Escape is pressed or the focus goes elsewhere. A click on its text leaves the focus in it.
- * @param {string} name @param {HTMLElement} summary @param {HTMLElement} list
- */
-export function dropdown(name, summary, list) {
-  list.tabIndex = -1;
-  const root = el("details", { class: name }, summary, list);
-  root.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || !root.open) return;
-    event.stopPropagation();
-    root.open = false;
-    summary.focus();
-  });
-  root.addEventListener("focusout", (event) => {
-    if (!root.contains(/** @type {Node | null} */ (event.relatedTarget))) root.open = false;
-  });
-  return root;
-}
-
-/**
  * Copy a text, and write in `note` whether the browser let the page do so. Resolves with the same.
  * @param {string} text @param {Element} note @param {string} done @param {string} failed
  */

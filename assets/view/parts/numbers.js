@@ -1,6 +1,6 @@
 // The big numbers: two significant digits, fixed width, at most four changes a second.
 
-import { dropdown, el, setText } from "./dom.js";
+import { el, setText } from "./dom.js";
 import { FEWEST_TOKENS } from "../core/headline.js";
 import { fill } from "../core/sentence.js";
 import { acceptRate, draftPerStep, baselineRate, disturbed, preparedRate, speedup, standIn, tokensPerSecond, tokensPerStep, two, verifyPerStep } from "../core/metrics.js";
@@ -23,7 +23,7 @@ export class NumbersView {
     this.strip = el("dl", { class: "sd-numbers" });
     const rest = el("dl", { class: "sd-numbers-rest" });
     this.shared = el("p", { class: "sd-shared", hidden: true });
-    this.more = dropdown("sd-more", el("summary", { class: "sd-button" }, this.#words.more), rest);
+    this.more = el("details", { class: "sd-more" }, el("summary", { class: "sd-button" }, this.#words.more), rest);
     this.root = el("div", { class: "sd-facts" }, this.strip, this.more);
     for (const name of [...FIRST, ...REST]) {
       const { unit, label, hint } = this.#words[name];

@@ -1,6 +1,6 @@
 // The menu to save a run: its trace, a table, and one HTML file that plays it anywhere.
 
-import { dropdown, el } from "../parts/dom.js";
+import { el } from "../parts/dom.js";
 
 /** @import { Line, Node as Token, State, Verified } from "../core/state" */
 /** @import { Words } from "../parts/page" */
@@ -9,9 +9,9 @@ import { dropdown, el } from "../parts/dom.js";
  * @param {{ events: Line[], state: State }} view @param {Words} words @param {(sentence: string) => void} notify
  */
 export function exportMenu(view, words, notify) {
+  const menu = el("details", { class: "sd-menu" });
   const summary = el("summary", { class: "sd-button" }, words.menu);
   const list = el("div", { class: "sd-menu-list" });
-  const menu = dropdown("sd-menu", summary, list);
   /** @param {string} name @param {() => Promise<void>} act */
   const entry = (name, act) => {
     list.append(el("button", { type: "button", class: "sd-button", "data-save": "", title: words[`${name}_hint`], onclick: () => {
@@ -33,6 +33,16 @@ export function exportMenu(view, words, notify) {
     });
   }
   list.append(el("p", { class: "sd-menu-wait" }, words.wait));
+  menu.append(summary, list);
+  menu.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !menu.open) return;
+    event.stopPropagation();
+    menu.open = false;
+    summary.focus();
+  });
+  menu.addEventListener("focusout", (event) => {
+    if (!menu.contains(/** @type {Node | null} */ (event.relatedTarget))) menu.open = false;
+  });
   return menu;
 }
 
