@@ -97,7 +97,7 @@ class DraftingContext:
     profile: measured when the pair was loaded
     memory: results of this session's earlier runs; None if they must not be used
     models: opens the model that meets a need, for all needs that are met but a store
-    taken: the need of the model that a method drafts with which takes a draft model, "" without one
+    taken: the need of the model with which methods draft that take a draft model; "" if there is none
     features: the target's hidden states in this conversation
     store: the datastore that `retrieval` searches
     together: returns how many runs, including this one, are likely to share its passes

@@ -204,7 +204,7 @@ def trained_folder(target: str, wanted: str = "auto") -> Path:
 
 
 def own_drafter(target: str, wanted: str = "auto") -> Entry | None:
-    """Return the trained drafter that a target has in place of a draft model, as an entry without a name; None if there is none.
+    """Return the trained drafter that replaces a draft model of a target, as an entry without a name; None if there is none.
 
     wanted: as in `trained_folder`, or "none"
     """

@@ -72,7 +72,7 @@ def wait_for_threads(job, threads):
 
 
 if sys.platform == "win32":
-    # It writes ticks in the place of seconds, see `job.SECOND`.
+    # It writes ticks instead of seconds, see `job.SECOND`.
     write_time = types.ExternalFunction("QueryPerformanceCounter", types.int32(types.intp))
 else:
     clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.intp))

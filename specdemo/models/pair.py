@@ -77,9 +77,9 @@ class LoadedPair:
 
     @property
     def taken(self) -> str:
-        """The need of the model that methods draft with which take one, such as `auto`; "" if there is none.
+        """The need of the model with which `auto` and `copy_through` draft; "" if there is none.
 
-        A feature drafter that needs no draft model has one layer, and the target's states tell it more than a text does.
+        A feature drafter that needs no draft model comes first: it has one layer, and reads the target's states.
         """
         own = self.drafts.get(OWN_KIND)
         if own and not own.extends:
