@@ -17,8 +17,10 @@ EARLIER = """document.querySelector('#sd-view .sd-mount').view.events.filter(
 def test_a_real_run_is_shown_live_measured_and_stopped(open_page):
     with launched(Studio(AppSettings.from_environment())) as url:
         page = open_page()
-        # Long answers, which a fast machine has not finished when they are stopped.
-        page.goto(f"{url}?preset=own&temperature=1.5&max_new_tokens=1000")
+        # Long answers, which a fast machine has not finished when they are stopped; `auto` drafts too little of them.
+        page.goto(
+            f"{url}?preset=own&temperature=1.5&max_new_tokens=1000&method=draft_model&fallback=0"
+        )
         page.locator(".sd-badge:not(#sd-first *)", has_text="recorded").wait_for()
         page.locator(".sd-model-text", has_text="Ready").wait_for(timeout=300_000)
 
