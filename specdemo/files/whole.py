@@ -1,4 +1,4 @@
-"""Writes files as a whole."""
+"""Writes a file completely or not at all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 
 
 def write_file(path: Path, content: str) -> None:
-    """Replace a file as a whole, so that an interruption or a full disk never leaves half of it. Write to a device, such as /dev/stdout, directly."""
+    """Write a file, or leave the earlier one unchanged after an interruption or on a full disk.
+
+    A device, such as /dev/stdout, is written directly.
+    """
     if path.exists() and not path.is_file():
         path.write_text(content, encoding="utf-8", newline="")
         return
