@@ -135,8 +135,7 @@ def test_a_seed_has_one_text_in_passes_that_runs_share(compiled):
     assert found == [coupled(studio, "nothing", sampling) for sampling in SHAPED]
 
 
-def test_auto_drafts_with_the_feature_drafter_that_needs_no_draft_model(four_bit):
-    assert not four_bit.loaded.pair.drafts["feature"].extends
+def test_auto_drafts_with_the_feature_drafter_before_the_draft_model(four_bit):
     events = ask(four_bit, RunSettings(method="auto"))
     sources = {event.source for event in events if isinstance(event, Drafted)}
     assert "feature" in sources

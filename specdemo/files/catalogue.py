@@ -15,7 +15,7 @@ from specdemo.files.folder import trained_facts
 GENERATION_CONFIG = "generation_config.json"
 CATALOGUE_FILE = Path(__file__).with_name("catalogue.json")
 DEFAULT_TARGET = "smollm2-135m-instruct"
-OWN_KIND = "feature"  # kind of drafter that may need no draft model in addition
+OWN_KIND = "feature"  # kind of drafter that takes the place of a draft model
 OWN_TITLE = "a drafter of its own that ships with specdemo"
 
 
@@ -213,8 +213,7 @@ def own_drafter(target: str, wanted: str = "auto") -> Entry | None:
     entry = find(target)
     folder = trained_folder(entry.name if entry else target, wanted) / OWN_KIND
     about = Entry("", OWN_TITLE, "Apache-2.0", 0, "", shipped=str(folder))
-    facts = about.recorded
-    return about if facts and "extends" not in facts else None
+    return about if about.recorded else None
 
 
 def draft_of(target: str, draft: str, trained: str) -> str | None:

@@ -79,12 +79,9 @@ class LoadedPair:
     def taken(self) -> str:
         """The need of the model with which `auto` and `copy_through` draft; "" if there is none.
 
-        A feature drafter that needs no draft model comes first: it has one layer, and reads the target's states.
+        A feature drafter comes first: it has one layer, and reads the target's states.
         """
-        own = self.drafts.get(OWN_KIND)
-        if own and not own.extends:
-            return OWN_KIND
-        return DRAFT if DRAFT in self.drafts else ""
+        return next((need for need in (OWN_KIND, DRAFT) if need in self.drafts), "")
 
     @property
     def draft_info(self) -> ModelInfo | None:
@@ -146,7 +143,6 @@ def place_pair(
     target = _placed(files, settings, progress)
     check_vocabulary(files, tokenizer, target.vocabulary_size)
     others = dict.fromkeys(published.kinds, published.draft(target)) if published else {}
-    # A feature drafter that extends a draft model is not found without it.
     alone = OWN_KIND in {**find_trained(target, None, settings.trained), **others}
     draft, why = None, "Its feature drafter works without a draft model."
     if not alone or settings.draft != "auto" or has_shipped_draft(files.known):

@@ -1,4 +1,4 @@
-"""Drafters that guess one token after another: the draft model, the feature drafter and early exit."""
+"""Drafters that guess one token after another: the draft model, early exit and the feature drafter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from specdemo.training.student import EPSILON, Student, normalised_error
 from specdemo.training.trainer import Start, Tally, Task
 
 MID_WEIGHT, MID_UNTIL = 0.5, 0.6
-LONGEST_KNOWN, LONGEST_UNKNOWN = 16, 5  # tokens in a row whose features are there, and are not
 EVALUATED = 5  # drafted tokens of each draft in the evaluation
 UNROLLED = 3  # drafted tokens in training, the first included
 SHARE = 0.5  # fraction of the answers' positions from which drafts are unrolled
@@ -27,12 +26,7 @@ NOISE = 0.1  # relative noise on the states in training, against overfitting
 
 
 class ChainTask(Task):
-    """Distils the target's whole distribution into a student that reads a text from left to right.
-
-    A feature drafter has the target's states only up to the token before the pending one, and none of drafted tokens. So it
-    is trained on texts in which the features of runs of tokens are missing: there it reads its own states of earlier
-    tokens, as at run time, and there is no drift to unlearn.
-    """
+    """Distils the target's whole distribution into a student that reads a text from left to right."""
 
     def __init__(self, student: Student, start: Start) -> None:
         super().__init__(student, start)
@@ -40,7 +34,7 @@ class ChainTask(Task):
 
     def loss(self, batch: Sequence[Row], done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
         device, hidden = self.start.device, self.start.hidden
-        final, middle = self._read(batch, self._known(batch))
+        final, middle = self._read(batch)
         here, there = positions(batch, answers_only=True)
         states = final.flatten(0, 1)[torch.from_numpy(here).to(device)].to(self.head.dtype)
         wanted = hidden.final(there, device)
@@ -55,45 +49,21 @@ class ChainTask(Task):
         return loss, distance.detach()
 
     def count(self, tally: Tally, batch: Sequence[Row], number: int) -> None:
-        """Add a batch, by position in the draft: position 1 has the features of the token before, later ones none."""
-        period = EVALUATED if self.student.inject is not None else 1
+        """Add a batch: each token is the first of a draft, since those before it are the text's."""
         length = max(len(row.token_ids) for row in batch)
-        # The drafts of each text start elsewhere, so that one pass contains all positions: of every
-        # 3 * period tokens the last `period - 1` are drafted.
-        along = (np.arange(length)[None] + np.arange(len(batch))[:, None]) % (3 * period)
-        place = (along - 2 * period).clip(min=0)
-        final, _ = self._read(batch, place == 0)
+        final, _ = self._read(batch)
         here, there = positions(batch, answers_only=True)
         greedy = np.array([row.temperature == 0 for row in batch])[here // length]
         states = final.flatten(0, 1)[torch.from_numpy(here).to(self.start.device)]
         wanted = self.start.hidden.final(there, self.start.device)
-        tally.add(states, wanted, place.flatten()[here] + 1, greedy)
+        tally.add(states, wanted, np.ones(len(here), int), greedy)
 
-    def _read(self, batch: Sequence[Row], known: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Run the student over a batch. known: (B, L) bool, whether the features of the token before are known"""
+    def _read(self, batch: Sequence[Row]) -> tuple[Tensor, Tensor]:
+        """Run the student over a batch. A draft model reads the tokens, and early exit the target's states."""
         device = self.start.device
-        features = None
-        if self.layers:
-            shift = int(self.student.own_input)
-            features = self.start.hidden.texts(batch, self.layers, device, shift=shift)
-            if self.student.own_input:
-                features *= torch.from_numpy(known).to(device)[..., None]
+        features = self.start.hidden.texts(batch, self.layers, device) if self.layers else None
         with mixed_precision(device):
             return self.student.read(torch.from_numpy(padded(batch)).to(device), features)
-
-    def _known(self, batch: Sequence[Row]) -> np.ndarray:
-        """Draw which tokens have features, (B, L) bool: runs of known and unknown ones, as drafting leaves them."""
-        length = max(len(row.token_ids) for row in batch)
-        known = np.zeros((len(batch), length), bool)
-        if self.student.inject is None:
-            return known
-        for line in known:
-            place = 0
-            while place < length:
-                run = int(self.random.integers(1, LONGEST_KNOWN + 1))
-                line[place : place + run] = True
-                place += run + int(self.random.integers(0, LONGEST_UNKNOWN + 1))
-        return known
 
 
 class FeatureTask(Task):

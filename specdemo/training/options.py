@@ -9,7 +9,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.files.folder import trained_facts
 from specdemo.models.networks.folders import is_compact
-from specdemo.models.networks.registry import NETWORKS, NetworkKind
+from specdemo.models.networks.registry import NETWORKS, NetworkKind, find_network
 from specdemo.training.data import answered_keys, read_prompts
 
 
@@ -21,10 +21,9 @@ class TrainOptions:
     kind: of `NETWORKS`
     prompts: JSON lines files that the target answers; answers: shards of earlier answers
     out: folder of the drafter; work_dir: answers, hidden states and checkpoints, reused between calls
-    init: folder of a draft model: the one below a drafter that needs one, or the one that a draft continues; for a
-        feature drafter also a folder of its kind, to continue
+    init: folder of the draft model below a block or jet drafter; of a draft or feature drafter to continue
     minutes: time to train, over all calls; steps: a fixed number of steps instead, 0 for none
-    inner: width between gate and down of a new feature drafter without a draft model below it
+    inner: width between gate and down of a new feature drafter
     depth: tokens that medusa, block and jet predict in one pass
     form: of `NETWORKS`; those other than `own` are of published drafters, which `export drafter` writes
     quantised_share: last part of the training, in which weights are rounded as at run time
@@ -63,11 +62,14 @@ class TrainOptions:
 
     @property
     def network(self) -> NetworkKind:
-        """Row of the network that is trained; a feature drafter extends a draft model if `init` is one."""
-        rows = [row for row in NETWORKS if (row.kind, row.form) == (self.kind, self.form)]
-        init = self.init
-        on_draft = init is not None and "feedback" not in trained_facts(init)
-        return next((row for row in rows if row.extends == on_draft), rows[0])
+        """Row of the network that is trained. Raises UserError for a form that this kind does not have."""
+        network = find_network(self.kind, self.form)
+        if network is None:
+            forms = [row.form for row in NETWORKS if row.kind == self.kind]
+            raise UserError(
+                "training.unknown_form", form=self.form, kind=self.kind, names=", ".join(forms)
+            )
+        return network
 
     def checked(self) -> TrainOptions:
         """Return self, or raise UserError for the first wrong option. Reads the input files."""
@@ -80,19 +82,14 @@ class TrainOptions:
 
     def _check_start(self) -> None:
         """Refuse a form that this kind does not have, and an `init` that it cannot start from."""
-        forms = list(dict.fromkeys(row.form for row in NETWORKS if row.kind == self.kind))
-        if self.form not in forms:
-            raise UserError(
-                "training.unknown_form", form=self.form, kind=self.kind, names=", ".join(forms)
-            )
-        init = self.init
+        network, init = self.network, self.init
         if init is not None and not is_compact(init):
             raise UserError("training.no_drafter", folder=init)
         facts = trained_facts(init) if init else {}
         if self.form != "own" or facts.get("form", "own") != "own":
             if init and (self.form != "eagle3" or facts.get("form") != "eagle3"):
                 raise UserError("training.other_form", form=self.form, name=init.name)
-        elif (self.network.extends or (init and self.kind == "draft")) and facts.get(
-            "kind"
-        ) != "draft":
-            raise UserError("training.needs_draft", kind=self.kind)
+        elif network.extends or (init and self.kind in ("draft", "feature")):
+            wanted = "draft" if network.extends else self.kind
+            if facts.get("kind") != wanted or "extends" in facts:
+                raise UserError("training.other_kind", kind=self.kind, wanted=wanted)

@@ -288,7 +288,7 @@ def _check_layout(compact: Compact, layout: str) -> None:
     """Refuse a drafter whose network the layout has no names for."""
     facts = compact.facts
     kind, form = facts.get("kind", compact.folder.name), facts.get("form", "own")
-    network = find_network(kind, form, extends=bool(facts.get("extends")))
+    network = find_network(kind, form)
     if network is None or network.layout != layout:
         fits = next(row for row in NETWORKS if row.layout == layout)
         raise UserError(

@@ -57,12 +57,6 @@ def _exit(start: Start) -> Made:
     return ChainTask(student, start), layers
 
 
-def _extension(start: Start) -> Made:
-    """Start a layer on top of a draft model that also reads the target's states."""
-    student, layers = _student_above(start)
-    return ChainTask(student, start), layers
-
-
 def _block(start: Start) -> Made:
     """Start layers on top of a draft model that guess a block; with Markov and confidence heads unless it is causal."""
     words = 0 if start.network.kind == "jet" else len(start.word_ids)
@@ -116,7 +110,7 @@ def _last_layer(start: Start) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
 
 
 def _student_above(
-    start: Start, depth: int = 1, markov: tuple[int, int] = (0, 0)
+    start: Start, depth: int, markov: tuple[int, int]
 ) -> tuple[Student, tuple[int, ...]]:
     """Start layers that add nothing to the draft model below them."""
     base, _ = _draft_student(start, 0)
@@ -158,7 +152,6 @@ def _draft_student(start: Start, num_layers: int) -> tuple[Student, tuple[int, .
 
 RECIPES: dict[str, Callable[[Start], Made]] = {
     "draft": _draft,
-    "extension": _extension,
     "feature": _feature,
     "exit": _exit,
     "medusa": _medusa,

@@ -215,17 +215,15 @@ def test_a_block_drafter_is_written_as_z_lab_has_dflash(target, embedding, tmp_p
     assert plan.there[:3].tolist() == [len(TEXT) - 1, len(TEXT), len(TEXT) + 1]
 
 
-def extending(kind: str):
-    """Return a function that writes a drafter of our own form on top of a draft model."""
-    state = {"norm.weight": torch.ones(HIDDEN)}
-    return lambda *to: trained(*to, kind, state, extends=2, reads=[1])
+def above(*to) -> Path:
+    """A drafter of our own form on top of a draft model."""
+    return trained(*to, "block", {"norm.weight": torch.ones(HIDDEN)}, extends=2, reads=[1])
 
 
 REFUSED = {
     "own form": ("speculators", lambda *to: feature(*to, made=FeatureNetwork), "kind feature and the form own"),
-    "draft model": ("speculators", extending("feature"), "kind feature and the form own"),
-    "block": ("speculators", extending("block"), "is of the kind block"),
-    "block of our own form": ("dflash", extending("block"), "kind block and the form own"),
+    "block": ("speculators", above, "is of the kind block"),
+    "block of our own form": ("dflash", above, "kind block and the form own"),
     "not a block": ("dflash", feature, "is of the kind feature"),
     "layout": ("gguf", feature, "no layout 'gguf'"),
 }  # fmt: skip

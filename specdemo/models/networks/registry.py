@@ -83,7 +83,6 @@ DFLASH_FACTS = ("reads", "form", "depth", "causal", "mask")
 
 NETWORKS: tuple[NetworkKind, ...] = (
     NetworkKind("draft", _chain, "draft", (), slice(0), layers=0),
-    NetworkKind("feature", _chain, "extension", ("reads", "extends"), ALL, extends=True),
     NetworkKind("feature", _chain, "feature", ("reads", "feedback"), ALL, own_layer=True),
     NetworkKind(
         "feature", _chain, "feature", ("reads", "feedback", "form"), INNER,
@@ -103,10 +102,9 @@ NETWORKS: tuple[NetworkKind, ...] = (
 )  # fmt: skip
 
 
-def find_network(kind: str, form: str = "own", *, extends: bool = False) -> NetworkKind | None:
-    """Return the row of a kind in a form, on top of a draft model or without one; None if there is none."""
-    rows = (row for row in NETWORKS if (row.kind, row.form) == (kind, form))
-    return next((row for row in rows if row.extends == extends), None)
+def find_network(kind: str, form: str = "own") -> NetworkKind | None:
+    """Return the row of a kind in a form; None if there is none."""
+    return next((row for row in NETWORKS if (row.kind, row.form) == (kind, form)), None)
 
 
 def stored_states(depth: int, form: str = "own") -> tuple[int, ...]:
@@ -124,14 +122,13 @@ class Draft:
     """A model that drafts for a target; its weights are loaded at first use, once for all sessions.
 
     info: facts about its weights, see `loaded_info`; reads: hidden states of the target that it reads, by layer
-    card: facts of its training, see `training.package.Card`; extends: it runs on top of the draft model
+    card: facts of its training, see `training.package.Card`
     """
 
     info: ModelInfo
     _load: Callable[[], DraftNetwork]
     reads: tuple[int, ...] = ()
     card: JsonView = field(default_factory=dict)
-    extends: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _network: DraftNetwork | None = None
 
@@ -174,8 +171,8 @@ def find_trained(
         config = read_config(path)
         facts, kind = config["specdemo"], path.name
         extends = facts.get("extends", 0)
-        network = find_network(kind, facts.get("form", "own"), extends=extends > 0)
-        if network is None or not facts.get("reads"):
+        network = find_network(kind, facts.get("form", "own"))
+        if network is None or not facts.get("reads") or network.extends != bool(extends):
             continue
         if config["hidden_size"] != tensors.embedding.shape[1]:
             raise UserError("drafter.other_target", path=path, kind=kind, target=target.info.name)
@@ -183,7 +180,5 @@ def find_trained(
             continue
         load = partial(network.load, path, tensors, draft if extends else None)
         info = ModelInfo(kind, "", "int4", "", int(facts.get("parameters", 0)))
-        found[kind] = Draft(
-            info, load, tuple(facts["reads"]), facts.get("card", {}), network.extends
-        )
+        found[kind] = Draft(info, load, tuple(facts["reads"]), facts.get("card", {}))
     return found

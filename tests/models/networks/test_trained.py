@@ -102,26 +102,6 @@ def same(one: torch.Tensor, other: torch.Tensor) -> None:
     assert F.cosine_similarity(one, other, dim=-1).min() > 0.998
 
 
-@pytest.mark.parametrize("known", [9, 6, 1])
-def test_a_feature_drafter_reads_as_it_was_trained(tmp_path, target_folder, known):
-    student = make_student(num_states=2)
-    weights = stored(student, "feature", target_folder, tmp_path / "out", reads=list(READS))
-    states = states_of(known)
-    model = CompactModel(CompactDecoder(weights), kept(states))
-    model.read(TEXT[:4])
-    model.read(TEXT[4:])
-    before = torch.zeros(1, len(TEXT), 2 * HIDDEN)
-    before[0, 1 : known + 1] = states.flatten(1)
-    with torch.no_grad():
-        final, _ = student.read(torch.tensor([TEXT]), before)
-    same(model.states[0], final[0, -1])
-    same(model.read([7]), F.linear(model.states[0].float(), weights.embedding.float()))
-    if known == len(TEXT) - 1:
-        without = CompactModel(CompactDecoder(weights))
-        without.read(TEXT)
-        assert F.cosine_similarity(without.states[0].float(), final[0, -1], dim=-1) < 0.99
-
-
 @pytest.mark.parametrize("made", [FeatureNetwork, Eagle3Network])
 def test_a_feature_drafter_feeds_its_own_states_back(tmp_path, target_folder, made):
     """The runtime computes after a text and two drafted tokens, in a chain and in a tree, the same as the unrolled training."""
@@ -278,23 +258,22 @@ def test_trained_folders_are_found_read_once_and_refused_for_other_targets(tmp_p
 
 # The hidden states that each row reads of a target with eight layers.
 STATES = {
-    ("draft", "own", False): (),
-    ("feature", "own", True): (2, 6, 8),
-    ("feature", "own", False): (2, 6, 8),
-    ("feature", "eagle3", False): (2, 4, 5),
-    ("exit", "own", False): (2,),
-    ("medusa", "own", False): (8,),
-    ("block", "own", True): (2, 6, 8),
-    ("jet", "own", True): (2, 6, 8),
-    ("block", "dflash", False): (2, 4, 5),
-    ("jet", "dflash", False): (2, 4, 5),
+    ("draft", "own"): (),
+    ("feature", "own"): (2, 6, 8),
+    ("feature", "eagle3"): (2, 4, 5),
+    ("exit", "own"): (2,),
+    ("medusa", "own"): (8,),
+    ("block", "own"): (2, 6, 8),
+    ("jet", "own"): (2, 6, 8),
+    ("block", "dflash"): (2, 4, 5),
+    ("jet", "dflash"): (2, 4, 5),
 }
 
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_registry_row_is_found_and_has_a_recipe(network):
-    kind, form, extends = network.kind, network.form, network.extends
-    assert find_network(kind, form, extends=extends) is network
+    kind, form = network.kind, network.form
+    assert find_network(kind, form) is network
     assert network.recipe in RECIPES
-    assert stored_states(8, form)[network.states] == STATES[kind, form, extends]
-    assert ("reads" in network.facts) == bool(STATES[kind, form, extends])
+    assert stored_states(8, form)[network.states] == STATES[kind, form]
+    assert ("reads" in network.facts) == bool(STATES[kind, form])
