@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import torch
-from torch.nn import functional as F
 
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import Features
@@ -47,9 +46,9 @@ def compact() -> CompactWeights:
 
 def injecting(weights: CompactWeights) -> CompactWeights:
     """The same, with states of the target that go in."""
-    matrix = torch.randn(128, 128).bfloat16() / 11
-    inject = Injection(torch.ones(128).bfloat16(), lambda x: F.linear(x, matrix))
-    return replace(weights, reads=(3,), inject=inject)
+    matrix = pack_linear(torch.randn(128, 256).bfloat16() / 16, four_bit=True, in_pass=True)
+    inject = Injection(1 + torch.randn(256).bfloat16() / 10, matrix)
+    return replace(weights, reads=(3, 5), inject=inject)
 
 
 def feeding(weights: CompactWeights) -> CompactWeights:
@@ -66,7 +65,7 @@ def mixing(weights: CompactWeights) -> CompactWeights:
 
 def features_of(seed: int) -> Features:
     """A target's states of 60 tokens, or of two."""
-    features, generator = Features((3,)), torch.Generator().manual_seed(seed)
-    features.write(0, [torch.randn(60, 128, generator=generator).bfloat16()])
+    features, generator = Features((3, 5)), torch.Generator().manual_seed(seed)
+    features.write(0, [torch.randn(60, 128, generator=generator).bfloat16() for _ in range(2)])
     features.length = 60 if seed != 1 else 2
     return features

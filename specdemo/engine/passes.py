@@ -95,12 +95,13 @@ def split_outputs(
     passes: Sequence[ForwardInput], logits: Sequence[Tensor], states: Mapping[int, Tensor]
 ) -> list[ForwardOutput]:
     """Return the outputs of joined passes. logits: of each pass; states: (all rows, H) by layer"""
-    counts = [len(one.token_ids) for one in passes]
-    parts = {layer: rows.split(counts) for layer, rows in states.items()}
-    return [
-        ForwardOutput(own, tuple(parts[layer][number] for layer in one.reads))
-        for number, (one, own) in enumerate(zip(passes, logits, strict=True))
-    ]
+    outputs: list[ForwardOutput] = []
+    begin = 0
+    for one, own in zip(passes, logits, strict=True):
+        end = begin + len(one.token_ids)
+        outputs.append(ForwardOutput(own, tuple([states[layer][begin:end] for layer in one.reads])))
+        begin = end
+    return outputs
 
 
 class Decoder(Protocol):

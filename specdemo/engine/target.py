@@ -41,14 +41,15 @@ class Features:
 
         states: (rows, H) for each layer
         """
-        rows = torch.stack(list(states), dim=1)
-        end = start + len(rows)
+        count, hidden = states[0].shape
+        end = start + count
         if end > len(self._rows):
-            grown = rows.new_zeros(slots_for(end, len(self._rows)), *rows.shape[1:])
+            slots = slots_for(end, len(self._rows))
+            grown = states[0].new_zeros(slots, len(self.layers), hidden)
             if self.length:
                 grown[: self.length] = self._rows[: self.length]
             self._rows = grown
-        self._rows[start:end] = rows
+        torch.stack(tuple(states), dim=1, out=self._rows[start:end])
 
     def gather(self, rows: Sequence[int]) -> None:
         """Count `rows` of the last pass (ascending) and drop its others, as the cache does."""

@@ -337,7 +337,7 @@ def next_pass(job, written):
             row = job.logits + asked * job.num_columns * 4
             token_id = next_token(draft, row, written + asked)
         sequence.start += sequence.num_rows
-        sequence.injected = 0
+        sequence.injected = sequence.unprojected = 0
         if token_id == DRAFT_ENDS:
             sequence.num_rows, sequence.num_asked = 0, 0
             continue

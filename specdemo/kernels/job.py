@@ -80,6 +80,7 @@ SEQUENCE = np.dtype(
         ("first_asked", COUNT),  # among all rows with logits
         ("num_asked", COUNT),
         ("injected", ADDRESS),  # (num_injected, hidden) float32, added to the rows before a layer
+        ("unprojected", ADDRESS),  # (num_injected, project_inputs) bfloat16, projected first
         ("first_injected", COUNT),  # among the rows of the conversation
         ("num_injected", COUNT),
         ("extra", MATRIX),  # rows of its own behind those of a 4-bit head
@@ -147,10 +148,15 @@ JOB = np.dtype(
         # Weights.
         ("table", ADDRESS),  # values of the 16 codes, see `runtime.meanings`
         ("layers", ADDRESS),  # (layers,) LAYER
-        ("norm", ADDRESS),  # (hidden,) float32, before the head
+        ("norm", ADDRESS),  # (hidden,) float32, of the last states
+        ("head_norm", ADDRESS),  # the same times the factor of the logits
         ("head", MATRIX),  # in 16 bits as `products.laid_out` gives it
         ("head_columns", COUNT),
         ("embedding", ADDRESS),  # (V, hidden) bfloat16 that drafted tokens are read by
+        ("project", MATRIX),  # from states of the target to what is added to a row
+        ("project_inputs", COUNT),  # of these states together
+        ("project_gain", ADDRESS),  # (project_inputs,) float32, of the norm of each state
+        ("project_epsilon", REAL),  # of that norm
         ("feedback", ADDRESS),  # (hidden,) float32, of a row's normed state, for the token that is drafted after it
         ("cos", ADDRESS),  # (rotary embeddings, positions, rotated) float32
         ("sin", ADDRESS),  # the same, with signs
@@ -161,7 +167,7 @@ JOB = np.dtype(
         ("positions", ADDRESS),  # (num_rows,) int64
         ("sequences", ADDRESS),  # (num_sequences,) SEQUENCE
         ("num_sequences", COUNT),
-        ("inject_layer", NUMBER),  # before which `SEQUENCE.injected` is added
+        ("inject_layer", NUMBER),  # before which states are added to rows
         ("asked", ADDRESS),  # (num_asked,) int64, rows that need logits
         ("num_asked", COUNT),
         ("drafts", COUNT),  # conversations that draft after the pass

@@ -52,18 +52,6 @@ def add_bias(into, bias, rows, stride, blocks):
 
 
 @compiled
-def add_injected(job, x):
-    """Add the injected states of each conversation. x: (rows, hidden) float32"""
-    width = job.hidden
-    for number in range(job.num_sequences):
-        sequence = sequence_at(job, number)
-        if sequence.injected:
-            row = sequence.first_row + sequence.first_injected
-            lines = sequence.num_injected * width // 16
-            simd.add_to(x + row * width * 4, sequence.injected, ONE, lines)
-
-
-@compiled
 def group_of(job, matrix):
     """Inputs of a matrix that share a scale."""
     return job.group if matrix.bits == 4 else GROUP_INPUTS
@@ -111,11 +99,42 @@ def apply(job, source, stride, width, matrix, into, columns, blocks, buffers):
 
 
 @compiled
-def hand_over(job, index, x):
-    """Write a layer's states if they are wanted. x: (rows, hidden) float32"""
-    wanted = carray(simd.int64s_at(job.states + (index + 1) * 8), 1)
-    if wanted[0]:
-        simd.round_to_bfloat16(x, wanted[0], job.num_rows * job.hidden // 16)
+def project(job, states, into, blocks, buffers):
+    """Project the states of the target that are added to rows. Returns whether there are any.
+
+    states: room for (rows, inputs) float32; into: (rows, hidden) float32; blocks: of 32 outputs, the first and the end
+    """
+    width, inputs, found = job.hidden, job.project_inputs, False
+    epsilon = np.float32(job.project_epsilon)
+    for number in range(job.num_sequences):
+        sequence = sequence_at(job, number)
+        if not sequence.unprojected:
+            continue
+        found, rows = True, sequence.num_injected
+        simd.widen(sequence.unprojected, states, rows * inputs // 16)
+        for row in range(rows):
+            for at in range(0, inputs, width):
+                state = states + (row * inputs + at) * 4
+                norm(state, job.project_gain + at * 4, state, width, epsilon)
+        products.begin(tiles_for(job, rows))
+        quantize_inputs(job, states, inputs * 4, inputs, rows, job.project, buffers)
+        place = into + (sequence.first_row + sequence.first_injected) * width * 4
+        multiply(job, inputs, rows, job.project, place, width, blocks[0], blocks[1], buffers)
+    return found
+
+
+@compiled
+def add_injected(job, x, projected):
+    """Add states to the rows of each conversation: its own, or the target's. x, projected: (rows, hidden) float32"""
+    width = job.hidden
+    for number in range(job.num_sequences):
+        sequence = sequence_at(job, number)
+        place = (sequence.first_row + sequence.first_injected) * width * 4
+        lines = sequence.num_injected * width // 16
+        if sequence.unprojected:
+            simd.add_to(x + place, projected + place, ONE, lines)
+        elif sequence.injected:
+            simd.add_to(x + place, sequence.injected, ONE, lines)
 
 
 @compiled
@@ -127,6 +146,15 @@ def normed_rows(job, x, weight, into):
     for row in range(job.num_rows):
         norm(x + row * step, weight, into + row * step, job.hidden, epsilon)
     return into
+
+
+@compiled
+def hand_over(job, layers, x, weight, room):
+    """Write the states after so many layers, and after a norm if there is one, where they are wanted. x, room: (rows, hidden) float32"""
+    wanted = carray(simd.int64s_at(job.states + layers * 8), 1)
+    if wanted[0]:
+        states = normed_rows(job, x, weight, room)
+        simd.round_to_bfloat16(states, wanted[0], job.num_rows * job.hidden // 16)
 
 
 @compiled
@@ -165,7 +193,7 @@ def apply_head(job, x, normed_x, thread, threads, buffers):
     asked = carray(simd.int64s_at(job.asked), count)
     epsilon = np.float32(job.epsilon)
     for i in range(count):
-        norm(x + asked[i] * hidden * 4, job.norm, normed_x + i * hidden * 4, hidden, epsilon)
+        norm(x + asked[i] * hidden * 4, job.head_norm, normed_x + i * hidden * 4, hidden, epsilon)
     blocks = job.head_columns // BLOCK_OUTPUTS
     if job.head.bits == 16:
         products.begin(tiles_for(job, 16))
@@ -221,7 +249,8 @@ def run_pass(job, thread, threads):
     rows, hidden, inner = job.num_rows, job.hidden, job.inner
     attended = job.heads * job.head_dim
     all_heads = attended + 2 * job.kv_heads * job.head_dim
-    padded, widest = (rows + 15) // 16 * 16, max(hidden, inner, attended)
+    padded = (rows + 15) // 16 * 16
+    widest = max(hidden, inner, attended, job.project_inputs)
     # Buffers of all threads, then those of this one.
     qkv = job.shared
     heads_out = qkv + padded * all_heads * 4
@@ -231,12 +260,18 @@ def run_pass(job, thread, threads):
     normed_x = x + padded * hidden * 4
     y = normed_x + padded * hidden * 4
     about = y + padded * widest * 2
-    own = about + padded * (widest // 32) * matmul_blocks.ABOUT
+    states = about + padded * (widest // 32) * matmul_blocks.ABOUT
+    own = states + padded * job.project_inputs * 4
     buffers = (y, about, own)
     simd.copy_lines(job.input, x, rows * hidden // 16)
-    for index in range(job.first_layer, job.last_layer):
+    for index in range(job.first_layer, job.last_layer + 1):
         if index == job.inject_layer:
-            add_injected(job, x)
+            blocks = share(hidden // BLOCK_OUTPUTS, thread, threads)
+            if project(job, states, out, blocks, buffers):
+                wait_for_threads(job, threads)
+            add_injected(job, x, out)
+        if index == job.last_layer:
+            break
         layer = layer_at(job.layers + index * LAYER_BYTES)
         source = normed_rows(job, x, layer.input_norm, normed_x)
         products.begin(tiles_for(job, rows))
@@ -259,10 +294,12 @@ def run_pass(job, thread, threads):
         apply(job, gates, 2 * inner, inner, layer.down, out, hidden, blocks, buffers)
         wait_for_threads(job, threads)
         add_result(job, x, out, layer.gated_norm, normed_x)
-        if thread == 0:
-            hand_over(job, index, x)
-    if thread == 0 and job.final:
-        simd.copy_lines(x, job.final, rows * hidden // 16)
+        if thread == 0 and index + 1 < job.last_layer:
+            hand_over(job, index + 1, x, 0, normed_x)
+    if thread == 0:
+        hand_over(job, job.last_layer, x, job.norm, normed_x)
+        if job.final:
+            simd.copy_lines(x, job.final, rows * hidden // 16)
     if job.num_asked:
         apply_head(job, x, normed_x, thread, threads, buffers)
     products.end()

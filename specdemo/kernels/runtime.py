@@ -134,10 +134,23 @@ class Slots(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """States that are added to rows of a conversation before a layer. rows: (n, hidden) float32, for its rows from `first` on"""
+    """States that are added to rows of a conversation before a layer.
+
+    rows: (n, hidden) float32, for its rows from `first` on; or (n, inputs) bfloat16 that the pass projects, see `Projection`
+    """
 
     first: int
     rows: Tensor
+    projected: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """Projects states of the target to one that is added to a row. gain, epsilon: of a norm of each state, (inputs,) float32"""
+
+    matrix: Matrix
+    gain: Tensor
+    epsilon: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +240,10 @@ def meanings(code: Tensor) -> tuple[Tensor, float]:
 class CompiledLayers:
     """Layers and their head, run by the compiled pass. Shares weights between any number of conversations.
 
-    table: from `meanings`; norm: (hidden,) float32, before the head
+    table: from `meanings`; norm: (hidden,) float32, of the last states; scale: factor of the logits
     head: (V, hidden) bfloat16, converted here, or a matrix of 4 or 8 bits, or in blocks
     feedback: (hidden,) float32, gain per channel on the normed state from which a token was drafted; None for no feedback
+    projection: of states of the target; None if the pass projects none
     """
 
     def __init__(
@@ -240,12 +254,15 @@ class CompiledLayers:
         head: Tensor | Matrix,
         norm: Tensor,
         feedback: Tensor | None = None,
+        projection: Projection | None = None,
+        scale: float = 1.0,
     ) -> None:
         from specdemo.kernels.draft_loop import run_in_team  # compiles
 
         self._run_in_team = run_in_team
-        self.shape, self.layers, self.norm, self.table = shape, tuple(layers), norm, table
-        self.feedback = feedback
+        self.shape, self.layers, self.table = shape, tuple(layers), table
+        self.norm, self.head_norm = norm, norm * scale
+        self.feedback, self.projection = feedback, projection
         self.head: Matrix = (
             cpu_features.products().laid_out(head) if isinstance(head, Tensor) else head
         )
@@ -254,7 +271,8 @@ class CompiledLayers:
         for record, layer in zip(self.described, layers, strict=True):
             write_layer(layer, record)
         self.tiles = _tile_shapes()
-        self._room = lru_cache(maxsize=MOST_BUFFERS)(partial(_room, shape))
+        inputs = len(projection.gain) if projection else 0
+        self._room = lru_cache(maxsize=MOST_BUFFERS)(partial(_room, shape, inputs))
         self._like = torch.zeros(1, shape.kv_heads, 1, shape.head_dim, dtype=torch.bfloat16)
         self._own = threading.local()
         self._template = self._fixed()
@@ -270,8 +288,8 @@ class CompiledLayers:
     ) -> Results:
         """Run the rows of all sequences through the layers from `first` to before `last`, and the head; call it in inference mode.
 
-        states: (rows, hidden) bfloat16 tensors to fill, by the number of layers before them
-        final: whether to return the states after the last layer
+        states: (rows, hidden) bfloat16 tensors to fill, by the number of layers before them; after `last`, with the head's norm
+        final: whether to return the states after the last layer, without that norm
         """
         sequences = rows.sequences
         form = tuple([(len(one.positions), one.answers, one.most) for one in sequences])
@@ -339,7 +357,8 @@ class CompiledLayers:
         record.caches = one.cache.slots(keys + num_read(one.most), self._like)
         record.capacity = one.cache.capacity
         if one.injected:
-            record.injected = one.injected.rows.data_ptr()
+            name = "injected" if one.injected.projected else "unprojected"
+            setattr(record, name, one.injected.rows.data_ptr())
             record.first_injected, record.num_injected = one.injected.first, len(one.injected.rows)
         if one.extra:
             one.extra.matrix.write(record.extra)
@@ -391,9 +410,15 @@ class CompiledLayers:
             # Compiled code computes with float32.
             setattr(job, one.name, float(np.float32(value)) if isinstance(value, float) else value)
         job.table, job.layers = self.table.data_ptr(), ctypes.addressof(self.described)
-        job.norm, job.tiles = self.norm.data_ptr(), self.tiles.ctypes.data
+        job.norm, job.head_norm = address(self.norm), address(self.head_norm)
+        job.tiles = self.tiles.ctypes.data
         job.head_columns = self.columns
         job.feedback = address(self.feedback)
+        if self.projection:
+            job.project_inputs = len(self.projection.gain)
+            job.project_gain = address(self.projection.gain)
+            job.project_epsilon = self.projection.epsilon
+            self.projection.matrix.write(job.project)
         self.head.write(job.head)
         return bytes(job)
 
@@ -479,13 +504,16 @@ def shaped(
 _all_ids = lru_cache(maxsize=4)(torch.arange)
 
 
-def _room(shape: Shape, rows: int, asked: int, slots: int) -> tuple[int, int]:
-    """Bytes of the buffers that all threads share, and of those that each has, in whole lines; see `llama.run_pass`."""
+def _room(shape: Shape, projected: int, rows: int, asked: int, slots: int) -> tuple[int, int]:
+    """Bytes of the buffers that all threads share, and of those that each has, in whole lines; see `llama.run_pass`.
+
+    projected: inputs of the projection
+    """
     padded, attended = -(-rows // 16) * 16, shape.heads * shape.head_dim
     all_heads = attended + 2 * shape.kv_heads * shape.head_dim
-    widest = max(shape.hidden, shape.inner, attended)
+    widest = max(shape.hidden, shape.inner, attended, projected)
     shared = 4 * padded * (all_heads + attended + shape.hidden + 2 * shape.inner)
-    own = padded * (8 * shape.hidden + 2 * widest + widest // 2) + max(
+    own = padded * (8 * shape.hidden + 2 * widest + widest // 2 + 4 * projected) + max(
         8192 + padded * 128,
         4096 + shape.head_dim * cpu_features.products().QUERY + (slots + 17) * 64,
         8192 + shape.hidden * (6 + -(-asked // 16) * 32),

@@ -149,8 +149,8 @@ def _compile(
     rows = F.pad(weight, (0, 0, 0, missing)) if missing else weight
     head = rows if bits == 16 else head_of_bytes(rows)
     head = getattr(model.lm_head, "blocks", head)  # blocks of a file
-    norm = form.norm(model.model.norm, torch.float32) * form.logits
-    compiled = runtime.CompiledLayers(layers, layout.shape, table, head, norm)
+    norm = form.norm(model.model.norm, torch.float32)
+    compiled = runtime.CompiledLayers(layers, layout.shape, table, head, norm, scale=form.logits)
     leave_to_file(weight)
     return packed.CompiledDecoder(model, form, compiled)
 

@@ -29,7 +29,7 @@ from specdemo.models.decoders.blocks import (
     part_of_nf4,
 )
 from specdemo.models.decoders.form import ModelForm, Module, form_of
-from specdemo.models.decoders.operators import biases, in_4_bits, rms_norm, scales_of
+from specdemo.models.decoders.operators import biases, in_4_bits, scales_of
 from specdemo.models.decoders.rotary import RotaryTables, module_tables
 from specdemo.models.memory import leave_to_file, on_large_pages, return_freed
 
@@ -215,7 +215,7 @@ def _stack(parts: Sequence[Module], coding: Coding, bias: Tensor | None) -> Pack
 class CompiledDecoder:
     """Implements `Decoder`. A row's result is the same, bit for bit, in any pass and next to any other rows.
 
-    model: shares its embedding, its last norm and its rotary embedding
+    model: shares its embedding and its rotary embedding
     """
 
     def __init__(self, model: Module, form: ModelForm, layers: runtime.CompiledLayers) -> None:
@@ -223,9 +223,8 @@ class CompiledDecoder:
         self.config = model.config.get_text_config()
         self.chunk = chunk_of(self.config, model.device)
         self._layers, self._form, self._embedding = layers, form, base.embed_tokens.weight
-        self._norm, self._words = form.norm(base.norm), len(model.lm_head.weight)
+        self._words = len(model.lm_head.weight)
         self._is_plain = form.embedding == 1 and self._embedding.dtype == torch.bfloat16
-        self._num_layers = int(self.config.num_hidden_layers)
         self._tables = RotaryTables(module_tables(base, form.rope_kinds))
 
     @property
@@ -237,7 +236,6 @@ class CompiledDecoder:
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
         """Compute passes of different conversations in one call; their `depth` must be the same."""
         depth = passes[0].depth
-        last = self._num_layers
         x = self._embedded([token for one in passes for token in one.token_ids])
         cos, sin = self._tables.full(max(max(one.positions) for one in passes) + 1)
         sequences = [
@@ -248,18 +246,14 @@ class CompiledDecoder:
         ]
         wanted = {layer for one in passes for layer in one.reads}
         dtype = self._embedding.dtype
-        inner = {layer: torch.empty(x.shape, dtype=dtype) for layer in wanted if 0 < layer < last}
+        states = {layer: torch.empty(x.shape, dtype=dtype) for layer in wanted if layer}
         rows = runtime.Rows(x, cos, sin, sequences)
-        final = depth is not None or last in wanted
-        found = self._layers.run(rows, 0, depth, states=inner, final=final)
-        if depth is not None:
-            assert found.final is not None
+        found = self._layers.run(rows, 0, depth, states=states, final=depth is not None)
+        if found.final is not None:
             parts = found.final.to(dtype).split([len(one.token_ids) for one in passes])
             return [ForwardOutput(torch.empty(0), (part,)) for part in parts]
-        states = inner | ({0: x.to(dtype)} if 0 in wanted else {})
-        if found.final is not None:
-            final_states = found.final.to(dtype)
-            states[last] = rms_norm(final_states, self._norm, self._layers.shape.epsilon)
+        if 0 in wanted:
+            states[0] = x.to(dtype)
         logits = [rows[:, : self._words] for rows in found.logits]
         return split_outputs(passes, logits, states)
 

@@ -27,6 +27,7 @@ from specdemo.kernels.runtime import (
     Injected,
     LayerWeights,
     Matrix,
+    Projection,
     Rows,
     SequenceRows,
     Shape,
@@ -185,7 +186,7 @@ class CompactDecoder:
         at = self._layout(inputs, [one.rows for one in inputs])
         for index, layer in enumerate(weights.layers):
             if index == weights.extends and joins:
-                x = self._join(inputs, x)
+                x = self._guessed(inputs, self._injected(inputs, x))
                 at = self._layout(inputs, [len(one.positions) for one in inputs])
             normed = rms_norm(x, layer.input_norm, sizes.eps)
             if state_norm is not None and index == 0:
@@ -222,14 +223,19 @@ class CompactDecoder:
             positions += one.positions[:count]
         return PassRows(sizes, self._rotary.at(positions), found)
 
-    def _join(self, inputs: Sequence[DraftInput], x: Tensor) -> Tensor:
-        """Add the target's states above the draft model, and insert rows for guessed positions."""
-        parts = []
+    def _injected(self, inputs: Sequence[DraftInput], x: Tensor) -> Tensor:
+        """Add the target's states above the draft model."""
+        x = x.clone()
         for one, part in zip(inputs, x.split([one.rows for one in inputs]), strict=True):
             if one.injected is not None:
                 first, more = one.injected.first, one.injected.rows
-                part = part.clone()
                 part[first : first + len(more)] += more
+        return x
+
+    def _guessed(self, inputs: Sequence[DraftInput], x: Tensor) -> Tensor:
+        """Insert rows for guessed positions."""
+        parts = []
+        for one, part in zip(inputs, x.split([one.rows for one in inputs]), strict=True):
             parts.append(part)
             if one.guesses:
                 assert self.weights.mask is not None
@@ -247,15 +253,16 @@ class CompactDecoder:
         start, joined = 0, any(one.guesses for one in inputs)
         if joined:
             start = weights.extends
-            if start:
-                below = [
-                    SequenceRows(one.positions[: one.rows], one.cache, one.seen_by(one.rows))
-                    for one in inputs
-                ]
-                found = compiled.run(Rows(x, cos, sin, below), 0, start, final=True)
-                assert found.final is not None
-                x = found.final
-            x = self._join(inputs, x)
+            below = [
+                SequenceRows(
+                    one.positions[: one.rows], one.cache, one.seen_by(one.rows),
+                    injected=one.injected,
+                )
+                for one in inputs
+            ]  # fmt: skip
+            found = compiled.run(Rows(x, cos, sin, below, start), 0, start, final=True)
+            assert found.final is not None
+            x = self._guessed(inputs, found.final)
         sequences = [
             SequenceRows(
                 one.positions, one.cache, one.seen,
@@ -436,6 +443,9 @@ class CompactModel(CachedModel):
             states = self.target_states.read(before - 1, end - 1, self.weights.reads)
         if not len(states):
             return self._own_states([-1])
+        compiled = self.decoder.compiled
+        if compiled and compiled.projection:
+            return Injected(before - start, states.bfloat16().contiguous(), projected=False)
         with torch.inference_mode():
             rows = inject.of(states, len(self.weights.reads), self.weights.norm.dtype)
             return Injected(before - start, rows.float().contiguous())
@@ -484,7 +494,21 @@ def compiled_layers(weights: CompactWeights) -> CompiledLayers | None:
         layers.append(LayerWeights(norms[0], qkv, output, norms[1], gate_up, down))
     table, _ = runtime.meanings(packing.AFFINE)
     feedback = None if weights.feedback is None else weights.feedback.float()
-    return CompiledLayers(layers, shape, table, packed[-1], weights.norm.float(), feedback)
+    return CompiledLayers(
+        layers, shape, table, packed[-1], weights.norm.float(), feedback, _projection(weights)
+    )
+
+
+def _projection(weights: CompactWeights) -> Projection | None:
+    """Return the projection of the target's states for the compiled pass; None if that is not supported here."""
+    inject = weights.inject
+    if inject is None or inject.gain is None or inject.joint:
+        return None
+    project = inject.project
+    packed = project.packed if isinstance(project, FourBitLinear) else None
+    if packed is None or packed.bias is not None:
+        return None
+    return Projection(packed, inject.gain.float(), inject.epsilon)
 
 
 def _drafting(plan: DraftPlan, text: TextWords) -> Drafting:

@@ -111,9 +111,9 @@ class TensorLoader:
         """Return a tensor, in the dtype of the computation by default."""
         return dense(self.read(name, shape)).to(self.target.device, dtype or self.target.dtype)
 
-    def matrix(self, name: str, *shape: int) -> Linear:
-        """Return a matrix by the name of its module, with the bias if there is one."""
-        return self.joined({name: shape})
+    def matrix(self, name: str, *shape: int, in_pass: bool = False) -> Linear:
+        """Return a matrix by the name of its module, with the bias if there is one. in_pass: see `pack_linear`"""
+        return self.joined({name: shape}, in_pass=in_pass)
 
     def joined(self, shapes: Mapping[str, Shape], *, in_pass: bool = False) -> Linear:
         """Return matrices as one. shapes: by the names of their modules; in_pass: see `pack_linear`"""
@@ -379,7 +379,7 @@ def _state_inputs(
     feedback = loader.vector("feedback") if loader.has("feedback") else None
     if not loader.has("inject.gain"):
         return None, feedback
-    inject = Injection(loader.vector("inject.gain"), loader.matrix("inject.project"))
+    inject = Injection(loader.vector("inject.gain"), loader.matrix("inject.project", in_pass=True))
     if state_norm is None:
         return inject, feedback
     return replace(inject, epsilon=shape.sizes.eps), torch.ones_like(state_norm)
