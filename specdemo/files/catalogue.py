@@ -15,7 +15,7 @@ from specdemo.files.folder import trained_facts
 GENERATION_CONFIG = "generation_config.json"
 CATALOGUE_FILE = Path(__file__).with_name("catalogue.json")
 DEFAULT_TARGET = "smollm2-135m-instruct"
-OWN_KIND = "feature"  # kind of drafter that takes the place of a draft model
+OWN_KIND = "feature"  # kind of drafter that replaces a draft model
 OWN_TITLE = "a drafter of its own that ships with specdemo"
 
 

@@ -153,10 +153,10 @@ JOB = np.dtype(
         ("head", MATRIX),  # in 16 bits as `products.laid_out` gives it
         ("head_columns", COUNT),
         ("embedding", ADDRESS),  # (V, hidden) bfloat16 that drafted tokens are read by
-        ("project", MATRIX),  # from states of the target to what is added to a row
-        ("project_inputs", COUNT),  # of these states together
-        ("project_gain", ADDRESS),  # (project_inputs,) float32, of the norm of each state
-        ("project_epsilon", REAL),  # of that norm
+        ("project", MATRIX),  # projects the target's states of a token
+        ("project_inputs", COUNT),  # numbers in these states
+        ("project_gain", ADDRESS),  # (project_inputs,) float32, weights of each state's norm
+        ("project_epsilon", REAL),  # epsilon of those norms
         ("feedback", ADDRESS),  # (hidden,) float32, of a row's normed state, for the token that is drafted after it
         ("cos", ADDRESS),  # (rotary embeddings, positions, rotated) float32
         ("sin", ADDRESS),  # the same, with signs

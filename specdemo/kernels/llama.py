@@ -150,7 +150,10 @@ def normed_rows(job, x, weight, into):
 
 @compiled
 def hand_over(job, layers, x, weight, room):
-    """Write the states after so many layers, and after a norm if there is one, where they are wanted. x, room: (rows, hidden) float32"""
+    """Write the states after some layers, if the job has an address for them.
+
+    x, room: (rows, hidden) float32; weight: of a norm of the states, 0 for none
+    """
     wanted = carray(simd.int64s_at(job.states + layers * 8), 1)
     if wanted[0]:
         states = normed_rows(job, x, weight, room)
