@@ -114,7 +114,10 @@ def generations(url: str, count: int) -> Iterator[tuple[Generation, bool]]:
 
 
 def check_rounds(target: Path, draft: Path, count: str = "50") -> bool:
-    """Compare the rounds of four times `count` generations with the server's sums, and those of complete ones with its counters."""
+    """Compare rounds with the server's own sums, and those of complete generations with its counters.
+
+    count: generations by each of four servers
+    """
     kinds = {"draft model": draft_model(draft, 5), "draft model, p_min": draft_model(draft, 8, 0.5)}
     kinds |= {"n-gram": ngram(), "plain": ""}
     good = True

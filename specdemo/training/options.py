@@ -89,7 +89,9 @@ class TrainOptions:
         if self.form != "own" or facts.get("form", "own") != "own":
             if init and (self.form != "eagle3" or facts.get("form") != "eagle3"):
                 raise UserError("training.other_form", form=self.form, name=init.name)
-        elif network.extends or (init and self.kind in ("draft", "feature")):
+        elif init and self.kind in ("exit", "medusa"):
+            raise UserError("training.no_start", kind=self.kind)
+        elif init or network.extends:
             wanted = "draft" if network.extends else self.kind
             if facts.get("kind") != wanted or "extends" in facts:
                 raise UserError("training.other_kind", kind=self.kind, wanted=wanted)

@@ -386,6 +386,7 @@ def other_drafter(folder: Path, **facts: object) -> Path:
         ("line 1 has no prompt", {"prompts": ("trace.jsonl",)}),
         ("nothing/here holds no drafter", {"init": "nothing/here"}),
         ("draft begins with one of the kind draft", {"init": "medusa"}),
+        ("medusa does not begin with another", {"kind": "medusa", "init": "medusa"}),
         ("feature begins with one of the kind feature", {"kind": "feature", "init": "draft"}),
         ("feature begins with one of the kind feature", {"kind": "feature", "init": "above"}),
         ("draft was not trained for tiny-target: its hidden_size is 32", {"init": "draft"}),

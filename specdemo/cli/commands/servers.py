@@ -99,6 +99,8 @@ def _read(paths: Iterable[Path]) -> list[Findings]:
 def run_tune(options: argparse.Namespace) -> int:
     """Print predictions for other settings of the drafts. returns: 1 if the confirmation failed"""
     if options.sizes:
+        if options.sources:
+            raise UserError("servers.sizes_alone")
         return _print_break_even(options)
     if not options.sources:
         raise UserError("servers.nothing_to_tune")
