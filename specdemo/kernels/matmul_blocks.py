@@ -23,7 +23,7 @@ MOST = 127  # of an activation
 CALL_ROWS = 6 if cpu_features.has_wide_vectors() else 2
 # Up to so many rows wait for memory, so codes are prefetched into the nearest cache. For more rows they are prefetched into the
 # next one, and earlier: the nearest cache is left to the activations.
-FEW_ROWS = 2
+FEW_ROWS = 3
 ABOUT = 16  # bytes about a block of activations: its step, its value, and minus the sums of its numbers and of the first half
 OUTPUTS = 32
 BYTE_LANES = ir.VectorType(llvm.I8, 4 * llvm.WIDTH)  # four inputs of 16 outputs
