@@ -71,7 +71,7 @@ def test_import_writes_a_table_and_records(
 ) -> None:
     out = tmp_path / "records.jsonl"
     (tmp_path / "bench").write_text(BENCH + "\n" + BENCH[:44], encoding="utf-8")
-    words = ["import", str(LOG), str(tmp_path / "bench"), "--aiperf", str(out), "--save", str(tmp_path)]  # fmt: skip
+    words = ["import", str(LOG), str(tmp_path / "bench"), "--aiperf", str(out), "--save", str(tmp_path / "traces")]  # fmt: skip
     assert main(words) == 1
     printed = capsys.readouterr()
     assert printed.out.count("\n") == 5
@@ -79,7 +79,7 @@ def test_import_writes_a_table_and_records(
     (report,) = map(json.loads, out.read_text(encoding="utf-8").splitlines())
     assert sum(report["acceptance_histogram"].values()) == report["num_spec_steps"] == 9
     assert sum(report["per_step_accepted"]) == report["num_accepted_draft_tokens"] == 38
-    saved = read(tmp_path / "request-1.jsonl")
+    saved = read(tmp_path / "traces" / "request-1.jsonl")
     figures = measure(saved.trace)
     assert (saved.problem, figures.drafted, figures.accepted) == ("", 45, 38)
     assert output_text(saved.trace).startswith("```python\ndef fibonacci(n):")

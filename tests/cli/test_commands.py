@@ -130,6 +130,7 @@ def test_show_metrics_names_the_pass_and_what_it_means(capsys, precision, kernel
         ("bench pairs --lanes ngram,magic", "no drafting method 'magic'"),
         ("audit seeds --methods ngram,magic", "no drafting method 'magic'"),
         ("tune FILE --sizes 4 1", "takes no file and no server"),
+        ("import FILE --save .", "contains other files"),
     ],
 )
 def test_paths_and_names_are_checked_before_loading(words, said, tmp_path, monkeypatch, capsys):

@@ -90,7 +90,8 @@ def _read(paths: Iterable[Path]) -> list[Findings]:
         if "synthetic" in one.facts:
             console.note(words["synthetic"], style="yellow")
         for line, kind in one.problems.first:
-            console.note(f"{path.name}:{line}: {words[kind]}", style="yellow")
+            place = f"{path.name}:{line}" if line else path.name  # else of the whole file
+            console.note(f"{place}: {words[kind]}", style="yellow")
         if one.problems.count > len(one.problems.first):
             console.note(f"{path.name}: {one.problems.count} problems in all", style="yellow")
     return found
