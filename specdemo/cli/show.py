@@ -113,7 +113,8 @@ def show_run(
 def show_metrics(trace: Trace, label: str) -> None:
     """Print the figures of each run to standard error. label: measured or recorded"""
     err = console.err
-    lanes = {lane: measure(trace.lane(lane)) for lane in trace.lanes}
+    every = {lane: measure(trace.lane(lane)) for lane in trace.lanes}
+    lanes = {lane: metrics for lane, metrics in every.items() if metrics.new_tokens}
     for event in trace.events:
         if isinstance(event, RunStarted) and event.lane == trace.lanes[-1]:
             err.print(_source(event), style="dim", markup=False, soft_wrap=True)

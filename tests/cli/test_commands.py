@@ -73,6 +73,12 @@ def test_show_metrics_names_the_pass_and_what_it_means(capsys, precision, kernel
     assert ("near tie" in said.replace("\n", " ")) == may_differ
 
 
+def test_a_run_that_has_decoded_nothing_has_no_figures(capsys):
+    headers = [one for one in read(RECORDED).trace.events if isinstance(one, RunStarted)]
+    show_metrics(Trace(tuple(headers)), "measured")
+    assert "tokens/s" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
