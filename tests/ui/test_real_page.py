@@ -26,7 +26,7 @@ def set_numbers(page, **numbers):
 def test_a_real_run_is_shown_live_measured_and_stopped(open_page):
     with launched(Studio(AppSettings.from_environment())) as url:
         page = open_page()
-        page.goto(f"{url}?preset=own&temperature=1")
+        page.goto(f"{url}?preset=own&temperature=0.3")
         page.locator(".sd-badge:not(#sd-first *)", has_text="recorded").wait_for()
         page.locator(".sd-model-text", has_text="Ready").wait_for(timeout=300_000)
 
