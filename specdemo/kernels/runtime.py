@@ -136,7 +136,8 @@ class Slots(Protocol):
 class Injected:
     """States that are added to rows of a conversation before a layer.
 
-    rows: (n, hidden) float32, for its rows from `first` on; or (n, inputs) bfloat16 that the pass projects, see `Projection`
+    first: of its rows that get one
+    rows: (n, hidden) float32 if they are projected; else (n, inputs) bfloat16, which the pass projects, see `Projection`
     """
 
     first: int
@@ -146,7 +147,10 @@ class Injected:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """Projects states of the target to one that is added to a row. gain, epsilon: of a norm of each state, (inputs,) float32"""
+    """A matrix that maps the target's states of a token to a state that is added to a row.
+
+    gain: (inputs,) float32, weights of a norm of each state before it; epsilon: of that norm
+    """
 
     matrix: Matrix
     gain: Tensor
@@ -505,7 +509,7 @@ _all_ids = lru_cache(maxsize=4)(torch.arange)
 
 
 def _room(shape: Shape, projected: int, rows: int, asked: int, slots: int) -> tuple[int, int]:
-    """Bytes of the buffers that all threads share, and of those that each has, in whole lines; see `llama.run_pass`.
+    """Return the bytes of the buffers that all threads share, and of those of each thread, in whole cache lines; see `llama.run_pass`.
 
     projected: inputs of the projection
     """
