@@ -83,8 +83,8 @@ SEQUENCE = np.dtype(
         ("unprojected", ADDRESS),  # (num_injected, project_inputs) bfloat16, projected first
         ("first_injected", COUNT),  # among the rows of the conversation
         ("num_injected", COUNT),
-        ("extra", MATRIX),  # rows of its own behind those of a 4-bit head
-        ("num_extra", COUNT),  # number of valid ones; the rest of the last block is not used
+        ("added", ADDRESS),  # (num_added,) int64, tokens whose columns follow those of the head
+        ("num_added", COUNT),
         ("draft", ADDRESS),  # DRAFT, of a conversation that drafts after the pass
     ]
 )
@@ -152,6 +152,7 @@ JOB = np.dtype(
         ("head_norm", ADDRESS),  # the same times the factor of the logits
         ("head", MATRIX),  # in 16 bits as `products.laid_out` gives it
         ("head_columns", COUNT),
+        ("head_rows", ADDRESS),  # (V, hidden) bfloat16, by which the logits of added tokens are computed
         ("embedding", ADDRESS),  # (V, hidden) bfloat16 that drafted tokens are read by
         ("project", MATRIX),  # projects the target's states of a token
         ("project_inputs", COUNT),  # numbers in these states

@@ -168,25 +168,22 @@ def add_result(job, x, found, weight, room):
 
 
 @compiled
-def hide_columns(rows, stride, count, first, end):
-    """Exclude columns without a token from the softmax. rows: address of `count` rows of `stride` float32"""
-    for row in range(count):
-        columns = carray(simd.float32s_at(rows + row * stride * 4), end)
-        for column in range(first, end):
+def added_columns(job, sequence, normed_x, first, end):
+    """Compute blocks `first` to `end` of 32 columns of a conversation's added tokens. normed_x: of all rows with logits
+
+    Columns behind the last token are excluded from the softmax.
+    """
+    width, count, stride = job.hidden, sequence.num_added, job.num_columns
+    tokens = carray(simd.int64s_at(sequence.added), count)
+    for number in range(sequence.num_asked):
+        asked = sequence.first_asked + number
+        place = job.logits + (asked * stride + job.head_columns) * 4
+        columns = carray(simd.float32s_at(place), end * BLOCK_OUTPUTS)
+        for column in range(first * BLOCK_OUTPUTS, end * BLOCK_OUTPUTS):
             columns[column] = UNSEEN
-
-
-@compiled
-def extra_head(job, sequence, normed_x, first, end, buffers):
-    """Multiply blocks `first` to `end` of a conversation's extra rows of the head. normed_x: of all rows with logits"""
-    hidden, count, stride = job.hidden, sequence.num_asked, job.num_columns
-    if count < job.num_asked:
-        source = normed_x + sequence.first_asked * hidden * 4
-        quantize_inputs(job, source, hidden * 4, hidden, count, sequence.extra, buffers)
-    into = job.logits + (sequence.first_asked * stride + job.head_columns) * 4
-    multiply(job, hidden, count, sequence.extra, into, stride, first, end, buffers)
-    if end * BLOCK_OUTPUTS >= sequence.num_extra:
-        hide_columns(into, stride, count, sequence.num_extra, end * BLOCK_OUTPUTS)
+            if column < count:
+                row = job.head_rows + tokens[column] * width * 2
+                columns[column] = simd.dot(normed_x + asked * width * 4, row, width // 16)
 
 
 @compiled
@@ -209,7 +206,7 @@ def apply_head(job, x, normed_x, thread, threads, buffers):
     for number in range(job.num_sequences):
         sequence = sequence_at(job, number)
         if sequence.num_asked:
-            every += (sequence.num_extra + BLOCK_OUTPUTS - 1) // BLOCK_OUTPUTS
+            every += (sequence.num_added + BLOCK_OUTPUTS - 1) // BLOCK_OUTPUTS
     first, end = share(every, thread, threads)
     products.begin(tiles_for(job, count))
     quantize_inputs(job, normed_x, hidden * 4, hidden, count, job.head, buffers)
@@ -219,11 +216,10 @@ def apply_head(job, x, normed_x, thread, threads, buffers):
     for number in range(job.num_sequences):
         sequence = sequence_at(job, number)
         if sequence.num_asked:
-            extra = (sequence.num_extra + BLOCK_OUTPUTS - 1) // BLOCK_OUTPUTS
-            low, high = max(first, begin) - begin, min(end, begin + extra) - begin
-            if low < high:
-                extra_head(job, sequence, normed_x, low, high, buffers)
-            begin += extra
+            added = (sequence.num_added + BLOCK_OUTPUTS - 1) // BLOCK_OUTPUTS
+            low, high = max(first, begin) - begin, min(end, begin + added) - begin
+            added_columns(job, sequence, normed_x, low, high)
+            begin += added
 
 
 @compiled

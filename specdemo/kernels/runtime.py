@@ -158,14 +158,6 @@ class Projection:
 
 
 @dataclass(frozen=True, slots=True)
-class ExtraHead:
-    """Rows that a conversation has behind those of a 4-bit head. count: how many of them count, the rest only fills a block"""
-
-    matrix: Matrix
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
 class Drafting:
     """A draft that continues after a pass.
 
@@ -187,6 +179,7 @@ class SequenceRows:
     positions: of each row in the text; the cache writes them into its slots from `start` on
     seen: (rows, start + rows) bool; None where each row sees all slots up to its own
     answers: how many of the last rows need logits
+    added: (added,) int64, tokens whose logits follow those of the head; None for none
     """
 
     positions: Sequence[int]
@@ -194,7 +187,7 @@ class SequenceRows:
     seen: Tensor | None = None
     answers: int = 0
     injected: Injected | None = None
-    extra: ExtraHead | None = None
+    added: Tensor | None = None
     drafting: Drafting | None = None
 
     @property
@@ -248,6 +241,7 @@ class CompiledLayers:
     head: (V, hidden) bfloat16, converted here, or a matrix of 4 or 8 bits, or in blocks
     feedback: (hidden,) float32, gain per channel on the normed state from which a token was drafted; None for no feedback
     projection: of states of the target; None if the pass projects none
+    head_rows: (V, hidden) bfloat16, by which the logits of added tokens are computed; None if no sequence has some
     """
 
     def __init__(
@@ -260,13 +254,14 @@ class CompiledLayers:
         feedback: Tensor | None = None,
         projection: Projection | None = None,
         scale: float = 1.0,
+        head_rows: Tensor | None = None,
     ) -> None:
         from specdemo.kernels.draft_loop import run_in_team  # compiles
 
         self._run_in_team = run_in_team
         self.shape, self.layers, self.table = shape, tuple(layers), table
         self.norm, self.head_norm = norm, norm * scale
-        self.feedback, self.projection = feedback, projection
+        self.feedback, self.projection, self.head_rows = feedback, projection, head_rows
         self.head: Matrix = (
             cpu_features.products().laid_out(head) if isinstance(head, Tensor) else head
         )
@@ -309,17 +304,16 @@ class CompiledLayers:
         chains: list[Chain | None] = []
         row = 0
         for number, one in enumerate(sequences):
-            columns = self.columns + (one.extra.count if one.extra else 0)
+            columns = self.columns + (0 if one.added is None else len(one.added))
             results.append(logits[row : row + one.answers, :columns])
             row += one.answers
             chains.append(buffer.chain(number, logits, columns))
         return Results(results, behind, chains)
 
     def _width(self, one: SequenceRows) -> int:
-        """Columns that are written for a sequence: those of the head, and whole blocks of its own."""
-        return self.columns + (
-            -(-one.extra.count // BLOCK_OUTPUTS) * BLOCK_OUTPUTS if one.extra else 0
-        )
+        """Columns that are written for a sequence: those of the head, and whole blocks of added ones."""
+        added = 0 if one.added is None else len(one.added)
+        return self.columns + -(-added // BLOCK_OUTPUTS) * BLOCK_OUTPUTS
 
     def _write(
         self,
@@ -364,9 +358,8 @@ class CompiledLayers:
             name = "injected" if one.injected.projected else "unprojected"
             setattr(record, name, one.injected.rows.data_ptr())
             record.first_injected, record.num_injected = one.injected.first, len(one.injected.rows)
-        if one.extra:
-            one.extra.matrix.write(record.extra)
-            record.num_extra = one.extra.count
+        if one.added is not None:
+            record.added, record.num_added = one.added.data_ptr(), len(one.added)
 
     def _write_draft(self, record: Any, one: SequenceRows, drafting: Drafting) -> None:
         """Fill the fields of a draft's record that do not follow from the job's form."""
@@ -417,7 +410,7 @@ class CompiledLayers:
         job.norm, job.head_norm = address(self.norm), address(self.head_norm)
         job.tiles = self.tiles.ctypes.data
         job.head_columns = self.columns
-        job.feedback = address(self.feedback)
+        job.feedback, job.head_rows = address(self.feedback), address(self.head_rows)
         if self.projection:
             job.project_inputs = len(self.projection.gain)
             job.project_gain = address(self.projection.gain)

@@ -179,6 +179,18 @@ def exponentials(builder, values, lines, scale):
         _raised(builder, line, greatest, times)
 
 
+@llvm.emits(result=types.float32)
+def dot(builder, values, row, lines):
+    """Product of `lines` times 16 float32 and as many bfloat16: first each lane in order, then the lanes."""
+    (total,) = llvm.variables(builder, 1, llvm.constant(0.0))
+    with cgutils.for_range(builder, lines) as loop:
+        floats = llvm.load(builder, llvm.offset(builder, values, loop.index, 6), llvm.FLOATS)
+        shorts = llvm.load(builder, llvm.offset(builder, row, loop.index, 5), llvm.SHORTS)
+        so_far = builder.load(total)
+        builder.store(llvm.fma(builder, floats, llvm.to_floats(builder, shorts), so_far), total)
+    return llvm.sum_of_lanes(builder, builder.load(total))
+
+
 @llvm.emits(least=types.float32, result=types.float32)
 def sum_from(builder, values, lines, least):
     """Sum the numbers that are at least `least`, of `lines` lines of 16 float32: first each lane in order, then the lanes."""

@@ -90,11 +90,14 @@ class CompactWeights:
     causal: bool = True
     markov: Corrector | None = None
 
-    def text_words(self, *, packed: bool) -> TextWords:
-        """Return the additional vocabulary of one conversation's text. packed: also for the compiled pass"""
-        rows = self.embedding if self.output is None else self.output
-        most, four_bit = 0 if self.own_head else MOST_ADDED, isinstance(self.head, FourBitLinear)
-        return TextWords(self.words, rows, most, four_bit=four_bit, packed=packed)
+    @property
+    def head_rows(self) -> Tensor:
+        """The target's head, (V, H)."""
+        return self.embedding if self.output is None else self.output
+
+    def text_words(self) -> TextWords:
+        """Return the additional vocabulary of one conversation's text."""
+        return TextWords(self.words, self.head_rows, 0 if self.own_head else MOST_ADDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +271,7 @@ class CompactDecoder:
                 one.positions, one.cache, one.seen,
                 answers=0 if one.adjust else one.answers,
                 injected=None if joined else one.injected,
-                extra=one.text.extra,
+                added=one.text.added,
                 drafting=_drafting(one.plan, one.text) if one.plan else None,
             )
             for one in inputs
@@ -299,7 +302,7 @@ class CompactModel(CachedModel):
         super().__init__(decoder)
         self.weights, self.target_states = self.decoder.weights, target_states
         self.adjust: Adjust | None = None
-        self._text_words = self.weights.text_words(packed=self.decoder.compiled is not None)
+        self._text_words = self.weights.text_words()
         self._final = torch.empty(0)  # (answers, H): output of the last pass, before the norm
         self._last: tuple[int, Tensor] | None = None  # a position and its output, (1, H)
         # Outputs of the nodes that `grow` has read, (1, H) each.
@@ -495,8 +498,9 @@ def compiled_layers(weights: CompactWeights) -> CompiledLayers | None:
     table, _ = runtime.meanings(packing.AFFINE)
     feedback = None if weights.feedback is None else weights.feedback.float()
     return CompiledLayers(
-        layers, shape, table, packed[-1], weights.norm.float(), feedback, _projection(weights)
-    )
+        layers, shape, table, packed[-1], weights.norm.float(), feedback, _projection(weights),
+        head_rows=weights.head_rows,
+    )  # fmt: skip
 
 
 def _projection(weights: CompactWeights) -> Projection | None:

@@ -139,17 +139,3 @@ def pack(weight: FourBit, bias: Tensor | None = None) -> Matrix:
     scale, zero = (one.detach().half().numpy() for one in (weight.scale, weight.zero))
     part = part_of_blocks(Blocks("I4", weight.levels.detach().numpy(), scale, zero))
     return BlockMatrix((part,), None if bias is None else bias.float())
-
-
-def put_rows(matrix: Matrix, first: int, rows: FourBit) -> None:
-    """Replace rows of a matrix of `pack`, from number `first` on."""
-    codes, scales, zeros = matrix.tensors
-    half = packing.BLOCK_OUTPUTS // 2  # a byte has codes of an output in each half of a block
-    inputs = codes.shape[-1] // half  # of an output, side by side
-    for number, one in enumerate(zip(rows.levels, rows.scale, rows.zero, strict=True), first):
-        levels, scale, zero = one
-        block, at = divmod(number, packing.BLOCK_OUTPUTS)
-        shared = codes[block].view(-1, half, inputs)[:, at % half]
-        shared &= 240 if at < half else 15
-        shared |= levels.view(-1, inputs) << (0 if at < half else 4)
-        scales[block, :, at], zeros[block, :, at] = scale, zero

@@ -18,11 +18,10 @@ from specdemo.config.settings import MAX_LOOKAHEAD
 from specdemo.config.strings import JsonView
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
-from specdemo.kernels.runtime import ExtraHead, Matrix
 from specdemo.models.decoders.layer import HeadSizes
 from specdemo.models.decoders.operators import rms_norm
 from specdemo.models.decoders.rotary import RotaryTables, frequency_tables, rotary_frequencies
-from specdemo.models.networks.four_bit import FourBit, Linear, pack, put_rows
+from specdemo.models.networks.four_bit import Linear
 
 EPSILON = 1e-5  # epsilon of the norm over the target's states
 MIXED_ROWS = 1024  # rows of an embedding that are mixed at the same time
@@ -226,27 +225,17 @@ class TextWords:
 
     words: the reduced vocabulary, then the added tokens
     marked: columns of the text's tokens, `num_marked` of them, each once, and room for those of a draft
-    embedding: (V, H), whose rows are the head's
-    four_bit: whether the head computes in 4 bits; packed: also in the compiled pass
+    rows: (V, H), the target's head
     most: number of added tokens; 0 for a drafter whose head is not the target's
     """
 
-    def __init__(
-        self,
-        words: ReducedVocabulary,
-        embedding: Tensor,
-        most: int = MOST_ADDED,
-        *,
-        four_bit: bool,
-        packed: bool,
-    ) -> None:
+    def __init__(self, words: ReducedVocabulary, rows: Tensor, most: int = MOST_ADDED) -> None:
         self._most = most
         self.words = self._reduced = words
-        self._embedding, self._four_bit, self._in_pass = embedding, four_bit, packed
+        self._rows = rows
+        self._kept: Tensor | None = None  # those of the added tokens, at first use
         self._more: dict[int, int] = {}  # column of each added token
         self._met: list[int] = []  # position of each added token in the text
-        self._rows: Tensor | None = None  # (added, H), values of the head's rows, at first use
-        self._packed: Matrix | None = None
         self._places: dict[int, int] = {}  # position of each marked column in the text, ascending
         self.marked = array("q", bytes(8 * (len(words.tokens) + most + MAX_LOOKAHEAD)))
 
@@ -256,38 +245,35 @@ class TextWords:
 
     @property
     def memory_bytes(self) -> int:
-        tensors = self._packed.tensors if self._packed else []
-        if self._rows is not None:
-            tensors = [*tensors, self._rows]
-        return sum(one.nbytes for one in tensors) + self.marked.itemsize * len(self.marked)
+        kept = 0 if self._kept is None else self._kept.nbytes
+        return kept + self.marked.itemsize * len(self.marked)
 
     @property
-    def extra(self) -> ExtraHead | None:
-        return ExtraHead(self._packed, len(self._met)) if self._packed and self._met else None
+    def added(self) -> Tensor | None:
+        """The added tokens, (added,) int64; None for none."""
+        return self.words.ids[len(self._reduced.tokens) :] if self._met else None
 
     def logits(self, states: Tensor) -> Tensor:
         """(rows, added) logits of the added tokens. states: (rows, H), the head's input"""
-        if self._rows is None:
-            self._rows = self._embedding[list(self._more)]
-            if self._four_bit and self._met:
-                self._rows = FourBit.of(self._rows).dense().to(self._embedding)
-        return F.linear(states, self._rows)
+        if self._kept is None:
+            self._kept = self._rows[list(self._more)]
+        return F.linear(states, self._kept)
 
     def read(self, start: int, token_ids: Sequence[int]) -> None:
         """Add the tokens of the text from position `start` on, and mark their columns."""
         known, more = self._reduced.column_of, self._more
-        new: dict[int, int] = {}
+        before = len(more)
         for position, token in enumerate(token_ids, start):
             column = known.get(token)
             if column is None:
                 column = more.get(token)
             if column is None and len(more) < self._most:
                 column = more[token] = len(known) + len(more)
-                new[token] = position
+                self._met.append(position)
             if column is not None:
                 self.mark(column, position)
-        if new:
-            self._extend(new)
+        if len(more) > before:
+            self._set_words()
 
     def mark(self, column: int, position: int) -> None:
         """Mark the column of a token of the text."""
@@ -295,19 +281,9 @@ class TextWords:
             self.marked[len(self._places)] = column
             self._places[column] = position
 
-    def _extend(self, new: dict[int, int]) -> None:
-        """Extend head and vocabulary by the last tokens of `_more`. new: position of each"""
-        if self._in_pass:
-            if self._packed is None:
-                none = self._embedding.new_zeros(self._most, self._embedding.shape[1])
-                self._packed = pack(FourBit.of(none))
-            put_rows(self._packed, len(self._met), FourBit.of(self._embedding[list(new)]))
-        self._met += new.values()
-        self._set_words()
-
     def _set_words(self) -> None:
         """Make the vocabulary the reduced one, followed by the added tokens."""
-        self.words, self._rows = self._reduced.extended(list(self._more)), None
+        self.words, self._kept = self._reduced.extended(list(self._more)), None
 
     def forget(self, length: int) -> None:
         """Shorten the text to `length` tokens, and remove tokens that only occurred later."""
