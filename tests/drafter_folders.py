@@ -39,7 +39,7 @@ def states_of(model, tokens: int) -> torch.Tensor:
 def know(features: Features, states: torch.Tensor, begin: int, end: int) -> None:
     """The target has read tokens."""
     features.rollback(begin)
-    features.write(begin, list(states[begin:end].split(HIDDEN, dim=-1)))
+    features.write(begin, states[begin:end])
     features.gather(range(end - begin))
 
 

@@ -66,6 +66,6 @@ def mixing(weights: CompactWeights) -> CompactWeights:
 def features_of(seed: int) -> Features:
     """A target's states of 60 tokens, or of two."""
     features, generator = Features((3, 5)), torch.Generator().manual_seed(seed)
-    features.write(0, [torch.randn(60, 128, generator=generator).bfloat16() for _ in range(2)])
+    features.write(0, torch.randn(60, 256, generator=generator).bfloat16())
     features.length = 60 if seed != 1 else 2
     return features

@@ -164,11 +164,13 @@ class ModuleDecoder:
         }
         if one.depth is not None:
             part = first_layers(self.model, one.depth)
-            return ForwardOutput(torch.empty(0), (part(**inputs).last_hidden_state[0],))
+            return ForwardOutput(torch.empty(0), part(**inputs).last_hidden_state[0])
         wanted = {"output_hidden_states": True} if one.reads else {}
         output = self.model(**inputs, logits_to_keep=one.answers, **wanted)
-        states = tuple(output.hidden_states[layer][0] for layer in one.reads)
-        return ForwardOutput(output.logits[0], states)
+        if not one.reads:
+            return ForwardOutput(output.logits[0])
+        states = [output.hidden_states[layer][0] for layer in one.reads]
+        return ForwardOutput(output.logits[0], torch.cat(states, dim=-1))
 
     def _mask(self, one: ForwardInput) -> Tensor | None:
         """Additive (1, 1, rows, keys), which every attention of transformers takes; None for plain causal ones."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -80,26 +80,43 @@ class ForwardInput:
 class ForwardOutput:
     """Results of a pass.
 
-    logits: (answers, V), empty if only some layers ran; states: (rows, H) of each requested layer
+    logits: (answers, V), empty if only some layers ran
+    states: (rows, layers x H), of the requested layers side by side, or (rows, H) where only some layers ran; None for none
     chain: the draft, if a plan was given
     sharing: the runs that shared the pass
     """
 
     logits: Tensor
-    states: tuple[Tensor, ...] = ()
+    states: Tensor | None = None
     chain: Chain | None = None
     sharing: Sharing = ALONE
 
 
+def all_reads(passes: Sequence[ForwardInput]) -> tuple[int, ...]:
+    """The layers whose hidden states some of the passes need."""
+    return tuple(dict.fromkeys(layer for one in passes for layer in one.reads))
+
+
+def of_layers(states: Tensor, layers: Sequence[int], wanted: Sequence[int]) -> Tensor:
+    """The states of some layers. states: (rows, layers x H); returns: (rows, wanted x H)"""
+    if tuple(wanted) == tuple(layers):
+        return states
+    places = [layers.index(layer) for layer in wanted]
+    parts: Tensor = states.unflatten(-1, (len(layers), -1))
+    return parts[:, places].flatten(1)
+
+
 def split_outputs(
-    passes: Sequence[ForwardInput], logits: Sequence[Tensor], states: Mapping[int, Tensor]
+    passes: Sequence[ForwardInput], logits: Sequence[Tensor], states: Tensor | None
 ) -> list[ForwardOutput]:
-    """Return the outputs of joined passes. logits: of each pass; states: (all rows, H) by layer"""
+    """Return the outputs of joined passes. logits: of each pass; states: (all rows, layers x H) of `all_reads`"""
+    layers = all_reads(passes)
     outputs: list[ForwardOutput] = []
     begin = 0
     for one, own in zip(passes, logits, strict=True):
         end = begin + len(one.token_ids)
-        outputs.append(ForwardOutput(own, tuple([states[layer][begin:end] for layer in one.reads])))
+        rows = None if states is None else of_layers(states[begin:end], layers, one.reads)
+        outputs.append(ForwardOutput(own, rows))
         begin = end
     return outputs
 

@@ -14,7 +14,14 @@ from torch.nn.functional import pad
 
 from specdemo.engine.attention import ModuleDecoder
 from specdemo.engine.cache import RollbackCache, slots_for
-from specdemo.engine.passes import Decoder, ForwardInput, ForwardOutput, chunks, request_pass
+from specdemo.engine.passes import (
+    Decoder,
+    ForwardInput,
+    ForwardOutput,
+    chunks,
+    of_layers,
+    request_pass,
+)
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.types import Proposal, depths
 from specdemo.kernels.plan import Chain, DraftPlan
@@ -30,26 +37,21 @@ class Features:
     def __init__(self, layers: Sequence[int] = ()) -> None:
         self.layers = tuple(layers)
         self.length = 0
-        self._rows = torch.empty(0, len(self.layers), 0)
+        self._rows = torch.empty(0, len(self.layers))
 
     @property
     def memory_bytes(self) -> int:
         return self._rows.nbytes
 
-    def write(self, start: int, states: Sequence[Tensor]) -> None:
-        """Put a pass's rows into the positions from `start` on, without counting them.
-
-        states: (rows, H) for each layer
-        """
-        count, hidden = states[0].shape
-        end = start + count
+    def write(self, start: int, states: Tensor) -> None:
+        """Put a pass's rows into the positions from `start` on, without counting them. states: (rows, layers x H)"""
+        end = start + len(states)
         if end > len(self._rows):
-            slots = slots_for(end, len(self._rows))
-            grown = states[0].new_zeros(slots, len(self.layers), hidden)
+            grown = states.new_zeros(slots_for(end, len(self._rows)), states.shape[1])
             if self.length:
                 grown[: self.length] = self._rows[: self.length]
             self._rows = grown
-        torch.stack(tuple(states), dim=1, out=self._rows[start:end])
+        self._rows[start:end] = states
 
     def gather(self, rows: Sequence[int]) -> None:
         """Count `rows` of the last pass (ascending) and drop its others, as the cache does."""
@@ -65,10 +67,7 @@ class Features:
 
     def read(self, begin: int, end: int, layers: Sequence[int]) -> Tensor:
         """Counted rows of some layers. returns: (rows, len(layers) x H), fewer rows where not all are there"""
-        rows = self._rows[begin : min(end, self.length)]
-        if tuple(layers) != self.layers:
-            rows = rows[:, [self.layers.index(layer) for layer in layers]]
-        return rows.flatten(1)
+        return of_layers(self._rows[begin : min(end, self.length)], self.layers, layers)
 
 
 class CachedModel:
@@ -161,9 +160,9 @@ class CachedModel:
         """
         tree = [*earlier, *parents]
         output = self._request(token_ids, tree, len(earlier), answers=0, depth=layers)
-        (states,) = output.states
         self._cache.skip(0)
-        return states
+        assert output.states is not None
+        return output.states
 
     def forward(self, pending_id: int, proposal: Proposal) -> ForwardOutput:
         """Run the pending token and every drafted node in one pass; the cache does not count them yet.
@@ -200,6 +199,7 @@ class CachedModel:
         """
         output = self._request(token_ids, [*earlier, *parents], len(earlier), rows)
         if self._recording:
+            assert output.states is not None
             with torch.inference_mode():
                 self.features.write(self.length + len(earlier), output.states)
         return output

@@ -175,7 +175,8 @@ JOB = np.dtype(
         # Results.
         ("logits", ADDRESS),  # (num_asked, num_columns) float32, then those of drafted tokens
         ("num_columns", COUNT),
-        ("states", ADDRESS),  # (layers + 1,) addresses of (num_rows, hidden) bfloat16 after as many layers
+        ("states", ADDRESS),  # (layers + 1,) addresses of the first row's states after as many layers, bfloat16
+        ("states_bytes", COUNT),  # from one row's to the next
         ("final", ADDRESS),  # (num_rows, hidden) float32 after the last layer
         # Scratch.
         ("tiles", ADDRESS),  # (17, 64) bytes: how tiles are shaped for as many rows

@@ -156,8 +156,10 @@ def hand_over(job, layers, x, weight, room):
     """
     wanted = carray(simd.int64s_at(job.states + layers * 8), 1)
     if wanted[0]:
-        states = normed_rows(job, x, weight, room)
-        simd.round_to_bfloat16(states, wanted[0], job.num_rows * job.hidden // 16)
+        states, step = normed_rows(job, x, weight, room), job.hidden * 4
+        for row in range(job.num_rows):
+            place = wanted[0] + row * job.states_bytes
+            simd.round_to_bfloat16(states + row * step, place, job.hidden // 16)
 
 
 @compiled
@@ -271,6 +273,8 @@ def run_pass(job, thread, threads):
             add_injected(job, x, out)
         if index == job.last_layer:
             break
+        if thread == 0:
+            hand_over(job, index, x, 0, normed_x)
         layer = layer_at(job.layers + index * LAYER_BYTES)
         source = normed_rows(job, x, layer.input_norm, normed_x)
         products.begin(tiles_for(job, rows))
@@ -293,8 +297,6 @@ def run_pass(job, thread, threads):
         apply(job, gates, 2 * inner, inner, layer.down, out, hidden, blocks, buffers)
         wait_for_threads(job, threads)
         add_result(job, x, out, layer.gated_norm, normed_x)
-        if thread == 0 and index + 1 < job.last_layer:
-            hand_over(job, index + 1, x, 0, normed_x)
     if thread == 0:
         hand_over(job, job.last_layer, x, job.norm, normed_x)
         if job.final:

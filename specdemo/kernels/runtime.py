@@ -6,7 +6,7 @@ import ctypes
 import sys
 import threading
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import lru_cache, partial
@@ -34,6 +34,7 @@ Product = TypeVar("Product")
 NORMS = ("input_norm", "attended_norm", "post_norm", "gated_norm", "query_norm", "key_norm")
 HEAD_DIMS = range(64, 257, 32)  # supported sizes of a head
 LINE = 64  # bytes of a cache line
+BFLOAT16_BYTES = 2
 WIDTH = 16  # float32 that compiled code computes at a time
 MOST_BUFFERS = 64  # for jobs of different forms, of each thread
 
@@ -219,11 +220,13 @@ class Rows:
 class Results:
     """Results of a pass.
 
-    logits: (answers, W) float32 of each sequence; final: (rows, hidden) float32 after the last layer, if requested
+    logits: (answers, W) float32 of each sequence
+    states: (rows, reads x hidden) bfloat16, if any were requested; final: (rows, hidden) float32 after the last layer, if requested
     chains: the draft of each sequence that drafts
     """
 
     logits: Sequence[Tensor]
+    states: Tensor | None
     final: Tensor | None
     chains: Sequence[Chain | None]
 
@@ -282,12 +285,12 @@ class CompiledLayers:
         first: int = 0,
         last: int | None = None,
         *,
-        states: Mapping[int, Tensor] | None = None,
+        reads: Sequence[int] = (),
         final: bool = False,
     ) -> Results:
         """Run the rows of all sequences through the layers from `first` to before `last`, and the head; call it in inference mode.
 
-        states: (rows, hidden) bfloat16 tensors to fill, by the number of layers before them; after `last`, with the head's norm
+        reads: numbers of layers before the states to return; those after `last` have passed the norm
         final: whether to return the states after the last layer, without that norm
         """
         sequences = rows.sequences
@@ -297,7 +300,8 @@ class CompiledLayers:
         logits = torch.empty(buffer.num_logits, max(map(self._width, sequences)))
         behind = torch.empty_like(rows.x) if final else None
         masks = [None if one.seen is None else one.seen.contiguous() for one in sequences]
-        self._write(buffer, rows, masks, logits, states or {}, behind)
+        states = self._states(buffer, len(rows.x), reads) if reads else None
+        self._write(buffer, rows, masks, logits, behind)
         job.first_layer, job.last_layer = first, len(self.layers) if last is None else last
         team.run(self._run_in_team, ctypes.addressof(job), torch.get_num_threads())
         results: list[Tensor] = []
@@ -308,7 +312,16 @@ class CompiledLayers:
             results.append(logits[row : row + one.answers, :columns])
             row += one.answers
             chains.append(buffer.chain(number, logits, columns))
-        return Results(results, behind, chains)
+        return Results(results, states, behind, chains)
+
+    def _states(self, buffer: JobBuffer, rows: int, reads: Sequence[int]) -> Tensor:
+        """Return room for the states that a pass writes."""
+        hidden = self.shape.hidden
+        states = torch.empty(rows, len(reads) * hidden, dtype=torch.bfloat16)
+        buffer.job.states_bytes = BFLOAT16_BYTES * states.shape[1]
+        for place, layers in enumerate(reads):
+            buffer.states[layers] = states.data_ptr() + BFLOAT16_BYTES * place * hidden
+        return states
 
     def _width(self, one: SequenceRows) -> int:
         """Columns that are written for a sequence: those of the head, and whole blocks of added ones."""
@@ -321,7 +334,6 @@ class CompiledLayers:
         rows: Rows,
         masks: Sequence[Tensor | None],
         logits: Tensor,
-        states: Mapping[int, Tensor],
         behind: Tensor | None,
     ) -> None:
         """Write the fields that differ between passes."""
@@ -336,8 +348,6 @@ class CompiledLayers:
             if one.drafting:
                 self._write_draft(draft, one, one.drafting)
         buffer.positions[:] = positions
-        for index, tensor in states.items():
-            buffer.states[index] = tensor.data_ptr()
         job.input, job.cos, job.sin = rows.x.data_ptr(), rows.cos.data_ptr(), rows.sin.data_ptr()
         job.positions_known, job.rotated = rows.cos.shape[-2:]
         job.inject_layer = rows.inject_layer

@@ -142,7 +142,8 @@ class AnswerWriter:
         counts, logits = [], []
         for (one, rows), output in zip(inputs, outputs, strict=True):
             if self.layers:
-                states = torch.stack([state.to(torch.bfloat16) for state in output.states], dim=1)
+                assert output.states is not None
+                states = output.states.bfloat16().unflatten(-1, (len(self.layers), -1))
                 most = len(one.prompt_ids) + max(self.most, len(one.answer_ids))
                 one.store(states.cpu().view(torch.int16).numpy(), most)
             one.cache.gather(range(len(rows)))

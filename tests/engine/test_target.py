@@ -114,6 +114,6 @@ def test_a_text_that_was_read_unrecorded_is_read_again(recording, target_weights
 def test_rows_outlive_growth():
     features = Features((1,))
     for place in range(700):
-        features.write(place, [torch.full((1, 3), float(place))])
+        features.write(place, torch.full((1, 3), float(place)))
         features.gather([0])
     assert features.read(0, 700, (1,))[:, 0].tolist() == list(range(700))

@@ -218,7 +218,7 @@ def _module_states(model: Module, token_ids: list[int]) -> Tensor:
     layers = module.config.num_hidden_layers
     positions = [*range(PROBED - 1), PROBED - 2]
     rows = ForwardInput(token_ids, positions, seen, RollbackCache(layers), 0, depth=layers)
-    (states,) = module.run([rows])[0].states
+    states = module.run([rows])[0].states
     normed: Tensor = model.model.norm(states)[
         [PROBED // 2 - 1, PROBED - 4, PROBED - 3, PROBED - 2, PROBED - 1]
     ]

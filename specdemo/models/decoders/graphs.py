@@ -30,7 +30,7 @@ KEPT_GRAPHS = 64  # recordings
 
 RecordingKey = tuple["StaticCache", int, tuple[int, ...], int | None]
 """Cache, rows, reads and depth, as in `PassGraph`."""
-Work = Callable[[], tuple[Tensor, ...]]
+Work = Callable[[], tuple[Tensor, Tensor | None]]
 Record = Callable[[Work], Work]  # returns a function that repeats the work, into the same tensors
 
 
@@ -116,12 +116,11 @@ class PassGraph:
             folded = mask[:, None].expand(rows, group, static.slots).reshape(1, 1, -1, static.slots)
             return CacheRows(0, rows, layers, Look(folded, folded=True))
 
-        def work() -> tuple[Tensor, ...]:
+        def work() -> tuple[Tensor, Tensor | None]:
             at = {window: [placed(window)] for window in {*lean.form.windows}}
             token_ids, positions, _ = self._numbers
-            x, states = lean.through(token_ids, positions, at, set(reads), depth)
-            first = x if depth is not None else lean.logits(x)
-            return (first, *(states[layer] for layer in reads))
+            x, states = lean.through(token_ids, positions, at, reads, depth)
+            return x if depth is not None else lean.logits(x), states
 
         self._again = record(work)
 
@@ -139,12 +138,12 @@ class PassGraph:
         seen[rows:, self._last] = True
         self._numbers.copy_(torch.tensor(numbers))
         self._seen.copy_(seen)
-        first, *states = self._again()
+        first, states = self._again()
         # The next replay writes into the same tensors.
         if one.depth is not None:
-            return ForwardOutput(torch.empty(0), (first[:rows].clone(),))
+            return ForwardOutput(torch.empty(0), first[:rows].clone())
         logits = first[rows - one.answers : rows].clone()
-        return ForwardOutput(logits, tuple(state[:rows].clone() for state in states))
+        return ForwardOutput(logits, None if states is None else states[:rows].clone())
 
 
 class GraphDecoder:
@@ -255,7 +254,7 @@ def cuda_graph(device: torch.device) -> Record:
             finally:
                 torch.cuda.set_stream(before)  # a recording that fails leaves its own stream set
 
-        def again() -> tuple[Tensor, ...]:
+        def again() -> tuple[Tensor, Tensor | None]:
             with torch.cuda.device(device):
                 graph.replay()
             return answers

@@ -81,4 +81,6 @@ def states_of(decoder: Decoder, token_ids: Sequence[int]) -> Tensor:
     last = decoder.config.num_hidden_layers
     seen, cache = None, RollbackCache(last)
     rows = ForwardInput(token_ids, range(len(token_ids)), seen, cache, reads=(last,))
-    return decoder.run([rows])[0].states[0]
+    states = decoder.run([rows])[0].states
+    assert states is not None
+    return states

@@ -8,7 +8,7 @@ the module if it fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 
 import torch
@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from specdemo.engine.attention import chunk_of
-from specdemo.engine.passes import ForwardInput, ForwardOutput, split_outputs
+from specdemo.engine.passes import ForwardInput, ForwardOutput, all_reads, split_outputs
 from specdemo.models.decoders.form import ModelForm, Module, form_of
 from specdemo.models.decoders.layer import CacheRows, HeadSizes, LlamaLayer, PassRows
 from specdemo.models.decoders.operators import Stacked, look, pack, rms_norm, stack
@@ -66,10 +66,10 @@ class LeanDecoder:
         self.rotary.tables(max(max(one.positions) for one in passes) + 1)
         by_window = {window: self._rows(passes, window) for window in {*self.form.windows}}
         rows = next(iter(by_window.values()))
-        wanted = {layer for one in passes for layer in one.reads}
+        wanted = all_reads(passes)
         x, states = self.through(token_ids, positions, by_window, wanted, depth)
         if depth is not None:
-            return [ForwardOutput(torch.empty(0), (x[one.begin : one.end],)) for one in rows]
+            return [ForwardOutput(torch.empty(0), x[one.begin : one.end]) for one in rows]
         asked = [range(at.end - one.answers, at.end) for one, at in zip(passes, rows, strict=True)]
         if sum(map(len, asked)) < len(x):
             x = x[[row for part in asked for row in part]]
@@ -80,13 +80,13 @@ class LeanDecoder:
         token_ids: Tensor,
         positions: Tensor,
         rows: Windowed,
-        wanted: Collection[int],
+        wanted: Sequence[int],
         depth: int | None,
-    ) -> tuple[Tensor, dict[int, Tensor]]:
+    ) -> tuple[Tensor, Tensor | None]:
         """Compute rows through the layers. Reads no value of a tensor on the processor, which would wait for the GPU.
 
         token_ids, positions: (rows,) int64, within the tables
-        returns: (rows, H) before the last norm, and states of the layers `wanted` as `ForwardInput.reads` counts them
+        returns: (rows, H) before the last norm, and the states of the layers `wanted`, see `ForwardOutput`
         """
         cos, sin = (table[:, positions] for table in self.rotary.tables(0))
         angles = {-1: None, **dict(enumerate(zip(cos, sin, strict=True)))}
@@ -104,7 +104,7 @@ class LeanDecoder:
         last = len(self.layers)
         if last in states:
             states[last] = rms_norm(x, self.norm, self.sizes.eps)
-        return x, states
+        return x, torch.cat([states[one] for one in wanted], dim=-1) if wanted else None
 
     def logits(self, x: Tensor) -> Tensor:
         """Apply the last norm and the head. x: (rows, H); returns (rows, V) logits"""

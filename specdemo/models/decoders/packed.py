@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from specdemo.engine.attention import chunk_of
-from specdemo.engine.passes import ForwardInput, ForwardOutput, split_outputs
+from specdemo.engine.passes import ForwardInput, ForwardOutput, all_reads, split_outputs
 from specdemo.files.quiet import quiet_transformers
 from specdemo.kernels import cpu_features, packing, runtime
 from specdemo.kernels.blocks import INPUTS
@@ -244,18 +244,14 @@ class CompiledDecoder:
             )
             for one in passes
         ]
-        wanted = {layer for one in passes for layer in one.reads}
-        dtype = self._embedding.dtype
-        states = {layer: torch.empty(x.shape, dtype=dtype) for layer in wanted if layer}
         rows = runtime.Rows(x, cos, sin, sequences)
-        found = self._layers.run(rows, 0, depth, states=states, final=depth is not None)
+        found = self._layers.run(rows, 0, depth, reads=all_reads(passes), final=depth is not None)
         if found.final is not None:
-            parts = found.final.to(dtype).split([len(one.token_ids) for one in passes])
-            return [ForwardOutput(torch.empty(0), (part,)) for part in parts]
-        if 0 in wanted:
-            states[0] = x.to(dtype)
+            states = found.final.to(self._embedding.dtype)
+            parts = states.split([len(one.token_ids) for one in passes])
+            return [ForwardOutput(torch.empty(0), part) for part in parts]
         logits = [rows[:, : self._words] for rows in found.logits]
-        return split_outputs(passes, logits, states)
+        return split_outputs(passes, logits, found.states)
 
     def _embedded(self, token_ids: Sequence[int]) -> Tensor:
         """Return the first layer's inputs, (rows, H) float32."""

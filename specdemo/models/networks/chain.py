@@ -201,7 +201,7 @@ class CompactDecoder:
         parts = x.split([len(one.positions) for one in inputs])
         finals = [part[-one.answers :] for one, part in zip(inputs, parts, strict=True)]
         return [
-            ForwardOutput(self._logits(one, final), (final,))
+            ForwardOutput(self._logits(one, final), final)
             for one, final in zip(inputs, finals, strict=True)
         ]
 
@@ -285,7 +285,7 @@ class CompactDecoder:
             end += len(one.positions)
             final = found.final[end - one.answers : end]
             logits = self._logits(one, final) if one.adjust else logits
-            outputs.append(ForwardOutput(logits, (final,), chain))
+            outputs.append(ForwardOutput(logits, final, chain))
         return outputs
 
 
@@ -398,7 +398,8 @@ class CompactModel(CachedModel):
             guesses=guesses, adjust=self.adjust, plan=plan,
         )  # fmt: skip
         output = request_pass(self.decoder, one)
-        (self._final,) = output.states
+        assert output.states is not None
+        self._final = output.states
         if nodes:
             self._grown_final += self._final.split(1)
         else:

@@ -215,7 +215,7 @@ class DFlashDecoder:
         ]
         logits = weights.form.scales.of(weights.head(torch.cat(states)))
         answers = logits.split([one.answers for one in inputs])
-        return [ForwardOutput(one, (at,)) for one, at in zip(answers, states, strict=True)]
+        return [ForwardOutput(one, at) for one, at in zip(answers, states, strict=True)]
 
     def _layer(self, index: int, x: Tensor, inputs: Sequence[BlockInput], at: PassRows) -> Tensor:
         """Blocks through one layer, behind the new tokens of their texts. x: (rows, H) of blocks; returns the same shape"""
@@ -307,7 +307,8 @@ class DFlashModel(CachedModel):
         )  # fmt: skip
         output = request_pass(self.decoder, block)
         self._cache.gather(range(len(last)))
-        (self.states,) = output.states
+        assert output.states is not None
+        self.states = output.states
         return output.logits
 
     def _block_mask(self, before: int, *, causal: bool) -> Tensor:

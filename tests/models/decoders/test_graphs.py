@@ -55,7 +55,8 @@ class Tracing:
         def again():
             self.replayed += 1
             for answer, new in zip(answers, traced(), strict=True):
-                answer.copy_(new)
+                if new is not None:
+                    answer.copy_(new)
             return answers
 
         return again

@@ -91,7 +91,7 @@ def states_of(length: int) -> torch.Tensor:
 
 def kept(states: torch.Tensor) -> Features:
     features = Features(READS)
-    features.write(0, list(states.unbind(1)))
+    features.write(0, states.flatten(1))
     features.gather(range(len(states)))
     return features
 
