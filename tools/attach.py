@@ -380,6 +380,8 @@ def check_page(target: Path, draft: Path, count: str = "12") -> bool:
 
     A prompt is answered in turn on the page and to a program that drops the stream while the page is open.
     """
+    if int(count) < 2:
+        raise SystemExit("page: quartiles need two rounds or more")
     request = ask(PROMPTS[0], RunSettings().max_new_tokens)
     sent: list[float] = []
 

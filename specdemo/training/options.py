@@ -89,7 +89,7 @@ class TrainOptions:
         if self.form != "own" or facts.get("form", "own") != "own":
             if init and (self.form != "eagle3" or facts.get("form") != "eagle3"):
                 raise UserError("training.other_form", form=self.form, name=init.name)
-        elif init and self.kind in ("exit", "medusa"):
+        elif init and not network.starts:
             raise UserError("training.no_start", kind=self.kind)
         elif init or network.extends:
             wanted = "draft" if network.extends else self.kind

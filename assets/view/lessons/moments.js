@@ -46,7 +46,7 @@ export function slider(label, { min, max, value }, moved) {
 }
 
 /** The end of what stands before something, on one line. @param {string} text */
-export const tail = (text) => (text.length > 90 ? `… ${text.slice(-90)}` : text).replaceAll("\n", " ↵ ");
+export const tail = (text) => (text.length > 90 ? `… ${text.slice(-90).replace(/^\S{0,20}\s+/, "")}` : text).replaceAll("\n", " ↵ ");
 
 /**
  * Paint the share of the time that has passed, 0 to 1, until it is over; at once where motion is not wanted.

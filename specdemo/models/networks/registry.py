@@ -58,6 +58,7 @@ class NetworkKind:
     layers: number of its decoder layers, 0 if the training options give it
     extends: it runs on top of a draft model
     own_layer: it needs no tied head of the target, so targets with Qwen2 layers or a head of their own can have it too
+    starts: its training can start from an earlier one
     layout: the published layout that it can be written in, "" for none
     """
 
@@ -70,6 +71,7 @@ class NetworkKind:
     form: str = "own"
     extends: bool = False
     own_layer: bool = False
+    starts: bool = True
     layout: str = ""
 
 
@@ -88,8 +90,14 @@ NETWORKS: tuple[NetworkKind, ...] = (
         "feature", _chain, "feature", ("reads", "feedback", "form"), INNER,
         form="eagle3", own_layer=True, layout="speculators",
     ),
-    NetworkKind("exit", lambda *facts: ExitDecoder(load_compact(*facts)), "exit", ("reads",), LOWEST),
-    NetworkKind("medusa", lambda *facts: load_medusa(*facts[:2]), "medusa", ("reads", "depth"), FINAL, layers=0),
+    NetworkKind(
+        "exit", lambda *facts: ExitDecoder(load_compact(*facts)), "exit", ("reads",), LOWEST,
+        starts=False,
+    ),
+    NetworkKind(
+        "medusa", lambda *facts: load_medusa(*facts[:2]), "medusa", ("reads", "depth"), FINAL,
+        layers=0, starts=False,
+    ),
     NetworkKind("block", _chain, "block", BLOCK_FACTS, ALL, layers=2, extends=True),
     NetworkKind("jet", _chain, "jet", BLOCK_FACTS, ALL, layers=2, extends=True),
     *(
