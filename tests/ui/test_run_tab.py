@@ -177,10 +177,10 @@ def test_a_waiting_visitor_sees_a_place_until_the_turn_has_come(monkeypatch):
     assert next(first[2]) == gr.skip()  # no value is repeated, and a closed browser is noticed
     studio.go()
     *_, last = first[2]
-    assert sentences(last)[-1] == "It is your turn."
+    assert sentences(last)[-1] == run_tab.words.TURN
     assert last.endswith("1\n2\n3\n")
     place = sentences(next(second[2]))
-    assert place[-1] == "It is your turn."
+    assert place[-1] == run_tab.words.TURN
     assert list(second[2])[-1].endswith("3\n")
     assert studio.admission.running == 0
 
