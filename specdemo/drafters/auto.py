@@ -80,20 +80,17 @@ class Auto(Drafter):
         if self.model:
             rates[self.model.name] = self.ledger.rate(self.model.record)
             to_beat = max(plain, rates[self.model.name]) if decision.drafts else plain
-        best, draft = self._copied(committed, budget, rates, to_beat)
-        if best is not None:
-            decision = Decision.DRAFT
-        elif self.model and decision.drafts:
-            best = self.model
-            draft = self._drafted(self.model, committed, budget, decision)
-        self._chosen = best
+        self._chosen, draft = self._copied(committed, budget, rates, to_beat)
+        if self._chosen:
+            return replace(draft, reasons=(Reason("auto_best", rates), *draft.reasons))
         reason = Reason("auto_trial" if decision is Decision.TRIAL else "auto_best", rates)
-        if best is None:
-            seconds = self.costs.verify_seconds(0)
-            return Proposal(
-                source="plain", reasons=(reason,), expected_tokens=1.0, expected_seconds=seconds
-            )
-        return replace(draft, reasons=(reason, *draft.reasons))
+        if self.model and decision.drafts:
+            self._chosen = self.model
+            return self._drafted(self.model, committed, budget, decision, reason)
+        seconds = self.costs.verify_seconds(0)
+        return Proposal(
+            source="plain", reasons=(reason,), expected_tokens=1.0, expected_seconds=seconds
+        )
 
     def _copied(
         self, committed: Sequence[int], budget: int, rates: dict[str, float], to_beat: float
@@ -113,34 +110,34 @@ class Auto(Drafter):
         return best, draft
 
     def _drafted(
-        self, model: Arm, committed: Sequence[int], budget: int, decision: Decision
+        self,
+        model: Arm,
+        committed: Sequence[int],
+        budget: int,
+        decision: Decision,
+        reason: Reason,
     ) -> Proposal:
-        """The model's draft; where rows are cheap and a lookup fires, copies after it, as many as pay."""
+        """The model's draft; where rows are cheap and a lookup fires, copies after it, as many as pay. reason: of the choice"""
         if not self._reads:
             self._begin(model, committed)
         self._read = len(committed)
-        draft = model.propose(committed, decision.tokens(budget), self.costs)
+        draft = model.propose(committed, decision.tokens(budget), self.costs, reason)
         if self.through is None or not self._behind or not len(draft):
             return draft
         return self.through.continued(draft, committed, budget)
 
     def observe(self, outcome: Outcome) -> None:
-        """Give a step to the arm that drafted it, without copies after it; the others learn the text, as without a draft."""
+        """Give a step to the arm that drafted it, without copies after it. The others read the text when they draft next."""
         if self.through and outcome.proposal.source == COPY_THROUGH.name:
             outcome = self.through.drafted(outcome)
-        silent = outcome.silent() if len(outcome.proposal) else outcome
         if self._chosen is None:
             self.ledger.plain_step(outcome, *(arm.record for arm in self.arms))
-        else:
-            missed = self._missed if self._chosen is self.model else 0
-            self.ledger.drafted_step(outcome, self._chosen.record, missed)
+            return
+        missed = self._missed if self._chosen is self.model else 0
+        self.ledger.drafted_step(outcome, self._chosen.record, missed)
+        self._chosen.observe(outcome, self.costs)
         if self._chosen is self.model:
             self._read += len(outcome.new_ids)
-        for arm in self.arms:
-            if arm is self._chosen:
-                arm.observe(outcome, self.costs)
-            else:
-                arm.drafter.observe(silent)
 
     def verifying(self, proposal: Proposal) -> None:
         if self._chosen:

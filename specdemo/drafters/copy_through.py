@@ -27,6 +27,7 @@ from specdemo.drafters.policies.lookahead import CostAware, Lookahead
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
 from specdemo.engine.types import Drafter, Outcome, Proposal
+from specdemo.trace.events import Reason
 
 COPY_MOST = 24  # a good copy may be long: the policy stops it earlier
 
@@ -45,14 +46,16 @@ class Arm:
     token_seconds: float = 0.0
     record: StepRecord = field(default_factory=StepRecord)
 
-    def propose(self, committed: Sequence[int], budget: int, costs: Costs) -> Proposal:
-        """Return the drafter's proposal, with a forecast by this arm's own calibration."""
+    def propose(
+        self, committed: Sequence[int], budget: int, costs: Costs, *reasons: Reason
+    ) -> Proposal:
+        """Return the drafter's proposal, with a forecast by this arm's own calibration. reasons: before its own"""
         proposal = self.drafter.propose(committed, budget)
         # Most steps of a copier are empty, and copying a value costs more than the search.
         if not len(proposal) and proposal.source:
             return proposal
         return with_forecast(
-            proposal, costs, self.calibration, self.token_seconds, source=self.name
+            proposal, costs, self.calibration, self.token_seconds, self.name, reasons
         )
 
     def observe(self, outcome: Outcome, costs: Costs) -> None:

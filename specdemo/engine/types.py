@@ -181,11 +181,6 @@ class Outcome:
     verify_seconds: float
     sharing: Sharing = ALONE
 
-    def silent(self) -> Outcome:
-        """The same text as of a step without a draft."""
-        verdict = replace(self.verdict, path=(), accept_probs=())
-        return replace(self, proposal=Proposal(), verdict=verdict, draft_seconds=0.0)
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:

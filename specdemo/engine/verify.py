@@ -6,7 +6,6 @@ Both walks start at the pending token and go down the tree of drafted nodes; a c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from specdemo.config.settings import BLOCK, TOKEN
 from specdemo.engine.sampling import Shaper, TargetRows, Tickets, draw, likeliest
-from specdemo.engine.types import Proposal, Verdict, depths
+from specdemo.engine.types import Proposal, Verdict
 from specdemo.trace.events import Status
 
 # The target's distributions, of which a verifier reads as few as it can; a tensor has them all, (1 + N, V) float32 on the CPU.
@@ -59,37 +58,41 @@ def verify_coupled(
     A drafter that draws with the same tickets is accepted with at least (1 - TV) / (1 + TV), where TV is the total
     variation distance of both distributions (Daliri 2408.07978). How a token was drafted has no effect on the text.
     """
-    verdict = _equal(
+
+    def ticket(depth: int, token_id: int) -> float:
+        return tickets.ticket(position + depth, token_id)
+
+    return _equal(
         proposal,
         target_probs.__getitem__,
         lambda row, depth: tickets.winner(target_probs[row], position + depth),
+        ticket,
     )
-    places = [position + depth - 1 for depth in depths(proposal.parents)]
-    shown = [
-        None if tested is None else tickets.ticket(place, token)
-        for token, place, tested in zip(
-            proposal.token_ids, places, verdict.accept_probs, strict=True
-        )
-    ]
-    own = tickets.ticket(position + len(verdict.path), verdict.next_id)
-    return replace(verdict, tickets=(*shown, own))
 
 
 def _equal(
-    proposal: Proposal, probs: Callable[[int], Tensor], choice: Callable[[int, int], int]
+    proposal: Proposal,
+    probs: Callable[[int], Tensor],
+    choice: Callable[[int, int], int],
+    ticket: Callable[[int, int], float] | None = None,
 ) -> Verdict:
     """Accept drafted tokens from the root down while the target chooses them.
 
     probs(row): the target's distribution, (V,), numbered as in `TargetRows`
     choice(row, depth): the token that the target chooses there, after a path of `depth` drafted tokens
+    ticket(depth, token_id): that of a token there, to be shown
     """
     accept: list[float | None] = [None] * len(proposal)
+    tickets: list[float | None] = [None] * len(proposal)
     path: list[int] = []
     while True:
         node, refused = path[-1] if path else -1, False
         chosen = choice(node + 1, len(path))
         for child in proposal.children(node):
-            accept[child] = float(proposal.token_ids[child] == chosen)
+            token_id = proposal.token_ids[child]
+            accept[child] = float(token_id == chosen)
+            if ticket:
+                tickets[child] = ticket(len(path), token_id)
             if accept[child]:
                 path.append(child)
                 break
@@ -104,6 +107,7 @@ def _equal(
         (None,) * len(proposal),
         _node_probs(proposal, probs, path),
         float(probs(node + 1)[chosen]),
+        tickets=(*tickets, ticket(len(path), chosen)) if ticket else (),
     )
 
 

@@ -300,16 +300,19 @@ def with_forecast(
     calibration: Calibration,
     token_seconds: float,
     source: str = "",
+    reasons: tuple[Reason, ...] = (),
 ) -> Proposal:
     """Return the proposal with the expected tokens and seconds of its step; survivals that it contains stay.
 
     token_seconds: duration of drafting one token in a run that is alone; source: see `Proposal`
+    reasons: before its own
     """
     kept = proposal.survivals or tuple(survivals(proposal, calibration))
     drafting = len(proposal) * costs.profile.draft_growth(costs.together) * token_seconds
     return replace(
         proposal,
         source=source or proposal.source,
+        reasons=(*reasons, *proposal.reasons),
         survivals=kept,
         expected_tokens=1.0 + sum(kept),  # the target's own, and each drafted one that survives
         expected_seconds=costs.verify_seconds(len(proposal)) + drafting,
