@@ -117,7 +117,7 @@ class Auto(Drafter):
         decision: Decision,
         reason: Reason,
     ) -> Proposal:
-        """The model's draft; where rows are cheap and a lookup fires, copies after it, as many as pay. reason: of the choice"""
+        """Return the model's draft; where rows are cheap and a lookup fires, with as many copies after it as pay. reason: why it drafts"""
         if not self._reads:
             self._begin(model, committed)
         self._read = len(committed)

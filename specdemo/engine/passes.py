@@ -93,12 +93,12 @@ class ForwardOutput:
 
 
 def all_reads(passes: Sequence[ForwardInput]) -> tuple[int, ...]:
-    """The layers whose hidden states some of the passes need."""
+    """Return each layer whose hidden states a pass needs, once."""
     return tuple(dict.fromkeys(layer for one in passes for layer in one.reads))
 
 
 def of_layers(states: Tensor, layers: Sequence[int], wanted: Sequence[int]) -> Tensor:
-    """The states of some layers. states: (rows, layers x H); returns: (rows, wanted x H)"""
+    """Select the states of the layers `wanted`. states: (rows, layers x H); returns: (rows, wanted x H)"""
     if tuple(wanted) == tuple(layers):
         return states
     places = [layers.index(layer) for layer in wanted]

@@ -233,7 +233,7 @@ class TextWords:
         self._most = most
         self.words = self._reduced = words
         self._rows = rows
-        self._kept: Tensor | None = None  # those of the added tokens, at first use
+        self._kept: Tensor | None = None  # rows of the added tokens, set at first use
         self._more: dict[int, int] = {}  # column of each added token
         self._met: list[int] = []  # position of each added token in the text
         self._places: dict[int, int] = {}  # position of each marked column in the text, ascending
