@@ -1,6 +1,6 @@
 // The hero: what the model wrote, token by token, with what was drafted and refused.
 
-import { pieces } from "../core/reducer.js";
+import { laneText, pieces } from "../core/reducer.js";
 import { fill, isUnknown, split } from "../core/sentence.js";
 import { isTree } from "../core/tree.js";
 import { closest, el, setText } from "./dom.js";
@@ -8,6 +8,8 @@ import { Steps } from "./steps.js";
 
 /** @import { Piece, State, Step } from "../core/state" */
 /** @import { Found, Words } from "./page" */
+const RIGHT_TO_LEFT = /^\P{L}*[\p{Script=Arabic}\p{Script=Hebrew}]/u; // its first letter decides
+const DECIDING = 8; // steps with the first letter
 const MARKED = new Set(["correction", "bonus"]); // a blank or a line end of theirs is shown by a sign
 
 /** The text of a lane; `render(state)` draws what has changed since the last call. */
@@ -46,6 +48,8 @@ export class TextView {
     this.empty.hidden = Boolean(lane) || (state.earlier.length > 0 && !state.source.waiting);
     setText(this.empty, state.source.waiting || this.#words.empty);
     this.steps.render(state);
+    // Tokens are isolated from each other, so the browser cannot tell.
+    this.body.dir = lane && RIGHT_TO_LEFT.test(laneText({ steps: lane.steps.slice(0, DECIDING) })) ? "rtl" : "ltr";
     this.body.classList.toggle("sd-live", Boolean(lane && !lane.end));
   }
 
@@ -67,7 +71,7 @@ export class TextView {
 
   /** Arrow keys move the focus from token to token. @param {KeyboardEvent} event */
   #walk(event) {
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const by = ({ ArrowRight: 1, ArrowLeft: -1 }[event.key] ?? 0) * (this.body.dir === "rtl" ? -1 : 1);
     if (!by || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
     const all = /** @type {NodeListOf<HTMLElement>} */ (this.body.querySelectorAll(".sd-step:not(.sd-later) .sd-token"));
     const tokens = [...all].filter((token) => token.checkVisibility());
