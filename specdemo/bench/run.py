@@ -256,7 +256,7 @@ def _run_concurrent(
     own: dict[str, RunSettings],
     progress: ProgressCallback,
 ) -> Iterator[Bench]:
-    """Run the first turns of several prompts concurrently, with each number of runs in the options. own: our variants; yields: as `run_bench`"""
+    """Run the first turns of several prompts concurrently, with each number of runs in the options. own: variants of this program; yields: see `run_bench`"""
     for count in bench.options.concurrent:
         progress(Progress("bench", None, f"{count} at once"))
         prompts = list(islice(cycle(item.turns[0] for item in items), count))

@@ -49,7 +49,7 @@ class Arm:
     def propose(
         self, committed: Sequence[int], budget: int, costs: Costs, *reasons: Reason
     ) -> Proposal:
-        """Return the drafter's proposal, with a forecast by this arm's own calibration. reasons: before its own"""
+        """Return the drafter's proposal, with a forecast by this arm's own calibration. reasons: put before the drafter's own"""
         proposal = self.drafter.propose(committed, budget)
         # Most steps of a copier are empty, and copying a value costs more than the search.
         if not len(proposal) and proposal.source:

@@ -98,7 +98,7 @@ def all_reads(passes: Sequence[ForwardInput]) -> tuple[int, ...]:
 
 
 def of_layers(states: Tensor, layers: Sequence[int], wanted: Sequence[int]) -> Tensor:
-    """Select the states of the layers `wanted`. states: (rows, layers x H); returns: (rows, wanted x H)"""
+    """Return the columns of the layers `wanted`, (rows, wanted x H). states: (rows, layers x H)"""
     if tuple(wanted) == tuple(layers):
         return states
     places = [layers.index(layer) for layer in wanted]
@@ -107,10 +107,12 @@ def of_layers(states: Tensor, layers: Sequence[int], wanted: Sequence[int]) -> T
 
 
 def split_outputs(
-    passes: Sequence[ForwardInput], logits: Sequence[Tensor], states: Tensor | None
+    passes: Sequence[ForwardInput],
+    logits: Sequence[Tensor],
+    layers: Sequence[int],
+    states: Tensor | None,
 ) -> list[ForwardOutput]:
-    """Return the outputs of joined passes. logits: of each pass; states: (all rows, layers x H) of `all_reads`"""
-    layers = all_reads(passes)
+    """Return the outputs of joined passes. logits: of each pass; states: (all rows, layers x H), of `all_reads`"""
     outputs: list[ForwardOutput] = []
     begin = 0
     for one, own in zip(passes, logits, strict=True):

@@ -171,9 +171,9 @@ def add_result(job, x, found, weight, room):
 
 @compiled
 def added_columns(job, sequence, normed_x, first, end):
-    """Compute blocks `first` to `end` of 32 columns of a conversation's added tokens. normed_x: of all rows with logits
+    """Compute the logits of a conversation's added tokens, blocks `first` to `end` of 32 columns.
 
-    Columns behind the last token are excluded from the softmax.
+    Columns behind the last token are excluded from the softmax. normed_x: all rows that need logits, float32
     """
     width, count, stride = job.hidden, sequence.num_added, job.num_columns
     tokens = carray(simd.int64s_at(sequence.added), count)

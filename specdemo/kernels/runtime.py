@@ -192,6 +192,10 @@ class SequenceRows:
     drafting: Drafting | None = None
 
     @property
+    def num_added(self) -> int:
+        return 0 if self.added is None else len(self.added)
+
+    @property
     def most(self) -> int:
         """Tokens that it drafts at most."""
         return self.drafting.plan.most if self.drafting else 0
@@ -308,14 +312,14 @@ class CompiledLayers:
         chains: list[Chain | None] = []
         row = 0
         for number, one in enumerate(sequences):
-            columns = self.columns + (0 if one.added is None else len(one.added))
+            columns = self.columns + one.num_added
             results.append(logits[row : row + one.answers, :columns])
             row += one.answers
             chains.append(buffer.chain(number, logits, columns))
         return Results(results, states, behind, chains)
 
     def _states(self, buffer: JobBuffer, rows: int, reads: Sequence[int]) -> Tensor:
-        """Return room for the states that a pass writes."""
+        """Allocate the states that a pass returns, and write their addresses into its job."""
         hidden = self.shape.hidden
         states = torch.empty(rows, len(reads) * hidden, dtype=torch.bfloat16)
         buffer.job.states_bytes = BFLOAT16_BYTES * states.shape[1]
@@ -324,9 +328,8 @@ class CompiledLayers:
         return states
 
     def _width(self, one: SequenceRows) -> int:
-        """Columns that are written for a sequence: those of the head, and whole blocks of added ones."""
-        added = 0 if one.added is None else len(one.added)
-        return self.columns + -(-added // BLOCK_OUTPUTS) * BLOCK_OUTPUTS
+        """Return the columns that are written for a sequence: those of the head and, in whole blocks, of its added tokens."""
+        return self.columns + -(-one.num_added // BLOCK_OUTPUTS) * BLOCK_OUTPUTS
 
     def _write(
         self,
@@ -369,7 +372,7 @@ class CompiledLayers:
             setattr(record, name, one.injected.rows.data_ptr())
             record.first_injected, record.num_injected = one.injected.first, len(one.injected.rows)
         if one.added is not None:
-            record.added, record.num_added = one.added.data_ptr(), len(one.added)
+            record.added, record.num_added = one.added.data_ptr(), one.num_added
 
     def _write_draft(self, record: Any, one: SequenceRows, drafting: Drafting) -> None:
         """Fill the fields of a draft's record that do not follow from the job's form."""

@@ -62,7 +62,7 @@ class TrainOptions:
 
     @property
     def network(self) -> NetworkKind:
-        """The row of `NETWORKS` to train. Raises UserError for a form that this kind does not have."""
+        """The row of `NETWORKS` of the network to train. Raises UserError for a form that this kind does not have."""
         network = find_network(self.kind, self.form)
         if network is None:
             forms = [row.form for row in NETWORKS if row.kind == self.kind]

@@ -9,7 +9,7 @@ import { Steps } from "./steps.js";
 /** @import { Piece, State, Step } from "../core/state" */
 /** @import { Found, Words } from "./page" */
 const RIGHT_TO_LEFT = /^\P{L}*[\p{Script=Arabic}\p{Script=Hebrew}]/u; // its first letter decides
-const DECIDING = 8; // steps with the first letter
+const DECIDING = 8; // first steps that are searched for it
 const MARKED = new Set(["correction", "bonus"]); // a blank or a line end of theirs is shown by a sign
 
 /** The text of a lane; `render(state)` draws what has changed since the last call. */

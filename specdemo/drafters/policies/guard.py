@@ -305,7 +305,7 @@ def with_forecast(
     """Return the proposal with the expected tokens and seconds of its step; survivals that it contains stay.
 
     token_seconds: duration of drafting one token in a run that is alone; source: see `Proposal`
-    reasons: before its own
+    reasons: put before the proposal's own
     """
     kept = proposal.survivals or tuple(survivals(proposal, calibration))
     drafting = len(proposal) * costs.profile.draft_growth(costs.together) * token_seconds

@@ -73,7 +73,7 @@ class LeanDecoder:
         asked = [range(at.end - one.answers, at.end) for one, at in zip(passes, rows, strict=True)]
         if sum(map(len, asked)) < len(x):
             x = x[[row for part in asked for row in part]]
-        return split_outputs(passes, self.logits(x).split([*map(len, asked)]), states)
+        return split_outputs(passes, self.logits(x).split([*map(len, asked)]), wanted, states)
 
     def through(
         self,

@@ -245,13 +245,14 @@ class CompiledDecoder:
             for one in passes
         ]
         rows = runtime.Rows(x, cos, sin, sequences)
-        found = self._layers.run(rows, 0, depth, reads=all_reads(passes), final=depth is not None)
+        reads = all_reads(passes)
+        found = self._layers.run(rows, 0, depth, reads=reads, final=depth is not None)
         if found.final is not None:
             states = found.final.to(self._embedding.dtype)
             parts = states.split([len(one.token_ids) for one in passes])
             return [ForwardOutput(torch.empty(0), part) for part in parts]
         logits = [rows[:, : self._words] for rows in found.logits]
-        return split_outputs(passes, logits, found.states)
+        return split_outputs(passes, logits, reads, found.states)
 
     def _embedded(self, token_ids: Sequence[int]) -> Tensor:
         """Return the first layer's inputs, (rows, H) float32."""
