@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import importlib
 import os
 import random
 import shutil
@@ -26,7 +27,7 @@ from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel, PrefixReader
 from specdemo.engine.types import Drafter, Limits
-from specdemo.kernels import runtime
+from specdemo.kernels import draws, runtime
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.pair import LoadedPair
 from specdemo.session.loaded import Loaded
@@ -149,6 +150,16 @@ def compiled_pass() -> None:
     """Skip tests of the compiled pass where it does not run."""
     if not runtime.runs_here():
         pytest.skip("the compiled pass does not run on this processor or system")
+
+
+@pytest.fixture(params=["numpy", "compiled"])
+def code(request, monkeypatch):
+    """Both codes that draw: numpy's, and the compiled one that replaces it where the compiled pass is loaded."""
+    if request.param == "numpy":
+        monkeypatch.setattr(draws, "compiled", lambda _: None)
+    else:
+        request.getfixturevalue("compiled_pass")
+        importlib.import_module("specdemo.kernels.draft_loop")
 
 
 def header(method: str = "test") -> RunStarted:

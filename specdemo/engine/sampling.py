@@ -29,13 +29,13 @@ import torch
 from torch import Tensor
 
 from specdemo.config.settings import COUPLED, RunSettings, Sampling
-from specdemo.kernels import runtime
+from specdemo.kernels import draws
 from specdemo.kernels.plan import DraftPlan, StopRule
 
 GOLDEN = 0x9E3779B97F4A7C15  # SplitMix64's step from one number to the next
 FIRST_FACTOR, SECOND_FACTOR = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _MASK = 2**64 - 1
-_BITS = 53  # of a uniform number
+_BITS = 53  # random bits in a uniform number
 # Largest uniform number: the next one is 1, and the logarithm of 1 - 1 does not exist.
 _LARGEST = 1 - 2.0**-_BITS
 _SLACK = 1 + 1e-12  # rounding of a quotient and a product
@@ -62,7 +62,7 @@ class Tickets:
         quotient is at least uniform / probability, so few tokens need a logarithm. Compiled code does the same in a fraction
         of the time, if it is loaded.
         """
-        if (found := runtime.winner(probs, self.key(position), word_ids)) is not None:
+        if (found := draws.winner(probs, self.key(position), word_ids)) is not None:
             return found
         row, ids = probs.numpy(), None if word_ids is None else word_ids.numpy()
         columns = np.flatnonzero(row > 0)
@@ -246,7 +246,7 @@ class Shaper:
         one, penalised = self.sampling, array("q")
         if one.repetition_penalty != 1:
             penalised = text.with_path(path)
-        return runtime.shaped(
+        return draws.shaped(
             logits, one.repetition_penalty, penalised, one.temperature, one.top_k, one.top_p
         )
 
@@ -290,7 +290,7 @@ class TargetRows:
         self._is_on_cpu = logits.device.type == "cpu"
         self._shaped: dict[int, Tensor] = {}
         self._probs: dict[int, Tensor] = {}
-        self._copied: dict[int, Tensor] = {}  # of a GPU
+        self._copied: dict[int, Tensor] = {}  # rows of a GPU
 
     def shaped(self, row: int) -> Tensor:
         """Shaped logits, (V,) float32 on the model's device."""
@@ -376,7 +376,28 @@ def draw(probs: Tensor, generator: torch.Generator) -> int:
 
 def draw_at(probs: Tensor, uniform: float) -> int:
     """The index of a distribution (V,) that a number from 0 to 1 falls on, by inverting its cumulative sum."""
+    if (found := draws.drawn(probs.contiguous(), uniform)) is not None:
+        return found
     cumulative = probs.cumsum(0, dtype=torch.float64).numpy()
     # right: a word of no probability ends where the one before it ends, and is never drawn.
     column = cumulative.searchsorted(uniform * cumulative[-1], side="right")
     return min(int(column), len(probs) - 1)
+
+
+def residual_of(
+    left: Tensor, drawn_from: Tensor, word_ids: Tensor | None, scale: float = 1.0
+) -> tuple[Tensor, float]:
+    """Return the residual distribution after a refusal, and its sum before it was normalised: max(scale * left - drawn_from, 0), (V,).
+
+    left: (V,); drawn_from: (W,); word_ids: (W,) int64, the token of each column; None for all. All are on the CPU.
+    Nothing is left only by rounding (the two distributions are equal): `left` itself is right then, and the sum is 0.
+    """
+    left, drawn_from = left.contiguous(), drawn_from.contiguous()
+    found = draws.residual_of(left, drawn_from, word_ids, scale)
+    if found is None:
+        # numpy's indexing takes half of torch's on a CPU.
+        had, columns = left.numpy() * scale, slice(None) if word_ids is None else word_ids.numpy()
+        had[columns] = np.maximum(had[columns] - drawn_from.numpy(), 0)
+        total = float(had.sum())
+        found = torch.from_numpy(had / total) if total else left, total
+    return found if found[1] else (left, 0.0)

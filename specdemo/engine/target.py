@@ -45,9 +45,9 @@ class Features:
 
     def write(self, start: int, states: Tensor) -> None:
         """Put a pass's rows into the positions from `start` on, without counting them. states: (rows, layers x H)"""
-        end = start + len(states)
-        if end > len(self._rows):
-            grown = states.new_zeros(slots_for(end, len(self._rows)), states.shape[1])
+        end = start + states.shape[0]
+        if end > self._rows.shape[0]:
+            grown = states.new_zeros(slots_for(end, self._rows.shape[0]), states.shape[1])
             if self.length:
                 grown[: self.length] = self._rows[: self.length]
             self._rows = grown
@@ -200,8 +200,7 @@ class CachedModel:
         output = self._request(token_ids, [*earlier, *parents], len(earlier), rows)
         if self._recording:
             assert output.states is not None
-            with torch.inference_mode():
-                self.features.write(self.length + len(earlier), output.states)
+            self.features.write(self.length + len(earlier), output.states)
         return output
 
     def _request(

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from specdemo.config.settings import BLOCK, TOKEN
-from specdemo.engine.sampling import Shaper, TargetRows, Tickets, draw, likeliest
+from specdemo.engine.sampling import Shaper, TargetRows, Tickets, draw, likeliest, residual_of
 from specdemo.engine.types import Proposal, Verdict
 from specdemo.trace.events import Status
 
@@ -137,7 +136,7 @@ def verify_sampling(proposal: Proposal, target_probs: Rows, generator: torch.Gen
                 path.append(child)
                 break
             refused = True
-            left = _residual(left, proposal, child)
+            left, _ = _residual(left, proposal, child)
         else:
             break
     return _sampled(proposal, target_probs, path, tests, left if refused else None, generator)
@@ -168,7 +167,7 @@ def verify_block(proposal: Proposal, target_probs: Rows, generator: torch.Genera
         uniform = float(torch.rand((), generator=generator))
         tests[node] = chance, uniform
         if uniform >= chance:
-            residual = _residual(prefixes[node] * target_probs[node], proposal, node)
+            residual, _ = _residual(target_probs[node], proposal, node, prefixes[node])
             break
         path.append(node)
     return _sampled(proposal, target_probs, path, tests, residual, generator, tuple(keep))
@@ -191,9 +190,9 @@ def _block(proposal: Proposal, probs: Rows) -> tuple[list[float], list[float]]:
     keep = [prefixes[-1]]
     for node in range(len(proposal) - 1, 0, -1):
         prefix = prefixes[node]
-        rest = float(_rest(prefix * probs[node], proposal, node).sum())
+        _, left = _residual(probs[node], proposal, node, prefix)
         # Probability that the draft ends before `node` if no more is accepted; 1 if the next is always accepted.
-        ends = rest / (rest + 1 - prefix) if rest + 1 - prefix > 0 else 1.0
+        ends = left / (left + 1 - prefix) if left + 1 - prefix > 0 else 1.0
         keep.append(ends + (1 - ends) * keep[-1])
     return prefixes, keep[::-1]
 
@@ -246,26 +245,14 @@ def _node_probs(
     return tuple(found)
 
 
-def _residual(left: Tensor, proposal: Proposal, node: int) -> Tensor:
-    """Return the rest of the target's distribution after a node was refused: (V,) that sums to one."""
-    rest = _rest(left, proposal, node)
-    total = rest.sum()
-    # Nothing is left only by rounding (the two distributions are equal): the target's own row is right then.
-    return rest / total if total > 0 else left
-
-
-def _rest(left: Tensor, proposal: Proposal, node: int) -> Tensor:
-    """Return `left` minus the distribution that a node was drawn from, at least 0: (V,)."""
-    drawn_from, words = proposal.drawn_from, proposal.words
-    row = None if drawn_from is None else drawn_from[node]
-    rest = left.clone()
-    if row is None:
-        rest[proposal.token_ids[node]] = 0
-    else:
-        # numpy's indexing takes half of torch's on a CPU.
-        had, columns = rest.numpy(), words.ids.numpy() if words else slice(None)
-        had[columns] = np.maximum(had[columns] - row.numpy(), 0)
-    return rest
+def _residual(
+    left: Tensor, proposal: Proposal, node: int, scale: float = 1.0
+) -> tuple[Tensor, float]:
+    """Return the residual of `scale * left` after a node was refused, and its sum; see `residual_of`."""
+    row = None if proposal.drawn_from is None else proposal.drawn_from[node]
+    if row is None:  # no probability is larger than its one
+        return residual_of(left, torch.ones(1), torch.tensor([proposal.token_ids[node]]), scale)
+    return residual_of(left, row, proposal.words.ids if proposal.words else None, scale)
 
 
 def _kind(proposal: Proposal, refused: bool) -> Status:  # noqa: FBT001 - two facts, one answer

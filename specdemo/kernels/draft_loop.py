@@ -34,8 +34,7 @@ STEP, FIRST_FACTOR, SECOND_FACTOR = map(
     np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 )
 LARGEST = 1 - 2.0**-53  # uniform number
-# columns of a row that are compared with the best so far before any of them is computed
-WINNER_BLOCK = 64
+BLOCK = 64  # number of columns to skip at a time
 SMALLEST, CLOSE = 1e-12, 1 + 1e-7  # limits of a probability, and of the quotient of two
 WHOLE_HALVINGS = 4  # halvings over a whole row, after which few columns are left
 
@@ -153,17 +152,40 @@ def shape_row_at(row, columns, penalty, penalised, count, inverse_temperature, t
 
 
 @compiled
-def drawn(probs, uniform):
-    """The column that a number from 0 to 1 falls on."""
+def total(row, columns):
+    """Sum of the positive numbers of a row. row: address of `columns` float32"""
+    values = carray(simd.float32s_at(row), columns)
+    found = np.float64(simd.sum_from(row, columns // 16, np.float32(0.0)))
+    for column in range(columns // 16 * 16, columns):
+        found += max(np.float64(values[column]), 0.0)
+    return found
+
+
+@compiled
+def drawn(probs, number):
+    """The column that a number falls on, from 0 to the sum of all: the first up to which the columns sum to more."""
     so_far = 0.0
-    last = 0
-    for column in range(len(probs)):
-        if probs[column] > 0:
-            so_far += np.float64(probs[column])
-            last = column
-            if so_far > uniform:
-                break
-    return last
+    for first in range(0, len(probs), BLOCK):
+        end = min(first + BLOCK, len(probs))
+        above = so_far + total(probs.ctypes.data + 4 * first, end - first)
+        if not above > number:
+            so_far = above
+            continue
+        for column in range(first, end):
+            if probs[column] > 0:
+                so_far += np.float64(probs[column])
+                if so_far > number:
+                    return column
+    column = len(probs) - 1  # by rounding
+    while column and not probs[column] > 0:
+        column -= 1
+    return column
+
+
+@kept(cfunc, types.int64(types.intp, types.int64, types.float64), nopython=True)
+def drawn_at(probs, columns, uniform):
+    """The same for Python. probs: address of `columns` float32; uniform: from 0 to 1, times the sum of all"""
+    return drawn(carray(simd.float32s_at(probs), columns), uniform * total(probs, columns))
 
 
 @compiled
@@ -186,6 +208,12 @@ def noise(key, token_id):
 
 
 @compiled
+def token_of(word_ids, column):
+    """The token of a column. word_ids: address of int64; 0 where columns are tokens"""
+    return carray(simd.int64s_at(word_ids), column + 1)[column] if word_ids else column
+
+
+@compiled
 def may_win(probs, key, word_ids, first, end, bound):
     """Whether a column from `first` to before `end` may have a quotient below `bound` x 2^-31, by the first 31 bits of its noise.
 
@@ -194,7 +222,7 @@ def may_win(probs, key, word_ids, first, end, bound):
     found = 0
     for column in range(first, end):
         found += (
-            np.float32(np.int32(noise(key, word_ids[column]) >> np.uint64(33)))
+            np.float32(np.int32(noise(key, token_of(word_ids, column)) >> np.uint64(33)))
             <= bound * probs[column]
         )
     return found > 0
@@ -202,13 +230,13 @@ def may_win(probs, key, word_ids, first, end, bound):
 
 @compiled
 def winner(probs, key, word_ids):
-    """The column that is drawn with a position's noise, see `engine.sampling`. word_ids: the token of each column"""
+    """The column that is drawn with a position's noise, see `engine.sampling`. word_ids: see `token_of`"""
     best, least = 0, np.inf
-    address, lines, none = probs.ctypes.data, WINNER_BLOCK // 16, np.float32(0.0)
-    for first in range(0, len(probs), WINNER_BLOCK):
-        end = min(first + WINNER_BLOCK, len(probs))
-        whole = end - first == WINNER_BLOCK
-        if whole and simd.sum_from(address + 4 * first, lines, none) == 0:
+    address, none = probs.ctypes.data, np.float32(0.0)
+    for first in range(0, len(probs), BLOCK):
+        end = min(first + BLOCK, len(probs))
+        whole = end - first == BLOCK
+        if whole and simd.sum_from(address + 4 * first, BLOCK // 16, none) == 0:
             continue
         bound = np.float32(least * 2.0**31 * (1 + 1e-6))
         if first and not may_win(probs, key, word_ids, first, end, bound):
@@ -217,7 +245,7 @@ def winner(probs, key, word_ids):
             prob = np.float64(probs[column])
             if not prob > 0:
                 continue
-            number = np.int64(noise(key, word_ids[column]) >> np.uint64(11))
+            number = np.int64(noise(key, token_of(word_ids, column)) >> np.uint64(11))
             uniform = min((np.float64(number) + 0.5) * 2.0**-53, LARGEST)
             if uniform > least * CLOSE * prob:
                 continue  # its quotient is larger still
@@ -229,9 +257,37 @@ def winner(probs, key, word_ids):
 
 @kept(cfunc, types.int64(types.intp, types.int64, types.uint64, types.intp), nopython=True)
 def winner_at(probs, columns, key, word_ids):
-    """The same for Python. probs, word_ids: addresses of `columns` float32 and int64"""
-    words = carray(simd.int64s_at(word_ids), columns)
-    return winner(carray(simd.float32s_at(probs), columns), key, words)
+    """The same for Python. probs: address of `columns` float32; word_ids: see `token_of`"""
+    return winner(carray(simd.float32s_at(probs), columns), key, word_ids)
+
+
+@kept(
+    cfunc,
+    types.float64(
+        types.intp, types.int64, types.float64, types.intp, types.intp, types.int64, types.intp
+    ),
+    nopython=True,
+)
+def residual_at(left, columns, scale, drawn_from, word_ids, words, into):
+    """Write max(scale * left - drawn_from, 0) over its sum, for Python. Returns the sum, 0 if nothing is left.
+
+    left, into: addresses of `columns` float32; drawn_from, word_ids: of `words` float32, and int64 or 0, see `token_of`
+    """
+    found = carray(simd.float32s_at(into), columns)
+    had = carray(simd.float32s_at(left), columns)
+    taken = carray(simd.float32s_at(drawn_from), words)
+    factor = np.float32(scale)
+    for column in range(columns):
+        found[column] = factor * had[column]
+    for word in range(words):
+        column = token_of(word_ids, word)
+        found[column] = max(found[column] - taken[word], np.float32(0.0))
+    mass = total(into, columns)
+    if mass > 0:
+        factor = np.float32(1 / mass)
+        for column in range(columns):
+            found[column] *= factor
+    return mass
 
 
 @compiled
@@ -239,7 +295,7 @@ def choose(draft, probs):
     """Decide on a draft's next token. Returns its column."""
     if draft.coupled:
         key = noise(np.uint64(draft.noise), draft.position)
-        return winner(probs, key, carray(simd.int64s_at(draft.word_ids), len(probs)))
+        return winner(probs, key, draft.word_ids)
     if draft.uniforms:
         return drawn(probs, carray(simd.float64s_at(draft.uniforms), draft.most)[draft.taken])
     return likeliest(probs)
@@ -286,7 +342,7 @@ def next_token(draft, row, number):
     ends = taken + 1 == draft.most or confidence < rule[TENTHS]
     if ends or not survival > rule[TENTHS + 1 + taken]:
         return DRAFT_ENDS
-    return carray(simd.int64s_at(draft.word_ids), columns)[column]
+    return token_of(draft.word_ids, column)
 
 
 @compiled

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 import threading
 from array import array
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor
 
 from specdemo.kernels import cache as kept
-from specdemo.kernels import cpu_features, team
+from specdemo.kernels import cpu_features, draws, team
 from specdemo.kernels import job as jobs
 from specdemo.kernels.blocks import BlockMatrix
 from specdemo.kernels.job import Form, JobBuffer, address, num_read
@@ -35,7 +34,6 @@ NORMS = ("input_norm", "attended_norm", "post_norm", "gated_norm", "query_norm",
 HEAD_DIMS = range(64, 257, 32)  # supported sizes of a head
 LINE = 64  # bytes of a cache line
 BFLOAT16_BYTES = 2
-WIDTH = 16  # float32 that compiled code computes at a time
 MOST_BUFFERS = 64  # for jobs of different forms, of each thread
 
 
@@ -193,7 +191,7 @@ class SequenceRows:
 
     @property
     def num_added(self) -> int:
-        return 0 if self.added is None else len(self.added)
+        return 0 if self.added is None else self.added.shape[0]
 
     @property
     def most(self) -> int:
@@ -292,7 +290,7 @@ class CompiledLayers:
         reads: Sequence[int] = (),
         final: bool = False,
     ) -> Results:
-        """Run the rows of all sequences through the layers from `first` to before `last`, and the head; call it in inference mode.
+        """Run the rows of all sequences through the layers from `first` to before `last`, and the head.
 
         reads: numbers of layers before the states to return; those after `last` have passed the norm
         final: whether to return the states after the last layer, without that norm
@@ -304,7 +302,7 @@ class CompiledLayers:
         logits = torch.empty(buffer.num_logits, max(map(self._width, sequences)))
         behind = torch.empty_like(rows.x) if final else None
         masks = [None if one.seen is None else one.seen.contiguous() for one in sequences]
-        states = self._states(buffer, len(rows.x), reads) if reads else None
+        states = self._states(buffer, rows.x.shape[0], reads) if reads else None
         self._write(buffer, rows, masks, logits, behind)
         job.first_layer, job.last_layer = first, len(self.layers) if last is None else last
         team.run(self._run_in_team, ctypes.addressof(job), torch.get_num_threads())
@@ -370,7 +368,10 @@ class CompiledLayers:
         if one.injected:
             name = "injected" if one.injected.projected else "unprojected"
             setattr(record, name, one.injected.rows.data_ptr())
-            record.first_injected, record.num_injected = one.injected.first, len(one.injected.rows)
+            record.first_injected, record.num_injected = (
+                one.injected.first,
+                one.injected.rows.shape[0],
+            )
         if one.added is not None:
             record.added, record.num_added = one.added.data_ptr(), one.num_added
 
@@ -467,51 +468,9 @@ def rows_of(table: Tensor, token_ids: Sequence[int]) -> Tensor:
     if not 0 <= min(token_ids) <= max(token_ids) < size:
         raise IndexError(f"a token has no embedding: there are {size}")
     ids, rows = array("q", token_ids), torch.empty(len(token_ids), hidden)
-    look_up = _in_draft_loop("look_up_at")
-    look_up.ctypes(table.data_ptr(), ids.buffer_info()[0], len(ids), hidden, rows.data_ptr())
+    look_up = draws.compiled("look_up_at")
+    look_up(table.data_ptr(), ids.buffer_info()[0], len(ids), hidden, rows.data_ptr())
     return rows
-
-
-def _in_draft_loop(name: str) -> Any:
-    """A function of `draft_loop`; None if this process has not loaded the compiled pass, which takes seconds."""
-    return getattr(sys.modules.get("specdemo.kernels.draft_loop"), name, None)
-
-
-def winner(probs: Tensor, key: int, word_ids: Tensor | None) -> int | None:
-    """Return `draft_loop.winner`; None if it is not loaded.
-
-    probs: (W,) float32, contiguous; word_ids: (W,) int64, contiguous; None for all tokens
-    """
-    if (draws := _in_draft_loop("winner_at")) is None:
-        return None
-    width = len(probs)
-    ids = _all_ids(width) if word_ids is None else word_ids
-    found: int = draws.ctypes(probs.data_ptr(), width, key, ids.data_ptr())
-    return found
-
-
-def shaped(
-    logits: Tensor,
-    penalty: float,
-    penalised: array[int],
-    temperature: float,
-    top_k: int,
-    top_p: float,
-) -> Tensor | None:
-    """Shape a row of logits on the CPU as `draft_loop.shape_row` does; None if it is not loaded, or reads no row of this width.
-
-    logits: (V,); if they are float32 and contiguous, the result is written over them
-    penalty: of the columns in `penalised`, int64; the rest as in `DraftPlan`. returns: probabilities, (V,) float32
-    """
-    shapes, width = _in_draft_loop("shape_row_at"), len(logits)
-    if shapes is None or width % WIDTH:
-        return None
-    row, (marked, count) = logits.float().contiguous(), penalised.buffer_info()
-    shapes.ctypes(row.data_ptr(), width, penalty, marked, count, 1 / temperature, top_k, top_p)
-    return row
-
-
-_all_ids = lru_cache(maxsize=4)(torch.arange)
 
 
 def _room(shape: Shape, projected: int, rows: int, asked: int, slots: int) -> tuple[int, int]:

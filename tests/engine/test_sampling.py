@@ -23,10 +23,12 @@ from specdemo.engine.sampling import (
     ReducedVocabulary,
     Shaper,
     Tickets,
+    draw_at,
+    residual_of,
 )
 from specdemo.engine.types import Proposal
 from specdemo.engine.verify import verify_coupled
-from specdemo.kernels import runtime
+from specdemo.kernels import draws
 from specdemo.trace.events import Status
 from specdemo.trace.metrics import output_ids
 
@@ -91,16 +93,6 @@ def test_the_first_numbers_are_those_of_splitmix64():
     assert uniforms.tolist() == [((number >> 11) + 0.5) / 2**53 for number in expected]
 
 
-@pytest.fixture(params=["numpy", "compiled"])
-def code(request, monkeypatch):
-    """Both codes that draw: numpy's, and the compiled one that replaces it where the compiled pass is loaded."""
-    if request.param == "numpy":
-        monkeypatch.setattr(runtime, "winner", lambda *_: None)
-    else:
-        request.getfixturevalue("compiled_pass")
-        importlib.import_module("specdemo.kernels.draft_loop")
-
-
 @pytest.mark.usefixtures("code")
 def test_a_winner_has_the_largest_log_probability_and_ticket():
     probs = torch.softmax(torch.randn(300, generator=torch.Generator().manual_seed(1)) * 3, 0)
@@ -151,6 +143,36 @@ def test_the_largest_number_has_a_logarithm(monkeypatch):
     assert Tickets(0).ticket(0, 1) == pytest.approx(-math.log(53 * math.log(2)))
     assert Tickets(0).winner(torch.tensor([0.0, 1.0, 0.0]), 0) == 1
     assert Tickets(0).winner(torch.tensor([0.5, 0.5, 0.0]), 0) == 0
+
+
+@pytest.mark.usefixtures("compiled_pass")
+@pytest.mark.parametrize("width", [7, 64, 4_000])
+def test_compiled_code_draws_and_takes_away_what_numpy_does(width, monkeypatch):
+    importlib.import_module("specdemo.kernels.draft_loop")
+    generator = torch.Generator().manual_seed(width)
+    probs = torch.softmax(torch.randn(width, generator=generator) * 3, 0)
+    probs[width // 3 : width // 2] = 0
+    words = torch.randperm(width, generator=generator)[: width // 2 + 1]
+    drafted = torch.softmax(torch.randn(len(words), generator=generator), 0)
+    numbers = [0.0, *torch.rand(300, generator=generator).tolist(), 1.0]
+
+    def found():
+        columns = [draw_at(probs * 3, number) for number in numbers]
+        return (
+            columns,
+            residual_of(probs, drafted, words, 0.7),
+            residual_of(probs, probs.roll(1), None),
+        )
+
+    with monkeypatch.context() as numpy:
+        numpy.setattr(draws, "compiled", lambda _: None)
+        columns, *rests = found()
+    compiled, *others = found()
+    assert compiled == columns
+    torch.testing.assert_close(others, rests)
+    equal, total = residual_of(probs, probs, None)
+    assert torch.equal(equal, probs)
+    assert total == 0
 
 
 def test_winners_have_the_distribution_and_do_not_depend_on_their_neighbours():

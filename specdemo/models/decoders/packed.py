@@ -232,7 +232,6 @@ class CompiledDecoder:
         """The output head as it is read."""
         return self._layers.head
 
-    @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
         """Compute passes of different conversations in one call; their `depth` must be the same."""
         depth = passes[0].depth

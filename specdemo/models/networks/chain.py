@@ -152,7 +152,6 @@ class CompactDecoder:
             return PrefixReader(CompactModel(self))
         return FeatureReader(CompactModel(self, target.features))
 
-    @torch.inference_mode()
     def run(self, passes: Sequence[ForwardInput]) -> list[ForwardOutput]:
         inputs = [one for one in passes if isinstance(one, DraftInput)]
         assert len(inputs) == len(passes), "a draft's pass reads more than tokens"
@@ -176,12 +175,14 @@ class CompactDecoder:
             return runtime.rows_of(self._table, one.token_ids)
         return self._table[list(one.token_ids)]
 
+    @torch.inference_mode()
     def _logits(self, one: DraftInput, final: Tensor) -> Tensor:
         """(answers, W) float32 logits in torch. final: (answers, H)"""
         states = self.normed(final)
         states = one.adjust(states) if one.adjust else states
         return torch.cat([self.weights.head(states), one.text.logits(states)], dim=-1).float()
 
+    @torch.inference_mode()
     def _run_torch(self, inputs: Sequence[DraftInput], x: Tensor) -> list[ForwardOutput]:
         weights, sizes = self.weights, self.weights.config.sizes
         state_norm = weights.state_norm
@@ -235,6 +236,7 @@ class CompactDecoder:
                 part[first : first + len(more)] += more
         return x
 
+    @torch.inference_mode()
     def _guessed(self, inputs: Sequence[DraftInput], x: Tensor) -> Tensor:
         """Insert rows for guessed positions."""
         parts = []
