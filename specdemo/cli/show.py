@@ -10,7 +10,7 @@ from rich.text import Text
 
 from specdemo.cli import console
 from specdemo.cli.interrupts import keep_results
-from specdemo.config.errors import UserError
+from specdemo.config.errors import UserError, system_error
 from specdemo.config.strings import ASSETS, load
 from specdemo.files.whole import write_file
 from specdemo.trace.codec import dumps, encode
@@ -101,7 +101,10 @@ def show_run(
         broken = error
     finally:  # also if the reader of the output has closed it
         if options.save and events:
-            write_file(options.save, dumps(events))
+            try:
+                write_file(options.save, dumps(events))
+            except OSError as error:
+                broken = system_error(error)
     if not options.json and events:
         console.out.print()
         show_metrics(Trace(tuple(events)), label)

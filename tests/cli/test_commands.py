@@ -224,6 +224,6 @@ def test_export_to_a_full_disk_leaves_an_earlier_file_as_it_was(tmp_path, monkey
 
     monkeypatch.setattr(Path, "write_text", full)
     assert main(["export", str(RECORDED), "--html", str(earlier)]) == 1
-    assert "No space left on device" in capsys.readouterr().err
+    assert f"{earlier} cannot be read or written: No space left" in capsys.readouterr().err
     assert earlier.read_text() == "earlier"
     assert list(tmp_path.iterdir()) == [earlier]
