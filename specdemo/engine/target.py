@@ -220,7 +220,7 @@ class CachedModel:
 
     def _seen(self, tree: Sequence[int], first: int) -> Tensor | None:
         """Return the keys that the nodes from `first` on attend to, see `ForwardInput`."""
-        if all(parent == node - 1 for node, parent in enumerate(tree)):
+        if list(tree) == list(range(-1, len(tree) - 1)):
             return None
         seen = torch.ones((len(tree) - first, self.length + len(tree)), dtype=torch.bool)
         seen[:, self.length :] = ancestor_mask(tree)[first:]
