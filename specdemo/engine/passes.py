@@ -93,7 +93,7 @@ class ForwardOutput:
 
 
 def all_reads(passes: Sequence[ForwardInput]) -> tuple[int, ...]:
-    """Return each layer whose hidden states a pass needs, once."""
+    """Return the layers whose hidden states the passes need, without duplicates."""
     return tuple(dict.fromkeys(layer for one in passes for layer in one.reads))
 
 

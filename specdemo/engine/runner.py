@@ -185,20 +185,16 @@ class Runner:
                 run.request.error = RuntimeError(f"the engine stopped: {error!r}")
 
     def _run_passes(self) -> None:
-        """Run the requested passes."""
+        """Run the requested passes: drafts if there are any, else the target's and the next chunks."""
         waiting = [run.request for run in self._runs if run.request]
-        for together in [waiting] if len(waiting) == 1 else self._groups(waiting):
+        steps = [request for request in waiting if not request.is_chunk]
+        drafting = [request for request in steps if request.drafting]
+        for _, group in groupby(sorted(drafting or steps + self._chunks(), key=_kind), key=_kind):
+            together = list(group)
             begun = time.perf_counter()
             run_together(together)
             if not together[0].drafting:
                 self._governor.observe(together, time.perf_counter() - begun)
-
-    def _groups(self, waiting: list[ForwardRequest]) -> list[list[ForwardRequest]]:
-        """Return requests that can be one pass: of drafts if there are any, else of the target's and the next chunks."""
-        steps = [request for request in waiting if not request.is_chunk]
-        drafting = [request for request in steps if request.drafting]
-        ordered = sorted(drafting or steps + self._chunks(), key=_kind)
-        return [list(group) for _, group in groupby(ordered, key=_kind)]
 
     def _chunks(self) -> list[ForwardRequest]:
         """Return the next chunks, those that wait longest first, while all fit into one chunk."""

@@ -399,5 +399,5 @@ def residual_of(
         had, columns = left.numpy() * scale, slice(None) if word_ids is None else word_ids.numpy()
         had[columns] = np.maximum(had[columns] - drawn_from.numpy(), 0)
         total = float(had.sum())
-        found = torch.from_numpy(had / total) if total else left, total
+        found = torch.from_numpy(had / (total or 1.0)), total
     return found if found[1] else (left, 0.0)

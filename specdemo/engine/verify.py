@@ -248,7 +248,7 @@ def _node_probs(
 def _residual(
     left: Tensor, proposal: Proposal, node: int, scale: float = 1.0
 ) -> tuple[Tensor, float]:
-    """Return the residual of `scale * left` after a node was refused, and its sum; see `residual_of`."""
+    """Return the residual distribution after a node was refused, and its sum before it was normalised; see `residual_of`."""
     row = None if proposal.drawn_from is None else proposal.drawn_from[node]
     if row is None:  # no probability is larger than its one
         return residual_of(left, torch.ones(1), torch.tensor([proposal.token_ids[node]]), scale)

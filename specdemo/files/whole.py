@@ -11,15 +11,21 @@ def write_file(path: Path, content: str) -> None:
 
     A device, such as /dev/stdout, is written directly.
     """
-    is_device = path.exists() and not path.is_file()
-    part = path if is_device else path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        if path.exists() and not path.is_file():
+            path.write_text(content, encoding="utf-8", newline="")
+        else:
+            _replace(path, content)
+    except OSError as error:
+        error.filename = str(path)
+        raise
+
+
+def _replace(path: Path, content: str) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.write_text(content, encoding="utf-8", newline="")
-        if not is_device:
-            part.replace(path)
-    except BaseException as error:  # a full disk, an interruption
-        if not is_device:
-            part.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            error.filename = str(path)
+        part.replace(path)
+    except BaseException:  # a full disk, an interruption
+        part.unlink(missing_ok=True)
         raise

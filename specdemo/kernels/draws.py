@@ -19,8 +19,8 @@ WIDTH = 16  # float32 that compiled code shapes at a time
 
 
 def compiled(name: str) -> Any:
-    """A function of `draft_loop`, for ctypes; None if it is not loaded."""
-    found = getattr(sys.modules.get("specdemo.kernels.draft_loop"), name, None)
+    """Function of `rows`, for ctypes; None if it is not loaded."""
+    found = getattr(sys.modules.get("specdemo.kernels.rows"), name, None)
     return found.ctypes if found else None
 
 
@@ -32,7 +32,7 @@ def shaped(
     top_k: int,
     top_p: float,
 ) -> Tensor | None:
-    """Shape a row of logits on the CPU as `draft_loop.shape_row` does; None for a width that is no multiple of 16.
+    """Shape a row of logits on the CPU as `rows.shape_row` does; None for a width that is no multiple of 16.
 
     logits: (V,); if they are float32 and contiguous, the result is written over them
     penalty: of the columns in `penalised`, int64; the rest as in `DraftPlan`. returns: probabilities, (V,) float32

@@ -146,7 +146,7 @@ class Injected:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """A matrix that maps the target's states of a token to a state that is added to a row.
+    """A matrix that projects the target's hidden states of a token to the state that is added to its row.
 
     gain: (inputs,) float32, weights of a norm of each state before it; epsilon: of that norm
     """
@@ -474,7 +474,7 @@ def rows_of(table: Tensor, token_ids: Sequence[int]) -> Tensor:
 
 
 def _room(shape: Shape, projected: int, rows: int, asked: int, slots: int) -> tuple[int, int]:
-    """Return the bytes of the buffers that all threads share, and of those of each thread, in whole cache lines; see `llama.run_pass`.
+    """Return the sizes of the buffer that all threads share and of each thread's own, in bytes of whole cache lines; see `llama.run_pass`.
 
     projected: inputs of the projection
     """

@@ -181,7 +181,7 @@ def exponentials(builder, values, lines, scale):
 
 @llvm.emits(result=types.float32)
 def dot(builder, values, row, lines):
-    """Return the dot product of 16 * lines float32 and as many bfloat16. Each lane is summed in order, then the lanes are."""
+    """Return the dot product of 16 * lines float32 and as many bfloat16. Each lane is summed in order, then the lanes are summed."""
     (total,) = llvm.variables(builder, 1, llvm.constant(0.0))
     with cgutils.for_range(builder, lines) as loop:
         floats = llvm.load(builder, llvm.offset(builder, values, loop.index, 6), llvm.FLOATS)
