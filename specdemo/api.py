@@ -14,7 +14,7 @@ from specdemo.config.strings import Json
 from specdemo.drafters.base import Method
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.files.progress import ProgressLines
-from specdemo.files.whole import write_file
+from specdemo.files.store import write_file
 from specdemo.session.door import MethodInfo
 from specdemo.session.runs import failure
 from specdemo.session.studio import Conversation, Studio

@@ -17,7 +17,7 @@ from tiny_trained import READS, TextFeatures, tiny_trained
 from transformers import LlamaConfig, LlamaForCausalLM
 from xdist.plugin import pytest_xdist_auto_num_workers as auto_num_workers
 
-from specdemo.config.settings import AppSettings, RunSettings, Sampling
+from specdemo.config.settings import RunSettings, Sampling
 from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.memory.datastore import Datastore
 from specdemo.drafters.memory.visit import Memory
@@ -27,10 +27,8 @@ from specdemo.engine.loop import generate
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.target import CachedModel, PrefixReader
 from specdemo.engine.types import Drafter, Limits
-from specdemo.kernels import draws, runtime
+from specdemo.kernels import runtime
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.models.pair import LoadedPair
-from specdemo.session.loaded import Loaded
 from specdemo.trace.events import Event, ModelInfo, RunStarted
 from specdemo.training.datastore import build_datastore
 
@@ -156,7 +154,7 @@ def compiled_pass() -> None:
 def code(request, monkeypatch):
     """Both codes that draw: numpy's, and the compiled one that replaces it where the compiled pass is loaded."""
     if request.param == "numpy":
-        monkeypatch.setattr(draws, "compiled", lambda _: None)
+        monkeypatch.setattr(runtime, "loaded", lambda _: None)
     else:
         request.getfixturevalue("compiled_pass")
         importlib.import_module("specdemo.kernels.draft_loop")
@@ -304,11 +302,6 @@ def _same_llama() -> LlamaForCausalLM:
 
 def open_draft(model: LlamaForCausalLM) -> CachedModel:
     return CachedModel(decoder_of(model))
-
-
-def loaded(pair: LoadedPair) -> Loaded:
-    """A pair as a studio has it, with nothing that ships for it."""
-    return Loaded(AppSettings(target="tiny", draft="none"), pair)
 
 
 def open_target(model: LlamaForCausalLM) -> CachedModel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -41,6 +42,13 @@ def know(features: Features, states: torch.Tensor, begin: int, end: int) -> None
     features.rollback(begin)
     features.write(begin, states[begin:end])
     features.gather(range(end - begin))
+
+
+def kept(reads: Sequence[int], states: torch.Tensor) -> Features:
+    """Return the features of a target that has read one token for each row of states, (tokens, reads x H)."""
+    features = Features(reads)
+    know(features, states, 0, len(states))
+    return features
 
 
 def same(found: torch.Tensor, wanted: torch.Tensor) -> None:

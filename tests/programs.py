@@ -15,6 +15,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = ROOT / "assets" / "runs" / "01-guess-and-check.jsonl"
+COPIED = ("app.py", "assets", "docs", "pyproject.toml", "README.md", "specdemo", "tests", "tools")
+LEFT = shutil.ignore_patterns("__pycache__", "*.safetensors", "*.npz", "node_modules")
 
 needs_node = pytest.mark.skipif(not shutil.which("node"), reason="no node")
 
@@ -33,6 +35,22 @@ def run(*words: object, cwd: Path = ROOT, text: str | None = None, **variables: 
 
 def python(*words: object, **options: object) -> str:
     return run(sys.executable, *words, **options)
+
+
+def copy_project(folder: Path) -> Path:
+    """Copy the project without its weights, for a test that follows a document in the copy. Returns the folder."""
+    folder.mkdir()
+    for path in (ROOT / name for name in COPIED):
+        if path.is_dir():
+            shutil.copytree(path, folder / path.name, ignore=LEFT)
+        else:
+            shutil.copy(path, folder)
+    return folder
+
+
+def python_in(folder: Path, *words: object) -> str:
+    """Run Python in a copy of the project, with a cache next to it."""
+    return python(*words, cwd=folder, SPECDEMO_CACHE=str(folder.parent / "cache"), COLUMNS="200")
 
 
 def node(*words: object, **options: object) -> str:

@@ -131,8 +131,7 @@ def test_commands_import_neither_the_parser_nor_each_other() -> None:
 
 
 DOOR = {
-    f"specdemo.kernels.{name}"
-    for name in ("runtime", "draws", "plan", "packing", "blocks", "cpu_features")
+    f"specdemo.kernels.{name}" for name in ("runtime", "plan", "packing", "blocks", "cpu_features")
 }
 
 

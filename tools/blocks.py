@@ -11,12 +11,13 @@ import json
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import TypeAlias
 
 import torch
 
@@ -32,11 +33,11 @@ from specdemo.engine.passes import Decoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.files.progress import ProgressCallback
-from specdemo.files.whole import write_file
+from specdemo.files.store import write_file
 from specdemo.session.loaded import Loaded, fetch, load
 from specdemo.session.studio import Studio
 from specdemo.session.text import read_suite
-from specdemo.trace.metrics import same_prefix
+from specdemo.trace.metrics import same_prefix, speedup
 
 FILE = Path(__file__).resolve().parents[1] / "docs/measured/19-blocks.json"
 TARGETS = ("smollm2-135m-instruct", "qwen2.5-coder-1.5b-instruct")
@@ -49,27 +50,14 @@ NEW_TOKENS, SHOWN = 48, 8  # tokens of an answer, and of its text after the poin
 PRESETS = {"greedy": 1, "recommended": 3}  # with every so many examples
 METHODS = ("nothing", "auto")
 
+# Form, preset, method, and number of the prompt in the suite.
+Key: TypeAlias = tuple[str, str, str, int]
+
 ABOUT = f"""\
 The file's own blocks with 8-bit activations (`--precision file`), NF4 made from the same file, and the file's weights expanded to 16 bits.
 Perplexity of {TOKENS:,} tokens of a fixed text, and the share of them at which the most likely token is that of 16 bits; medians of
 {ROUNDS} measured passes after 128 tokens; tokens/s of {NEW_TOKENS} new tokens on the twelve examples, greedy, and on four of them with the
 recommended sampling, without datastore and memory. In brackets: the median of the prompts' ratios to NF4, and the tokens of a step of `auto`. The forms ran in turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer of one form of a target. prompt: its number in the suite"""
-
-    form: str
-    preset: str
-    prompt: int
-    result: LaneResult
-
-    @property
-    def rate(self) -> float:
-        """New tokens a second."""
-        metrics = self.result.metrics
-        return metrics.new_tokens / metrics.elapsed_seconds
 
 
 def read_text(decoder: Decoder, ids: Sequence[int]) -> tuple[float, torch.Tensor]:
@@ -95,24 +83,24 @@ def load_forms(studio: Studio, report: ProgressCallback) -> dict[str, Loaded]:
     return forms
 
 
-def answer_all(studio: Studio, forms: dict[str, Loaded], report: Callable[[str], None]) -> list[Answer]:  # fmt: skip
+def answer_all(studio: Studio, forms: dict[str, Loaded], report: Callable[[str], None]) -> dict[Key, LaneResult]:  # fmt: skip
     """Answer the examples with each form and method; the order of the forms alternates."""
+    found: dict[Key, LaneResult] = {}
 
-    def answer(preset: str, number: int, prompt: str) -> Iterator[Answer]:
+    def answer(preset: str, number: int, prompt: str) -> None:
         for form in FORMS if number % 2 else FORMS[::-1]:
             studio.use(forms[form])
             for method in METHODS:
                 settings = RunSettings(method=method, preset=preset, max_new_tokens=NEW_TOKENS, memory=False)  # fmt: skip
                 with closing(studio.open()) as conversation:
                     result = run_once(conversation, method, prompt, settings)
-                yield Answer(form, preset, number, replace(result, events=()))
+                found[form, preset, method, number] = replace(result, events=())
 
-    list(answer("greedy", 0, WARM_UP_PROMPT))  # not counted
-    found: list[Answer] = []
+    answer("greedy", 0, WARM_UP_PROMPT)  # not counted: the first example replaces it
     for preset, step in PRESETS.items():
         for number, item in list(enumerate(read_suite(None, 1)))[::step]:
             report(f"{preset}, prompt {number + 1}")
-            found += answer(preset, number, item.turns[0])
+            answer(preset, number, item.turns[0])
     return found
 
 
@@ -150,34 +138,28 @@ def measure(target: str) -> tuple[list[list[str]], list[list[str]]]:
         lines.append([target, form, f"{perplexity:.2f}", f"{same:.0%}", *cells])
     return lines, [
         [target, *compare(answers, number, lambda ids: str(tokenizer.decode(list(ids))))]
-        for number in sorted({one.prompt for one in answers})
+        for number in sorted({number for *_, number in answers})
     ]
 
 
-def speeds(answers: Sequence[Answer], form: str, preset: str, method: str) -> str:
+def speeds(answers: Mapping[Key, LaneResult], form: str, preset: str, method: str) -> str:
     """Return a form's tokens/s, the median of their ratios to NF4's, and for a method that drafts its tokens per step."""
-    found: dict[str, list[Answer]] = defaultdict(list)
-    for one in sorted(answers, key=lambda one: one.prompt):
-        if (one.preset, one.result.name) == (preset, method):
-            found[one.form].append(one)
-    if form not in found:
+    if form not in FORMS:
         return "-"
-    rates, before = ([one.rate for one in found[name]] for name in (form, "nf4"))
-    ratio = median(a / b for a, b in zip(rates, before, strict=True))
-    metrics = [one.result.metrics for one in found[form]]
-    steps = sum(one.new_tokens for one in metrics) / sum(one.steps for one in metrics)
+    own, nf4 = (  # both in the order of the prompts
+        [one.metrics for key, one in answers.items() if key[:3] == (name, preset, method)]
+        for name in (form, "nf4")
+    )
+    rate = median(one.tokens_per_second or 0.0 for one in own)
+    ratio = median(speedup(slow, fast) or 0.0 for slow, fast in zip(nf4, own, strict=True))
+    steps = sum(one.new_tokens for one in own) / sum(one.steps for one in own)
     drafted = "" if method == "nothing" else f", {steps:.2f} a step"
-    return f"{median(rates):.1f} ({ratio:.2f}{drafted})"
+    return f"{rate:.1f} ({ratio:.2f}{drafted})"
 
 
-def compare(answers: Sequence[Answer], number: int, decode: Callable[[Sequence[int]], str]) -> list[str]:  # fmt: skip
+def compare(answers: Mapping[Key, LaneResult], number: int, decode: Callable[[Sequence[int]], str]) -> list[str]:  # fmt: skip
     """Return where the greedy answers of both forms part, and how each continues."""
-    texts = {
-        one.form: one.result.ids
-        for one in answers
-        if (one.preset, one.prompt, one.result.name) == ("greedy", number, "nothing")
-    }
-    nf4, own = (texts[form] for form in FORMS)
+    nf4, own = (answers[form, "greedy", "nothing", number].ids for form in FORMS)
     same = same_prefix(nf4, own)
     parts = [" ".join(decode(text[same : same + SHOWN]).split()) for text in (nf4, own)]
     return [str(number + 1), "equal" if nf4 == own else f"{same} tokens", *parts]

@@ -24,7 +24,7 @@ import urllib.request
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -52,7 +52,6 @@ class Outline:
     """The components of a page and the calls that their events start, from `/config`."""
 
     def __init__(self, url: str) -> None:
-        self.url = url
         self.address = urlsplit(url).netloc
         config = json.loads(_request(self.address, "GET", "/config"))
         self.prefix: str = config["api_prefix"]
@@ -81,16 +80,14 @@ class Outline:
 class Visit:
     """One browser tab: a session with its own values of the components.
 
-    Only one thread may use it, except that any thread may call `leave`, and `ask` during a stream.
+    Only one thread may use it, except that any thread may call `ask` during a stream.
     """
 
     def __init__(self, outline: Outline) -> None:
         self.outline = outline
         self.session = uuid.uuid4().hex
-        self.left = False
         self._props: dict[int, dict[str, Any]] = {}
         self._alive = self._connect("GET", f"/heartbeat/{self.session}")
-        self._stream: http.client.HTTPConnection | None = None
         for call in outline.opening():
             self.ask(call)
 
@@ -120,26 +117,12 @@ class Visit:
         Raises PageError if it is refused, OSError if the server stops answering.
         """
         self._post("/queue/join", call)
-        self._stream = self._connect("GET", f"/queue/data?session_hash={self.session}")
-        answer = None
-        try:
-            answer = self._stream.getresponse()
+        connection = self._connect("GET", f"/queue/data?session_hash={self.session}")
+        with closing(connection), connection.getresponse() as answer:
             yield from answer
-        except (OSError, ValueError, AttributeError, http.client.HTTPException):
-            if not self.left:  # `leave` in another thread shuts the connection down
-                raise
-        finally:
-            if answer is not None:
-                answer.close()
-            self._stream.close()
 
     def leave(self) -> None:
-        """Close the tab: the connections end without notice."""
-        self.left = True
-        for connection in (self._stream, self._alive):
-            if connection is not None and connection.sock is not None:
-                with suppress(OSError):
-                    connection.sock.shutdown(socket.SHUT_RDWR)
+        """Close the tab after its streams have ended: its heartbeat ends without notice."""
         self._alive.close()
 
     def _enter(self, part: int, value: object) -> None:
@@ -265,7 +248,7 @@ def served(*options: str) -> Iterator[str]:
     command = [sys.executable, "app.py", *options, "--no-browser", "--port", str(port)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     try:
-        while not _answers(url):
+        while not answers(url):
             if process.poll() is not None:
                 raise PageError("The page could not be served.")
             time.sleep(0.1)
@@ -301,10 +284,12 @@ def spread(values: Sequence[float | None]) -> str:
     return f"{statistics.median(known):.2f}, {high:.2f}, {known[-1]:.2f} s"
 
 
-def _answers(url: str) -> bool:
+def answers(url: str) -> bool:
+    """Return whether a page is served at an address."""
     try:
         urllib.request.urlopen(url).close()  # noqa: S310 - the page's address
-    except OSError:
+    except (OSError, http.client.HTTPException):
+        # A probe whose own port is this one reaches itself, and reads no reply.
         return False
     return True
 

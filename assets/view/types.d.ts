@@ -116,18 +116,9 @@ export interface RunStarted {
   verify_costs?: [number, number][];
   draft_cost?: number;
   history?: number[];
-  stand_in?: StandIn;
   knowledge?: Knowledge;
   server?: string;
   schema?: number;
-}
-
-/** Plain run of another prompt, the baseline of a run that has none of its own because other users waited. */
-export interface StandIn {
-  tokens_per_second: number;
-  new_tokens: number;
-  prompt_tokens: number;
-  age_seconds: number;
 }
 
 /** The same proposal after its verification. */

@@ -25,16 +25,16 @@ from specdemo.trace.events import Amount, Count
 if TYPE_CHECKING:
     import httpx
 
-KEY_VARIABLE = "SPECDEMO_SERVER_KEY"  # environment variable of the key that servers ask for
+KEY_VARIABLE = "SPECDEMO_SERVER_KEY"  # environment variable of the key that servers require
 CONNECT_SECONDS = 5.0
 REPLY_SECONDS = 10.0  # for a reply that is no stream
 SILENT_SECONDS = 180.0  # between two parts of a stream: a request may wait for a free slot
-STREAM_SECONDS = 3600.0  # of a whole stream
+STREAM_SECONDS = 3600.0  # duration of a whole stream, at most
 POLL_SECONDS = 0.05  # between two checks whether a stream was cancelled
 LARGEST_REPLY = 4 * 2**20  # bytes of a reply that is no stream
 LARGEST_STREAM = 64 * 2**20  # bytes of a stream
 LONGEST_LINE = 2**20  # bytes of one line of a stream
-MOST_CHARACTERS = 200  # of a server's own message that are shown
+MOST_CHARACTERS = 200  # shown characters of a server's own message
 
 
 class Foreign(BaseModel):
@@ -49,7 +49,7 @@ def _or_unknown(value: object, check: Callable[[object], object]) -> object:
     return None
 
 
-OR_UNKNOWN = WrapValidator(_or_unknown)  # None in place of an unusable value
+OR_UNKNOWN = WrapValidator(_or_unknown)  # None for an unusable value
 KnownCount = Annotated[Count | None, OR_UNKNOWN]
 KnownAmount = Annotated[Amount | None, OR_UNKNOWN]
 Milliseconds = Annotated[Amount, AfterValidator(lambda value: value / 1000)]  # read as seconds
@@ -86,10 +86,16 @@ class Client:
         """Raise UserError for an address that is no plain http or https one."""
         try:
             parts = urlsplit(self.url)
-            wrong = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0
-        except ValueError:
-            raise UserError("attach.address", url=shown(self.url)) from None
-        if wrong or parts.username is not None or parts.query or parts.fragment:
+            wrong = (
+                parts.scheme not in ("http", "https")
+                or not parts.hostname
+                or parts.port == 0
+                or parts.username is not None
+                or bool(parts.query or parts.fragment)
+            )
+        except ValueError:  # a port that is no number or too large, or a wrong IPv6 address
+            wrong = True
+        if wrong:
             without_secrets = re.sub(r"[?#].*", "", self.url.rpartition("@")[2])
             raise UserError("attach.address", url=shown(without_secrets))
         object.__setattr__(self, "url", re.sub(r"(/v1)?/*$", "", self.url))
@@ -97,7 +103,7 @@ class Client:
             raise UserError("attach.key_unusable")
 
     def get(self, path: str) -> Reply:
-        """Request a page; an error of the server is returned like any reply. Raises UserError without a whole reply."""
+        """Request a page; an error of the server is returned as any other reply is. Raises UserError without a whole reply."""
         with self._open("GET", path, None, REPLY_SECONDS) as response:
             return self._read_whole(response)
 
@@ -168,7 +174,7 @@ class Client:
                 if response.headers.get("content-encoding", "identity").lower() != "identity":
                     raise UserError("attach.compressed", url=self.url)
                 yield response
-            if late.is_set():  # the end of the connection may look like the end of the reply
+            if late.is_set():  # the connection was ended, which may seem to be the end of the reply
                 raise UserError("attach.endless", url=self.url)
         except httpx.TimeoutException as error:
             raise UserError("attach.silent", url=self.url, seconds=round(silent)) from error
@@ -267,7 +273,7 @@ def _ended_by(
 
 
 def parsed(text: str) -> object:
-    """Return the value of a JSON text; None if it is none. Half of a pair of code units, which no file can hold, becomes "?"."""
+    """Return the value of a JSON text; None if it is none. Half of a pair of code units, which no file can contain, becomes "?"."""
     try:
         found: object = json.loads(text)
         if "\\ud" in text.lower():

@@ -23,7 +23,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.strings import Json
 from specdemo.trace.events import Count, Knowledge
 
-MOST_CHUNKS = 4  # pieces of a text for each token that was requested
+MOST_CHUNKS = 4  # parts of a text for each token that was requested
 FINISH = {"stop": "stop", "length": "length"}
 REPORTS = ("metrics", "sglext", "stats")  # with counts of drafts: vLLM, SGLang, LM Studio
 
@@ -45,8 +45,8 @@ class Chunk(Foreign):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """The tokens, without ids the text as one piece."""
-        text = self.reasoning or self.content or ""
+        """The tokens; without ids the text is one of them."""
+        text = (self.reasoning or "") + (self.content or "")
         if self.ids:
             return (*(Piece("", one) for one in self.ids[:-1]), Piece(text, self.ids[-1]))
         return (Piece(text),) if text else ()

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import TypeVar
 
 from specdemo.attach.servers import Generation
 from specdemo.config.strings import Json
@@ -20,8 +19,8 @@ MOST_ROWS = 200  # rows of a table; further records are only in the sum
 LONGEST_CELL = 80  # characters of a cell
 MOST_DRAFTED = 1024  # tokens of one draft, at most
 COLUMNS = ("request", "tokens", "rounds", "drafted", "accepted", "rate", "tokens/round", "tokens/s", "by position")  # fmt: skip
+SUMMED = ("tokens", "drafted", "accepted", "rounds", "seconds")
 Steps = tuple[tuple[int, int], ...]
-Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,16 +158,9 @@ def from_rounds(name: str, generation: Generation) -> Record:
 
 def total(records: Sequence[Record]) -> Record:
     """Return the sum of records; a number that one of them lacks is unknown."""
-    merged = Record(
-        "all",
-        records[0].engine,
-        tokens=_sum(one.tokens for one in records),
-        drafted=_sum(one.drafted for one in records),
-        accepted=_sum(one.accepted for one in records),
-        rounds=_sum(one.rounds for one in records),
-        seconds=_sum(one.seconds for one in records),
-        approximate=any(one.approximate for one in records),
-    )
+    sums: Json = {name: _sum(getattr(one, name) for one in records) for name in SUMMED}
+    approximate = any(one.approximate for one in records)
+    merged = Record("all", records[0].engine, approximate=approximate, **sums)
     steps = tuple(step for one in records for step in one.steps)
     return replace(merged, steps=steps).counted() if all(one.steps for one in records) else merged
 
@@ -199,7 +191,7 @@ def _shown(value: float | None, form: str = "d") -> str:
     return "-" if value is None else format(value, form)
 
 
-def _sum(values: Iterable[Number | None]) -> Number | None:
+def _sum(values: Iterable[float | None]) -> float | None:
     known = list(values)
     present = [value for value in known if value is not None]
     return sum(present[1:], present[0]) if present and len(present) == len(known) else None

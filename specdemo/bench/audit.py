@@ -16,7 +16,7 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import TOKEN, RunSettings, Sampling
 from specdemo.engine.target import CachedModel, PrefixReader
 from specdemo.files.progress import Progress, ProgressCallback, silent
-from specdemo.files.whole import write_file
+from specdemo.files.store import write_file
 from specdemo.models.pair import COPY, DRAFT
 from specdemo.session.studio import AUDIT_FILE, Conversation, Studio
 from specdemo.session.text import encode_prompt

@@ -13,7 +13,9 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import pairwise, takewhile
 from platform import platform, python_version
-from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
 
 from specdemo.bench.results import ABOUT, STRINGS, Result, Row, Table, lanes_table, totals, versions
 from specdemo.bench.run import BenchOptions, run_bench
@@ -32,16 +34,12 @@ from specdemo.files.progress import Progress, ProgressCallback, silent
 from specdemo.models.decoders.graphs import GraphDecoder
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.models.decoders.packed import CompiledDecoder
+from specdemo.models.pair import LoadedPair
 from specdemo.session.loaded import machine_name
+from specdemo.session.studio import Studio
 from specdemo.session.text import Item, encode_prompt
 from specdemo.trace.events import NOTHING, ModelInfo, RunStarted
 from specdemo.trace.metrics import output_ids
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from specdemo.models.pair import LoadedPair
-    from specdemo.session.studio import Studio
 
 TIMED_ROWS = tuple(range(1, 18))  # row counts of the timed passes
 ROUNDS = 15  # timed passes, at most, after a warm-up
@@ -285,8 +283,6 @@ def _rates(studio: Studio, items: Sequence[Item], found: PairFindings, until: fl
 
 def _memory(pair: LoadedPair, found: PairFindings, _until: float) -> None:
     """Read the memory of a graphics card: allocated after all measurements, peak, and reserved by torch."""
-    import torch
-
     device = pair.target.device
     if device.type != "cuda":
         raise UserError("bench.cuda_only")
@@ -331,8 +327,6 @@ def card_result(
 
 def device_facts() -> dict[str, str]:
     """Return the system, and the graphics card if there is one."""
-    import torch
-
     facts = {"system": platform(), "python": python_version()}
     if not torch.cuda.is_available():
         return facts | {"CUDA": "none; the processor computes"}

@@ -31,13 +31,12 @@ from specdemo.models import devices, loading
 from specdemo.models.devices import FILE
 from specdemo.models.networks.folders import export, is_compact, read_config
 from specdemo.models.pair import model_files
+from specdemo.session.studio import Studio
 from specdemo.session.text import Message, encode_prompt, with_answer
 from specdemo.trace.metrics import Metrics
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-    from specdemo.session.studio import Studio
 
 LOOKUP_TOKENS = 10  # draft tokens: example of transformers' documentation
 EXPANDED = "bf16"  # transformers cannot read a file's own blocks as we store them; it gets the same weights in this precision

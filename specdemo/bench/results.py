@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 
 from specdemo.bench.lanes import Paired, is_own
 from specdemo.config.strings import ASSETS, Json, JsonView
-from specdemo.files.whole import write_file
+from specdemo.files.store import write_file
 from specdemo.session.loaded import machine_name
 from specdemo.trace.metrics import Metrics, calibration_error, same_prefix
 

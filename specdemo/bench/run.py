@@ -143,11 +143,15 @@ class BenchOptions:
 class Bench:
     """The state of a bench.
 
+    settings: of each variant by its name; those of a peer are the settings of plain decoding
     notes: on variants and prompts that are not counted, and other remarks; `listen` is called with each
     values: descriptions of the models, the suite and the settings
     """
 
+    studio: Studio
+    items: Sequence[Item]
     options: BenchOptions
+    settings: Mapping[str, RunSettings]
     listen: Listen
     measured: BenchAnswers
     values: Json = field(default_factory=dict)
@@ -196,6 +200,141 @@ class Bench:
             values={**values, "rows": rows, "throughput": self.throughput},
         )
 
+    def run(self, progress: ProgressCallback) -> Iterator[Bench]:
+        """Run the bench, see `run_bench`."""
+        options, items = self.options, self.items
+        with self._opened(progress) as lanes:
+            self.values = self._values(lanes)
+            if options.suite == EXAMPLES and self._copy_from_store():
+                self.note(STRINGS["known_prompts"].format(", ".join(COPYING)))
+            progress(Progress("bench", 0.0, "warming up"))
+            list(run_lanes(lanes, [WARM_UP_PROMPT], lost=self.lose))  # not counted
+            runs = [(number, item) for number in range(options.repeat) for item in items]
+            journal = Journal(options.journal, self._about())
+            longest = 0.0
+            for number, (repetition, item) in enumerate(runs):
+                which = f"prompt {number + 1} of {len(runs)}, {item.task}"
+                progress(Progress("bench", number / len(runs), which))
+                started = time.monotonic()
+                if options.until and number and started + longest > options.until:
+                    self.note(f"There was time for {number} of {len(runs)} prompts.")
+                    break
+                first = number % len(items) + repetition
+                turns = journal.measured(
+                    str(number), list[list[Paired]], partial(self._run_item, lanes, item, first)
+                )
+                for turn, pairs in enumerate(turns):
+                    self.measured.add(item.task, f"{item.name}-{turn}", pairs)
+                longest = max(longest, time.monotonic() - started)
+                if self.measured.answers:
+                    yield self
+        if not self.measured.answers:
+            raise UserError("bench.suite_failed")
+        own = {name: self.settings[name] for name in lanes if is_own(name)}
+        yield from self._run_concurrent(own, progress)
+        journal.close()
+
+    def _run_concurrent(
+        self, own: Mapping[str, RunSettings], progress: ProgressCallback
+    ) -> Iterator[Bench]:
+        """Run the first turns of several prompts concurrently, with each number of runs in the options. own: variants of this program; yields: see `run_bench`"""
+        for count in self.options.concurrent:
+            progress(Progress("bench", None, f"{count} at once"))
+            prompts = list(islice(cycle(item.turns[0] for item in self.items), count))
+            try:
+                self.throughput += measure_throughput(self.studio, own, prompts, self.options)
+            except LaneLost as error:
+                self.leave_out(f"{count} at once", " ".join(str(error).split()))
+            yield self
+
+    def _about(self) -> Json:
+        """Return everything that the results of a prompt depend on."""
+        return {
+            "target": asdict(self.studio.pair.target.info),
+            "settings": {name: one.to_dict() for name, one in self.settings.items()},
+            "items": [asdict(item) for item in self.items],
+            "options": [self.options.first_turns, self.options.system],
+        }
+
+    def _copy_from_store(self) -> bool:
+        """Return whether a variant may draft from the shipped datastore, which was built for the bundled prompts."""
+        studio = self.studio
+        copies = any(one.method in COPYING for one in self.settings.values())
+        return copies and studio.loaded.store is not None and studio.settings.store == "auto"
+
+    def _run_item(self, lanes: dict[str, Lane], item: Item, number: int) -> list[list[Paired]]:
+        """Return the answers to each turn. If a variant refuses a prompt, it and the later turns are left out for all.
+
+        Raises UserError if plain decoding failed.
+        """
+        found: list[list[Paired]] = []
+        turns = item.turns[:1] if self.options.first_turns else item.turns
+        try:
+            found.extend(run_lanes(lanes, turns, first=number, lost=self.lose))
+        except UserError as error:
+            if NOTHING not in lanes:
+                raise
+            self.leave_out(item.name, error.message)
+        return found
+
+    @contextmanager
+    def _opened(self, progress: ProgressCallback) -> Iterator[dict[str, Lane]]:
+        """Open the variants that can run here."""
+        lanes: dict[str, Lane] = {}
+        with tempfile.TemporaryDirectory(prefix="specdemo-bench-") as work:
+            for name in self.settings:
+                progress(Progress("bench", None, f"starting {name}"))
+                try:
+                    # In the engine's thread: loading a peer's weights computes, and a second team of threads
+                    # in this process would slow down all our passes.
+                    lanes[name] = self.studio.runner.call(partial(self._open, name, Path(work)))
+                except (UserError, LaneLost) as error:
+                    self.leave_out(name, " ".join(str(error).split()))
+                except Exception as error:  # noqa: BLE001 - another program may fail in any way
+                    self.leave_out(name, f"{type(error).__name__}: {first_line(error)}")
+            yield lanes
+
+    def _open(self, name: str, work: Path) -> Lane:
+        studio, settings, system = self.studio, self.settings[name], self.options.system
+        if not is_own(name):
+            return open_peer(studio, name, settings, system, work)
+        for info in studio.methods():
+            if info.name == settings.method and not info.available:
+                raise LaneLost(info.why_not)
+        return OwnLane(studio, name, settings, system)
+
+    def _values(self, lanes: Mapping[str, Lane]) -> Json:
+        pair, plain = self.studio.pair, self.settings[NOTHING]
+        methods, cards = self.studio.methods(), self.studio.loaded_about().cards
+        ours = [one for name, one in self.settings.items() if is_own(name) and name != NOTHING]
+        return {
+            "versions": {
+                "specdemo": specdemo.__version__,
+                "python": python_version(),
+                **versions(*PACKAGES),
+            },
+            "target": asdict(pair.target.info),
+            "draft": asdict(pair.draft_info) if pair.draft_info else None,
+            "costs": asdict(pair.costs),
+            "settings": (ours or [plain])[0].to_dict(),
+            "limits": {
+                "max_new_tokens": plain.max_new_tokens,
+                "temperature": plain.sampling.temperature,
+            },
+            "suite": self.options.suite.name,
+            "prompts": len(self.items),
+            "repeat": self.options.repeat,
+            "peers": {
+                name: lane.facts
+                for name, lane in lanes.items()
+                if isinstance(lane, TransformersLane | ServerLane)
+            },
+            "memory_mb": {info.name: info.memory_mb for info in methods if info.memory_mb},
+            "training_minutes": {
+                info.name: cards[info.name]["minutes"] for info in methods if info.name in cards
+            },
+        }
+
 
 def run_bench(
     studio: Studio,
@@ -211,163 +350,10 @@ def run_bench(
     settings_of: returns the settings of one of our variants by its name; listen: see `Bench`
     yields: the bench with the results so far, after each prompt
     """
-    bench = Bench(options, listen, BenchAnswers(busy=options.busy))
     names = list(dict.fromkeys([NOTHING, *expand(options.lanes, studio)]))
     recommended = studio.pair.recommended.sampling
     settings = {
         name: settings_of(name if is_own(name) else NOTHING).drawn(recommended) for name in names
     }
-    with _opened(studio, settings, bench, progress) as lanes:
-        bench.values = _values(studio, items, options, settings, lanes)
-        if options.suite == EXAMPLES and _copy_from_store(studio, settings):
-            bench.note(STRINGS["known_prompts"].format(", ".join(COPYING)))
-        progress(Progress("bench", 0.0, "warming up"))
-        list(run_lanes(lanes, [WARM_UP_PROMPT], lost=bench.lose))  # not counted
-        runs = [(number, item) for number in range(options.repeat) for item in items]
-        journal = Journal(options.journal, _about(studio, items, options, settings))
-        longest = 0.0
-        for number, (repetition, item) in enumerate(runs):
-            which = f"prompt {number + 1} of {len(runs)}, {item.task}"
-            progress(Progress("bench", number / len(runs), which))
-            started = time.monotonic()
-            if options.until and number and started + longest > options.until:
-                bench.note(f"There was time for {number} of {len(runs)} prompts.")
-                break
-            first = number % len(items) + repetition
-            turns = journal.measured(
-                str(number), list[list[Paired]], partial(_run_item, bench, lanes, item, first)
-            )
-            for turn, pairs in enumerate(turns):
-                bench.measured.add(item.task, f"{item.name}-{turn}", pairs)
-            longest = max(longest, time.monotonic() - started)
-            if bench.measured.answers:
-                yield bench
-    if not bench.measured.answers:
-        raise UserError("bench.suite_failed")
-    own = {name: settings[name] for name in lanes if is_own(name)}
-    yield from _run_concurrent(bench, studio, items, own, progress)
-    journal.close()
-
-
-def _run_concurrent(
-    bench: Bench,
-    studio: Studio,
-    items: Sequence[Item],
-    own: dict[str, RunSettings],
-    progress: ProgressCallback,
-) -> Iterator[Bench]:
-    """Run the first turns of several prompts concurrently, with each number of runs in the options. own: variants of this program; yields: see `run_bench`"""
-    for count in bench.options.concurrent:
-        progress(Progress("bench", None, f"{count} at once"))
-        prompts = list(islice(cycle(item.turns[0] for item in items), count))
-        try:
-            bench.throughput += measure_throughput(studio, own, prompts, bench.options)
-        except LaneLost as error:
-            bench.leave_out(f"{count} at once", " ".join(str(error).split()))
-        yield bench
-
-
-def _about(
-    studio: Studio, items: Sequence[Item], options: BenchOptions, settings: dict[str, RunSettings]
-) -> Json:
-    """Return everything that the results of a prompt depend on."""
-    return {
-        "target": asdict(studio.pair.target.info),
-        "settings": {name: one.to_dict() for name, one in settings.items()},
-        "items": [asdict(item) for item in items],
-        "options": [options.first_turns, options.system],
-    }
-
-
-def _copy_from_store(studio: Studio, settings: dict[str, RunSettings]) -> bool:
-    """Return whether a variant may draft from the shipped datastore, which was built for the bundled prompts."""
-    copies = any(one.method in COPYING for one in settings.values())
-    return copies and studio.loaded.store is not None and studio.settings.store == "auto"
-
-
-def _run_item(bench: Bench, lanes: dict[str, Lane], item: Item, number: int) -> list[list[Paired]]:
-    """Return the answers to each turn. If a variant refuses a prompt, it and the later turns are left out for all.
-
-    Raises UserError if plain decoding failed.
-    """
-    found: list[list[Paired]] = []
-    turns = item.turns[:1] if bench.options.first_turns else item.turns
-    try:
-        found.extend(run_lanes(lanes, turns, first=number, lost=bench.lose))
-    except UserError as error:
-        if NOTHING not in lanes:
-            raise
-        bench.leave_out(item.name, error.message)
-    return found
-
-
-@contextmanager
-def _opened(
-    studio: Studio, settings: dict[str, RunSettings], bench: Bench, progress: ProgressCallback
-) -> Iterator[dict[str, Lane]]:
-    """Open the variants that can run here."""
-    lanes: dict[str, Lane] = {}
-    with tempfile.TemporaryDirectory(prefix="specdemo-bench-") as work:
-        for name, wanted in settings.items():
-            progress(Progress("bench", None, f"starting {name}"))
-            try:
-                # In the engine's thread: loading a peer's weights computes, and a second team of threads
-                # in this process would slow down all our passes.
-                lanes[name] = studio.runner.call(
-                    partial(_open, studio, name, wanted, bench.options, Path(work))
-                )
-            except (UserError, LaneLost) as error:
-                bench.leave_out(name, " ".join(str(error).split()))
-            except Exception as error:  # noqa: BLE001 - another program may fail in any way
-                bench.leave_out(name, f"{type(error).__name__}: {first_line(error)}")
-        yield lanes
-
-
-def _open(
-    studio: Studio, name: str, settings: RunSettings, options: BenchOptions, work: Path
-) -> Lane:
-    if not is_own(name):
-        return open_peer(studio, name, settings, options.system, work)
-    for info in studio.methods():
-        if info.name == settings.method and not info.available:
-            raise LaneLost(info.why_not)
-    return OwnLane(studio, name, settings, options.system)
-
-
-def _values(
-    studio: Studio,
-    items: Sequence[Item],
-    options: BenchOptions,
-    settings: dict[str, RunSettings],
-    lanes: dict[str, Lane],
-) -> Json:
-    pair, plain = studio.pair, settings[NOTHING]
-    methods, cards = studio.methods(), studio.loaded_about().cards
-    ours = [wanted for name, wanted in settings.items() if is_own(name) and name != NOTHING]
-    return {
-        "versions": {
-            "specdemo": specdemo.__version__,
-            "python": python_version(),
-            **versions(*PACKAGES),
-        },
-        "target": asdict(pair.target.info),
-        "draft": asdict(pair.draft_info) if pair.draft_info else None,
-        "costs": asdict(pair.costs),
-        "settings": (ours or [plain])[0].to_dict(),
-        "limits": {
-            "max_new_tokens": plain.max_new_tokens,
-            "temperature": plain.sampling.temperature,
-        },
-        "suite": options.suite.name,
-        "prompts": len(items),
-        "repeat": options.repeat,
-        "peers": {
-            name: lane.facts
-            for name, lane in lanes.items()
-            if isinstance(lane, TransformersLane | ServerLane)
-        },
-        "memory_mb": {info.name: info.memory_mb for info in methods if info.memory_mb},
-        "training_minutes": {
-            info.name: cards[info.name]["minutes"] for info in methods if info.name in cards
-        },
-    }
+    bench = Bench(studio, items, options, settings, listen, BenchAnswers(busy=options.busy))
+    yield from bench.run(progress)

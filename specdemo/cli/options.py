@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import Field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import (
@@ -25,7 +25,7 @@ from specdemo.config.settings import (
     fields,
     replacement,
 )
-from specdemo.config.strings import ASSETS, Json, JsonView, load
+from specdemo.config.strings import ASSETS, ENGLISH, Json, JsonView, languages, load
 from specdemo.files.folder import trained_facts
 
 if TYPE_CHECKING:
@@ -149,19 +149,11 @@ def _path(check: Callable[[Path], None], text: str) -> Path:
     return path
 
 
-def _languages() -> dict[str, str]:
-    from specdemo.ui.words import languages
-
-    return dict.fromkeys(["en", *languages()], "")
-
-
-def _trained() -> dict[str, str]:
-    kinds: dict[str, str] = load("page")["VIEW"]["card"]["kinds"]
-    return kinds
-
-
 # Choices that other modules define, with an explanation each.
-CHOICES: dict[str, Callable[[], dict[str, str]]] = {"languages": _languages, "trained": _trained}
+CHOICES: dict[str, Callable[[], dict[str, str]]] = {
+    "languages": lambda: dict.fromkeys([ENGLISH, *languages()], ""),
+    "trained": lambda: load("page")["VIEW"]["card"]["kinds"],
+}
 SUITE = (
     {"names": "--suite", "type": "suite", "metavar": "FILE", "help": "prompts as JSON lines, or `examples` for bundled prompts of the page's twelve kinds, six a kind; by default the page's own twelve"},
     {"names": "--limit", "type": "int", "range": [1, 1_000_000], "metavar": "N", "help": "prompts of each task, at most; all by default"},
@@ -243,12 +235,12 @@ def _plain(default: object) -> str:
 
 def app_settings(options: argparse.Namespace) -> AppSettings:
     """Return settings of the program from options, else environment, else defaults. Raises UserError."""
-    return AppSettings.from_environment(**_given(options, AppSettings))
+    return AppSettings.from_environment(**given_values(options, fields(AppSettings)))
 
 
 def run_settings(options: argparse.Namespace, method: str | None = None) -> RunSettings:
     """Return the settings of a run. method: replaces the option. Raises UserError."""
-    given = _given(options, RunSettings)
+    given = given_values(options, fields())
     if method is not None:
         given["method"] = method
     for name, value in given.items():
@@ -273,19 +265,19 @@ def policies_of(method: Method, option: str) -> str:
     return f" ({', '.join(method.policies)})" if option == "policy" else ""
 
 
-def check_method(name: str) -> None:
-    """Raise UserError for a method that does not exist."""
+def check_method(name: str) -> Method:
+    """Return the method of this name. Raises UserError if there is none."""
+    # The list takes a fifth of a second to load, which commands without methods do not have to wait for.
     from specdemo.drafters.methods import METHODS
 
     if name not in METHODS:
         raise UserError("method.unknown", method=name, names=", ".join(METHODS))
+    return METHODS[name]
 
 
 def _check_policy(settings: RunSettings) -> None:
     """Raise UserError if the method does not implement the policy that was named for it."""
-    from specdemo.drafters.methods import METHODS
-
-    method = METHODS[settings.method]
+    method = check_method(settings.method)
     if method.honoured(settings) != settings:
         raise UserError(
             "policy.not_offered",
@@ -295,8 +287,9 @@ def _check_policy(settings: RunSettings) -> None:
         )
 
 
-def _given(options: argparse.Namespace, settings: type) -> Json:
-    named = {setting.name: getattr(options, setting.name, None) for setting in fields(settings)}
+def given_values(options: argparse.Namespace, rows: Iterable[Setting | Field[Any]]) -> Json:
+    """Return the values of the options with the names of these rows, which are settings or fields of a dataclass; None is left out."""
+    named = {row.name: getattr(options, row.name, None) for row in rows}
     return {name: value for name, value in named.items() if value is not None}
 
 

@@ -49,6 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(options)
     except UserError as error:
         return _report(error)
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "transformers"):
+            raise
+        # An installation for recorded runs, see requirements-replay.txt, has neither of them.
+        return _report(UserError("engine.no_library", names=error.name))
     except BrokenPipeError:  # the reader of the output has closed it
         sys.stderr.close()
         return 0

@@ -12,7 +12,7 @@ from specdemo.cli import console
 from specdemo.cli.interrupts import keep_results
 from specdemo.config.errors import UserError, system_error
 from specdemo.config.strings import ASSETS, load
-from specdemo.files.whole import write_file
+from specdemo.files.store import write_file
 from specdemo.trace.codec import dumps, encode
 from specdemo.trace.events import (
     PLAIN,

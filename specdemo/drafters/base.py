@@ -1,7 +1,4 @@
-"""Entry of a method in the table, the resources of a method in a run, and drafters without a model. Imports no torch.
-
-Those are plain decoding, and scripts that test the loop and bound the gain of any policy.
-"""
+"""Entry of a method in the table, the resources of a method in a run, and plain decoding. Imports no torch."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from specdemo.config.settings import POLICIES, RunSettings
 from specdemo.config.strings import load
+from specdemo.drafters.policies import lookahead as policies
 from specdemo.drafters.policies.calibration import MODEL_DRAFT, Calibration, Priors
-from specdemo.drafters.policies.lookahead import Lookahead, make_lookahead
 from specdemo.engine.cost import CostProfile, Costs
 from specdemo.engine.types import Drafter, Proposal
 from specdemo.trace.events import Reason
@@ -142,15 +139,22 @@ class DraftingContext:
 
     def lookahead(
         self, token_seconds: float | None = None, calibration: Calibration | None = None
-    ) -> Lookahead:
+    ) -> policies.Lookahead:
         """Return the policy of the settings.
 
         token_seconds: duration of drafting a token; None for a step of the draft model
         calibration: that of the run by default
         """
-        return make_lookahead(
-            self.settings, self.costs, calibration or self.calibration, token_seconds
-        )
+        settings = self.settings
+        match settings.policy:
+            case "constant":
+                return policies.Constant(settings.lookahead)
+            case "heuristic":
+                return policies.Heuristic(settings.lookahead)
+            case "confidence":
+                return policies.Confidence(settings.threshold, settings.lookahead)
+        calibration = calibration or self.calibration
+        return policies.CostAware(settings.lookahead, self.costs, calibration, token_seconds)
 
 
 class Plain(Drafter):

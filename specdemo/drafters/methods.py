@@ -52,20 +52,14 @@ def make_drafter(context: DraftingContext, known: Mapping[str, Method] = METHODS
         drafter = Fallback(drafter, context.costs)
     models = "draft" in method.needs or method.states
     step = (models and context.profile.draft_step) or 0.0
-    most = _exact_tokens(method, context.profile.exact_rows) if settings.exact else None
+    most = None
+    if settings.exact:
+        rows = context.profile.exact_rows
+        if error := no_exact(method, rows):
+            raise error
+        if rows != ANY_ROWS:
+            most = max(0, rows - 1)  # one row is the pending token's
     return WithForecast(drafter, context.costs, context.calibration, step, context.together, most)
-
-
-def _exact_tokens(method: Method, rows: int) -> int | None:
-    """Tokens that a step drafts at most in exact mode; None for no limit. Raises UserError.
-
-    rows: that a pass may have, the pending token's included
-    """
-    if error := no_exact(method, rows):
-        raise error
-    if rows == ANY_ROWS:
-        return None
-    return 0 if method.tokens == "none" else rows - 1
 
 
 def no_exact(method: Method, rows: int) -> UserError | None:

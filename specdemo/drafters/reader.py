@@ -92,13 +92,10 @@ class DraftReader:
     def probs_after(self, committed: Sequence[int], drafted: Sequence[int] = ()) -> Tensor:
         """The distribution that follows a text and a draft: (W,) float32."""
 
-        def work() -> Tensor:
-            logits = self.reader.logits_after([*committed, *drafted])
-            if self.head:
-                self.head.note([drafted])
-            return self.shaped(logits[None], committed, [drafted])[0]
+        def read() -> Tensor:
+            return self.reader.logits_after([*committed, *drafted])[None]
 
-        return self._timed(work)
+        return self._read(read, committed, [drafted])[0]
 
     def probs_below(
         self,
@@ -113,13 +110,10 @@ class DraftReader:
         paths: drafted tokens down to each node, itself included
         """
 
-        def work() -> Tensor:
-            logits = self.reader.model.grow(token_ids, parents)
-            if self.head:
-                self.head.note(paths)
-            return self.shaped(logits, committed, paths)
+        def read() -> Tensor:
+            return self.reader.model.grow(token_ids, parents)
 
-        return self._timed(work)
+        return self._read(read, committed, paths)
 
     def chain(self, committed: Sequence[int], most: int, lookahead: Lookahead) -> Chain:
         """Draft tokens one after another until the policy stops.
@@ -167,10 +161,18 @@ class DraftReader:
             **more,
         )
 
-    def _timed(self, step: Callable[[], Tensor]) -> Tensor:
-        """Run a step of the model and measure the cost of one more; the first of each draft also reads the committed text."""
+    def _read(
+        self, read: Callable[[], Tensor], committed: Sequence[int], paths: Sequence[Sequence[int]]
+    ) -> Tensor:
+        """Return the distributions of a step of the model, (N, W) float32, and measure the cost of one more step.
+
+        read: runs the step and returns its logits; the first of each draft also reads the committed text
+        """
         with Stopwatch() as watch:
-            probs = step()
+            logits = read()
+            if self.head:
+                self.head.note(paths)
+            probs = self.shaped(logits, committed, paths)
         if self._warm:
             self.costs.observe_draft(watch.fair_seconds, watch.runs)
         self._warm = True

@@ -45,21 +45,34 @@ class Stopwatch:
     waited: the part of them in which other runs had their turn
     saved: seconds of shared passes that count for the other runs
     runs: number of runs that shared the last pass
-    drafting, alone, cancelled: apply to the passes of the block, see `Stage`
+    cancelled: checked at the start and before each pass; if it returns true, `Cancelled` is raised
+    drafting, alone: apply to the passes of the block, see `ForwardRequest`
+
+    A block within another one has the other's terms too. Of `cancelled`, only its own is checked if it has one.
     """
 
     __slots__ = ("_outer", "_started", "alone", "cancelled", "drafting", "runs", "saved", "total", "waited")  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        cancelled: Callable[[], bool] = never,
+        *,
+        drafting: bool = False,
+        alone: bool = False,
+    ) -> None:
+        self.cancelled, self.drafting, self.alone = cancelled, drafting, alone
         self.total = self.waited = self.saved = 0.0
         self.runs = 1
-        self.drafting = self.alone = False
-        self.cancelled: Callable[[], bool] = never
 
     def __enter__(self) -> Self:
+        if self.cancelled():
+            raise Cancelled
         self._outer = outer = _current.get()
         if outer is not None:
-            self._inherit(outer)
+            self.drafting |= outer.drafting
+            self.alone |= outer.alone
+            if self.cancelled is never:
+                self.cancelled = outer.cancelled
         _current.set(self)
         self._started = time.perf_counter()
         return self
@@ -67,9 +80,6 @@ class Stopwatch:
     def __exit__(self, *_error: object) -> None:
         self.total += time.perf_counter() - self._started
         _current.set(self._outer)
-
-    def _inherit(self, outer: Stopwatch) -> None:
-        self.drafting, self.alone, self.cancelled = outer.drafting, outer.alone, outer.cancelled
 
     def count(self, sharing: Sharing, seconds: float) -> None:
         """Count a pass here and in the blocks around it. seconds: from the request until the run continued"""
@@ -88,34 +98,6 @@ class Stopwatch:
     def fair_seconds(self) -> float:
         """The same with each pass divided by the number of runs that shared it."""
         return self.seconds - self.saved
-
-
-class Stage(Stopwatch):
-    """A part of a step of the loop.
-
-    cancelled: checked at the start and before each pass; if it returns true, `Cancelled` is raised
-    drafting, alone: see `ForwardRequest`
-    """
-
-    __slots__ = ()
-
-    def __init__(
-        self,
-        cancelled: Callable[[], bool] = never,
-        *,
-        drafting: bool = False,
-        alone: bool = False,
-    ) -> None:
-        super().__init__()
-        self.cancelled, self.drafting, self.alone = cancelled, drafting, alone
-
-    def __enter__(self) -> Self:
-        if self.cancelled():
-            raise Cancelled
-        return super().__enter__()
-
-    def _inherit(self, outer: Stopwatch) -> None:
-        """Ignore the outer block: a stage has its own terms."""
 
 
 _current: ContextVar[Stopwatch | None] = ContextVar("stopwatch", default=None)

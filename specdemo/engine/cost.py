@@ -11,8 +11,8 @@ seconds (renewal-reward theorem), so one more draft token, or a group of them, m
     seconds  duration that it adds to the step: drafting, and its row of the target's pass
     rate     tokens per second that are reached without it
 
-Everything that decides on the length of a draft uses `pays` and the functions after it: `drafters.policies.rule` with
-the costs of a run, `models.outlook` with the costs of a pair; `survival_floors` prepares them for the compiled loop.
+Everything that decides on the length of a draft uses `pays` and `best_rate`, or the same inequality:
+`drafters.policies.rule` with the costs of a run, `models.outlook` with the costs of a pair.
 """
 
 from __future__ import annotations
@@ -392,36 +392,6 @@ def read_in_passes(
 def pays(gain: float, seconds: float, rate: float) -> bool:
     """Return whether an addition to a draft makes the run faster; see above."""
     return gain > rate * seconds
-
-
-def best_count(survivals: Sequence[float], seconds: Sequence[float], rate: float) -> int:
-    """Return how many tokens of a known chain to add so that gain - rate * seconds is largest; 0 if none pays.
-
-    survivals: (N,) chance that each token and all before it are accepted
-    seconds: (N,) duration that the first 1 to N tokens add together
-
-    The whole chain is known before it is checked, so an expensive row may be paid by those after it.
-    """
-    best, count = 0.0, 0
-    for number, (gain, added) in enumerate(zip(accumulate(survivals), seconds, strict=True), 1):
-        net = gain - rate * added
-        if net > best:
-            best, count = net, number
-    return count
-
-
-def survival_floors(seconds: Sequence[Sequence[float]], chance: float, rate: float) -> list[float]:
-    """Return the survival above which a draft of 1 to N tokens continues: N numbers.
-
-    seconds: for each, the duration that 1 to K more tokens add to a step of so many
-    chance: that each of them is accepted once all before it are
-
-    A pass costs more by groups of several rows, so each floor is that of the cheapest group of 1 to K tokens.
-    """
-    gains = list(accumulate(chance**more for more in range(1, len(seconds[0]) + 1)))
-    return [
-        rate * min(added / gain for added, gain in zip(one, gains, strict=True)) for one in seconds
-    ]
 
 
 def best_rate(

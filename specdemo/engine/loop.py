@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import torch
 
-from specdemo.engine.clock import Cancelled, Stage, Stopwatch, never
+from specdemo.engine.clock import Cancelled, Stopwatch, never
 from specdemo.engine.sampling import Shaper, TargetRows, TextTokens
 from specdemo.engine.step import Step
 from specdemo.engine.target import CachedModel
@@ -88,9 +88,9 @@ def _prefill(
     target.rollback(cached)
     with Stopwatch() as watch:
         try:
-            with Stage(cancelled, alone=alone):
+            with Stopwatch(cancelled, alone=alone):
                 target.read(prompt_ids[cached:-1])
-            with Stage(cancelled, drafting=True):
+            with Stopwatch(cancelled, drafting=True):
                 drafter.start(prompt_ids)
         except Cancelled:
             reason = FinishReason.CANCELLED
@@ -164,5 +164,8 @@ class GuardedDrafter(Drafter):
             raise ValueError("a drafted token has no parent before it")
         if ids and max(depths(parents)) > budget:
             raise ValueError(f"a draft is longer than {budget} tokens")
+        known = (proposal.confidences, proposal.survivals)
+        if any(len(probabilities) not in (0, len(ids)) for probabilities in known):
+            raise ValueError("a draft has not one probability for each token")
         if any(confidence != confidence for confidence in proposal.confidences):
             raise ValueError("a drafted token's probability is not a number")

@@ -21,15 +21,14 @@ from array import array
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
-from operator import itemgetter
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from specdemo.config.settings import COUPLED, RunSettings, Sampling
-from specdemo.kernels import draws
+from specdemo.kernels import runtime
 from specdemo.kernels.plan import DraftPlan, StopRule
 
 GOLDEN = 0x9E3779B97F4A7C15  # SplitMix64's step from one number to the next
@@ -41,6 +40,8 @@ _LARGEST = 1 - 2.0**-_BITS
 _SLACK = 1 + 1e-12  # rounding of a quotient and a product
 LIKELY, LOWER = 1e-3, 8.0  # first floor of the search for top-p, and the divisor of the next floor
 _BLOCK = 16_384  # tokens whose numbers fit into a processor's cache together: a third of the time for 152,000 tokens
+
+Bits = TypeVar("Bits", int, np.ndarray)
 
 
 class Tickets:
@@ -56,14 +57,17 @@ class Tickets:
     def winner(self, probs: Tensor, position: int, word_ids: Tensor | None = None) -> int:
         """Return the column that is drawn at a position: the largest log probability + ticket.
 
-        probs: (W,) float32 on the CPU, whose sum does not matter; word_ids: (W,) int64, the token of each column; None for all tokens
+        probs: (W,) float32 on the CPU, contiguous, whose sum does not matter
+        word_ids: (W,) int64, contiguous, the token of each column; None for all tokens
 
         A ticket is -log(-log(1 - uniform)), so the largest sum is the smallest -log(1 - uniform) / probability. That
         quotient is at least uniform / probability, so few tokens need a logarithm. Compiled code does the same in a fraction
         of the time, if it is loaded.
         """
-        if (found := draws.winner(probs, self.key(position), word_ids)) is not None:
-            return found
+        if compiled := runtime.loaded("winner_at"):
+            words = 0 if word_ids is None else word_ids.data_ptr()
+            column: int = compiled(probs.data_ptr(), probs.shape[0], self.key(position), words)
+            return column
         row, ids = probs.numpy(), None if word_ids is None else word_ids.numpy()
         columns = np.flatnonzero(row > 0)
         if not len(columns):  # nothing is left of a distribution, or it has no numbers
@@ -85,24 +89,16 @@ class Tickets:
 
     def _uniforms(self, position: int, token_ids: np.ndarray) -> np.ndarray:
         """Return uniform numbers between 0 and 1, without both, for token ids, (N,) int64. returns: (N,) float64"""
-        numbers = token_ids.astype(np.uint64)
-        numbers += np.uint64(1)
-        numbers *= np.uint64(GOLDEN)
-        numbers += np.uint64(self.key(position))
-        numbers ^= numbers >> np.uint64(30)
-        numbers *= np.uint64(FIRST_FACTOR)
-        numbers ^= numbers >> np.uint64(27)
-        numbers *= np.uint64(SECOND_FACTOR)
-        numbers ^= numbers >> np.uint64(31)
-        uniforms: np.ndarray = (numbers >> np.uint64(64 - _BITS)).astype(np.float64)
+        numbers = _mixed(self.key(position) + token_ids.astype(np.uint64) * GOLDEN)
+        uniforms: np.ndarray = (numbers >> 64 - _BITS).astype(np.float64)
         uniforms += 0.5
         uniforms *= 2.0**-_BITS
         np.minimum(uniforms, _LARGEST, out=uniforms)
         return uniforms
 
 
-def _mixed(number: int) -> int:
-    """Return the output of SplitMix64 after a state: 64 bits that differ wherever the states do."""
+def _mixed(number: Bits) -> Bits:
+    """Return the output of SplitMix64 after a state: 64 bits that differ wherever the states do. number: an int, or an array of uint64"""
     number = number + GOLDEN & _MASK
     number = (number ^ number >> 30) * FIRST_FACTOR & _MASK
     number = (number ^ number >> 27) * SECOND_FACTOR & _MASK
@@ -241,14 +237,19 @@ class Shaper:
     def compiled(self, logits: Tensor, text: TextTokens, path: Sequence[int] = ()) -> Tensor | None:
         """Turn a row of logits on the CPU, (V,), into probabilities of the text `text + path`, in a fraction of the time.
 
-        returns: (V,) float32, in the memory of logits that are float32; None if no compiled code is loaded
+        returns: (V,) float32, in the memory of logits that are float32 and contiguous; None if no compiled code is loaded, or
+            if V is no multiple of 16
         """
-        one, penalised = self.sampling, array("q")
-        if one.repetition_penalty != 1:
-            penalised = text.with_path(path)
-        return draws.shaped(
-            logits, one.repetition_penalty, penalised, one.temperature, one.top_k, one.top_p
+        shape, width = runtime.loaded("shape_row_at"), logits.shape[0]
+        if shape is None or width % 16:  # it shapes 16 float32 at a time
+            return None
+        one, penalty = self.sampling, self.sampling.repetition_penalty
+        penalised = text.with_path(path) if penalty != 1 else array("q")
+        row, (marked, count) = logits.float().contiguous(), penalised.buffer_info()
+        shape(
+            row.data_ptr(), width, penalty, marked, count, 1 / one.temperature, one.top_k, one.top_p
         )
+        return row
 
     def _penalised(
         self,
@@ -257,19 +258,19 @@ class Shaper:
         paths: Sequence[Sequence[int]],
         words: ReducedVocabulary | None,
     ) -> Tensor:
-        shaped = logits.clone()
+        """Apply the penalty once to each token of a row's text: to those of all rows together, and then to each row's own."""
+        shaped, width, penalty = logits.clone(), logits.shape[-1], self.sampling.repetition_penalty
         base = set(committed)
-        self._penalise(shaped, slice(None), _columns(base, shaped, words))
-        more = [(row, token) for row, path in enumerate(paths) for token in set(path) - base]
-        for row, pairs in groupby(more, key=itemgetter(0)):
-            self._penalise(shaped, row, _columns([token for _, token in pairs], shaped, words))
+        places: list[tuple[int | slice, set[int]]] = [(slice(None), base)]
+        places += [(row, set(path) - base) for row, path in enumerate(paths)]
+        for rows, tokens in places:
+            if not tokens:
+                continue
+            found = words.columns(tokens) if words else [one for one in tokens if one < width]
+            columns = torch.tensor(found, dtype=torch.long, device=shaped.device)
+            values = shaped[rows, columns]
+            shaped[rows, columns] = torch.where(values > 0, values / penalty, values * penalty)
         return shaped
-
-    def _penalise(self, logits: Tensor, rows: int | slice, columns: Tensor) -> None:
-        """Apply the penalty to the logits, once for each column."""
-        penalty = self.sampling.repetition_penalty
-        values = logits[rows, columns]
-        logits[rows, columns] = torch.where(values > 0, values / penalty, values * penalty)
 
 
 class TargetRows:
@@ -319,13 +320,6 @@ class TargetRows:
         return self._copied[row]
 
 
-def _columns(tokens: Iterable[int], logits: Tensor, words: ReducedVocabulary | None) -> Tensor:
-    """The columns of tokens, without those that have none."""
-    width = logits.shape[-1]
-    found = words.columns(tokens) if words else [token for token in tokens if token < width]
-    return torch.tensor(found, dtype=torch.long, device=logits.device)
-
-
 def _keep_top_k(logits: Tensor, top_k: int) -> Tensor:
     floor = logits.topk(min(top_k, logits.shape[-1]), dim=-1).values[..., -1:]
     return logits.masked_fill(logits < floor, -torch.inf)
@@ -345,7 +339,7 @@ def _keep_top_p(logits: Tensor, top_p: float) -> Tensor:
 
 
 def _least_kept(probs: np.ndarray, top_p: float) -> float:
-    """Return the smallest probability that top-p accepts. probs: (V,)
+    """Return the smallest probability that top-p accepts; 0 for a row that has no numbers. probs: (V,)
 
     Only tokens above a floor are sorted, and it is lowered until their total reaches top_p: mostly a few dozen.
     """
@@ -354,7 +348,8 @@ def _least_kept(probs: np.ndarray, top_p: float) -> float:
         ordered = -np.sort(-probs[probs >= floor])
         total = ordered.cumsum()
         if floor == 0 or (len(total) and total[-1] >= top_p):
-            return float(ordered[max(int((total - ordered < top_p).sum()), 1) - 1])
+            kept = max(int((total - ordered < top_p).sum()), 1)
+            return float(ordered[kept - 1]) if len(ordered) else 0.0
         floor = floor / LOWER if floor > 1 / len(probs) ** 2 else 0.0
 
 
@@ -376,7 +371,9 @@ def draw(probs: Tensor, generator: torch.Generator) -> int:
 
 def draw_at(probs: Tensor, uniform: float) -> int:
     """The index of a distribution (V,) that a number from 0 to 1 falls on, by inverting its cumulative sum."""
-    if (found := draws.drawn(probs.contiguous(), uniform)) is not None:
+    if probs.dtype == torch.float32 and (compiled := runtime.loaded("drawn_at")):
+        row = probs.contiguous()  # must live until the call returns
+        found: int = compiled(row.data_ptr(), row.shape[0], uniform)
         return found
     cumulative = probs.cumsum(0, dtype=torch.float64).numpy()
     # right: a word of no probability ends where the one before it ends, and is never drawn.
@@ -389,15 +386,21 @@ def residual_of(
 ) -> tuple[Tensor, float]:
     """Return the residual distribution after a refusal, and its sum before it was normalised: max(scale * left - drawn_from, 0), (V,).
 
-    left: (V,); drawn_from: (W,); word_ids: (W,) int64, the token of each column; None for all. All are on the CPU.
+    left: (V,); drawn_from: (W,); word_ids: (W,) int64, contiguous, the token of each column; None for all. All are on the CPU.
     Nothing is left only by rounding (the two distributions are equal): `left` itself is right then, and the sum is 0.
     """
     left, drawn_from = left.contiguous(), drawn_from.contiguous()
-    found = draws.residual_of(left, drawn_from, word_ids, scale)
-    if found is None:
+    both = left.dtype == drawn_from.dtype == torch.float32
+    if both and (compiled := runtime.loaded("residual_at")):
+        rest, width, num_words = torch.empty_like(left), left.shape[0], drawn_from.shape[0]
+        words = 0 if word_ids is None else word_ids.data_ptr()
+        total: float = compiled(
+            left.data_ptr(), width, scale, drawn_from.data_ptr(), words, num_words, rest.data_ptr()
+        )
+    else:
         # numpy's indexing takes half of torch's on a CPU.
         had, columns = left.numpy() * scale, slice(None) if word_ids is None else word_ids.numpy()
         had[columns] = np.maximum(had[columns] - drawn_from.numpy(), 0)
         total = float(had.sum())
-        found = torch.from_numpy(had / (total or 1.0)), total
-    return found if found[1] else (left, 0.0)
+        rest = torch.from_numpy(had / (total or 1.0))
+    return (rest, total) if total else (left, 0.0)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specdemo.engine.clock import Cancelled, Stage, Stopwatch, never
+from specdemo.engine.clock import Cancelled, Stopwatch, never
 from specdemo.engine.passes import ForwardOutput
 from specdemo.engine.sampling import TargetRows, Tickets
 from specdemo.engine.types import Drafter, Limits, Outcome, Proposal, Verdict
@@ -50,8 +50,8 @@ class Step:
         alone: bool = False,
     ) -> None:
         self.lane, self.number, self._earlier = lane, number, earlier
-        self.draft = Stage(cancelled, drafting=True)
-        self.check = Stage(alone=alone)
+        self.draft = Stopwatch(cancelled, drafting=True)
+        self.check = Stopwatch(alone=alone)
         self.commit = Stopwatch()
 
     def next(self, cancelled: Callable[[], bool], *, alone: bool) -> Step:
@@ -135,7 +135,7 @@ class Step:
         return Verified(
             self.lane,
             self.number,
-            _checked_nodes(self.nodes, verdict, path),
+            self._checked_nodes(),
             path,
             own if len(self.new_ids) > len(path) else None,
             self.draft.seconds,
@@ -143,10 +143,52 @@ class Step:
             self.commit.seconds,
             self.elapsed,
             runs if runs > 1 else None,
-            alternatives(self.proposal, verdict, self.rows, path, detail, tickets, position)
-            if detail
-            else None,
+            self._alternatives(detail, tickets, position) if detail else None,
         )
+
+    def _checked_nodes(self) -> tuple[Node, ...]:
+        """Return the step's nodes with their status."""
+        verdict, committed = self.verdict, set(self.path)
+
+        def status(node: int) -> Status:
+            if node in committed:
+                return Status.ACCEPTED
+            chance = verdict.accept_probs[node]
+            return Status.UNREACHED if chance is None or node in verdict.path else Status.REJECTED
+
+        return tuple(
+            replace(
+                node,
+                status=status(index),
+                target_prob=verdict.target_probs[index],
+                accept_prob=verdict.accept_probs[index],
+                draw=verdict.draws[index],
+                block_prob=verdict.block_probs[index] if verdict.block_probs else None,
+                ticket=verdict.tickets[index] if verdict.tickets else None,
+            )
+            for index, node in enumerate(self.nodes)
+        )
+
+    def _alternatives(self, most: int, tickets: Tickets | None, position: int) -> tuple[Place, ...]:
+        """Return the most likely tokens of both models at the committed positions, root first; it is not timed.
+
+        most: tokens of each distribution; tickets, position: as for `verified`
+        """
+        proposal, nodes = self.proposal, (-1, *self.path)
+        found = []
+        for place, node in enumerate(nodes, start=position):
+            child = next(iter(proposal.children(node)), None)
+            draft = None if child is None else proposal.all_probs(child)
+            residual = self.verdict.residual if node == nodes[-1] else None
+            found.append(
+                Place(
+                    node,
+                    _most_likely(self.rows.probs(node + 1), most, tickets, place),
+                    _most_likely(draft, most, tickets, place),
+                    _most_likely(residual, most),
+                )
+            )
+        return tuple(found)
 
 
 def drafted_nodes(proposal: Proposal) -> tuple[Node, ...]:
@@ -167,62 +209,6 @@ def drafted_nodes(proposal: Proposal) -> tuple[Node, ...]:
             zip(proposal.token_ids, proposal.parents, drawn_probs, strict=True)
         )
     )
-
-
-def _checked_nodes(
-    drafted: Sequence[Node], verdict: Verdict, path: Sequence[int]
-) -> tuple[Node, ...]:
-    """Return the step's nodes with their status. path: the committed part of the accepted path"""
-    committed = set(path)
-
-    def status(node: int) -> Status:
-        if node in committed:
-            return Status.ACCEPTED
-        chance = verdict.accept_probs[node]
-        return Status.UNREACHED if chance is None or node in verdict.path else Status.REJECTED
-
-    return tuple(
-        replace(
-            node,
-            status=status(index),
-            target_prob=verdict.target_probs[index],
-            accept_prob=verdict.accept_probs[index],
-            draw=verdict.draws[index],
-            block_prob=verdict.block_probs[index] if verdict.block_probs else None,
-            ticket=verdict.tickets[index] if verdict.tickets else None,
-        )
-        for index, node in enumerate(drafted)
-    )
-
-
-def alternatives(
-    proposal: Proposal,
-    verdict: Verdict,
-    target: TargetRows,
-    path: Sequence[int],
-    most: int,
-    tickets: Tickets | None,
-    position: int,
-) -> tuple[Place, ...]:
-    """Return the most likely tokens of both models at the committed positions, root first; it is not timed.
-
-    path: committed nodes, root first; most: tokens of each distribution; tickets, position: see `Step.verified`
-    """
-    nodes = (-1, *path)
-    found = []
-    for place, node in enumerate(nodes, start=position):
-        child = next(iter(proposal.children(node)), None)
-        draft = None if child is None else proposal.all_probs(child)
-        residual = verdict.residual if node == nodes[-1] else None
-        found.append(
-            Place(
-                node,
-                _most_likely(target.probs(node + 1), most, tickets, place),
-                _most_likely(draft, most, tickets, place),
-                _most_likely(residual, most),
-            )
-        )
-    return tuple(found)
 
 
 def _most_likely(

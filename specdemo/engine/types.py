@@ -116,18 +116,12 @@ class Proposal:
         """Nodes that follow `node`, in the order in which they are tested; -1 is the pending token."""
         return [child for child, parent in enumerate(self.parents) if parent == node]
 
-    def path_to(self, node: int) -> list[int]:
-        """Nodes from the root down to `node`, itself included; empty for -1."""
-        path: list[int] = []
-        while node >= 0:
-            path.append(node)
-            node = self.parents[node]
-        return path[::-1]
-
     def paths(self) -> list[list[int]]:
         """Drafted tokens on the way to the rows of the target's pass: none for row 0, those down to node i for row 1 + i."""
-        nodes = map(self.path_to, range(-1, len(self)))
-        return [[self.token_ids[node] for node in path] for path in nodes]
+        found: list[list[int]] = [[]]
+        for token_id, parent in zip(self.token_ids, self.parents, strict=True):
+            found.append([*found[parent + 1], token_id])
+        return found
 
 
 def depths(parents: Sequence[int]) -> list[int]:

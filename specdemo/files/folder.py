@@ -27,7 +27,7 @@ QUANTISED_BY = (
 )  # supported by the loader; other methods need their own libraries
 SENTENCEPIECE = "tokenizer.model"  # read by the package sentencepiece, an optional one
 TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", SENTENCEPIECE)
-GGUF_PART = re.compile(r"-\d{5}-of-\d{5}\.gguf$", re.I)
+GGUF_PART = re.compile(r"-\d{5}(-of-\d{5}\.gguf)$", re.I)
 MTP_COUNTS = ("num_nextn_predict_layers", "num_mtp_layers")  # keys of config.json
 UNREAD_CODES = {
     "missing_keys": "model.missing_tensors",
@@ -139,9 +139,14 @@ def _other_folder(folder: Path, name: str) -> UserError:
     if ggufs := sorted(path for path in folder.glob("*.gguf") if path.is_file()):
         largest = max(ggufs, key=lambda path: path.stat().st_size)  # others may encode images
         if GGUF_PART.search(largest.name):
-            return UserError("model.gguf_parts", name=name, first=ggufs[0].name)
+            return UserError("model.gguf_parts", name=name, first=first_part(largest.name))
         return UserError("model.gguf_folder", name=name, path=largest)
     return UserError("model.no_config", name=name)
+
+
+def first_part(name: str) -> str:
+    """Return the name of the first part of a GGUF file that was split, where merging starts; other names unchanged."""
+    return GGUF_PART.sub(r"-00001\1", name)
 
 
 def _base_of_adapter(folder: Path) -> str:

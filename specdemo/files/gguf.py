@@ -26,6 +26,7 @@ from specdemo.files.folder import (
     check_rollback,
     few,
     find_family,
+    first_part,
 )
 from specdemo.files.header import Numbers, is_gguf, read_header, read_vector
 from specdemo.files.packing import NotReadable, gguf_names
@@ -65,7 +66,7 @@ def check_gguf(path: Path) -> None:
     if not is_gguf(path):
         raise UserError("model.not_gguf", name=path.name)
     if GGUF_PART.search(path.name):
-        raise UserError("model.gguf_parts", name=path.name, first=path.name)
+        raise UserError("model.gguf_parts", name=path.name, first=first_part(path.name))
 
 
 def reads(kind: str) -> bool:
@@ -233,7 +234,7 @@ def config_of(gguf: Path) -> ModelConfig:
     header = read_header(gguf)
     said, kind, stored = header.values, header.family, header.tensors
     if int(said.get("split.count", 1)) > 1:
-        raise UserError("model.gguf_parts", name=gguf.name, first=gguf.name)
+        raise UserError("model.gguf_parts", name=gguf.name, first=first_part(gguf.name))
     config = AutoConfig.from_pretrained(
         str(gguf.parent), gguf_file=gguf.name, trust_remote_code=False, local_files_only=True
     )

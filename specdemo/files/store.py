@@ -1,10 +1,11 @@
-"""Write cache folders that are either complete or absent, and check the disk space for them."""
+"""Write files and cache folders that are either complete or absent, and check the disk space for them."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 import zlib
@@ -77,6 +78,26 @@ def file_sha256(path: Path, progress: ProgressCallback = silent, what: str = "")
     return digest.hexdigest()
 
 
+def write_file(path: Path, content: str) -> None:
+    """Write a file, or leave the earlier one unchanged after an interruption or on a full disk. An OSError names this file.
+
+    A device, such as /dev/stdout, is written directly.
+    """
+    device = path.exists() and not path.is_file()
+    part = path if device else path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(content, encoding="utf-8", newline="")
+        if not device:
+            part.replace(path)
+    except BaseException as error:  # a full disk, an interruption
+        if not device:
+            with suppress(OSError):
+                part.unlink()
+        if isinstance(error, OSError):
+            error.filename = str(path)
+        raise
+
+
 def write_marker(folder: Path, recipe: str) -> None:
     """Record the files of a folder, so that later damage is noticed.
 
@@ -87,10 +108,7 @@ def write_marker(folder: Path, recipe: str) -> None:
         for path in sorted(folder.iterdir())
         if path.name != MARKER
     }
-    text = json.dumps({"recipe": recipe, "files": files}, indent=2)
-    part = folder / f"{MARKER}.part"
-    part.write_text(text, encoding="utf-8")
-    part.replace(folder / MARKER)
+    write_file(folder / MARKER, json.dumps({"recipe": recipe, "files": files}, indent=2))
 
 
 def is_complete(folder: Path, recipe: str, *, read: bool = False) -> bool:

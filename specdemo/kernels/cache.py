@@ -108,7 +108,7 @@ def _config() -> Any:
     return config
 
 
-def kept(compiler: Any, *kind: Any, **options: Any) -> Any:
+def kept(compiler: Any, *kind: Any) -> Any:
     """Return a decorator that compiles a function and stores the code on disk, with all functions that it calls.
 
     Without a folder to write to, each start compiles again, for half a minute.
@@ -117,6 +117,6 @@ def kept(compiler: Any, *kind: Any, **options: Any) -> Any:
     def compile_(function: Any) -> Any:
         place = folder(bases(), sources())
         with kept_in(place):
-            return compiler(*kind, cache=place is not None, **options)(function)
+            return compiler(*kind, cache=place is not None)(function)
 
     return compile_

@@ -7,7 +7,7 @@ take longer for them than the pass, because its code has left the processor's ca
 from __future__ import annotations
 
 import numpy as np
-from numba import carray, cfunc, types
+from numba import carray, cfunc
 
 from specdemo.kernels import simd
 from specdemo.kernels.cache import kept
@@ -137,7 +137,7 @@ def next_pass(job, written):
     return rows
 
 
-@kept(cfunc, types.void(types.intp), nopython=True)
+@kept(cfunc, "void(intp)")
 def run_in_team(address):
     """Run one thread's part of a job: a pass, and the drafts after it. address: the argument of `part_of`"""
     place, thread, threads = part_of(address)

@@ -74,8 +74,9 @@ def pointer(builder: ir.IRBuilder, address: ir.Value, kind: ir.Type) -> ir.Value
     return builder.inttoptr(address, kind.as_pointer())
 
 
-def load(builder: ir.IRBuilder, address: ir.Value, kind: ir.Type) -> ir.Value:
-    return builder.load(pointer(builder, address, kind), align=1)
+def load(builder: ir.IRBuilder, address: ir.Value, kind: ir.Type, beyond: int = 0) -> ir.Value:
+    """The value that begins `beyond` bytes after an address."""
+    return builder.load(pointer(builder, at(builder, address, beyond), kind), align=1)
 
 
 def store(builder: ir.IRBuilder, value: ir.Value, address: ir.Value) -> None:
@@ -180,7 +181,7 @@ def rounded(
     builder: ir.IRBuilder, source: ir.Value, lines: int, most: int
 ) -> tuple[list[ir.Value], ir.Value]:
     """Round `lines` times 16 float32 to whole numbers from -most to most. returns: INTS of each line, and float32 of the step"""
-    rows = [load(builder, at(builder, source, 64 * line), FLOATS) for line in range(lines)]
+    rows = [load(builder, source, FLOATS, 64 * line) for line in range(lines)]
     # Without their signs, float32 are in the order of their bits.
     unsigned = ir.Constant(INTS, [0x7FFFFFFF] * WIDTH)
     sizes = [builder.and_(builder.bitcast(row, INTS), unsigned) for row in rows]
@@ -219,11 +220,6 @@ def each_line(
         yield [offset(builder, address, loop.index, 6) for address in addresses]
 
 
-def prefetch_ahead(builder: ir.IRBuilder, address: ir.Value) -> None:
-    """Prefetch the line AHEAD bytes after an address."""
-    prefetch(builder, at(builder, address, AHEAD))
-
-
 def prefetch(builder: ir.IRBuilder, address: ir.Value, nearness: int = 3) -> None:
     """Prefetch the line of an address. nearness: of the cache, 3 for the nearest one"""
     hint = [ir.Constant(I32, value) for value in (0, nearness, 1)]
@@ -244,44 +240,6 @@ def variables(builder: ir.IRBuilder, number: int, zero: ir.Value) -> list[ir.Val
     return found
 
 
-# Operations for processors without AVX2, ARM64 above all: LLVM finds the instructions (NEON's `tbl`, `mla`, `fmla`).
-TABLE = 16  # entries of a table
-
-
-def permuted(builder: ir.IRBuilder, table: ir.Value, codes: ir.Value) -> ir.Value:
-    """Entries of a table by codes of 4 bits. table: bytes, of which TABLE count; codes: bytes
-
-    One extraction for each entry: LLVM joins sixteen of them into one instruction if the processor has it.
-    """
-    kind = ir.VectorType(I8, TABLE)
-    entries = builder.shuffle_vector(table, table, lanes(0, TABLE))
-    parts = []
-    for first in range(0, codes.type.count, TABLE):
-        wanted = builder.shuffle_vector(codes, codes, lanes(first, TABLE))
-        found = ir.Constant(kind, ir.Undefined)
-        for lane in range(TABLE):
-            number = ir.Constant(I32, lane)
-            code = builder.zext(builder.extract_element(wanted, number), I32)
-            entry = builder.extract_element(entries, code)
-            found = builder.insert_element(found, entry, number)
-        parts.append(found)
-    return builder.shuffle_vector(*parts, lanes(0, codes.type.count))
-
-
 def lanes(first: int, count: int) -> ir.Value:
     """`count` lanes from `first` on, for `shuffle_vector`."""
     return ir.Constant(ir.VectorType(I32, count), list(range(first, first + count)))
-
-
-def add_pairs(
-    builder: ir.IRBuilder, total: ir.Value, codes: ir.Value, inputs: ir.Value
-) -> ir.Value:
-    """16 int32: total += sums of the products of neighbours. codes, inputs: 32 int16
-
-    Both of a pair lie in 32 bits: the first is below the second.
-    """
-    sixteen = ir.Constant(INTS, [16] * WIDTH)
-    pairs = [builder.bitcast(one, INTS) for one in (codes, inputs)]
-    first = [builder.ashr(builder.shl(one, sixteen), sixteen) for one in pairs]
-    second = [builder.ashr(one, sixteen) for one in pairs]
-    return builder.add(builder.add(total, builder.mul(*first)), builder.mul(*second))

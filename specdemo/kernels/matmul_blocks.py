@@ -88,7 +88,7 @@ def _summed(builder: ir.IRBuilder, total: ir.Value, codes: ir.Value, inputs: ir.
 def _codes(builder: ir.IRBuilder, kind: Kind, address: ir.Value) -> list[ir.Value]:
     """Load the codes of four inputs. returns: BYTE_LANES of the lower 16 outputs, and of the upper ones"""
     if kind.bits == 8:
-        return [llvm.load(builder, llvm.at(builder, address, at), BYTE_LANES) for at in (0, 64)]
+        return [llvm.load(builder, address, BYTE_LANES, at) for at in (0, 64)]
     both = llvm.load(builder, address, BYTE_LANES)
     low = ir.Constant(BYTE_LANES, [15] * BYTE_LANES.count)
     # Shifts of bytes are shifts of 16 bits without what crosses.
@@ -115,13 +115,13 @@ def _looked_up(builder: ir.IRBuilder, kind: Kind, codes: ir.Value) -> ir.Value:
 
 def _floats(builder: ir.IRBuilder, address: ir.Value, half: int) -> ir.Value:
     """Load half of 32 float16 as float32."""
-    stored = llvm.load(builder, llvm.at(builder, address, 32 * half), llvm.SHORTS)
+    stored = llvm.load(builder, address, llvm.SHORTS, 32 * half)
     return llvm.half_to_floats(builder, stored)
 
 
 def _small(builder: ir.IRBuilder, address: ir.Value, half: int, *, signed: bool) -> ir.Value:
     """Load half of 32 bytes as float32."""
-    stored = llvm.load(builder, llvm.at(builder, address, 16 * half), ir.VectorType(llvm.I8, 16))
+    stored = llvm.load(builder, address, ir.VectorType(llvm.I8, 16), 16 * half)
     return (builder.sitofp if signed else builder.uitofp)(stored, llvm.FLOATS)
 
 
@@ -147,9 +147,9 @@ def _sums(builder: ir.IRBuilder, kind: Kind, at: _Group, part: int) -> list[list
     for facts in at.facts:
         start = ir.Constant(llvm.INTS, [0] * llvm.WIDTH)
         if kind.offset:
-            total = llvm.load(builder, llvm.at(builder, facts, 8), llvm.I32)
+            total = llvm.load(builder, facts, llvm.I32, 8)
             if parts == 2:
-                first = llvm.load(builder, llvm.at(builder, facts, 12), llvm.I32)
+                first = llvm.load(builder, facts, llvm.I32, 12)
                 total = first if part == 0 else builder.sub(total, first)
             shift = ir.Constant(llvm.I32, kind.offset.bit_length() - 1)
             start = llvm.splat(builder, builder.shl(total, shift), llvm.INTS)
@@ -192,7 +192,7 @@ def _add_group(builder: ir.IRBuilder, kind: Kind, at: _Group, totals: Sequence[i
             place = llvm.at(builder, at.steps, OUTPUTS)
             zero = builder.fmul(zero, _small(builder, place, half, signed=False))
         for row, facts in enumerate(at.facts):
-            value = llvm.load(builder, llvm.at(builder, facts, 4), ir.FloatType())
+            value = llvm.load(builder, facts, ir.FloatType(), 4)
             _add(builder, totals[2 * row + half], llvm.splat(builder, value, llvm.FLOATS), zero)
 
 

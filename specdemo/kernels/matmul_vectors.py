@@ -1,8 +1,8 @@
 """Products on vectors (AVX-512, AVX2, or any), for processors without matrix tiles.
 
 Inputs enter 4-bit products as whole numbers of 15 bits, with a step of their own for each group that shares a scale, and
-codes as whole numbers of 12: two of them are multiplied and added by one instruction (`vpmaddwd`, or `llvm.add_pairs`), 64 of them fit 32 bits, and
-whole numbers add up to the same in any order. A bfloat16 matrix becomes such numbers when it is loaded. The rounding
+codes as whole numbers of 12: two of them are multiplied and added by one instruction (`vpmaddwd`, see `paired`), 64 of them fit
+32 bits, and whole numbers add up to the same in any order. A bfloat16 matrix becomes such numbers when it is loaded. The rounding
 error is less than with inputs in bfloat16. Codes of 8 bits are widened as they are read.
 """
 
@@ -90,12 +90,20 @@ def quantize_inputs(x, stride, into, about, rows, width, group, sums):
 
 
 def paired(builder: ir.IRBuilder, total: ir.Value, codes: ir.Value, inputs: ir.Value) -> ir.Value:
-    """16 int32: total += sums of neighbouring products."""
+    """16 int32: total += sums of neighbouring products. codes, inputs: 32 int16
+
+    Without AVX2, LLVM finds the instructions (NEON's `mla`).
+    """
     if cpu_features.has_wide_vectors():
         found = llvm.call(builder, "llvm.x86.avx512.pmaddw.d.512", llvm.INTS, (codes, inputs))
         return builder.add(total, found)
     if not cpu_features.has_vectors():
-        return llvm.add_pairs(builder, total, codes, inputs)
+        # Both of a pair lie in 32 bits: the first is below the second.
+        sixteen = ir.Constant(llvm.INTS, [16] * llvm.WIDTH)
+        pairs = [builder.bitcast(one, llvm.INTS) for one in (codes, inputs)]
+        lower = [builder.ashr(builder.shl(one, sixteen), sixteen) for one in pairs]
+        upper = [builder.ashr(one, sixteen) for one in pairs]
+        return builder.add(builder.add(total, builder.mul(*lower)), builder.mul(*upper))
     half = ir.VectorType(llvm.I32, llvm.WIDTH // 2)
     parts = []
     for first in (0, llvm.WIDTH):
@@ -147,9 +155,7 @@ def _add_scaled(
     with builder.if_else(cgutils.is_not_null(builder, zeros)) as (shifted, scaled):
         with shifted:
             lines = [
-                llvm.to_floats(
-                    builder, llvm.load(builder, llvm.at(builder, address, at), llvm.SHORTS)
-                )
+                llvm.to_floats(builder, llvm.load(builder, address, llvm.SHORTS, at))
                 for address in (scales, zeros)
                 for at in (0, 32)
             ]
@@ -162,9 +168,7 @@ def _add_scaled(
                     builder, llvm.fma(builder, shift, lines[2 + number % 2], so_far), address
                 )
         with scaled:
-            lines = [
-                llvm.load(builder, llvm.at(builder, scales, at), llvm.FLOATS) for at in (0, 64)
-            ]
+            lines = [llvm.load(builder, scales, llvm.FLOATS, at) for at in (0, 64)]
             for number, (address, part) in enumerate(zip(addresses, parts, strict=True)):
                 so_far = llvm.load(builder, address, llvm.FLOATS)
                 llvm.store(builder, llvm.fma(builder, part, lines[number % 2], so_far), address)
@@ -197,15 +201,14 @@ def _summed(
         inputs = [llvm.offset(builder, address, loop.index, 2 + shift) for address in first]
         beside = builder.mul(loop.index, ir.Constant(llvm.I64, 32 * lines * chains))
         for line in range(-(-lines * chains // 2)):
-            llvm.prefetch_ahead(builder, llvm.at(builder, builder.add(then, beside), 64 * line))
+            ahead = llvm.at(builder, builder.add(then, beside), 64 * line + llvm.AHEAD)
+            llvm.prefetch(builder, ahead)
         for pair in range(chains):
-            halves = [
-                llvm.load(builder, llvm.at(builder, one, (pair << step)), kind) for one in addresses
-            ]
+            halves = [llvm.load(builder, one, kind, pair << step) for one in addresses]
             if size == 1:
                 halves = [builder.sext(one, llvm.WIDE_SHORTS) for one in halves]
             for row, address in enumerate(inputs):
-                both = llvm.load(builder, llvm.at(builder, address, 4 * pair), llvm.I32)
+                both = llvm.load(builder, address, llvm.I32, 4 * pair)
                 both = builder.bitcast(llvm.splat(builder, both, llvm.INTS), llvm.WIDE_SHORTS)
                 for half, values in enumerate(halves):
                     one = sums[2 * rows * pair + 2 * row + half]
@@ -293,12 +296,10 @@ def _score_many(builder, queries, keys, width, into):
     found = llvm.variables(builder, 4 * MANY_KEYS, llvm.constant(0.0))
     with cgutils.for_range(builder, builder.lshr(width, ir.Constant(llvm.I64, 2))) as loop:
         address = llvm.offset(builder, queries, loop.index, 8)
-        columns = [
-            llvm.load(builder, llvm.at(builder, address, 64 * i), llvm.FLOATS) for i in range(4)
-        ]
+        columns = [llvm.load(builder, address, llvm.FLOATS, 64 * i) for i in range(4)]
         for number, one in enumerate(found):
             row = llvm.offset(builder, rows[number // 4], loop.index, 4)
-            value = llvm.load(builder, llvm.at(builder, row, number % 4 * 4), ir.FloatType())
+            value = llvm.load(builder, row, ir.FloatType(), number % 4 * 4)
             value = llvm.splat(builder, value, llvm.FLOATS)
             summed = llvm.fma(builder, value, columns[number % 4], builder.load(one))
             builder.store(summed, one)

@@ -19,7 +19,7 @@ SLICE_OUTPUTS = 2048  # outputs that are laid out at a time: the room that this 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A matrix as compiled products read it.
+    """A matrix as compiled products read it. The first dimension of codes and scales counts blocks of 32 outputs.
 
     codes: 4-bit as bitsandbytes lays out NF4 for its CPU kernel, uint8; a head also as `whole_numbers` gives it
     scales, zeros: (out // 32, groups, 32), in the order in which codes are read: float32 where codes mean values
@@ -40,11 +40,6 @@ class Packed:
     def outputs(self) -> int:
         """Number of outputs."""
         return BLOCK_OUTPUTS * len(self.codes)
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        """Codes, scales and zeros. Their first dimension counts blocks of 32 outputs."""
-        return [one for one in (self.codes, self.scales, self.zeros) if one is not None]
 
     def values(self, first: int, last: int) -> Tensor:
         """Return the rows from `first` to before `last` of a matrix made by `whole_numbers`: (rows, in) float32. Both are multiples of 32."""

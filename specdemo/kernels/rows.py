@@ -1,11 +1,11 @@
-"""Rows in compiled code: embeddings, logits that are shaped to probabilities, and draws from them. Python calls it through `draws`."""
+"""Rows in compiled code: embeddings, logits that are shaped to probabilities, and draws from them. Python finds them through `runtime.loaded`."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from numba import carray, cfunc, types
+from numba import carray, cfunc
 
 from specdemo.kernels import simd
 from specdemo.kernels.cache import kept
@@ -21,11 +21,7 @@ SMALLEST, CLOSE = 1e-12, 1 + 1e-7  # limits of a probability, and of the quotien
 WHOLE_HALVINGS = 4  # halvings over a whole row, after which few columns are left
 
 
-@kept(
-    cfunc,
-    types.void(types.intp, types.intp, types.int64, types.int64, types.intp),
-    nopython=True,
-)
+@kept(cfunc, "void(intp, intp, int64, int64, intp)")
 def look_up_at(table, token_ids, rows, hidden, into):
     """Widen the rows of some tokens, for Python.
 
@@ -135,14 +131,7 @@ def shape_row(row, columns, penalty, penalised, count, inverse_temperature, top_
         keep_most_likely(row, columns, 0, top_p)
 
 
-@kept(
-    cfunc,
-    types.void(
-        types.intp, types.int64, types.float64, types.intp, types.int64,
-        types.float64, types.int64, types.float64,
-    ),
-    nopython=True,
-)  # fmt: skip
+@kept(cfunc, "void(intp, int64, float64, intp, int64, float64, int64, float64)")
 def shape_row_at(row, columns, penalty, penalised, count, inverse_temperature, top_k, top_p):
     """The same for Python."""
     shape_row(row, columns, penalty, penalised, count, inverse_temperature, top_k, top_p)
@@ -179,7 +168,7 @@ def drawn(probs, number):
     return column
 
 
-@kept(cfunc, types.int64(types.intp, types.int64, types.float64), nopython=True)
+@kept(cfunc, "int64(intp, int64, float64)")
 def drawn_at(probs, columns, uniform):
     """The same for Python. probs: address of `columns` float32; uniform: from 0 to 1, times the sum of all"""
     return drawn(carray(simd.float32s_at(probs), columns), uniform * sum_of(probs, columns))
@@ -250,19 +239,13 @@ def winner(probs, key, word_ids):
     return best
 
 
-@kept(cfunc, types.int64(types.intp, types.int64, types.uint64, types.intp), nopython=True)
+@kept(cfunc, "int64(intp, int64, uint64, intp)")
 def winner_at(probs, columns, key, word_ids):
     """The same for Python. probs: address of `columns` float32; word_ids: see `token_of`"""
     return winner(carray(simd.float32s_at(probs), columns), key, word_ids)
 
 
-@kept(
-    cfunc,
-    types.float64(
-        types.intp, types.int64, types.float64, types.intp, types.intp, types.int64, types.intp
-    ),
-    nopython=True,
-)
+@kept(cfunc, "float64(intp, int64, float64, intp, intp, int64, intp)")
 def residual_at(left, columns, scale, drawn_from, word_ids, words, into):
     """Write max(scale * left - drawn_from, 0) over its sum, for Python. Returns the sum, 0 if nothing is left.
 

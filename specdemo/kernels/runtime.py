@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from array import array
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 
 from specdemo.kernels import cache as kept
-from specdemo.kernels import cpu_features, draws, team
+from specdemo.kernels import cpu_features, team
 from specdemo.kernels import job as jobs
 from specdemo.kernels.blocks import BlockMatrix
 from specdemo.kernels.job import Form, JobBuffer, address, num_read
@@ -459,6 +460,12 @@ def digest(more: Sequence[Path] = ()) -> str:
     return kept.digest([*kept.sources(), *more])
 
 
+def loaded(name: str) -> Any:
+    """Function of `rows`, for ctypes; None if this process has not loaded the compiled pass, which takes seconds."""
+    found = getattr(sys.modules.get("specdemo.kernels.rows"), name, None)
+    return found.ctypes if found else None
+
+
 def rows_of(table: Tensor, token_ids: Sequence[int]) -> Tensor:
     """Look up rows of a table for a compiled pass: (rows, H) float32. Raises IndexError for a token without a row.
 
@@ -468,7 +475,7 @@ def rows_of(table: Tensor, token_ids: Sequence[int]) -> Tensor:
     if not 0 <= min(token_ids) <= max(token_ids) < size:
         raise IndexError(f"a token has no embedding: there are {size}")
     ids, rows = array("q", token_ids), torch.empty(len(token_ids), hidden)
-    look_up = draws.compiled("look_up_at")
+    look_up = loaded("look_up_at")
     look_up(table.data_ptr(), ids.buffer_info()[0], len(ids), hidden, rows.data_ptr())
     return rows
 

@@ -17,6 +17,7 @@ from specdemo.kernels import cpu_features, llvm
 
 # Number of lines of 16 columns, whose sums fit into registers.
 LINES = 4 if cpu_features.has_wide_vectors() else 1
+ENTRIES = 16  # of a table of bytes
 
 
 def _table(builder: ir.IRBuilder, address: ir.Value) -> Callable[[ir.Value], list[ir.Value]]:
@@ -50,10 +51,26 @@ def _table(builder: ir.IRBuilder, address: ir.Value) -> Callable[[ir.Value], lis
 
 
 def permuted(builder: ir.IRBuilder, table: ir.Value, codes: ir.Value) -> ir.Value:
-    """32 bytes of a table by codes of 4 bits. table: 16 bytes, twice"""
+    """32 bytes of a table by codes of 4 bits. table: 16 bytes, twice
+
+    Without AVX2 it is one extraction for each entry: LLVM joins sixteen of them into one instruction if the processor has
+    it (NEON's `tbl`).
+    """
     if cpu_features.has_vectors():
         return llvm.call(builder, "llvm.x86.avx2.pshuf.b", codes.type, (table, codes))
-    return llvm.permuted(builder, table, codes)
+    kind = ir.VectorType(llvm.I8, ENTRIES)
+    entries = builder.shuffle_vector(table, table, llvm.lanes(0, ENTRIES))
+    parts = []
+    for first in range(0, codes.type.count, ENTRIES):
+        wanted = builder.shuffle_vector(codes, codes, llvm.lanes(first, ENTRIES))
+        found = ir.Constant(kind, ir.Undefined)
+        for lane in range(ENTRIES):
+            number = ir.Constant(llvm.I32, lane)
+            code = builder.zext(builder.extract_element(wanted, number), llvm.I32)
+            entry = builder.extract_element(entries, code)
+            found = builder.insert_element(found, entry, number)
+        parts.append(found)
+    return builder.shuffle_vector(*parts, llvm.lanes(0, codes.type.count))
 
 
 @llvm.emits(prefetches=llvm.LITERAL)
@@ -68,7 +85,7 @@ def decode(builder, prefetches, codes, table, into, pairs):
     with cgutils.for_range(builder, pairs) as loop:
         address = llvm.offset(builder, codes, loop.index, 5)
         if prefetches:
-            llvm.prefetch_ahead(builder, address)
+            llvm.prefetch(builder, llvm.at(builder, address, llvm.AHEAD))
         found = look_up(llvm.load(builder, address, ir.VectorType(llvm.I8, 32)))
         for values, out in zip(found, (into, upper), strict=True):
             llvm.store(builder, values, llvm.offset(builder, out, loop.index, 6))
@@ -248,15 +265,12 @@ def add_values(builder, weights, keys, values, stride, into):
     with cgutils.for_range(builder, keys) as loop:
         row = builder.add(values, builder.mul(loop.index, stride))
         for line in range(0, lines, 2):
-            llvm.prefetch_ahead(builder, llvm.at(builder, row, 32 * line))
-        shorts = [
-            llvm.load(builder, llvm.at(builder, row, 32 * line), llvm.SHORTS)
-            for line in range(lines)
-        ]
+            llvm.prefetch(builder, llvm.at(builder, row, 32 * line + llvm.AHEAD))
+        shorts = [llvm.load(builder, row, llvm.SHORTS, 32 * line) for line in range(lines)]
         parts = [llvm.to_floats(builder, one) for one in shorts]
         address = llvm.offset(builder, weights, loop.index, 6)
         for query in range(queries):
-            weight = llvm.load(builder, llvm.at(builder, address, 4 * query), ir.FloatType())
+            weight = llvm.load(builder, address, ir.FloatType(), 4 * query)
             weight = llvm.splat(builder, weight, llvm.FLOATS)
             for line, part in enumerate(parts):
                 one = sums[query * lines + line]

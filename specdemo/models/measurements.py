@@ -116,60 +116,48 @@ def pass_check(cache_dir: Path, weights: str, head: str) -> Measurement[PassChec
     return measurement(cache_dir, VERDICTS, PassCheck, key)
 
 
-@dataclass(frozen=True, slots=True)
-class PairPasses:
-    """The models of a pair whose passes are measured. card: see `card_name`"""
+def pair_costs(
+    cache_dir: Path,
+    target: CachedModel,
+    info: ModelInfo,
+    draft: CachedModel | None,
+    draft_info: ModelInfo | None,
+    card: str = "",
+) -> CostProfile:
+    """Read or measure the costs of a pair's passes, and how many rows of a pass are exact. card: see `card_name`
 
-    target: CachedModel
-    target_info: ModelInfo
-    draft: CachedModel | None
-    draft_info: ModelInfo | None
-    card: str = ""
+    A file contains the fastest of all measurements, since noise only adds.
 
-    def costs(self, cache_dir: Path) -> CostProfile:
-        """Return the costs of passes, and how many rows of a pass are exact.
-
-        The compiled pass adds a row up in the same order in any company, see kernels/README.md.
-        """
-        costs = self._costs(self._measurement(cache_dir))
-        compiled = COMPILED in self.target_info.kernel
-        return replace(costs, exact_rows=ANY_ROWS) if compiled else costs
-
-    def _costs(self, cached: Measurement[CostProfile]) -> CostProfile:
-        """Read or measure the costs. A file contains the fastest of all measurements, since noise only adds.
-
-        Later starts measure one round if the file is older than DAYS, or if a few passes are faster than FASTER of its
-        values, for example after a measurement on a busy machine. On a GPU they always do: the passes are recorded
-        meanwhile. There the number of exact rows is measured too, again if the file is older than DAYS.
-        """
-        gpu, known = "CUDA" in self.target_info.kernel, cached.read()
-        if known and not known.verify:
-            known = None
-        if known and not gpu and cached.is_recent and not self._are_faster(known):
-            return known
+    Later starts measure one round if the file is older than DAYS, or if a few passes are faster than FASTER of its
+    values, for example after a measurement on a busy machine. On a GPU they always do: the passes are recorded
+    meanwhile. There the number of exact rows is measured too, again if the file is older than DAYS.
+    """
+    models = [(one.name, one.revision, one.kernel) for one in (info, draft_info) if one]
+    key = (tuple(machine()), models, *filter(None, [card]))
+    cached = measurement(cache_dir, COSTS, CostProfile, key)
+    gpu, known = "CUDA" in info.kernel, cached.read()
+    if known and not known.verify:
+        known = None
+    if known and not gpu and cached.is_recent and not _are_faster(known, target, draft):
+        costs = known
+    else:
         repeats = 1 if known else REPEATS
-        costs = measure_costs(self.target, self.draft, repeats, LADDER if gpu else MEASURED_ROWS)
+        costs = measure_costs(target, draft, repeats, LADDER if gpu else MEASURED_ROWS)
         if gpu and not (known and known.exact_rows and cached.is_recent):
-            costs = replace(costs, exact_rows=exact_rows(self.target))
-        if known:
-            costs = costs.at_best(known)
-        info = self.target_info
-        about = {"machine": machine(), "gpu": gpu, "card": self.card}
+            costs = replace(costs, exact_rows=exact_rows(target))
+        costs = costs.at_best(known) if known else costs
+        about = {"machine": machine(), "gpu": gpu, "card": card}
         cached.write(costs, about | {"target": info.name, "precision": info.precision})
-        return costs
+    # The compiled pass adds a row up in the same order in any company, see kernels/README.md.
+    return replace(costs, exact_rows=ANY_ROWS) if COMPILED in info.kernel else costs
 
-    def _are_faster(self, known: CostProfile) -> bool:
-        """Return True if a few passes take clearly less time than the cached costs."""
-        seen = glance(self.target, self.draft)
-        pairs = [(seconds, known.verify_seconds(rows)) for rows, seconds in seen.verify]
-        pairs += [(seen.draft_step or 0.0, known.draft_step or 0.0)]
-        return any(now < FASTER * before for now, before in pairs)
 
-    def _measurement(self, cache_dir: Path) -> Measurement[CostProfile]:
-        infos = filter(None, (self.target_info, self.draft_info))
-        models = [(one.name, one.revision, one.kernel) for one in infos]
-        key = (tuple(machine()), models, *filter(None, [self.card]))
-        return measurement(cache_dir, COSTS, CostProfile, key)
+def _are_faster(known: CostProfile, target: CachedModel, draft: CachedModel | None) -> bool:
+    """Return True if a few passes take clearly less time than the cached costs."""
+    seen = glance(target, draft)
+    pairs = [(seconds, known.verify_seconds(rows)) for rows, seconds in seen.verify]
+    pairs += [(seen.draft_step or 0.0, known.draft_step or 0.0)]
+    return any(now < FASTER * before for now, before in pairs)
 
 
 def known_costs(cache_dir: Path, *, gpu: bool, card: str = "") -> list[Measured]:

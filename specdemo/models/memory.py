@@ -19,7 +19,7 @@ from specdemo.files.blocks import read_bytes
 from specdemo.files.catalogue import Entry
 from specdemo.files.folder import GGUF_BLOCKS, quantised_by, read_config, tensors
 from specdemo.kernels import cpu_features
-from specdemo.models.devices import AUTO, FILE, FOUR_BIT, on_gpu
+from specdemo.models.devices import AUTO, FILE, FOUR_BIT, choose_device, on_gpu
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -168,11 +168,16 @@ def free_ram() -> int:
 
 
 def free_on(device: str) -> int:
-    """Return the free bytes of a device, as settings name it; of a GPU including those that torch has reserved and does not use."""
+    """Return the free bytes of a device, as settings name it; of a GPU including those that torch has reserved and does not use.
+
+    Raises UserError if the device is missing.
+    """
     if device != "mps" and not on_gpu(device):
         return free_ram()
     import torch
 
+    if device != "auto":
+        choose_device(device)
     if device == "mps":
         return torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory()
     place = "cuda" if device == "auto" else device

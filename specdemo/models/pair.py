@@ -27,7 +27,7 @@ from specdemo.kernels import cpu_features
 from specdemo.models.decoders.packed import suits_blocks
 from specdemo.models.devices import AUTO, FILE, FOUR_BIT, choose_device
 from specdemo.models.loading import LoadedModel, pack_as, place_model, warm
-from specdemo.models.measurements import PairPasses, card_name
+from specdemo.models.measurements import card_name, pair_costs
 from specdemo.models.networks.chain import CompactDecoder
 from specdemo.models.networks.copy import no_copy_why, quantised_copy
 from specdemo.models.networks.folders import (
@@ -179,10 +179,8 @@ def warm_pair(
         drafts[COPY] = quantised_copy(target)
     pair = replace(placed, target=target, drafts=drafts, no_draft_why=why)
     progress(Progress("warm up", None, "measuring what a pass costs"))
-    passes = PairPasses(
-        CachedModel(target.decoder), target.info, *_timed_draft(pair), card_name(target.device)
-    )
-    costs = passes.costs(settings.cache_dir)
+    models = CachedModel(target.decoder), target.info, *_timed_draft(pair)
+    costs = pair_costs(settings.cache_dir, *models, card_name(target.device))
     progress(Progress("warm up", 1.0, target.info.name))
     return replace(pair, costs=costs)
 

@@ -119,10 +119,8 @@ class Studio(EngineClient):
         """Number of concurrent runs, including one that is about to start in the compute thread."""
         return max(1, self.runner.going_on)
 
-    def switch(
-        self, target: str, draft: str, precision: str, drafter: str | None = None
-    ) -> Iterator[Progress]:
-        """Load another pair for all users. If it raises UserError, the old pair stays.
+    def switch(self, target: str, precision: str, drafter: str | None = None) -> Iterator[Progress]:
+        """Load another target with the draft "auto" for all users. If it raises UserError, the old pair stays.
 
         drafter: a published one; None for that of the settings if the target stays
         Active runs pause during loading and finish with the old pair. Closing this iterator cancels loading at
@@ -133,7 +131,7 @@ class Studio(EngineClient):
         if drafter is None:  # a published drafter is for one target
             drafter = self.settings.drafter if target == self.settings.target else "none"
         settings = replace(
-            self.settings, target=target, draft=draft, precision=precision, drafter=drafter
+            self.settings, target=target, draft="auto", precision=precision, drafter=drafter
         )
 
         def work(reported: Callable[[Progress], None], given_up: Cancel) -> None:
@@ -204,11 +202,11 @@ class Studio(EngineClient):
         how = way(self.settings, precision)
         return lambda pair: outlook(pair, how, cache, free, known)
 
-    def to_download(self, target: str, draft: str, precision: str) -> int | None:
-        """Return the bytes that loading these models would download; None if the size is unknown without the hub."""
+    def to_download(self, target: str, precision: str) -> int | None:
+        """Return the bytes that `switch` would download, without a published drafter; None if the size is unknown without the hub."""
         settings = self.settings
         how = way(settings, precision)
-        return to_download(target, draft, how, settings.cache_dir, settings.trained)
+        return to_download(target, "auto", how, settings.cache_dir, settings.trained)
 
     def drafters(self, target: str) -> list[Offer]:
         """Return the catalogue's published drafters for a target, without network access."""

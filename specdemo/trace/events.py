@@ -217,19 +217,6 @@ class ModelInfo:
 
 
 @part
-class StandIn:
-    """Plain run of another prompt, the baseline of a run that has none of its own because other users waited.
-
-    age_seconds: time from its end to the start of this run
-    """
-
-    tokens_per_second: Amount
-    new_tokens: Count
-    prompt_tokens: Count
-    age_seconds: Seconds
-
-
-@part
 class RunStarted:
     """First event of a run.
 
@@ -238,7 +225,6 @@ class RunStarted:
     lossy: whether the method changes the target's answer, by design
     verify_costs: (rows, seconds) of a target pass, measured; draft_cost: seconds of one draft step, measured
     history: fraction of drafted tokens that was accepted in this user's earlier runs of the method
-    stand_in: the baseline if no plain decoding was run
     knowledge: of a run on another program's server, how much of its rounds is known; server: that program and its version
     """
 
@@ -257,7 +243,6 @@ class RunStarted:
     verify_costs: Many[tuple[Count, Seconds]] = ()
     draft_cost: Seconds | None = None
     history: Many[Probability] = ()
-    stand_in: StandIn | None = None
     knowledge: Knowledge | None = None
     server: Text = ""
     schema: Count = SCHEMA_VERSION

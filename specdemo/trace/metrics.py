@@ -20,7 +20,6 @@ from specdemo.trace.events import (
     Reason,
     RunFinished,
     RunStarted,
-    StandIn,
     Status,
     Trace,
     Verified,
@@ -164,8 +163,8 @@ def _knowledge(events: Iterable[Event]) -> Knowledge | None:
     return next((event.knowledge for event in events if isinstance(event, RunStarted)), None)
 
 
-def speedup(plain: Metrics | StandIn, speculative: Metrics) -> float | None:
-    """Return speculative tokens per second divided by plain ones; None if either is unknown. A `StandIn` was measured on another prompt."""
+def speedup(plain: Metrics, speculative: Metrics) -> float | None:
+    """Return speculative tokens per second divided by plain ones; None if either is unknown."""
     if not plain.tokens_per_second or not speculative.tokens_per_second:
         return None
     return speculative.tokens_per_second / plain.tokens_per_second
@@ -227,12 +226,9 @@ def answering(trace: Trace) -> Trace:
     return trace.lane(trace.lanes[-1]) if trace.lanes else trace
 
 
-def baseline(trace: Trace) -> Metrics | StandIn | None:
+def baseline(trace: Trace) -> Metrics | None:
     """Return the plain decoding that a run is compared with; None if there was none."""
-    if PLAIN in trace.lanes:
-        return measure(trace.lane(PLAIN))
-    headers = [event for event in trace.events if isinstance(event, RunStarted)]
-    return headers[-1].stand_in if headers else None
+    return measure(trace.lane(PLAIN)) if PLAIN in trace.lanes else None
 
 
 class ComparedRun:
@@ -262,7 +258,7 @@ class ComparedRun:
         return measure(self.answer)
 
     @property
-    def baseline(self) -> Metrics | StandIn | None:
+    def baseline(self) -> Metrics | None:
         """Plain decoding that the run is compared with; None without a comparison."""
         return measure(self._plain) if self._plain else baseline(self.trace)
 

@@ -228,11 +228,13 @@ def write_shards(
     """Write texts with their states in shards; texts that an earlier call has finished are skipped.
 
     count: number of texts; most_positions: of hidden states, over all shards
-    returns: paths of the answers' files, each with its states next to it
+    returns: paths of the answers' files, each with its states next to it; at least one text is written
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = sorted(folder.glob("answers-*.npz"))
     done, positions = answered_keys(paths)
+    if paths and positions >= most_positions:
+        return paths
     ended, tokens = done.total(), 0
     finished: list[AnswerText] = []
 

@@ -107,7 +107,7 @@ def plan_blocks(
     )
 
 
-class BlockTask(Task):
+class BlockTask(Task[Any]):
     """Trains the parallel stage. causal: JetSpec (2606.18394); else DSpark, with Markov and confidence heads.
 
     corrects: whether a Markov head corrects guesses by the token before them
@@ -115,7 +115,6 @@ class BlockTask(Task):
 
     def __init__(self, student: Any, start: Start) -> None:
         super().__init__(student, start)
-        self.network = student
         self.depth, self.causal = start.options.depth, start.network.kind == "jet"
         self.corrects = getattr(student, "markov", None) is not None
         self.sure: list[np.ndarray] = []
@@ -191,7 +190,7 @@ class BlockTask(Task):
             options = [chosen * _sigmoid(sure[:, place] / t) for t in TEMPERATURES]
             errors = [calibration_error(o[::2], truth[::2, place]) or 0.0 for o in options]
             best = int(np.argmin(errors))
-            self.network.temperatures[place] = TEMPERATURES[best]
+            self.module.temperatures[place] = TEMPERATURES[best]
             chosen, before[:, place] = options[best], sure[:, place] / TEMPERATURES[best]
         raw, cooled = (_sigmoid(x).cumprod(axis=1)[1::2] for x in (sure, before))
         found = {
@@ -218,7 +217,7 @@ class BlockTask(Task):
         )
         unseen = torch.zeros(seen.shape, dtype=features.dtype, device=self.start.device)
         unseen.masked_fill_(~seen, torch.finfo(features.dtype).min)
-        states: Tensor = self.network.read(token_ids, features, where, unseen, anchors, ahead)[0]
+        states: Tensor = self.module.read(token_ids, features, where, unseen, anchors, ahead)[0]
         return states
 
     def _placed(self, *arrays: np.ndarray) -> list[Tensor]:
@@ -228,7 +227,7 @@ class BlockTask(Task):
         """Return DSpark's logits (n, W) given the token before, and confidence logits (n,), both float32."""
         previous = self.word_of[torch.from_numpy(plan.previous).to(states.device)]
         head = self.coarse_head if coarse else self.head
-        logits, confidence = self.network.markov(states, F.linear(states, head), previous)
+        logits, confidence = self.module.markov(states, F.linear(states, head), previous)
         return logits.float(), confidence.float()
 
 
@@ -236,27 +235,29 @@ class DFlashTask(BlockTask):
     """Distils the target's distributions into blocks; guesses are not corrected afterwards."""
 
     def plan(self, batch: Sequence[Row], offsets: Sequence[int]) -> BlockPlan:
-        mask = self.network.mask
+        mask = self.module.mask
         return plan_blocks(batch, self.depth, offsets, causal=self.causal, mask=mask)
 
     def _read(self, plan: BlockPlan, batch: Sequence[Row]) -> Tensor:
         features = self.start.hidden.texts(batch, self.layers, self.start.device)
         places = self._placed(plan.token_ids, plan.where, plan.seen)
-        states: Tensor = self.network.read(features, *places)
+        states: Tensor = self.module.read(features, *places)
         return states
 
 
-class MedusaTask(Task):
+class MedusaTask(Task[MedusaHeads]):
     """Head k learns the target's distribution k tokens after the one that its state is followed by."""
 
     def __init__(self, start: Start) -> None:
-        self.heads = MedusaHeads(start.options.depth, start.embedding.shape[1])
-        super().__init__(self.heads, start)
+        super().__init__(MedusaHeads(start.options.depth, start.embedding.shape[1]), start)
 
     def loss(self, batch: Sequence[Row], _done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
         losses = []
         for number, (states, wanted, _) in enumerate(self._pairs(batch), start=1):
             losses.append(self.distance(states, wanted, coarse=coarse) / number)
+        if not losses:  # each answer has one token, and the first head guesses the second
+            nothing = torch.zeros((), device=self.start.device, requires_grad=True)
+            return nothing, nothing.detach()
         total = torch.stack(losses)
         return total.sum(), total.mean().detach()
 
@@ -269,7 +270,7 @@ class MedusaTask(Task):
         """Return for each head its states, the target's states at the positions that it guesses, and whether the text is greedy."""
         hidden, device = self.start.hidden, self.start.device
         pairs = []
-        for number in range(1, len(self.heads.heads) + 1):
+        for number in range(1, len(self.module.heads) + 1):
             rows = [row for row in batch if len(row.token_ids) - number > max(row.first, 1)]
             if not rows:
                 continue
@@ -281,7 +282,7 @@ class MedusaTask(Task):
             greedy = np.repeat([row.temperature == 0 for row in rows], [len(s) for s in spans])
             states = hidden.final(there, device)
             with mixed_precision(device):
-                guess = self.heads.guess(number - 1, states).to(states.dtype)
+                guess = self.module.guess(number - 1, states).to(states.dtype)
             pairs.append((guess, hidden.final(there + number, device), greedy))
         return pairs
 

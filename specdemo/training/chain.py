@@ -13,7 +13,7 @@ from specdemo.models.devices import mixed_precision
 from specdemo.training.data import Row, batches, padded, positions
 from specdemo.training.networks import FeatureNetwork
 from specdemo.training.student import EPSILON, Student, normalised_error
-from specdemo.training.trainer import Start, Tally, Task
+from specdemo.training.trainer import Tally, Task
 
 MID_WEIGHT, MID_UNTIL = 0.5, 0.6
 EVALUATED = 5  # drafted tokens of each draft in the evaluation
@@ -25,12 +25,8 @@ RIDGE = 0.003  # relative to the mean square of the inputs, against overfitting
 NOISE = 0.1  # relative noise on the states in training, against overfitting
 
 
-class ChainTask(Task):
+class ChainTask(Task[Student]):
     """Distils the target's whole distribution into a student that reads a text from left to right."""
-
-    def __init__(self, student: Student, start: Start) -> None:
-        super().__init__(student, start)
-        self.student = student
 
     def loss(self, batch: Sequence[Row], done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
         device, hidden = self.start.device, self.start.hidden
@@ -41,7 +37,7 @@ class ChainTask(Task):
         distance = self.distance(states, wanted, coarse=coarse, along=True)
         loss = distance + normalised_error(states, wanted)
         mid_weight = MID_WEIGHT * max(0.0, 1 - done / MID_UNTIL)
-        if mid_weight and not self.layers and len(self.student.layers) > 1:
+        if mid_weight and not self.layers and len(self.module.layers) > 1:
             here, there = positions(batch, answers_only=False)
             states = middle.flatten(0, 1)[torch.from_numpy(here).to(device)]
             wanted = hidden.rows(hidden.layers[-2:-1], there, device)
@@ -63,15 +59,11 @@ class ChainTask(Task):
         device = self.start.device
         features = self.start.hidden.texts(batch, self.layers, device) if self.layers else None
         with mixed_precision(device):
-            return self.student.read(torch.from_numpy(padded(batch)).to(device), features)
+            return self.module.read(torch.from_numpy(padded(batch)).to(device), features)
 
 
-class FeatureTask(Task):
+class FeatureTask(Task[FeatureNetwork]):
     """Distils the target's distributions into drafts that continue from the drafter's own states."""
-
-    def __init__(self, network: FeatureNetwork, start: Start) -> None:
-        super().__init__(network, start)
-        self.network = network
 
     def loss(self, batch: Sequence[Row], _done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
         """Return the loss, and the distance of the token that is drafted first."""
@@ -89,7 +81,7 @@ class FeatureTask(Task):
     @torch.no_grad()
     def fit(self) -> None:
         """Start as the linear map nearest to the target's states, by ridge regression: no training finds it as fast."""
-        network, count = self.network, 0
+        network, count = self.module, 0
         inputs = wanted = torch.zeros((), device=self.start.device)
         for batch in batches(self.start.rows, self.start.options.batch_tokens, 0):
             texts, features, places = self._begun(batch)
@@ -135,7 +127,7 @@ class FeatureTask(Task):
         at = np.arange(len(here))
         going = self.random.random(len(at)) < share
         with mixed_precision(rows.device):  # one context, because each converts the weights
-            draft, states = self.network.begin(texts, features, rows)
+            draft, states = self.module.begin(texts, features, rows)
             drafts = [(0, states, at)]
             for depth in range(1, depths):
                 kept = np.flatnonzero(going & (left[at] >= depth))
@@ -143,7 +135,7 @@ class FeatureTask(Task):
                     break
                 at, going = at[kept], going[kept]
                 tokens = texts.flatten()[rows[at] + depth]
-                draft, states = self.network.go_on(
+                draft, states = self.module.go_on(
                     draft, tokens, torch.from_numpy(kept).to(rows.device)
                 )
                 drafts.append((depth, states, at + depth))
@@ -154,7 +146,7 @@ class FeatureTask(Task):
         device = self.start.device
         here, _ = positions(batch, answers_only=True)
         features = self.start.hidden.texts(batch, self.layers, device, shift=1).float()
-        if self.network.training:
+        if self.module.training:
             features *= 1 + NOISE * torch.randn_like(features)
         texts = torch.from_numpy(padded(batch)).to(device)
         return texts, features, torch.from_numpy(here).to(device)

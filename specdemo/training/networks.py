@@ -273,12 +273,10 @@ class FeatureNetwork(StatesNetwork):
     @torch.no_grad()
     def begin_linear(self, found: Tensor) -> None:
         """Start as a linear guess, to which the layer adds nothing yet. found: (H, inputs), see `linear_inputs`"""
-        features, embeddings = found.split([found.shape[1] - len(found), len(found)], dim=1)
-        self.mix.weight.copy_(embeddings)
-        self._begin_linear(features)
-
-    def _begin_linear(self, features: Tensor) -> None:
-        self.inject.project.weight.copy_(features)
+        states = self.inject.project.in_features
+        self.inject.project.weight.copy_(found[:, :states])
+        if found.shape[1] > states:
+            self.mix.weight.copy_(found[:, states:])
         for name in ("self_attn.o_proj.weight", "mlp.down_proj.weight"):
             nn.init.zeros_(self.layer.get_parameter(name))
 
@@ -337,11 +335,6 @@ class Eagle3Network(FeatureNetwork):
             for name, one in layer.items()
         }
         super().begin_as({**wide, "hidden_norm.weight": layer["input_layernorm.weight"]}, norm)
-
-    @torch.no_grad()
-    def begin_linear(self, found: Tensor) -> None:
-        """Start as a linear guess of the states alone."""
-        self._begin_linear(found)
 
     # No scale and no gain are folded.
     folded = StatesNetwork.folded

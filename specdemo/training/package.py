@@ -83,10 +83,13 @@ class Card:
         return 8 if self.kind == "draft" else 4
 
 
-def card_words(part: str) -> Json:
-    """Return a part of the texts of cards."""
-    words: Json = json.loads((CARDS / "words.json").read_text(encoding="utf-8"))[part]
-    return words
+def card_part(file: str, part: str) -> Json:
+    """Return a part of a JSON file in `assets/cards`.
+
+    file: "words", texts of cards; or "layouts", entries of a layout's config.json that are the same for every drafter
+    """
+    parts: Json = json.loads((CARDS / f"{file}.json").read_text(encoding="utf-8"))[part]
+    return parts
 
 
 def title(name: str) -> str:
@@ -100,7 +103,7 @@ def title(name: str) -> str:
 
 def render(card: Card, parameters: int) -> str:
     """Return the README of a drafter's folder."""
-    about = card_words("drafters").get(card.kind, "A drafter for `{target}` ({kind}).")
+    about = card_part("words", "drafters").get(card.kind, "A drafter for `{target}` ({kind}).")
     count = len(card.layers)
     layers = {0: "decoder layers", 1: "one decoder layer"}.get(count, f"{count} decoder layers")
     about = about.format(target=card.target, kind=card.kind, layers=layers, words=card.words)
@@ -300,7 +303,7 @@ def _check_layout(compact: Compact, layout: str) -> None:
 def _speculators(compact: Compact) -> Content:
     """Return EAGLE-3 as speculators writes it, with the norms of EAGLE 3.1."""
     state, hidden = compact.state, compact.config["hidden_size"]
-    word_ids, config = state["word_ids"], _template("speculators")
+    word_ids, config = state["word_ids"], card_part("layouts", "speculators")
     config["speculators_config"]["verifier"] = {
         "name_or_path": compact.made_for,
         "architectures": list(compact.target_config.get("architectures") or []),
@@ -326,7 +329,7 @@ def _speculators(compact: Compact) -> Content:
 
 def _dflash(compact: Compact) -> Content:
     """Return DFlash as z-lab writes it, or JetSpec, whose block is causal. Embedding and head are the target's and left out."""
-    facts, state, config = compact.facts, compact.state, _template("dflash")
+    facts, state, config = compact.facts, compact.state, card_part("layouts", "dflash")
     causal = bool(facts["causal"])
     config["dflash_config"] = {
         "mask_token_id": int(facts["mask"]),
@@ -343,15 +346,9 @@ def _dflash(compact: Compact) -> Content:
     return config, {name: one for name, one in state.items() if name != "word_ids"}
 
 
-def _template(layout: str) -> Json:
-    """Return the entries of a layout's config.json that are the same for every drafter."""
-    found: Json = json.loads((CARDS / "layouts.json").read_text(encoding="utf-8"))[layout]
-    return found
-
-
 def _layer_sizes(compact: Compact) -> Json:
     return (
-        _template("layer")
+        card_part("layouts", "layer")
         | {name: compact.config[name] for name in SIZES}
         | {
             "intermediate_size": len(compact.state["layers.0.mlp.up_proj.weight"]),

@@ -6,6 +6,7 @@ The names are those of `models.networks.registry`; a new kind adds its recipe he
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,18 +18,18 @@ from specdemo.models.networks.four_bit import rounded
 from specdemo.training.block import BlockTask, DFlashTask, MedusaTask
 from specdemo.training.chain import FADING, MID_UNTIL, MID_WEIGHT, UNROLLED, ChainTask, FeatureTask
 from specdemo.training.networks import DFlashNetwork, Eagle3Network, FeatureNetwork, narrowed
-from specdemo.training.package import card_words, draft_config
+from specdemo.training.package import card_part, draft_config
 from specdemo.training.student import EVERYWHERE, KL, L1, Student, spread
 from specdemo.training.trainer import Start, Task
 
 MARKOV_RANK = 128
 
 
-Made = tuple[Task, tuple[int, ...]]
+Made = tuple[Task[Any], tuple[int, ...]]
 """A task, and the target's layers that its network starts as."""
 
 
-def network_facts(task: Task) -> dict[str, object]:
+def network_facts(task: Task[Any]) -> dict[str, object]:
     """Return the entries of a network's config.json in addition to those of every drafter."""
     start, base = task.start, getattr(task.module, "base", None)
     known = {
@@ -44,23 +45,27 @@ def network_facts(task: Task) -> dict[str, object]:
 
 
 def _draft(start: Start) -> Made:
-    """Start a draft model as layers of the target, or as an earlier draft."""
-    student, layers = _draft_student(start, start.options.layers)
-    return ChainTask(student, start), layers
-
-
-def _exit(start: Start) -> Made:
-    """Start one layer as the target's last, behind the target's lower layers."""
-    student = Student(draft_config(start.config, start.network.layers), own_input=False)
-    layers = spread(start.network.layers, start.config.num_hidden_layers)
-    student.begin(start.folder, layers)
+    """Start as layers of the target, or as an earlier draft model; early exit is its last layer, behind its lower ones."""
+    student, layers = _draft_student(start, start.network.layers or start.options.layers)
     return ChainTask(student, start), layers
 
 
 def _block(start: Start) -> Made:
-    """Start layers on top of a draft model that guess a block; with Markov and confidence heads unless it is causal."""
-    words = 0 if start.network.kind == "jet" else len(start.word_ids)
-    student, layers = _student_above(start, start.options.depth, (words, MARKOV_RANK))
+    """Start layers that add nothing to a draft model and guess a block; with Markov and confidence heads unless it is causal."""
+    base, _ = _draft_student(start, 0)
+    nn.Module.to(base, start.device).requires_grad_(requires_grad=False)
+    for layer in base.layers:  # the runtime computes with rounded matrices
+        for parameter in layer.parameters():
+            if parameter.ndim == 2:
+                parameter.data = rounded(parameter.data)
+    count, words = start.network.layers, 0 if start.network.kind == "jet" else len(start.word_ids)
+    student = Student(
+        draft_config(start.config, count), len(start.layers),
+        base=base, depth=start.options.depth, markov=(words, MARKOV_RANK),
+    )  # fmt: skip
+    layers = (start.config.num_hidden_layers - 1,) * count
+    student.begin(start.folder, layers)
+    student.begin_above()
     return BlockTask(student, start), layers
 
 
@@ -109,26 +114,6 @@ def _last_layer(start: Start) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     return narrowed(layer, layer["post_attention_layernorm.weight"]), norm
 
 
-def _student_above(
-    start: Start, depth: int, markov: tuple[int, int]
-) -> tuple[Student, tuple[int, ...]]:
-    """Start layers that add nothing to the draft model below them."""
-    base, _ = _draft_student(start, 0)
-    nn.Module.to(base, start.device).requires_grad_(requires_grad=False)
-    for layer in base.layers:  # the runtime computes with rounded matrices
-        for parameter in layer.parameters():
-            if parameter.ndim == 2:
-                parameter.data = rounded(parameter.data)
-    count = start.network.layers
-    student = Student(
-        draft_config(start.config, count), len(start.layers), base=base, depth=depth, markov=markov
-    )
-    layers = (start.config.num_hidden_layers - 1,) * count
-    student.begin(start.folder, layers)
-    student.begin_above()
-    return student, layers
-
-
 def _draft_student(start: Start, num_layers: int) -> tuple[Student, tuple[int, ...]]:
     """Return a draft model from the folder of an earlier one, or from layers of the target."""
     folder, depth = start.options.init, start.config.num_hidden_layers
@@ -153,7 +138,7 @@ def _draft_student(start: Start, num_layers: int) -> tuple[Student, tuple[int, .
 RECIPES: dict[str, Callable[[Start], Made]] = {
     "draft": _draft,
     "feature": _feature,
-    "exit": _exit,
+    "exit": _draft,
     "medusa": _medusa,
     "block": _block,
     "jet": _block,
@@ -163,7 +148,7 @@ RECIPES: dict[str, Callable[[Start], Made]] = {
 
 def loss_of(recipe: str) -> str:
     """Return a sentence about a recipe's loss, for the card of the drafter."""
-    text: str = card_words("losses")[recipe]
+    text: str = card_part("words", "losses")[recipe]
     return text.format(
         kl=KL, l1=L1, everywhere=EVERYWHERE, mid=MID_WEIGHT, mid_until=MID_UNTIL, unrolled=UNROLLED, fading=FADING
     )  # fmt: skip

@@ -79,7 +79,6 @@ class Student(LlamaModel):
 
     base: the draft model below, whose last states are inputs next to the target's; None for a draft model itself
     num_states: hidden states of the target that are read, 0 for none
-    own_input: whether tokens are embedded; else the input is the target's state at the same token
     depth: positions that are guessed in one pass, 1 for a drafter that guesses token by token
     markov: tokens and rank of the Markov head, (0, 0) for none
     """
@@ -93,13 +92,11 @@ class Student(LlamaModel):
         num_states: int = 0,
         *,
         base: Student | None = None,
-        own_input: bool = True,
         depth: int = 1,
         markov: tuple[int, int] = (0, 0),
     ) -> None:
         super().__init__(config)
         hidden = config.hidden_size
-        self.own_input = own_input
         self.inject = Inject(num_states, hidden) if base and num_states else None
         self.mask = nn.Parameter(torch.zeros(depth - 1, hidden)) if depth > 1 else None
         words, rank = markov
@@ -136,21 +133,20 @@ class Student(LlamaModel):
     ) -> tuple[Tensor, Tensor]:
         """Run the layers over a batch of L tokens and M guessed positions.
 
-        token_ids: (B, L) int64; features: (B, L, states x H), zero if not known
+        token_ids: (B, L) int64
+        features: (B, L, states x H) hidden states of the target, zero if not known; with a base they are injected, and
+            without one the layers read a single state instead of the tokens' embeddings
         where: (B, L + M) positions, 0 to L - 1 by default; seen: (B, 1, L + M, L + M) additive mask, causal by default
         anchors, places: (B, M) — last known token of each guessed position, and its distance from there, from 0
         returns: (final, middle), (B, L + M, H) each
         """
-        if not self.own_input:
-            assert features is not None
-            x = features.float()
-        elif self.base is not None:
+        if self.base is not None:
             with torch.no_grad():
                 x = self.base.states(token_ids)
             if self.inject is not None and features is not None:
                 x = x + self.inject(features)
         else:
-            x = self.embed_tokens(token_ids)
+            x = self.embed_tokens(token_ids) if features is None else features.float()
         if anchors is not None:
             assert self.mask is not None
             known = x.gather(1, anchors[..., None].expand(-1, -1, x.shape[-1]))

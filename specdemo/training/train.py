@@ -115,13 +115,11 @@ def train(options: TrainOptions, progress: ProgressCallback = silent) -> TrainRe
     return TrainReport(options.out, card, parameters, trainer.resumed_at)
 
 
-def _matrices(
-    config: LlamaConfig, folder: Path, device: torch.device
-) -> tuple[Tensor, Tensor | None]:
-    """Return the target's embedding, (V, H), and its head if that is another matrix."""
+def _matrices(config: LlamaConfig, folder: Path, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the target's embedding and its head, (V, H) each; they are one matrix if the head is tied."""
     embedding = read_tensor(folder).to(device, training_dtype(device))
     if config.tie_word_embeddings:
-        return embedding, None
+        return embedding, embedding
     return embedding, read_tensor(folder, HEAD).to(device, training_dtype(device))
 
 

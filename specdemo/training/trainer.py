@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, count, islice
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -38,7 +39,7 @@ class Start:
 
     config, folder: of the target; rows: texts to train on; hidden: the target's states over them
     embedding: (V, H), the target's; word_ids: (W,) int64 — the reduced vocabulary, ascending
-    output: (V, H), the target's head if it is not its embedding
+    output: (V, H), the target's head, which may be its embedding
     """
 
     options: TrainOptions
@@ -48,7 +49,7 @@ class Start:
     hidden: HiddenStates
     embedding: Tensor
     word_ids: Tensor
-    output: Tensor | None = None
+    output: Tensor
 
     @property
     def network(self) -> NetworkKind:
@@ -71,22 +72,20 @@ class Start:
     @property
     def head(self) -> Tensor:
         """(W, H): rows of the target's head for the reduced vocabulary."""
-        return self.full_head[self.word_ids]
-
-    @property
-    def full_head(self) -> Tensor:
-        """(V, H): the target's head."""
-        return self.embedding if self.output is None else self.output
+        return self.output[self.word_ids]
 
 
-class Task:
+Network = TypeVar("Network", bound=nn.Module)
+
+
+class Task(Generic[Network]):
     """A module and its loss. Parameters that require a gradient are trained.
 
     layers: hidden states of the target that the module reads
     head, coarse_head: (W, H) as the target and as the drafter's runtime have it
     """
 
-    def __init__(self, module: nn.Module, start: Start) -> None:
+    def __init__(self, module: Network, start: Start) -> None:
         self.start, self.layers = start, start.layers
         # The `to` of transformers' models is typed too narrowly.
         self.module = nn.Module.to(module, start.device)
@@ -117,7 +116,7 @@ class Task:
     @torch.no_grad()
     def results(self, rows: Sequence[Row]) -> dict[str, float]:
         """Measure validation texts; `package.title` describes each name."""
-        tally = Tally(self.start.full_head, self.start.word_ids, self.coarse_head)
+        tally = Tally(self.start.output, self.start.word_ids, self.coarse_head)
         for number, batch in enumerate(batches(rows, self.start.options.batch_tokens)):
             self.count(tally, batch, number)
         return tally.results() | {"prompts": len({row.key for row in rows})}
@@ -238,7 +237,7 @@ SAVED = ("step", "tokens_seen", "seconds", "average", "losses", "checks")
 class Trainer:
     """Fits one task. After an interruption it continues from its checkpoint."""
 
-    def __init__(self, options: TrainOptions, task: Task, checkpoint: Path) -> None:
+    def __init__(self, options: TrainOptions, task: Task[Any], checkpoint: Path) -> None:
         self.options, self.task, self.checkpoint = options, task, checkpoint
         self.parameters = [p for p in task.module.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(

@@ -71,10 +71,10 @@ def create_app(studio: EngineClient) -> gr.Blocks:
 
 
 def create_header() -> tuple[gr.HTML, gr.Button]:
-    """Name, one sentence, status and buttons. returns: status, and Share, whose click needs the controls' values"""
+    """Name, status and buttons. returns: status, and Share, whose click needs the controls' values"""
     with gr.Row(elem_id="sd-header"):
         gr.HTML(
-            f'<a class="sd-skip" href="#sd-text">{words.SKIP}</a><div class="sd-title"><h1>{words.TITLE}</h1><p>{words.SUBTITLE}</p></div>',
+            f'<a class="sd-skip" href="#sd-text">{words.SKIP}</a><div class="sd-title"><h1>{words.TITLE}</h1></div>',
             apply_default_css=False,
         )
         own = only("loading")  # the status of the model: one JSON object with state, text and done

@@ -55,56 +55,31 @@ def create_endpoint(page: gr.Blocks, studio: EngineClient) -> None:
                 no speedup but a note if other programs were busy meanwhile
             trace: the events of the run, at its end; each is a line of a saved trace
         """
-        yield from reply(studio, prompt, method, settings, system, with_trace=trace)
+        # A client may send values of any type.
+        studio.start()
+        asked = _asked(studio, method, settings)
+        text, system_text = asked_text(prompt), asked_system(system)
+        task = LatestRun(_caller())
+        shown = _Reply(task, with_trace=trace is not False)
+        tell(studio, task.visitor)  # a call names no model, so any model is right
+        work = shown.work(studio, text, asked, system_text)
+        with closing(stream(studio, work, shown)) as going_on:
+            for _ in going_on:
+                yield shown.value()
+        if shown.error:
+            raise shown.error
+        yield shown.whole()
 
     # Gradio reads the yielded type from the return annotation.
     answer.__annotations__["return"] = tuple[str, Json, list[Json]]
     api(answer, api_name=ENDPOINT_NAME, concurrency_limit=None)
     event: Any = page.fns[max(page.fns)]
     event.inputs[1]._api_info = schema(field("method"))
-    event.inputs[2]._api_info = settings_schema()
+    rows = {row.name: schema(row) for row in fields(RunSettings) if row.name != "method"}
+    group = {"type": "object", "properties": rows}
+    event.inputs[2]._api_info = {"oneOf": [{"type": "null"}, group]}
     for part, label in zip(event.outputs, ("text", "metrics", "trace"), strict=True):
         part.label = label
-
-
-def reply(
-    studio: EngineClient,
-    prompt: object,
-    method: object,
-    settings: object,
-    system: object,
-    *,
-    with_trace: object = True,
-) -> Iterator[Reply]:
-    """Answer a call with unchecked values, see `create_endpoint`.
-
-    yields: the text so far; finally the text, the figures and the trace
-    Raises UserError.
-    """
-    studio.start()
-    asked = _asked(studio, method, settings)
-    text, system_text = asked_text(prompt), asked_system(system)
-    task = LatestRun(_caller())
-    shown = _Reply(task, with_trace=with_trace is not False)
-    tell(studio, task.visitor)  # a call names no model, so any model is right
-
-    def work() -> Generator[None, None, None]:
-        conversation = studio.open(task.visitor)
-        try:
-            for event in conversation.run(
-                text, asked, system=system_text, cancel=task.cancel, every=YIELD_SECONDS
-            ):
-                shown.events.append(event)
-                yield
-        finally:
-            conversation.close()
-
-    with closing(stream(studio, work(), shown)) as going_on:
-        for _ in going_on:
-            yield shown.value()
-    if shown.error:
-        raise shown.error
-    yield shown.whole()
 
 
 class _Reply(Shown):
@@ -114,6 +89,17 @@ class _Reply(Shown):
         super().__init__(task)
         self.events: list[Event] = []
         self._with_trace = with_trace
+
+    def work(
+        self, studio: EngineClient, prompt: str, settings: RunSettings, system: str
+    ) -> Generator[None, None, None]:
+        """Answer the prompt in a conversation of its own."""
+        with closing(studio.open(self.task.visitor)) as conversation:
+            for event in conversation.run(
+                prompt, settings, system=system, cancel=self.task.cancel, every=YIELD_SECONDS
+            ):
+                self.events.append(event)
+                yield
 
     def value(self) -> Reply:
         return ComparedRun(Trace(tuple(self.events))).text, {}, []
@@ -149,13 +135,6 @@ def _caller() -> str:
     request = LocalContext.request.get(None)
     client = getattr(request, "client", None)
     return f"address {client.host}" if client else uuid.uuid4().hex
-
-
-def settings_schema() -> Json:
-    """Return the JSON schema of the settings of a run, from their table."""
-    rows = [row for row in fields(RunSettings) if row.name != "method"]
-    group = {"type": "object", "properties": {row.name: schema(row) for row in rows}}
-    return {"oneOf": [{"type": "null"}, group]}
 
 
 def schema(row: Setting) -> Json:

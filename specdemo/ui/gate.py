@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -81,8 +82,11 @@ class Gate:
         if refused:
             await refused(scope, receive, send)
             return
-        body = await self._body(scope, receive)
-        if body is None:
+        try:
+            read = await self._read(scope, receive)
+        except ClientDisconnect:
+            return  # nobody waits for an answer
+        if read is None:
             refused = _refusal(413, words.TOO_MUCH.format(most=self.most_bytes // 1_000_000))
             await refused(scope, receive, send)
             return
@@ -96,7 +100,7 @@ class Gate:
             await send(message)
 
         try:
-            await self.app(scope, _again(body, receive), send_on)
+            await self.app(scope, read, send_on)
         except Exception as error:  # noqa: BLE001 - what was sent is wrong, or we are: the log gets a line, not a page
             _LOG.warning("%s %s: %s", scope["method"], scope["path"], type(error).__name__)
             _LOG.debug("what broke", exc_info=True)
@@ -133,40 +137,36 @@ class Gate:
             return False
         return True
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """Return the whole body; None if it is too large, and then the rest is not read."""
+    async def _read(self, scope: Scope, receive: Receive) -> Receive | None:
+        """Return a `receive` that first returns the whole body; None if it is too large, and then the rest is not read.
+
+        Raises ClientDisconnect for a client that leaves before the end of the body.
+        """
         told = Headers(scope=scope).get("content-length", "0")
         if not told.isdigit() or int(told) > self.most_bytes:
             return None
         body = bytearray()
         while scope["method"] not in ("GET", "HEAD"):
             message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
             body += message.get("body", b"")
             if len(body) > self.most_bytes:
                 return None
             if not message.get("more_body"):
                 break
-        return bytes(body)
+        first = iter([{"type": "http.request", "body": bytes(body), "more_body": False}])
+
+        async def again() -> Message:
+            return next(first, None) or await receive()
+
+        return again
 
 
 def route_path(scope: Scope) -> str:
     """Return the path of a request within the page, without the prefix that a proxy may have left in it."""
     path, prefix = re.sub("/+", "/", scope["path"]), scope.get("root_path", "")
     return path.removeprefix(prefix) if f"{path}/".startswith(f"{prefix}/") else path
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that first returns a body that was already read."""
-    given = False
-
-    async def receive_again() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive_again
 
 
 def _address(url: str) -> tuple[str, str, int | None]:

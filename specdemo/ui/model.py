@@ -224,8 +224,7 @@ class ModelHandlers(StatusHandlers):
             note = json.dumps([("needs", words.COMING)]) if agreed else gr.skip()
             told = *(gr.skip(),) * 2, note, gr.Button(interactive=False), gr.Row(visible=False)
             yield self.status(), *told
-            draft = self._draft(choice.target)
-            switching = self.studio.switch(choice.target, draft, choice.precision, choice.drafter)
+            switching = self.studio.switch(choice.target, choice.precision, choice.drafter)
             for progress in switching:
                 yield present.loading(progress), *told
             status = self.status()
@@ -279,7 +278,8 @@ class ModelHandlers(StatusHandlers):
         except UserError as error:
             note = json.dumps([("missing", str(error))])
             return *(gr.skip(),) * 2, note, gr.Button(visible=True), gr.skip()
-        title, size = titles.get(choice.target, choice.target), self._to_download(choice)
+        title = titles.get(choice.target, choice.target)
+        size = self.studio.to_download(choice.target, choice.precision)
         question = json.dumps(present.download_question(title, size, drafter))
         return *(gr.skip(),) * 2, question, gr.Button(visible=False), gr.Row(visible=True)
 
@@ -304,16 +304,7 @@ class ModelHandlers(StatusHandlers):
         named = choice.drafter != NONE
         if named and not self.studio.drafter(choice.drafter, ask=False).here:
             return False
-        return self._to_download(choice) == 0
-
-    def _draft(self, target: str) -> str:
-        drafts = {pair.name: pair.draft for pair in self.studio.pairs()}
-        draft = drafts.get(target)
-        return draft.name if draft else "auto"
-
-    def _to_download(self, choice: ModelChoice) -> int | None:
-        draft = self._draft(choice.target)
-        return self.studio.to_download(choice.target, draft, choice.precision)
+        return self.studio.to_download(choice.target, choice.precision) == 0
 
 
 def _any_model(studio: EngineClient) -> bool:

@@ -12,11 +12,10 @@ from pkgutil import iter_modules
 
 import gradio as gr
 
-from specdemo.config.strings import ASSETS, strings
+from specdemo.config.strings import ASSETS
 from specdemo.session.door import EngineClient
-from specdemo.trace.replay import recorded_runs
-from specdemo.ui import present, words
 from specdemo.ui import tabs as tab_modules
+from specdemo.ui import words
 from specdemo.ui.checks import asked_text
 from specdemo.ui.files import address
 
@@ -105,24 +104,3 @@ def _plain(answer: Callable[[str], object]) -> Callable[[str], object]:
         return answer(asked_text(asked))
 
     return plain
-
-
-WORDS = strings("teach").WORDS
-
-
-def opening_line() -> str:
-    """Return the stream with which the page opens: the first recorded run."""
-    run = recorded_runs()[0]
-    return present.recorded_line(run.name, run.title, "opening")
-
-
-def create_runs() -> gr.HTML:
-    """Create the menu of recorded runs; its event `sent` leaves the chosen one's name as its value."""
-    runs = [[run.name, run.title, run.prompt, run.method, run.group] for run in recorded_runs()]
-    return mounted(
-        "",
-        "play/runs.js",
-        "mountRuns",
-        "sd-runs",
-        own_words={"label": WORDS["runs"], "groups": WORDS["run_groups"], "runs": runs},
-    )

@@ -12,10 +12,7 @@ from gradio.context import LocalContext
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import loopback
-from specdemo.config.strings import strings
 from specdemo.session.door import Changed, EngineClient
-
-words = strings("limits")
 
 MOST_VISITS = 4096  # visits in memory; the least recently active are dropped first
 MINUTE = 60.0

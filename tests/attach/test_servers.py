@@ -25,7 +25,7 @@ from specdemo.attach.detection import attach
 from specdemo.attach.events import events_of
 from specdemo.attach.llama_server import LlamaServer, RoundReader
 from specdemo.attach.logs import LOG_SECONDS, GrowingLog
-from specdemo.attach.openai import OpenAIServer
+from specdemo.attach.openai import Chunk, OpenAIServer
 from specdemo.attach.servers import Generation, Part, Piece, Request, Round
 from specdemo.cli import console
 from specdemo.cli.commands import app
@@ -347,6 +347,11 @@ FOREIGN = {
 }  # fmt: skip
 
 
+def test_a_chunk_with_the_end_of_the_reasoning_and_the_answer_has_both_texts() -> None:
+    delta = {"reasoning_content": "x", "content": "y"}
+    assert Chunk.model_validate({"choices": [{"delta": delta}]}).pieces == (Piece("xy"),)
+
+
 @pytest.mark.parametrize(
     ("pages", "stream", "report", "name", "level", "sums", "rounds"),
     FOREIGN.values(),
@@ -509,6 +514,7 @@ def test_strange_values_in_a_stream_end_in_one_message_or_a_whole_trace(seed, mo
     [
         "file:" + "///etc/passwd",
         "http://user:pass@host/",
+        "http://user:pass@host:99999",
         "ftp://host",
         "http://",
         "http://h:99999",

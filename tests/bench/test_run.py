@@ -21,7 +21,6 @@ from specdemo.bench.lanes import (
     PEERS,
     LaneLost,
     Paired,
-    expand,
     measuring_order,
     run_lanes,
 )
@@ -219,7 +218,7 @@ def test_a_bench_notes_when_the_datastore_knows_the_prompts(studio, monkeypatch,
         return [MethodInfo(name, name, "", (), True) for name in ("nothing", "retrieval")]
 
     monkeypatch.setattr(studio, "methods", methods)
-    monkeypatch.setattr(run, "_open", lambda _studio, name, *_: Canned(name))
+    monkeypatch.setattr(run.Bench, "_open", lambda _bench, name, *_: Canned(name))
     found = bench(studio, told=told, lanes="retrieval")
     assert "answers to these very prompts" in told[0]
     assert found.result().notes[1:] == told
@@ -314,7 +313,7 @@ def test_weights_count_the_bytes_of_a_pass(tmp_path):
 
 
 class Waiting(CountingStudio):
-    """A studio whose runs sleep in place of computing, so that concurrent runs do not slow each other."""
+    """A studio whose runs sleep instead of computing, so that concurrent runs do not slow each other."""
 
     def run(self, _prompt, settings, **_options):
         time.sleep(0.05 if settings.method == "nothing" else 0.1)
@@ -359,11 +358,6 @@ def test_a_variant_that_was_lost_is_not_measured_at_once_and_a_failure_there_kee
     assert told[-1] == "2 at once is left out: It broke."
     assert found.measured.answers
     assert found.result().tables
-
-
-def test_the_name_peers_means_all_peers(studio):
-    assert expand("peers", studio) == [*PEERS]
-    assert expand(f"ngram,{URL}", studio) == ["ngram", URL]
 
 
 def test_an_interrupted_bench_keeps_its_results(studio, command, monkeypatch, tmp_path, capsys):

@@ -17,6 +17,7 @@ from specdemo.drafters.methods import METHODS
 from specdemo.files.catalogue import find
 from specdemo.files.found import FoundModel
 from specdemo.files.header import Header, StoredTensor
+from specdemo.models.networks import folders
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import SPECULATIVE, ModelInfo, RunStarted, Status, Trace, Verified
 from specdemo.trace.metrics import output_text
@@ -227,3 +228,15 @@ def test_export_to_a_full_disk_leaves_an_earlier_file_as_it_was(tmp_path, monkey
     assert f"{earlier} cannot be read or written: No space left" in capsys.readouterr().err
     assert earlier.read_text() == "earlier"
     assert list(tmp_path.iterdir()) == [earlier]
+
+
+def test_export_draft_finds_a_draft_below_the_home_folder(monkeypatch, tmp_path, tiny_folder):
+    """A shell leaves the `~` of `--draft=~/draft` as it is."""
+    draft, written = tmp_path / "draft", []
+    draft.mkdir()
+    (draft / "config.json").write_text('{"specdemo": {"kind": "draft"}}')
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(folders, "export", lambda *paths: written.append(paths))
+    words = ["export", "draft", str(tmp_path / "out"), "--target", str(tiny_folder)]
+    assert main([*words, "--draft=~/draft"]) == 0
+    assert written[0][0] == draft

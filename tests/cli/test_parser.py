@@ -261,6 +261,21 @@ def test_app_says_that_it_already_runs(monkeypatch, capsys):
     assert "--port 8000" in told
 
 
+def test_without_torch_a_command_says_so_and_any_other_missing_module_is_an_error(
+    monkeypatch, capsys
+):
+    missing = iter(["torch", "rich"])
+
+    def make_page(_studio):
+        raise ModuleNotFoundError(name=next(missing))
+
+    monkeypatch.setattr(app_command, "make_page", make_page)
+    assert main(["app"]) == 1
+    assert "Live runs need torch" in capsys.readouterr().err
+    with pytest.raises(ModuleNotFoundError):
+        main(["app"])
+
+
 def test_a_command_imports_its_own_file_and_no_other():
     code = (
         "import sys; from specdemo.cli.parser import main; main(['replay', sys.argv[1]]);"

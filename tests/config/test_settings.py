@@ -1,7 +1,6 @@
 """The table of settings: its rows, its checks, and everything that is made from it."""
 
 import dataclasses
-import re
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from specdemo.config.settings import (
     fields,
     widget_order,
 )
-from specdemo.config.strings import ASSETS
 from specdemo.drafters.methods import METHODS
 from specdemo.ui import words
 from specdemo.ui.settings_panel import OPTIONS
@@ -231,9 +229,3 @@ def test_a_space_serves_its_container_and_is_public_whatever_it_listens_on(monke
     assert (settings.host, settings.allow_model_switch) == ("127.0.0.1", "off")
     monkeypatch.setenv("SPECDEMO_ALLOW_MODEL_SWITCH", "catalogue")
     assert AppSettings.from_environment().allow_model_switch == "catalogue"
-
-
-def test_the_script_takes_from_a_link_what_the_table_puts_into_one():
-    text = (ASSETS / "view" / "core" / "settings.js").read_text(encoding="utf-8")
-    named = re.findall(r'"(\w+)"', text)
-    assert sorted(named) == sorted(row.link for row in fields() if row.link)

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from copied import ROOT, copy_project, python
+from programs import ROOT, copy_project, python_in
 
 from specdemo.trace.codec import decode
 from specdemo.trace.events import RunStarted
@@ -43,14 +43,14 @@ def project(tmp_path_factory) -> Path:
     for name, diff in zip(changed, blocks("diff"), strict=True):
         text = (folder / name).read_text(encoding="utf-8")
         (folder / name).write_text(patched(text, diff), encoding="utf-8")
-    python(folder, "-m", "tools.docs")
+    python_in(folder, "-m", "tools.docs")
     return folder
 
 
 def test_the_contract_suite_tests_it(project):
     """Greedy identity, exact sampled distribution, budgets, lengths, restarts and company."""
     suite = "tests/drafters/test_contract.py"
-    said = python(project, "-m", "pytest", "-q", "-n", "0", "-rA", suite, "-k", "echo")
+    said = python_in(project, "-m", "pytest", "-q", "-n", "0", "-rA", suite, "-k", "echo")
     passed = set(re.findall(r"PASSED \S+::(test_\w+)\[?\S*echo", said))
     expected = set(re.findall(r"^def (test_\w+)\([^)]*method", (ROOT / suite).read_text(), re.M))
     assert len(expected) >= 8
@@ -88,7 +88,7 @@ print(json.dumps({
 
 
 def test_the_page_offers_it_and_every_language_can_name_it(project):
-    said = json.loads(python(project, "-c", PAGE).splitlines()[-1])
+    said = json.loads(python_in(project, "-c", PAGE).splitlines()[-1])
     assert said["menus"] >= 2  # the menu, and those of the race
     assert said["order"].index("echo") == said["order"].index("retrieval") + 1
     assert said["options"] == ["lookahead", "fallback"]
@@ -122,7 +122,7 @@ def test_every_command_takes_it(project, tiny_folder, tmp_path):
         ["bench", "--lanes", "echo", "--limit", "1", "--first-turns", "--json", str(rows), *run],
         ["audit", "--method", "echo", *proof, *pair],
     ]
-    said = python(project, "-c", COMMANDS, json.dumps(commands)).split("=====\n")[1:]
+    said = python_in(project, "-c", COMMANDS, json.dumps(commands)).split("=====\n")[1:]
     listed, run_lines, compared, benched, audited = said
     assert "Guesses that the last token is said again." in listed
     events = [decode(line) for line in run_lines.splitlines()]

@@ -337,6 +337,7 @@ class Failing(Wrapper):
         "start", "propose", "verifying", "observe",
         Proposal.chain([VOCABULARY]), Proposal.chain([-1]), Proposal.chain([1] * 100),
         Proposal((1, 2), (-1, 1)), Proposal((1, 2), (-1,)), Proposal.chain([1], confidences=(float("nan"),)),
+        Proposal.chain([1, 2], confidences=(0.5,)), Proposal.chain([1, 2], survivals=(0.5,)),
     ],
 )  # fmt: skip
 def test_a_drafter_that_fails_is_dropped_and_the_text_is_that_of_plain_decoding(pair, call):

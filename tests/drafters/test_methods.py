@@ -16,7 +16,7 @@ from specdemo.config.strings import ASSETS, load
 from specdemo.drafters.base import NEEDS, Method
 from specdemo.drafters.methods import METHODS, NEEDED
 from specdemo.models.networks.registry import NETWORKS
-from specdemo.training.package import card_words
+from specdemo.training.package import card_part
 
 ENTRIES = pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
 
@@ -52,7 +52,9 @@ def test_a_prior_is_a_chance(method: Method):
 def test_every_kind_that_can_be_trained_is_needed_by_a_method_and_described():
     kinds = {row.kind for row in NETWORKS}
     assert kinds | set(NEEDS) == {need for one in METHODS.values() for need in one.needs}
-    assert kinds == set(load("page")["VIEW"]["card"]["kinds"]) == set(card_words("drafters"))
+    assert (
+        kinds == set(load("page")["VIEW"]["card"]["kinds"]) == set(card_part("words", "drafters"))
+    )
 
 
 CALL = re.compile(r'(?:Reason|match_reason)\(\s*f?"(\w+)"(?: if \w+(?: == 1)? else "(\w+)")?')

@@ -14,7 +14,7 @@ from specdemo.drafters.policies.guard import Fallback, survivals
 from specdemo.drafters.policies.lookahead import Confidence, Constant, CostAware, Heuristic
 from specdemo.drafters.policies.rule import GROUP_TOKENS, StoppingRule
 from specdemo.engine.clock import Sharing
-from specdemo.engine.cost import CostProfile, Costs, best_count, best_rate, pays, survival_floors
+from specdemo.engine.cost import CostProfile, Costs, best_rate, pays
 from specdemo.engine.sampling import Shaper
 from specdemo.engine.types import Proposal
 from specdemo.trace.events import Reason
@@ -179,16 +179,21 @@ def test_pays_exactly_if_the_addition_raises_the_rate(gain, seconds):
     assert pays(gain, seconds, tokens / duration) == faster
 
 
-def test_best_count_lets_later_rows_pay_for_an_expensive_one():
-    survivals = [0.9, 0.8, 0.7, 0.1]
-    assert best_count(survivals, [1.5, 1.5, 1.5, 2.5], rate=1.0) == 3
-    assert best_count(survivals, [1.5, 3.0, 4.5, 6.0], rate=1.0) == 0
-    assert best_count([], [], rate=1.0) == 0
+@pytest.mark.parametrize(
+    ("seconds", "count"),
+    [((1, 2.5, 2.5, 2.5, 3.5), 3), ((1, 2.5, 4, 5.5, 7), 0)],  # seconds of passes over 1 to 5 rows
+)
+def test_later_copies_pay_for_an_expensive_row(seconds, count):
+    rule = StoppingRule(Costs(CostProfile(tuple(enumerate(seconds, 1)))))
+    assert rule.copies([0.9, 0.8, 0.7, 0.1], drafted=0) == count
+    assert rule.copies([], drafted=0) == 0
 
 
-def test_survival_floors_are_those_of_the_cheapest_group():
-    floors = survival_floors([[1.0, 1.0], [0.1, 1.0]], chance=0.5, rate=2.0)
-    assert floors == pytest.approx([2 * 1.0 / 0.75, 2 * 0.1 / 0.5])
+def test_a_chain_continues_above_the_price_of_its_cheapest_group():
+    seconds = enumerate((1, 2, 3, 3, 4, 5, 6), 1)  # passes over 1 to 7 rows
+    floors = StoppingRule(Costs(CostProfile(tuple(seconds)))).chain_floors(2, 0.5, 0.1)
+    # The second row after one drafted token costs nothing, nor does the first one after two.
+    assert floors == pytest.approx([(2 * 0.1 + 1) / 0.75, 0.1 / 0.5])
 
 
 def test_best_rate_is_the_fastest_length():

@@ -167,7 +167,7 @@ def test_guesses_below_a_branch_are_the_block_s_corrected_by_its_last_word(opene
     for parent in parents:
         first = proposal.children(parent)[0]
         above = PROMPT[-1] if parent < 0 else proposal.token_ids[parent]
-        depth = len(proposal.path_to(parent))
+        depth = len(proposal.paths()[parent + 1])
         own = logits[depth].clone()
         own[: len(columns)] += markov.bias(markov.token[[columns.get(above, len(columns))]])[0]
         expected = own.softmax(-1)

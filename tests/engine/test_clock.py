@@ -7,7 +7,7 @@ import torch
 from conftest import Clock
 from passes import Paused
 
-from specdemo.engine.clock import Cancelled, Sharing, Stage, Stopwatch
+from specdemo.engine.clock import Cancelled, Sharing, Stopwatch
 from specdemo.engine.passes import ForwardOutput, request_pass
 
 OWN, PASS, WAIT = 0.02, 0.08, 0.15
@@ -63,7 +63,7 @@ def test_stopwatch_inside_another_agrees_with_it():
 
 
 def test_stage_gives_its_terms_to_the_passes_of_inner_stopwatches():
-    stack = Paused(measured(Stage(drafting=True, alone=True), measured(Stopwatch(), work)))
+    stack = Paused(measured(Stopwatch(drafting=True, alone=True), measured(Stopwatch(), work)))
     assert stack.request.drafting
     assert stack.request.alone
     stack.close()
@@ -72,7 +72,7 @@ def test_stage_gives_its_terms_to_the_passes_of_inner_stopwatches():
 def test_stage_is_left_before_a_pass_once_it_is_cancelled():
     answers = [False, True]
     with pytest.raises(Cancelled):
-        measured(Stage(lambda: answers.pop(0)), work)()
+        measured(Stopwatch(lambda: answers.pop(0)), work)()
     assert not answers
     request = Paused(work).request  # the next stage's terms are not those of the one that was left
     assert not request.drafting

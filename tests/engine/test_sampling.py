@@ -28,7 +28,7 @@ from specdemo.engine.sampling import (
 )
 from specdemo.engine.types import Proposal
 from specdemo.engine.verify import verify_coupled
-from specdemo.kernels import draws
+from specdemo.kernels import runtime
 from specdemo.trace.events import Status
 from specdemo.trace.metrics import output_ids
 
@@ -45,6 +45,13 @@ def test_top_p_keeps_what_transformers_keeps(top_p, spread):
 def test_top_p_keeps_all_of_some_equally_likely_tokens():
     shaped = Shaper(Sampling(temperature=1.0, top_p=0.5)).logits(torch.zeros(1, 8), [], [[]])
     assert torch.equal(shaped, torch.zeros(1, 8))
+
+
+def test_top_p_leaves_a_row_without_numbers_as_it_is():
+    logits = torch.full((1, 8), torch.nan)
+    shaped = Shaper(Sampling(temperature=1.0, top_p=0.5)).logits(logits, [], [[]])
+    assert shaped.isnan().all()
+    assert Tickets(0).winner(shaped.softmax(-1)[0], 0) == 0
 
 
 def test_a_sharp_row_has_few_tokens_to_sort(monkeypatch):
@@ -165,7 +172,7 @@ def test_compiled_code_draws_and_takes_away_what_numpy_does(width, monkeypatch):
         )
 
     with monkeypatch.context() as numpy:
-        numpy.setattr(draws, "compiled", lambda _: None)
+        numpy.setattr(runtime, "loaded", lambda _: None)
         columns, *rests = found()
     compiled, *others = found()
     assert compiled == columns

@@ -1,6 +1,7 @@
 """The real page in a process of its own: a pause, and a signal in mid-run."""
 
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ import pytest
 from programs import serving_page
 from tiny_files import make_tiny_model
 
-from tools.probe import TOKEN, Outline, Visit, last_value, main, outcome
+from tools.probe import TOKEN, Outline, Visit, answers, last_value, main, outcome
 
 END_SECONDS = 3.0
 
@@ -80,6 +81,18 @@ def test_probe_measures_a_served_page(page, capsys):
         "from Stop to the end",
     }
     assert all(figure.endswith(" s") for figure in figures.values())
+
+
+def test_a_probe_that_reaches_itself_is_no_answer():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def echo() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(connection.recv(4096))
+
+        threading.Thread(target=echo, daemon=True).start()
+        assert not answers(f"http://127.0.0.1:{server.getsockname()[1]}")
 
 
 def test_a_signal_in_mid_run_ends_the_page_within_three_seconds_without_a_traceback(page):

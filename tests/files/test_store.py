@@ -87,14 +87,6 @@ def test_a_failure_leaves_the_old_folder_and_no_trace(made):
     assert not list(made.parent.glob(".making-*"))
 
 
-def test_remaking_replaces_a_damaged_folder(made):
-    (made / "weights").unlink()
-    with store.making(made, "recipe", "testing") as content:
-        (content / "weights").write_bytes(b"z")
-    assert (made / "weights").read_bytes() == b"z"
-    assert store.is_complete(made, "recipe")
-
-
 def test_too_little_space_is_noticed_before_writing(disk_with, tmp_path):
     disk_with(1_000_000)
     with pytest.raises(UserError, match=r"needs 2\.0 GB of disk space; 1 MB are free"):

@@ -12,12 +12,12 @@ pytest.importorskip("numba")
 from specdemo.kernels import cache, cpu_features
 
 PROGRAM = """
-from numba import cfunc, types
+from numba import cfunc
 from specdemo.kernels import cache
 cache.sources = lambda: [Path(__file__)]
 cache.bases = lambda: [Path(__file__).parent / "kept"]
 
-@cache.kept(cfunc, types.int64(types.int64), nopython=True)
+@cache.kept(cfunc, "int64(int64)")
 def run(number):
     return number + 1
 

@@ -11,7 +11,6 @@ from tiny_compact import compact, features_of, feeding, injecting, mixing
 from specdemo.config.settings import COUPLED, TOKEN, RunSettings, Sampling
 from specdemo.drafters.base import DraftingContext
 from specdemo.drafters.draft_model import DraftModel
-from specdemo.drafters.policies.lookahead import make_lookahead
 from specdemo.drafters.reader import DraftReader
 from specdemo.engine.cost import CostProfile
 from specdemo.engine.sampling import Shaper
@@ -66,8 +65,8 @@ def drafting(sampling: Sampling, policy: str, *, alone: bool, reads: str) -> lis
     )  # fmt: skip
     context = DraftingContext(settings, Shaper.of(settings), 128, profile)
     context.costs.observe_draft = lambda *_: None
-    lookahead = make_lookahead(settings, context.costs, context.calibration)
-    drafter = DraftModel(DraftReader(reader, context.shaper, 128, context.costs), lookahead)
+    draft = DraftReader(reader, context.shaper, 128, context.costs)
+    drafter = DraftModel(draft, context.lookahead())
     text, found = list(TEXT[:7]), []
     drafter.start(text)
     for keeps in (2, 0, 5, 1):

@@ -16,6 +16,7 @@ from specdemo.kernels import cpu_features, matmul_vectors, packing, parts, simd,
 from specdemo.kernels import job as jobs
 
 INTEL = ("llvm.x86.", "pshufb", "vpmaddwd")
+COUNTED_DOWN = "@llvm.x86.atomic.sub.cc"
 ROWS, WIDTH, OUTPUTS, GROUP = 3, 128, 64, 32
 
 pytestmark = [
@@ -84,10 +85,10 @@ def for_target(run, triple: str, processor: str = "generic"):
     machine = llvm.Target.from_triple(triple).create_target_machine(
         cpu=processor, opt=2, jit=True, codemodel="jitdefault"
     )
-    given = run.inspect_llvm().splitlines()
-    module = llvm.parse_assembly(
-        "\n".join(line for line in given if not line.startswith("target "))
-    )
+    given = [one for one in run.inspect_llvm().splitlines() if not one.startswith("target ")]
+    # Numba links its counting of references, which this processor's code generator has changed already.
+    own = [one.replace(" immarg", "") if COUNTED_DOWN in one else one for one in given]
+    module = llvm.parse_assembly("\n".join(own).replace(COUNTED_DOWN, "@counted_down"))
     module.triple, module.data_layout = triple, str(machine.target_data)
     module.verify()
     return module, machine
@@ -148,24 +149,19 @@ def count_rounds(address):
         parts.meet(job, threads)
 
 
-def test_threads_of_our_own_wait_for_each_other():
-    """Three threads, with two concurrent callers."""
-    own, places = team.OwnTeam(3), np.zeros((2, 5), dtype=np.int64)
-    callers = [
+@pytest.mark.parametrize(("threads", "callers"), [(3, 2), (1, 1)])
+def test_threads_of_our_own_wait_for_each_other(threads, callers):
+    """Three threads with two concurrent callers, and a team of one, which runs in its caller."""
+    own, places = team.OwnTeam(threads), np.zeros((callers, 2 + threads), dtype=np.int64)
+    running = [
         threading.Thread(target=own.run, args=(count_rounds.ctypes, place.ctypes.data))
         for place in places
     ]
-    for one in callers:
+    for one in running:
         one.start()
-    for one in callers:
+    for one in running:
         one.join(60)
-    assert places.tolist() == [[1800, 0, 299, 299, 299]] * 2
-
-
-def test_a_team_of_one_runs_in_its_caller():
-    place = np.zeros(3, dtype=np.int64)
-    team.OwnTeam(1).run(count_rounds.ctypes, place.ctypes.data)
-    assert place.tolist() == [600, 0, 299]
+    assert places.tolist() == [[600 * threads, 0, *[299] * threads]] * callers
 
 
 def test_teams_of_our_own_can_be_asked_for(monkeypatch):

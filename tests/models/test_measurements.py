@@ -10,7 +10,7 @@ import pytest
 from specdemo.engine.cost import ANY_ROWS, LADDER, CostProfile
 from specdemo.engine.target import CachedModel
 from specdemo.models import measurements
-from specdemo.models.measurements import PairPasses, known_costs
+from specdemo.models.measurements import known_costs, pair_costs
 from specdemo.trace.events import ModelInfo
 
 INFO, DRAFT = ModelInfo("target", kernel="lean pass"), ModelInfo("draft")
@@ -35,7 +35,7 @@ def rounds(monkeypatch):
 
 
 def costs(folder, info=INFO, draft_info=DRAFT, card=""):
-    return PairPasses(None, info, None, draft_info, card).costs(folder)
+    return pair_costs(folder, None, info, None, draft_info, card)
 
 
 def test_costs_are_not_measured_again_for_some_days(rounds, monkeypatch, tmp_path):
@@ -121,7 +121,7 @@ def test_costs_need_no_writable_cache(tmp_path):
 
 
 def test_costs_of_real_passes(target_weights, draft_weights, tmp_path):
-    pair = PairPasses(CachedModel(target_weights), INFO, CachedModel(draft_weights), DRAFT)
-    first, again = pair.costs(tmp_path), pair.costs(tmp_path)
+    models = CachedModel(target_weights), INFO, CachedModel(draft_weights), DRAFT
+    first, again = pair_costs(tmp_path, *models), pair_costs(tmp_path, *models)
     for (_, before), (_, after) in zip(first.verify, again.verify, strict=True):
         assert 0 < after <= before

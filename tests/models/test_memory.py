@@ -7,8 +7,9 @@ import pytest
 import torch
 from programs import python
 
+from specdemo.config.errors import UserError
 from specdemo.files.catalogue import find
-from specdemo.models import memory
+from specdemo.models import devices, memory
 from specdemo.models.memory import (
     Way,
     Weights,
@@ -29,6 +30,13 @@ def test_the_bytes_that_a_pass_reads_and_a_model_takes(bits, weight):
     embedding = 2 * head if bits == "16" else 0  # else its rows stay in their file
     assert memory_bytes(entry, way) == int(1.15 * (layers + weight * head))
     assert memory_bytes(coder, way) == int(1.15 * (layers + weight * head + embedding))
+
+
+@pytest.mark.parametrize("device", ["cuda:9", "mps"])
+def test_a_missing_device_has_no_memory_to_tell(monkeypatch, device):
+    monkeypatch.setattr(devices, "has_mps", lambda: False)
+    with pytest.raises(UserError, match=r"no such CUDA device|no GPU of Apple's"):
+        memory.free_on(device)
 
 
 def test_only_the_compiled_pass_has_smaller_heads_and_auto_only_for_large_ones():

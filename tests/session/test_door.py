@@ -51,7 +51,7 @@ def test_a_client_describes_the_loaded_pair(door, studio):
 
 def test_drafts_are_shown_side_by_side(door):
     comparison = proposals.Comparison(door)
-    *_, text = comparison.write("abcabc", most=12)
+    *_, text = comparison.write("abcabc", RunSettings(max_new_tokens=12))
     settings = RunSettings(policy="constant", lookahead=3)
     guesses = {guess.method: guess for guess in comparison.guesses(text, 4, settings)}
     assert len(guesses["draft_model"].verified.nodes) == 3

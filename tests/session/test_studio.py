@@ -84,7 +84,7 @@ def said(studio, settings=PLAIN):
 
 def test_a_switch_replaces_everything_at_once_and_computes_where_runs_do(studio, loader):
     old, before = studio.loaded, said(studio)
-    reports = list(studio.switch("new", "none", "bf16"))
+    reports = list(studio.switch("new", "bf16"))
     assert reports[-1] == Progress("warm up", 1.0, "new")
     names = dict(loader.threads)
     assert names["load"] == "specdemo-engine"
@@ -96,15 +96,21 @@ def test_a_switch_replaces_everything_at_once_and_computes_where_runs_do(studio,
     assert said(studio) != before
 
 
+def test_a_switch_takes_the_draft_that_suits_the_target(studio):
+    assert studio.settings.draft == "none"
+    list(studio.switch("new", "bf16"))
+    assert studio.settings.draft == "auto"
+
+
 def test_a_published_drafter_stays_with_its_target_unless_another_is_named(studio):
-    list(studio.switch("old", "none", "fp32", "owner/drafter"))
+    list(studio.switch("old", "fp32", "owner/drafter"))
     assert studio.settings.drafter == "owner/drafter"
-    list(studio.switch("old", "none", "bf16"))
+    list(studio.switch("old", "bf16"))
     assert studio.settings.drafter == "owner/drafter"
-    list(studio.switch("new", "none", "bf16"))
+    list(studio.switch("new", "bf16"))
     assert studio.settings.drafter == "none"
-    list(studio.switch("new", "none", "bf16", "/a/folder"))
-    list(studio.switch("new", "none", "bf16", "none"))
+    list(studio.switch("new", "bf16", "/a/folder"))
+    list(studio.switch("new", "bf16", "none"))
     assert studio.settings.drafter == "none"
 
 
@@ -112,13 +118,13 @@ def test_a_failure_leaves_the_old_pair_and_says_why(studio, loader):
     old, before = studio.loaded, said(studio)
     loader.error = reported("It does not fit.", unaffected="The old works.", advice="Take another.")
     with pytest.raises(UserError, match="does not fit") as error:
-        list(studio.switch("new", "none", "fp32"))
+        list(studio.switch("new", "fp32"))
     assert error.value is loader.error
     assert studio.loaded is old
     assert studio.settings.target == "old"
     assert said(studio) == before
     loader.error = None
-    list(studio.switch("new", "none", "fp32"))
+    list(studio.switch("new", "fp32"))
     assert studio.settings.target == "new"
 
 
@@ -130,7 +136,7 @@ def test_a_run_that_goes_on_ends_with_the_old_pair(studio, loader):
     view = conversation.run("abcabc", long)
     events = [next(view), next(view)]
     assert isinstance(events[0], RunStarted)
-    list(studio.switch("new", "none", "fp32"))
+    list(studio.switch("new", "fp32"))
     assert loader.going_on == 1
     new = said(studio)
     assert new != alone[:40]
@@ -147,7 +153,7 @@ def test_both_lanes_of_a_run_are_of_one_pair(studio):
     settings = RunSettings(method="ngram", max_new_tokens=60, baseline=True)
     view = studio.open().run("abcabc", settings)
     events = [next(view)]
-    list(studio.switch("new", "none", "fp32"))
+    list(studio.switch("new", "fp32"))
     events += view
     steps = [event for event in events if isinstance(event, Verified)]
     plain, drafted = (
@@ -207,7 +213,7 @@ def test_an_exact_run_shares_no_pass_where_company_could_change_its_bits(studio,
 def test_closing_the_switch_gives_it_up(studio, loader):
     old = studio.loaded
     loader.free.clear()
-    switch = studio.switch("new", "none", "fp32")
+    switch = studio.switch("new", "fp32")
     assert next(switch).detail == "new"
     assert loader.reached.wait(WAIT)
     switch.close()
@@ -223,7 +229,7 @@ def test_the_old_pair_is_freed_once_no_run_uses_it(studio):
     view = busy.run("abcabc", PLAIN)
     next(view)
     old = weakref.ref(studio.pair.target.model)
-    list(studio.switch("new", "none", "fp32"))
+    list(studio.switch("new", "fp32"))
     list(view)
     studio.runner.call(gc.collect)
     assert old() is None

@@ -4,8 +4,7 @@ import json
 import shutil
 
 import pytest
-from copied import copy_project, python
-from programs import run
+from programs import copy_project, python_in, run
 
 DECLARED = '''
 @part
@@ -53,9 +52,9 @@ def test_an_event_needs_three_edits(tmp_path):
         text = (project / path).read_text(encoding="utf-8")
         assert text.count(before) == 1
         (project / path).write_text(text.replace(before, after), encoding="utf-8")
-    line = python(project, "-c", CODEC).strip()
+    line = python_in(project, "-c", CODEC).strip()
     assert json.loads(line) == {"type": "rested", "lane": "plain", "seconds": 0.5, "why": ""}
-    python(project, "-m", "tools.docs")
+    python_in(project, "-m", "tools.docs")
     types = (project / "assets/view/types.d.ts").read_text(encoding="utf-8")
     assert "export interface Rested" in types
     rules = (project / "assets/view/core/rules.js").read_text(encoding="utf-8")

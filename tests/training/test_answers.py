@@ -10,8 +10,9 @@ from conftest import open_target, reference_greedy, tiny_llama
 from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
 from specdemo.engine.cache import RollbackCache
+from specdemo.files.progress import silent
 from specdemo.models.decoders.lean import LeanDecoder
-from specdemo.training.answers import AnswerText, AnswerWriter
+from specdemo.training.answers import AnswerText, AnswerWriter, write_shards
 from specdemo.training.data import Answer, read_shards, save_answers, states_path
 
 LAYERS, MOST = (1, 2), 9
@@ -69,6 +70,13 @@ def test_a_text_ends_at_a_stop_token():
     writer = AnswerWriter(LeanDecoder(model), LAYERS, {stop}, MOST)
     ended = next(one for one in writer.write(texts(Sampling())) if one.row_id == 0)
     assert ended.answer_ids.index(stop) == len(ended.answer_ids) - 1 < MOST - 1
+
+
+def test_nothing_is_added_to_states_that_fill_the_disk_space(tmp_path):
+    writer = AnswerWriter(LeanDecoder(tiny_llama(0)), LAYERS, (), MOST)
+    for _ in range(2):
+        paths = write_shards(writer, texts(Sampling()), len(PROMPTS), 1, tmp_path, silent)
+        assert paths == sorted(tmp_path.glob("*.npz")) == [tmp_path / "answers-0000.npz"]
 
 
 def test_shards_are_read_as_one_and_others_are_refused(tmp_path):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from drafter_folders import CPU, HIDDEN, LAYERS, know, reading_of
+from drafter_folders import CPU, HIDDEN, LAYERS, kept, reading_of
 from drafter_folders import VOCABULARY as WORDS
 from safetensors.torch import load_file, save_file
 from tiny_dflash import DFlash
@@ -18,7 +18,6 @@ from transformers import LlamaConfig
 
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
-from specdemo.engine.target import Features
 from specdemo.files.sources import ModelFiles
 from specdemo.models.networks.chain import CompactDecoder, CompactModel
 from specdemo.models.networks.dflash import DFlashDecoder, DFlashModel
@@ -35,7 +34,7 @@ from specdemo.training.data import Row
 from specdemo.training.networks import DFlashNetwork, Eagle3Network, FeatureNetwork
 from specdemo.training.package import (
     Card,
-    card_words,
+    card_part,
     draft_config,
     package,
     render,
@@ -110,12 +109,6 @@ def read_back(folder: Path, embedding: torch.Tensor, dtype: torch.dtype):
     return files, reading, reading.load(TargetTensors(embedding, CPU, dtype, four_bit=False))
 
 
-def kept(states: torch.Tensor) -> Features:
-    features = Features(READS)
-    know(features, states, 0, len(states))
-    return features
-
-
 def test_a_feature_drafter_is_written_as_speculators_has_eagle3(target, embedding, tmp_path):
     """The drafter has the same logits here, read back, and by the format of its tensors."""
     folder = feature(target, tmp_path)
@@ -124,7 +117,7 @@ def test_a_feature_drafter_is_written_as_speculators_has_eagle3(target, embeddin
     assert (reading.kinds, reading.reads, files.licence) == (("feature",), READS, "")
     states = 3 * torch.randn(len(TEXT) - 1, len(READS) * HIDDEN)
     here = CompactDecoder(load_compact(folder, TargetTensors(embedding, CPU, four_bit=False)))
-    own, other = CompactModel(here, kept(states)), CompactModel(decoder, kept(states))
+    own, other = CompactModel(here, kept(READS, states)), CompactModel(decoder, kept(READS, states))
     for read in (TEXT, [12]):  # the second from its own state; here it has the text's tokens too
         assert torch.equal(own.read(read)[: len(KEPT)], other.read(read))
 
@@ -142,7 +135,8 @@ def test_a_feature_drafter_is_written_as_speculators_has_eagle3(target, embeddin
         tensors={name: one.float() if one.is_floating_point() else one for name, one in tensors.items()},
     )  # fmt: skip
     _, _, whole = read_back(out, embedding.float(), torch.float32)
-    again, said = CompactModel(whole, kept(states)), Reference(model, embedding.float(), states)
+    again = CompactModel(whole, kept(READS, states))
+    said = Reference(model, embedding.float(), states)
     assert list(again.words.tokens) == said.tokens() == KEPT.tolist()
     found = torch.stack([again.read(TEXT), again.read([12]), again.read([3])])
     torch.testing.assert_close(found, said.logits([*TEXT, 12, 3])[-3:], rtol=1e-3, atol=1e-3)
@@ -181,7 +175,7 @@ def test_a_block_drafter_is_written_as_z_lab_has_dflash(target, embedding, tmp_p
     assert (files.config["num_target_layers"], files.config["block_size"]) == (LAYERS, 4)
     states = 3 * torch.randn(len(TEXT) - 1, len(READS) * HIDDEN)
     here = DFlashDecoder(load_dflash(folder, TargetTensors(embedding, CPU, four_bit=False)))
-    own, other = (DFlashModel(one, kept(states)).guess(TEXT) for one in (here, decoder))
+    own, other = (DFlashModel(one, kept(READS, states)).guess(TEXT) for one in (here, decoder))
     assert torch.equal(own, other[:, KEPT])  # read back, it has the whole vocabulary
 
     tensors = {name: one.float() for name, one in load_file(out / "model.safetensors").items()}
@@ -192,16 +186,11 @@ def test_a_block_drafter_is_written_as_z_lab_has_dflash(target, embedding, tmp_p
     model = DFlash(reads=READS, block=4, mask=63, causal=causal, tensors=tensors)
     wanted = BlockReference(model, whole, whole, states).guess(TEXT)
     _, _, exact = read_back(out, whole, torch.float32)
-    found = DFlashModel(exact, kept(states)).guess(TEXT)
+    found = DFlashModel(exact, kept(READS, states)).guess(TEXT)
     torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
 
     network = DFlashNetwork(draft_config(CONFIG, 2), len(READS), whole, 63)
-    begun = {}
-    for name in network.state_dict():
-        stem, _, part = name.rpartition(".")
-        one = tensors[name if part == "weight" else f"{stem}.weight"]
-        begun[name] = torch.ones_like(one) if part == "share" else one
-    network.load_state_dict(begun)
+    network.unfold(tensors)
     longer = [*TEXT, 1, 2, 3]
     row = Row("x", np.array(longer), len(TEXT) - 1, 0.0, 0)
     plan = plan_blocks([row], 3, [0], causal=causal, mask=63)
@@ -273,11 +262,11 @@ def test_a_result_has_the_pages_name_at_every_place_of_the_draft():
     assert title("something_else") == "something else"
 
 
-@pytest.mark.parametrize("kind", card_words("drafters"))
+@pytest.mark.parametrize("kind", card_part("words", "drafters"))
 def test_the_readme_fits_every_kind(kind: str):
     text = render(replace(CARD, kind=kind), 3_500_000)
     assert f"# {kind.capitalize()} drafter for tiny" in text
-    assert card_words("drafters")[kind].partition("`{target}`")[0] in text
+    assert card_part("words", "drafters")[kind].partition("`{target}`")[0] in text
     assert "8,192" in text
     assert "{" not in text
     assert "| same most likely token as the target, greedy text, token 2 | 0.6250 |" in text

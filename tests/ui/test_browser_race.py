@@ -134,7 +134,7 @@ def test_set_ups_choose_the_lanes(page):
 
 
 def test_drafts_at_a_place_of_recorded_runs_and_of_a_written_text(page, monkeypatch):
-    def write(_place, prompt, **_):
+    def write(_place, prompt, _settings, **_):
         tokens = tuple(Node(i, HOSTILE if i == 5 else f" w{i}") for i in range(16))
         yield Text(prompt, tokens)
 

@@ -4,13 +4,48 @@ import json
 import shutil
 
 import pytest
+from fuzz.odd import TEXTS
 from loopback import serving_files
 
 from specdemo.cli import parser as cli
+from specdemo.trace.codec import dumps
+from specdemo.trace.events import (
+    LONE_SURROGATE,
+    Choice,
+    ModelInfo,
+    Node,
+    Origin,
+    Place,
+    RunFailed,
+    RunStarted,
+    Status,
+    Verified,
+)
 from specdemo.ui import site, words
-from tests.fuzz.test_prompts import IMAGE, MARKUP, hostile_trace
 
+MARKUP, IMAGE = "<script>window.hacked=1</script>", "<img src=x onerror=window.hacked=1>"
 pytestmark = pytest.mark.browser
+
+
+def hostile_trace() -> str:
+    """A run whose every text is an odd one."""
+    odd = [text for text in TEXTS if not LONE_SURROGATE.search(text)]
+    events, about = [], {"machine": IMAGE, "started_at": MARKUP}
+    info = ModelInfo(MARKUP, IMAGE, MARKUP, IMAGE)
+    choices = tuple(Choice(at, 0.1, other[:99]) for at, other in enumerate(odd[:9]))
+    places = (Place(-1, choices, choices, choices),)
+    probs = {"accept_prob": 0.5, "target_prob": 0.5, "origin": Origin.CHOSEN}
+    for lane in ("plain", "speculative"):
+        events.append(RunStarted(lane, MARKUP, "".join(odd), {"a": odd}, info, **about))
+        for step, piece in enumerate(odd):
+            nodes = (Node(step, piece, status=Status.REJECTED, **probs),)
+            own, times = (
+                Node(99, piece, status=Status.CORRECTION),
+                (0.1, 0.1, 0.0, 0.2 * (step + 1)),
+            )
+            events.append(Verified(lane, step, nodes, (), own, *times, places=places))
+    events.append(RunFailed("speculative", MARKUP, IMAGE, MARKUP))
+    return dumps(events)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """Everything that a visitor can send, change and read: the real page over HTTP, private and public."""
 
+import asyncio
 import gc
 import json
 import re
@@ -395,6 +396,24 @@ def test_uploads_are_closed_and_a_body_that_is_too_large_is_not_read(local, publ
         answer = public.post(f"{API}/run/x", content=content)
         assert answer.status_code == 413
         assert answer.json()["error"] == limits.TOO_MUCH.format(most=1)
+
+
+def test_a_body_that_breaks_off_does_not_reach_the_page():
+    parts = [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
+    seen = []
+
+    async def receive():
+        return parts.pop(0)
+
+    async def page(*_):
+        seen.append("page")
+
+    async def send(message):
+        seen.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"host", b"localhost")]}
+    asyncio.run(Gate(page, AppSettings())(scope, receive, send))
+    assert (parts, seen) == ([], [])
 
 
 def test_neither_the_page_nor_its_headers_name_a_folder_of_the_server(local):

@@ -14,8 +14,7 @@ from programs import needs_node, node
 from specdemo.bench.wrong_rules import bugs
 from specdemo.config.strings import load, strings
 from specdemo.trace.replay import RUNS
-from specdemo.ui import words
-from specdemo.ui.tabs.lessons import lessons_value, lessons_words
+from specdemo.ui.tabs.lessons import lessons_value
 from tools.docs import between
 
 WORDS = strings("lessons").WORDS
@@ -89,7 +88,6 @@ def test_the_script_reads_runs_that_are_there_by_their_names(tmp_path):
         "runs": {"01-a": {"prompt": "Hello", "settings": {"method": "ngram"}}},
     }
     assert json.loads(lessons_value(RUNS, live=True))["live"] is True
-    assert lessons_words()["view"] is words.VIEW
 
 
 def answers_table() -> str:

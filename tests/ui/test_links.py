@@ -6,12 +6,11 @@ from urllib.parse import urlencode
 
 import gradio as gr
 import pytest
-from ui.scripted import ScriptedStudio, lines
+from ui.scripted import ScriptedStudio
 
 from specdemo.trace.replay import RecordedRun, recorded_runs
 from specdemo.ui.links import QUIET_MODULES, follow, others_reach, qr, read_link
 from specdemo.ui.tabs.play import create_play
-from specdemo.ui.view import opening_line
 
 
 def test_the_menu_lists_the_existing_runs(tmp_path):
@@ -20,7 +19,6 @@ def test_the_menu_lists_the_existing_runs(tmp_path):
     for name in ("a", "b", "unlisted"):
         (tmp_path / f"{name}.jsonl").touch()
     assert recorded_runs(tmp_path) == [RecordedRun("b", "B"), RecordedRun("a", "A")]
-    assert lines(opening_line())[0]["run"] == recorded_runs()[0].name
 
 
 def fields():

@@ -147,8 +147,8 @@ class SwitchingStudio(ScriptedStudio):
     def outlooks(self, _precision):
         return {"big": Outlook(10**9, 2 * 10**9, self.missing or 0, 19.6, 41.2)}
 
-    def to_download(self, target, draft, precision):
-        assert (target, draft, precision) == ("big", "small", "fp32")
+    def to_download(self, target, precision):
+        assert (target, precision) == ("big", "fp32")
         return self.missing
 
     def drafters(self, target):
@@ -159,17 +159,17 @@ class SwitchingStudio(ScriptedStudio):
         self.questions += [name] * ask
         return replace(found, size=900_000_000, licence="mit") if ask and not found.here else found
 
-    def switch(self, target, draft, precision, drafter):
-        self.asked = (target, draft, precision, drafter)
+    def switch(self, target, precision, drafter):
+        self.asked = (target, precision, drafter)
         yield Progress("load", 0.5, "layers")
         if self.breaks:
             raise self.breaks
         yield Progress("warm up", None, "")
 
 
-def test_another_pair_is_loaded_with_its_draft_and_the_button_waits(handlers):
+def test_another_pair_is_loaded_and_the_button_waits(handlers):
     before, *loading, (status, *_, button, row) = handlers.load(" big ", "fp32", None)
-    assert handlers.studio.asked == ("big", "small", "fp32", "none")
+    assert handlers.studio.asked == ("big", "fp32", "none")
     assert [json.loads(value)["state"] for value, *_ in loading] == ["loading", "loading"]
     assert not any(busy.interactive for *_, busy, _ in (before, *loading))
     assert json.loads(status)["state"] == "ready"
@@ -193,7 +193,7 @@ def test_a_model_that_is_not_loaded_leaves_the_menus_free(handlers, target, brea
     assert (load.visible, load.interactive, question.visible) == (True, True, False)
     handlers.studio.breaks, handlers.studio.asked = None, None
     list(handlers.load("big", "fp32", None))
-    assert handlers.studio.asked == ("big", "small", "fp32", "none")
+    assert handlers.studio.asked == ("big", "fp32", "none")
 
 
 def test_a_choice_that_must_download_asks_first(handlers):
@@ -206,7 +206,7 @@ def test_a_choice_that_must_download_asks_first(handlers):
     (_, _, _, note, load, row), *_ = handlers.load("big", "fp32", None, agreed=True)
     assert json.loads(note) == [["needs", words.COMING]]
     assert (load.interactive, row.visible) == (False, False)
-    assert handlers.studio.asked == ("big", "small", "fp32", "none")
+    assert handlers.studio.asked == ("big", "fp32", "none")
     handlers.studio.missing = None
     assert words.ASK_UNKNOWN.format(title="Big") in next(handlers.load("big", "fp32", None))[3]
 
@@ -278,7 +278,7 @@ def test_a_drafter_that_must_be_downloaded_is_asked_about_with_its_licence(handl
     assert (load.visible, row.visible) == (False, True)
     assert handlers.studio.asked is None  # not before the visitor agrees
     list(handlers.load("big", "fp32", "owner/away", agreed=True))
-    assert handlers.studio.asked == ("big", "small", "fp32", "owner/away")
+    assert handlers.studio.asked == ("big", "fp32", "owner/away")
     assert handlers.studio.questions == ["owner/away"]
 
 

@@ -107,6 +107,13 @@ def test_a_cleared_conversation_does_not_come_back(handlers):
     assert visitor.turns == []
 
 
+def test_the_page_opens_with_the_first_recorded_run():
+    with gr.Blocks() as page:
+        create_play(ScriptedStudio())
+    view = next(block for block in page.blocks.values() if block.elem_id == "sd-view")
+    assert [line["run"] for line in lines(view.value)] == [recorded_runs()[0].name]
+
+
 @pytest.mark.parametrize("replay", [False, True])
 def test_create_play_offers_without_a_model_only_examples_that_are_recorded(replay):
     studio = ScriptedStudio()

@@ -111,7 +111,7 @@ def test_a_replaced_task_shows_nothing_more():
     assert not following.cancel.is_set()
 
 
-def test_an_error_of_a_replaced_task_is_not_shown():
+def test_a_task_replaced_before_its_first_result_shows_neither_result_nor_error():
     task = LatestRun()
 
     def work():
@@ -127,16 +127,6 @@ def test_a_task_replaced_before_its_turn_never_begins():
     task.replace()
     assert list(values) == [gr.skip()]  # Gradio blanks a component whose handler yields nothing
     assert work.done == 0
-
-
-def test_a_task_replaced_before_its_first_result_leaves_the_next_one_on_show():
-    task = LatestRun()
-
-    def work():
-        task.replace()
-        yield from ()
-
-    assert list(stream(READY, work(), Lines(task))) == [gr.skip()]
 
 
 def test_work_waits_for_the_model_and_begins_by_itself(monkeypatch):

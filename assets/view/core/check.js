@@ -25,65 +25,45 @@ export function checked(data) {
   return event;
 }
 
-/** A violation in a field; the field's name grows on the way out. */
-class Problem extends Error {
-  /** @param {string} field @param {string} problem */
-  constructor(field, problem) {
-    super(`${field} ${problem}`);
-    this.field = field;
-    this.problem = problem;
-  }
-
-  within(/** @type {string} */ outer) {
-    return new Problem(outer + (this.field.startsWith("[") ? "" : ".") + this.field, this.problem);
-  }
-}
-
 /** @type {Map<string, [string, Rule][]>} */
 const PARTS = new Map(Object.entries(RULES.parts).map(([part, known]) => [part, Object.entries(known)]));
 
-/** @param {string} part @param {Record<string, any>} data */
-function checkedFields(part, data) {
+/** at: the path to the fields @param {string} part @param {Record<string, any>} data @param {string} [at] */
+function checkedFields(part, data, at = "") {
   /** @type {Record<string, unknown>} */
   const found = {};
   for (const [name, rule] of PARTS.get(part) ?? []) {
     const given = Object.hasOwn(data, name) ? data[name] : undefined;
     if (given === undefined || (given === null && rule.nullable)) {
-      if (rule.required) throw new Problem(name, "is missing");
+      if (rule.required) throw new Error(`${at}${name} is missing`);
       continue;
     }
-    found[name] = checkedValue(rule, given, name);
+    found[name] = checkedValue(rule, given, at + name);
   }
   const unknown = Object.keys(data).find((name) => !Object.hasOwn(RULES.parts[part], name));
-  if (unknown !== undefined) throw new Problem(clean(unknown), `is no field of ${part}`);
+  if (unknown !== undefined) throw new Error(`${at}${clean(unknown)} is no field of ${part}`);
   return found;
 }
 
-/** @param {Rule} rule @param {any} given @param {string} name @returns {unknown} */
+/** name: of the field, with the path to it @param {Rule} rule @param {any} given @param {string} name @returns {unknown} */
 function checkedValue(rule, given, name) {
   const kind = rule.part ? "object" : (rule.type ?? "");
-  const isRow = kind === "row";
-  if (!IS[kind](given, rule)) throw new Problem(name, `must be ${rule.expected}`);
-  if (kind !== "array" && !isRow && !rule.part && !rule.values) return given;
-  try {
-    if (rule.part) return checkedFields(rule.part, given);
-    if (rule.values) return Object.fromEntries(Object.entries(given).map(([key, value]) => [key, checkedEntry(rule.values, key, value)]));
-    /** @type {any[]} */
-    const list = given;
-    const found = list.map((item, i) => checkedValue(isRow ? rule.items[i] : rule.items, item, INDEX[i] ?? `[${i}]`));
-    if (!isRow || list.length === rule.items.length) return found;
-  } catch (error) {
-    throw error instanceof Problem ? error.within(name) : error;
-  }
-  throw new Problem(name, `must be ${rule.expected}`);
+  if (!IS[kind](given, rule)) throw new Error(`${name} must be ${rule.expected}`);
+  if (rule.part) return checkedFields(rule.part, given, `${name}.`);
+  if (rule.values) return Object.fromEntries(Object.entries(given).map(([key, value]) => [key, checkedEntry(rule.values, key, value, `${name}.${clean(key)}`)]));
+  /** @type {any[]} */
+  const list = given;
+  if (kind === "array") return list.map((item, i) => checkedValue(rule.items, item, `${name}[${i}]`));
+  if (kind !== "row") return given;
+  const found = list.map((item, i) => checkedValue(rule.items[i], item, `${name}[${i}]`));
+  if (list.length < rule.items.length) throw new Error(`${name} must be ${rule.expected}`);
+  return found;
 }
 
-const INDEX = Array.from({ length: 64 }, (_, i) => `[${i}]`);
-
-/** @param {Rule} rule @param {string} key @param {any} value */
-function checkedEntry(rule, key, value) {
-  if (LONE_SURROGATE.test(key)) throw new Problem(clean(key), "must be a text of whole characters");
-  return checkedValue(rule, value, clean(key));
+/** @param {Rule} rule @param {string} key @param {any} value @param {string} name */
+function checkedEntry(rule, key, value, name) {
+  if (LONE_SURROGATE.test(key)) throw new Error(`${name} must be a text of whole characters`);
+  return checkedValue(rule, value, name);
 }
 
 const clean = (/** @type {string} */ name) => name.replace(/[^A-Za-z0-9_]/gu, "?").slice(0, 40);

@@ -1,6 +1,6 @@
 // The sentence above the text: how much sooner the same text was there, or why that cannot be said.
 
-import { baselineRate, disturbed, isFromEarlier, repeatsItself, speedup, standIn, stepSeconds, two } from "./metrics.js";
+import { disturbed, isFromEarlier, repeatsItself, speedup, stepSeconds, tokensPerSecond, two } from "./metrics.js";
 import { laneText, tokenCount } from "./reducer.js";
 
 /** @import { Lane, State } from "./state" */
@@ -18,15 +18,15 @@ export function headlineOf({ lanes }) {
   if (!speculative) return say(plain ? "plain" : "");
   const times = speedup(plain, speculative);
   if (speculative.end === "failed" || speculative.end === "cancelled") return say("");
-  if (!plain && !standIn(speculative)) return say(speculative.end ? "alone" : "begin");
-  if (Math.min(speculative.tokens, plain?.tokens ?? FEWEST_TOKENS) < FEWEST_TOKENS || !times) {
-    return say(speculative.end && plain?.end ? "short" : "begin");
+  if (!plain) return say(speculative.end ? "alone" : "begin");
+  if (Math.min(speculative.tokens, plain.tokens) < FEWEST_TOKENS || !times) {
+    return say(speculative.end && plain.end ? "short" : "begin");
   }
   if (repeatsItself(speculative)) return say("repeats");
   if (isFromEarlier(speculative)) return say("earlier");
   if (disturbed(plain, speculative)) return say("disturbed");
   const kind = Math.abs(times - 1) < EVEN ? "even" : times > 1 ? "sooner" : "later";
-  const whole = !speculative.end ? "so_far" : plain && isSame(plain, speculative) ? "same" : "other";
+  const whole = !speculative.end ? "so_far" : isSame(plain, speculative) ? "same" : "other";
   return say(`${whole}_${kind}`, { times: two(times > 1 ? times : 1 / times) });
 }
 
@@ -42,6 +42,6 @@ export function isSame(plain, speculative) {
  */
 export function clocksOf({ lanes }, step) {
   const tokens = tokenCount(step);
-  const rate = baselineRate(lanes.plain, lanes.speculative);
+  const rate = tokensPerSecond(lanes.plain);
   return { tokens, drafted: stepSeconds(step), plain: rate ? tokens / rate : null };
 }

@@ -6,17 +6,6 @@ import { RULES } from "./rules.js";
 /** @import { Line } from "./state" */
 /** @import { Event } from "../types" */
 
-/** Return a line of a saved trace as an event. Throws an Error with the problem. @param {string} line @returns {Event} */
-function parseEvent(line) {
-  let data;
-  try {
-    data = JSON.parse(line);
-  } catch {
-    throw new Error("it is not JSON");
-  }
-  return checked(data);
-}
-
 /** Whether a parsed line is an event of the run, not a remark of the page. @param {Line} item @returns {item is Event} */
 export const isEvent = (item) => Object.hasOwn(RULES.events, item.type);
 
@@ -56,6 +45,7 @@ export const isTooLarge = (size) => size > RULES.largestFile;
 /** The events of a saved trace up to the first line that is none: { items, line, problem }; line 0 when all are read. @param {string} text */
 export function readTrace(text) {
   if (isTooLarge(text.length)) return { items: [], line: 0, problem: "it is too large" };
+  /** @type {Event[]} */
   const items = [];
   const begun = new Set();
   let number = 0;
@@ -63,12 +53,12 @@ export function readTrace(text) {
     number += 1;
     if (!line.trim()) continue;
     try {
-      const item = parseEvent(line);
+      const item = checked(JSON.parse(line));
       if (item.type === "started" && begun.has(item.lane)) throw new Error(`lane ${item.lane} starts twice`);
       if (item.type === "started") begun.add(item.lane);
       items.push(item);
     } catch (error) {
-      return { items, line: number, problem: error instanceof Error ? error.message : String(error) };
+      return { items, line: number, problem: error instanceof Error && !(error instanceof SyntaxError) ? error.message : "it is not JSON" };
     }
   }
   return { items, line: 0, problem: "" };

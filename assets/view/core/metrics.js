@@ -23,18 +23,9 @@ export const verifyPerStep = (/** @type {Lane} */ lane) => ratio(lane.verifySeco
 /** Share of drafts that had been prepared while the target was busy; null for a run that prepares none. @param {Lane} lane */
 export const preparedRate = (lane) => ratio(lane.hits, lane.known);
 
-/** What stands in for a plain lane that was not run, see the trace format. @param {Lane | null | undefined} lane */
-export const standIn = (lane) => lane?.header.stand_in ?? null;
-
-/** Tokens per second of the plain lane or of what stands in for it. @param {Lane | null | undefined} plain @param {Lane | null | undefined} speculative */
-export const baselineRate = (plain, speculative) => (plain ? tokensPerSecond(plain) : (standIn(speculative)?.tokens_per_second ?? null));
-
-/**
- * Speculative tokens per second over plain tokens per second; a stand-in's are of another prompt.
- * @param {Lane | null | undefined} plain @param {Lane | null | undefined} speculative
- */
+/** Speculative tokens per second over plain tokens per second. @param {Lane | null | undefined} plain @param {Lane | null | undefined} speculative */
 export function speedup(plain, speculative) {
-  const [slow, fast] = [baselineRate(plain, speculative), tokensPerSecond(speculative)];
+  const [slow, fast] = [tokensPerSecond(plain), tokensPerSecond(speculative)];
   return slow && fast ? fast / slow : null;
 }
 

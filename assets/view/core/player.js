@@ -1,6 +1,10 @@
 // Moves a timeline on the run's own clock, at a chosen speed. Knows time and nothing of what is shown.
 
-/** @import { Playable } from "./state" */
+/**
+ * @import { Course, Timeline } from "./timeline"
+ * @typedef {Pick<Course, keyof Course> & Partial<Pick<Timeline, "held" | "until" | "neighbour">>} Playable
+ *   a list of stops with one that is shown: what a player moves
+ */
 
 export const SPEEDS = [0.25, 0.5, 1, 2, 4];
 

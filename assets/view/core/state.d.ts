@@ -1,6 +1,6 @@
 // The lines of a stream beside the trace's own events, and the state that they are folded into.
 
-import type { Event, Node, Place, Reason, RunStarted, Verified } from "../types";
+import type { Event, FinishReason, Node, Place, Reason, RunStarted, Verified } from "../types";
 
 export type { Node, Place, Verified };
 
@@ -15,19 +15,6 @@ export interface Open {
   title?: string;
   waiting?: string;
   run?: string;
-}
-
-/** What a run waits for, as a sentence. */
-export interface Waiting {
-  type: "waiting";
-  text: string;
-}
-
-/** A turn of the conversation before this one. */
-export interface Earlier {
-  type: "earlier";
-  prompt: string;
-  answer: string;
 }
 
 /** Something that went wrong: what happened, what is unharmed, what to do. */
@@ -55,12 +42,16 @@ export interface LaneTurn {
   lane?: string;
 }
 
-/** All lanes of a race have run. */
-export interface Raced {
-  type: "raced";
-}
-
-export type PageLine = Open | Earlier | Waiting | Notice | LaneTurn | Raced;
+export type PageLine =
+  | Open
+  | Notice
+  | LaneTurn
+  /** What a run waits for, as a sentence. */
+  | { type: "waiting"; text: string }
+  /** A turn of the conversation before this one. */
+  | { type: "earlier"; prompt: string; answer: string }
+  /** All lanes of a race have run. */
+  | { type: "raced" };
 export type Line = Event | PageLine;
 
 /** What began a lane; a trace that lost it still names lane, method, prompt and settings. */
@@ -106,9 +97,6 @@ export interface JudgedStep extends StepStart {
 
 export type Step = OpenStep | JudgedStep;
 
-/** How a lane ended; null while it goes on. */
-export type End = "stop" | "length" | "cancelled" | "failed";
-
 export interface Lane {
   header: Header;
   steps: Step[];
@@ -134,15 +122,11 @@ export interface Lane {
   runs: number;
   /** error of the drafter, if it failed and was dropped */
   dropped: string;
-  end: End | null;
+  /** how it ended; null while it goes on */
+  end: FinishReason | "failed" | null;
 }
 
-export interface Problem {
-  message: string;
-  unharmed: string;
-  advice: string;
-  aside: boolean;
-}
+export type Problem = Required<Omit<Notice, "type">>;
 
 export interface State {
   source: { kind: Origin; key: string; title: string; waiting: string };
@@ -172,17 +156,4 @@ export interface Stop {
   /** milliseconds */
   time: number;
   rejection: boolean;
-}
-
-/** A list of stops with one that is shown: what a player moves. */
-export interface Playable {
-  held?: boolean;
-  until?: number;
-  readonly at: number;
-  readonly last: number;
-  readonly atEnd: boolean;
-  timeAt(at: number): number;
-  stopAt(time: number): number;
-  seek(to: number): void;
-  neighbour?(what: "token" | "round" | "rejection", by: number): number;
 }

@@ -8,7 +8,7 @@ import { isEvent } from "./lines.js";
 import { emptyState, reduce, tested } from "./reducer.js";
 
 /** @import { Event, Verified } from "../types" */
-/** @import { Line, PageLine, Stop } from "./state" */
+/** @import { Line, PageLine, State, Stop } from "./state" */
 const SHOWN = ["speculative", "plain"];
 
 /** Stops on a clock, one of which is shown. */
@@ -49,10 +49,12 @@ export class Timeline extends Clock {
   #own = []; // events of the shown variant
   #state = emptyState();
   #applied = 0; // of those, the ones that are in the state
+  /** @type {State | null} */
+  #half = null; // the state at a stop within a step
 
-  /** The fold of everything up to the stop. The same object while it moves forward, a new one after a move back. */
+  /** The fold of everything up to the stop. */
   get state() {
-    return this.#state;
+    return this.#half ?? this.#state;
   }
 
   /**
@@ -62,7 +64,6 @@ export class Timeline extends Clock {
   push(items, { follow }) {
     const before = this.shown;
     const following = follow && this.atEnd && !this.held;
-    this.#leaveJudged();
     for (const item of items) {
       if (isEvent(item)) this.events.push(item);
       else this.preface.push(item);
@@ -86,30 +87,21 @@ export class Timeline extends Clock {
   seek(to) {
     const at = Math.max(0, Math.min(this.last, to));
     const count = at >= this.last ? this.#own.length : this.stops[at].count; // the end of the variant belongs to its last stop
-    this.#leaveJudged();
-    if (count < this.#applied) this.#rewind(count);
+    if (count < this.#applied) this.#rewind();
     this.at = at;
     for (; this.#applied < count; this.#applied += 1) reduce(this.#state, this.#own[this.#applied]);
     const stop = this.stops[at];
-    if (!stop?.judged) return;
-    this.#judge(/** @type {Verified} */ (this.#own[stop.count]), stop.judged);
+    this.#half = stop?.judged ? this.#judged(/** @type {Verified} */ (this.#own[stop.count]), stop.judged) : null;
   }
 
-  // A half judged step stands where the drafted one stood, which comes back when the place moves on.
+  // A half judged step stands where the drafted one stood, in a copy: the state itself keeps the drafted one.
   /** @param {Verified} event @param {number} count */
-  #judge(event, count) {
-    const lane = this.#state.lanes[event.lane];
-    const drafted = lane?.steps.at(-1);
-    reduce(this.#state, { ...event, type: "judging", count });
-    this.#leaveJudged = () => {
-      this.#leaveJudged = () => {};
-      if (!lane) return this.#rewind(this.#applied);
-      lane.steps.pop();
-      if (drafted?.open && drafted.index === event.step) lane.steps.push(drafted);
-    };
+  #judged(event, count) {
+    const { source, lanes } = this.#state;
+    const lane = lanes[event.lane];
+    const copied = lane && { ...lane, steps: [...lane.steps] };
+    return reduce({ ...this.#state, source: { ...source }, lanes: { ...lanes, [event.lane]: copied } }, { ...event, type: "judging", count });
   }
-
-  #leaveJudged = () => {};
 
   /**
    * The stop one token, one round or one rejection away. by: 1 or -1; what: "token", "round" or "rejection"
@@ -136,13 +128,12 @@ export class Timeline extends Clock {
     return this.stops.filter((stop) => stop.kind === "verified")[place]?.step ?? -1;
   }
 
-  #rewind(/** @type {number} */ count) {
+  /** To before the first event of the shown variant. */
+  #rewind() {
     const { shown } = this;
     this.#state = emptyState();
-    this.#leaveJudged = () => {};
     for (const item of [...this.preface, ...this.events.filter(({ lane }) => lane !== shown)]) reduce(this.#state, item);
     this.#applied = 0;
-    for (; this.#applied < count; this.#applied += 1) reduce(this.#state, this.#own[this.#applied]);
   }
 
   #now = 0;
@@ -152,7 +143,7 @@ export class Timeline extends Clock {
     this.stops = [];
     this.#own = [];
     this.#now = 0;
-    this.#rewind(0);
+    this.#rewind();
   }
 
   /** Find the stops of new events. @param {Line[]} items */

@@ -298,7 +298,8 @@ export function readLab(text) {
   /** @type {Record<string, number | string | boolean>} */
   const set = Object.fromEntries(FLAGS.map((name) => [name, false]));
   for (const part of text.split("_")) {
-    const [name, value = ""] = part.split("-");
+    const [name, ...rest] = part.split("-");
+    const value = rest.join("-"); // a small number has a sign in its exponent
     const [low, high] = NUMBERS[name] ?? [1, 0];
     const number = Number(value);
     if (value && number >= low && number <= high) set[name] = name === "k" || name === "budget" ? Math.round(number) : number;

@@ -17,29 +17,13 @@ export interface Model {
 }
 
 /** A step as the model prices it, costs in passes of one row. */
-export interface Priced {
-  drafted: number;
-  tokens: number;
-  draft: number;
-  verify: number;
-  cost: number;
-  speedup: number;
-}
+export type Priced = ReturnType<typeof import("./model.js").step>;
 
 /** Everything that can be set. */
 export interface Setting extends Omit<Model, "curve">, Curve {
   k: number;
   tree: boolean;
   budget: number;
-}
-
-/** A measured point; `name` of its look and its words, `text` what the pointer reads. */
-export interface Point {
-  name: string;
-  x: number;
-  y: number;
-  size: number;
-  text: string;
 }
 
 /** A modelled line; `mark`: the step that is chosen on it. */
@@ -54,7 +38,8 @@ export interface Shown {
   most: number;
   top: number;
   lines: Line[];
-  points: Point[];
+  /** measured; `name` of its look and its words, `text` what the pointer reads */
+  points: { name: string; x: number; y: number; size: number; text: string }[];
   /** the chosen step, and the best of its line, null while it is to be guessed */
   chosen: Priced;
   best: Priced | null;

@@ -11,8 +11,7 @@ import { button } from "./question.js";
 
 /** @import { Header, Lane } from "../core/state" */
 /** @import { Words } from "../parts/page" */
-/** @import { Moment } from "./moment" */
-/** @import { Lanes } from "./lesson" */
+/** @import { Lanes, Moment } from "./lesson" */
 
 const DRAFTED = 4; // words of a draft, at most
 const ROUNDS = 4;

@@ -1,7 +1,7 @@
-// A lesson: the recorded runs that it shows, and questions whose answers are read off them.
+// A lesson: the recorded runs that it shows, questions whose answers are read off them, and moments.
 
 import type { Lane } from "../core/state";
-import type { Moment } from "./moment";
+import type { Words } from "../parts/page";
 
 /** The two lanes of a recorded run; `fast` is missing in a run of plain decoding alone. */
 export interface Lanes {
@@ -47,4 +47,30 @@ export interface Lesson {
   /** what only this page can show, beside its questions */
   moments: Record<string, Moment>;
   questions: Question[];
+}
+
+/** Where the numbers of a moment come from: a name among the words of origins. */
+export type Origin = "recorded" | "measured" | "modelled" | "drawn";
+
+/** What a moment is shown with. */
+export interface Stage {
+  /** the moment's own */
+  words: Words;
+  methods: Words;
+  /** the visitor's last run on this page; null where there is none */
+  last: Partial<Lanes> | null;
+  /** the recorded runs that there are, by name, and how one is read */
+  known: Record<string, LessonRun>;
+  lanes(name: string): Promise<Lanes>;
+  /** name the origin of what is shown */
+  from(origin: Origin): void;
+  /** to a screen reader, politely */
+  announce(sentence: string): void;
+}
+
+/** The part of a lesson in which a visitor counts, judges or compares for himself. */
+export interface Moment {
+  /** the recorded runs that it is handed, by name */
+  runs: string[];
+  show(runs: Lanes[], stage: Stage): Node[];
 }

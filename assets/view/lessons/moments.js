@@ -11,9 +11,8 @@ import { button } from "./question.js";
 
 /** @import { Header, Lane } from "../core/state" */
 /** @import { Words } from "../parts/page" */
-/** @import { Lanes, LessonRun } from "./lesson" */
+/** @import { Lanes, LessonRun, Moment } from "./lesson" */
 /** @import { Runs } from "./evidence" */
-/** @import { Moment } from "./moment" */
 
 // ---- What several moments are made of: bars with a label, a text that is said and shown, and time that passes
 

@@ -10,7 +10,7 @@ import { button } from "./question.js";
 import { pick } from "./threewords.js";
 
 /** @import { Lane } from "../core/state" */
-/** @import { Moment } from "./moment" */
+/** @import { Moment } from "./lesson" */
 
 const DRAWS = 1000;
 const SHOWN = 2500; // milliseconds that they take on the page

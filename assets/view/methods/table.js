@@ -14,7 +14,7 @@ import { adviser } from "./adviser.js";
  * @import { Given, Words } from "../parts/page"
  * @import { Result } from "./adviser"
  * @typedef {{ name: string, target: string }} Recorded a run and what it was recorded on
- * @typedef {{ name: string, title: string, summary: string, needs: string[], why: string, lossy: boolean, runs: Recorded[] }} Method
+ * @typedef {{ name: string, title: string, summary: string, needs: string[], why_not: string, lossy: boolean, runs: Recorded[] }} Method
  * @typedef {{ methods: Method[], targets: string[], live: boolean, measured: Result[] }} Data targets: those with recorded runs, the largest first
  * @typedef {Given & { send(text: string): void, open?(run: string): void }} Here
  */
@@ -66,7 +66,7 @@ class MethodsTable {
   /** @param {Method} method @param {string[]} targets @param {boolean} live */
   #row(method, targets, live) {
     const { words, send, say = (text) => text, open = (run) => applyState({ tab: "play", recorded: run }) } = this.#given;
-    const { name, summary, needs, why, lossy, runs } = method;
+    const { name, summary, needs, why_not: why, lossy, runs } = method;
     const title = say(method.title);
     /** @param {string} label @param {(event: MouseEvent) => void} act */
     const button = (label, act) => el("button", { type: "button", class: "sd-button", "aria-label": fill(words.of, { label, method: title }), onclick: act }, label);

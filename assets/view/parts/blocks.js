@@ -1,15 +1,11 @@
-// Blocks that several tabs use: what went wrong, a dialog, the head of a tab, the legend, tables, a draft's tokens in a grid.
+// Blocks that several tabs use: what went wrong, a dialog, the head of a tab, the legend, tables.
 
-import { quote } from "../core/sentence.js";
-import { isTree, layout } from "../core/tree.js";
 import { el, setText } from "./dom.js";
 
 /**
- * @import { Node as Token, Problem, Step } from "../core/state"
+ * @import { Problem } from "../core/state"
  * @import { Attributes, Words } from "./page"
  * @typedef {string | Node} Cell
- * @typedef {{ index: number, token: Token, column: number, row: number, below: boolean }} Spot
- *   index: among the step's nodes, -1 for the target's own; below: whether it hangs under a sibling
  */
 
 // ---- What went wrong: what happened, what is unharmed, what to do
@@ -116,29 +112,4 @@ export function stackable(whole) {
     });
   }
   return whole;
-}
-
-// ---- A step's tokens in a grid: a chain is one line, a tree has a line more for each further sibling
-
-/** Where each token of a step stands, the target's own behind what was kept. @param {Step} step @returns {Spot[]} */
-export function spots(step) {
-  const places = isTree(step.nodes) ? layout(step).places : inLine(step);
-  return places.map(({ index, column, row, from }) => ({
-    index, column, row, token: /** @type {Token} */ (index < 0 ? step.next : step.nodes[index]), below: row !== (from?.row ?? 0),
-  }));
-}
-
-/** @param {Step} step */
-const inLine = ({ nodes, next }) => [...nodes.keys(), ...(next ? [-1] : [])].map((index, column) => ({ index, column, row: 0, from: null }));
-
-/** @param {string} text @param {string} status @param {string} title */
-export const chip = (text, status, title) =>
-  el("span", { class: `sd-token sd-${status}`, title }, el("span", { class: "sd-mark" }, quote({ text }) || "·"));
-
-/** Put an element of a grid where a token stands. @template {HTMLElement} Element @param {Element} element @param {Spot} spot */
-export function place(element, { column, row, below }) {
-  element.classList.toggle("sd-chip-below", below);
-  element.style.gridColumn = String(column + 1);
-  element.style.gridRow = String(row + 1);
-  return element;
 }

@@ -3,14 +3,13 @@
 import { el, setText } from "./dom.js";
 import { FEWEST_TOKENS } from "../core/headline.js";
 import { fill } from "../core/sentence.js";
-import { acceptRate, draftPerStep, baselineRate, disturbed, preparedRate, speedup, standIn, tokensPerSecond, tokensPerStep, two, verifyPerStep } from "../core/metrics.js";
+import { acceptRate, draftPerStep, disturbed, preparedRate, speedup, tokensPerSecond, tokensPerStep, two, verifyPerStep } from "../core/metrics.js";
 
 /** @import { Words } from "./page" */
 /** @import { State } from "../core/state" */
 
 const FIRST = ["speedup", "accepted", "per_step"]; // always in sight
 const REST = ["fast", "plain", "draft", "verify", "prepared", "saved"]; // on demand
-const COMPARED = ["speedup", "plain"]; // with what a stand-in says where no plain lane was run
 const AHEAD = ["prepared", "saved"]; // shown for runs that draft while the target is busy
 
 export class NumbersView {
@@ -44,7 +43,7 @@ export class NumbersView {
     const values = {
       speedup: busy || early ? "–" : two(speedup(plain, speculative)),
       fast: two(tokensPerSecond(speculative)),
-      plain: two(baselineRate(plain, speculative)),
+      plain: two(tokensPerSecond(plain)),
       accepted: speculative ? two(scale(acceptRate(speculative), 100)) : "–",
       per_step: speculative ? two(tokensPerStep(speculative)) : "–",
       draft: speculative ? two(scale(draftPerStep(speculative), 1000)) : "–",
@@ -57,9 +56,8 @@ export class NumbersView {
     for (const [name, { value, origin }] of Object.entries(this.#cells)) {
       if (origin.className !== kind) origin.className = kind;
       setText(value, values[name]);
-      const whence = !plain && standIn(speculative) && COMPARED.includes(name) ? "stand_in" : state.source.kind;
-      const plainly = FIRST.includes(name) && whence === state.source.kind; // the badge in the same row says it
-      setText(origin, values[name] !== "–" ? (plainly ? "" : this.#words.origin[whence]) : busy && name === "speedup" ? this.#words.origin.disturbed : "");
+      const said = FIRST.includes(name); // by the badge in the same row
+      setText(origin, values[name] !== "–" ? (said ? "" : this.#words.origin[state.source.kind]) : busy && name === "speedup" ? this.#words.origin.disturbed : "");
     }
     if (speculative?.known) {
       const { hits, known } = speculative;

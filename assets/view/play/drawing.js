@@ -1,6 +1,6 @@
 // Hands a run's state to every part, lights the same step in all of them, and says what is new to a screen reader.
 
-import { acceptRate, baselineRate, speedup, tokensPerSecond, two } from "../core/metrics.js";
+import { acceptRate, speedup, tokensPerSecond, two } from "../core/metrics.js";
 import { fill } from "../core/sentence.js";
 import { calm } from "../parts/dom.js";
 import { phaseOf } from "./layout.js";
@@ -75,7 +75,7 @@ export class Drawing {
     this.#view.layout.announce(fill(this.#words.announce[phase] ?? "", {
       speedup: two(speedup(plain, speculative)),
       fast: two(tokensPerSecond(speculative)),
-      plain: two(baselineRate(plain, speculative)),
+      plain: two(tokensPerSecond(plain)),
       accepted: two(speculative ? (acceptRate(speculative) ?? 0) * 100 : null),
     }));
   }

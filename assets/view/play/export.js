@@ -55,7 +55,7 @@ export function save(content, type, name) {
 
 // ---- A run in other forms: its trace, a table, and one HTML file that plays it anywhere
 
-export const COLUMNS = [
+const COLUMNS = [
   "lane", "step", "node", "parent", "token_id", "text", "status",
   "target_prob", "draft_prob", "accept_prob", "draw", "survival",
   "confidence", "origin", "ticket",

@@ -1,6 +1,6 @@
 // How the view is put together: the parts and what frames them. Knows no run.
 
-import { disturbed, isFromEarlier, maySplit, repeatsItself, speedup, standIn, two } from "../core/metrics.js";
+import { disturbed, isFromEarlier, maySplit, repeatsItself, speedup, two } from "../core/metrics.js";
 import { headlineOf } from "../core/headline.js";
 import { isBroken } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
@@ -165,7 +165,6 @@ class Headline {
     setText(this.phase, fill(sentence, {
       times: two(rate < 1 ? 1 / rate : rate),
       speedup: two(speedup(state.lanes.plain, state.lanes.speculative)),
-      minutes: Math.max(1, Math.round((standIn(lane)?.age_seconds ?? 0) / 60)),
     }));
     setText(this.about, lane ? about(words, state, lane) : "");
     this.about.title = this.about.textContent;
@@ -188,7 +187,6 @@ export function phaseOf(state, { playing, atEnd, running, held }) {
   if ((running || playing) && state.lane === "speculative") return "plain_rest";
   if (state.lane === "plain") return state.source.kind === "live" ? "plain_done" : "done_alone";
   if (disturbed(state.lanes.plain, lane)) return "done_disturbed";
-  if (!state.lanes.plain && standIn(lane)) return "done_stand_in";
   return state.lanes.plain?.tokens ? "done" : "done_alone";
 }
 

@@ -4,8 +4,8 @@ import { reasonText } from "../core/decision.js";
 import { two } from "../core/metrics.js";
 import { fold } from "../core/reducer.js";
 import { fill, quote } from "../core/sentence.js";
-import { isTree } from "../core/tree.js";
-import { chip, lossyMark, place, spots } from "../parts/blocks.js";
+import { isTree, layout } from "../core/tree.js";
+import { lossyMark } from "../parts/blocks.js";
 import { el } from "../parts/dom.js";
 
 /**
@@ -87,16 +87,29 @@ export class Drafts {
   #tokens(step) {
     const words = this.#words.view;
     const box = el("div", { class: "sd-draft-tree", tabindex: "0", role: "group", "aria-label": fill(this.#words.tree_caption, { drafted: step.nodes.length, accepted: step.path.length }) });
-    for (const spot of spots(step)) {
-      const { token } = spot;
+    for (const { index, column, row, from } of spots(step)) {
+      const token = /** @type {Token} */ (index < 0 ? step.next : step.nodes[index]);
       const status = token.status ?? "drafted";
       const probs = Object.entries({ target_prob: token.target_prob, draft_prob: token.draft_prob ?? token.confidence })
         .flatMap(([name, prob]) => (typeof prob === "number" ? [`${words[name]} ${two(100 * prob)} %`] : []));
-      box.append(place(chip(token.text ?? "", status, [words.status[status], ...probs].join(" · ")), spot));
+      const shown = chip(token.text ?? "", status, [words.status[status], ...probs].join(" · "));
+      shown.classList.toggle("sd-chip-below", row !== (from?.row ?? 0));
+      shown.style.gridArea = `${row + 1} / ${column + 1}`;
+      box.append(shown);
     }
     return box;
   }
 }
+
+/** Where each token of a step stands, -1 for the target's own, behind what was kept. @param {Step} step */
+const spots = (step) => (isTree(step.nodes) ? layout(step).places : inLine(step));
+
+/** @param {Step} step */
+const inLine = ({ nodes, next }) => [...nodes.keys(), ...(next ? [-1] : [])].map((index, column) => ({ index, column, row: 0, from: null }));
+
+/** @param {string} text @param {string} status @param {string} title */
+const chip = (text, status, title) =>
+  el("span", { class: `sd-token sd-${status}`, title }, el("span", { class: "sd-mark" }, quote({ text }) || "·"));
 
 /** @param {Row} row @returns {JudgedStep | null} */
 function stepOf({ step, events, why }) {

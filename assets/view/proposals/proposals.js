@@ -8,7 +8,7 @@ import { fetchFile } from "../core/recorded.js";
 import { fold, tokensOf } from "../core/reducer.js";
 import { fill } from "../core/sentence.js";
 import { Head } from "../parts/blocks.js";
-import { button as anyButton, closest, el, firstSeen, setText } from "../parts/dom.js";
+import { button as anyButton, closest, el, firstSeen, follow, setText } from "../parts/dom.js";
 import { append } from "../parts/text.js";
 import { Drafts } from "./drafts.js";
 
@@ -34,12 +34,7 @@ const NOTHING = { source: "live", key: "", methods: [], tokens: [], position: 0,
 export function mountProposals(element, { read, watch, send, words, say = (text) => text }) {
   const view = new ProposalsView(words, (position) => send(JSON.stringify({ position })));
   element.replaceChildren(view.root);
-  const take = () => {
-    const data = JSON.parse(read() || "{}");
-    if (data.source) view.take(said(data, say)); // else it is what was sent
-  };
-  watch(take);
-  take();
+  follow({ read, watch }, (data) => data.source && view.take(said(data, say))); // else it is what was sent
   return view;
 }
 

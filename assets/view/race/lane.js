@@ -11,7 +11,6 @@ import { TextView } from "../parts/text.js";
 /** @import { Look } from "../charts/figure" */
 /** @import { Lane } from "../core/state" */
 /** @import { Subject, Words } from "../parts/page" */
-/** @import { Event } from "../types" */
 /** @import { Standing } from "./result" */
 /** No two lanes differ by colour alone. @type {Look[]} */
 export const LOOKS = [
@@ -57,10 +56,6 @@ export class LaneView {
 
   get tokens() {
     return this.lane?.tokens ?? 0;
-  }
-
-  push(/** @type {Event} */ event) {
-    this.timeline.push([event], { follow: true });
   }
 
   /** The whole run, whatever is shown of it; null when it never began. */

@@ -12,7 +12,7 @@ import { Selection } from "../play/selection.js";
 import { Controls } from "./controls.js";
 import { Course } from "../core/timeline.js";
 import { LaneView } from "./lane.js";
-import { Result, margin, standings } from "./result.js";
+import { Result, standings } from "./result.js";
 
 /** @import { Given, Words } from "../parts/page" */
 /** @import { LaneTurn, Line } from "../core/state" */
@@ -37,7 +37,6 @@ class RaceView {
   #result = null; // of the race, once it has been run
   #course = new Course([]);
   #frame = 0;
-  #margin = ""; // by how much it was won, as a sentence
   #selection = new Selection({ state: emptyState(), resting: false }); // tokens of the lanes that are inspected
   #stream = 0; // counts the streams, so that what was fetched for an earlier one is dropped
 
@@ -70,7 +69,7 @@ class RaceView {
   }
 
   #item(/** @type {Line} */ item) {
-    if (isEvent(item)) this.#lanes[this.#at ?? -1]?.push(item);
+    if (isEvent(item)) this.#lanes[this.#at ?? -1]?.timeline.push([item], { follow: true });
     if (item.type === "open") this.#source = { kind: item.source, waiting: item.waiting ?? "", prompt: item.title ?? "" };
     if (item.type === "waiting") this.#source.waiting = item.text;
     if (item.type === "lane") this.#turn(item);
@@ -156,7 +155,6 @@ class RaceView {
       return;
     }
     this.#result = standings(folded);
-    this.#margin = margin(this.#lanes.map(({ title }) => title), this.#result, this.#words);
     this.#state = folded.every((lane) => lane?.end === "stop" || lane?.end === "length") ? "ready" : "cut";
     this.#course = this.player.timeline = new Course(this.#lanes.map((lane) => lane.timeline));
     this.result.show(this.#lanes.map(({ title }, i) => ({ title, lane: folded[i] })), this.#result, {
@@ -176,7 +174,6 @@ class RaceView {
     this.#lanes = [];
     this.#at = null;
     this.#result = null;
-    this.#margin = "";
     this.#inspect(() => this.#selection.clear());
     this.#state = "empty";
     this.list.replaceChildren();
@@ -207,7 +204,7 @@ class RaceView {
     const said = fill(words.phase[this.#phaseName()], {
       lane: (this.#at ?? 0) + 1, lanes: this.#lanes.length, tokens: this.#lanes[this.#at ?? -1]?.tokens ?? 0,
     });
-    const phase = this.#phaseName() === "over" ? `${said} ${this.#margin}`.trim() : said;
+    const phase = this.#phaseName() === "over" ? `${said} ${this.result.won}`.trim() : said;
     this.head.render({
       kind, prompt, badge: this.#lanes.length ? words.view.source[kind] : "", about: this.#about(), phase: waiting && !this.#lanes.length ? waiting : phase,
     });

@@ -22,6 +22,7 @@ import { LOOKS } from "./lane.js";
 export class Result {
   #words;
   #text = ""; // what is copied
+  won = ""; // by how much, as a sentence
 
   constructor(/** @type {Words} */ words) {
     this.#words = words;
@@ -50,9 +51,9 @@ export class Result {
     const ran = entries.flatMap(({ title, lane }) => (lane ? [{ title, lane }] : []));
     const wrote = ran.filter(({ lane }) => lane.tokens);
     const runs = Math.max(1, ...ran.map(({ lane }) => lane.runs));
-    const won = margin(titles, result, words);
+    this.won = margin(titles, result, words);
     const notes = [
-      ...(won ? [won] : []),
+      ...(this.won ? [this.won] : []),
       ...compared(wrote, words.same),
       ...(result.goal ? [fill(words.table.finish, { tokens: result.goal })] : []),
       ...(result.plain ? [] : [words.table.no_plain]),

@@ -4,20 +4,15 @@ import { button, el } from "../parts/dom.js";
 
 /** @import { Words } from "../parts/page" */
 
-/** Title, sentence and the switch between light and dark; fills `main` of the document. @param {Words} words @param {...Node} parts */
+/** Title and the switch between light and dark; fills `main` of the document. @param {Words} words @param {...Node} parts */
 export function frame(words, ...parts) {
   const { body } = document;
   body.classList.add("sd-site");
   body.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);
   const theme = button(words.theme, () => body.classList.toggle("dark"));
-  const title = el("div", { class: "sd-title" }, el("h1", {}, words.title), el("p", {}, words.subtitle));
+  const title = el("div", { class: "sd-title" }, el("h1", {}, words.title));
   const header = el("header", { class: "sd-site-header" }, title, theme);
   document.querySelector("main")?.replaceChildren(header, ...parts);
-}
-
-/** Run a large script after the first words are there. @param {string} src its address */
-export function later(src) {
-  setTimeout(() => document.head.append(el("script", { src })), 500);
 }
 
 /** What the page was given under a name, as a JSON text in its HTML. @param {string} name */

@@ -63,7 +63,9 @@ async function repeat(milliseconds, act) {
 /** Ask for the code of a room. wrong: a code without one @param {string} [wrong] */
 function join(wrong) {
   const box = el("input", { type: "text", name: "room", maxlength: 4, value: wrong, class: "sd-moment-words", "aria-label": words.code, placeholder: words.code, autocomplete: "off" });
-  const form = el("form", { class: "sd-room sd-room-form sd-moment" }, box, el("button", { class: "sd-lesson-button sd-lesson-main" }, words.join));
+  // What the form sends replaces the address's query, so its button keeps the language.
+  const send = el("button", { name: "lang", value: language, class: "sd-lesson-button sd-lesson-main" }, words.join);
+  const form = el("form", { class: "sd-room sd-room-form sd-moment" }, box, send);
   frame(words, form, ...(wrong ? [el("p", { class: "sd-problem", role: "alert" }, words.refused[404])] : []));
   box.select();
 }

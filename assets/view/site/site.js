@@ -3,7 +3,7 @@
 import { el, menu } from "../parts/dom.js";
 import { data, say } from "./data.js";
 import { readState } from "../core/permalink.js";
-import { frame, later } from "./frame.js";
+import { frame } from "./frame.js";
 import { mount } from "../play/view.js";
 
 /**
@@ -116,4 +116,4 @@ if (data.lms) {
 }
 for (const name of readState(location.search).hide ?? []) document.body.classList.add(`sd-hide-${name}`);
 new Site();
-later("plotly.min.js");
+setTimeout(() => document.head.append(el("script", { src: "plotly.min.js" })), 500); // it is large and waits until the first words are there

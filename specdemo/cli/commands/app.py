@@ -11,6 +11,8 @@ from importlib import import_module
 from socket import AF_INET, AF_INET6, create_server
 from typing import TYPE_CHECKING
 
+import httpx
+
 from specdemo.cli.console import reached, reporting
 from specdemo.cli.options import app_settings
 from specdemo.config.errors import UserError
@@ -88,8 +90,6 @@ def _check_host(host: str) -> None:
 
 def _taken(settings: AppSettings) -> UserError:
     """Return the error for a port that specdemo itself or another program uses."""
-    import httpx
-
     url = f"http://{settings.host}:{settings.port}"
     try:
         ours = "status" in httpx.get(f"{url}/health", timeout=2).json()

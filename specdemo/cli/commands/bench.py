@@ -9,16 +9,28 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from specdemo.bench import audit
+from specdemo.bench.card import PairFindings, card_result, measure_pair
 from specdemo.bench.lanes import expand, single_lanes
+from specdemo.bench.pairs import (
+    USUAL_LANES,
+    PairResult,
+    compare_methods,
+    pairs_result,
+    sampling_of,
+)
 from specdemo.bench.results import Journal, Result, Table, markdown, text
+from specdemo.bench.run import BenchOptions, run_bench
+from specdemo.bench.seeds import SeedComparison
+from specdemo.bench.wrong_rules import Rule, bugs, p_of, schedulers
 from specdemo.cli import console
 from specdemo.cli.interrupts import keep_results
 from specdemo.cli.options import (
     app_settings,
     check_method,
     check_output,
+    given_values,
     lane_settings,
     run_settings,
 )
@@ -26,15 +38,11 @@ from specdemo.config.errors import UserError, system_error
 from specdemo.config.settings import AppSettings, RunSettings
 from specdemo.files.catalogue import DEFAULT_TARGET
 from specdemo.files.progress import ProgressCallback
-from specdemo.files.whole import write_file
+from specdemo.files.store import write_file
 from specdemo.models.outlook import choose
 from specdemo.session.studio import Studio
 from specdemo.session.text import Item, read_suite
 from specdemo.trace.events import NOTHING
-
-if TYPE_CHECKING:
-    from specdemo.bench.run import BenchOptions
-    from specdemo.bench.wrong_rules import Rule
 
 
 def run(options: argparse.Namespace) -> int:
@@ -65,7 +73,6 @@ def _measured(
     shown: Callable[[Result], str],
 ) -> tuple[int, Result | None]:
     """Run a bench and show its result, see `_show`."""
-    from specdemo.bench.run import run_bench
 
     def results(progress: ProgressCallback) -> Iterator[Result]:
         listen, asked = partial(console.note, style="yellow"), _bench_options(options)
@@ -107,10 +114,7 @@ def _show(
 
 def _bench_options(options: argparse.Namespace) -> BenchOptions:
     """Return the options of a bench that a command has."""
-    from specdemo.bench.run import BenchOptions
-
-    asked = {part.name: getattr(options, part.name, None) for part in fields(BenchOptions)}
-    return BenchOptions(**{name: value for name, value in asked.items() if value is not None})
+    return BenchOptions(**given_values(options, fields(BenchOptions)))
 
 
 def run_compare(options: argparse.Namespace) -> int:
@@ -133,8 +137,6 @@ def run_compare(options: argparse.Namespace) -> int:
 
 def run_pairs(options: argparse.Namespace) -> int:
     """Print the tables of variants on several pairs, and write them after each prompt."""
-    from specdemo.bench.pairs import USUAL_LANES, sampling_of
-
     items, tokens = read_suite(options.suite, options.limit), options.tokens
     options.max_new_tokens, options.memory, options.first_turns = tokens, False, True
     options.lanes = options.lanes or USUAL_LANES
@@ -158,8 +160,6 @@ def _pairs(
     progress: ProgressCallback,
 ) -> Iterator[Result]:
     """Yield the result so far of all pairs and samplings, after each prompt; stored ones are not measured again."""
-    from specdemo.bench.pairs import PairResult, compare_methods, pairs_result
-
     targets, presets = options.targets.split(","), options.presets.split(",")
     seconds = 60 * options.minutes / (len(targets) * len(presets))
     results: dict[str, PairResult] = {}
@@ -190,8 +190,6 @@ def _pairs(
 
 def run_card(options: argparse.Namespace) -> int:
     """Print the tables of a graphics card, or of the processor, and write the file after each part."""
-    from specdemo.bench.card import PairFindings, card_result, measure_pair
-
     started, allowed = time.monotonic(), 60 * options.minutes
     file = options.out.with_name(f"{options.out.name}.json")
     check_output(file)
@@ -231,8 +229,6 @@ def _present_targets(settings: AppSettings) -> list[str]:
 
 def run_audit(options: argparse.Namespace) -> int:
     """Audit methods. returns: 1 if one that claims to be lossless is not"""
-    from specdemo.bench import audit
-
     names = None if options.methods == "all" else options.methods.split(",")
     for name in names or ():
         check_method(name)
@@ -248,9 +244,6 @@ def run_audit(options: argparse.Namespace) -> int:
 
 def run_seeds(options: argparse.Namespace) -> int:
     """Compare texts of the same seeds. returns: 1 if they differ where they must be equal"""
-    from specdemo.bench.pairs import sampling_of
-    from specdemo.bench.seeds import SeedComparison
-
     items, presets = read_suite(options.suite, options.limit), options.presets.split(",")
     for preset in presets:
         sampling_of(preset)
@@ -271,8 +264,6 @@ def run_seeds(options: argparse.Namespace) -> int:
 
 def run_counterexample(options: argparse.Namespace) -> int:
     """Print three schedulers and two bugs of rules on two or three tokens, by fractions and by real runs."""
-    from specdemo.bench.wrong_rules import bugs, schedulers
-
     rows = [(rule, rule.run(options.runs)) for rule in (*schedulers(), *bugs())]
     console.write(markdown(counterexample_table(rows)))
     return 0
@@ -280,8 +271,6 @@ def run_counterexample(options: argparse.Namespace) -> int:
 
 def counterexample_table(rows: Sequence[tuple[Rule, Sequence[int]]]) -> Table:
     """Return a row for each rule. rows: rules, and how often each of their tokens came"""
-    from specdemo.bench.wrong_rules import p_of
-
     body = [
         {
             "rule": rule.name,

@@ -15,7 +15,7 @@ from specdemo.cli.options import app_settings
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import ASSETS
-from specdemo.files.whole import write_file
+from specdemo.files.store import write_file
 
 if TYPE_CHECKING:
     from playwright.sync_api import Route
@@ -65,7 +65,8 @@ def run_draft(options: argparse.Namespace) -> int:
 
     settings = app_settings(options)
     name = settings.draft if settings.draft != "auto" else partner(settings.target) or ""
-    folder = Path(name) if is_compact(Path(name)) else resolve(name, settings.cache_dir).folder
+    folder = Path(name).expanduser()
+    folder = folder if is_compact(folder) else resolve(name, settings.cache_dir).folder
     if not is_compact(folder):
         raise UserError("cli.not_a_draft", name=name)
     if options.out.suffix == ".gguf":

@@ -28,7 +28,7 @@ from specdemo.cli.show import show_run
 from specdemo.config.errors import UserError
 from specdemo.config.strings import JsonView, load
 from specdemo.files.progress import Progress
-from specdemo.files.whole import write_file
+from specdemo.files.store import write_file
 from specdemo.trace.codec import dumps
 from specdemo.trace.events import Knowledge
 

@@ -14,17 +14,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+
+import httpx
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+from huggingface_hub import HfApi, SpaceCard, SpaceHardware, SpaceInfo, get_token
+from huggingface_hub.errors import BadRequestError, HFValidationError, RepositoryNotFoundError
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # exported, not listed
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from specdemo.cli import console
 from specdemo.cli.options import app_settings
 from specdemo.config.errors import UserError
 from specdemo.config.strings import ASSETS
+from specdemo.files.catalogue import find
 from specdemo.files.hub import kind_of
 from specdemo.files.progress import megabytes
-
-if TYPE_CHECKING:
-    from huggingface_hub import HfApi, SpaceCard, SpaceInfo
 
 
 def run(options: argparse.Namespace) -> int:
@@ -148,9 +154,6 @@ def _written(path: Path) -> list[str]:
 
 def check_name(repo: str) -> None:
     """Raise UserError if a name is not OWNER/NAME."""
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # exported, not listed
-
     try:
         validate_repo_id(repo)
     except HFValidationError as error:
@@ -161,8 +164,6 @@ def check_name(repo: str) -> None:
 
 def _hardware(name: str) -> str:
     """Return the hub's name of hardware. Raises UserError if the hub's client does not list it."""
-    from huggingface_hub import SpaceHardware
-
     known = sorted(item.value for item in SpaceHardware)
     found = HARDWARE.get(name, name)
     if found == STATIC or found in known:
@@ -172,8 +173,6 @@ def _hardware(name: str) -> str:
 
 def _check_target(target: str) -> None:
     """Raise UserError for a target that a Space cannot load. No request to the hub is made for the model."""
-    from specdemo.files.catalogue import find
-
     if Path(target).exists():
         raise UserError("space.local_target", target=target)
     if target != "auto" and "/" not in target and not find(target):
@@ -197,9 +196,6 @@ def space_requirements(text: str, hardware: str) -> str:
 
     Raises UserError unless the program accepts each version of torch that ZeroGPU may install.
     """
-    from packaging.requirements import Requirement
-    from packaging.utils import canonicalize_name
-
     lines = []
     for line in text.splitlines():
         wanted = line.partition("#")[0].strip()
@@ -220,8 +216,6 @@ def space_requirements(text: str, hardware: str) -> str:
 
 def space_card(folder: Path, hardware: str) -> SpaceCard:
     """Return the README.md of the Space: the front matter that the hub reads, and a few sentences."""
-    from huggingface_hub import SpaceCard
-
     readme = (folder if hardware == STATIC else PROJECT) / "README.md"
     card = SpaceCard(readme.read_text(encoding="utf-8"))
     card.data["tags"] = [TAG]
@@ -247,8 +241,6 @@ Report = Callable[[str], None]
 
 def connect() -> HfApi:
     """Return the hub's client; HF_ENDPOINT may name another hub. Raises UserError without a token."""
-    from huggingface_hub import HfApi, get_token
-
     if not get_token():
         raise UserError("space.no_token")
     return HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
@@ -301,8 +293,6 @@ def _who(api: HfApi) -> str:
 
 
 def _find(api: HfApi, repo: str) -> SpaceInfo | None:
-    from huggingface_hub.errors import RepositoryNotFoundError
-
     try:
         return api.space_info(repo)
     except RepositoryNotFoundError:
@@ -361,8 +351,6 @@ def follow(
 @contextmanager
 def told(unaffected: str) -> Iterator[None]:
     """Convert the errors of the hub's client. unaffected: sentence about the state after an error"""
-    from huggingface_hub.errors import BadRequestError
-
     try:
         yield
     except UserError:
@@ -400,10 +388,6 @@ def visit(space: SpaceInfo, report: Report, poll: float = BUILD_POLL_SECONDS) ->
 
     The token of this machine is sent to a private Space only. poll: seconds between requests
     """
-    import httpx
-    from gradio_client.exceptions import AppError
-    from huggingface_hub import get_token
-
     page = str(space.host)
     token = get_token() if space.private else None
     try:
@@ -423,8 +407,6 @@ def visit(space: SpaceInfo, report: Report, poll: float = BUILD_POLL_SECONDS) ->
 
 def _read(page: str, token: str | None) -> None:
     """Check that a page is one of this program. Raises httpx.HTTPError, and ValueError for any other page."""
-    import httpx
-
     from specdemo.ui.site import MARK
 
     headers = {"authorization": f"Bearer {token}"} if token else {}
@@ -435,9 +417,6 @@ def _read(page: str, token: str | None) -> None:
 
 def _ask(page: str, token: str | None, poll: float) -> str:
     """Return the beginning of an answer, once the model is loaded."""
-    import httpx
-    from gradio_client import Client
-
     who: str = token or False  # type: ignore[assignment]  # False keeps the client from sending this machine's token
     client = Client(page, token=who, verbose=False, download_files=False, analytics_enabled=False)
     try:

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import fields
 
 from specdemo.cli import console
-from specdemo.cli.options import app_settings
+from specdemo.cli.options import app_settings, given_values
 from specdemo.config.errors import UserError
 
 MODEL_SETTINGS = ("target", "device", "precision", "cache_dir")
@@ -18,13 +18,12 @@ def run(options: argparse.Namespace) -> int:
     from specdemo.training.train import train
 
     settings = app_settings(options)
-    given = {part.name: getattr(options, part.name, None) for part in fields(TrainOptions)}
+    given = given_values(options, fields(TrainOptions))
     given |= {"prompts": tuple(options.prompts), "answers": tuple(options.answers)}
     given |= {name: getattr(settings, name) for name in MODEL_SETTINGS}
     given["work_dir"] = options.work or settings.cache_dir / "training"
-    asked = TrainOptions(**{name: value for name, value in given.items() if value is not None})
     with console.reporting() as report:
-        trained = train(asked, report)
+        trained = train(TrainOptions(**given), report)
     console.note(f"Wrote {trained.out}, {trained.parameters / 1e6:.1f} million parameters.")
     for name, value in trained.card.results.items():
         console.note(f"{title(name)}: {value:.4g}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from specdemo.config.settings import MAX_LOOKAHEAD, RunSettings
+from specdemo.config.settings import MAX_LOOKAHEAD
 from specdemo.drafters.policies.calibration import Calibration
 from specdemo.drafters.policies.rule import StoppingRule
 from specdemo.engine.cost import Costs
@@ -175,20 +175,3 @@ class CostAware(Lookahead):
             return Reason("cost_whole", {"most": self.lookahead})
         values = {"position": drafted + 1, "gain": self._survival * mean, "cost": floor * mean}
         return Reason("cost_stop", values)
-
-
-def make_lookahead(
-    settings: RunSettings,
-    costs: Costs,
-    calibration: Calibration,
-    token_seconds: float | None = None,
-) -> Lookahead:
-    """The policy that the settings name; see `CostAware` for `token_seconds`."""
-    match settings.policy:
-        case "constant":
-            return Constant(settings.lookahead)
-        case "heuristic":
-            return Heuristic(settings.lookahead)
-        case "confidence":
-            return Confidence(settings.threshold, settings.lookahead)
-    return CostAware(settings.lookahead, costs, calibration, token_seconds)

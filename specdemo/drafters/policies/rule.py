@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
-from specdemo.engine.cost import Costs, best_count, best_rate, pays, survival_floors
+from specdemo.engine.cost import Costs, best_rate, pays
 
 # tokens: a pass costs more by groups of rows, so up to this many are charged as one
 GROUP_TOKENS = 4
@@ -45,28 +46,37 @@ class StoppingRule:
         return pays(survival, row, expected / before)
 
     def chain_floors(self, most: int, chance: float, token_seconds: float) -> list[float]:
-        """Return the survival above which a chain of 1 to `most` tokens continues.
+        """Return the survival above which a chain of 1 to `most` tokens continues: `most` numbers, for the compiled loop.
 
-        chance: that one more token is accepted; token_seconds: duration of drafting it
+        chance: that one more token is accepted once all before it are; token_seconds: duration of drafting it
+
+        A pass costs more by groups of several rows, so each floor is that of the cheapest group of further tokens.
         """
-        drafting = [more * token_seconds for more in range(1, GROUP_TOKENS + 1)]
-        return survival_floors(
-            [
-                [drawn + row for drawn, row in zip(drafting, rows, strict=True)]
-                for rows in self.costs.rows_seconds(most, GROUP_TOKENS)
-            ],
-            chance,
-            self.costs.rate(),
-        )
+        groups = range(1, GROUP_TOKENS + 1)
+        gains = list(accumulate(chance**more for more in groups))
+        rate = self.costs.rate()
+        return [
+            rate
+            * min(
+                (more * token_seconds + row) / gain
+                for more, row, gain in zip(groups, rows, gains, strict=True)
+            )
+            for rows in self.costs.rows_seconds(most, GROUP_TOKENS)
+        ]
 
     def copies(self, survivals: Sequence[float], drafted: int) -> int:
-        """Return how many copied tokens to append to a draft of `drafted` tokens.
+        """Return how many copied tokens to append to a draft of `drafted` tokens so that gain - rate * seconds is largest.
 
         survivals: chance that each copy is accepted with all before it
+        returns: 0 if no number of them pays
+
+        All copies are known before they are checked, so an expensive row may be paid by those after it.
         """
-        numbers = range(1, len(survivals) + 1)
-        seconds = [self.costs.row_seconds(drafted, number) for number in numbers]
-        return best_count(survivals, seconds, self.costs.rate())
+        rate = self.costs.rate()
+        nets = [0.0]
+        for number, gain in enumerate(accumulate(survivals), 1):
+            nets.append(gain - rate * self.costs.row_seconds(drafted, number))
+        return nets.index(max(nets))
 
     def speedup(self, lengths: Sequence[int], chance: float, token_seconds: float) -> float:
         """Return tokens per second of the best of some chain lengths, divided by those of plain decoding.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -11,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from specdemo.engine.attention import ModuleDecoder, causal
-from specdemo.engine.cache import RollbackCache
-from specdemo.engine.passes import Decoder, ForwardInput
+from specdemo.engine.cost import glance
+from specdemo.engine.passes import Decoder
 from specdemo.engine.target import CachedModel
 from specdemo.engine.types import Proposal
 from specdemo.kernels import cpu_features, runtime
@@ -28,7 +27,6 @@ from specdemo.models.memory import LARGE_HEAD, leave_to_file
 from specdemo.trace.events import COMPILED
 
 PROBED = 24  # tokens on which both passes are compared
-TRIES = 4
 MODULE = "transformers' own pass"
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.04, torch.float16: 0.01}
 # Of a pass with 8-bit activations: models of the catalogue have 0.02, small random ones 0.05.
@@ -94,16 +92,8 @@ def open_measured(lean: Decoder, module: ModuleDecoder) -> tuple[Decoder, str]:
 
 
 def _pass_seconds(decoder: Decoder) -> float:
-    """Return the fastest of some passes of one row after a short text."""
-    conversation = CachedModel(decoder)
-    token_ids = _probe_text(decoder.config.vocab_size)
-    conversation.read(token_ids)
-    spent = []
-    for token_id in token_ids[:TRIES]:
-        started = time.perf_counter()
-        conversation.read([token_id])
-        spent.append(time.perf_counter() - started)
-    return min(spent)
+    """Return the fastest of some passes of one row."""
+    return glance(CachedModel(decoder), None).verify_seconds(1)
 
 
 def _open_compiled(
@@ -209,17 +199,9 @@ def _probe(decoder: Decoder, token_ids: list[int]) -> Tensor:
     return torch.cat([last[None], more[None], conversation.forward(token_ids[-3], tree).logits])
 
 
-@torch.inference_mode()
 def _module_states(model: Module, token_ids: list[int]) -> Tensor:
     """Return the input of the head at the rows that `_probe` returns, from one pass of the module, (5, hidden)."""
-    module = ModuleDecoder(model)
     seen = causal(PROBED)
     seen[-1, -2] = False  # siblings
-    layers = module.config.num_hidden_layers
-    positions = [*range(PROBED - 1), PROBED - 2]
-    rows = ForwardInput(token_ids, positions, seen, RollbackCache(layers), 0, depth=layers)
-    states = module.run([rows])[0].states
-    normed: Tensor = model.model.norm(states)[
-        [PROBED // 2 - 1, PROBED - 4, PROBED - 3, PROBED - 2, PROBED - 1]
-    ]
-    return normed
+    states = heads.states_of(ModuleDecoder(model), token_ids, seen)
+    return states[[PROBED // 2 - 1, *range(PROBED - 4, PROBED)]]

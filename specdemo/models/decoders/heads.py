@@ -76,11 +76,11 @@ def suits(states: Tensor, weight: Tensor, head: Matrix) -> bool:
     return kl <= MAX_KL and variation <= MAX_VARIATION
 
 
-def states_of(decoder: Decoder, token_ids: Sequence[int]) -> Tensor:
-    """Return the input of the head at each token of a text, (rows, hidden)."""
+def states_of(decoder: Decoder, token_ids: Sequence[int], seen: Tensor | None = None) -> Tensor:
+    """Return the input of the head at each token of a text or tree, (rows, hidden). seen: see `ForwardInput`"""
     last = decoder.config.num_hidden_layers
-    seen, cache = None, RollbackCache(last)
-    rows = ForwardInput(token_ids, range(len(token_ids)), seen, cache, reads=(last,))
+    places = range(len(token_ids)) if seen is None else (seen.sum(-1) - 1).tolist()
+    rows = ForwardInput(token_ids, places, seen, RollbackCache(last), reads=(last,))
     states = decoder.run([rows])[0].states
     assert states is not None
     return states

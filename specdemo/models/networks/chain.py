@@ -95,10 +95,6 @@ class CompactWeights:
         """The target's head, (V, H)."""
         return self.embedding if self.output is None else self.output
 
-    def text_words(self) -> TextWords:
-        """Return the additional vocabulary of one conversation's text."""
-        return TextWords(self.words, self.head_rows, 0 if self.own_head else MOST_ADDED)
-
 
 @dataclass(frozen=True, slots=True)
 class DraftInput(ForwardInput):
@@ -116,11 +112,6 @@ class DraftInput(ForwardInput):
     injected: Injected | None = None
     guesses: int = 0
     adjust: Adjust | None = None
-
-    @property
-    def rows(self) -> int:
-        """Number of rows without guessed positions."""
-        return len(self.positions) - self.guesses
 
     def seen_by(self, count: int) -> Tensor | None:
         """Which keys the first `count` positions see: (count, keys) bool; None as in `seen`."""
@@ -187,14 +178,14 @@ class CompactDecoder:
         weights, sizes = self.weights, self.weights.config.sizes
         state_norm = weights.state_norm
         joins = state_norm is None and any(one.injected or one.guesses for one in inputs)
-        at = self._layout(inputs, [one.rows for one in inputs])
+        at = self._layout(inputs, [len(one.token_ids) for one in inputs])
         for index, layer in enumerate(weights.layers):
             if index == weights.extends and joins:
-                x = self._guessed(inputs, self._injected(inputs, x))
+                x = self._guessed(inputs, (x + self._states(inputs, x)).to(x.dtype))
                 at = self._layout(inputs, [len(one.positions) for one in inputs])
             normed = rms_norm(x, layer.input_norm, sizes.eps)
             if state_norm is not None and index == 0:
-                x = self._states(inputs, x)
+                x = self._states(inputs, x).to(x.dtype)
                 own = rms_norm(x, state_norm, sizes.eps)
                 normed = torch.cat([normed, own], dim=-1)
                 x = own if weights.normed_residual else x
@@ -207,8 +198,8 @@ class CompactDecoder:
         ]
 
     def _states(self, inputs: Sequence[DraftInput], like: Tensor) -> Tensor:
-        """(rows, H): the states of rows that have one, else zeros."""
-        states, begin = torch.zeros_like(like), 0
+        """(rows, H) float32: the target's states of rows that have one, else zeros."""
+        states, begin = torch.zeros_like(like, dtype=torch.float32), 0
         for one in inputs:
             if one.injected is not None:
                 first = begin + one.injected.first
@@ -227,20 +218,11 @@ class CompactDecoder:
             positions += one.positions[:count]
         return PassRows(sizes, self._rotary.at(positions), found)
 
-    def _injected(self, inputs: Sequence[DraftInput], x: Tensor) -> Tensor:
-        """Add the target's states above the draft model."""
-        x = x.clone()
-        for one, part in zip(inputs, x.split([one.rows for one in inputs]), strict=True):
-            if one.injected is not None:
-                first, more = one.injected.first, one.injected.rows
-                part[first : first + len(more)] += more
-        return x
-
     @torch.inference_mode()
     def _guessed(self, inputs: Sequence[DraftInput], x: Tensor) -> Tensor:
         """Insert rows for guessed positions."""
         parts = []
-        for one, part in zip(inputs, x.split([one.rows for one in inputs]), strict=True):
+        for one, part in zip(inputs, x.split([len(one.token_ids) for one in inputs]), strict=True):
             parts.append(part)
             if one.guesses:
                 assert self.weights.mask is not None
@@ -260,7 +242,7 @@ class CompactDecoder:
             start = weights.extends
             below = [
                 SequenceRows(
-                    one.positions[: one.rows], one.cache, one.seen_by(one.rows),
+                    one.positions[: len(one.token_ids)], one.cache, one.seen_by(len(one.token_ids)),
                     injected=one.injected,
                 )
                 for one in inputs
@@ -304,7 +286,8 @@ class CompactModel(CachedModel):
         super().__init__(decoder)
         self.weights, self.target_states = self.decoder.weights, target_states
         self.adjust: Adjust | None = None
-        self._text_words = self.weights.text_words()
+        most = 0 if self.weights.own_head else MOST_ADDED
+        self._text_words = TextWords(self.weights.words, self.weights.head_rows, most)
         self._final = torch.empty(0)  # (answers, H): output of the last pass, before the norm
         self._last: tuple[int, Tensor] | None = None  # a position and its output, (1, H)
         # Outputs of the nodes that `grow` has read, (1, H) each.

@@ -235,7 +235,6 @@ class TextWords:
         self._rows = rows
         self._kept: Tensor | None = None  # rows of the added tokens, set at first use
         self._more: dict[int, int] = {}  # column of each added token
-        self._met: list[int] = []  # position of each added token in the text
         self._places: dict[int, int] = {}  # position of each marked column in the text, ascending
         self.marked = array("q", bytes(8 * (len(words.tokens) + most + MAX_LOOKAHEAD)))
 
@@ -251,7 +250,7 @@ class TextWords:
     @property
     def added(self) -> Tensor | None:
         """The added tokens, (added,) int64; None for none."""
-        return self.words.ids[len(self._reduced.tokens) :] if self._met else None
+        return self.words.ids[len(self._reduced.tokens) :] if self._more else None
 
     def logits(self, states: Tensor) -> Tensor:
         """(rows, added) logits of the added tokens. states: (rows, H), the head's input"""
@@ -264,12 +263,9 @@ class TextWords:
         known, more = self._reduced.column_of, self._more
         before = len(more)
         for position, token in enumerate(token_ids, start):
-            column = known.get(token)
-            if column is None:
-                column = more.get(token)
+            column = known.get(token, more.get(token))
             if column is None and len(more) < self._most:
                 column = more[token] = len(known) + len(more)
-                self._met.append(position)
             if column is not None:
                 self.mark(column, position)
         if len(more) > before:
@@ -287,11 +283,10 @@ class TextWords:
 
     def forget(self, length: int) -> None:
         """Shorten the text to `length` tokens, and remove tokens that only occurred later."""
+        before = len(self._more)
         while self._places and self._places[self.marked[self.num_marked - 1]] >= length:
-            self._places.popitem()
-        before = len(self._met)
-        while self._met and self._met[-1] >= length:
-            self._met.pop()
-            self._more.popitem()
-        if len(self._met) < before:
+            column, _ = self._places.popitem()
+            if column >= len(self._reduced.tokens):  # of an added token, at its first position
+                self._more.popitem()
+        if len(self._more) < before:
             self._set_words()

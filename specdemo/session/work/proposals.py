@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from specdemo.config.errors import UserError
-from specdemo.config.settings import RunSettings, Sampling
+from specdemo.config.settings import RunSettings
 from specdemo.config.strings import Json
 from specdemo.session.door import EngineClient, Part
 from specdemo.session.runs import failure
@@ -64,23 +64,17 @@ class Comparison:
     def write(
         self,
         prompt: str,
+        settings: RunSettings,
         *,
-        most: int,
         system: str = "",
-        sampling: Sampling | None = None,
         cancel: threading.Event | None = None,
     ) -> Generator[Text, None, None]:
-        """Write the target's own answer. most: tokens. yields: the text, longer each time
+        """Write the target's own answer, without drafts and memory. yields: the text, longer each time
 
         Raises UserError for a prompt that cannot be answered, and for later errors.
         """
+        settings = replace(settings, method=NOTHING, memory=False)
         self._conversation.reset()
-        settings = RunSettings(
-            method=NOTHING,
-            max_new_tokens=most,
-            memory=False,
-            sampling=sampling or Sampling(),
-        )
         about = self._studio.loaded_about()
         self._written_with, stops = about.target, about.stop_ids
         text = Text(prompt, (), system)
@@ -163,6 +157,7 @@ def steps_of_all(
                     header,
                     together=lambda: conversation.host.together,
                     cancelled=cancel.is_set,
+                    known=conversation.host.known,
                 )
                 events = []
                 with closing(lane):

@@ -13,15 +13,14 @@ from specdemo.trace.replay import RUNS, recorded_runs
 from specdemo.ui import words
 from specdemo.ui.view import Tab, mounted
 
-WORDS = strings("lessons").WORDS
+WORDS = {**strings("lessons").WORDS, "policies": words.POLICIES}
 
 
 def create_lessons(studio: EngineClient) -> gr.HTML:
     """Create the tab's component, inside its tab. All of it happens in the browser."""
     value = lessons_value(RUNS, live=not studio.replay_only)
-    return mounted(
-        value, "lessons/lessons.js", "mountLessons", "sd-lessons", own_words=lessons_words()
-    )
+    own = {**WORDS, "view": words.VIEW}
+    return mounted(value, "lessons/lessons.js", "mountLessons", "sd-lessons", own_words=own)
 
 
 def lessons_value(folder: Path, *, live: bool) -> str:
@@ -31,14 +30,8 @@ def lessons_value(folder: Path, *, live: bool) -> str:
     return json.dumps({"runs": runs, "live": live})
 
 
-def lessons_words() -> dict[str, object]:
-    """Return the lessons' strings, with the player's and the names of the policies."""
-    return {**WORDS, "view": words.VIEW, "policies": words.POLICIES}
-
-
 def _site(_studio: EngineClient, runs: Path) -> dict[str, object]:
-    own = {name: value for name, value in lessons_words().items() if name != "view"}
-    return {"value": lessons_value(runs, live=False), "words": own}
+    return {"value": lessons_value(runs, live=False), "words": WORDS}
 
 
 TAB = Tab(5, "lessons", words.TAB_LESSONS, create_lessons, _site)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from specdemo.ui import words
 from specdemo.ui.run_tab import QUICK
 from specdemo.ui.view import Tab, mounted, only
 
-WORDS = strings("methods").WORDS
+WORDS = {**strings("methods").WORDS, "lossy": words.LOSSY}
 
 SHOWN_RUNS = 4  # recorded runs of a method that are shown
 MEASURED = ASSETS.parent / "docs" / "measured"  # in a checkout only
@@ -38,7 +38,7 @@ def create_methods(studio: EngineClient) -> Methods:
         "methods/table.js",
         "mountMethods",
         "sd-methods",
-        own_words=methods_words(),
+        own_words=WORDS,
     )
     gr.HTML(f"<h2>{words.PROOF}</h2>", apply_default_css=False, elem_classes="sd-heading")
     own = only("audit")
@@ -48,10 +48,6 @@ def create_methods(studio: EngineClient) -> Methods:
     gr.on(None, partial(last_audit, studio), None, audit, **QUICK)  # when the page is opened
     gr.on(None, partial(methods_value, studio, RUNS), None, table, **QUICK)
     return Methods(table, card)
-
-
-def methods_words() -> dict[str, object]:
-    return {**WORDS, "lossy": words.LOSSY}
 
 
 def methods_value(studio: EngineClient, folder: Path) -> str:
@@ -71,15 +67,7 @@ def methods_value(studio: EngineClient, folder: Path) -> str:
         known.append({"name": run.name, "target": name})
         sizes[name] = target.get("parameters") or 0
     methods = [
-        {
-            "name": method.name,
-            "title": method.title,
-            "summary": method.summary,
-            "needs": method.needs,
-            "why": "" if method.available else method.why_not,
-            "lossy": method.lossy,
-            "runs": runs.get(method.name, [])[:SHOWN_RUNS],
-        }
+        asdict(method) | {"runs": runs.get(method.name, [])[:SHOWN_RUNS]}
         for method in studio.methods()
     ]
     targets = sorted(sizes, key=lambda name: -sizes[name])
@@ -128,7 +116,7 @@ def last_audit(studio: EngineClient, folder: Path = MEASURED) -> str:
 
 
 def _site(studio: EngineClient, runs: Path) -> dict[str, object]:
-    return {"value": methods_value(studio, runs), "words": methods_words()}
+    return {"value": methods_value(studio, runs), "words": WORDS}
 
 
 TAB = Tab(6, "methods", words.TAB_METHODS, create_methods, _site)

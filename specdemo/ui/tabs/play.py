@@ -12,7 +12,7 @@ import gradio as gr
 from gradio.events import Dependency
 
 from specdemo.config.errors import UserError
-from specdemo.config.strings import ASSETS, Json
+from specdemo.config.strings import ASSETS, Json, strings
 from specdemo.session.door import ConversationClient, EngineClient
 from specdemo.trace.codec import encode
 from specdemo.trace.events import Drafted, Event, RunStarted, Trace
@@ -40,7 +40,9 @@ from specdemo.ui.settings_panel import (
     create_method,
     create_settings,
 )
-from specdemo.ui.view import Tab, create_runs, mounted, opening_line, script
+from specdemo.ui.view import Tab, mounted, script
+
+WORDS = strings("teach").WORDS
 
 EXAMPLES = ASSETS / "examples.json"
 DETAIL = 5  # alternatives of both models that the inspector shows
@@ -186,6 +188,18 @@ def _create_prompt(
     return prompt, run, stop, new, continues, method, drawer
 
 
+def create_runs() -> gr.HTML:
+    """Create the menu of recorded runs; its event `sent` leaves the chosen one's name as its value."""
+    runs = [[run.name, run.title, run.prompt, run.method, run.group] for run in recorded_runs()]
+    return mounted(
+        "",
+        "play/runs.js",
+        "mountRuns",
+        "sd-runs",
+        own_words={"label": WORDS["runs"], "groups": WORDS["run_groups"], "runs": runs},
+    )
+
+
 def create_play(studio: EngineClient) -> Play:
     """Create the tab's components and their events. Call it inside the tab."""
     handlers = PlayHandlers(studio)
@@ -202,7 +216,9 @@ def create_play(studio: EngineClient) -> Play:
                 button.click(None, None, prompt, js=_example(example["prompt"]))
     with gr.Row(elem_classes="sd-page-row"):
         with gr.Column(scale=4, min_width=320):
-            view = mounted(opening_line(), "play/view.js", "mount", "sd-view")
+            first = recorded_runs()[0]  # the page opens with it
+            opening = present.recorded_line(first.name, first.title, "opening")
+            view = mounted(opening, "play/view.js", "mount", "sd-view")
         with gr.Column(scale=1, min_width=250, elem_id="sd-controls"):
             settings = create_settings(studio, method)
             model = create_model_menu(studio)

@@ -99,13 +99,7 @@ class ProposalHandlers(RunTab[ProposalVisitor]):
         """Let the target write the text. values: settings by name"""
         settings = asked_settings(values, self.studio.settings)
         prompt, system = asked_text(prompt), asked_system(system)
-        text = visitor.comparison.write(
-            prompt,
-            most=settings.max_new_tokens,
-            system=system,
-            sampling=settings.sampling,
-            cancel=shown.task.cancel,
-        )
+        text = visitor.comparison.write(prompt, settings, system=system, cancel=shown.task.cancel)
         with closing(text):
             for visitor.text in text:
                 yield

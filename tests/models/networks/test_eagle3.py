@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from drafter_folders import EMBEDDING, VOCABULARY, know, network_of, same, states_of
+from drafter_folders import EMBEDDING, VOCABULARY, kept, network_of, same, states_of
 from drafter_folders import TEXT as START
 from tiny_eagle3 import Reference, make, write_flat, write_speculators
 
@@ -29,10 +29,8 @@ LAYOUTS = {
 def opened(folder: Path, states: torch.Tensor | None = None) -> CompactModel:
     """Open a drafter of a folder with a target that has these states."""
     network = network_of(folder)
-    features = Features(network.weights.reads)
-    if states is not None:
-        know(features, states, 0, len(states))
-    return CompactModel(network, features)
+    reads = network.weights.reads
+    return CompactModel(network, Features(reads) if states is None else kept(reads, states))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -1,13 +1,10 @@
 """Early exit: the first layers' states, read ahead of the target in its own cache, and nothing left behind."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from conftest import VOCABULARY, reference_logits, tiny_llama
 from tiny_compact import compact_config
 
-from specdemo.config.errors import UserError
 from specdemo.engine.attention import first_layers
 from specdemo.engine.sampling import ReducedVocabulary
 from specdemo.engine.target import CachedModel
@@ -58,7 +55,7 @@ def test_the_targets_own_layer_as_adapter_gives_its_logits(target_weights, weigh
 
 def test_known_text_costs_no_pass(target_weights, weights):
     target, model = opened(target_weights, weights, TEXT)
-    target.lowering = None  # would fail if called
+    target.lower = None  # would fail if called
     assert model.read(TEXT).isfinite().all()
     assert model.length == len(TEXT)
 
@@ -108,9 +105,3 @@ def test_states_that_were_not_kept_are_reported(target_weights, weights):
     target.read(TEXT)
     with pytest.raises(ValueError, match="record"):
         ExitModel(target, CompactDecoder(weights)).read(TEXT)
-
-
-def test_other_builds_are_refused_in_words():
-    model = SimpleNamespace(config=SimpleNamespace(model_type="gpt2"), transformer=None)
-    with pytest.raises(UserError, match="gpt2"):
-        first_layers(model, 1)

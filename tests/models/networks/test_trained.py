@@ -6,12 +6,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from drafter_folders import kept
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 from transformers import LlamaConfig
 
 from specdemo.config.errors import UserError
-from specdemo.engine.target import Features
+from specdemo.kernels.blocks import BlockMatrix
+from specdemo.kernels.packing import Packed
 from specdemo.models.networks.chain import CompactDecoder, CompactModel
 from specdemo.models.networks.folders import (
     TargetTensors,
@@ -85,15 +87,8 @@ def stored(student, kind, target_folder, folder, **facts):
 
 
 def states_of(length: int) -> torch.Tensor:
-    """(length, 2, H): the target's states over a text."""
-    return torch.randn(length, 2, HIDDEN, generator=torch.Generator().manual_seed(2))
-
-
-def kept(states: torch.Tensor) -> Features:
-    features = Features(READS)
-    features.write(0, states.flatten(1))
-    features.gather(range(len(states)))
-    return features
+    """(length, 2 x H): the target's states over a text."""
+    return torch.randn(length, 2 * HIDDEN, generator=torch.Generator().manual_seed(2))
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> None:
@@ -120,7 +115,7 @@ def test_a_feature_drafter_feeds_its_own_states_back(tmp_path, target_folder, ma
     as_stored(network)
     weights = load_compact(out, exact(embedding))
     states = states_of(len(TEXT) - 3)
-    model = CompactModel(CompactDecoder(weights), kept(states))
+    model = CompactModel(CompactDecoder(weights), kept(READS, states))
     model.read(TEXT[:-2])
     found = [model.states[0]]
     model.grow(TEXT[-2:], [-1, 0])
@@ -129,7 +124,7 @@ def test_a_feature_drafter_feeds_its_own_states_back(tmp_path, target_folder, ma
         model.read([token])
         found.append(model.states[0])
     before = torch.zeros(1, len(TEXT), 2 * HIDDEN)
-    before[0, 1 : len(TEXT) - 2] = states.flatten(1)
+    before[0, 1 : len(TEXT) - 2] = states
     texts, rows = torch.tensor([TEXT]), torch.tensor([3, len(TEXT) - 3])
     with torch.no_grad():
         draft, wanted = network.begin(texts, before, rows)
@@ -145,7 +140,7 @@ def test_a_block_is_guessed_as_it_was_trained(tmp_path, target_folder, causal):
     facts = {"reads": list(READS), "depth": DEPTH, "causal": causal}
     weights = stored(student, "jet" if causal else "block", target_folder, tmp_path / "o", **facts)
     states = states_of(len(TEXT) - 1)
-    model = CompactModel(CompactDecoder(weights), kept(states))
+    model = CompactModel(CompactDecoder(weights), kept(READS, states))
     model.read(TEXT[:3])
     model.guess(TEXT[3:])
     assert model.length == len(TEXT)
@@ -156,7 +151,7 @@ def test_a_block_is_guessed_as_it_was_trained(tmp_path, target_folder, causal):
     width = plan.where.shape[1]
     assert width == len(longer) + DEPTH - 1
     before = torch.zeros(1, len(longer), 2 * HIDDEN)
-    before[0, 1 : len(TEXT)] = states.flatten(1)
+    before[0, 1 : len(TEXT)] = states
     unseen = torch.zeros(1, 1, width, width).masked_fill_(~torch.from_numpy(plan.seen), -1e30)
     with torch.no_grad():
         token_ids, where, anchors, ahead = (
@@ -202,6 +197,13 @@ def test_rounding_gives_what_the_kernel_computes_with():
     assert rounded(torch.ones(3, 5)).equal(torch.ones(3, 5))
 
 
+def tensors_of(matrix: Packed | BlockMatrix) -> list[torch.Tensor]:
+    """Codes, scales or units, zeros and steps of a packed matrix of one part."""
+    (part,) = matrix.parts if isinstance(matrix, BlockMatrix) else (matrix,)
+    found = (getattr(part, name, None) for name in ("codes", "scales", "units", "zeros", "steps"))
+    return [one for one in found if one is not None]
+
+
 def test_a_matrix_stored_in_4_bits_gives_the_same_products_bit_by_bit(tmp_path):
     """A matrix on disk is the one that the kernel and the compiled pass would be given without the file."""
     weight, bias = torch.randn(96, 64).bfloat16(), torch.randn(96).bfloat16()
@@ -215,7 +217,7 @@ def test_a_matrix_stored_in_4_bits_gives_the_same_products_bit_by_bit(tmp_path):
     x = torch.randn(3, 64).bfloat16()
     assert torch.equal(found(x), wanted(x))
     if found.packed:
-        assert all(map(torch.equal, found.packed.tensors, wanted.packed.tensors))
+        assert all(map(torch.equal, tensors_of(found.packed), tensors_of(wanted.packed)))
         assert torch.equal(found.packed.bias, wanted.packed.bias)
     whole = pack_linear(parts[0], bias, four_bit=False)
     torch.testing.assert_close(whole(x), F.linear(x, rounded(weight), bias))

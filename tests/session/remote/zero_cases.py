@@ -288,7 +288,7 @@ def test_a_race_several_prompts_and_drafts_side_by_side_are_one_task_each(door, 
     # The others need a real GPU.
     monkeypatch.setattr(door, "about", replace(door.about, methods=few))
     comparison = Comparison(door)
-    *_, text = comparison.write(PROMPT, most=8)
+    *_, text = comparison.write(PROMPT, RunSettings(max_new_tokens=8))
     guesses = {guess.method: guess for guess in comparison.guesses(text, 3, RunSettings())}
     assert guesses["draft_model"].verified
     assert list(guesses) == [method.name for method in door.methods() if method.name != "nothing"]

@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import islice
 
 import pytest
-from conftest import loaded
 from errors import reported
 from letters import letters_studio, tiny_pair
 from scripted_run import CountingStudio, run_events
@@ -15,6 +14,7 @@ from specdemo.cli import console
 from specdemo.cli.parser import main
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.session.loaded import Loaded
 from specdemo.session.studio import Studio
 from specdemo.session.work.batch import Batch, BatchTotals, State
 from specdemo.trace.events import FinishReason, ModelInfo, Node, RunFailed, Verified
@@ -146,7 +146,7 @@ def test_prompts_that_begin_after_another_model_was_loaded_end_with_a_sentence()
     begun = next(batch)
     other = tiny_pair()
     other = replace(other, target=replace(other.target, info=ModelInfo("another", precision="nf4")))
-    studio.use(loaded(other))
+    studio.use(Loaded(studio.settings, other))
     (first, *rest), totals = finish([begun, *batch])
     assert (first.state, first.new_tokens, totals.failed) == (State.DONE, 200, 2)
     for answer in rest:

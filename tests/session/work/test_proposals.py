@@ -2,13 +2,15 @@
 
 import json
 import threading
+from dataclasses import replace
 
 import pytest
-from conftest import loaded
 from letters import letters_studio, tiny_pair
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings, Sampling
+from specdemo.drafters.methods import METHODS
+from specdemo.session.loaded import Loaded
 from specdemo.session.work.proposals import Comparison
 from specdemo.trace.events import Status
 from specdemo.trace.metrics import output_ids
@@ -26,8 +28,8 @@ def studio(draft_weights):
     return letters_studio(tiny_pair(draft_weights))
 
 
-def written(comparison, prompt="abcabc", most=24, **options):
-    *_, text = comparison.write(prompt, most=most, **options)
+def written(comparison, **settings):
+    *_, text = comparison.write("abcabc", RunSettings(max_new_tokens=24, **settings))
     return text
 
 
@@ -58,6 +60,14 @@ def test_every_method_is_asked_and_judged_by_the_text_itself(studio):
     assert len(chain.nodes) == 4
     if chain.next.status is Status.CORRECTION:
         assert chain.nodes[len(chain.path)].status is Status.REJECTED
+
+
+def test_an_added_method_is_asked_like_the_others(studio):
+    studio.add(replace(METHODS["ngram"], name="own"))
+    comparison = Comparison(studio)
+    guesses = comparison.guesses(written(comparison), 10, CONSTANT)
+    paths = {guess.method: guess.verified and guess.verified.path for guess in guesses}
+    assert paths["own"] == paths["ngram"]
 
 
 def test_a_request_for_drafts_leaves_nothing_behind(studio):
@@ -100,7 +110,7 @@ def test_sampling_goes_on_with_the_text_of_the_seed_under_every_method(studio):
 def test_a_text_of_another_model_is_not_gone_on_with(studio, draft_weights):
     comparison = Comparison(studio)
     text = written(comparison)
-    studio.use(loaded(tiny_pair(draft_weights)))
+    studio.use(Loaded(studio.settings, tiny_pair(draft_weights)))
     with pytest.raises(UserError, match="Another model"):
         next(comparison.guesses(text, 3, CONSTANT))
     with pytest.raises(UserError, match="lookahead"):

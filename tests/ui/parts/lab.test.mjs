@@ -92,6 +92,7 @@ assert.equal(measure(fold([])), null);
 const set = { a: 0.8, c: 0.05, kind: "linear", slope: 0.1, points: null, k: 4, tree: true, budget: 12, gain: 0.3, overlapped: false };
 const { points: _, ...asked } = set;
 assert.deepEqual(readLab(writeLab(set)), asked);
+assert.deepEqual(readLab(writeLab({ ...set, c: 5e-7 })), { ...asked, c: 5e-7 });
 assert.match(writeLab(set), /^[\w.-]+$/);
 assert.deepEqual(readLab("a-2_c-x_k-3.4_kind-measured_slope-_hack-1"), { k: 3, tree: false, overlapped: false });
 
