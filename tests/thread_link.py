@@ -1,6 +1,6 @@
-"""A link to engines in this process, which are called with JSON values as those of other processes are."""
+"""A link to engines in this process. As with those of other processes, all values are pickled."""
 
-import json
+import pickle
 
 from letters import letters_studio, tiny_pair
 from programs import until
@@ -14,28 +14,26 @@ PLAIN = RunSettings(method="nothing", max_new_tokens=20, memory=False)
 
 
 class ThreadLink(Link):
-    """Engines in this process, called with JSON values. lost_after: of the next streams, lines after which each ends with Lost"""
+    """Engines in this process, called with copies. lost_after: of the next streams, answers after which each ends with Lost"""
 
     def __init__(self, *engines):
         self.engines, self.count = list(engines), len(engines)
         self.lost_after, self.calls, self.left = [], 0, []
 
     def about(self):
-        return json.loads(json.dumps(self.engines[0].about()))
+        return copied(self.engines[0].about())
 
-    def stream(self, method, visitor, request, ended):
-        request = json.loads(json.dumps(request))
-        assert request["visitor"] == visitor
+    def stream(self, call, ended):
         self.calls += 1
         lost_after = self.lost_after.pop(0) if self.lost_after else None
         engine = self.engines[0]
         if lost_after is not None:
             self.engines.append(self.engines.pop(0))  # the next run goes to another
-        for number, line in enumerate(getattr(engine, method)(request, ended)):
+        for number, answer in enumerate(engine.perform(copied(call), ended)):
             if number == lost_after:
                 ended.set()
                 raise Lost
-            yield f"{line}\n"
+            yield copied([answer])
         if lost_after == 0:
             raise Lost
 
@@ -44,6 +42,10 @@ class ThreadLink(Link):
 
     def replicas(self):
         return self.count
+
+
+def copied(value):
+    return pickle.loads(pickle.dumps(value))
 
 
 def engine(draft_weights):

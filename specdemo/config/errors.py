@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from specdemo.config.strings import Json, JsonView, load
+from collections.abc import Callable
+from functools import partial
+
+from specdemo.config.strings import load
 
 
 class Phrase:
@@ -51,6 +54,14 @@ class UserError(Exception):
     def __str__(self) -> str:
         return " ".join(self.sentences)
 
+    def __reduce__(self) -> tuple[Callable[[], UserError], tuple[()]]:
+        """Let `pickle` copy the error to another process: of a subclass as a UserError, and a value that is no phrase as text."""
+        values = {
+            name: value if isinstance(value, Phrase) else str(value)
+            for name, value in self.values.items()
+        }
+        return partial(UserError, self.code, **values), ()
+
     def _sentence(self, part: str) -> str:
         template: str = load("errors")[self.code].get(part, "")
         return template.format_map(self.values)
@@ -67,26 +78,3 @@ def system_error(error: OSError) -> UserError:
     if error.filename is None:
         return UserError("cli.system_error", reason=reason)
     return UserError("cli.file_error", path=error.filename, reason=reason)
-
-
-def encode_error(error: UserError | Phrase) -> Json:
-    """Return an error as JSON values, for another process or for the page."""
-    values = {
-        name: encode_error(value) if isinstance(value, Phrase) else str(value)
-        for name, value in error.values.items()
-    }
-    return {"code": error.code, "values": values}
-
-
-def decode_error(encoded: JsonView) -> UserError:
-    """Return the error that `encode_error` wrote."""
-    return UserError(encoded["code"], **_decode_values(encoded["values"]))
-
-
-def _decode_values(values: JsonView) -> dict[str, object]:
-    return {
-        name: Phrase(value["code"], **_decode_values(value["values"]))
-        if isinstance(value, dict)
-        else value
-        for name, value in values.items()
-    }

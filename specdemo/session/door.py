@@ -1,7 +1,7 @@
-"""The interface between the page and an engine in this process or another. Only plain values cross it.
+"""The interface between the page and an engine in this process or another. Only values that can be pickled cross it.
 
-`Studio` implements it in this process, `RemoteStudio` for engines in other processes: settings travel as mappings,
-events as lines of the trace's codec, and work that needs the models as the name of a function.
+`Studio` implements it in this process, `RemoteStudio` for engines in other processes. Work that needs the models is a
+function of a module, which is pickled as its name.
 """
 
 from __future__ import annotations
@@ -34,10 +34,7 @@ RunUpdate: TypeAlias = Event | Waiting | UserError | None
 Part: TypeAlias = tuple[int, RunUpdate]
 """One result of a `Work` function: the number of a run, and an update of that run."""
 Work: TypeAlias = "Callable[..., Iterator[Part]]"
-"""A function `(conversation, cancel, **arguments)` of `session.work` that runs where the models are.
-
-Its arguments are JSON values; other processes call it by name.
-"""
+"""A function `(conversation, cancel, **arguments)` of a module that runs where the models are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +70,7 @@ class MethodInfo:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The loaded pair and its capabilities, as plain values.
+    """The loaded pair and its capabilities.
 
     target: another value after each load; stop_ids: tokens that end an answer
     remark: code of the page's remark on the target, see `Loaded.remark`; "" for nothing

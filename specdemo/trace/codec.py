@@ -1,4 +1,4 @@
-"""JSON lines of events: the wire format, the saved trace and the test fixtures have this one form.
+"""JSON lines of events: what the page's scripts get, the saved trace and the test fixtures have this one form.
 
 Every field that is read is checked by the declaration in `events`; assets/view/core/check.js checks the same.
 """
@@ -6,13 +6,10 @@ Every field that is read is checked by the declaration in `events`; assets/view/
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable
-from dataclasses import fields
-from enum import Enum
 from functools import cache
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -39,17 +36,15 @@ class TraceError(ValueError):
 
 @cache
 def _reader(kind: str) -> TypeAdapter[Event]:
-    """Return the reader of one kind of event, built when the first is read: building costs more than importing it."""
+    """Return the reader and writer of one kind of event, built when the first is used: building costs more than importing it."""
     return TypeAdapter(EVENTS[kind])
 
 
 def encode(event: Event) -> str:
     """Return an event as one JSON line without its newline; fields that are None are left out."""
-    return json.dumps(
-        {"type": EVENT_NAMES[type(event)], **_json(event)},
-        ensure_ascii=False,
-        separators=(",", ":"),
-    )
+    kind = EVENT_NAMES[type(event)]
+    fields = _reader(kind).dump_json(event, exclude_none=True).decode()
+    return f'{{"type":"{kind}",{fields[1:]}'
 
 
 def decode(line: str) -> Event:
@@ -148,21 +143,6 @@ def _inner(schema: Json, step: int | str) -> Json:
             schema["properties"][step] if "properties" in schema else schema["additionalProperties"]
         )
     return found
-
-
-def _json(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.7g}") if math.isfinite(value) else None
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, tuple | list):
-        return [_json(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _json(item) for key, item in value.items()}
-    if hasattr(value, "__dataclass_fields__"):
-        pairs = ((field.name, getattr(value, field.name)) for field in fields(value))
-        return {name: _json(item) for name, item in pairs if item is not None}
-    return value
 
 
 def _no_number(name: str) -> NoReturn:

@@ -12,9 +12,16 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, TypeVar, dataclass_transform
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
-from pydantic import AfterValidator, BeforeValidator, Field, GetPydanticSchema, with_config
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetPydanticSchema,
+    PlainSerializer,
+    with_config,
+)
 from pydantic_core import core_schema
 
 SCHEMA_VERSION = 2
@@ -68,6 +75,11 @@ def _number(low: float, high: float) -> object:
     return Field(strict=True, ge=low, le=high)
 
 
+def _short(value: float) -> float:
+    """Round a number to seven significant digits: it is then half as long, and a measured one has no more."""
+    return float(f"{value:.7g}") if isinstance(value, float) else value
+
+
 Many = Annotated[tuple[T, ...], Field(max_length=MOST_ITEMS), BeforeValidator(_limited)]
 Text = Annotated[
     str, Field(max_length=LARGEST_FILE)
@@ -78,11 +90,13 @@ Free = Annotated[dict[str, object], AfterValidator(_plain)]
 Count = Annotated[int, _number(0, LARGEST_NUMBER), BeforeValidator(_whole)]
 # Index of a node of the step; -1 is the pending token.
 Index = Annotated[int, _number(-1, MOST_ITEMS - 1), BeforeValidator(_whole)]
-Probability = Annotated[float, _number(0, 1 + 1e-6)]  # a sum of float32 may be slightly above 1
-Amount = Annotated[float, _number(0, LARGEST_NUMBER)]
-Seconds = Annotated[float, _number(0, LONGEST_SECONDS)]
-SecondsDifference = Annotated[float, _number(-LONGEST_SECONDS, LONGEST_SECONDS)]
-Finite = Annotated[float, _number(-LARGEST_NUMBER, LARGEST_NUMBER)]
+Short = PlainSerializer(_short, return_type=Any, when_used="json")
+# A sum of float32 may be slightly above 1.
+Probability = Annotated[float, _number(0, 1 + 1e-6), Short]
+Amount = Annotated[float, _number(0, LARGEST_NUMBER), Short]
+Seconds = Annotated[float, _number(0, LONGEST_SECONDS), Short]
+SecondsDifference = Annotated[float, _number(-LONGEST_SECONDS, LONGEST_SECONDS), Short]
+Finite = Annotated[float, _number(-LARGEST_NUMBER, LARGEST_NUMBER), Short]
 
 
 class Status(StrEnum):

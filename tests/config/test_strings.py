@@ -3,18 +3,20 @@
 import ast
 import pickle
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import gradio as gr
 import pytest
 from programs import ROOT
 
 from specdemo.config import strings
-from specdemo.config.errors import Phrase, UserError, decode_error, encode_error
+from specdemo.config.errors import Phrase, UserError
 from specdemo.config.strings import flat, load
+from specdemo.session.door import Changed
+from specdemo.trace.events import ModelInfo
 from specdemo.ui import words
 
 # Prompts are for the model, which speaks English; identifiers are for the program. Another language may lack them.
@@ -169,11 +171,8 @@ def test_an_error_reaches_another_process_as_code_and_values() -> None:
     assert str(error) == (
         "The seed is 9; it must be a number between 1 and 2. Nothing was run. Change it and run again."
     )
-    copies: list[Any] = [decode_error(encode_error(error)), pickle.loads(pickle.dumps(error))]
-    for copy in copies:
-        assert (copy.code, str(copy)) == (error.code, str(error))
-        assert (copy.message, copy.unaffected, copy.advice) == (
-            error.message,
-            error.unaffected,
-            error.advice,
-        )
+    failed = UserError("run.failed", error=ValueError(threading.Lock()))  # which cannot be pickled
+    for one in (error, failed, Changed(ModelInfo("a", precision="fp32"))):
+        copy: UserError = pickle.loads(pickle.dumps(one))
+        assert (type(copy), copy.code, copy.sentences) == (UserError, one.code, one.sentences)
+        assert all(isinstance(value, Phrase | str) for value in copy.values.values())

@@ -41,7 +41,7 @@ def run_attach(options: argparse.Namespace) -> int:
     from specdemo.session.remote.attached import answer
 
     server, plain = _attach(options)
-    settings = run_settings(options).to_dict()
+    settings = run_settings(options)
     request = {"messages": [], "prompt": options.prompt, "system": options.system, "settings": settings}  # fmt: skip
     with closing(answer(server, plain, request, threading.Event(), options.log)) as running:
         exact = server.about.knowledge is Knowledge.EXACT

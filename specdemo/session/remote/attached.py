@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 
 from specdemo.attach.detection import attach
@@ -14,26 +13,27 @@ from specdemo.attach.logs import GrowingLog
 from specdemo.attach.servers import Part, Request, Round, Server
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
-from specdemo.config.strings import Json, load
+from specdemo.config.strings import JsonView, load
 from specdemo.files.progress import Progress, ProgressCallback
-from specdemo.session.door import MethodInfo
+from specdemo.session.door import About, MethodInfo
 from specdemo.session.remote.client import Link, Lost, RemoteStudio
-from specdemo.trace.codec import encode
+from specdemo.session.remote.server import Answer, Call, run
+from specdemo.trace.codec import decode, encode
 from specdemo.trace.events import PLAIN, SPECULATIVE, Event, ModelInfo
 
 
 def answer(
     server: Server,
     plain: Server | None,
-    request: Json,
+    request: JsonView,
     cancel: threading.Event,
     log: Path | None = None,
 ) -> Generator[Event, None, None]:
     """Yield the events of a prompt: first those of the plain server, if there is one. Raises UserError.
 
-    request: messages, prompt, system and settings, as `Engine.run` gets them; log: of the server, names the refused tokens
+    request: messages, prompt, system and settings, as `run` of the engine gets them; log: of the server, names the refused tokens
     """
-    settings = RunSettings.from_values(request["settings"])
+    settings: RunSettings = request["settings"]
     system = [{"role": "system", "content": request["system"]}] if request["system"] else []
     messages = [*system, *request["messages"], {"role": "user", "content": request["prompt"]}]
     asked = Request(messages, settings.max_new_tokens, settings.sampling)
@@ -60,27 +60,23 @@ class AttachedLink(Link):
     def __init__(self, server: Server, plain: Server | None, log: Path | None) -> None:
         self._server, self._plain, self._log = server, plain, log
 
-    def about(self) -> Json:
+    def about(self) -> About:
         words = load("servers")["method"]
         method = MethodInfo(ATTACHED, words["title"], words["summary"], (), available=True)
         about = self._server.about
-        return {
-            "target": asdict(ModelInfo(about.model or about.server, kernel=about.server)),
-            "stop_ids": [],
-            "methods": [asdict(method)],
-        }
+        return About(ModelInfo(about.model or about.server, kernel=about.server), [method])
 
-    def stream(
-        self, method: str, visitor: str, request: Json, ended: threading.Event
-    ) -> Generator[str, None, None]:
-        if method != "run":
+    def stream(self, call: Call, ended: threading.Event) -> Generator[list[Answer], None, None]:
+        if call.work is not run:
             raise UserError("attach.only_play")
         begun = False
         try:
-            with closing(answer(self._server, self._plain, request, ended, self._log)) as events:
+            answered = answer(self._server, self._plain, call.arguments, ended, self._log)
+            with closing(answered) as events:
                 for event in events:
                     begun = True
-                    yield encode(event) + "\n"
+                    # Reading it checks each field, because its values come from another program.
+                    yield [(0, decode(encode(event)))]
         except UserError as error:
             if not begun:
                 raise

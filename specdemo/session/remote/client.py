@@ -13,18 +13,14 @@ from contextlib import closing
 from dataclasses import replace
 from uuid import uuid4
 
-from pydantic import TypeAdapter
-
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings, RunSettings
-from specdemo.config.strings import Json
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.files.progress import ProgressCallback
 from specdemo.session.admission import Cancel
 from specdemo.session.door import About, ConversationClient, EngineClient, Part, Work, streamed
-from specdemo.session.remote.server import decode_part, raise_reported
+from specdemo.session.remote.server import Answer, Call, run
 from specdemo.session.runs import failed
-from specdemo.trace.codec import decode
 from specdemo.trace.events import SPECULATIVE, Event, FinishReason, RunFailed, RunFinished
 from specdemo.trace.metrics import measure, output_text
 
@@ -50,17 +46,15 @@ class Link(ABC):
     whole = False
 
     @abstractmethod
-    def about(self) -> Json:
+    def about(self) -> About:
         """Return the result of `Engine.about`. Raises UserError."""
 
     @abstractmethod
-    def stream(
-        self, method: str, visitor: str, request: Json, ended: Cancel
-    ) -> Generator[str, None, None]:
-        """Call `Engine.run` or `Engine.perform`. Requests of a visitor go to the same engine if possible.
+    def stream(self, call: Call, ended: Cancel) -> Generator[list[Answer], None, None]:
+        """Call `Engine.perform`. Calls of a visitor go to the same engine if possible.
 
         ended: ends the work in the engine
-        yields: strings of whole lines, each ended by a newline
+        yields: the answers that arrived together
         Raises Lost and UserError.
         """
 
@@ -90,12 +84,12 @@ class RemoteStudio(EngineClient):
 
     def bring(self, report: ProgressCallback) -> None:
         link = self._connect(report)
-        self.about = TypeAdapter(About).validate_python(link.about())
+        self.about = link.about()
         self.whole, self._link, self.error = link.whole, link, None
 
-    def learn(self, about: Json) -> None:
+    def learn(self, about: About) -> None:
         """Replace the description of the same target by one with more measurements."""
-        self.about = replace(TypeAdapter(About).validate_python(about), target=self.target)
+        self.about = replace(about, target=self.target)
 
     @property
     def link(self) -> Link:
@@ -152,10 +146,9 @@ class RemoteConversation(ConversationClient):
     def perform(
         self, work: Work, arguments: Mapping[str, object], cancel: threading.Event | None = None
     ) -> Iterator[Part]:
-        request = {"work": work.__name__, "arguments": dict(arguments)}
         try:
-            with closing(self._lines("perform", request, cancel or threading.Event())) as lines:
-                yield from map(decode_part, lines)
+            with closing(self._parts(work, arguments, cancel or threading.Event())) as parts:
+                yield from parts
         except Lost as lost:
             raise lost.error from None
 
@@ -169,11 +162,11 @@ class RemoteConversation(ConversationClient):
         every: float = 0.0,
     ) -> Generator[Event, None, None]:
         """Let an engine answer. If it is lost, the text so far stays."""
-        request = {
+        asked = {
             "messages": self.messages,
             "prompt": prompt,
             "system": system,
-            "settings": settings.checked().to_dict(),
+            "settings": settings.checked(),
             "every": max(every, LOOK_SECONDS),
         }
         start = self._start
@@ -181,8 +174,9 @@ class RemoteConversation(ConversationClient):
             str, list[Event]
         ] = {}  # events of each variant; the last one's text is the answer
         try:
-            with closing(self._lines("run", request, cancel)) as lines:
-                for event in map(decode, lines):
+            with closing(self._parts(run, asked, cancel)) as parts:
+                for _, event in parts:
+                    assert isinstance(event, Event)  # of `run`
                     seen.setdefault(event.lane, []).append(event)
                     yield event
         except Lost as lost:
@@ -197,29 +191,30 @@ class RemoteConversation(ConversationClient):
         answer = next(reversed(seen.values()), [])
         self._store(start, prompt, output_text(answer))
 
-    def _lines(
-        self, method: str, request: Json, cancel: threading.Event
-    ) -> Generator[str, None, None]:
-        """Yield the lines of an engine's answer until the end or the cancellation. Raises Lost and UserError.
+    def _parts(
+        self, work: Work, arguments: Mapping[str, object], cancel: threading.Event
+    ) -> Generator[Part, None, None]:
+        """Yield the results of a function in an engine until the end or the cancellation. Raises Lost and UserError.
 
-        If an engine is lost before its first line, the request is sent once more.
+        If an engine is lost before its first answer, the call is sent once more.
         """
-        request = {**request, "visitor": self._visitor, "lesson": self._lesson}
+        call = Call(self._visitor, self._lesson, work, dict(arguments))
         self._has_caches = True
 
-        def pull(arrived: Callable[[str], None], ended: Cancel) -> None:
-            for piece in self.host.link.stream(method, self._visitor, request, ended):
-                for line in filter(None, piece.split("\n")):
-                    arrived(line)
+        def pull(arrived: Callable[[Answer], None], ended: Cancel) -> None:
+            for answers in self.host.link.stream(call, ended):
+                for answer in answers:
+                    arrived(answer)
 
         for last in (False, True):
             answered = False
             try:
-                with closing(streamed(pull, cancel)) as lines:
-                    for line in lines:
+                with closing(streamed(pull, cancel)) as answers:
+                    for answer in answers:
                         answered = True
-                        raise_reported(line)
-                        yield line
+                        if isinstance(answer, Exception):
+                            raise answer
+                        yield answer
                 return
             except Lost as lost:
                 if answered or last or lost.cause:

@@ -18,14 +18,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import specdemo
 from specdemo.config.errors import UserError
 from specdemo.config.settings import AppSettings
 from specdemo.config.strings import Json, JsonView
 from specdemo.files.progress import Progress
 from specdemo.models.doctor import installed
 from specdemo.session.admission import Cancel
+from specdemo.session.door import About
 from specdemo.session.remote.client import Link, Lost, RemoteStudio
-from specdemo.session.remote.server import Engine
+from specdemo.session.remote.server import Answer, Call, Engine
 from specdemo.session.studio import Studio
 
 LOCAL = "local"
@@ -54,10 +56,13 @@ LOOPBACK_ONLY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 class Replica(Engine):
     """One engine, as Serve runs it.
 
-    alone: no other machine sends requests
+    version: of the page; alone: no other machine sends requests
+    Raises UserError when the pair cannot be loaded here, or if the page has another version: the two exchange Python objects.
     """
 
-    def __init__(self, settings: Json, *, alone: bool) -> None:
+    def __init__(self, settings: Json, version: str, *, alone: bool) -> None:
+        if version != specdemo.__version__:
+            raise UserError("engine.other_version")
         if alone:
             _listen_here_only()
         studio = Studio(AppSettings(**{**settings, "cache_dir": Path(settings["cache_dir"])}))
@@ -66,10 +71,10 @@ class Replica(Engine):
             raise studio.error
         super().__init__(studio)
 
-    async def stream(self, method: str, request: Json) -> AsyncIterator[str]:
-        """Call `Engine.run` or `Engine.perform`."""
-        async for piece in pieces(partial(getattr(self, method), request)):
-            yield piece
+    async def stream(self, call: Call) -> AsyncIterator[list[Answer]]:
+        """Call `Engine.perform`."""
+        async for answers in together(partial(self.perform, call)):
+            yield answers
 
 
 def _listen_here_only() -> None:
@@ -84,17 +89,19 @@ def _listen_here_only() -> None:
     replica.add_port_to_grpc_server = here
 
 
-async def pieces(lines: Callable[[threading.Event], Iterator[str]]) -> AsyncIterator[str]:
-    """Yield lines from a separate thread, joined as they arrive. Closing cancels them; Serve closes cancelled requests."""
+async def together(
+    work: Callable[[threading.Event], Iterator[Answer]],
+) -> AsyncIterator[list[Answer]]:
+    """Yield answers from a separate thread, joined as they arrive. Closing cancels them; Serve closes cancelled requests."""
     loop, cancel = asyncio.get_running_loop(), threading.Event()
-    arrived: asyncio.Queue[str | None] = asyncio.Queue()
+    arrived: asyncio.Queue[Answer | None] = asyncio.Queue()
 
     def pull() -> None:
         try:
-            for line in lines(cancel):
+            for answer in work(cancel):
                 if cancel.is_set():
                     break
-                loop.call_soon_threadsafe(arrived.put_nowait, f"{line}\n")
+                loop.call_soon_threadsafe(arrived.put_nowait, answer)
         finally:
             loop.call_soon_threadsafe(arrived.put_nowait, None)
 
@@ -102,16 +109,16 @@ async def pieces(lines: Callable[[threading.Event], Iterator[str]]) -> AsyncIter
     try:
         ended = False
         while not ended:
-            piece = await arrived.get()
+            answer = await arrived.get()
             joined = []
-            while piece is not None:
-                joined.append(piece)
+            while answer is not None:
+                joined.append(answer)
                 if arrived.empty():
                     break
-                piece = arrived.get_nowait()
-            ended = piece is None
+                answer = arrived.get_nowait()
+            ended = answer is None
             if joined:
-                yield "".join(joined)
+                yield joined
     finally:
         cancel.set()
 
@@ -141,17 +148,15 @@ class ServeLink(Link):
         self._closed.set()
         self._thread.join(END_SECONDS)
 
-    def about(self) -> Json:
-        found: Json = self._handle.about.remote().result(timeout_s=ENGINE_START_SECONDS)
+    def about(self) -> About:
+        found: About = self._handle.about.remote().result(timeout_s=ENGINE_START_SECONDS)
         return found
 
-    def stream(
-        self, method: str, visitor: str, request: Json, ended: Cancel
-    ) -> Generator[str, None, None]:
+    def stream(self, call: Call, ended: Cancel) -> Generator[list[Answer], None, None]:
         """Call the visitor's replica, or the next one on the ring if it is full."""
-        handle = self._handle.options(method_name="stream", stream=True, session_id=visitor)
+        handle = self._handle.options(method_name="stream", stream=True, session_id=call.visitor)
         try:
-            response = handle.remote(method, request)
+            response = handle.remote(call)
             with ended.waking(response.cancel):
                 yield from response
         except Exception as error:
@@ -192,6 +197,12 @@ class ServeLink(Link):
 
 def running_replicas() -> int:
     """Return the number of running replicas from Serve's status; 0 if it is unavailable."""
+    found = _status()
+    return int(found.replica_states.get("RUNNING", 0)) if found else 0
+
+
+def _status() -> Any:
+    """Return Serve's status of the deployment; None if it is unavailable."""
     from ray import serve
     from ray.exceptions import RayError
     from ray.serve.exceptions import RayServeException
@@ -199,11 +210,8 @@ def running_replicas() -> int:
     try:
         application = serve.status().applications.get(APPLICATION_NAME)
     except (RayError, RayServeException):
-        return 0
-    if application is None or REPLICA not in application.deployments:
-        return 0
-    states: dict[Any, int] = application.deployments[REPLICA].replica_states
-    return int(states.get("RUNNING", 0))
+        return None
+    return application.deployments.get(REPLICA) if application else None
 
 
 def _meaning(error: Exception) -> Exception:
@@ -244,6 +252,9 @@ def _deploy(settings: AppSettings, report: Callable[[Progress], None]) -> Any:
     try:
         return serve.run(_application(settings), name=APPLICATION_NAME, route_prefix=None)
     except RuntimeError as error:
+        other_version, found = UserError("engine.other_version"), _status()
+        if found and str(other_version) in found.message:  # which contains a replica's traceback
+            raise other_version from error
         raise UserError("cluster.engines_failed", error=error) from error
 
 
@@ -335,4 +346,4 @@ def _application(settings: AppSettings) -> Any:
     deployment = deployment.options(
         **deployment_options(settings, cpus), request_router_config=RequestRouterConfig(**router)
     )
-    return deployment.bind(plain, alone=settings.cluster == LOCAL)
+    return deployment.bind(plain, specdemo.__version__, alone=settings.cluster == LOCAL)

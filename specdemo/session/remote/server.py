@@ -1,50 +1,42 @@
-"""An engine for other processes: a studio that gets plain values as requests and answers with lines of JSON."""
+"""An engine for other processes: a studio that gets calls of functions and answers with their results.
+
+Both cross by `pickle`, through the channels of Ray or `spaces` alone: between processes of this program, never from a
+browser, a file or another program.
+"""
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import replace
-from functools import wraps
-from typing import ParamSpec
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
-from pydantic import TypeAdapter
-
-from specdemo.config.errors import UserError, decode_error, encode_error
-from specdemo.config.settings import RunSettings
-from specdemo.config.strings import Json, JsonView
+from specdemo.config.errors import UserError
 from specdemo.session.door import About, Part, Work
 from specdemo.session.studio import Conversation, Studio
-from specdemo.session.work import batch, proposals, race
-from specdemo.trace.codec import decode, encode
-from specdemo.trace.events import Event
+from specdemo.session.text import Message
 
 MOST_VISITORS = 512  # conversations that are stored; the longest unused one is closed first
-Given = ParamSpec("Given")
-REFUSED, BROKE, PART = "refused", "broke", "part"  # kinds of lines that are no events
+Answer: TypeAlias = Part | Exception
+"""A result of a function, or the error that ended it."""
 
 
-def reporting(
-    work: Callable[Given, Iterator[str]],
-) -> Callable[Given, Generator[str, None, None]]:
-    """Let a function that yields lines yield one more, with the error, if an error ends it."""
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function that an engine calls for a user.
 
-    @wraps(work)
-    def lines(*given: Given.args, **named: Given.kwargs) -> Generator[str, None, None]:
-        try:
-            yield from work(*given, **named)
-        except UserError as error:
-            yield line(REFUSED, **encode_error(error))
-        except Exception as error:  # noqa: BLE001 - raised again in the client
-            yield line(BROKE, message=str(error))
+    lesson: a number that grows when the drafters' memory must be cleared
+    """
 
-    return lines
+    visitor: str
+    lesson: int
+    work: Work
+    arguments: Mapping[str, Any]
 
 
 class Engine:
-    """Serves runs and work of any number of users. All of its state can be rebuilt.
+    """Serves calls of any number of users. All of its state can be rebuilt.
 
     Each run contains the user's earlier messages; conversations are stored only for their caches.
     """
@@ -54,36 +46,17 @@ class Engine:
         self._conversations: OrderedDict[str, tuple[Conversation, int]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def about(self) -> Json:
+    def about(self) -> About:
         """Return the loaded target and its capabilities. Raises UserError while nothing is loaded."""
-        about = replace(self.studio.loaded_about(), audit=self.studio.last_audit())
-        plain: Json = TypeAdapter(About).dump_python(about, mode="json")
-        return plain
+        return replace(self.studio.loaded_about(), audit=self.studio.last_audit())
 
-    @reporting
-    def run(self, request: JsonView, cancel: threading.Event) -> Iterator[str]:
-        """Yield the events of a run as lines.
-
-        request: visitor, messages (role and content each), prompt, system, settings, every (polling interval in seconds)
-            and lesson, a number that grows when the drafters' memory must be cleared
-        """
-        conversation = self.conversation(request["visitor"], request["lesson"])
-        conversation.messages = list(request["messages"])
-        events = conversation.run(
-            request["prompt"],
-            RunSettings.from_values(request["settings"]),
-            system=request["system"],
-            cancel=cancel,
-            every=request["every"],
-        )
-        yield from map(encode, events)
-
-    @reporting
-    def perform(self, request: JsonView, cancel: threading.Event) -> Iterator[str]:
-        """Yield the results of a function of `session.work` as lines. request: visitor, lesson, work (its name), arguments"""
-        conversation = self.conversation(request["visitor"], request["lesson"])
-        work = find_work(request["work"])
-        yield from map(encode_part, conversation.perform(work, request["arguments"], cancel))
+    def perform(self, call: Call, cancel: threading.Event) -> Iterator[Answer]:
+        """Yield the results of a call, and the error that ends it, if one does."""
+        try:
+            conversation = self.conversation(call.visitor, call.lesson)
+            yield from conversation.perform(call.work, call.arguments, cancel)
+        except Exception as error:  # noqa: BLE001 - raised again in the client
+            yield portable(error)
 
     def leave(self, visitor: str) -> None:
         """Free the caches of a user who left or is served by another engine now."""
@@ -93,7 +66,7 @@ class Engine:
             conversation.close()
 
     def conversation(self, visitor: str, lesson: int) -> Conversation:
-        """Return the conversation of a user, opened on first use. lesson: see `run`"""
+        """Return the conversation of a user, opened on first use. lesson: see `Call`"""
         with self._lock:
             conversation, known = self._conversations.pop(visitor, (None, lesson))
             conversation = conversation or self.studio.open(visitor)
@@ -107,43 +80,18 @@ class Engine:
         return conversation
 
 
-def line(kind: str, **values: object) -> str:
-    return json.dumps({"type": kind, **values}, separators=(",", ":"))
+def portable(error: Exception) -> Exception:
+    """Return an error that any process can read: only a UserError keeps its class."""
+    return error if isinstance(error, UserError) else RuntimeError(str(error))
 
 
-def encode_part(part: Part) -> str:
-    name, found = part
-    error = encode_error(found) if isinstance(found, UserError) else None
-    return line(
-        PART, run=name, event=encode(found) if isinstance(found, Event) else "", error=error
-    )
-
-
-def decode_part(line: str) -> Part:
-    part = json.loads(line)
-    if part["error"]:
-        return part["run"], decode_error(part["error"])
-    return part["run"], decode(part["event"]) if part["event"] else None
-
-
-def raise_reported(line: str) -> None:
-    """Raise the error that a line reports; do nothing for any other line."""
-    if not line.startswith((f'{{"type":"{REFUSED}"', f'{{"type":"{BROKE}"')):
-        return
-    report = json.loads(line)
-    if report["type"] == REFUSED:
-        raise decode_error(report)
-    raise RuntimeError(report["message"])
-
-
-# Functions of `session.work` that other processes call by their names.
-WORKS: dict[str, Work] = {
-    work.__name__: work for work in (race.race_lanes, batch.answers, proposals.steps_of_all)
-}
-
-
-def find_work(name: str) -> Work:
-    """Return the function of `session.work` that has this name. Raises UserError for any other name."""
-    if work := WORKS.get(name):
-        return work
-    raise UserError("engine.unknown_work")
+def run(
+    conversation: Conversation,
+    cancel: threading.Event,
+    *,
+    messages: Sequence[Message],
+    **asked: Any,
+) -> Iterator[Part]:
+    """Yield the events of a run after these messages. asked: the arguments of `Conversation.run`"""
+    conversation.messages = list(messages)
+    yield from ((0, event) for event in conversation.run(cancel=cancel, **asked))

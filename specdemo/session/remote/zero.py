@@ -1,12 +1,11 @@
 """Engines on a ZeroGPU Space: each request is a task in a fork of this process that has a GPU during the task.
 
 Only the fork computes. This process stores the weights on an emulated device and passes them to each fork;
-messages and measurements travel as arguments and lines. See docs/deployment.md.
+messages and measurements travel as arguments and results. See docs/deployment.md.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -20,19 +19,17 @@ from typing import Any
 from uuid import uuid4
 
 from specdemo.config.errors import UserError
-from specdemo.config.settings import AppSettings, RunSettings
+from specdemo.config.settings import AppSettings
 from specdemo.config.strings import Json
 from specdemo.files.progress import Progress, silent
+from specdemo.session.door import About
 from specdemo.session.loaded import Loaded, fetch, named, place, warm
 from specdemo.session.remote.client import Link, Lost, RemoteStudio
-from specdemo.session.remote.server import Engine, find_work, line, reporting
+from specdemo.session.remote.server import Answer, Call, Engine, portable, run
 from specdemo.session.studio import Studio
 from specdemo.session.work import batch, race
 from specdemo.trace.events import NOTHING
 
-ABOUT_KIND = "about"  # kind of the line with the measurements of a new worker
-LEFT = "left"  # kind of the line with the state that a run leaves for the user's next one
-OWN_LINES = (f'{{"type":"{ABOUT_KIND}"', f'{{"type":"{LEFT}"')
 SECONDS_FACTOR = 1.4  # factor on the expected seconds of a run
 WORKER_START_SECONDS = 10.0  # start of a worker, before a measurement
 MOVE_SECONDS = 4.0  # part of the start: moving the weights to the GPU
@@ -65,8 +62,8 @@ class ZeroLink(Link):
         # Seconds from a new worker's start to its answer, and per token of plain decoding.
         self._start, self._token = WORKER_START_SECONDS, TOKEN_SECONDS
         self._placed: Loaded | None = None
-        self._about: Json = {}
-        self.learned: Callable[[Json], None] = lambda _: None  # called with measurements
+        self._about: About
+        self.learned: Callable[[About], None] = lambda _: None  # called with measurements
         self._left: dict[str, Json] = {}  # by visitor
         # In a fork only: its engine, and by visitor the last run that the drafters' memory is from.
         self._runs: dict[str, str] = {}
@@ -84,26 +81,23 @@ class ZeroLink(Link):
         self._about = Engine(studio).about()
         return self
 
-    def about(self) -> Json:
+    def about(self) -> About:
         return self._about
 
-    def stream(
-        self, method: str, visitor: str, request: Json, ended: threading.Event
-    ) -> Generator[str, None, None]:
-        """Request a GPU and call the engine. A task that was ended stops after its next string.
+    def stream(self, call: Call, ended: threading.Event) -> Generator[list[Answer], None, None]:
+        """Request a GPU and call the engine. A task that was ended stops after its next value.
 
         Raises UserError if no GPU is available, and Lost if it was taken away.
         """
-        request = {**request, "left": self._left.get(visitor)}
         try:
-            with closing(self._task(method, request)) as task:
-                for piece in task:
+            with closing(self._task(call, self._left.get(call.visitor))) as task:
+                for value in task:
                     if ended.is_set():
                         return
-                    if piece.startswith(OWN_LINES):
-                        self._learn(json.loads(piece))
-                    else:
-                        yield piece
+                    if isinstance(value, dict):
+                        self._learn(**value)
+                    elif value is not None:
+                        yield [value]
         except Exception as error:
             raise meaning(error) from error
 
@@ -111,33 +105,39 @@ class ZeroLink(Link):
         """Drop the state of the visitor's runs; a worker ends by itself."""
         self._left.pop(visitor, None)
 
-    def _duration(self, method: str, request: Json) -> int:
+    def _duration(self, call: Call, _left: Json | None) -> int:
         """Return the seconds to request: a run is aborted if they are too few, and a user's quota may not allow many."""
-        return round(self._start + SECONDS_FACTOR * self._token * tokens_of(method, request))
+        return round(self._start + SECONDS_FACTOR * self._token * tokens_of(call))
 
-    def _learn(self, said: Json) -> None:
-        """Store a worker's line that is no event."""
-        if said["type"] == LEFT:
-            self._left[said["visitor"]] = said
+    def _learn(self, about: About | None = None, seconds: float = 0.0, **left: Any) -> None:
+        """Store the measurements of a new worker, or the state that a run leaves for the user's next one."""
+        if about is None:
+            self._left[left["visitor"]] = left
             return
-        self._about |= said["about"]
-        self.learned(self._about)
-        self._start = MOVE_SECONDS + SECONDS_FACTOR * said["seconds"]
-        self._token = said["about"]["machine"]["verify"][0][1]
+        assert about.machine  # a worker measures
+        self._about = about
+        self.learned(about)
+        self._start = MOVE_SECONDS + SECONDS_FACTOR * seconds
+        self._token = about.machine["verify"][0][1]
 
-    def _work(self, method: str, request: Json) -> Iterator[str]:
-        """Run the task in a fork. Yields lines, each ended by a newline, and an empty string first, after which it may be ended."""
-        yield ""
+    def _work(self, call: Call, left: Json | None) -> Iterator[Answer | Json | None]:
+        """Run the task in a fork. Yields None first, after which it may be ended, and dictionaries for `_learn`.
+
+        left: the state of the user's last run. Errors are yielded, because `spaces` passes on only the class of one that is raised.
+        """
+        yield None
         cancel = threading.Event()
         try:
-            with closing(self._answer(method, request, cancel)) as lines:
-                for one in lines:
-                    yield f"{one}\n"
+            with closing(self._answer(call, left, cancel)) as values:
+                yield from values
+        except Exception as error:  # noqa: BLE001 - raised again in the client
+            yield portable(error)
         finally:
             cancel.set()
 
-    @reporting
-    def _answer(self, method: str, request: Json, cancel: threading.Event) -> Iterator[str]:
+    def _answer(
+        self, call: Call, left: Json | None, cancel: threading.Event
+    ) -> Generator[Answer | Json, None, None]:
         if self._engine is None:
             assert self._placed  # set before the first request
             placed = self._placed
@@ -146,36 +146,36 @@ class ZeroLink(Link):
             studio.runner.call(lambda: studio.use(warm(placed, silent)))
             self._engine = Engine(studio)
             seconds = time.perf_counter() - begun
-            yield line(ABOUT_KIND, about=self._engine.about(), seconds=seconds)
-        if method != "run":
-            yield from self._engine.perform(request, cancel)
+            yield {"about": self._engine.about(), "seconds": seconds}
+        if call.work is not run:
+            yield from self._engine.perform(call, cancel)
             return
-        visitor, left = request["visitor"], request["left"]
-        conversation = self._engine.conversation(visitor, request["lesson"])
-        if left and left["lesson"] == request["lesson"] and left["run"] != self._runs.get(visitor):
+        visitor, lesson = call.visitor, call.lesson
+        conversation = self._engine.conversation(visitor, lesson)
+        if left and left["lesson"] == lesson and left["run"] != self._runs.get(visitor):
             conversation.memory.go_on(left["memory"])
-        yield from self._engine.run(request, cancel)
+        yield from self._engine.perform(call, cancel)
         self._runs[visitor] = uuid4().hex
-        yield line(
-            LEFT,
-            visitor=visitor,
-            lesson=request["lesson"],
-            run=self._runs[visitor],
-            memory=conversation.memory.carried(),
-        )
+        yield {
+            "visitor": visitor,
+            "lesson": lesson,
+            "run": self._runs[visitor],
+            "memory": conversation.memory.carried(),
+        }
 
 
-def tokens_of(method: str, request: Json) -> int:
-    if method == "run":
-        settings = RunSettings.from_values(request["settings"])
+def tokens_of(call: Call) -> int:
+    """Return the tokens that a call computes at most."""
+    work, asked = call.work, call.arguments
+    if work is run:
+        settings = asked["settings"]
         lanes = 2 if settings.baseline and settings.method != NOTHING else 1
-        return lanes * settings.max_new_tokens
-    work, asked = find_work(request["work"]), request["arguments"]
+        return lanes * int(settings.max_new_tokens)
     if work is race.race_lanes:
-        return sum(race.WARM_UP_TOKENS + int(lane["max_new_tokens"]) for lane in asked["lanes"])
+        return sum(race.WARM_UP_TOKENS + int(lane.max_new_tokens) for lane in asked["lanes"])
     if work is batch.answers:
         rounds: int = math.ceil(len(asked["prompts"]) / asked["at_once"])
-        return int(asked["settings"]["max_new_tokens"]) * rounds * CROWD
+        return int(asked["settings"].max_new_tokens) * rounds * CROWD
     return STEPS * len(asked["methods"])
 
 

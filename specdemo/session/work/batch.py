@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from queue import SimpleQueue
+from typing import Any
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
-from specdemo.config.strings import Json
 from specdemo.engine.runner import LOOK_SECONDS
 from specdemo.session.admission import Turn, Waiting
 from specdemo.session.door import Changed, EngineClient, Part, RunUpdate, perform
@@ -189,7 +189,7 @@ class Batch:
         with self.turn() if self.turn else nullcontext() as mine:
             for waiting in mine or ():
                 yield 0, waiting
-            asked: Json = {"prompts": list(self.prompts), "settings": self.settings.to_dict()}
+            asked: dict[str, Any] = {"prompts": list(self.prompts), "settings": self.settings}
             asked |= {"at_once": self.at_once, "system": self.system}
             yield from perform(self.studio, answers, self.cancel, **asked)
 
@@ -199,13 +199,12 @@ def answers(
     cancel: threading.Event,
     *,
     prompts: Sequence[str],
-    settings: Mapping[str, object],
+    settings: RunSettings,
     at_once: int,
     system: str,
 ) -> Iterator[Part]:
     """Answer prompts where the models are. yields: the number of a prompt, with an event, its error, or None when it starts"""
-    run = RunSettings.from_values(settings)
-    batch = Batch(conversation.host, prompts, run, at_once, system, cancel)
+    batch = Batch(conversation.host, prompts, settings, at_once, system, cancel)
     with closing(batch.in_threads()) as parts:
         yield from parts
 

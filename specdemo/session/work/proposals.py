@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
+from typing import Any
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
-from specdemo.config.strings import Json
 from specdemo.session.door import EngineClient, Part
 from specdemo.session.runs import failure
 from specdemo.session.studio import Conversation
@@ -107,11 +107,11 @@ class Comparison:
             settings, memory=False, fallback=False, detail=0, baseline=False
         ).checked()
         methods = [method for method in self._studio.methods() if method.name != NOTHING]
-        asked: Json = {
+        asked: dict[str, Any] = {
             "prompt": text.prompt,
             "system": text.system,
             "answer_ids": [node.token_id for node in text.tokens[:position]],
-            "settings": settings.to_dict(),
+            "settings": settings,
             "methods": [method.name for method in methods if method.available],
         }
         found = self._conversation.perform(steps_of_all, asked, cancel)
@@ -134,14 +134,13 @@ def steps_of_all(
     prompt: str,
     system: str,
     answer_ids: Sequence[int],
-    settings: Mapping[str, object],
+    settings: RunSettings,
     methods: Sequence[str],
 ) -> Iterator[Part]:
     """Run one step of each method after the first tokens of an answer, in the process of the models.
 
     yields: number of the method, with an event or with the error for which there is none
     """
-    shared = RunSettings.from_values(settings)
 
     def second_take(own: RunSettings) -> Generator[Event, None, None]:
         """Yield the events of one step of the loop, after a first take as a warm-up, whose events are dropped."""
@@ -173,7 +172,7 @@ def steps_of_all(
         if cancel.is_set():
             return
         try:
-            for event in conversation.host.runner.run(second_take(replace(shared, method=name))):
+            for event in conversation.host.runner.run(second_take(replace(settings, method=name))):
                 yield number, event
         except UserError as error:
             yield number, error

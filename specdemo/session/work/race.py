@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -40,9 +40,8 @@ def run_race(
     """
     lanes = [replace(settings, baseline=False).checked() for settings in lanes]
     _check(studio, lanes)
-    asked = [settings.to_dict() for settings in lanes]
     cancel = cancel or threading.Event()
-    running = perform(studio, race_lanes, cancel, prompt=prompt, lanes=asked, every=every)
+    running = perform(studio, race_lanes, cancel, prompt=prompt, lanes=lanes, every=every)
     with closing(running) as parts:
         for number, own in groupby(parts, key=itemgetter(0)):
             yield number, None
@@ -55,15 +54,14 @@ def race_lanes(
     cancel: threading.Event,
     *,
     prompt: str,
-    lanes: Sequence[Mapping[str, object]],
+    lanes: Sequence[RunSettings],
     every: float,
 ) -> Iterator[Part]:
     """Run the variants of a race where the models are. yields: the number of a variant, with an event, or None when it starts"""
-    for number, values in enumerate(lanes):
+    for number, settings in enumerate(lanes):
         if cancel.is_set():
             return
         yield number, None
-        settings = RunSettings.from_values(values)
         short = replace(settings, max_new_tokens=min(WARM_UP_TOKENS, settings.max_new_tokens))
         for part, shown in ((short, False), (settings, True)):
             with closing(conversation.host.open()) as own:

@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from dataclasses import asdict, replace
+from dataclasses import replace
 from types import ModuleType
 
 import pytest
@@ -14,9 +14,9 @@ from specdemo.config.errors import UserError
 from specdemo.config.settings import RunSettings
 from specdemo.files.progress import Progress
 from specdemo.session.remote.client import RemoteStudio
-from specdemo.session.remote.server import find_work
+from specdemo.session.remote.server import Call, run
 from specdemo.session.studio import Studio
-from specdemo.session.work.race import race_lanes, run_race
+from specdemo.session.work.race import run_race
 from specdemo.trace.events import RunFailed, RunFinished
 from specdemo.trace.metrics import output_ids, output_text
 
@@ -123,13 +123,6 @@ def test_an_unforeseen_error_is_raised(remote, here, monkeypatch):
         list(remote.open().run("abc", PLAIN))
 
 
-@pytest.mark.parametrize("name", ["os:system", "run_race", "race", ""])
-def test_find_work_finds_the_named_work_and_nothing_else(name):
-    assert find_work("race_lanes") is race_lanes
-    with pytest.raises(UserError, match="different versions"):
-        find_work(name)
-
-
 def test_no_engine_is_a_sentence_and_an_engine_that_returns_is_noticed(link):
     said = []
 
@@ -161,8 +154,7 @@ def test_no_engine_is_a_sentence_and_an_engine_that_returns_is_noticed(link):
 def test_an_engine_keeps_a_bounded_number_of_conversations(draft_weights, monkeypatch):
     monkeypatch.setattr("specdemo.session.remote.server.MOST_VISITORS", 2)
     one = engine(draft_weights)
-    request = {"messages": [], "prompt": "abc", "system": "", "every": 0.0, "lesson": 0}
+    asked = {"messages": [], "prompt": "abc", "settings": PLAIN}
     for visitor in ("a", "b", "c"):
-        asked = {**request, "visitor": visitor, "settings": asdict(PLAIN)}
-        assert len(list(one.run(asked, threading.Event()))) > 3
+        assert len(list(one.perform(Call(visitor, 0, run, asked), threading.Event()))) > 3
     assert list(one._conversations) == ["b", "c"]

@@ -8,6 +8,8 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -240,6 +242,17 @@ def test_an_error_of_ray_becomes_a_sentence():
     assert deployment._meaning(odd) is odd
     with pytest.raises(UserError, match="ray start"):
         deployment.ServeLink(AppSettings(cluster="ray://127.0.0.1:10001"), lambda _: None)
+
+
+@pytest.mark.usefixtures("remote")
+def test_engines_of_another_version_do_not_start_and_say_why(settings, monkeypatch):
+    with pytest.raises(UserError, match="different versions") as refused:
+        deployment.Replica({}, "0.0.0", alone=True)
+    status = SimpleNamespace(message=f"Error: {refused.value}", replica_states={})
+    monkeypatch.setattr(deployment, "_status", lambda: status)
+    monkeypatch.setattr("ray.serve.run", Mock(side_effect=RuntimeError))
+    with pytest.raises(UserError, match="different versions"):
+        deployment._deploy(settings, lambda _: None)
 
 
 def test_engines_that_are_no_longer_needed_go_on_with_their_runs_and_then_end(remote):
