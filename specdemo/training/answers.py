@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -19,16 +21,16 @@ from transformers import PreTrainedTokenizerBase
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
-from specdemo.engine.cache import RollbackCache
-from specdemo.engine.passes import Decoder, ForwardInput
+from specdemo.engine.passes import Decoder, ForwardRequest, RunStack, chunks, run_together
 from specdemo.engine.sampling import Shaper, TextTokens, draw_at
+from specdemo.engine.target import CachedModel
+from specdemo.engine.types import Proposal
 from specdemo.files.progress import Progress, ProgressCallback
 from specdemo.session.text import encode_prompt
 from specdemo.training.data import Answer, Prompt, answered_keys, save_answers, states_path
 
 CONVERSATIONS = 48  # conversations per pass
-PROMPT_ROWS = 32  # rows of prompts and given answers per pass while other answers are written
-READING_ROWS = 256  # the same per pass while none is written
+SHARED_ROWS = 192  # rows of a pass besides one chunk of a text, at least one for each conversation
 SHARD_ANSWERS = 64
 TOP_TOKENS = 8  # most likely tokens that are stored for each position
 SAMPLINGS = (
@@ -47,44 +49,18 @@ class AnswerText:
 
     given: the answer was given with the prompt, and is read instead of written
     top: most likely token ids before each token of the answer and their probabilities, (rows, 8) each per pass
-    states: (rows or more, layers, H) int16, of the tokens that were read
+    stored: (positions, layers, H) int16, of all tokens once the text has ended, except the last, which nothing follows
     """
 
     source: str
     row_id: int
     prompt_ids: Sequence[int]
-    cache: RollbackCache
     sampling: Sampling = SAMPLINGS[0]
     random: np.random.Generator = field(default_factory=np.random.default_rng)
     answer_ids: list[int] = field(default_factory=list)
     given: bool = False
     top: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    states: np.ndarray = field(default_factory=lambda: np.empty((0, 0, 0), np.int16))
-
-    @property
-    def unread(self) -> list[int]:
-        """Tokens that the target has not read yet. Nothing follows a given answer, so its last token is not read."""
-        text = [*self.prompt_ids, *(self.answer_ids[:-1] if self.given else self.answer_ids)]
-        return text[self.cache.length :]
-
-    @property
-    def is_written(self) -> bool:
-        """Whether tokens of the answer have been chosen, so that each pass reads one more."""
-        return bool(self.answer_ids) and not self.given
-
-    def store(self, states: np.ndarray, most: int) -> None:
-        """Store the states of the next rows, (n, layers, H), in one array for `most` rows.
-
-        Arrays of single passes, which are small, would lie between freed caches, so that no larger cache fits there.
-        """
-        if not len(self.states):
-            self.states = np.empty((most, *states.shape[1:]), np.int16)
-        self.states[self.cache.length : self.cache.length + len(states)] = states
-
-    @property
-    def stored(self) -> np.ndarray:
-        """Return the states of all rows that were read: nothing follows the last token."""
-        return self.states[: len(self.prompt_ids) + len(self.answer_ids) - 1]
+    stored: np.ndarray = field(default_factory=lambda: np.empty((0, 0, 0), np.int16))
 
     def answer(self) -> Answer:
         top_ids, top_probs = (torch.cat(parts).numpy() for parts in zip(*self.top, strict=True))
@@ -103,84 +79,76 @@ class AnswerWriter:
         self.decoder, self.layers = decoder, tuple(layers)
         self.stop_ids, self.most = frozenset(stop_ids), most
 
-    @torch.inference_mode()
     def write(self, waiting: Iterator[AnswerText]) -> Iterator[AnswerText]:
-        """Yield texts in the order in which they end."""
-        active: list[AnswerText] = []
-        while True:
-            inputs = [(one, one.unread) for one in active if one.is_written]
-            room = PROMPT_ROWS if inputs else READING_ROWS
-            for one in self._readers(active, waiting):
-                inputs.append((one, one.unread[:room]))
-                room -= len(inputs[-1][1])
-                if not room:
-                    break
-            if not inputs:
-                return
-            self._advance(inputs)
-            for one in [one for one in active if self._is_complete(one)]:
-                active.remove(one)
-                yield one
+        """Yield texts in the order in which they end. Each has its own stack, and they share their passes."""
+        active: dict[RunStack, AnswerText] = {}
+        try:
+            while True:
+                for one in islice(waiting, CONVERSATIONS - len(active)):
+                    active[RunStack(partial(self._work, one))] = one
+                if not active:
+                    return
+                for stack in list(active):
+                    waits = stack.request and not stack.request.done
+                    if not waits and not stack.resume():
+                        yield active.pop(stack)
+                if requests := [stack.request for stack in active if stack.request]:
+                    run_together(self._first(requests))
+        finally:
+            for stack in active:
+                stack.close()
 
-    def _readers(
-        self, active: list[AnswerText], waiting: Iterator[AnswerText]
-    ) -> Iterator[AnswerText]:
-        """Yield texts whose prompt or given answer is not read yet: started ones first, then new ones."""
-        yield from [one for one in active if not one.is_written]
-        while len(active) < CONVERSATIONS and (one := next(waiting, None)):
-            active.append(one)
-            yield one
+    def _first(self, requests: Sequence[ForwardRequest]) -> list[ForwardRequest]:
+        """Return the requests of the next pass: all next tokens fit into it behind a chunk, and so none waits forever."""
+        first, room = [], self.decoder.chunk + SHARED_ROWS
+        for one in requests:
+            rows = len(one.input.token_ids)
+            if rows <= room:
+                first.append(one)
+                room -= rows
+        return first
 
-    def _is_complete(self, one: AnswerText) -> bool:
-        if not one.is_written:
-            return one.given and not one.unread
-        return one.answer_ids[-1] in self.stop_ids or len(one.answer_ids) == self.most
+    def _work(self, one: AnswerText) -> None:
+        """Read a prompt, and write its answer or read the given one."""
+        model = CachedModel(self.decoder, self.layers)
+        model.record(wanted=True)
+        if one.given:
+            *before, last = one.prompt_ids
+            model.read(before)
+            unread = [last, *one.answer_ids[:-1]]
+            for part in chunks(model.length, len(unread), self.decoder.chunk):
+                first, *others = unread[part]
+                self._store_top(one, model.forward(first, Proposal.chain(others)).logits)
+                model.keep(range(len(others)))
+        else:
+            logits = model.read(one.prompt_ids)
+            while self._add_token(one, logits):
+                logits = model.read(one.answer_ids[-1:])
+        if self.layers:
+            states = model.features.read(0, model.length, self.layers)
+            states = states.bfloat16().unflatten(-1, (len(self.layers), -1))
+            one.stored = states.cpu().view(torch.int16).numpy()
 
-    def _advance(self, inputs: Sequence[tuple[AnswerText, list[int]]]) -> None:
-        """Run one pass, and give written texts whose prompt is read their next token."""
-        outputs = self.decoder.run([self._input(one, rows) for one, rows in inputs])
-        counts, logits = [], []
-        for (one, rows), output in zip(inputs, outputs, strict=True):
-            if self.layers:
-                assert output.states is not None
-                states = output.states.bfloat16().unflatten(-1, (len(self.layers), -1))
-                most = len(one.prompt_ids) + max(self.most, len(one.answer_ids))
-                one.store(states.cpu().view(torch.int16).numpy(), most)
-            one.cache.gather(range(len(rows)))
-            counts.append(min(len(rows), max(0, one.cache.length - len(one.prompt_ids) + 1)))
-            logits.append(output.logits[len(output.logits) - counts[-1] :])
-        self._choose([one for one, _ in inputs], counts, torch.cat(logits).float().cpu())
-
-    def _input(self, one: AnswerText, rows: Sequence[int]) -> ForwardInput:
-        start, end = one.cache.length, one.cache.length + len(rows)
-        # The last row of the prompt and each row behind it precede a token of the answer.
-        answers = min(len(rows), max(1, end - len(one.prompt_ids) + 1))
-        return ForwardInput(rows, range(start, end), None, one.cache, answers, self.layers)
-
-    def _choose(self, texts: Sequence[AnswerText], counts: list[int], logits: Tensor) -> None:
-        """Store the most likely tokens of each row, and choose the next token of written texts.
-
-        counts: rows of each text; logits: (rows, V) float32
-        """
+    def _store_top(self, one: AnswerText, logits: Tensor) -> int:
+        """Store the most likely tokens of each row. logits: (rows, V); returns the most likely token of the first one"""
+        logits = logits.float()
         likely = logits.topk(min(TOP_TOKENS, logits.shape[-1]))
         probs = (likely.values - logits.logsumexp(-1, keepdim=True)).exp().half()
-        parts = zip(
-            texts, *(one.split(counts) for one in (likely.indices, probs, logits)), strict=True
-        )
-        for one, top_ids, top_probs, rows in parts:
-            if len(rows):
-                one.top.append((top_ids, top_probs))
-                if not one.given:
-                    one.answer_ids.append(self._next_token(one, int(top_ids[0, 0]), rows))
+        one.top.append((likely.indices.cpu(), probs.cpu()))
+        return int(one.top[-1][0][0, 0])
 
-    def _next_token(self, one: AnswerText, likeliest: int, logits: Tensor) -> int:
-        if one.sampling.greedy:
-            return likeliest
-        text, shaper = TextTokens([*one.prompt_ids, *one.answer_ids]), Shaper(one.sampling)
-        probs = shaper.compiled(logits[0], text)
-        if probs is None:
-            probs = shaper.probs(logits, text, [[]])[0]
-        return draw_at(probs, float(one.random.random()))
+    def _add_token(self, one: AnswerText, logits: Tensor) -> bool:
+        """Choose the next token of an answer. logits: (V,); returns whether the answer continues after it"""
+        token_id = self._store_top(one, logits[None])
+        if not one.sampling.greedy:
+            logits, shaper = logits.float().cpu(), Shaper(one.sampling)
+            text = TextTokens([*one.prompt_ids, *one.answer_ids])
+            probs = shaper.compiled(logits, text)
+            if probs is None:
+                probs = shaper.probs(logits[None], text, [[]])[0]
+            token_id = draw_at(probs, float(one.random.random()))
+        one.answer_ids.append(token_id)
+        return token_id not in self.stop_ids and len(one.answer_ids) < self.most
 
 
 def new_texts(
@@ -202,8 +170,8 @@ def new_texts(
                 raise
             continue  # empty, or too long for the target
         yield AnswerText(
-            prompt.source, prompt.row_id, ids, RollbackCache(decoder.config.num_hidden_layers),
-            samplings[number % len(samplings)], np.random.default_rng((seed, index)),
+            prompt.source, prompt.row_id, ids, samplings[number % len(samplings)],
+            np.random.default_rng((seed, index)),
         )  # fmt: skip
 
 
@@ -212,8 +180,8 @@ def given_texts(answers: Iterable[Answer], decoder: Decoder) -> Iterator[AnswerT
     for one in answers:
         if len(one.prompt_ids) + len(one.answer_ids) - 1 <= decoder.config.max_position_embeddings:
             yield AnswerText(
-                one.source, one.row_id, one.prompt_ids.tolist(), RollbackCache(decoder.config.num_hidden_layers),
-                Sampling(one.temperature), answer_ids=one.answer_ids.tolist(), given=True,
+                one.source, one.row_id, one.prompt_ids.tolist(), Sampling(one.temperature),
+                answer_ids=one.answer_ids.tolist(), given=True,
             )  # fmt: skip
 
 
@@ -249,7 +217,6 @@ def write_shards(
             finished.append(one)
             ended, tokens = ended + 1, tokens + len(one.answer_ids)
             positions += len(one.stored)
-            one.cache = RollbackCache(0)  # a shard of long answers would keep gigabytes
             progress(
                 Progress(
                     "answer", ended / count, f"{ended:,} of {count:,} prompts, {tokens:,} tokens"

@@ -15,7 +15,7 @@ from specdemo.models.devices import mixed_precision
 from specdemo.trace import metrics
 from specdemo.training.data import Row, padded
 from specdemo.training.networks import MedusaHeads
-from specdemo.training.trainer import Start, Tally, Task
+from specdemo.training.trainer import SCORED_ROWS, Start, Tally, Task
 
 KL_WEIGHT, L1_WEIGHT = 0.1, 0.9
 TEMPERATURES = tuple(0.4 * 1.06**step for step in range(40))
@@ -30,7 +30,7 @@ class BlockPlan:
 
     token_ids: (B, L), or (B, Q) for DFlash; where: (B, Q) position of each row; seen: (B, 1, Q, L + M) bool
     here: (n,) row of the flattened batch that guesses; there: (n,) index of the target's state
-    place: (n,) 1 = the token after the last known one; greedy: (n,) bool
+    place: (n,) 1 = the token after the last known one
     previous: (n,) token id before the guessed one; block: (n,) which block a guess belongs to
     anchors, ahead: (B, M) last known token of each row of a block, and the row's index in its block
     """
@@ -41,7 +41,6 @@ class BlockPlan:
     here: np.ndarray
     there: np.ndarray
     place: np.ndarray
-    greedy: np.ndarray
     previous: np.ndarray
     block: np.ndarray
     anchors: np.ndarray
@@ -81,7 +80,7 @@ def plan_blocks(
     seen[:, :length, :length] = np.tri(length, dtype=bool)
     seen[:, length:, 0] = True  # unused rows must see something too
     skipped = length if alone else 0  # rows of the texts, which blocks alone leave out
-    found: list[tuple[int, int, int, bool, int, int]] = []
+    found: list[tuple[int, int, int, int, int]] = []
     ends = [length] * len(batch)
     for number, (line, anchor, guesses, rows) in enumerate(blocks):
         row, begin = batch[line], ends[line]
@@ -98,13 +97,11 @@ def plan_blocks(
         for place, at in enumerate(guessing):
             found.append((
                 line * (width - skipped) + at - skipped, row.start + anchor + place, place + 1,
-                row.temperature == 0, int(row.token_ids[anchor + place]), number,
+                int(row.token_ids[anchor + place]), number,
             ))  # fmt: skip
-    here, there, places, greedy, previous, block = map(np.array, zip(*found, strict=True))
+    here, there, places, previous, block = map(np.array, zip(*found, strict=True))
     where, seen = where[:, skipped:], seen[:, None, skipped:]
-    return BlockPlan(
-        token_ids, where, seen, here, there, places, greedy, previous, block, anchors, ahead
-    )
+    return BlockPlan(token_ids, where, seen, here, there, places, previous, block, anchors, ahead)
 
 
 class BlockTask(Task[Any]):
@@ -129,7 +126,8 @@ class BlockTask(Task[Any]):
     def loss(self, batch: Sequence[Row], _done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
         offsets = self.random.integers(0, self.depth, len(batch)).tolist()
         plan = self.plan(batch, offsets)
-        states, wanted = self._states(plan, batch)
+        states = self._states(plan, batch)
+        wanted = self.start.hidden.final(plan.there, self.start.device).to(self.head.dtype)
         place = torch.from_numpy(plan.place).to(self.start.device)
         weights = (-(place - 1) / self.depth).exp()
         if not self.corrects:
@@ -162,18 +160,17 @@ class BlockTask(Task[Any]):
         """Add a batch, by position in the block; the tokens before it are the text's."""
         offsets = [(number + line) % self.depth for line in range(len(batch))]
         plan = self.plan(batch, offsets)
-        states, wanted = self._states(plan, batch)
+        states, there = self._states(plan, batch), plan.there
         if not self.corrects:
-            tally.add(states, wanted, plan.place, plan.greedy)
+            tally.add(states, there, plan.place)
             return
         logits, confidence = self._guess(states, plan, coarse=True)
-        parts = zip(logits.split(256), wanted.split(256), strict=True)
+        cuts = range(SCORED_ROWS, len(there), SCORED_ROWS)
+        parts = zip(logits.split(SCORED_ROWS), np.split(there, cuts), strict=True)
         found = torch.cat([tally.compare(*pair) for pair in parts])
-        tally.count(found.cpu().numpy(), plan.place, plan.greedy)
-        whole = [
-            np.flatnonzero(plan.block == block)
-            for block in np.unique(plan.block[(plan.place == self.depth) & ~plan.greedy])
-        ]
+        tally.count(found, there, plan.place)
+        ends = (plan.place == self.depth) & ~self.start.hidden.greedy[there]
+        whole = [np.flatnonzero(plan.block == block) for block in np.unique(plan.block[ends])]
         if whole:
             index = np.stack(whole)
             self.sure.append(confidence.cpu().numpy()[index])
@@ -199,14 +196,12 @@ class BlockTask(Task[Any]):
         }
         return {name: error for name, error in found.items() if error is not None}
 
-    def _states(self, plan: BlockPlan, batch: Sequence[Row]) -> tuple[Tensor, Tensor]:
-        """Return the student's states at all guesses, and the target's: (n, H) each."""
-        device = self.start.device
-        with mixed_precision(device):
+    def _states(self, plan: BlockPlan, batch: Sequence[Row]) -> Tensor:
+        """Return the student's states at all guesses, (n, H)."""
+        with mixed_precision(self.start.device):
             final = self._read(plan, batch)
         (here,) = self._placed(plan.here)
-        wanted = self.start.hidden.final(plan.there, device)
-        return final.flatten(0, 1)[here].to(self.head.dtype), wanted.to(self.head.dtype)
+        return final.flatten(0, 1)[here].to(self.head.dtype)
 
     def _read(self, plan: BlockPlan, batch: Sequence[Row]) -> Tensor:
         """Return the student's states at all rows, (B, Q, H)."""
@@ -253,7 +248,8 @@ class MedusaTask(Task[MedusaHeads]):
 
     def loss(self, batch: Sequence[Row], _done: float, *, coarse: bool) -> tuple[Tensor, Tensor]:
         losses = []
-        for number, (states, wanted, _) in enumerate(self._pairs(batch), start=1):
+        for number, (states, there) in enumerate(self._pairs(batch), start=1):
+            wanted = self.start.hidden.final(there, self.start.device)
             losses.append(self.distance(states, wanted, coarse=coarse) / number)
         if not losses:  # each answer has one token, and the first head guesses the second
             nothing = torch.zeros((), device=self.start.device, requires_grad=True)
@@ -263,11 +259,11 @@ class MedusaTask(Task[MedusaHeads]):
 
     def count(self, tally: Tally, batch: Sequence[Row], number: int) -> None:
         """Add a batch, by head; a head does not read the tokens between."""
-        for head, (states, wanted, greedy) in enumerate(self._pairs(batch), start=1):
-            tally.add(states, wanted, np.full(len(states), head), greedy)
+        for head, (states, there) in enumerate(self._pairs(batch), start=1):
+            tally.add(states, there, np.full(len(states), head))
 
-    def _pairs(self, batch: Sequence[Row]) -> list[tuple[Tensor, Tensor, np.ndarray]]:
-        """Return for each head its states, the target's states at the positions that it guesses, and whether the text is greedy."""
+    def _pairs(self, batch: Sequence[Row]) -> list[tuple[Tensor, np.ndarray]]:
+        """Return for each head its states, and the indices of the target's states at the positions that it guesses."""
         hidden, device = self.start.hidden, self.start.device
         pairs = []
         for number in range(1, len(self.module.heads) + 1):
@@ -279,11 +275,10 @@ class MedusaTask(Task[MedusaHeads]):
                 for row in rows
             ]
             there = np.concatenate(spans)
-            greedy = np.repeat([row.temperature == 0 for row in rows], [len(s) for s in spans])
             states = hidden.final(there, device)
             with mixed_precision(device):
                 guess = self.module.guess(number - 1, states).to(states.dtype)
-            pairs.append((guess, hidden.final(there + number, device), greedy))
+            pairs.append((guess, there + number))
         return pairs
 
 

@@ -46,13 +46,10 @@ class ChainTask(Task[Student]):
 
     def count(self, tally: Tally, batch: Sequence[Row], number: int) -> None:
         """Add a batch: each token is the first of a draft, since those before it are the text's."""
-        length = max(len(row.token_ids) for row in batch)
         final, _ = self._read(batch)
         here, there = positions(batch, answers_only=True)
-        greedy = np.array([row.temperature == 0 for row in batch])[here // length]
         states = final.flatten(0, 1)[torch.from_numpy(here).to(self.start.device)]
-        wanted = self.start.hidden.final(there, self.start.device)
-        tally.add(states, wanted, np.ones(len(here), int), greedy)
+        tally.add(states, there, np.ones(len(here), int))
 
     def _read(self, batch: Sequence[Row]) -> tuple[Tensor, Tensor]:
         """Run the student over a batch. A draft model reads the tokens, and early exit the target's states."""
@@ -101,17 +98,9 @@ class FeatureTask(Task[FeatureNetwork]):
 
     def count(self, tally: Tally, batch: Sequence[Row], number: int) -> None:
         """Add a batch, by position in the draft; the tokens before it are the text's."""
-        here, there = positions(batch, answers_only=True)
-        length = max(len(row.token_ids) for row in batch)
-        greedy = np.array([row.temperature == 0 for row in batch])[here // length]
-        likeliest, chances = (
-            np.concatenate([getattr(row, name)[max(row.first, 1) - row.first :] for row in batch])
-            for name in ("likeliest", "chances")
-        )
+        _, there = positions(batch, answers_only=True)
         for depth, states, at in self._drafts(batch, EVALUATED, 1.0):
-            wanted = self.start.hidden.final(there[at], self.start.device)
-            told = torch.from_numpy(likeliest[at]), torch.from_numpy(chances[at])
-            tally.add(states, wanted, np.full(len(at), depth + 1), greedy[at], told)
+            tally.add(states, there[at], np.full(len(at), depth + 1))
 
     def _drafts(
         self, batch: Sequence[Row], depths: int, share: float

@@ -67,7 +67,6 @@ class Row:
 
     token_ids: (n,) int64 — prompt and answer without the last token, which nothing follows
     first: position whose next token is the answer's first; start: index of its first hidden state
-    likeliest, chances: (answer tokens,) — the target's most likely token there and its probability, if they are known
 
     Prompt "a b", answer "x y z": token_ids are a b x y, first is 1 (b predicts x).
     """
@@ -75,10 +74,7 @@ class Row:
     key: str
     token_ids: np.ndarray
     first: int
-    temperature: float
     start: int
-    likeliest: np.ndarray | None = None
-    chances: np.ndarray | None = None
 
 
 def read_prompts(paths: Iterable[Path]) -> list[Prompt]:
@@ -171,11 +167,7 @@ def to_rows(answers: Sequence[Answer]) -> list[Row]:
     rows, start = [], 0
     for answer in answers:
         token_ids = np.concatenate([answer.prompt_ids, answer.answer_ids])[:-1]
-        first, likeliest, chances = len(answer.prompt_ids) - 1, None, None
-        if answer.top_ids is not None and answer.top_probs is not None:
-            likeliest, chances = answer.top_ids[:, 0], answer.top_probs[:, 0]
-        facts = (answer.key, token_ids, first, answer.temperature, start, likeliest, chances)
-        rows.append(Row(*facts))
+        rows.append(Row(answer.key, token_ids, len(answer.prompt_ids) - 1, start))
         start += len(token_ids)
     return rows
 
@@ -207,7 +199,7 @@ def from_prompts_too(rows: Sequence[Row]) -> list[Row]:
     texts = np.stack([row.token_ids[: shortest + 1] for row in rows])
     differ = np.flatnonzero((texts != texts[0]).any(axis=0))
     first = max(int(differ[0]) - 1, 0) if len(differ) else shortest
-    return [replace(row, first=first, likeliest=None, chances=None) for row in rows]
+    return [replace(row, first=first) for row in rows]
 
 
 def batches(
@@ -252,16 +244,21 @@ def positions(rows: Sequence[Row], *, answers_only: bool) -> tuple[np.ndarray, n
 
 @dataclass(frozen=True, slots=True)
 class HiddenStates:
-    """The target's hidden states over all rows, memory-mapped.
+    """The target's hidden states over all rows, memory-mapped, and what it said after each position.
 
     shards: (positions, layers, H) int16 each, the bits of bf16 numbers
     layers: which states they have, ascending, as transformers counts them (0 = embedding, the last = after the norm)
     word_mass: (V,) float64 — the target's probability of each token, summed over the answers
+    likeliest, chances: (positions,) int64 and float16 — its most likely next token, and the probability of that token
+    greedy: (positions,) bool — whether the answer was written at temperature 0; all three are 0 in prompts
     """
 
     shards: Sequence[np.ndarray]
     layers: tuple[int, ...]
     word_mass: np.ndarray
+    likeliest: np.ndarray
+    chances: np.ndarray
+    greedy: np.ndarray
 
     def rows(self, layers: Sequence[int], where: np.ndarray, device: torch.device) -> Tensor:
         """Return states at positions of any shard. where: (...) int64, -1 for zeros. returns: (..., layers x H) of `training_dtype`"""
@@ -300,7 +297,6 @@ def read_shards(
     """Read answers, the texts to train on, and the target's states over them. layers: which states the shards have"""
     answers: list[Answer] = []
     shards: list[np.ndarray] = []
-    mass = np.zeros(vocabulary_size)
     for path in paths:
         here = read_answers([path], vocabulary_size)
         try:
@@ -312,9 +308,17 @@ def read_shards(
             one.top_ids is None for one in here
         ):
             raise UserError("training.other_states", path=path.name)
-        for one in here:
-            assert one.top_ids is not None
-            assert one.top_probs is not None
-            np.add.at(mass, one.top_ids, one.top_probs)
         answers += here
-    return answers, to_rows(answers), HiddenStates(shards, tuple(layers), mass)
+    rows, count = to_rows(answers), sum(map(len, shards))
+    hidden = HiddenStates(
+        shards, tuple(layers), np.zeros(vocabulary_size),
+        np.zeros(count, np.int64), np.zeros(count, np.float16), np.zeros(count, bool),
+    )  # fmt: skip
+    for one, row in zip(answers, rows, strict=True):
+        assert one.top_ids is not None
+        assert one.top_probs is not None
+        np.add.at(hidden.word_mass, one.top_ids, one.top_probs)
+        said = slice(row.start + row.first, row.start + len(row.token_ids))
+        hidden.likeliest[said], hidden.chances[said] = one.top_ids[:, 0], one.top_probs[:, 0]
+        hidden.greedy[said] = one.temperature == 0
+    return answers, rows, hidden

@@ -29,8 +29,6 @@ from specdemo.training.options import TrainOptions
 from specdemo.training.student import DistilledHead
 
 SCORED_ROWS = 256
-Told = tuple[Tensor, Tensor]
-"""The target's most likely tokens, (n,) int64, and their probabilities, (n,); with them the full head is not needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,7 @@ class Task(Generic[Network]):
     @torch.no_grad()
     def results(self, rows: Sequence[Row]) -> dict[str, float]:
         """Measure validation texts; `package.title` describes each name."""
-        tally = Tally(self.start.output, self.start.word_ids, self.coarse_head)
+        tally = Tally(self.start.hidden, self.start.output, self.start.word_ids, self.coarse_head)
         for number, batch in enumerate(batches(rows, self.start.options.batch_tokens)):
             self.count(tally, batch, number)
         return tally.results() | {"prompts": len({row.key for row in rows})}
@@ -144,47 +142,40 @@ def trained_state(module: nn.Module) -> dict[str, Tensor]:
 class Tally:
     """Measures of each row: over all texts, and by position in the draft for greedy and for sampled ones.
 
+    The target is measured as it answered. The stored probability of its most likely token gives the normaliser of all
+    logits, so its full head is not needed.
+
+    hidden: the target's states and what it said; a row's index in them is its `there`
     embedding: (V, H); word_ids: (W,) int64, ascending; head: (W, H), as the drafter's runtime has it
     If the target's most likely token is outside the reduced vocabulary, that is a disagreement.
     """
 
-    def __init__(self, embedding: Tensor, word_ids: Tensor, head: Tensor) -> None:
-        self.embedding, self.word_ids, self.head = embedding, word_ids, head
+    def __init__(
+        self, hidden: HiddenStates, embedding: Tensor, word_ids: Tensor, head: Tensor
+    ) -> None:
+        self.hidden, self.embedding, self.word_ids, self.head = hidden, embedding, word_ids, head
         self.rows: list[np.ndarray] = []
 
-    def add(
-        self,
-        states: Tensor,
-        wanted: Tensor,
-        places: np.ndarray,
-        greedy: np.ndarray,
-        told: Told | None = None,
-    ) -> None:
-        """Count rows. states, wanted: (n, H), the drafter's and the target's; places: (n,) from 1; greedy: (n,) bool"""
+    def add(self, states: Tensor, there: np.ndarray, places: np.ndarray) -> None:
+        """Count rows. states: (n, H), the drafter's; there: (n,); places: (n,) from 1"""
         found = []
         for begin in range(0, len(states), SCORED_ROWS):
             rows = slice(begin, begin + SCORED_ROWS)
             logits = F.linear(states[rows].to(self.head.dtype), self.head).float()
-            some = (told[0][rows], told[1][rows]) if told else None
-            found.append(self.compare(logits, wanted[rows], some))
-        self.count(torch.cat(found).cpu().numpy(), places, greedy)
+            found.append(self.compare(logits, there[rows]))
+        self.count(torch.cat(found), there, places)
 
-    def compare(self, draft_logits: Tensor, wanted: Tensor, told: Told | None = None) -> Tensor:
-        """Return loss, overlap, coverage and agreement, (n, 4). draft_logits: (n, W) float32; wanted: (n, H)"""
-        draft_logs = draft_logits.log_softmax(-1)
-        if told is None:
-            target_logits = F.linear(wanted, self.embedding).float()
-            target_probs = target_logits.softmax(-1)[:, self.word_ids]
-            among = target_logits[:, self.word_ids].log_softmax(-1)
-            likeliest = target_logits.argmax(-1)
-        else:
-            # The probability of one token gives the normaliser of all logits.
-            likeliest, chances = (one.to(wanted.device) for one in told)
-            logits = F.linear(wanted.float(), self.embedding[self.word_ids].float())
-            best = (wanted.float() * self.embedding[likeliest].float()).sum(-1)
-            total = best - chances.float().log()
-            target_probs = (logits - total[:, None]).exp()
-            among = logits.log_softmax(-1)
+    def compare(self, draft_logits: Tensor, there: np.ndarray) -> Tensor:
+        """Return loss, overlap, coverage and agreement, (n, 4). draft_logits: (n, W) float32; there: (n,)"""
+        device, draft_logs = draft_logits.device, draft_logits.log_softmax(-1)
+        wanted = self.hidden.final(there, device).float()
+        likeliest = torch.from_numpy(self.hidden.likeliest[there]).to(device)
+        chances = torch.from_numpy(self.hidden.chances[there]).to(device)
+        logits = F.linear(wanted, self.embedding[self.word_ids].float())
+        best = (wanted * self.embedding[likeliest].float()).sum(-1)
+        total = best - chances.float().log()
+        target_probs = (logits - total[:, None]).exp()
+        among = logits.log_softmax(-1)
         agree = self.word_ids[draft_logs.argmax(-1)] == likeliest
         return torch.stack(
             [
@@ -196,8 +187,9 @@ class Tally:
             dim=-1,
         )
 
-    def count(self, found: np.ndarray, places: np.ndarray, greedy: np.ndarray) -> None:
-        self.rows.append(np.column_stack([found, places, greedy]))
+    def count(self, found: Tensor, there: np.ndarray, places: np.ndarray) -> None:
+        """Count the rows that `compare` has measured."""
+        self.rows.append(np.column_stack([found.cpu().numpy(), places, self.hidden.greedy[there]]))
 
     def results(self) -> dict[str, float]:
         """Return the means over rows by name, and the number of rows."""

@@ -9,7 +9,6 @@ from conftest import open_target, reference_greedy, tiny_llama
 
 from specdemo.config.errors import UserError
 from specdemo.config.settings import Sampling
-from specdemo.engine.cache import RollbackCache
 from specdemo.files.progress import silent
 from specdemo.models.decoders.lean import LeanDecoder
 from specdemo.training.answers import AnswerText, AnswerWriter, write_shards
@@ -23,7 +22,7 @@ PROMPTS = [[*BEGIN, 3], [*BEGIN, 11, 12, 13], [5], [*BEGIN, *range(20, 60)], [*B
 def texts(sampling: Sampling):
     for number, ids in zip(count(), PROMPTS, strict=False):
         random = np.random.default_rng(number)
-        yield AnswerText("made", number, ids, RollbackCache(2), sampling, random)
+        yield AnswerText("made", number, ids, sampling, random)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -54,9 +53,7 @@ def test_answer_writer_reads_a_given_answer_as_the_written_one():
     """Read in large parts, a given answer has the states and distributions of the one that was written token by token."""
     decoder = LeanDecoder(tiny_llama(0))
     written = next(AnswerWriter(decoder, LAYERS, (), MOST).write(texts(Sampling())))
-    given = AnswerText(
-        "made", 0, written.prompt_ids, RollbackCache(2), answer_ids=written.answer_ids, given=True
-    )
+    given = AnswerText("made", 0, written.prompt_ids, answer_ids=written.answer_ids, given=True)
     (read,) = AnswerWriter(decoder, LAYERS, (), MOST).write(iter([given]))
     states = [one.stored for one in (read, written)]
     found, wanted = (torch.from_numpy(one).view(torch.bfloat16).float() for one in states)
@@ -97,7 +94,8 @@ def test_shards_are_read_as_one_and_others_are_refused(tmp_path):
     assert found[:, 0].tolist() == [0, 2, 1, 0]
     assert (hidden.texts(rows[2:4], (2,), cpu).bfloat16().view(torch.int16) == 1).all()
     assert hidden.word_mass[2] == pytest.approx(2 * 4 * 8 * 0.1, rel=1e-3)
-    assert rows[2].likeliest.tolist() == [2, 2, 2, 2]
+    assert hidden.likeliest[12:18].tolist() == [0, 0, 2, 2, 2, 2]  # nothing is stored of a prompt
+    assert hidden.greedy[12:18].tolist() == [False, False, True, True, True, True]
     with pytest.raises(UserError, match="of other answers"):
         read_shards(paths, (1, 2, 3), 100)
     states_path(paths[1]).unlink()

@@ -336,7 +336,7 @@ def test_positions_line_up_with_the_cache():
 
 
 def test_an_answer_that_is_shorter_than_the_offset_has_a_block():
-    row, single = Row("x", np.arange(9), 7, 0.0, 0), Row("y", np.arange(1), 0, 0.0, 9)
+    row, single = Row("x", np.arange(9), 7, 0), Row("y", np.arange(1), 0, 9)
     plan = plan_blocks([row, single], 5, [4, 4], causal=False)
     assert plan.place.tolist() == [1, 2]
     assert plan.previous.tolist() == [7, 8]

@@ -192,7 +192,7 @@ def test_a_block_drafter_is_written_as_z_lab_has_dflash(target, embedding, tmp_p
     network = DFlashNetwork(draft_config(CONFIG, 2), len(READS), whole, 63)
     network.unfold(tensors)
     longer = [*TEXT, 1, 2, 3]
-    row = Row("x", np.array(longer), len(TEXT) - 1, 0.0, 0)
+    row = Row("x", np.array(longer), len(TEXT) - 1, 0)
     plan = plan_blocks([row], 3, [0], causal=causal, mask=63)
     before = torch.zeros(1, len(longer), states.shape[1])
     before[0, : len(states)] = states

@@ -146,7 +146,7 @@ def test_a_block_is_guessed_as_it_was_trained(tmp_path, target_folder, causal):
     assert model.length == len(TEXT)
     # The trainer's own layout: one block whose last known token is the text's last.
     longer = [*TEXT, *[0] * (DEPTH - 1)]
-    row = Row("x", np.array(longer), len(TEXT) - 1, 0.0, 0)
+    row = Row("x", np.array(longer), len(TEXT) - 1, 0)
     plan = plan_blocks([row], DEPTH, [0], causal=causal)
     width = plan.where.shape[1]
     assert width == len(longer) + DEPTH - 1
