@@ -130,7 +130,7 @@ class AnswerWriter:
             one.stored = states.cpu().view(torch.int16).numpy()
 
     def _store_top(self, one: AnswerText, logits: Tensor) -> int:
-        """Store the most likely tokens of each row. logits: (rows, V); returns the most likely token of the first one"""
+        """Store the most likely tokens of each row, and return that of the first. logits: (rows, V)"""
         logits = logits.float()
         likely = logits.topk(min(TOP_TOKENS, logits.shape[-1]))
         probs = (likely.values - logits.logsumexp(-1, keepdim=True)).exp().half()
@@ -138,7 +138,7 @@ class AnswerWriter:
         return int(one.top[-1][0][0, 0])
 
     def _add_token(self, one: AnswerText, logits: Tensor) -> bool:
-        """Choose the next token of an answer. logits: (V,); returns whether the answer continues after it"""
+        """Add the next token to an answer. logits: (V,). returns: whether another token follows"""
         token_id = self._store_top(one, logits[None])
         if not one.sampling.greedy:
             logits, shaper = logits.float().cpu(), Shaper(one.sampling)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.browser
 
 
 def hostile_trace() -> str:
-    """A run whose every text is an odd one."""
+    """A run in which each text is one of the odd ones."""
     odd = [text for text in TEXTS if not LONE_SURROGATE.search(text)]
     events, about = [], {"machine": IMAGE, "started_at": MARKUP}
     info = ModelInfo(MARKUP, IMAGE, MARKUP, IMAGE)
